@@ -1,0 +1,42 @@
+# Every target sets up what it needs by itself: a machine with Python >= 3.11, make and pip access is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+DOCS_STAMP := $(VENV)/.docs-ready
+
+.PHONY: demo test test-slow lint docs bench clean
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
+	@touch $(DOCS_STAMP)
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+test: lint
+	$(BIN)/python -m pytest -q --doctest-modules --doctest-glob='*.md' src tests README.md docs
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -q -m slow tests
+
+docs: $(DOCS_STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "documentation: docs/_build/html/index.html"
+
+bench: $(STAMP)
+	$(BIN)/python benchmarks/reduce.py
+
+clean:
+	rm -rf $(VENV) docs/_build docs/gallery docs/generated out

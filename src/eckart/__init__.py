@@ -1,0 +1,58 @@
+"""eckart: low-rank learning with evidence. Reduce a matrix to the few numbers that explain it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "PCA": "eckart.reduce.pca",
+    "Projection": "eckart.reduce.project",
+    "principal_angles": "eckart.reduce.project",
+    "subspace_distance": "eckart.reduce.project",
+    "LinearAutoencoder": "eckart.reduce.linear_autoencoder",
+    "power_method": "eckart.reduce.power",
+    "select_components": "eckart.reduce.select",
+    "read": "eckart.io.read",
+    "load": "eckart.io.save",
+    "Dense": "eckart.matrix",
+    "Observed": "eckart.matrix",
+    "Counts": "eckart.matrix",
+    "Certificate": "eckart.certify.certificate",
+    "InputError": "eckart.errors",
+    "FileError": "eckart.errors",
+}
+
+__all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        value = getattr(import_module(_PUBLIC[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'eckart' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:
+    from eckart.certify.certificate import Certificate as Certificate
+    from eckart.errors import FileError as FileError
+    from eckart.errors import InputError as InputError
+    from eckart.io.read import read as read
+    from eckart.io.save import load as load
+    from eckart.matrix import Counts as Counts
+    from eckart.matrix import Dense as Dense
+    from eckart.matrix import Observed as Observed
+    from eckart.reduce.linear_autoencoder import LinearAutoencoder as LinearAutoencoder
+    from eckart.reduce.pca import PCA as PCA
+    from eckart.reduce.power import power_method as power_method
+    from eckart.reduce.project import Projection as Projection
+    from eckart.reduce.project import principal_angles as principal_angles
+    from eckart.reduce.project import subspace_distance as subspace_distance
+    from eckart.reduce.select import select_components as select_components

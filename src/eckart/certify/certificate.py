@@ -1,0 +1,87 @@
+"""A certificate: named checks with their limits, what they add up to, and a sentence a person can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Check:
+    """One measured number against its limit."""
+
+    name: str
+    value: float
+    limit: float
+    meaning: str
+
+    @property
+    def passed(self) -> bool:
+        return bool(self.value <= self.limit)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Evidence about a fit, measured at the returned point.
+
+    ``kind`` says what is proven: ``"global"`` (no better answer exists, up to ``gap``), ``"stationary"`` (no better answer nearby), or
+    ``"statistical"``. ``facts`` holds what was measured; what was not measured is absent. ``holds`` is True when every check passed.
+
+    >>> c = Certificate("least squares", "global", (Check("gap", 1e-9, 1e-6, "distance from the best"),), {"value": 2.0})
+    >>> c.holds
+    True
+    """
+
+    problem: str
+    kind: str
+    checks: tuple[Check, ...]
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return all(check.passed for check in self.checks)
+
+    @property
+    def reason(self) -> str:
+        """Why it does not hold, in words; empty when it does."""
+        failed = [f"{c.name} is {c.value:.3g}, allowed {c.limit:.3g} ({c.meaning})" for c in self.checks if not c.passed]
+        return "; ".join(failed)
+
+    def __getitem__(self, name: str) -> Any:
+        """A fact, or the value of a check, by name."""
+        if name in self.facts:
+            return self.facts[name]
+        for check in self.checks:
+            if check.name == name:
+                return check.value
+        raise KeyError(f"{name!r} was not measured; there are {sorted(self.facts)} and {[c.name for c in self.checks]}")
+
+    def __str__(self) -> str:
+        lines = [f"Certificate: {'HOLDS' if self.holds else 'DOES NOT HOLD'} ({self.kind})", f"  problem   {self.problem}"]
+        width = max([len(c.name) for c in self.checks] + [len(n) for n in self.facts] + [8])
+        lines += [f"  {'ok  ' if c.passed else 'FAIL'}  {c.name:<{width}}  {c.value:.3g} <= {c.limit:.3g}   {c.meaning}" for c in self.checks]
+        lines += [f"        {name:<{width}}  {_show(value)}" for name, value in self.facts.items()]
+        lines += [f"  note      {note}" for note in self.notes]
+        if not self.holds:
+            lines.append(f"  reason    {self.reason}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "problem": self.problem,
+            "kind": self.kind,
+            "holds": self.holds,
+            "checks": [{"name": c.name, "value": c.value, "limit": c.limit, "meaning": c.meaning} for c in self.checks],
+            "facts": self.facts,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_dict(cls, d: dict[str, Any]) -> Certificate:
+        checks = tuple(Check(c["name"], float(c["value"]), float(c["limit"]), c["meaning"]) for c in d["checks"])
+        return cls(d["problem"], d["kind"], checks, dict(d["facts"]), tuple(d["notes"]))
+
+
+def _show(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

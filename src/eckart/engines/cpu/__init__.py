@@ -1,0 +1,1 @@
+"""The CPU engine: BLAS and numba over row blocks, the same bits for any number of threads."""

@@ -1,0 +1,244 @@
+"""CpuEngine: the primitives of ``protocol`` by row blocks on threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.blocks import Job, jobs
+from eckart.engines.cpu import dense, tall
+from eckart.engines.cpu.linear import eigh_top, orth
+from eckart.engines.pool import resolve_threads, run_lanes
+from eckart.engines.protocol import ColumnMoments, GapCodes, GapStatistics, Moments
+from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.trace import Watcher, silent
+
+LANE_BYTES = 48 * 2**20
+"""Partial sums of all lanes together stay under this where the shape allows."""
+
+
+class CpuEngine:
+    """BLAS and numba on row blocks; results do not depend on ``n_threads``."""
+
+    name = "cpu"
+
+    def __init__(self, n_threads: int | None = None):
+        self.threads = resolve_threads(n_threads)
+
+    def put(self, matrix: Matrix) -> Matrix:
+        return matrix
+
+    def moments(self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent) -> Moments:
+        n = x.shape[1]
+        count = _lanes(n * n * (16 + x.dtype.itemsize))
+        lanes = [dense.MomentsLane(Moments.empty(n, probe), weights, x.dtype) for _ in range(count)]
+        run_lanes(_watched(x, watch), lanes, dense.moments_step, self.threads)
+        for lane in lanes:
+            lane.flush()
+        for lane in lanes[1:]:
+            lanes[0].moments.merge_with(lane.moments)
+        return lanes[0].moments
+
+    def column_moments(self, x: Dense | Counts, weights: np.ndarray | None = None, watch: Watcher = silent) -> ColumnMoments:
+        n = x.shape[1]
+        if isinstance(x, Counts):
+            return self._sparse_columns(x, weights)
+        lanes = [dense.ColumnLane(n, weights) for _ in range(8)]
+        run_lanes(_watched(x, watch), lanes, dense.column_step, self.threads)
+        for lane in lanes[1:]:
+            lanes[0].merge(lane.rows, lane.weight, lane.mean, lane.square)
+        return ColumnMoments(lanes[0].rows, lanes[0].weight, lanes[0].mean, lanes[0].square)
+
+    def times(self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
+        v = self._thin(x, v)
+        if isinstance(x, Counts):
+            from eckart.engines.cpu.sparse import times_rows
+
+            out = np.empty((x.shape[0], v.shape[1]), x.dtype)
+            self._over_rows(x, lambda a, b: times_rows(x.indptr, x.indices, x.data, v, a, b, out))
+            return out if mean is None else np.subtract(out, (mean @ v).astype(x.dtype), out=out)
+        if x.shape[0] is None:
+            parts = [self.times(Dense(f({})), v, mean) for _, _, f in jobs(x)]
+            return np.concatenate(parts)
+        out = np.empty((x.shape[0], v.shape[1]), x.dtype)
+        lanes = [dense.ProductLane(out, v, _cast(mean, x.dtype)) for _ in range(8)]
+        run_lanes(jobs(x), lanes, dense.times_step, self.threads)
+        return out if mean is None else _finer_mean(out, v, mean)
+
+    def times_t(self, x: Dense | Counts, y: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
+        y = np.ascontiguousarray(y, dtype=x.dtype)
+        shape = (x.shape[1], y.shape[1])
+        if isinstance(x, Counts):
+            from eckart.engines.cpu.sparse import times_t_rows
+
+            def work(a: int, b: int, total: np.ndarray) -> None:
+                times_t_rows(x.indptr, x.indices, x.data, y, a, b, total)
+
+            total = self._sum_over_rows(x, shape, work)
+            return total if mean is None else (total - np.outer(mean, y.sum(axis=0, dtype=np.float64))).astype(x.dtype)
+        return self._dense_sum(x, dense.times_t_step, shape, y, mean, None)
+
+    def gram_times(self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None, weights: np.ndarray | None = None) -> np.ndarray:
+        v = self._thin(x, v)
+        if not isinstance(x, Counts):
+            return self._dense_sum(x, dense.gram_times_step, v.shape, v, mean, _cast(weights, x.dtype))
+        from eckart.engines.cpu.sparse import gram_times_rows, gram_times_vector_rows
+
+        w = np.empty(0, x.dtype) if weights is None else np.asarray(weights, x.dtype)
+
+        def work(a: int, b: int, total: np.ndarray) -> None:
+            if v.shape[1] == 1:
+                gram_times_vector_rows(x.indptr, x.indices, x.data, v[:, 0], w, a, b, total[:, 0])
+            else:
+                gram_times_rows(x.indptr, x.indices, x.data, v, w, a, b, total)
+
+        total = self._sum_over_rows(x, v.shape, work)
+        if mean is not None:
+            weight = float(x.shape[0]) if weights is None else float(np.sum(weights, dtype=np.float64))
+            total -= np.outer(weight * mean, mean @ v.astype(np.float64)).astype(x.dtype)
+        return total
+
+    def misfit(self, x: Dense | Counts, u: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        if isinstance(x, Counts):
+            codes = self.times(x, u, mean).astype(np.float64)
+            inside = np.einsum("ij,ij->i", codes, codes)
+            square = Counts(x.indptr, x.indices, x.data * (x.data - 2 * mean[x.indices].astype(x.dtype)), x.n_columns)
+            return np.maximum(self.times(square, np.ones((x.shape[1], 1)), None)[:, 0] + float(mean @ mean) - inside, 0.0)
+        if x.shape[0] is None:
+            return np.concatenate([self.misfit(Dense(f({})), u, mean) for _, _, f in jobs(x)])
+        lanes = [dense.ProductLane(np.empty(x.shape[0]), self._thin(x, u), _cast(mean, x.dtype))] * 8
+        run_lanes(jobs(x), lanes, dense.misfit_step, self.threads)
+        return lanes[0].total
+
+    def row_gram(self, x: Dense | Counts, mean: np.ndarray | None) -> np.ndarray:
+        from eckart.engines.pool import single_threaded_blas
+
+        rows, n = x.shape
+        total = np.zeros((rows, rows))
+        width = max(1, 2**24 // max(1, rows * x.dtype.itemsize))
+        sparse = x.to_scipy().tocsc() if isinstance(x, Counts) else None
+        with single_threaded_blas():
+            for a in range(0, n, width):
+                part = sparse[:, a : a + width].toarray() if sparse is not None else x.values[:, a : a + width]  # type: ignore[union-attr]
+                part = np.asarray(part, x.dtype) - (0 if mean is None else mean[a : a + width].astype(x.dtype))
+                total += part @ part.T
+        return total
+
+    def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
+        return orth(v, against, self.threads)
+
+    def inner(self, q: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return tall.inner(q, w, self.threads)
+
+    def outer(self, q: np.ndarray, s: np.ndarray) -> np.ndarray:
+        return tall.outer(q, s, self.threads)
+
+    def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        return eigh_top(c, k)
+
+    def gap_statistics(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None) -> GapStatistics:
+        from eckart.engines.cpu.gaps import gap_statistics
+
+        return gap_statistics(x, w, mean, noise, weights, self.threads)
+
+    def gap_codes(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
+        from eckart.engines.cpu.gaps import gap_codes
+
+        return gap_codes(x, w, mean, noise, self.threads)
+
+    @staticmethod
+    def _thin(x: Dense | Counts, v: np.ndarray) -> np.ndarray:
+        """V in working precision; for sparse products its rows start on cache lines."""
+        if not isinstance(x, Counts) or v.shape[1] == 1:
+            return np.ascontiguousarray(v, dtype=x.dtype)
+        from eckart.engines.cpu.prefetch import aligned_zeros
+
+        out = aligned_zeros(v.shape, x.dtype)
+        out[:] = v
+        return out
+
+    def _dense_sum(self, x: Dense, step: Any, shape: tuple[int, int], v: np.ndarray, mean: Any, weights: Any) -> np.ndarray:
+        count = min(4, _lanes(int(np.prod(shape)) * x.dtype.itemsize * 2))
+        center = _cast(mean, x.dtype)
+        lanes = [dense.ProductLane(np.zeros(shape, x.dtype), v, center, weights) for _ in range(count)]
+        run_lanes(jobs(x), lanes, step, self.threads)
+        return _tree_sum([lane.total for lane in lanes])
+
+    def _over_rows(self, x: Counts, work: Any) -> None:
+        from eckart.engines.cpu.sparse import balanced
+
+        parts = balanced(x.indptr, 32)
+        run_lanes(parts, list(range(len(parts))), lambda _, part, scratch: work(*part), self.threads)
+
+    def _sum_over_rows(self, x: Counts, shape: tuple[int, int], work: Any) -> np.ndarray:
+        from eckart.engines.cpu.prefetch import aligned_zeros
+        from eckart.engines.cpu.sparse import balanced
+
+        lanes = [aligned_zeros(shape, x.dtype) for _ in range(_lanes(int(np.prod(shape)) * x.dtype.itemsize))]
+        run_lanes(balanced(x.indptr, len(lanes)), lanes, lambda total, part, scratch: work(*part, total), self.threads)
+        return _tree_sum(lanes)
+
+    def _sparse_columns(self, x: Counts, weights: np.ndarray | None) -> ColumnMoments:
+        from eckart.engines.cpu.sparse import balanced, column_sums_rows
+
+        _refuse_bad_entries(x)
+        w = np.empty(0) if weights is None else np.asarray(weights, np.float64)
+        lanes = [np.zeros((2, x.shape[1])) for _ in range(4)]
+
+        def step(sums: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
+            column_sums_rows(x.indptr, x.indices, x.data, w, *part, sums[0], sums[1])
+
+        run_lanes(balanced(x.indptr, 4), lanes, step, self.threads)
+        total, square = _tree_sum(lanes)
+        weight = float(x.shape[0]) if weights is None else float(w.sum())
+        mean = total / weight if weight > 0 else total
+        return ColumnMoments(x.shape[0], weight, mean, np.maximum(square - weight * mean**2, 0.0))
+
+
+def _lanes(lane_bytes: int) -> int:
+    """A power of two from 2 to 8, by the size of a partial sum only."""
+    return 2 ** int(np.clip(np.log2(LANE_BYTES / max(1, lane_bytes)), 1, 3))
+
+
+def _cast(a: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
+    return None if a is None else np.asarray(a, dtype)
+
+
+def _finer_mean(out: np.ndarray, v: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Take off what was lost when the mean was rounded to working precision."""
+    lost = (mean - mean.astype(out.dtype)) @ v
+    return np.subtract(out, lost.astype(out.dtype), out=out) if lost.any() else out
+
+
+def _tree_sum(parts: list[np.ndarray]) -> np.ndarray:
+    """Pairwise sum in place, in a fixed order."""
+    while len(parts) > 1:
+        for a, b in zip(parts[::2], parts[1::2]):
+            a += b
+        parts = parts[::2]
+    return parts[0]
+
+
+def _watched(x: Any, watch: Watcher):
+    """The jobs of x, reporting rows as they are handed out."""
+    total = x.shape[0]
+    job: Job
+    for job in jobs(x):
+        yield job
+        watch("reading rows", job[0] + job[1], total)
+
+
+def _refuse_bad_entries(x: Counts) -> None:
+    from eckart.engines.protocol import GapsFound
+    from eckart.errors import InputError
+
+    if np.isfinite(x.data.sum(dtype=np.float64)):
+        return
+    bad = ~np.isfinite(x.data)
+    if bad.any():
+        at = int(np.argmax(bad))
+        row = int(np.searchsorted(x.indptr, at, side="right")) - 1
+        if np.isnan(x.data[at]):
+            raise GapsFound(row, int(x.indices[at]))
+        raise InputError(f"X contains inf at row {row}, column {int(x.indices[at])}, wanted finite numbers; replace it or mark it NaN")

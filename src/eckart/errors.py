@@ -1,0 +1,35 @@
+"""Errors in one grammar: what came, what was wanted, what to do."""
+
+from __future__ import annotations
+
+
+class EckartError(Exception):
+    """Base of every error that eckart raises on purpose."""
+
+
+class InputError(EckartError, ValueError):
+    """An argument or a value in the data cannot be used; the message names it and says what to do.
+
+    >>> from eckart import PCA
+    >>> PCA(n_components=9).fit([[1.0, 2.0], [3.0, 4.0]])
+    Traceback (most recent call last):
+    ...
+    eckart.errors.InputError: n_components=9 came, wanted 0 to 2 for data of 2 rows and 2 columns; lower it
+    """
+
+
+class InputTypeError(InputError, TypeError):
+    """An argument of a type that no door of eckart takes."""
+
+
+class FileError(EckartError, ValueError):
+    """A file is missing, truncated, tampered with, foreign, or from a newer version."""
+
+
+class MissingExtra(EckartError, ImportError):
+    """An optional package is needed; the message is the line that installs it."""
+
+
+def wrong(name: str, came: object, wanted: str, do: str = "") -> InputError:
+    """An InputError in the house grammar: ``name=came came, wanted ...; do``."""
+    return InputError(f"{name}={came!r} came, wanted {wanted}" + (f"; {do}" if do else ""))

@@ -1,0 +1,104 @@
+"""Fit, the only thing a fitted estimator stores; and the Estimator shell, where scikit-learn's manners live once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from eckart.certify.certificate import Certificate
+from eckart.errors import InputError
+from eckart.factors import Basis
+from eckart.io.read import read
+from eckart.matrix import Matrix
+from eckart.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Factors, their certificate, the trace of the loop that found them, and the plan with the reason of every choice."""
+
+    factors: Basis
+    certificate: Certificate
+    trace: Trace
+    plan: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        lines = [f"{name:<10} {value}" for name, value in self.plan.items()]
+        return "\n".join([*lines, f"stopped    {self.trace.reason.value} ({len(self.trace)} iterations)", str(self.certificate)])
+
+
+class Estimator(BaseEstimator):
+    """Assignment-only constructors below; here: fitted state, feature names, new rows, saving."""
+
+    fit_: Fit
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "fit_" in vars(self)
+
+    @property
+    def n_features_in_(self) -> int:
+        return self._fitted("n_features_in_").factors.n
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Column names of the data, where all of them are strings."""
+        names = self._fitted("feature_names_in_").factors.columns
+        if names is None or not all(isinstance(name, str) for name in names):
+            raise AttributeError("feature_names_in_ is absent: the columns of the training data have no (string) names")
+        return names
+
+    @property
+    def certificate_(self) -> Certificate:
+        """Evidence of the fit; ``certificate_.holds`` and ``str(certificate_)``."""
+        return self._fitted("certificate_").certificate
+
+    def _fitted(self, name: str) -> Fit:
+        if "fit_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no {name} before fit")
+        return self.fit_
+
+    def _new_rows(self, x: Any) -> Matrix:
+        """New data through the door, with the columns of the training data."""
+        check_is_fitted(self)
+        matrix = read(x)
+        if hasattr(x, "shape") and hasattr(x, "dtype") or hasattr(x, "columns"):
+            validate_data(self, x, reset=False, skip_check_array=True)
+        if matrix.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
+            )
+        return matrix
+
+    def save(self, path: Any) -> None:
+        """Write the model to one .safetensors file (arrays + JSON header, checksum), atomically."""
+        from eckart.io.save import save
+
+        check_is_fitted(self)
+        save(self, path)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def sample_weights(weights: Any, rows: int) -> np.ndarray | None:
+    """Row weights as float64, or one clear error."""
+    if weights is None:
+        return None
+    w = np.asarray(weights, np.float64)
+    if w.ndim == 0:
+        w = np.full(rows, float(w))
+    if w.shape != (rows,):
+        raise InputError(f"sample_weight has shape {w.shape}, wanted ({rows},), one weight for each row")
+    bad = np.flatnonzero(~(np.isfinite(w) & (w >= 0)))
+    if len(bad):
+        raise InputError(f"sample_weight is {w[bad[0]]} at row {bad[0]}, wanted a finite number >= 0")
+    if not w.any():
+        raise InputError("sample_weight is 0 for every row, wanted at least one positive weight")
+    return w

@@ -1,0 +1,1 @@
+"""Reading data in, writing models out."""

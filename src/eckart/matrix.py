@@ -1,0 +1,176 @@
+"""Dense, Observed, Counts: what an absent entry means is decided once, here, and never asked again.
+
+``Dense``     every entry is there (an array, a memory map, or a stream of row blocks).
+``Observed``  absent = unknown; a stored zero is an observation.
+``Counts``    absent = zero.
+
+All three are frozen, keep row and column labels, and know their shape and floating dtype. Entries are touched by engines only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from eckart.errors import InputError, wrong
+
+
+@runtime_checkable
+class RowBlocks(Protocol):
+    """A matrix that can only be read in blocks of consecutive rows, in order."""
+
+    columns: np.ndarray | None
+    rereadable: bool
+
+    @property
+    def shape(self) -> tuple[int | None, int]:
+        """Rows (None while unknown) and columns."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def blocks(self, rows: int) -> Iterator[np.ndarray]:
+        """Arrays of at most ``rows`` rows; may be called again when ``rereadable``."""
+        ...
+
+
+def floating(dtype: Any) -> np.dtype:
+    """The precision in which entries of ``dtype`` are worked on: float32 stays float32, all else is float64."""
+    return np.dtype(np.float32) if np.dtype(dtype) in (np.float32, np.float16) else np.dtype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """A matrix whose entries are all present: ``values`` is an array, a memory map, or row blocks.
+
+    >>> d = Dense(np.arange(6.0).reshape(3, 2), columns=np.array(["a", "b"]))
+    >>> d.shape, d.dtype.name
+    ((3, 2), 'float64')
+    """
+
+    values: np.ndarray | RowBlocks
+    rows: np.ndarray | None = None
+    columns: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.values, np.ndarray) and self.values.ndim != 2:
+            raise wrong_ndim(self.values.ndim)
+        _check_labels(self)
+
+    @property
+    def shape(self) -> tuple[int | None, int]:
+        return self.values.shape  # type: ignore[return-value]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return floating(self.values.dtype)
+
+    @property
+    def in_memory(self) -> bool:
+        """True for an array that can be indexed freely (memory maps included)."""
+        return isinstance(self.values, np.ndarray)
+
+
+@dataclass(frozen=True, eq=False)
+class _Compressed:
+    """Compressed rows: entries ``data[indptr[i]:indptr[i+1]]`` stand in row i at columns ``indices[...]``."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    n_columns: int
+    rows: np.ndarray | None = None
+    columns: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.indptr) == 0 or len(self.indices) != len(self.data) or self.indptr[-1] != len(self.data):
+            raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
+        _check_labels(self)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.indptr) - 1, self.n_columns
+
+    @property
+    def dtype(self) -> np.dtype:
+        return floating(self.data.dtype)
+
+    @property
+    def nnz(self) -> int:
+        """How many entries are stored."""
+        return len(self.data)
+
+    def row_counts(self) -> np.ndarray:
+        """Stored entries per row."""
+        return np.diff(self.indptr)
+
+    def column_counts(self) -> np.ndarray:
+        """Stored entries per column."""
+        return np.bincount(self.indices, minlength=self.n_columns)
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Any:
+        """From any SciPy sparse matrix or array; duplicate entries are added up, as SciPy defines them."""
+        csr = matrix.tocsr()
+        if not csr.has_canonical_format:
+            csr = csr.copy() if csr is matrix else csr
+            csr.sum_duplicates()
+        data = csr.data if csr.data.dtype in (np.float32, np.float64) else csr.data.astype(floating(csr.data.dtype))
+        return cls(csr.indptr, csr.indices, data, csr.shape[1], rows, columns)
+
+    def to_scipy(self) -> Any:
+        """As a SciPy CSR array that shares memory."""
+        from scipy import sparse
+
+        return sparse.csr_array((self.data, self.indices, self.indptr), shape=self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Observed(_Compressed):
+    """A partially observed matrix: an absent entry is unknown, a stored zero is an observation.
+
+    >>> x = np.array([[1.0, np.nan], [0.0, 3.0]])
+    >>> Observed.from_nan(x).nnz
+    3
+    """
+
+    @classmethod
+    def from_nan(cls, values: np.ndarray, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Observed:
+        """From a dense array in which NaN marks what was not observed."""
+        values = np.asarray(values)
+        seen = ~np.isnan(values)
+        indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
+        small = values.shape[1] < 2**31
+        indices = np.nonzero(seen)[1].astype(np.int32 if small else np.int64)
+        return cls(indptr, indices, values[seen].astype(floating(values.dtype), copy=False), values.shape[1], rows, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Counts(_Compressed):
+    """A sparse matrix: an absent entry is zero.
+
+    >>> from scipy import sparse
+    >>> Counts.from_scipy(sparse.eye(3, format="coo")).shape
+    (3, 3)
+    """
+
+
+Matrix = Dense | Observed | Counts
+
+
+def wrong_ndim(ndim: int) -> InputError:
+    """The error for data that is not a table."""
+    return InputError(
+        f"Expected 2D array, got {ndim}D array instead: X has {ndim} dimension(s), wanted rows and columns. Reshape your data "
+        "with X.reshape(-1, 1) if it has one column or X.reshape(1, -1) if it is one row"
+    )
+
+
+def _check_labels(matrix: Any) -> None:
+    for name, labels, size in (("rows", matrix.rows, matrix.shape[0]), ("columns", matrix.columns, matrix.shape[1])):
+        if labels is not None and size is not None and len(labels) != size:
+            raise wrong(name, f"{len(labels)} labels", f"{size}, one for each of the {name}")

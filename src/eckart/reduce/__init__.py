@@ -1,0 +1,1 @@
+"""From many numbers to few: PCA, projections, linear autoencoders."""

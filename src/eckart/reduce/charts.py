@@ -1,0 +1,143 @@
+"""What components mean and which rows do not fit: loadings, top features, Hotelling T2, SPE, contributions.
+
+T2 = sum_i code_i^2 / variance_i measures distance inside the subspace, SPE = ||x - x_hat||^2 distance from it. Limits are frozen at fit:
+T2 by the F distribution of a new observation, k (N^2 - 1) / (N (N - k)) F_{k, N-k}; SPE by Box's scaled chi-square g chi2_h with
+g h = sum l and 2 g^2 h = 2 sum l^2 over the eigenvalues l left out (Box 1954; Jackson and Mudholkar 1979).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eckart.engines import engine_named
+from eckart.errors import wrong
+from eckart.factors import Basis
+from eckart.reduce.codes import as_observed, encode
+from eckart.reduce.gaps import gaussian_of
+from eckart.reduce.rotate import loadings_of
+
+
+@dataclass(frozen=True, eq=False)
+class Outliers:
+    """Scores of rows against the limits of the fit."""
+
+    t2: np.ndarray
+    spe: np.ndarray
+    t2_limit: float
+    spe_limit: float
+    level: float
+
+    @property
+    def flagged(self) -> np.ndarray:
+        """Rows beyond either limit."""
+        return (self.t2 > self.t2_limit) | (self.spe > self.spe_limit)
+
+
+class ComponentTables:
+    """Tables and charts of a fitted PCA (mixed into the estimator)."""
+
+    if TYPE_CHECKING:
+        n_threads: int | None
+        rotation_: Any
+        fit_: Any
+
+        def _fitted(self, name: str) -> Any: ...
+        def _new_rows(self, x: Any) -> Any: ...
+
+    @property
+    def loadings_(self) -> np.ndarray:
+        """n x k: covariance of each column with each unit-variance component; rotated where a rotation was asked for."""
+        b = self._fitted("loadings_").factors
+        return loadings_of(b) if self.rotation_ is None else self.rotation_.pattern
+
+    def loadings(self) -> dict[str, Any]:
+        """The loadings as a table: column names and one list for each component; pandas.DataFrame(...) and polars.DataFrame(...) take it."""
+        table = {"column": list(self._names())}
+        return table | {f"component {i + 1}": column.tolist() for i, column in enumerate(self.loadings_.T)}
+
+    def top_features(self, n: int = 5) -> list[list[tuple[Any, float]]]:
+        """For each component the n columns with the largest loadings, with their sign.
+
+        >>> from eckart import PCA
+        >>> x = np.random.default_rng(0).standard_normal((50, 1)) @ np.array([[0.0, 3.0, 1.0]])
+        >>> PCA(1).fit(x).top_features(1)[0][0][0]
+        1
+        """
+        names = self._names()
+        out = []
+        for column in self.loadings_.T:
+            order = np.argsort(-np.abs(column), kind="stable")[:n]
+            out.append([(names[j], float(column[j])) for j in order])
+        return out
+
+    def hotelling_t2(self, X: Any) -> np.ndarray:
+        """Squared distance of each code from the mean, in standard deviations; directions without variance are left out."""
+        b = self._fitted("hotelling_t2").factors
+        codes = self._plain_codes(X)[:, : b.rank]
+        return (codes.astype(np.float64) ** 2 / b.variances[: b.rank]).sum(axis=1)
+
+    def spe(self, X: Any) -> np.ndarray:
+        """Squared prediction error ||x - x_hat||^2 of each row; over observed entries where some are missing."""
+        matrix, b = self._new_rows(X), self.fit_.factors
+        engine = engine_named("cpu", self.n_threads)
+        if (seen := as_observed(matrix)) is not None:
+            g = gaussian_of(b)
+            return engine.gap_codes(seen, g.w, g.mu, g.s2).misfit
+        return engine.misfit(matrix, b.components.T, b.mean.astype(np.float64))
+
+    def outliers(self, X: Any, level: float = 0.99) -> Outliers:
+        """T2 and SPE of new rows against limits that a share ``level`` of ordinary rows stays under."""
+        return Outliers(self.hotelling_t2(X), self.spe(X), t2_limit(self.fit_.factors, level), spe_limit(self.fit_.factors, level), level)
+
+    def contributions(self, X: Any) -> np.ndarray:
+        """N x n: how much each column adds to the SPE of each row (missing entries add nothing)."""
+        matrix, b = self._new_rows(X), self.fit_.factors
+        seen = as_observed(matrix)
+        codes = self._plain_codes(X).astype(np.float64)
+        fitted = codes @ b.components + b.mean
+        values = np.full(fitted.shape, np.nan)
+        if seen is not None:
+            values[np.repeat(np.arange(seen.shape[0]), seen.row_counts()), seen.indices] = seen.data
+        else:
+            values = np.asarray(matrix.to_scipy().toarray() if hasattr(matrix, "to_scipy") else matrix.values)
+        return np.nan_to_num((values - fitted) ** 2, nan=0.0)
+
+    def _plain_codes(self, X: Any) -> np.ndarray:
+        matrix = self._new_rows(X)
+        seen = as_observed(matrix)
+        return encode(matrix if seen is None else seen, self.fit_.factors, engine_named("cpu", self.n_threads))
+
+    def _names(self) -> np.ndarray:
+        b = self._fitted("loadings").factors
+        return np.arange(b.n) if b.columns is None else b.columns
+
+
+def t2_limit(basis: Basis, level: float) -> float:
+    """The T2 that a new ordinary row exceeds with probability 1 - level; infinite without degrees of freedom."""
+    from scipy import stats
+
+    _check_level(level)
+    k, rows = basis.rank, basis.weight
+    if k == 0 or rows <= k + 1:
+        return float("inf")
+    return float(k * (rows**2 - 1) / (rows * (rows - k)) * stats.f.ppf(level, k, rows - k))
+
+
+def spe_limit(basis: Basis, level: float) -> float:
+    """The SPE that an ordinary row exceeds with probability 1 - level; a tail of unknown shape counts as flat."""
+    from scipy import stats
+
+    _check_level(level)
+    left = max((basis.total - float(basis.scatter.sum())) / basis.degrees, 0.0)
+    if basis.n == basis.k or left == 0.0:
+        return 0.0
+    shape = basis.tail_shape or 1.0 / (basis.n - basis.k)
+    return float(left * shape * stats.chi2.ppf(level, 1.0 / shape))
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise wrong("level", level, "a share between 0 and 1")

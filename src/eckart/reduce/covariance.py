@@ -1,0 +1,66 @@
+"""The covariance C = (1/W) sum_i w_i (x_i - mean)(x_i - mean)^T, either as a matrix (one pass) or as products (one pass each)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from eckart.engines.protocol import Engine, Moments
+from eckart.matrix import Counts, Dense
+from eckart.rng import normal
+from eckart.trace import Watcher, silent
+
+
+@dataclass
+class Covariance:
+    """Mean, trace and products of C; ``matrix`` is C itself where it was formed, with the statistic it came from."""
+
+    mean: np.ndarray
+    total: float
+    weight: float
+    rows: int
+    dtype: np.dtype
+    centered: bool
+    engine: Engine
+    data: Dense | Counts | None = None
+    weights: np.ndarray | None = None
+    matrix: np.ndarray | None = None
+    statistic: Moments | None = None
+
+    @property
+    def n(self) -> int:
+        return len(self.mean)
+
+    def product(self, v: np.ndarray) -> np.ndarray:
+        """C V."""
+        if self.matrix is not None:
+            return self.matrix @ v
+        assert self.data is not None
+        out = self.engine.gram_times(self.data, v, self.mean if self.centered else None, self.weights)
+        out /= np.asarray(self.weight, out.dtype)
+        return out
+
+    @classmethod
+    def by_products(cls, engine: Engine, x: Dense | Counts, centered: bool, weights: np.ndarray | None, watch: Watcher = silent) -> Covariance:
+        """One pass for mean and trace; entries are then touched by products only."""
+        m = engine.column_moments(x, weights, watch)
+        square = m.square if centered else m.square + m.weight * m.mean**2
+        mean = m.mean if centered else np.zeros_like(m.mean)
+        return cls(mean, float(square.sum()) / m.weight, m.weight, m.rows, x.dtype, centered, engine, x, weights)
+
+    @classmethod
+    def by_statistic(cls, engine: Engine, x: Dense | Counts, centered: bool, weights: np.ndarray | None, rng: np.random.Generator,
+                     watch: Watcher = silent) -> Covariance:
+        """One pass for E[x] and E[xx^T], which are sufficient: the data is not needed any more."""
+        probe = normal(rng, (x.shape[1],), np.float64)
+        return cls.from_moments(engine, engine.moments(x, probe, weights, watch), centered, x.dtype)
+
+    @classmethod
+    def from_moments(cls, engine: Engine, m: Moments, centered: bool, dtype: np.dtype) -> Covariance:
+        c = m.scatter / m.weight
+        if not centered:
+            c += np.outer(m.mean, m.mean)
+        c = (c + c.T) / 2
+        mean = m.mean if centered else np.zeros_like(m.mean)
+        return cls(mean, float(np.trace(c)), m.weight, m.rows, dtype, centered, engine, matrix=c, statistic=m)

@@ -1,0 +1,131 @@
+"""Which solver, and why: flops and bytes estimated from shape, sparsity and k. The choice and its reason go to ``fit_.plan``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.protocol import block_rows
+from eckart.errors import InputError, wrong
+from eckart.matrix import Counts, Dense, Matrix, Observed
+
+SOLVERS = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
+ALIASES = {"full": "svd", "covariance_eigh": "eigh", "arpack": "lanczos"}
+SMALL = 500
+STATISTIC_COLUMNS = 2048
+"""Widest data whose covariance is formed for a stream; wider streams are sketched."""
+FLOPS = 1.0e11
+"""Assumed speed of matrix products, for estimates only."""
+BYTES = 1.0e10
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A solver with its reason and the estimated cost in passes, seconds and bytes beyond the data."""
+
+    solver: str
+    reason: str
+    passes: int
+    seconds: float
+    memory: float
+
+
+def validate_components(k: Any, rows: int | None, n: int) -> None:
+    """n_components is an int from 0 to min(rows, columns), a share in (0, 1), "auto", "mle" or None."""
+    if k is None or k in ("auto", "mle"):
+        return
+    if isinstance(k, bool) or not isinstance(k, (int, float, np.integer, np.floating)):
+        raise wrong("n_components", k, "an int, a share between 0 and 1, 'auto', 'mle' or None")
+    if isinstance(k, (int, np.integer)):
+        most = n if rows is None else min(rows, n)
+        if not 0 <= k <= most:
+            raise wrong("n_components", int(k), f"0 to {most} for data of {rows if rows is not None else 'unknown'} rows and {n} columns", "lower it")
+    elif not 0 < k < 1:
+        raise wrong("n_components", float(k), "a share between 0 and 1, or an int")
+
+
+def choose(x: Matrix, k: Any, solver: str) -> Plan:
+    """The plan for data x: the named solver, or the cheapest that fits."""
+    if isinstance(x, Observed):
+        return Plan("em", "entries are missing: maximum likelihood on the observed ones", 100, 100 * x.nnz * _width(k, x) ** 2 / FLOPS * 20,
+                    x.shape[1] * 8.0 * (_width(k, x) + 1) ** 2)
+    solver = ALIASES.get(solver, solver)
+    if solver not in (*SOLVERS, "auto"):
+        raise wrong("svd_solver", solver, f"'auto', {', '.join(map(repr, (*SOLVERS, *ALIASES)))}")
+    costs = _costs(x, k)
+    if solver != "auto":
+        return Plan(solver, "asked for by name", *costs[solver])
+    name, reason = _automatic(x, k, costs)
+    return Plan(name, reason, *costs[name])
+
+
+def _width(k: Any, x: Matrix) -> int:
+    n = x.shape[1]
+    rows = x.shape[0] or n
+    return int(k) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else min(rows, n, 64)
+
+
+def _costs(x: Dense | Counts, k: Any) -> dict[str, tuple[int, float, float]]:
+    """(passes, seconds, bytes) of each solver; rows of a stream of unknown length count as a million."""
+    rows = x.shape[0] if x.shape[0] is not None else 1_000_000
+    n, size = x.shape[1], x.dtype.itemsize
+    width = max(1, _width(k, x))
+    stored = x.nnz if isinstance(x, Counts) else rows * n
+    read = stored * (size + (4 if isinstance(x, Counts) else 0)) / BYTES
+    short = rows < n
+    side = min(rows, n)
+    products = 4.0 * stored * (6 * max(width, 8)) / FLOPS * (3 if isinstance(x, Counts) else 1)
+    block = block_rows(n, size) * n * size * 4.0
+    gram = (1, read + rows * n * side / FLOPS * 0.7 + 4 * side**3 / FLOPS, 8.0 * (3 if short else 9) * side**2 + block)
+    krylov = (8, 8 * read + products, n * size * (9.0 * width) + block)
+    return {
+        "eigh": gram,
+        "svd": (1, read + 6.0 * rows * n * side / FLOPS, rows * n * size * 2.0 + side * side * 8.0),
+        "randomized": krylov,
+        "lanczos": (2 * width + 20, (2 * width + 20) * read * 2, n * size * 4.0 * width + block),
+        "power": (100 * width, 100 * width * read * 2, n * size * 2.0 * width + block),
+        "gradient": (1, gram[1] + 2000 * 4.0 * n * n * width / FLOPS, gram[2]),
+    }
+
+
+def _automatic(x: Dense | Counts, k: Any, costs: dict[str, tuple[int, float, float]]) -> tuple[str, str]:
+    rows, n = x.shape
+    stream = isinstance(x, Dense) and not x.in_memory
+    shape = f"{'unknown' if rows is None else rows} x {n}"
+    if stream:
+        if n <= STATISTIC_COLUMNS:
+            return "eigh", f"{shape} as row blocks: one pass, the {n} x {n} covariance is a sufficient statistic"
+        return "randomized", f"{shape} as row blocks, too wide for its covariance"
+    assert rows is not None
+    many = not isinstance(k, (int, np.integer)) or 2 * int(k) > min(rows, n)
+    if isinstance(x, Dense) and max(rows, n) <= SMALL:
+        return "svd", f"{shape} is small: full decomposition, no tolerance needed"
+    if isinstance(k, (int, np.integer)) and k == 0:
+        return "eigh" if n <= STATISTIC_COLUMNS else "randomized", "no component asked for: mean and variance only"
+    side = min(rows, n)
+    if many and side <= 4 * STATISTIC_COLUMNS:
+        return "eigh", f"{shape} with many components or k open: all eigenvalues of the {side} x {side} side"
+    if side <= STATISTIC_COLUMNS and costs["eigh"][1] <= costs["randomized"][1]:
+        return "eigh", f"{shape}: one pass and a {side} x {side} eigenproblem cost less than {costs['randomized'][0]} passes"
+    return "randomized", f"{shape}: block Krylov, about {costs['randomized'][0]} passes, no {side} x {side} matrix"
+
+
+def require_memory(plan: Plan, available: float) -> None:
+    """Refuse before allocating what cannot fit."""
+    if plan.memory > available:
+        raise InputError(f"solver {plan.solver!r} needs about {plan.memory / 2**30:.1f} GiB beyond the data, {available / 2**30:.1f} GiB are "
+                         "available; choose svd_solver='randomized' or fewer components")
+
+
+def available_memory() -> float:
+    """Bytes that can be allocated now; infinite where the system does not say."""
+    try:
+        with open("/proc/meminfo") as f:
+            for line in f:
+                if line.startswith("MemAvailable"):
+                    return float(line.split()[1]) * 1024
+    except OSError:
+        return float("inf")
+    return float("inf")

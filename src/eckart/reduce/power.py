@@ -1,0 +1,174 @@
+"""The power method: leading eigenpairs of a symmetric matrix that is known by its products only.
+
+v <- A v / ||A v|| from a random normal start; theta = v^T A v; stop when ||A v - theta v|| <= tol |theta|. Further pairs by deflation,
+A - sum_i theta_i u_i u_i^T, applied implicitly: A is never rewritten and need not exist as an array. The residual shrinks by |lambda_2 / lambda_1| a step.
+
+Defined behaviour. Zero matrix: theta = 0 at once. Indefinite: the eigenvalue of largest magnitude; for a pair +l, -l, whose iterates never
+settle, the 2-dimensional Rayleigh-Ritz step on span{v, Av} separates them and the positive one comes first. Repeated eigenvalue: an orthonormal basis of
+its eigenspace, one vector after another. A start orthogonal to u_1: after convergence a fresh random vector is iterated a
+few steps; if it finds a larger eigenvalue, the iteration goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import InputError, wrong
+from eckart.rng import generator
+from eckart.trace import StopReason, Trace, Watcher, silent
+
+
+@dataclass(frozen=True, eq=False)
+class EigenPairs:
+    """Eigenvalues by falling magnitude, eigenvectors as columns, residual norms, iterations and observed rate of each pair."""
+
+    values: np.ndarray
+    vectors: np.ndarray
+    residuals: np.ndarray
+    iterations: np.ndarray
+    rates: np.ndarray
+    converged: bool
+    trace: Trace
+
+
+def power_method(a: Any, k: int = 1, *, n: int | None = None, tol: float = 1e-6, max_iter: int = 10_000, start: np.ndarray | None = None,
+                 random_state: Any = None, watch: Watcher = silent) -> EigenPairs:
+    """k eigenpairs of largest magnitude of a symmetric matrix, by power iteration and implicit deflation.
+
+    Parameters
+    ----------
+    a : array, SciPy sparse matrix, LinearOperator, or a function v -> A v (then give ``n``)
+    k : number of pairs
+    tol : stop when ||A v - theta v|| <= tol |theta|
+    max_iter : limit for each pair
+    start : first vector, for experiments; random normal by default
+
+    >>> pairs = power_method(np.diag([3.0, 2.0, 1.0]), k=2, random_state=0)
+    >>> pairs.values.round(6).tolist()
+    [3.0, 2.0]
+    """
+    product, n = _product_of(a, n)
+    if not 0 <= k <= n:
+        raise wrong("k", k, f"0 to {n}, the size of the matrix")
+    rng = generator(random_state)
+    values, vectors = np.zeros(k), np.zeros((n, k))
+    residuals, iterations, rates = np.zeros(k), np.zeros(k, dtype=int), np.full(k, np.nan)
+    trace = Trace("residual / |theta|", reason=StopReason.CONVERGED)
+    done = True
+    for i in range(k):
+        found = vectors[:, :i]
+
+        def deflated(v: np.ndarray, found: np.ndarray = found, theta: np.ndarray = values[:i]) -> np.ndarray:
+            return product(v) - found @ (theta * (found.T @ v))
+
+        first = start if start is not None and i == 0 else rng.standard_normal(n)
+        scale = float(np.abs(values[:i]).max(initial=0.0))
+        pair = _one_pair(deflated, np.asarray(first, np.float64), found, tol, max_iter, rng, trace, scale)
+        values[i], vectors[:, i], residuals[i], iterations[i], rates[i], ok = pair
+        done &= ok
+        watch("components", i + 1, k)
+    if not done:
+        trace.reason = StopReason.MAX_ITER
+    return EigenPairs(values, vectors, residuals, iterations, rates, done, trace)
+
+
+def _one_pair(product: Callable, v: np.ndarray, found: np.ndarray, tol: float, max_iter: int, rng: np.random.Generator,
+              trace: Trace, scale: float) -> tuple[float, np.ndarray, float, int, float, bool]:
+    floor = 1e-13 * scale
+    v = _unit(v, found, rng)
+    checked = False
+    history: list[float] = []
+    theta, residual, step = 0.0, 0.0, 0
+    for step in range(1, max_iter + 1):
+        image = product(v)
+        size = float(np.linalg.norm(image))
+        theta = float(v @ image)
+        residual = float(np.linalg.norm(image - theta * v))
+        trace.add(residual / max(abs(theta), np.finfo(float).tiny))
+        history.append(residual)
+        settled = residual <= tol * abs(theta) or size <= floor or size == 0.0
+        if not settled and abs(theta) < 0.9 * size and step % 10 == 0:
+            pair = _two_dimensional(product, v, image, theta)
+            if pair is not None and pair[2] <= tol * abs(pair[0]):
+                theta, v, residual = pair
+                settled = True
+        if settled:
+            other = None if checked else _larger(product, found, v, theta, rng)
+            checked = True
+            if other is None:
+                return theta, v, residual, step, _rate(history), True
+            v = other
+            continue
+        v = _unit(image / size, found, rng)
+    return theta, v, residual, step, _rate(history), False
+
+
+def _unit(v: np.ndarray, found: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """v made orthogonal to what was found, of length one; a vector that vanishes is replaced by a random one."""
+    for _ in range(4):
+        v = v - found @ (found.T @ v)
+        v = v - found @ (found.T @ v)
+        size = float(np.linalg.norm(v))
+        if np.isfinite(size) and size > 1e-150:
+            return v / size
+        v = rng.standard_normal(len(v))
+    raise InputError("the matrix returned a product that is not finite; check its entries")
+
+
+def _two_dimensional(product: Callable, v: np.ndarray, image: np.ndarray, theta: float) -> tuple[float, np.ndarray, float] | None:
+    """The Ritz pair of largest value in span{v, Av}: separates +l from -l."""
+    w = image - theta * v
+    size = float(np.linalg.norm(w))
+    if size == 0.0:
+        return None
+    w /= size
+    image_w = product(w)
+    t = np.array([[theta, v @ image_w], [v @ image_w, w @ image_w]])
+    values, s = np.linalg.eigh(t)
+    big = 1 if abs(values[1]) >= abs(values[0]) * (1 - 1e-9) else 0
+    u = s[0, big] * v + s[1, big] * w
+    residual = np.linalg.norm(s[0, big] * image + s[1, big] * image_w - values[big] * u)
+    return float(values[big]), u, float(residual)
+
+
+def _larger(product: Callable, found: np.ndarray, v: np.ndarray, theta: float, rng: np.random.Generator) -> np.ndarray | None:
+    """A direction that a fresh start finds with a larger eigenvalue than theta, if there is one."""
+    if v.size - found.shape[1] <= 1:
+        return None
+    w = _unit(rng.standard_normal(len(v)), np.column_stack([found, v]), rng)
+    for _ in range(5):
+        image = product(w)
+        size = float(np.linalg.norm(image))
+        if size > abs(theta) * (1 + 1e-6):
+            return _unit(image / size, found, rng)
+        if size <= 1e-13 * abs(theta):
+            return None
+        w = _unit(image / size, np.column_stack([found, v]), rng)
+    return None
+
+
+def _rate(history: list[float]) -> float:
+    """Geometric mean of the last residual ratios: an estimate of |lambda_2 / lambda_1|."""
+    tail = np.array([r for r in history[-6:] if r > 0])
+    return float((tail[-1] / tail[0]) ** (1 / (len(tail) - 1))) if len(tail) > 1 else float("nan")
+
+
+def _product_of(a: Any, n: int | None) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
+    if callable(a) and not hasattr(a, "shape"):
+        if n is None:
+            raise wrong("n", n, "the size of the matrix, since a function does not tell it")
+        return a, n
+    a = a if hasattr(a, "shape") else np.asarray(a, np.float64)
+    if len(a.shape) != 2 or a.shape[0] != a.shape[1]:
+        raise InputError(f"a has shape {a.shape}, wanted a square symmetric matrix")
+    if isinstance(a, np.ndarray):
+        if not np.isfinite(a).all():
+            i, j = np.argwhere(~np.isfinite(a))[0]
+            raise InputError(f"a is {a[i, j]} at row {i}, column {j}, wanted finite numbers")
+        if not np.allclose(a, a.T, rtol=1e-6, atol=1e-9 * np.abs(a).max(initial=0.0)):
+            raise InputError("a is not symmetric; for singular vectors use the products v -> a.T @ (a @ v)")
+    return (lambda v: np.asarray(a @ v, np.float64)), a.shape[0]

@@ -1,0 +1,175 @@
+"""How many components? One table, four answers, and whether they agree.
+
+held_out       entries hidden at random and predicted by probabilistic PCA fitted to the rest; the k of least error (within one standard error, the smallest).
+               Hiding whole rows would be invalid: a row's reconstruction has seen the row.
+gavish_donoho  singular values above the optimal hard threshold for noise of unknown level.
+parallel       eigenvalues above the 95 % quantile of those of data whose columns are shuffled independently (Horn 1965; Buja and Eyuboglu 1992).
+share          the smallest k that captures a given share of the variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eckart.engines import engine_named
+from eckart.engines.protocol import Engine
+from eckart.errors import wrong
+from eckart.io.read import read
+from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.reduce import gaps, rank
+from eckart.reduce.solve import Options, solve
+from eckart.rng import generator
+from eckart.trace import Watcher, progress
+
+METHODS = ("held_out", "gavish_donoho", "parallel", "share")
+MOST_ROWS = 2000
+MOST_COLUMNS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """``table``: one row for each k, a column for each quantity measured; ``choices``: k by method; ``notes``: what was left out and why."""
+
+    table: dict[str, list[float]]
+    choices: dict[str, int]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def agree(self) -> bool:
+        """Whether all methods choose the same k."""
+        return len(set(self.choices.values())) <= 1
+
+    def __str__(self) -> str:
+        names = list(self.table)
+        lines = ["  ".join(f"{name:>22}" for name in names)]
+        for i in range(len(self.table["k"])):
+            cells = [self.table[name][i] for name in names]
+            lines.append("  ".join(f"{'' if cell != cell else format(cell, '.5g'):>22}" for cell in cells))
+        lines.append("chosen: " + ", ".join(f"{method} {k}" for method, k in self.choices.items()))
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def select_components(X: Any, max_components: int | None = None, *, methods: tuple[str, ...] = METHODS, share: float = 0.9, held_out: float = 0.1,
+                      shuffles: int = 20, random_state: Any = None, n_threads: int | None = None, verbose: bool = False) -> Selection:
+    """A table of k by held-out entries, Gavish-Donoho, parallel analysis and share of variance, and what each would choose.
+
+    Parameters
+    ----------
+    X : anything that ``eckart.read`` takes; NaN entries stay missing
+    max_components : largest k tried for held-out entries; by default up to 20
+    methods : which of "held_out", "gavish_donoho", "parallel", "share"
+    share : for the method of that name
+    held_out : share of the entries that is hidden
+    shuffles : shuffled copies for parallel analysis
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 12)) * 3 + rng.standard_normal((300, 12))
+    >>> s = select_components(x, random_state=0)
+    >>> s.choices["held_out"], s.choices["gavish_donoho"], s.choices["parallel"]
+    (3, 3, 3)
+    """
+    for method in methods:
+        if method not in METHODS:
+            raise wrong("methods", method, f"names among {', '.join(METHODS)}")
+    for name, value in (("share", share), ("held_out", held_out)):
+        if not 0 < value < 1:
+            raise wrong(name, value, "a share between 0 and 1")
+    matrix = read(X)
+    engine, rng = engine_named("cpu", n_threads), generator(random_state)
+    notes: list[str] = []
+    sample = _sample(matrix, rng, notes)
+    with progress(verbose) as watch:
+        fit = solve(matrix, Options(None if sample is not None else min(64, *_known(matrix))), None, engine=engine, rng=rng, watch=watch)
+        basis = fit.factors
+        values = basis.scatter / basis.weight
+        most = min(max_components or 20, basis.k, basis.n - 1)
+        ks = list(range(most + 1))
+        cumulative = np.concatenate([[0.0], np.cumsum(basis.scatter)]) / (basis.total or 1.0)
+        table: dict[str, list[float]] = {
+            "k": [float(k) for k in ks],
+            "eigenvalue": [float("nan")] + [float(v) for v in values[:most]],
+            "share of variance": [float(c) for c in cumulative[: most + 1]],
+        }
+        choices: dict[str, int] = {}
+        if "share" in methods:
+            choices["share"] = rank.by_share(values, basis.total / basis.weight, share)
+        if "gavish_donoho" in methods:
+            whole = basis.k >= min(basis.rows, basis.n)
+            choices["gavish_donoho"] = rank.gavish_donoho(values, basis.weight, basis.n, None if whole else basis.total / basis.weight)
+        if sample is None:
+            notes.append(f"held_out and parallel are left out: {basis.n} columns, at most {MOST_COLUMNS} are tried")
+        else:
+            if "parallel" in methods:
+                threshold, choices["parallel"] = _parallel(sample, shuffles, engine, rng, watch)
+                table["shuffled eigenvalue"] = [float("nan")] + [float(t) for t in threshold[:most]]
+            if "held_out" in methods:
+                errors, choices["held_out"] = _held_out(sample, ks, held_out, engine, rng, watch)
+                table["held-out error"] = errors
+    return Selection(table, {m: choices[m] for m in METHODS if m in choices}, tuple(notes))
+
+
+def _known(matrix: Matrix) -> tuple[int, int]:
+    return matrix.shape[0] or matrix.shape[1], matrix.shape[1]
+
+
+def _sample(matrix: Matrix, rng: np.random.Generator, notes: list[str]) -> np.ndarray | None:
+    """At most MOST_ROWS rows with NaN for gaps; None where the data are too wide."""
+    if matrix.shape[1] > MOST_COLUMNS:
+        return None
+    if isinstance(matrix, Dense) and not matrix.in_memory:
+        notes.append(f"held_out and parallel use the first {MOST_ROWS} rows of the stream")
+        return np.asarray(next(iter(matrix.values.blocks(MOST_ROWS))), np.float64)  # type: ignore[union-attr]
+    rows = matrix.shape[0]
+    assert rows is not None
+    chosen = np.arange(rows)
+    if rows > MOST_ROWS:
+        notes.append(f"held_out and parallel use {MOST_ROWS} rows drawn from {rows}")
+        chosen = np.sort(rng.choice(rows, MOST_ROWS, replace=False))
+    if isinstance(matrix, Counts):
+        return matrix.to_scipy()[chosen].toarray().astype(np.float64)
+    if isinstance(matrix, Observed):
+        out = np.full((len(chosen), matrix.shape[1]), np.nan)
+        for i, row in enumerate(chosen):
+            part = slice(matrix.indptr[row], matrix.indptr[row + 1])
+            out[i, matrix.indices[part]] = matrix.data[part]
+        return out
+    return np.asarray(matrix.values[chosen], np.float64)  # type: ignore[index]
+
+
+def _parallel(x: np.ndarray, shuffles: int, engine: Engine, rng: np.random.Generator, watch: Watcher) -> tuple[np.ndarray, int]:
+    """95 % quantiles of the eigenvalues of column-shuffled data, and how many real ones lie above, counted from the first."""
+    mean = np.nanmean(x, axis=0)
+    filled = np.where(np.isnan(x), mean, x) - mean
+    real = np.linalg.eigvalsh(filled.T @ filled / len(filled))[::-1]
+    drawn = np.empty((shuffles, len(real)))
+    for i in range(shuffles):
+        shuffled = rng.permuted(filled, axis=0)
+        drawn[i] = np.linalg.eigvalsh(shuffled.T @ shuffled / len(filled))[::-1]
+        watch("shuffles", i + 1, shuffles)
+    threshold = np.quantile(drawn, 0.95, axis=0)
+    below = np.flatnonzero(real <= threshold)
+    return threshold, int(below[0]) if len(below) else len(real)
+
+
+def _held_out(x: np.ndarray, ks: list[int], share: float, engine: Engine, rng: np.random.Generator, watch: Watcher) -> tuple[list[float], int]:
+    """Root mean squared error of hidden entries for each k."""
+    seen = ~np.isnan(x)
+    hidden = seen & (rng.random(x.shape) < share)
+    for j in np.flatnonzero((seen & ~hidden).sum(axis=0) == 0):
+        hidden[:, j] = False
+    training = Observed.from_nan(np.where(hidden, np.nan, x))
+    truth = x[hidden]
+    errors, spread = [], []
+    for k in ks:
+        g, _ = gaps.fit_gaussian(training, k, None, engine=engine, rng=rng, tol=1e-5, max_iter=200)
+        codes = engine.gap_codes(training, g.w, g.mu, g.s2).codes
+        square = (truth - (codes @ g.w.T + g.mu)[hidden]) ** 2
+        errors.append(float(np.sqrt(square.mean())))
+        spread.append(float(square.std() / np.sqrt(len(square))))
+        watch("held-out entries", k, ks[-1])
+    best = int(np.argmin(errors))
+    limit = np.sqrt(errors[best] ** 2 + spread[best])
+    return errors, next(k for k, e in zip(ks, errors) if e <= limit)

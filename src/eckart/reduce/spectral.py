@@ -1,0 +1,218 @@
+"""Solvers of one PCA: eigh, svd, power, randomized, lanczos, gradient. Each returns eigenvalues and rows of components.
+
+All solve  max tr(U^T C U), U^T U = I  for the covariance C of ``Covariance``; they differ in what they need of the data: the covariance
+itself (``eigh``, ``gradient``), the entries (``svd``), or products only (``randomized``, ``lanczos``, ``power``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.blocks import refuse_bad
+from eckart.engines.pool import single_threaded_blas
+from eckart.engines.protocol import Engine
+from eckart.errors import InputError
+from eckart.matrix import Counts, Dense
+from eckart.reduce import rank
+from eckart.reduce.autoencode import train
+from eckart.reduce.covariance import Covariance
+from eckart.reduce.krylov import block_krylov
+from eckart.reduce.power import power_method
+from eckart.trace import StopReason, Trace, Watcher
+
+RANDOMIZED_TOL = 1e-4
+LANCZOS_TOL = 1e-7
+
+
+@dataclass
+class Spectrum:
+    """Leading eigenvalues (falling) of the covariance, components as rows; ``all_values`` is the whole spectrum where known."""
+
+    values: np.ndarray
+    components: np.ndarray
+    trace: Trace
+    tol: float
+    all_values: np.ndarray | None = None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def pick(k: Any, values: np.ndarray, total: float, weight: float, rows: int, n: int) -> int:
+    """n_components resolved on a whole spectrum."""
+    most = min(rows, n)
+    if k is None:
+        return most
+    if k == "auto":
+        return min(rank.gavish_donoho(values[:most], weight, n), most)
+    if k == "mle":
+        if rows < n:
+            raise InputError("n_components='mle' is only supported if n_samples >= n_features: wanted at least as many rows as columns")
+        return rank.minka(values, rows)
+    if isinstance(k, (float, np.floating)):
+        return rank.by_share(values[:most], total, float(k))
+    return int(k)
+
+
+def solve_eigh(c: Covariance, k: Any) -> Spectrum:
+    """Eigenvectors of the covariance matrix by LAPACK."""
+    assert c.matrix is not None
+    n = c.n
+    exact = 1e-12 if c.dtype == np.float64 else 1e-8
+    known = isinstance(k, (int, np.integer))
+    values, vectors = c.engine.eigh_top(c.matrix, int(k) if known else n)
+    values = np.maximum(values, 0.0)
+    everything = None if known and len(values) < n else values
+    kept = pick(k, values, c.total, c.weight, c.rows, n)
+    return Spectrum(values[:kept], vectors[:, :kept].T, Trace("none"), exact, everything)
+
+
+def solve_rows(c: Covariance, k: Any) -> Spectrum:
+    """Short and wide: eigenvectors of the N x N matrix Xc Xc^T, turned into components by one more product."""
+    x, engine = c.data, c.engine
+    assert x is not None
+    rows = c.rows
+    gram = engine.row_gram(x, c.mean if c.centered else None)
+    root = np.ones(rows) if c.weights is None else np.sqrt(c.weights)
+    gram *= np.outer(root, root) / c.weight
+    known = isinstance(k, (int, np.integer))
+    values, u = engine.eigh_top((gram + gram.T) / 2, int(k) if known else rows)
+    values = np.maximum(values, 0.0)
+    kept = pick(k, values, c.total, c.weight, rows, c.n)
+    values, u = values[:kept], u[:, :kept]
+    images = engine.times_t(x, root[:, None] * u, c.mean if c.centered else None).astype(np.float64)
+    components = _orthonormal_rows(images, c.n)
+    return Spectrum(values, components, Trace("none"), 1e-12 if c.dtype == np.float64 else 1e-8)
+
+
+def _orthonormal_rows(images: np.ndarray, n: int) -> np.ndarray:
+    """Columns of decreasing length as orthonormal rows, in that order; vanishing ones become any orthogonal direction."""
+    if images.shape[1] == 0:
+        return np.zeros((0, n))
+    with single_threaded_blas():
+        size = np.linalg.norm(images, axis=0)
+        top = size.max(initial=0.0)
+        weak = size <= 1e-10 * top if top > 0 else np.ones(len(size), bool)
+        images = images.copy()
+        images[:, ~weak] /= size[~weak]
+        images[:, weak] = np.random.default_rng(0).standard_normal((len(images), int(weak.sum())))
+        q, r = np.linalg.qr(images)
+        return (q * np.where(np.diagonal(r) < 0, -1.0, 1.0)).T
+
+
+def solve_svd(engine: Engine, x: Dense | Counts, k: Any, centered: bool, weights: np.ndarray | None) -> tuple[Spectrum, Covariance]:
+    """Full singular value decomposition of the centered entries: small singular values keep their full precision."""
+    a = densify(x)
+    if not np.isfinite(a).all():
+        refuse_bad(a, 0)
+    w = np.ones(len(a)) if weights is None else weights
+    weight = float(w.sum())
+    mean = (w / weight) @ a if centered else np.zeros(a.shape[1])
+    a -= mean
+    if centered:
+        mean = mean + (extra := (w / weight) @ a)
+        a -= extra
+    if weights is not None:
+        a *= np.sqrt(w)[:, None]
+    size = float(np.abs(a).max(initial=0.0)) or 1.0
+    with single_threaded_blas():
+        s, vt = _svd(a / size)
+    values = (s * size) ** 2 / weight
+    total = float(values.sum())
+    kept = pick(k, values, total, weight, len(a), a.shape[1])
+    c = Covariance(mean, total, weight, len(a), x.dtype, centered, engine, x, weights)
+    return Spectrum(values[:kept], vt[:kept], Trace("none"), 1e-12 if x.dtype == np.float64 else 1e-8, values), c
+
+
+def densify(x: Dense | Counts) -> np.ndarray:
+    """A float64 copy of all entries; only the ``svd`` solver asks for it."""
+    if isinstance(x, Counts):
+        return x.to_scipy().toarray().astype(np.float64)
+    if isinstance(x.values, np.ndarray):
+        return np.array(x.values, np.float64)
+    return np.concatenate([np.asarray(b, np.float64) for b in x.values.blocks(8192)])
+
+
+def _svd(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Divide and conquer, else QR iteration, else through a QR factorization: a finite matrix always gets an answer."""
+    import scipy.linalg as sl
+
+    for driver in ("gesdd", "gesvd"):
+        try:
+            _, s, vt = sl.svd(a, full_matrices=False, lapack_driver=driver, check_finite=False)
+            return s, vt
+        except np.linalg.LinAlgError:
+            continue
+    r = sl.qr(a, mode="r", pivoting=False, check_finite=False)[0]
+    values, vectors = np.linalg.eigh(r.T @ r)
+    return np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T
+
+
+def solve_krylov(c: Covariance, k: Any, *, lanczos: bool, tol: float, oversample: int, max_steps: int | None, rng: np.random.Generator,
+                 watch: Watcher) -> Spectrum:
+    """Block Krylov on products; an open k (share or "auto") grows the subspace until it is answered."""
+    most = min(c.rows, c.n)
+    tol = tol or (LANCZOS_TOL if lanczos else RANDOMIZED_TOL)
+    wanted = int(k) if isinstance(k, (int, np.integer)) else (most if k is None else min(most, 32))
+    start = None
+    while True:
+        block = min(8, max(wanted, 1)) if lanczos else _block(c, wanted, oversample)
+        steps = max_steps or max(60, 40 * -(-wanted // block))
+        ritz = block_krylov(c.product, c.n, wanted, dtype=c.dtype, rng=rng, engine=c.engine, block=block, tol=tol, max_steps=steps,
+                            start=start, watch=watch)
+        values = np.maximum(ritz.values, 0.0)
+        answered = _answered(k, values, c, wanted)
+        if answered is not None or wanted >= most or ritz.trace.reason is StopReason.INTERRUPTED:
+            break
+        wanted, start = min(most, 2 * wanted), ritz.vectors
+    kept = wanted if answered is None else answered
+    ritz.trace.note = f"{ritz.products} columns multiplied"
+    return Spectrum(values[:kept], ritz.vectors[:, :kept].T, ritz.trace, tol)
+
+
+def _block(c: Covariance, k: int, oversample: int) -> int:
+    """Sparse products gain little beyond 32 columns, dense ones are efficient from about k on."""
+    return max(min(k, 32), k // 2, 4) if isinstance(c.data, Counts) else max(k, oversample, 4)
+
+
+def _answered(k: Any, values: np.ndarray, c: Covariance, wanted: int) -> int | None:
+    if k is None or isinstance(k, (int, np.integer)):
+        return wanted
+    if isinstance(k, (float, np.floating)):
+        reached = values.sum() > float(k) * c.total
+        return rank.by_share(values, c.total, float(k)) if reached else None
+    if k == "mle":
+        raise InputError("n_components='mle' needs all eigenvalues; use svd_solver='eigh' or 'svd'")
+    found = rank.gavish_donoho(values, c.weight, c.n, c.total)
+    return found if found < wanted else None
+
+
+def solve_power(c: Covariance, k: int, tol: float, max_iter: int | None, rng: np.random.Generator, watch: Watcher) -> Spectrum:
+    """The power method with deflation on products in working precision."""
+    working = c.dtype if c.matrix is None else np.dtype(np.float64)
+    limit = max(tol or 1e-6, 60 * float(np.finfo(working).eps))
+
+    def product(v: np.ndarray) -> np.ndarray:
+        return np.asarray(c.product(v[:, None].astype(working)), np.float64)[:, 0]
+
+    pairs = power_method(product, k, n=c.n, tol=limit, max_iter=max_iter or 2000, random_state=rng, watch=watch)
+    order = np.argsort(-pairs.values, kind="stable")
+    return Spectrum(np.maximum(pairs.values[order], 0.0), pairs.vectors[:, order].T, pairs.trace, max(limit, 1e-6))
+
+
+def solve_gradient(c: Covariance, k: int, tol: float, max_iter: int | None, rng: np.random.Generator, watch: Watcher) -> Spectrum:
+    """Accelerated gradient descent on the risk of a linear autoencoder, then its canonical form (orthonormal, by variance)."""
+    largest = block_krylov(c.product, c.n, 1, dtype=np.dtype(np.float64), rng=rng, engine=c.engine, block=2, tol=1e-3, max_steps=60).values[0]
+    trained = train(c.product, c.n, k, c.total, float(largest), optimizer="nesterov", learning_rate="auto", tied=False, ridge=0.0,
+                    tol=tol or 1e-8, max_iter=max_iter or 20_000, rng=rng, watch=watch)
+    values, components = canonical(c, trained.decoder)
+    return Spectrum(values, components, trained.trace, 1e-6, notes={"gradient": trained.gradient})
+
+
+def canonical(c: Covariance, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rayleigh-Ritz in the span of columns: the orthonormal, variance-ordered basis of that subspace."""
+    q = np.linalg.qr(directions)[0]
+    small = q.T @ np.asarray(c.product(q), np.float64)
+    values, s = np.linalg.eigh((small + small.T) / 2)
+    return np.maximum(values[::-1], 0.0), (q @ s[:, ::-1]).T
