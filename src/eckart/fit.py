@@ -100,5 +100,5 @@ def sample_weights(weights: Any, rows: int) -> np.ndarray | None:
     if len(bad):
         raise InputError(f"sample_weight is {w[bad[0]]} at row {bad[0]}, wanted a finite number >= 0")
     if not w.any():
-        raise InputError("sample_weight is 0 for every row, wanted at least one positive weight")
+        raise InputError("sample_weight is zero for every row, wanted at least one positive weight")
     return w

@@ -162,6 +162,28 @@ class Counts(_Compressed):
 Matrix = Dense | Observed | Counts
 
 
+def row_parts(matrix: Matrix, rows: int = 65536) -> Iterator[Matrix]:
+    """The matrix as consecutive parts of at most ``rows`` rows, of the same kind, labels included.
+
+    >>> [part.shape for part in row_parts(Dense(np.zeros((5, 2))), 2)]
+    [(2, 2), (2, 2), (1, 2)]
+    """
+    if isinstance(matrix, Dense) and not isinstance(matrix.values, np.ndarray):
+        for block in matrix.values.blocks(rows):
+            yield Dense(block, None, matrix.columns)
+        return
+    count = matrix.shape[0]
+    assert count is not None
+    for a in range(0, count, rows):
+        b = min(a + rows, count)
+        labels = None if matrix.rows is None else matrix.rows[a:b]
+        if isinstance(matrix, Dense):
+            yield Dense(matrix.values[a:b], labels, matrix.columns)  # type: ignore[index]
+        else:
+            first, last = matrix.indptr[a], matrix.indptr[b]
+            yield type(matrix)(matrix.indptr[a : b + 1] - first, matrix.indices[first:last], matrix.data[first:last], matrix.n_columns, labels, matrix.columns)
+
+
 def wrong_ndim(ndim: int) -> InputError:
     """The error for data that is not a table."""
     return InputError(

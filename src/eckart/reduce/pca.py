@@ -254,6 +254,11 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
         return self._fitted("n_samples_seen_").factors.rows
 
     @property
+    def n_iter_(self) -> int:
+        """Iterations of the solver; 1 for a direct one."""
+        return max(1, len(self._fitted("n_iter_").trace))
+
+    @property
     def n_rank_deficient_(self) -> int:
         """Components without variance: their whitened codes are zero."""
         b = self._fitted("n_rank_deficient_").factors

@@ -54,11 +54,11 @@ def choose(x: Matrix, k: Any, solver: str) -> Plan:
     solver = ALIASES.get(solver, solver)
     if solver not in (*SOLVERS, "auto"):
         raise wrong("svd_solver", solver, f"'auto', {', '.join(map(repr, (*SOLVERS, *ALIASES)))}")
-    costs = _costs(x, k)
+    estimates = costs(x, k)
     if solver != "auto":
-        return Plan(solver, "asked for by name", *costs[solver])
-    name, reason = _automatic(x, k, costs)
-    return Plan(name, reason, *costs[name])
+        return Plan(solver, "asked for by name", *estimates[solver])
+    name, reason = _automatic(x, k, estimates)
+    return Plan(name, reason, *estimates[name])
 
 
 def _width(k: Any, x: Matrix) -> int:
@@ -67,8 +67,11 @@ def _width(k: Any, x: Matrix) -> int:
     return int(k) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else min(rows, n, 64)
 
 
-def _costs(x: Dense | Counts, k: Any) -> dict[str, tuple[int, float, float]]:
+def costs(x: Matrix, k: Any) -> dict[str, tuple[int, float, float]]:
     """(passes, seconds, bytes) of each solver; rows of a stream of unknown length count as a million."""
+    if isinstance(x, Observed):
+        plan = choose(x, k, "auto")
+        return {"em": (plan.passes, plan.seconds, plan.memory)}
     rows = x.shape[0] if x.shape[0] is not None else 1_000_000
     n, size = x.shape[1], x.dtype.itemsize
     width = max(1, _width(k, x))
@@ -117,6 +120,18 @@ def require_memory(plan: Plan, available: float) -> None:
     if plan.memory > available:
         raise InputError(f"solver {plan.solver!r} needs about {plan.memory / 2**30:.1f} GiB beyond the data, {available / 2**30:.1f} GiB are "
                          "available; choose svd_solver='randomized' or fewer components")
+
+
+def measured_speed() -> float:
+    """Speed of this machine's matrix product in units of FLOPS, from a product of a few milliseconds."""
+    import time
+
+    a = np.ones((1024, 512), np.float32)
+    a.T @ a
+    begin = time.perf_counter()
+    for _ in range(5):
+        a.T @ a
+    return 5 * 1024 * 512**2 / (time.perf_counter() - begin) / FLOPS
 
 
 def available_memory() -> float:

@@ -172,7 +172,7 @@ def _solve_gaps(x: Observed, options: Options, weights: np.ndarray | None, engin
     gaps.check_observed(x)
     rows, n = x.shape
     most = min(rows, n)
-    tol, limit = options.tol or 1e-8, options.max_iter or 2000
+    tol, limit = options.tol or 1e-7, options.max_iter or 2000
     how = {"engine": engine, "rng": rng, "tol": tol, "max_iter": limit, "watch": watch}
     k = options.k
     start = None

@@ -138,14 +138,10 @@ class CpuEngine:
         return eigh_top(c, k)
 
     def gap_statistics(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None) -> GapStatistics:
-        from eckart.engines.cpu.gaps import gap_statistics
-
-        return gap_statistics(x, w, mean, noise, weights, self.threads)
+        return _gap_kernels(x).gap_statistics(x, w, mean, noise, weights, self.threads)
 
     def gap_codes(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
-        from eckart.engines.cpu.gaps import gap_codes
-
-        return gap_codes(x, w, mean, noise, self.threads)
+        return _gap_kernels(x).gap_codes(x, w, mean, noise, self.threads)
 
     @staticmethod
     def _thin(x: Dense | Counts, v: np.ndarray) -> np.ndarray:
@@ -194,6 +190,17 @@ class CpuEngine:
         weight = float(x.shape[0]) if weights is None else float(w.sum())
         mean = total / weight if weight > 0 else total
         return ColumnMoments(x.shape[0], weight, mean, np.maximum(square - weight * mean**2, 0.0))
+
+
+def _gap_kernels(x: Observed) -> Any:
+    """Mask products where many entries are observed, rows of entries where few are."""
+    if x.nnz >= 0.05 * x.shape[0] * x.shape[1]:
+        from eckart.engines.cpu import gaps_dense
+
+        return gaps_dense
+    from eckart.engines.cpu import gaps
+
+    return gaps
 
 
 def _lanes(lane_bytes: int) -> int:

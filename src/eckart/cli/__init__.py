@@ -1,0 +1,1 @@
+"""The command line: eckart reduce | certify | plan."""

@@ -1,0 +1,155 @@
+"""eckart reduce, certify and plan."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+REDUCE_HELP = """
+Reduce a table to a few components (PCA) and show how good the answer is.
+
+Reads .npy, .npz, .csv, .tsv, .parquet, .arrow (quote a pattern such as 'part-*.parquet' to chain files). Empty cells are missing
+entries: the model is then fitted to what is there. Files larger than memory are read once, in blocks.
+
+Examples:
+
+    eckart reduce data.csv --components 10
+
+    eckart reduce data.parquet -k auto --out codes.parquet --model m.safetensors --report report.html
+
+    eckart reduce survey.csv -k 0.9 --index id --rotation varimax --report report.html
+
+    eckart reduce digits.npy -k 30 --image 8x8 --report digits.html
+"""
+
+
+def reduce(
+    file: Annotated[str, typer.Argument(help="The data: one row for each point.")],
+    components: Annotated[str, typer.Option("--components", "-k", help="How many: a number, a share of variance such as 0.9, or auto.")] = "auto",
+    out: Annotated[Optional[Path], typer.Option(help="Write the codes here (.parquet, .arrow, .csv, .npy).")] = None,
+    model: Annotated[Optional[Path], typer.Option(help="Save the model here (.safetensors).")] = None,
+    report: Annotated[Optional[Path], typer.Option(help="Write a self-contained HTML report here.")] = None,
+    columns: Annotated[Optional[str], typer.Option(help="Use these columns only, separated by commas.")] = None,
+    index: Annotated[Optional[str], typer.Option(help="Column that names the rows.")] = None,
+    labels: Annotated[Optional[str], typer.Option(help="Column of labels that colours the map; it is not part of the data.")] = None,
+    image: Annotated[Optional[str], typer.Option(help="Rows are images of this height and width, such as 28x28.")] = None,
+    solver: Annotated[str, typer.Option(help="auto, eigh, svd, power, randomized, lanczos or gradient.")] = "auto",
+    whiten: Annotated[bool, typer.Option("--whiten", help="Codes of unit variance.")] = False,
+    center: Annotated[bool, typer.Option("--center/--no-center", help="Subtract the mean; without it this is a truncated SVD.")] = True,
+    rotation: Annotated[Optional[str], typer.Option(help="varimax or promax.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
+    threads: Annotated[Optional[int], typer.Option(help="Most threads; the result does not depend on it.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")] = False,
+) -> None:
+    from eckart.cli.shell import check_paths, load_table, parse_components, parse_image
+    from eckart.reduce.pca import PCA
+
+    check_paths(out, model, report)
+    k, shape = parse_components(components), parse_image(image)
+    table = load_table(file, columns, index, labels)
+    begin = time.perf_counter()
+    pca = PCA(k, svd_solver=solver, whiten=whiten, center=center, rotation=rotation, random_state=seed, n_threads=threads, verbose=not quiet)
+    pca.fit(table.matrix)
+    seconds = time.perf_counter() - begin
+    if not quiet:
+        _summary(pca, file, seconds)
+    if out is not None:
+        rows = _write_codes(pca, table.matrix, out, index)
+        _say(quiet, f"codes      {out} ({rows:,} rows)")
+    if model is not None:
+        pca.save(model)
+        _say(quiet, f"model      {model}")
+    if report is not None:
+        from eckart.report.reduce import reduce_report
+
+        sample, marks = table.sample()
+        reduce_report(pca, sample, name=Path(file).name, labels=marks, image=shape).write(report)
+        _say(quiet, f"report     {report}")
+
+
+def certify(
+    model: Annotated[Path, typer.Argument(help="A model saved by eckart reduce --model.")],
+    data: Annotated[str, typer.Argument(help="The data to measure it against.")],
+    columns: Annotated[Optional[str], typer.Option(help="Use these columns only, separated by commas.")] = None,
+    index: Annotated[Optional[str], typer.Option(help="Column that names the rows.")] = None,
+) -> None:
+    """Measure the certificate of a saved model again, from model and data alone. Exit code 1 when it does not hold.
+
+    Example:
+
+        eckart certify m.safetensors data.csv
+    """
+    from eckart.cli.shell import load_table
+    from eckart.io.save import load
+
+    fitted = load(model)
+    names = fitted.fit_.factors.columns
+    kept = columns or (",".join(map(str, names)) if names is not None and all(isinstance(n, str) for n in names) and "," not in "".join(names) else None)
+    certificate = fitted.certify(load_table(data, kept, index, None).matrix)
+    typer.echo(str(certificate))
+    if not certificate.holds:
+        raise typer.Exit(1)
+
+
+def plan(
+    file: Annotated[str, typer.Argument(help="The data.")],
+    components: Annotated[str, typer.Option("--components", "-k", help="How many: a number, a share of variance, or auto.")] = "auto",
+    columns: Annotated[Optional[str], typer.Option(help="Use these columns only, separated by commas.")] = None,
+    index: Annotated[Optional[str], typer.Option(help="Column that names the rows.")] = None,
+    solver: Annotated[str, typer.Option(help="Plan for this solver instead of the automatic choice.")] = "auto",
+) -> None:
+    """Estimate passes, time and memory of a reduction before running it, and say what would be chosen and why.
+
+    Example:
+
+        eckart plan data.npy --components 32
+    """
+    from eckart.cli.shell import load_table, parse_components
+    from eckart.reduce.plan import available_memory, choose, costs, measured_speed, validate_components
+
+    matrix = load_table(file, columns, index, None).matrix
+    k = parse_components(components)
+    validate_components(k, matrix.shape[0], matrix.shape[1])
+    speed = measured_speed()
+    chosen = choose(matrix, k, solver)
+    rows = "unknown" if matrix.shape[0] is None else f"{matrix.shape[0]:,}"
+    typer.echo(f"data       {rows} rows x {matrix.shape[1]:,} columns, {matrix.dtype.name}, {type(matrix).__name__.lower()}")
+    typer.echo(f"chosen     {chosen.solver}: {chosen.reason}")
+    typer.echo(f"estimate   {chosen.passes} passes, {_seconds(chosen.seconds / speed)}, {chosen.memory / 2**20:,.0f} MiB beyond the data "
+               f"({available_memory() / 2**30:.1f} GiB available)")
+    typer.echo("solver      passes     time        memory")
+    for name, (passes, seconds, memory) in costs(matrix, k).items():
+        typer.echo(f"{name:<11} {passes:<10} {_seconds(seconds / speed):<11} {memory / 2**20:,.0f} MiB")
+
+
+def _summary(pca: Any, file: str, seconds: float) -> None:
+    b, c = pca.fit_.factors, pca.certificate_
+    typer.echo(f"data       {file}: {b.rows:,} rows x {b.n:,} columns" + (f", {pca.fit_.plan['gaps']:,} entries missing" if "gaps" in pca.fit_.plan else ""))
+    typer.echo(f"reduced    to {b.k} components that keep {float(pca.explained_variance_ratio_.sum()):.2%} of the variance, in {_seconds(seconds)}")
+    typer.echo(f"solver     {pca.fit_.plan['solver']}: {pca.fit_.plan['reason']}")
+    typer.echo(f"evidence   certificate {'holds' if c.holds else 'DOES NOT HOLD: ' + c.reason} ({c.kind})")
+    for i, top in enumerate(pca.top_features(3)[:5]):
+        typer.echo(f"component  {i + 1}: {float(pca.explained_variance_ratio_[i]):.1%}  " + ", ".join(f"{name} {value:+.3g}" for name, value in top))
+
+
+def _write_codes(pca: Any, matrix: Any, out: Path, index: str | None) -> int:
+    from eckart.io.write import write_table
+    from eckart.matrix import row_parts
+
+    blocks = ((pca.transform(part), part.rows) for part in row_parts(matrix))
+    return write_table(out, [str(n) for n in pca.get_feature_names_out()], blocks, index or "row")
+
+
+def _say(quiet: bool, words: str) -> None:
+    if not quiet:
+        typer.echo(words)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+
+
+reduce.__doc__ = REDUCE_HELP

@@ -1,0 +1,59 @@
+"""Colours and the small things that every picture shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+INK, SOFT, FAINT = "#1f2933", "#7b8794", "#e4e7eb"
+BLUE, ORANGE, RED = "#2b6cb0", "#dd6b20", "#c53030"
+CLASSES = ("#2b6cb0", "#dd6b20", "#2f855a", "#c53030", "#6b46c1", "#97266d", "#0987a0", "#b7791f", "#4a5568", "#d53f8c")
+
+
+def new_axes(ax: Any = None, size: tuple[float, float] = (6.0, 4.0)) -> Any:
+    """The given axes, or those of a new figure that no global state knows."""
+    if ax is not None:
+        return ax
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def plain(ax: Any, title: str = "", x: str = "", y: str = "") -> Any:
+    """Title and labels; no box, light ticks."""
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_color(SOFT)
+    ax.tick_params(colors=SOFT, labelcolor=INK, labelsize=9)
+    ax.set_title(title, loc="left", fontsize=11, color=INK)
+    ax.set_xlabel(x, color=INK)
+    ax.set_ylabel(y, color=INK)
+    return ax
+
+
+def montage(tiles: np.ndarray, columns: int, gap: int = 1) -> np.ndarray:
+    """Tiles (count x h x w x 3) laid out in rows of ``columns``, on white."""
+    count, h, w, _ = tiles.shape
+    rows = -(-count // columns)
+    sheet = np.ones((rows * (h + gap) + gap, columns * (w + gap) + gap, 3))
+    for i, tile in enumerate(tiles):
+        r, c = divmod(i, columns)
+        sheet[gap + r * (h + gap) : gap + r * (h + gap) + h, gap + c * (w + gap) : gap + c * (w + gap) + w] = tile
+    return sheet
+
+
+def coloured(images: np.ndarray, cmap: str, low: Any = None, high: Any = None) -> np.ndarray:
+    """Images (count x h x w) as RGB through a colour map; each on its own range unless low and high are given."""
+    import matplotlib
+
+    flat = images.reshape(len(images), -1)
+    low = flat.min(axis=1) if low is None else np.broadcast_to(low, len(images))
+    high = flat.max(axis=1) if high is None else np.broadcast_to(high, len(images))
+    span = np.where(high > low, high - low, 1.0)
+    unit = (images - low[:, None, None]) / span[:, None, None]
+    return matplotlib.colormaps[cmap](np.clip(unit, 0, 1))[..., :3]

@@ -1,0 +1,1 @@
+"""One HTML page of a fit: pictures, certificate, trace."""
