@@ -26,7 +26,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 test: lint
-	$(BIN)/python -m pytest -q --doctest-modules --doctest-glob='*.md' src tests README.md docs
+	$(BIN)/python -m pytest -q --doctest-modules --doctest-glob='*.md' --doctest-glob='*.rst' src tests README.md docs
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow tests

@@ -46,7 +46,9 @@ def main(folder: str = "out") -> None:
     digits = load_digits()
     pca = PCA(n_components=30, random_state=0).fit(digits.data)
     spectrum = PCA().fit(digits.data).explained_variance_ratio_
-    page = reduce_report(pca, digits.data, name="handwritten digits", labels=digits.target, image=(8, 8), spectrum=spectrum)
+    page = reduce_report(
+        pca, digits.data, name="handwritten digits", labels=digits.target, image=(8, 8), spectrum=spectrum
+    )
     photo = load_sample_image("china.jpg").mean(axis=2) / 255
     ax, complete, gappy = photograph_picture(photo, 40)
     page.section("The same on a photograph, with and without its pixels")
@@ -55,9 +57,15 @@ def main(folder: str = "out") -> None:
     target.mkdir(parents=True, exist_ok=True)
     where = page.write(target / "report.html")
     c = pca.certificate_
-    print(f"found     {pca.n_components_} of {digits.data.shape[1]} numbers keep {pca.explained_variance_ratio_.sum():.1%} of the variance of {len(digits.data)} digits")
-    print(f"evidence  certificate {'holds' if c.holds else 'does not hold'}: {c['share of the upper bound captured']:.10f} of what any 30 directions could capture")
-    print(f"gaps      a photograph at rank 40: error {complete:.3f} per pixel from all pixels, {gappy:.3f} from 70 % of them")
+    print(
+        f"found     {pca.n_components_} of {digits.data.shape[1]} numbers keep {pca.explained_variance_ratio_.sum():.1%} of the variance of {len(digits.data)} digits"
+    )
+    print(
+        f"evidence  certificate {'holds' if c.holds else 'does not hold'}: {c['share of the upper bound captured']:.10f} of what any 30 directions could capture"
+    )
+    print(
+        f"gaps      a photograph at rank 40: error {complete:.3f} per pixel from all pixels, {gappy:.3f} from 70 % of them"
+    )
     print(f"report    {where} ({time.perf_counter() - begin:.1f} s)")
 
 

@@ -25,7 +25,7 @@ _PUBLIC = {
     "FileError": "eckart.errors",
 }
 
-__all__ = [*_PUBLIC, "__version__"]  # noqa: PLE0604
+__all__ = [*_PUBLIC, "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -88,4 +88,4 @@ class Basis:
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], columns: np.ndarray | None) -> Basis:
-        return cls(**{k: arrays[k] for k in ("mean", "components", "scatter")}, **values, columns=columns)
+        return cls(arrays["mean"], arrays["components"], arrays["scatter"], **values, columns=columns)

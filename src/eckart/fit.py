@@ -28,7 +28,9 @@ class Fit:
 
     def __str__(self) -> str:
         lines = [f"{name:<10} {value}" for name, value in self.plan.items()]
-        return "\n".join([*lines, f"stopped    {self.trace.reason.value} ({len(self.trace)} iterations)", str(self.certificate)])
+        return "\n".join(
+            [*lines, f"stopped    {self.trace.reason.value} ({len(self.trace)} iterations)", str(self.certificate)]
+        )
 
 
 class Estimator(BaseEstimator):
@@ -65,12 +67,12 @@ class Estimator(BaseEstimator):
         """New data through the door, with the columns of the training data."""
         check_is_fitted(self)
         matrix = read(x)
-        if hasattr(x, "shape") and hasattr(x, "dtype") or hasattr(x, "columns"):
-            validate_data(self, x, reset=False, skip_check_array=True)
         if matrix.shape[1] != self.n_features_in_:
             raise InputError(
                 f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
             )
+        if matrix is not x and hasattr(x, "shape"):
+            validate_data(self, x, reset=False, skip_check_array=True)
         return matrix
 
     def save(self, path: Any) -> None:
@@ -79,6 +81,21 @@ class Estimator(BaseEstimator):
 
         check_is_fitted(self)
         save(self, path)
+
+    def restore(
+        self,
+        factors: Basis,
+        certificate: Certificate,
+        trace: Trace,
+        plan: dict[str, Any],
+        arrays: dict[str, np.ndarray],
+    ) -> None:
+        """Take the fitted state of a model file."""
+        self._store(Fit(factors, certificate, trace, plan), arrays)
+
+    def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
+        """Become fitted; ``arrays`` is what ``extra_state`` gave."""
+        self.fit_ = fit
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -22,8 +22,11 @@ from eckart.errors import InputError, wrong
 class RowBlocks(Protocol):
     """A matrix that can only be read in blocks of consecutive rows, in order."""
 
-    columns: np.ndarray | None
-    rereadable: bool
+    @property
+    def columns(self) -> np.ndarray | None: ...
+
+    @property
+    def rereadable(self) -> bool: ...
 
     @property
     def shape(self) -> tuple[int | None, int]:
@@ -40,7 +43,8 @@ class RowBlocks(Protocol):
 
 def floating(dtype: Any) -> np.dtype:
     """The precision in which entries of ``dtype`` are worked on: float32 stays float32, all else is float64."""
-    return np.dtype(np.float32) if np.dtype(dtype) in (np.float32, np.float16) else np.dtype(np.float64)
+    kind = np.dtype(dtype)
+    return np.dtype(np.float32) if kind.kind == "f" and kind.itemsize <= 4 else np.dtype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +78,18 @@ class Dense:
         """True for an array that can be indexed freely (memory maps included)."""
         return isinstance(self.values, np.ndarray)
 
+    @property
+    def array(self) -> np.ndarray:
+        """The values of a matrix that is ``in_memory``."""
+        assert isinstance(self.values, np.ndarray)
+        return self.values
+
+    @property
+    def stream(self) -> RowBlocks:
+        """The row blocks of a matrix that is not."""
+        assert not isinstance(self.values, np.ndarray)
+        return self.values
+
 
 @dataclass(frozen=True, eq=False)
 class _Compressed:
@@ -87,8 +103,7 @@ class _Compressed:
     columns: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        if len(self.indptr) == 0 or len(self.indices) != len(self.data) or self.indptr[-1] != len(self.data):
-            raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
+        _check_compressed(self.indptr, self.indices, self.data, self.n_columns)
         _check_labels(self)
 
     @property
@@ -116,6 +131,7 @@ class _Compressed:
     def from_scipy(cls, matrix: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Any:
         """From any SciPy sparse matrix or array; duplicate entries are added up, as SciPy defines them."""
         csr = matrix.tocsr()
+        _check_compressed(csr.indptr, csr.indices, csr.data, csr.shape[1])
         if not csr.has_canonical_format:
             csr = csr.copy() if csr is matrix else csr
             csr.sum_duplicates()
@@ -139,14 +155,18 @@ class Observed(_Compressed):
     """
 
     @classmethod
-    def from_nan(cls, values: np.ndarray, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Observed:
+    def from_nan(
+        cls, values: np.ndarray, rows: np.ndarray | None = None, columns: np.ndarray | None = None
+    ) -> Observed:
         """From a dense array in which NaN marks what was not observed."""
         values = np.asarray(values)
         seen = ~np.isnan(values)
         indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
         small = values.shape[1] < 2**31
         indices = np.nonzero(seen)[1].astype(np.int32 if small else np.int64)
-        return cls(indptr, indices, values[seen].astype(floating(values.dtype), copy=False), values.shape[1], rows, columns)
+        return cls(
+            indptr, indices, values[seen].astype(floating(values.dtype), copy=False), values.shape[1], rows, columns
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,8 +189,10 @@ def row_parts(matrix: Matrix, rows: int = 65536) -> Iterator[Matrix]:
     [(2, 2), (2, 2), (1, 2)]
     """
     if isinstance(matrix, Dense) and not isinstance(matrix.values, np.ndarray):
+        seen = 0
         for block in matrix.values.blocks(rows):
-            yield Dense(block, None, matrix.columns)
+            yield Dense(block, None if matrix.rows is None else matrix.rows[seen : seen + len(block)], matrix.columns)
+            seen += len(block)
         return
     count = matrix.shape[0]
     assert count is not None
@@ -181,7 +203,14 @@ def row_parts(matrix: Matrix, rows: int = 65536) -> Iterator[Matrix]:
             yield Dense(matrix.values[a:b], labels, matrix.columns)  # type: ignore[index]
         else:
             first, last = matrix.indptr[a], matrix.indptr[b]
-            yield type(matrix)(matrix.indptr[a : b + 1] - first, matrix.indices[first:last], matrix.data[first:last], matrix.n_columns, labels, matrix.columns)
+            yield type(matrix)(
+                matrix.indptr[a : b + 1] - first,
+                matrix.indices[first:last],
+                matrix.data[first:last],
+                matrix.n_columns,
+                labels,
+                matrix.columns,
+            )
 
 
 def wrong_ndim(ndim: int) -> InputError:
@@ -190,6 +219,14 @@ def wrong_ndim(ndim: int) -> InputError:
         f"Expected 2D array, got {ndim}D array instead: X has {ndim} dimension(s), wanted rows and columns. Reshape your data "
         "with X.reshape(-1, 1) if it has one column or X.reshape(1, -1) if it is one row"
     )
+
+
+def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int) -> None:
+    """Refuse what a kernel would follow out of bounds."""
+    if len(indptr) == 0 or indptr[0] != 0 or len(indices) != len(data) or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
+        raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
+    if len(indices) and not (indices.min() >= 0 and indices.max() < n):
+        raise InputError(f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns")
 
 
 def _check_labels(matrix: Any) -> None:

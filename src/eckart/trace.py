@@ -31,8 +31,8 @@ class Trace:
     """
 
     quantity: str
-    values: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    values: list[float] = field(default_factory=list, repr=False)
+    seconds: list[float] = field(default_factory=list, repr=False)
     reason: StopReason = StopReason.DIRECT
     note: str = ""
     _start: float = field(default_factory=time.perf_counter, repr=False)
@@ -79,8 +79,13 @@ def progress(show: bool) -> Iterator[Watcher]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,.0f}"),
-               TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, Any] = {}
 

@@ -45,7 +45,9 @@ class Certificate:
     @property
     def reason(self) -> str:
         """Why it does not hold, in words; empty when it does."""
-        failed = [f"{c.name} is {c.value:.3g}, allowed {c.limit:.3g} ({c.meaning})" for c in self.checks if not c.passed]
+        failed = [
+            f"{c.name} is {c.value:.3g}, allowed {c.limit:.3g} ({c.meaning})" for c in self.checks if not c.passed
+        ]
         return "; ".join(failed)
 
     def __getitem__(self, name: str) -> Any:
@@ -58,9 +60,15 @@ class Certificate:
         raise KeyError(f"{name!r} was not measured; there are {sorted(self.facts)} and {[c.name for c in self.checks]}")
 
     def __str__(self) -> str:
-        lines = [f"Certificate: {'HOLDS' if self.holds else 'DOES NOT HOLD'} ({self.kind})", f"  problem   {self.problem}"]
+        lines = [
+            f"Certificate: {'HOLDS' if self.holds else 'DOES NOT HOLD'} ({self.kind})",
+            f"  problem   {self.problem}",
+        ]
         width = max([len(c.name) for c in self.checks] + [len(n) for n in self.facts] + [8])
-        lines += [f"  {'ok  ' if c.passed else 'FAIL'}  {c.name:<{width}}  {c.value:.3g} <= {c.limit:.3g}   {c.meaning}" for c in self.checks]
+        lines += [
+            f"  {'ok  ' if c.passed else 'FAIL'}  {c.name:<{width}}  {c.value:.3g} <= {c.limit:.3g}   {c.meaning}"
+            for c in self.checks
+        ]
         lines += [f"        {name:<{width}}  {_show(value)}" for name, value in self.facts.items()]
         lines += [f"  note      {note}" for note in self.notes]
         if not self.holds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
@@ -31,20 +32,32 @@ def _version(show: bool) -> None:
 
 
 @app.callback()
-def main(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version and exit.")) -> None:
+def main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
     """Low-rank learning from the shell: reduce a table to the few numbers that explain it, with evidence."""
 
 
 def run() -> None:
     """The console script."""
     try:
-        app()
+        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except EckartError as error:
         _fail(str(error), 2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except (OSError, MemoryError) as error:
         _fail(f"{type(error).__name__}: {error}", 2)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _fail("interrupted", 130)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a wrong option or argument
+            _fail(f"{error.format_message()} See: eckart --help", 2)
+        _fail(f"{type(error).__name__}: {error} (a bug in eckart; please report it)", 70)
 
 
 def _fail(words: str, code: int) -> None:

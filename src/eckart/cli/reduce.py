@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -28,30 +29,48 @@ Examples:
 
 def reduce(
     file: Annotated[str, typer.Argument(help="The data: one row for each point.")],
-    components: Annotated[str, typer.Option("--components", "-k", help="How many: a number, a share of variance such as 0.9, or auto.")] = "auto",
-    out: Annotated[Optional[Path], typer.Option(help="Write the codes here (.parquet, .arrow, .csv, .npy).")] = None,
-    model: Annotated[Optional[Path], typer.Option(help="Save the model here (.safetensors).")] = None,
-    report: Annotated[Optional[Path], typer.Option(help="Write a self-contained HTML report here.")] = None,
-    columns: Annotated[Optional[str], typer.Option(help="Use these columns only, separated by commas.")] = None,
-    index: Annotated[Optional[str], typer.Option(help="Column that names the rows.")] = None,
-    labels: Annotated[Optional[str], typer.Option(help="Column of labels that colours the map; it is not part of the data.")] = None,
-    image: Annotated[Optional[str], typer.Option(help="Rows are images of this height and width, such as 28x28.")] = None,
+    components: Annotated[
+        str, typer.Option("--components", "-k", help="How many: a number, a share of variance such as 0.9, or auto.")
+    ] = "auto",
+    out: Annotated[Path | None, typer.Option(help="Write the codes here (.parquet, .arrow, .csv, .npy).")] = None,
+    model: Annotated[Path | None, typer.Option(help="Save the model here (.safetensors).")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a self-contained HTML report here.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Use these columns only, separated by commas.")] = None,
+    index: Annotated[str | None, typer.Option(help="Column that names the rows.")] = None,
+    labels: Annotated[
+        str | None, typer.Option(help="Column of labels that colours the map; it is not part of the data.")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(help="Rows are images of this height and width, such as 28x28.")
+    ] = None,
     solver: Annotated[str, typer.Option(help="auto, eigh, svd, power, randomized, lanczos or gradient.")] = "auto",
     whiten: Annotated[bool, typer.Option("--whiten", help="Codes of unit variance.")] = False,
-    center: Annotated[bool, typer.Option("--center/--no-center", help="Subtract the mean; without it this is a truncated SVD.")] = True,
-    rotation: Annotated[Optional[str], typer.Option(help="varimax or promax.")] = None,
+    center: Annotated[
+        bool, typer.Option("--center/--no-center", help="Subtract the mean; without it this is a truncated SVD.")
+    ] = True,
+    rotation: Annotated[str | None, typer.Option(help="varimax or promax.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
-    threads: Annotated[Optional[int], typer.Option(help="Most threads; the result does not depend on it.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Most threads; the result does not depend on it.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")] = False,
 ) -> None:
-    from eckart.cli.shell import check_paths, load_table, parse_components, parse_image
+    from eckart.cli.shell import check_image, check_paths, load_table, parse_components, parse_image
     from eckart.reduce.pca import PCA
 
-    check_paths(out, model, report)
+    check_paths(out, model, report, file)
     k, shape = parse_components(components), parse_image(image)
     table = load_table(file, columns, index, labels)
+    check_image(shape, table.matrix.shape[1])
     begin = time.perf_counter()
-    pca = PCA(k, svd_solver=solver, whiten=whiten, center=center, rotation=rotation, random_state=seed, n_threads=threads, verbose=not quiet)
+    pca = PCA(
+        k,
+        svd_solver=solver,
+        whiten=whiten,
+        center=center,
+        rotation=rotation,
+        random_state=seed,
+        n_threads=threads,
+        verbose=not quiet and sys.stderr.isatty(),
+    )
     pca.fit(table.matrix)
     seconds = time.perf_counter() - begin
     if not quiet:
@@ -73,8 +92,8 @@ def reduce(
 def certify(
     model: Annotated[Path, typer.Argument(help="A model saved by eckart reduce --model.")],
     data: Annotated[str, typer.Argument(help="The data to measure it against.")],
-    columns: Annotated[Optional[str], typer.Option(help="Use these columns only, separated by commas.")] = None,
-    index: Annotated[Optional[str], typer.Option(help="Column that names the rows.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Use these columns only, separated by commas.")] = None,
+    index: Annotated[str | None, typer.Option(help="Column that names the rows.")] = None,
 ) -> None:
     """Measure the certificate of a saved model again, from model and data alone. Exit code 1 when it does not hold.
 
@@ -87,7 +106,11 @@ def certify(
 
     fitted = load(model)
     names = fitted.fit_.factors.columns
-    kept = columns or (",".join(map(str, names)) if names is not None and all(isinstance(n, str) for n in names) and "," not in "".join(names) else None)
+    kept = columns or (
+        ",".join(map(str, names))
+        if names is not None and all(isinstance(n, str) for n in names) and "," not in "".join(names)
+        else None
+    )
     certificate = fitted.certify(load_table(data, kept, index, None).matrix)
     typer.echo(str(certificate))
     if not certificate.holds:
@@ -96,9 +119,11 @@ def certify(
 
 def plan(
     file: Annotated[str, typer.Argument(help="The data.")],
-    components: Annotated[str, typer.Option("--components", "-k", help="How many: a number, a share of variance, or auto.")] = "auto",
-    columns: Annotated[Optional[str], typer.Option(help="Use these columns only, separated by commas.")] = None,
-    index: Annotated[Optional[str], typer.Option(help="Column that names the rows.")] = None,
+    components: Annotated[
+        str, typer.Option("--components", "-k", help="How many: a number, a share of variance, or auto.")
+    ] = "auto",
+    columns: Annotated[str | None, typer.Option(help="Use these columns only, separated by commas.")] = None,
+    index: Annotated[str | None, typer.Option(help="Column that names the rows.")] = None,
     solver: Annotated[str, typer.Option(help="Plan for this solver instead of the automatic choice.")] = "auto",
 ) -> None:
     """Estimate passes, time and memory of a reduction before running it, and say what would be chosen and why.
@@ -116,10 +141,14 @@ def plan(
     speed = measured_speed()
     chosen = choose(matrix, k, solver)
     rows = "unknown" if matrix.shape[0] is None else f"{matrix.shape[0]:,}"
-    typer.echo(f"data       {rows} rows x {matrix.shape[1]:,} columns, {matrix.dtype.name}, {type(matrix).__name__.lower()}")
+    typer.echo(
+        f"data       {rows} rows x {matrix.shape[1]:,} columns, {matrix.dtype.name}, {type(matrix).__name__.lower()}"
+    )
     typer.echo(f"chosen     {chosen.solver}: {chosen.reason}")
-    typer.echo(f"estimate   {chosen.passes} passes, {_seconds(chosen.seconds / speed)}, {chosen.memory / 2**20:,.0f} MiB beyond the data "
-               f"({available_memory() / 2**30:.1f} GiB available)")
+    typer.echo(
+        f"estimate   {chosen.passes} passes, {_seconds(chosen.seconds / speed)}, {chosen.memory / 2**20:,.0f} MiB beyond the data "
+        f"({available_memory() / 2**30:.1f} GiB available)"
+    )
     typer.echo("solver      passes     time        memory")
     for name, (passes, seconds, memory) in costs(matrix, k).items():
         typer.echo(f"{name:<11} {passes:<10} {_seconds(seconds / speed):<11} {memory / 2**20:,.0f} MiB")
@@ -127,12 +156,20 @@ def plan(
 
 def _summary(pca: Any, file: str, seconds: float) -> None:
     b, c = pca.fit_.factors, pca.certificate_
-    typer.echo(f"data       {file}: {b.rows:,} rows x {b.n:,} columns" + (f", {pca.fit_.plan['gaps']:,} entries missing" if "gaps" in pca.fit_.plan else ""))
-    typer.echo(f"reduced    to {b.k} components that keep {float(pca.explained_variance_ratio_.sum()):.2%} of the variance, in {_seconds(seconds)}")
+    typer.echo(
+        f"data       {file}: {b.rows:,} rows x {b.n:,} columns"
+        + (f", {pca.fit_.plan['gaps']:,} entries missing" if "gaps" in pca.fit_.plan else "")
+    )
+    typer.echo(
+        f"reduced    to {b.k} components that keep {float(pca.explained_variance_ratio_.sum()):.2%} of the variance, in {_seconds(seconds)}"
+    )
     typer.echo(f"solver     {pca.fit_.plan['solver']}: {pca.fit_.plan['reason']}")
     typer.echo(f"evidence   certificate {'holds' if c.holds else 'DOES NOT HOLD: ' + c.reason} ({c.kind})")
     for i, top in enumerate(pca.top_features(3)[:5]):
-        typer.echo(f"component  {i + 1}: {float(pca.explained_variance_ratio_[i]):.1%}  " + ", ".join(f"{name} {value:+.3g}" for name, value in top))
+        typer.echo(
+            f"component  {i + 1}: {float(pca.explained_variance_ratio_[i]):.1%}  "
+            + ", ".join(f"{name} {value:+.3g}" for name, value in top)
+        )
 
 
 def _write_codes(pca: Any, matrix: Any, out: Path, index: str | None) -> int:

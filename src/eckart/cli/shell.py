@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,9 @@ import numpy as np
 
 from eckart.errors import FileError, InputError, wrong
 from eckart.io.read import read
+from eckart.io.save import check_place
 from eckart.io.write import check_target
-from eckart.matrix import Matrix, row_parts
+from eckart.matrix import Dense, Matrix
 
 SAMPLE_ROWS = 5000
 
@@ -24,21 +27,19 @@ class Table:
     labels: np.ndarray | None = None
 
     def sample(self) -> tuple[Any, Any]:
-        """Evenly spaced rows for pictures, with their labels; None for sparse data too wide to show."""
-        rows, n = self.matrix.shape
-        if n > 20_000:
+        """Evenly spaced rows for pictures, with their labels (the first rows of a stream); None for sparse data too wide to show."""
+        if self.matrix.shape[1] > 20_000:
             return None, None
-        part: Any = next(iter(row_parts(self.matrix, SAMPLE_ROWS))) if rows is None or not hasattr(self.matrix, "values") else self.matrix
-        count = part.shape[0]
+        if isinstance(self.matrix, Dense) and not self.matrix.in_memory:
+            values = np.asarray(next(self.matrix.stream.blocks(SAMPLE_ROWS)))
+            return values, None if self.labels is None else self.labels[: len(values)]
+        count = self.matrix.shape[0]
         chosen = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
-        values = part.to_scipy()[chosen].toarray() if hasattr(part, "to_scipy") else _rows(part, chosen)
+        if isinstance(self.matrix, Dense):
+            values = np.asarray(self.matrix.array[chosen])
+        else:
+            values = self.matrix.to_scipy()[chosen].toarray()
         return values, None if self.labels is None else self.labels[chosen]
-
-
-def _rows(part: Any, chosen: np.ndarray) -> np.ndarray:
-    if isinstance(part.values, np.ndarray):
-        return np.asarray(part.values[chosen])
-    return np.asarray(next(iter(part.values.blocks(SAMPLE_ROWS))))
 
 
 def load_table(file: str, columns: str | None, index: str | None, labels: str | None) -> Table:
@@ -70,19 +71,29 @@ def parse_image(text: str | None) -> tuple[int, int] | None:
         return None
     try:
         height, width = (int(part) for part in text.lower().split("x"))
+        if min(height, width) < 1:
+            raise ValueError
     except ValueError:
         raise wrong("--image", text, "height x width, such as 28x28") from None
     return height, width
 
 
-def check_paths(out: Path | None, model: Path | None, report: Path | None) -> None:
-    """Refuse targets that cannot be written before any work is done."""
+def check_image(shape: tuple[int, int] | None, columns: int) -> None:
+    """Refuse an image shape that does not hold a row, before any work is done."""
+    if shape is not None and shape[0] * shape[1] != columns:
+        raise wrong("--image", f"{shape[0]}x{shape[1]}", f"height x width = {columns}, the number of columns")
+
+
+def check_paths(out: Path | None, model: Path | None, report: Path | None, data: str) -> None:
+    """Refuse targets that cannot be written, or that would replace the data, before any work is done."""
     if out is not None:
         check_target(out)
     for path, ending in ((model, ".safetensors"), (report, ".html")):
-        if path is None:
-            continue
-        if path.suffix.lower() != ending:
+        if path is not None and path.suffix.lower() != ending:
             raise FileError(f"{path} ends in {path.suffix!r}, wanted {ending}")
-        if not path.parent.is_dir():
-            raise FileError(f"{path.parent} is not a folder; make it first")
+        if path is not None:
+            check_place(path)
+    sources = {os.path.realpath(name) for name in (glob.glob(data) or [data])}
+    for path in (out, model, report):
+        if path is not None and os.path.realpath(path) in sources:
+            raise FileError(f"{path} is the data itself, wanted another name to write to")

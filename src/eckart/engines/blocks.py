@@ -64,17 +64,21 @@ def _readable(values: np.ndarray) -> _File | None:
     return _File(values.filename)
 
 
-def _pread(file: _File, values: np.memmap, start: int, stop: int, dtype: np.dtype) -> Callable[[dict[str, Any]], np.ndarray]:
+def _pread(
+    file: _File, values: Any, start: int, stop: int, dtype: np.dtype
+) -> Callable[[dict[str, Any]], np.ndarray]:
     def fetch(scratch: dict[str, Any]) -> np.ndarray:
         shape = (stop - start, values.shape[1])
         raw = scratch_array(scratch, "read", shape, values.dtype)
-        view = memoryview(raw).cast("B")
+        view = memoryview(raw.data).cast("B")
         at = values.offset + start * values.shape[1] * values.itemsize
         done = 0
         while done < len(view):
             got = os.preadv(file.fd, [view[done:]], at + done)
             if got <= 0:
-                raise InputError(f"{values.filename} ended inside row {start + done // max(1, raw.strides[0])}; it is truncated")
+                raise InputError(
+                    f"{values.filename} ended inside row {start + done // max(1, raw.strides[0])}; it is truncated"
+                )
             done += got
         return np.ascontiguousarray(raw, dtype=dtype)
 
@@ -111,5 +115,7 @@ def refuse_bad(block: np.ndarray, first_row: int) -> None:
         return  # finite entries whose sum overflows: the chapter rescales
     kind, row, column = bad
     if kind == "inf":
-        raise InputError(f"X contains inf at row {row}, column {column}, wanted finite numbers; replace it or mark it NaN (not observed)")
+        raise InputError(
+            f"X contains inf at row {row}, column {column}, wanted finite numbers; replace it or mark it NaN (not observed)"
+        )
     raise GapsFound(row, column)

@@ -35,7 +35,9 @@ class PlainEngine:
     def put(self, matrix: Matrix) -> Matrix:
         return matrix
 
-    def moments(self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent) -> Moments:
+    def moments(
+        self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent
+    ) -> Moments:
         a = _array(x)
         w = _weights(weights, len(a))
         mean = w @ a / w.sum()
@@ -43,7 +45,9 @@ class PlainEngine:
         scatter = c.T @ (w[:, None] * c)
         return Moments(len(a), float(w.sum()), mean, scatter, probe, c.T @ (w * (c @ probe)))
 
-    def column_moments(self, x: Dense | Counts, weights: np.ndarray | None = None, watch: Watcher = silent) -> ColumnMoments:
+    def column_moments(
+        self, x: Dense | Counts, weights: np.ndarray | None = None, watch: Watcher = silent
+    ) -> ColumnMoments:
         a = _array(x)
         w = _weights(weights, len(a))
         mean = w @ a / w.sum()
@@ -55,7 +59,9 @@ class PlainEngine:
     def times_t(self, x: Dense | Counts, y: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
         return (_array(x) - (0 if mean is None else mean)).T @ y
 
-    def gram_times(self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None, weights: np.ndarray | None = None) -> np.ndarray:
+    def gram_times(
+        self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None, weights: np.ndarray | None = None
+    ) -> np.ndarray:
         a = _array(x) - (0 if mean is None else mean)
         return a.T @ (_weights(weights, len(a))[:, None] * (a @ v))
 
@@ -85,7 +91,9 @@ class PlainEngine:
         values, vectors = np.linalg.eigh(np.asarray(c, np.float64))
         return values[::-1][:k], vectors[:, ::-1][:, :k]
 
-    def gap_statistics(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None) -> GapStatistics:
+    def gap_statistics(
+        self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None
+    ) -> GapStatistics:
         n, k = w.shape
         gram, cross, square = np.zeros((n, k + 1, k + 1)), np.zeros((n, k + 1)), np.zeros(n)
         second, loglik = np.zeros((k + 1, k + 1)), 0.0
@@ -118,7 +126,9 @@ def _rows(x: Observed):
         yield x.indices[part], x.data[part].astype(np.float64)
 
 
-def _posterior(values: np.ndarray, w: np.ndarray, mean: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray, float]:
+def _posterior(
+    values: np.ndarray, w: np.ndarray, mean: np.ndarray, noise: float
+) -> tuple[np.ndarray, np.ndarray, float]:
     """E[z], (W^T W + noise I)^-1 and the Gaussian log density of one row's observed entries."""
     k = w.shape[1]
     inverse = np.linalg.inv(w.T @ w + noise * np.eye(k))

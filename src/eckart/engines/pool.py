@@ -10,7 +10,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ _lock = threading.Lock()
 _depth = 0
 _controller: Any = None
 _limiter: Any = None
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
 
 def resolve_threads(n_threads: int | None) -> int:
@@ -78,7 +79,7 @@ def run_lanes(work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, d
             step(lane, item, local.scratch)
 
         pending: list[Future | None] = [None] * len(lanes)
-        pool = ThreadPoolExecutor(min(threads, len(lanes)))
+        pool = _workers(threads)
         try:
             for i, item in enumerate(work):
                 at = i % len(lanes)
@@ -89,4 +90,14 @@ def run_lanes(work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, d
                 if future is not None:
                     future.result()
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            running = [future for future in pending if future is not None and not future.cancel()]
+            wait(running)
+
+
+def _workers(threads: int) -> ThreadPoolExecutor:
+    """Worker threads that are kept between calls; a forked process gets its own."""
+    key = (os.getpid(), threads)
+    with _lock:
+        if key not in _pools:
+            _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="eckart")
+        return _pools[key]

@@ -61,9 +61,9 @@ class Moments:
     def merge_with(self, other: Moments) -> None:
         self.merge(other.rows, other.weight, other.mean, other.scatter, other.probed)
 
-    def probe_error(self) -> float:
-        """||scatter g - probed|| / ||probed||: rounding only, if the statistic is right."""
-        size = float(np.linalg.norm(self.probed))
+    def probe_error(self, floor: float = 0.0) -> float:
+        """||scatter g - probed|| / max(||probed||, floor): rounding only, if the statistic is right."""
+        size = max(float(np.linalg.norm(self.probed)), floor)
         return float(np.linalg.norm(self.scatter @ self.probe - self.probed)) / size if size > 0 else 0.0
 
 
@@ -103,11 +103,15 @@ class Engine(Protocol):
         """Place the matrix: dtype, device, blocks."""
         ...
 
-    def moments(self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent) -> Moments:
+    def moments(
+        self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent
+    ) -> Moments:
         """Weight, mean and scatter in one pass over row blocks; raises GapsFound at the first NaN."""
         ...
 
-    def column_moments(self, x: Dense | Counts, weights: np.ndarray | None = None, watch: Watcher = silent) -> ColumnMoments:
+    def column_moments(
+        self, x: Dense | Counts, weights: np.ndarray | None = None, watch: Watcher = silent
+    ) -> ColumnMoments:
         """The diagonal part of ``moments``."""
         ...
 
@@ -119,7 +123,9 @@ class Engine(Protocol):
         """Xc^T Y, n x b."""
         ...
 
-    def gram_times(self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None, weights: np.ndarray | None = None) -> np.ndarray:
+    def gram_times(
+        self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None, weights: np.ndarray | None = None
+    ) -> np.ndarray:
         """Xc^T diag(w) Xc V in one pass, n x b."""
         ...
 
@@ -147,7 +153,9 @@ class Engine(Protocol):
         """The k largest eigenvalues, falling, and their eigenvectors as columns."""
         ...
 
-    def gap_statistics(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None) -> GapStatistics:
+    def gap_statistics(
+        self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None
+    ) -> GapStatistics:
         """The expected complete-data statistics of x = W z + mean + noise given the observed entries."""
         ...
 

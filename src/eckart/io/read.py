@@ -8,21 +8,51 @@ from __future__ import annotations
 
 import csv
 import glob
+import os
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from eckart.errors import FileError, InputError, InputTypeError, wrong
-from eckart.io.sources import ArrowBlocks, ChainBlocks, IteratorBlocks, arrow_dtype, arrow_values, npy_array, npz_array
+from eckart.io.frames import arrow_columns, arrow_dtype, arrow_values, from_arrow, from_frame, is_arrow, is_frame, titles
+from eckart.io.numbers import from_masked, from_nested, numeric
+from eckart.io.sources import ArrowBlocks, ChainBlocks, IteratorBlocks, npy_array, npz_array, npz_names
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
 
 IN_MEMORY_BYTES = 512 * 2**20
 """CSV and Parquet files up to this size are read whole; larger ones are streamed."""
+NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A"]
+"""Cells of a CSV file that stand for a missing entry."""
 
 
-def read(source: Any, *, columns: list[str] | None = None, index: str | None = None, key: str | None = None,
-         absent: str = "zero", delimiter: str | None = None, decimal: str = ".") -> Matrix:
+@dataclass(frozen=True)
+class _Ask:
+    """What the caller of ``read`` asked of a file."""
+
+    columns: list[str] | None = None
+    index: str | None = None
+    key: str | None = None
+    absent: str = "zero"
+    delimiter: str | None = None
+    decimal: str = "."
+    header: bool | None = None
+    held: int = 0
+
+
+def read(
+    source: Any,
+    *,
+    columns: list[str] | None = None,
+    index: str | None = None,
+    key: str | None = None,
+    absent: str = "zero",
+    delimiter: str | None = None,
+    decimal: str = ".",
+    header: bool | None = None,
+) -> Matrix:
     """Turn a file, frame, array, sparse matrix or iterator of row blocks into a labelled matrix.
 
     Parameters
@@ -30,10 +60,12 @@ def read(source: Any, *, columns: list[str] | None = None, index: str | None = N
     source : path (.npy, .npz, .csv, .tsv, .parquet, .arrow, .feather; ``*`` chains files), pandas or polars frame, Arrow table,
         NumPy array or masked array, SciPy sparse matrix, nested list, or iterator of row blocks.
     columns : names to keep, for files and frames; by default all.
-    index : name of the column that labels the rows.
+    index : name of the column that labels the rows; by default the index that pandas wrote, or a first column without a name.
     key : name of the array inside an .npz file.
     absent : what an entry means that a sparse matrix does not store: ``"zero"`` or ``"unknown"``.
     delimiter, decimal : of CSV files; the delimiter is found from the first line by default.
+    header : whether the first line of a CSV file holds names; by default it does when it is not all numbers (or counts 0, 1, 2 ...
+        as pandas names columns).
 
     Returns
     -------
@@ -46,57 +78,46 @@ def read(source: Any, *, columns: list[str] | None = None, index: str | None = N
     """
     if absent not in ("zero", "unknown"):
         raise wrong("absent", absent, "'zero' or 'unknown'")
+    if isinstance(source, (str, os.PathLike)):
+        return _not_empty(_read_path(os.fspath(source), _Ask(columns, index, key, absent, delimiter, decimal, header, IN_MEMORY_BYTES)))
+    if is_arrow(source):
+        return _not_empty(from_arrow(source, columns, index))
+    if is_frame(source):
+        return _not_empty(from_frame(source, columns, index))
+    _refuse_names(columns, index, "X")
     if isinstance(source, (Dense, Observed, Counts)):
         return source
-    if isinstance(source, (str, Path)):
-        matrix = _read_path(str(source), columns, index, key, absent, delimiter, decimal)
-    elif hasattr(source, "tocsr"):
-        matrix = (Counts if absent == "zero" else Observed).from_scipy(_numeric_sparse(source))
-    elif type(source).__module__.startswith("pyarrow"):
-        matrix = _from_arrow(_as_table(source), columns, index, "the Arrow table")
-    elif hasattr(source, "__dataframe__") or hasattr(source, "iloc"):
-        matrix = _from_frame(source, columns, index)
-    elif isinstance(source, np.ma.MaskedArray):
-        filled = np.ma.filled(source.astype(np.result_type(source.dtype, np.float32)), np.nan)
-        matrix = Observed.from_nan(filled) if np.ma.is_masked(source) else Dense(filled)
-    elif isinstance(source, np.ndarray):
-        matrix = Dense(numeric(source))
-    elif isinstance(source, list) and source and isinstance(source[0], np.ndarray) and source[0].ndim == 2:
-        matrix = Dense(IteratorBlocks(source))
-    elif hasattr(source, "__next__") or (hasattr(source, "__iter__") and not hasattr(source, "__len__")):
-        matrix = Dense(IteratorBlocks(source))
-    elif hasattr(source, "__array__") or isinstance(source, (list, tuple)):
-        matrix = Dense(numeric(np.asarray(source)))
-    else:
-        raise InputTypeError(f"X is a {type(source).__name__}, wanted an array, a table, a sparse matrix, a file or blocks of rows")
-    return _not_empty(matrix)
+    return _not_empty(_from_object(source, absent))
 
 
-def numeric(values: np.ndarray) -> np.ndarray:
-    """A two-dimensional array of real numbers, or one clear error."""
-    if values.dtype.kind == "c":
-        raise InputError("Complex data not supported: X holds complex numbers, wanted real ones; pass X.real, or X.real and X.imag side by side")
-    if values.ndim != 2:
-        raise wrong_ndim(values.ndim)
-    if values.dtype.kind in "OUS":
-        try:
-            return values.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            for i, row in enumerate(values):
-                for j, value in enumerate(row):
-                    _entry(value, i, j, error)
-    if values.dtype.kind not in "fiub":
-        raise InputTypeError(f"X holds {values.dtype}, wanted numbers; convert dates or text to numbers first")
-    return values
+def _from_object(source: Any, absent: str) -> Matrix:
+    if hasattr(source, "tocsr"):
+        return (Counts if absent == "zero" else Observed).from_scipy(_numeric_sparse(source))
+    if isinstance(source, np.ma.MaskedArray):
+        return from_masked(source)
+    if isinstance(source, np.ndarray):
+        return Dense(numeric(source))
+    listed = isinstance(source, (list, tuple))
+    if (listed and source and len(getattr(source[0], "shape", ())) == 2) or hasattr(source, "__next__"):
+        return _from_blocks(source)
+    if listed or hasattr(source, "__array__"):
+        return Dense(from_nested(source))
+    if hasattr(source, "__iter__") and not hasattr(source, "__len__"):
+        return _from_blocks(source)
+    raise InputTypeError(
+        f"X is a {type(source).__name__}, wanted an array, a table, a sparse matrix, a file or blocks of rows"
+    )
 
 
-def _entry(value: Any, i: int, j: int, error: Exception) -> None:
-    try:
-        float(value)
-    except TypeError as reason:
-        raise InputTypeError(f"X has {value!r} at row {i}, column {j}, wanted a number ({reason})") from None
-    except ValueError:
-        raise InputError(f"X has {value!r} at row {i}, column {j}, wanted a number; drop or encode that column") from error
+def _from_blocks(source: Any) -> Dense:
+    blocks = IteratorBlocks(source)
+    return Dense(blocks, columns=blocks.columns)
+
+
+def _refuse_names(columns: Any, index: Any, where: str) -> None:
+    for name, value in (("columns", columns), ("index", index)):
+        if value is not None:
+            raise InputError(f"{name}={value!r} came, but {where} has no column names; leave it out, or pass a table")
 
 
 def _numeric_sparse(matrix: Any) -> Any:
@@ -107,183 +128,239 @@ def _numeric_sparse(matrix: Any) -> Any:
     return matrix
 
 
-def _read_path(path: str, columns: list[str] | None, index: str | None, key: str | None, absent: str,
-               delimiter: str | None, decimal: str) -> Matrix:
-    if glob.has_magic(path):
-        found = sorted(glob.glob(path))
-        if not found:
-            raise FileError(f"{path} matches no file")
-        parts = [_read_path(p, columns, index, key, absent, delimiter, decimal) for p in found]
-        return Dense(ChainBlocks(parts), columns=parts[0].columns)
+def _read_path(path: str, ask: _Ask) -> Matrix:
     file = Path(path)
-    if not file.exists():
-        raise FileError(f"{path} does not exist")
+    if not path or not file.exists():
+        if glob.has_magic(path):
+            return _read_many(path, ask)
+        raise FileError(f"{path or 'an empty path'} does not exist")
     if file.is_dir():
         raise FileError(f"{path} is a folder, wanted a file; write {path}/*.parquet to read all files in it")
     if file.stat().st_size == 0:
         raise FileError(f"{path} is empty (0 bytes)")
     ending = file.suffix.lower()
-    if ending == ".npy":
-        return Dense(numeric(npy_array(file)))
-    if ending == ".npz":
-        sparse = _sparse_npz(file) if key is None else None
-        if sparse is not None:
-            return (Counts if absent == "zero" else Observed).from_scipy(sparse)
-        return Dense(numeric(npz_array(file, key)))
-    if ending in (".csv", ".tsv", ".txt"):
-        return _read_csv(file, columns, index, delimiter, decimal)
-    if ending in (".parquet", ".pq", ".arrow", ".feather", ".ipc"):
-        return _read_arrow(file, columns, index)
-    raise FileError(f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .csv, .tsv, .parquet, .arrow or .feather")
+    try:
+        if ending in (".npy", ".npz"):
+            _refuse_names(ask.columns, ask.index, path)
+            return Dense(numeric(npy_array(file))) if ending == ".npy" else _read_npz(file, ask)
+        if ending in (".csv", ".tsv", ".txt"):
+            return _read_csv(file, ask)
+        if ending in (".parquet", ".pq", ".arrow", ".feather", ".ipc"):
+            return _read_arrow(file, ask)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+    raise FileError(
+        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .csv, .tsv, .parquet, .arrow or .feather"
+    )
 
 
-def _sparse_npz(file: Path) -> Any:
+def _read_many(pattern: str, ask: _Ask) -> Matrix:
+    """All files of a pattern, in the order of their names; held in memory only when all of them together are small."""
+    files = sorted(glob.glob(pattern))
+    if not files:
+        raise FileError(f"{pattern} matches no file")
+    if sum(os.path.getsize(file) for file in files) > ask.held:
+        ask = replace(ask, held=-1)
+    parts = [_read_path(file, ask) for file in files]
+    if len({type(part) for part in parts}) > 1:
+        raise InputError(f"{pattern} matches dense and sparse files, wanted one kind")
+    if isinstance(parts[0], Dense):
+        labels = [part.rows for part in parts if part.rows is not None]
+        return Dense(ChainBlocks(parts, files), np.concatenate(labels) if len(labels) == len(parts) else None, parts[0].columns)
+    return _stack(parts, files)
+
+
+def _stack(parts: list[Any], files: list[str]) -> Matrix:
+    from scipy import sparse
+
+    for part, file in zip(parts, files):
+        if part.n_columns != parts[0].n_columns:
+            raise InputError(f"{file} has {part.n_columns} columns and {files[0]} has {parts[0].n_columns}, wanted the same number in each")
+    return type(parts[0]).from_scipy(sparse.vstack([part.to_scipy() for part in parts], format="csr"))
+
+
+def _read_npz(file: Path, ask: _Ask) -> Matrix:
+    if ask.key is not None or not {"format", "shape", "data"} <= set(npz_names(file)):
+        return Dense(numeric(npz_array(file, ask.key)))
     from scipy import sparse
 
     try:
-        with np.load(file, allow_pickle=False) as archive:
-            if "format" not in archive.files:
-                return None
-        return sparse.load_npz(file)
+        matrix = sparse.load_npz(file)
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)
     except Exception as error:
-        raise FileError(f"{file} cannot be read as .npz: {error}") from None
+        raise FileError(f"{file} cannot be read as a sparse .npz: {error}") from None
+    return (Counts if ask.absent == "zero" else Observed).from_scipy(_numeric_sparse(matrix))
 
 
-def _read_arrow(file: Path, columns: list[str] | None, index: str | None) -> Matrix:
+def _read_arrow(file: Path, ask: _Ask) -> Matrix:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     parquet = file.suffix.lower() in (".parquet", ".pq")
     try:
         if parquet:
-            head = pq.ParquetFile(file)
-            schema, rows = head.schema_arrow, head.metadata.num_rows
+            with pq.ParquetFile(file) as head:
+                schema, rows = head.schema_arrow, head.metadata.num_rows
         else:
             with pa.memory_map(str(file)) as raw:
                 reader = pa.ipc.open_file(raw)
                 schema = reader.schema
                 rows = sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise FileError(f"{file} cannot be read: {error}") from None
-    names = _chosen(schema.names, columns, index, file)
-
-    def batches() -> Any:
-        if parquet:
-            yield from pq.ParquetFile(file).iter_batches(columns=names + ([index] if index else []))
-        else:
-            reader = pa.ipc.open_file(pa.memory_map(str(file)))
-            for i in range(reader.num_record_batches):
-                yield reader.get_batch(i)
-
-    return _stream_or_hold(file, schema, names, index, rows, batches)
-
-
-def _read_csv(file: Path, columns: list[str] | None, index: str | None, delimiter: str | None, decimal: str) -> Matrix:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    with file.open(encoding="utf-8", errors="replace", newline="") as raw:
-        lines = [line for line in (raw.readline() for _ in range(2)) if line.strip()]
-    if not lines:
-        raise FileError(f"{file} is empty: it has no row")
-    delimiter = delimiter or ("\t" if file.suffix.lower() == ".tsv" else _sniff(lines[0]))
-    cells = next(csv.reader([lines[0]], delimiter=delimiter))
-    headed = any(not _is_number(c, decimal) for c in cells)
-    if headed and len(lines) == 1:
-        raise FileError(f"{file} is empty: it has a header and no row")
-    options = {
-        "read_options": arrow_csv.ReadOptions(autogenerate_column_names=not headed, block_size=4 * 2**20),
-        "parse_options": arrow_csv.ParseOptions(delimiter=delimiter),
-        "convert_options": arrow_csv.ConvertOptions(decimal_point=decimal, null_values=["", "NA", "NaN", "nan", "null", "None", "N/A"]),
-    }
-    try:
-        with arrow_csv.open_csv(file, **options) as reader:
-            schema = reader.schema
-    except pa.ArrowInvalid as error:
-        raise FileError(f"{file} cannot be read as CSV: {error}; every row needs the same number of cells of one kind") from None
-    except UnicodeDecodeError as error:
-        raise FileError(f"{file} is not UTF-8 text ({error}); save it as UTF-8") from None
-    names = _chosen(schema.names, columns, index, file)
-    arrow_dtype(schema, names, file)
-    options["convert_options"].column_types = dict.fromkeys(names, pa.float64())
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(file, error) from None
+    names, index = arrow_columns(schema, ask.columns, ask.index, file)
+    dtype = arrow_dtype(schema, names, file)
 
     def batches() -> Any:
         try:
-            with arrow_csv.open_csv(file, **options) as reader:
-                yield from reader
-        except pa.ArrowInvalid as error:
-            raise FileError(f"{file} cannot be read as CSV: {error}; every row needs the same number of cells of one kind") from None
+            if parquet:
+                with pq.ParquetFile(file) as table:
+                    yield from table.iter_batches(columns=names + ([index] if index is not None else []))
+            else:
+                with pa.memory_map(str(file)) as raw:
+                    table = pa.ipc.open_file(raw)
+                    for i in range(table.num_record_batches):
+                        yield table.get_batch(i)
+        except (pa.ArrowException, OSError) as error:
+            raise _unreadable(file, error) from None
 
-    matrix = _stream_or_hold(file, schema, names, index, None, batches)
-    return matrix if headed else Dense(matrix.values, matrix.rows)
+    if rows * len(names) * dtype.itemsize > ask.held:
+        return Dense(ArrowBlocks(names, titles(names), dtype, rows, batches), columns=titles(names))
+    values, labels = _hold(batches(), names, index, dtype)
+    return Dense(values, labels, titles(names))
 
 
-def _stream_or_hold(file: Path, schema: Any, names: list[str], index: str | None, rows: int | None, batches: Any) -> Dense:
-    """Small files become an array, larger ones stay row blocks; a null stays NaN until the first pass meets it."""
+def _unreadable(file: Path, error: Exception) -> FileError:
+    return FileError(f"{file} cannot be read: {' '.join(str(error).split())}; it is damaged or of another format")
+
+
+def _read_csv(file: Path, ask: _Ask) -> Matrix:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    lines = _first_lines(file)
+    delimiter = ask.delimiter or ("\t" if file.suffix.lower() == ".tsv" else _sniff(lines[0], ask.decimal))
+    _check_marks(delimiter, ask.decimal)
+    headed = _has_header(lines, delimiter, ask.decimal) if ask.header is None else ask.header
+    if headed and len(lines) == 1:
+        raise FileError(f"{file} is empty: it has a header and no row")
+    longest = 8 * max(len(line) for line in lines)
+    options: dict[str, Any] = {
+        "read_options": arrow_csv.ReadOptions(
+            autogenerate_column_names=not headed, block_size=min(max(4 * 2**20, longest), 2**30)
+        ),
+        "parse_options": arrow_csv.ParseOptions(delimiter=delimiter),
+        "convert_options": arrow_csv.ConvertOptions(decimal_point=ask.decimal, null_values=NULLS),
+    }
+    # pyarrow cannot read one line that does not end
+    source: Any = pa.py_buffer(lines[0].encode() + b"\n") if len(lines) == 1 else file
+    try:
+        with arrow_csv.open_csv(source, **options) as reader:
+            schema = reader.schema
+            told = schema.names
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise _bad_csv(file, error, []) from None
+    index = ask.index
+    if index is None and headed and told[0] == "" and "" not in (ask.columns or []) and len(told) > 1:
+        index = ""
+    names, index = arrow_columns(schema, ask.columns, index, file)
     dtype = arrow_dtype(schema, names, file)
-    if file.stat().st_size > IN_MEMORY_BYTES:
-        return Dense(ArrowBlocks(file, names, dtype, rows, batches), columns=np.array(names, dtype=object))
+    if index is not None and pa.types.is_binary(schema.field(index).type):
+        raise FileError(f"column {index!r} of {file} is not UTF-8 text; save the file as UTF-8")
+    convert = options["convert_options"]
+    convert.include_columns = names + ([index] if index is not None else [])
+    convert.column_types = {n: schema.field(n).type if pa.types.is_boolean(schema.field(n).type) else pa.float64() for n in names}
+
+    def batches() -> Any:
+        try:
+            with arrow_csv.open_csv(source, **options) as reader:
+                yield from reader
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise _bad_csv(file, error, told) from None
+
+    shown = titles(names) if headed else None
+    if file.stat().st_size > ask.held:
+        return Dense(ArrowBlocks(names, shown, dtype, None, batches), columns=shown)
+    values, labels = _hold(batches(), names, index, dtype)
+    return Dense(values, labels, shown)
+
+
+def _first_lines(file: Path) -> list[str]:
+    """The first two lines that are not blank, as text."""
+    lines: list[str] = []
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as raw:
+            while len(lines) < 2 and (line := raw.readline()):
+                if line.strip():
+                    lines.append(line)
+    except UnicodeDecodeError as error:
+        raise FileError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from None
+    if not lines:
+        raise FileError(f"{file} is empty: it has no row")
+    if "\0" in "".join(lines):
+        raise FileError(f"{file} is not text: it holds zero bytes; save it as UTF-8 text")
+    return lines
+
+
+def _check_marks(delimiter: str, decimal: str) -> None:
+    for name, mark in (("delimiter", delimiter), ("decimal", decimal)):
+        if not isinstance(mark, str) or len(mark) != 1 or not mark.isascii() or mark in '\n\r"':
+            raise wrong(name, mark, "one character")
+    if delimiter == decimal:
+        raise wrong("delimiter", delimiter, f"another character than decimal={decimal!r}")
+
+
+def _has_header(lines: list[str], delimiter: str, decimal: str) -> bool:
+    """Names are what is not a number; the count 0, 1, 2 ... is how pandas names columns, unless the next line is whole numbers too."""
+    cells, *rest = [_cells(line, delimiter) for line in lines]
+    if any(not _is_number(cell, decimal) for cell in cells):
+        return True
+    labelled = cells[0] == "" and len(cells) > 2
+    counting = cells[labelled:] == [str(i) for i in range(len(cells) - labelled)] and len(cells) > 1
+    return bool(counting and rest and (labelled or not all(re.fullmatch(r"[+-]?\d+", cell) for cell in rest[0])))
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error:
+        return [cell.strip(' "\r\n') for cell in line.split(delimiter)]
+
+
+def _bad_csv(file: Path, error: Exception, names: list[str]) -> FileError:
+    """pyarrow's complaint with the column by name."""
+    words = " ".join(str(error).split())
+    found = re.search(r"In CSV column #(\d+):(?: Row #(\d+):)? CSV conversion error to (\w+): invalid value (.*)", words)
+    if found and int(found[1]) < len(names):
+        at = f" at line {found[2]}" if found[2] else ""
+        wanted = {"double": "numbers only", "bool": "true and false only"}.get(found[3], f"{found[3]} as in the rows before it")
+        return FileError(f"column {names[int(found[1])]!r} of {file} has {found[4]}{at}, wanted {wanted}")
+    if isinstance(error, UnicodeDecodeError):
+        return FileError(f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8")
+    return FileError(f"{file} cannot be read as CSV: {words}; every row needs the same number of cells of one kind")
+
+
+def _hold(batches: Any, names: list[str], index: str | None, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray | None]:
+    """All batches as one array, with row labels; a null stays NaN until the first pass meets it."""
     parts, labels = [], []
-    for batch in batches():
+    for batch in batches:
         parts.append(arrow_values(batch, names, dtype))
         if index is not None:
             labels.extend(batch.column(batch.schema.get_field_index(index)).to_pylist())
     values = np.concatenate(parts) if parts else np.empty((0, len(names)), dtype)
-    return Dense(values, np.array(labels, dtype=object) if index else None, np.array(names, dtype=object))
+    return values, None if index is None else titles(labels)
 
 
-def _as_table(source: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.Table.from_batches([source]) if isinstance(source, pa.RecordBatch) else source
-
-
-def _from_arrow(table: Any, columns: list[str] | None, index: str | None, where: str) -> Dense:
-    names = _chosen(table.schema.names, columns, index, where)
-    values = arrow_values(table, names, arrow_dtype(table.schema, names, where))
-    rows = None if index is None else np.array(table.column(index).to_pylist(), dtype=object)
-    return Dense(values, rows, np.array(names, dtype=object))
-
-
-def _from_frame(frame: Any, columns: list[str] | None, index: str | None) -> Matrix:
-    """pandas or polars; pandas' own row labels are kept, sparse pandas columns stay sparse."""
-    names = _chosen(list(frame.columns), columns, index, "the frame")
-    kept = frame[names]
-    labels = np.asarray(frame[index]) if index is not None else np.asarray(frame.index) if hasattr(frame, "index") else None
-    titles = np.array(names, dtype=object)
-    kinds = [str(kind) for kind in kept.dtypes]
-    if kinds and all(kind.startswith("Sparse") for kind in kinds):
-        return Counts.from_scipy(kept.sparse.to_coo(), labels, titles)
-    if hasattr(kept, "iloc"):
-        values = kept.to_numpy(dtype=np.float64, na_value=np.nan) if "Float" in "".join(kinds) else kept.to_numpy()
-    else:
-        values = kept.to_numpy()
-    if values.dtype.kind not in "fiub":
-        for name in names:
-            try:
-                np.asarray(frame[name]).astype(np.float64)
-            except (TypeError, ValueError) as error:
-                if any(isinstance(cell, dict) for cell in frame[name]):
-                    raise InputTypeError(f"column {name!r} is not numeric ({error})") from None
-                raise InputError(f"column {name!r} is not numeric ({error}); choose columns= or encode it") from None
-        values = values.astype(np.float64)
-    return Dense(values, labels, titles)
-
-
-def _chosen(names: list[Any], columns: list[str] | None, index: str | None, where: Any) -> list[Any]:
-    for name in [*(columns or []), *([index] if index is not None else [])]:
-        if name not in names:
-            raise InputError(f"column {name!r} came, wanted one of {', '.join(map(str, names[:12]))} in {where}")
-    return [n for n in (columns or names) if n != index]
-
-
-def _sniff(line: str) -> str:
-    return max(",;\t|", key=line.count)
+def _sniff(line: str, decimal: str) -> str:
+    return max((mark for mark in ",;\t|" if mark != decimal), key=line.count)
 
 
 def _is_number(cell: str, decimal: str) -> bool:
+    if cell in NULLS:
+        return True
     try:
-        float(cell.strip().replace(decimal, ".")) if cell.strip() else None
+        float(cell.replace(decimal, "."))
     except ValueError:
         return False
     return True
@@ -292,7 +369,11 @@ def _is_number(cell: str, decimal: str) -> bool:
 def _not_empty(matrix: Matrix) -> Matrix:
     rows, columns = matrix.shape
     if rows == 0:
-        raise InputError(f"Found array with 0 sample(s) (shape={matrix.shape}) while a minimum of 1 is required: X has no row")
+        raise InputError(
+            f"Found array with 0 sample(s) (shape={matrix.shape}) while a minimum of 1 is required: X has no row"
+        )
     if columns == 0:
-        raise InputError(f"Found array with 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required: X has no column")
+        raise InputError(
+            f"Found array with 0 feature(s) (shape={matrix.shape}) while a minimum of 1 is required: X has no column"
+        )
     return matrix

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate
-from eckart.errors import FileError
+from eckart.errors import FileError, InputTypeError
 from eckart.factors import Basis
 from eckart.trace import Trace
 
@@ -37,27 +37,52 @@ def save(model: Any, path: Any) -> None:
     from safetensors.numpy import save as to_bytes
 
     arrays, header = pack(model)
-    header["checksum"] = _checksum(arrays, header)
-    data = to_bytes(arrays, metadata={"eckart": json.dumps(header, allow_nan=False)})
+    text = json.dumps(header, allow_nan=False)
+    data = to_bytes(arrays, metadata={"eckart": text, "checksum": _checksum(arrays, text)})
     atomic_write(path, data)
 
 
 def atomic_write(path: Any, data: bytes) -> None:
     """Write bytes to a temporary file beside ``path`` and rename it."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileError(f"{target.parent} is not a folder; make it first")
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    target = check_place(Path(_path(path)))
+    handle, name = beside(target)
     try:
         with os.fdopen(handle, "wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
+        publish(name, target)
+    except OSError as error:
+        os.unlink(name)
+        raise FileError(f"{target} cannot be written: {error}") from None
     except BaseException:
         os.unlink(name)
         raise
+
+
+def check_place(target: Path) -> Path:
+    """Refuse a place where no file can be written, before any work is done."""
+    if not target.parent.is_dir():
+        raise FileError(f"{target.parent} is not a folder; make it first")
+    if target.is_dir():
+        raise FileError(f"{target} is a folder, wanted the name of a file")
+    if not os.access(target.parent, os.W_OK):
+        raise FileError(f"{target.parent} cannot be written to; choose another folder")
+    return target
+
+
+def beside(target: Path) -> tuple[int, str]:
+    """A temporary file in the folder of ``target``, open, and its name."""
+    try:
+        return tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=target.suffix, dir=target.parent)
+    except OSError as error:
+        raise FileError(f"{target} cannot be written: {error.strerror}") from None
+
+
+def publish(name: str, target: Path) -> None:
+    """Give a complete temporary file its real name, with the permissions of an ordinary new file."""
+    os.chmod(name, 0o666 & ~_umask())
+    os.replace(name, target)
 
 
 def load(path: Any) -> Any:
@@ -74,48 +99,66 @@ def load(path: Any) -> Any:
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 
-    data, header = _read_header(Path(path))
+    data, text, checksum = _read_header(Path(_path(path)))
     try:
         arrays = from_bytes(data)
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise FileError(f"{path} is damaged: {error}") from None
-    checksum = header.pop("checksum", None)
-    if checksum != _checksum(arrays, header):
+    if checksum != _checksum(arrays, text):
         raise FileError(f"{path} was changed after it was written (its checksum does not match); do not use it")
     try:
-        return unpack(arrays, header)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return unpack(arrays, json.loads(text))
+    except FileError as error:
+        raise FileError(f"{path} cannot be loaded: {error}") from None
+    except Exception as error:
         raise FileError(f"{path} is not a complete model: {type(error).__name__} {error}") from None
 
 
-def _read_header(path: Path) -> tuple[bytes, dict[str, Any]]:
+def _path(path: Any) -> Any:
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputTypeError(f"path={path!r} came, wanted the name of a file")
+    return path
+
+
+def _read_header(path: Path) -> tuple[bytes, str, Any]:
+    """The bytes of the file, the text of its eckart header and the checksum it names."""
     if not path.is_file():
         raise FileError(f"{path} does not exist or is not a file")
-    size = path.stat().st_size
-    with path.open("rb") as raw:
-        start = raw.read(8)
-        if len(start) < 8:
-            raise FileError(f"{path} is truncated: {size} bytes")
-        (length,) = struct.unpack("<Q", start)
-        if length > MAX_HEADER:
-            raise FileError(f"{path} claims a header of {length} bytes, allowed {MAX_HEADER}; it is foreign or hostile")
-        if 8 + length > size:
-            raise FileError(f"{path} is truncated or foreign: its header wants {length} bytes, {size - 8} are there")
-        try:
-            text = json.loads(raw.read(length))
-            header = json.loads(text["__metadata__"]["eckart"])
-            if header["format"] != FORMAT:
-                raise KeyError("format")
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise FileError(f"{path} is not an eckart model") from None
-        if not isinstance(header.get("version"), int) or header["version"] > VERSION:
-            raise FileError(f"{path} has format version {header.get('version')}, this eckart reads up to {VERSION}; upgrade eckart")
-        raw.seek(0)
-        return raw.read(), header
+    try:
+        with path.open("rb") as raw:
+            return _parse_header(raw, path)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+
+
+def _parse_header(raw: Any, path: Path) -> tuple[bytes, str, Any]:
+    size = os.fstat(raw.fileno()).st_size
+    start = raw.read(8)
+    if len(start) < 8:
+        raise FileError(f"{path} is truncated: {size} bytes")
+    (length,) = struct.unpack("<Q", start)
+    if length > MAX_HEADER:
+        raise FileError(f"{path} claims a header of {length} bytes, allowed {MAX_HEADER}; it is foreign or hostile")
+    if 8 + length > size:
+        raise FileError(f"{path} is truncated or foreign: its header wants {length} bytes, {size - 8} are there")
+    try:
+        notes = json.loads(raw.read(length))["__metadata__"]
+        header = json.loads(notes["eckart"])
+        if header["format"] != FORMAT:
+            raise KeyError("format")
+        version = header["version"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise FileError(f"{path} is not an eckart model") from None
+    if type(version) is not int or not 1 <= version <= VERSION:
+        raise FileError(f"{path} has format version {version!r}, this eckart reads 1 to {VERSION}; upgrade eckart")
+    raw.seek(0)
+    return raw.read(), notes["eckart"], notes.get("checksum")
 
 
 def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and JSON header of a fitted model."""
+    if type(model).__name__ not in CLASSES or type(model).__module__ != CLASSES[type(model).__name__]:
+        raise InputTypeError(f"model is a {type(model).__name__}, wanted one of {', '.join(CLASSES)}: no other class can be loaded")
     fit = model.fit_
     arrays, values = fit.factors.to_state()
     more = model.extra_state() if hasattr(model, "extra_state") else {}
@@ -138,22 +181,38 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     """The model described by a verified header."""
-    from eckart.fit import Fit
-
     name = header["class"]
-    if name not in CLASSES:
+    if not isinstance(name, str) or name not in CLASSES:
         raise FileError(f"class {name!r} came, wanted one of {', '.join(CLASSES)}")
     model = getattr(import_module(CLASSES[name]), name)(**header["params"])
     columns = header["columns"]
     labels = None if columns is None else np.array(columns, dtype=object)
     basis = Basis.from_state(arrays, header["factors"], labels)
-    fit = Fit(basis, Certificate.from_dict(header["certificate"]), Trace.from_dict(header["trace"]), header["plan"])
-    model.restore(fit, arrays)
+    _check_basis(basis)
+    if not isinstance(header["plan"], dict):
+        raise FileError(f"plan={header['plan']!r} came, wanted named choices")
+    certificate, trace = Certificate.from_dict(header["certificate"]), Trace.from_dict(header["trace"])
+    model.restore(basis, certificate, trace, header["plan"], arrays)
     return model
 
 
-def _checksum(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> str:
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+def _check_basis(b: Basis) -> None:
+    """Refuse factors that do not fit together, whatever their checksum."""
+    if b.components.ndim != 2 or b.components.dtype not in (np.float32, np.float64):
+        raise FileError("components are not a matrix of float32 or float64")
+    if b.mean.shape != (b.n,) or b.scatter.shape != (b.k,) or b.mean.dtype.kind != "f" or b.scatter.dtype.kind != "f":
+        raise FileError("mean, components and scatter do not fit together")
+    if b.columns is not None and b.columns.shape != (b.n,):
+        raise FileError(f"{b.columns.size} labels came for {b.n} columns")
+    for name, kinds in (("total", (int, float)), ("noise", (int, float)), ("weight", (int, float)), ("rows", int), ("centered", bool)):
+        value = getattr(b, name)
+        if not isinstance(value, kinds) or (kinds is not bool and isinstance(value, bool)):
+            raise FileError(f"{name}={value!r} is not a number")
+
+
+def _checksum(arrays: dict[str, np.ndarray], text: str) -> str:
+    """SHA-256 over the very text of the header and the names, kinds, shapes and bytes of the arrays."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
     for name in sorted(arrays):
         a = arrays[name]
         digest.update(f"{name} {a.dtype} {a.shape}".encode())
@@ -190,7 +249,8 @@ def _plain(value: Any) -> Any:
 def _labels(labels: np.ndarray | None) -> list[Any] | None:
     if labels is None:
         return None
-    return [v if isinstance(v, (str, int, float, bool)) or v is None else str(v) for v in _plain(list(labels))]
+    plain = [_plain(v) for v in labels]
+    return [p if isinstance(p, (str, int, float, bool)) or p is None else str(v) for p, v in zip(plain, labels)]
 
 
 def _umask() -> int:

@@ -1,8 +1,11 @@
-"""Row blocks from files and iterators: bounded memory, in order, with column names where the file has them."""
+"""Row blocks from files and iterators: bounded memory, in order, with column names where the source has them."""
 
 from __future__ import annotations
 
+import math
+import os
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, InputError
-from eckart.matrix import floating, wrong_ndim
+from eckart.io.frames import arrow_values, from_arrow, from_frame, is_arrow, is_frame
+from eckart.io.numbers import masked_values, numeric
+from eckart.matrix import wrong_ndim
 
 
 class IteratorBlocks:
@@ -18,13 +23,12 @@ class IteratorBlocks:
 
     def __init__(self, source: Iterable[Any]):
         self.rereadable = not isinstance(source, Iterator)
-        self.columns = None
         self._source = source
         self._rest = iter(source)
-        self._first = next(self._rest, None)
-        if self._first is None:
+        first = next(self._rest, None)
+        if first is None:
             raise InputError("X is an iterator that yields nothing, wanted at least one block of rows")
-        self._first = as_block(self._first, 0)
+        self._first, self.columns = named_block(first, 0)
         self._used = False
 
     @property
@@ -37,14 +41,22 @@ class IteratorBlocks:
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         if self._used and not self.rereadable:
-            raise InputError("X is an iterator and has been read already; pass a list of blocks or a file to read it twice")
+            raise InputError(
+                "X is an iterator and has been read already; pass a list of blocks or a file to read it twice"
+            )
         parts = iter(self._source) if self._used else _chain(self._first, self._rest)
         self._used = True
         seen = 0
         for part in parts:
-            block = as_block(part, seen)
+            block, names = named_block(part, seen)
             if block.shape[1] != self.shape[1]:
-                raise InputError(f"the block that starts at row {seen} has {block.shape[1]} columns, wanted {self.shape[1]}")
+                raise InputError(
+                    f"the block that starts at row {seen} has {block.shape[1]} columns, wanted {self.shape[1]}"
+                )
+            if names is not None and self.columns is not None and list(names) != list(self.columns):
+                raise InputError(
+                    f"the block that starts at row {seen} has the columns {_few(names)}, wanted {_few(self.columns)} in this order"
+                )
             seen += len(block)
             for start in range(0, len(block), rows):
                 yield block[start : start + rows]
@@ -55,17 +67,29 @@ def _chain(first: np.ndarray, rest: Iterator[Any]) -> Iterator[Any]:
     yield from rest
 
 
-def as_block(part: Any, row: int) -> np.ndarray:
-    """One block as a two-dimensional numeric array; frames are taken by their values."""
-    block = np.asarray(part.to_numpy() if hasattr(part, "to_numpy") else part)
-    if block.ndim != 2:
-        raise wrong_ndim(block.ndim)
-    if block.dtype.kind not in "fiub":
-        try:
-            block = block.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"the block that starts at row {row} is not numeric ({error})") from None
-    return block
+def _few(names: Any) -> str:
+    return ", ".join(map(str, names[:8])) + (" ..." if len(names) > 8 else "")
+
+
+def named_block(part: Any, row: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """One block as a two-dimensional numeric array, with its column names where it is a table."""
+    try:
+        if hasattr(part, "tocsr"):
+            return numeric(np.asarray(part.toarray())), None
+        if is_arrow(part) or is_frame(part):
+            table = from_arrow(part) if is_arrow(part) else from_frame(part)
+            dense = table.to_scipy().toarray() if hasattr(table, "to_scipy") else table.array
+            return dense, table.columns
+        if isinstance(part, np.ma.MaskedArray):
+            return masked_values(part), None
+        block = np.asarray(part)
+        if block.ndim != 2:
+            raise wrong_ndim(block.ndim)
+        return numeric(block), None
+    except InputError as error:
+        raise type(error)(f"the block that starts at row {row} cannot be used: {error}") from None
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the block that starts at row {row} is not numeric ({error})") from None
 
 
 class ArrowBlocks:
@@ -73,9 +97,8 @@ class ArrowBlocks:
 
     rereadable = True
 
-    def __init__(self, path: Path, names: list[str], dtype: np.dtype, rows: int | None, opener: Any):
-        self.path, self.names, self._rows, self._opener = path, names, rows, opener
-        self.columns = np.array(names, dtype=object)
+    def __init__(self, names: list[str], columns: np.ndarray | None, dtype: np.dtype, rows: int | None, opener: Any):
+        self.names, self.columns, self._rows, self._opener = names, columns, rows, opener
         self._dtype = dtype
 
     @property
@@ -87,54 +110,29 @@ class ArrowBlocks:
         return self._dtype
 
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
-        seen = 0
         for batch in self._opener():
             for start in range(0, batch.num_rows, rows):
-                part = batch.slice(start, rows)
-                yield arrow_values(part, self.names, self._dtype, seen + start)
-            seen += batch.num_rows
-
-
-def arrow_values(batch: Any, names: list[str], dtype: np.dtype, first_row: int = 0) -> np.ndarray:
-    """The named columns of an Arrow batch or table as one row-major array."""
-    out = np.empty((batch.num_rows, len(names)), dtype)
-    for j, name in enumerate(names):
-        column = batch.column(batch.schema.get_field_index(name))
-        out[:, j] = column.to_numpy(zero_copy_only=False)
-    return out
-
-
-def arrow_dtype(schema: Any, names: list[str], path: Any) -> np.dtype:
-    """float32 when every column is at most that, else float64; a column that is not numeric is refused by name."""
-    import pyarrow as pa
-
-    for name in names:
-        kind = schema.field(name).type
-        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
-            numeric = [f.name for f in schema if pa.types.is_floating(f.type) or pa.types.is_integer(f.type)]
-            raise InputError(
-                f"column {name!r} of {path} holds {kind}, wanted numbers; choose columns (numeric ones here: "
-                f"{', '.join(numeric[:8]) or 'none'}{' ...' if len(numeric) > 8 else ''})"
-            )
-    return np.result_type(*(floating(_numpy_kind(schema.field(n).type)) for n in names))
-
-
-def _numpy_kind(kind: Any) -> Any:
-    import pyarrow as pa
-
-    return np.float32 if kind in (pa.float32(), pa.float16()) else np.float64
+                yield arrow_values(batch.slice(start, rows), self.names, self._dtype)
 
 
 class ChainBlocks:
     """Several files of the same columns, one after the other."""
 
-    def __init__(self, parts: list[Any]):
+    rereadable = True
+
+    def __init__(self, parts: list[Any], files: list[str]):
         self.parts = parts
         self.columns = parts[0].columns
-        self.rereadable = all(getattr(p, "rereadable", True) for p in parts)
-        widths = {p.shape[1] for p in parts}
-        if len(widths) > 1:
-            raise InputError(f"the files have {sorted(widths)} columns, wanted the same number in each")
+        for part, file in zip(parts, files):
+            if part.shape[1] != parts[0].shape[1]:
+                raise InputError(
+                    f"{file} has {part.shape[1]} columns and {files[0]} has {parts[0].shape[1]}, wanted the same number in each"
+                )
+            if _listed(part.columns) != _listed(self.columns):
+                raise InputError(
+                    f"{file} has the columns {_names_of(part)} and {files[0]} has {_names_of(parts[0])}, wanted the same in the same "
+                    "order; choose them with columns=[...]"
+                )
 
     @property
     def shape(self) -> tuple[int | None, int]:
@@ -155,28 +153,44 @@ class ChainBlocks:
                 yield from values.blocks(rows)
 
 
-def npz_array(path: Path, key: str | None) -> np.ndarray:
-    """One array of an .npz file, memory-mapped when it is stored uncompressed."""
+def _listed(names: np.ndarray | None) -> list[Any] | None:
+    return None if names is None else list(names)
+
+
+def _names_of(part: Any) -> str:
+    return "no names" if part.columns is None else _few(part.columns)
+
+
+def npz_names(path: Path) -> list[str]:
+    """Names of the arrays of an .npz file."""
     try:
         with zipfile.ZipFile(path) as archive:
-            names = [n[:-4] for n in archive.namelist() if n.endswith(".npy")]
-            if key is None and len(names) != 1:
-                raise InputError(f"{path} holds the arrays {names}, wanted one; say which with key=")
-            name = key or names[0]
-            if name not in names:
-                raise InputError(f"key={key!r} came, wanted one of {names} in {path}")
+            return [n[:-4] for n in archive.namelist() if n.endswith(".npy")]
+    except (zipfile.BadZipFile, OSError, ValueError) as error:
+        raise FileError(f"{path} cannot be read as .npz: {error}") from None
+
+
+def npz_array(path: Path, key: str | None) -> np.ndarray:
+    """One array of an .npz file, memory-mapped when it is stored uncompressed."""
+    names = npz_names(path)
+    if key is None and len(names) != 1:
+        raise InputError(f"{path} holds the arrays {names}, wanted one; say which with key=")
+    name = names[0] if key is None else key
+    if name not in names:
+        raise InputError(f"key={key!r} came, wanted one of {names} in {path}")
+    try:
+        with zipfile.ZipFile(path) as archive:
             info = archive.getinfo(name + ".npy")
-            if info.compress_type != zipfile.ZIP_STORED:
+            if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
                 with archive.open(info) as stream:
                     return np.lib.format.read_array(stream, allow_pickle=False)
             with path.open("rb") as raw:
                 raw.seek(info.header_offset + 26)
                 sizes = np.frombuffer(raw.read(4), "<u2")
-                raw.seek(info.header_offset + 30 + int(sizes.sum()))
-                return _map_npy(raw, path)
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+                start = info.header_offset + 30 + int(sizes.sum())
+                raw.seek(start)
+                return _map_npy(raw, path, start + info.file_size)
+    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, EOFError, zlib.error) as error:
         raise FileError(f"{path} cannot be read as .npz: {error}") from None
 
 
@@ -184,17 +198,25 @@ def npy_array(path: Path) -> np.ndarray:
     """An .npy file as a read-only memory map; pickled contents are refused."""
     try:
         with path.open("rb") as raw:
-            return _map_npy(raw, path)
-    except (OSError, ValueError) as error:
+            return _map_npy(raw, path, os.fstat(raw.fileno()).st_size)
+    except (OSError, ValueError, EOFError) as error:
         raise FileError(f"{path} cannot be read as .npy: {error}") from None
 
 
-def _map_npy(raw: Any, path: Path) -> np.ndarray:
+def _map_npy(raw: Any, path: Path, end: int) -> np.ndarray:
+    """The array whose header starts where ``raw`` stands and whose entries lie before ``end``."""
     version = np.lib.format.read_magic(raw)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"its format version {version} is not known")
     reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = reader(raw)
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are never unpickled; save numbers")
+    if min(shape, default=0) < 0:
+        raise ValueError(f"its header names the shape {shape}")
+    wanted, there = math.prod(shape) * dtype.itemsize, end - raw.tell()
+    if wanted > there:
+        raise ValueError(f"it is truncated: shape {shape} needs {wanted} bytes, {there} are there")
     if 0 in shape:
         return np.empty(shape, dtype)
     return np.memmap(path, dtype, "r", raw.tell(), shape, "F" if fortran else "C")

@@ -23,8 +23,17 @@ def norm(grads: Params) -> float:
     return float(np.sqrt(sum(float(np.vdot(g, g)) for g in grads)))
 
 
-def descend(objective: Objective, params: Params, rule: Rule, *, lr: float, tol: float, max_iter: int, patience: int = 100,
-            watch: Watcher = silent) -> tuple[Params, Trace, float]:
+def descend(
+    objective: Objective,
+    params: Params,
+    rule: Rule,
+    *,
+    lr: float,
+    tol: float,
+    max_iter: int,
+    patience: int = 100,
+    watch: Watcher = silent,
+) -> tuple[Params, Trace, float]:
     """The best point, the trace of objective values, and the gradient norm there.
 
     >>> from eckart.optim.rules import rule_named

@@ -29,9 +29,17 @@ def scree(model: Any, ax: Any = None, *, spectrum: np.ndarray | None = None) -> 
     if 0 < k <= len(shares):
         ax.axvline(k + 0.5, color=INK, linewidth=1, linestyle=":")
         side = "right" if k > 0.55 * len(shares) else "left"
-        ax.annotate(f"k = {k}: {running[k - 1]:.1%} of the variance", (k + 0.5, 0.5), xytext=(-6 if side == "right" else 6, 0),
-                    textcoords="offset points", ha=side, va="center", fontsize=9, color=INK,
-                    bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5})
+        ax.annotate(
+            f"k = {k}: {running[k - 1]:.1%} of the variance",
+            (k + 0.5, 0.5),
+            xytext=(-6 if side == "right" else 6, 0),
+            textcoords="offset points",
+            ha=side,
+            va="center",
+            fontsize=9,
+            color=INK,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5},
+        )
     ax.set_ylim(0, 1.03)
     ax.yaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
     ax.xaxis.get_major_locator().set_params(integer=True)
@@ -58,12 +66,16 @@ def loadings(model: Any, ax: Any = None, *, features: int = 12, components: int 
     return ax
 
 
-def code_map(codes: Any, labels: Any = None, ax: Any = None, *, axes: tuple[int, int] = (0, 1), shares: Any = None) -> Any:
+def code_map(
+    codes: Any, labels: Any = None, ax: Any = None, *, axes: tuple[int, int] = (0, 1), shares: Any = None
+) -> Any:
     """Two code coordinates as a map, coloured by label with each label written at its median point."""
     codes = np.asarray(codes.to_numpy() if hasattr(codes, "to_numpy") else codes)
     i, j = axes
     if codes.ndim != 2 or codes.shape[1] <= max(i, j):
-        raise InputError(f"codes of shape {codes.shape} came, wanted at least {max(i, j) + 1} columns for a map of axes {axes}")
+        raise InputError(
+            f"codes of shape {codes.shape} came, wanted at least {max(i, j) + 1} columns for a map of axes {axes}"
+        )
     ax = new_axes(ax, (6, 5.2))
     size = float(np.clip(14000 / max(len(codes), 1), 4, 30))
     if labels is None:
@@ -78,13 +90,23 @@ def code_map(codes: Any, labels: Any = None, ax: Any = None, *, axes: tuple[int,
             ax.scatter(codes[mine, i], codes[mine, j], s=size, color=colour, alpha=0.55, linewidths=0)
         for c, kind in enumerate(kinds):
             mine = labels == kind
-            ax.annotate(str(kind), (np.median(codes[mine, i]), np.median(codes[mine, j])), ha="center", va="center", fontsize=10, weight="bold",
-                        color=CLASSES[c % len(CLASSES)], bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85})
+            ax.annotate(
+                str(kind),
+                (np.median(codes[mine, i]), np.median(codes[mine, j])),
+                ha="center",
+                va="center",
+                fontsize=10,
+                weight="bold",
+                color=CLASSES[c % len(CLASSES)],
+                bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+            )
     words = [f"component {a + 1}" + (f" ({shares[a]:.1%})" if shares is not None else "") for a in axes]
     return plain(ax, "Map of the codes", *words)
 
 
-def components_as_images(model: Any, shape: tuple[int, int], ax: Any = None, *, count: int = 11, columns: int = 6) -> Any:
+def components_as_images(
+    model: Any, shape: tuple[int, int], ax: Any = None, *, count: int = 11, columns: int = 6
+) -> Any:
     """The mean and the leading components as images: blue below, red above zero, each on its own scale."""
     count = min(count, model.n_components_)
     mean = _images(model.mean_[None], shape)
@@ -96,13 +118,22 @@ def components_as_images(model: Any, shape: tuple[int, int], ax: Any = None, *, 
     ax.imshow(montage(tiles, columns, gap))
     for t in range(len(tiles)):
         r, c = divmod(t, columns)
-        ax.text(gap + c * (shape[1] + gap), gap + r * (shape[0] + gap) - 0.7, "mean" if t == 0 else str(t), fontsize=8, color=SOFT, va="bottom")
+        ax.text(
+            gap + c * (shape[1] + gap),
+            gap + r * (shape[0] + gap) - 0.7,
+            "mean" if t == 0 else str(t),
+            fontsize=8,
+            color=SOFT,
+            va="bottom",
+        )
     ax.set_axis_off()
     ax.set_title("Mean and components", loc="left", fontsize=11, color=INK)
     return ax
 
 
-def reconstructions(model: Any, rows: Any, shape: tuple[int, int], ks: Sequence[int] = (2, 10, 30), ax: Any = None) -> Any:
+def reconstructions(
+    model: Any, rows: Any, shape: tuple[int, int], ks: Sequence[int] = (2, 10, 30), ax: Any = None
+) -> Any:
     """Original images and what the first k components make of them, a row for each k."""
     rows = np.asarray(rows)
     ks = [k for k in ks if k <= model.n_components_]
@@ -138,7 +169,14 @@ def outlier_chart(outliers: Any, ax: Any = None, *, names: Any = None, most: int
     beyond = np.maximum(outliers.t2 / max(outliers.t2_limit, tiny), outliers.spe / max(outliers.spe_limit, tiny))
     for i in np.argsort(-beyond, kind="stable")[:most]:
         if flagged[i]:
-            ax.annotate(str(i if names is None else names[i]), (t2[i], spe[i]), xytext=(4, 3), textcoords="offset points", fontsize=8, color=INK)
+            ax.annotate(
+                str(i if names is None else names[i]),
+                (t2[i], spe[i]),
+                xytext=(4, 3),
+                textcoords="offset points",
+                fontsize=8,
+                color=INK,
+            )
     spread = spe[spe > tiny]
     if len(spread) and spread.max() > 50 * np.median(spread):
         ax.set_yscale("log")

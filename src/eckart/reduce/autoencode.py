@@ -59,8 +59,22 @@ def risk_objective(product: Product, total: float, tied: bool, ridge: float) -> 
     return tied_objective if tied else untied_objective
 
 
-def train(product: Product, n: int, k: int, total: float, largest: float, *, optimizer: str, learning_rate: Any, tied: bool, ridge: float,
-          tol: float, max_iter: int, rng: np.random.Generator, watch: Watcher = silent) -> Trained:
+def train(
+    product: Product,
+    n: int,
+    k: int,
+    total: float,
+    largest: float,
+    *,
+    optimizer: str,
+    learning_rate: Any,
+    tied: bool,
+    ridge: float,
+    tol: float,
+    max_iter: int,
+    rng: np.random.Generator,
+    watch: Watcher = silent,
+) -> Trained:
     """Descend the risk of the covariance divided by its ``largest`` eigenvalue, so that steps mean the same on every scale.
 
     ``learning_rate="auto"`` is 1/L for the methods that have a theory of it (L = 3 untied, 6 tied, near balanced weights) and the rule's own default

@@ -90,7 +90,13 @@ class ComponentTables:
 
     def outliers(self, X: Any, level: float = 0.99) -> Outliers:
         """T2 and SPE of new rows against limits that a share ``level`` of ordinary rows stays under."""
-        return Outliers(self.hotelling_t2(X), self.spe(X), t2_limit(self.fit_.factors, level), spe_limit(self.fit_.factors, level), level)
+        return Outliers(
+            self.hotelling_t2(X),
+            self.spe(X),
+            t2_limit(self.fit_.factors, level),
+            spe_limit(self.fit_.factors, level),
+            level,
+        )
 
     def contributions(self, X: Any) -> np.ndarray:
         """N x n: how much each column adds to the SPE of each row (missing entries add nothing)."""
@@ -110,9 +116,9 @@ class ComponentTables:
         seen = as_observed(matrix)
         return encode(matrix if seen is None else seen, self.fit_.factors, engine_named("cpu", self.n_threads))
 
-    def _names(self) -> np.ndarray:
+    def _names(self) -> Any:
         b = self._fitted("loadings").factors
-        return np.arange(b.n) if b.columns is None else b.columns
+        return range(b.n) if b.columns is None else b.columns
 
 
 def t2_limit(basis: Basis, level: float) -> float:

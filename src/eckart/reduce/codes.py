@@ -13,6 +13,7 @@ from eckart.errors import InputError
 from eckart.factors import Basis
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.reduce.gaps import gaussian_of
+from eckart.reduce.spectral import densify
 
 
 def as_observed(matrix: Matrix) -> Observed | None:
@@ -24,12 +25,16 @@ def as_observed(matrix: Matrix) -> Observed | None:
                 return None
         if np.isinf(values).any():
             i, j = np.argwhere(np.isinf(values))[0]
-            raise InputError(f"X contains inf at row {i}, column {j}, wanted finite numbers; replace it or mark it NaN (not observed)")
+            raise InputError(
+                f"X contains inf at row {i}, column {j}, wanted finite numbers; replace it or mark it NaN (not observed)"
+            )
         return Observed.from_nan(values, matrix.rows, matrix.columns) if np.isnan(values).any() else None
     if isinstance(matrix, (Observed, Counts)) and not np.isfinite(matrix.data).all():
         at = int(np.argmax(~np.isfinite(matrix.data)))
         row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
-        raise InputError(f"X contains {matrix.data[at]} at row {row}, column {int(matrix.indices[at])}, wanted finite numbers")
+        raise InputError(
+            f"X contains {matrix.data[at]} at row {row}, column {int(matrix.indices[at])}, wanted finite numbers"
+        )
     return matrix if isinstance(matrix, Observed) else None
 
 
@@ -51,7 +56,8 @@ def filled(matrix: Matrix, basis: Basis, engine: Engine) -> np.ndarray:
     """A dense copy with every missing entry at its expectation."""
     seen = as_observed(matrix)
     if seen is None:
-        return np.array(matrix.to_scipy().toarray() if isinstance(matrix, Counts) else np.asarray(matrix.values), matrix.dtype)  # type: ignore[union-attr]
+        assert not isinstance(matrix, Observed)
+        return densify(matrix).astype(matrix.dtype, copy=False)
     g = gaussian_of(basis)
     z = engine.gap_codes(seen, g.w, g.mu, g.s2).codes
     out = (z @ g.w.T + g.mu).astype(seen.dtype)

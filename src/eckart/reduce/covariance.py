@@ -27,22 +27,34 @@ class Covariance:
     weights: np.ndarray | None = None
     matrix: np.ndarray | None = None
     statistic: Moments | None = None
+    data_centered: bool = False
 
     @property
     def n(self) -> int:
         return len(self.mean)
+
+    @property
+    def rounding(self) -> float:
+        """Variance that rounding alone gives a constant column of this mean."""
+        return (4 * float(np.finfo(self.dtype).eps) * float(np.abs(self.mean).max(initial=0.0))) ** 2 * self.n
 
     def product(self, v: np.ndarray) -> np.ndarray:
         """C V."""
         if self.matrix is not None:
             return self.matrix @ v
         assert self.data is not None
-        out = self.engine.gram_times(self.data, v, self.mean if self.centered else None, self.weights)
+        out = self.engine.gram_times(self.data, v, self._offset(), self.weights)
         out /= np.asarray(self.weight, out.dtype)
         return out
 
+    def _offset(self) -> np.ndarray | None:
+        """What is to be taken off each row of ``data``."""
+        return self.mean if self.centered and not self.data_centered else None
+
     @classmethod
-    def by_products(cls, engine: Engine, x: Dense | Counts, centered: bool, weights: np.ndarray | None, watch: Watcher = silent) -> Covariance:
+    def by_products(
+        cls, engine: Engine, x: Dense | Counts, centered: bool, weights: np.ndarray | None, watch: Watcher = silent
+    ) -> Covariance:
         """One pass for mean and trace; entries are then touched by products only."""
         m = engine.column_moments(x, weights, watch)
         square = m.square if centered else m.square + m.weight * m.mean**2
@@ -50,8 +62,15 @@ class Covariance:
         return cls(mean, float(square.sum()) / m.weight, m.weight, m.rows, x.dtype, centered, engine, x, weights)
 
     @classmethod
-    def by_statistic(cls, engine: Engine, x: Dense | Counts, centered: bool, weights: np.ndarray | None, rng: np.random.Generator,
-                     watch: Watcher = silent) -> Covariance:
+    def by_statistic(
+        cls,
+        engine: Engine,
+        x: Dense | Counts,
+        centered: bool,
+        weights: np.ndarray | None,
+        rng: np.random.Generator,
+        watch: Watcher = silent,
+    ) -> Covariance:
         """One pass for E[x] and E[xx^T], which are sufficient: the data is not needed any more."""
         probe = normal(rng, (x.shape[1],), np.float64)
         return cls.from_moments(engine, engine.moments(x, probe, weights, watch), centered, x.dtype)

@@ -44,17 +44,27 @@ def check_observed(x: Observed) -> None:
         raise InputError(f"X contains inf at row {row}, column {int(x.indices[at])}, wanted finite numbers or NaN")
     empty = np.flatnonzero(x.column_counts() == 0)
     if len(empty):
-        name = empty[0] if x.columns is None else x.columns[empty[0]]
+        name = int(empty[0]) if x.columns is None else x.columns[empty[0]]
         raise InputError(f"column {name!r} of X has no observed entry (and {len(empty) - 1} others); drop it")
 
 
-def fit_gaussian(x: Observed, k: int, weights: np.ndarray | None, *, engine: Engine, rng: np.random.Generator, tol: float, max_iter: int,
-                 start: Gaussian | None = None, watch: Watcher = silent) -> tuple[Gaussian, Trace]:
+def fit_gaussian(
+    x: Observed,
+    k: int,
+    weights: np.ndarray | None,
+    *,
+    engine: Engine,
+    rng: np.random.Generator,
+    tol: float,
+    max_iter: int,
+    start: Gaussian | None = None,
+    watch: Watcher = silent,
+) -> tuple[Gaussian, Trace]:
     """Maximum likelihood by EM; stops when a step raises the log-likelihood per observed entry by less than ``tol``."""
     g = start or _start(x, k, engine, rng)
     weight = float(x.shape[0]) if weights is None else float(weights.sum())
     seen = float(x.nnz) if weights is None else float(weights @ x.row_counts())
-    floor = NOISE_FLOOR * (float(np.var(x.data)) or 1.0)
+    floor = NOISE_FLOOR * (_column_variance(x)[1] or 1.0)
     trace = Trace("log-likelihood per observed entry", reason=StopReason.MAX_ITER)
     try:
         for step in range(max_iter):
@@ -73,18 +83,31 @@ def fit_gaussian(x: Observed, k: int, weights: np.ndarray | None, *, engine: Eng
 def _start(x: Observed, k: int, engine: Engine, rng: np.random.Generator) -> Gaussian:
     """Column means, and the leading eigenvectors of the centered data with gaps filled by zero."""
     n = x.shape[1]
-    counts = x.column_counts()
-    mu = np.bincount(x.indices, x.data, minlength=n) / counts
+    mu, variance = _column_variance(x)
     centered = Counts(x.indptr, x.indices, x.data - mu[x.indices], n)
-    variance = float(np.sum(centered.data**2)) / x.nnz
     if k == 0 or variance == 0.0:
         return Gaussian(np.zeros((n, k)), mu, max(variance, np.finfo(float).tiny * 1e10))
     rate = x.nnz / (x.shape[0] * n)
-    ritz = block_krylov(lambda v: engine.gram_times(centered, v, None) / (x.shape[0] * rate), n, k, dtype=np.dtype(np.float64), rng=rng,
-                        engine=engine, block=max(k, 4), tol=1e-2, max_steps=8)
+    ritz = block_krylov(
+        lambda v: engine.gram_times(centered, v, None) / (x.shape[0] * rate),
+        n,
+        k,
+        dtype=np.dtype(np.float64),
+        rng=rng,
+        engine=engine,
+        block=max(k, 4),
+        tol=1e-2,
+        max_steps=8,
+    )
     values = np.maximum(ritz.values, 1e-6 * variance)
     s2 = max((n * variance - float(values.sum())) / n, 0.05 * variance)
     return Gaussian(ritz.vectors * np.sqrt(values), mu, s2)
+
+
+def _column_variance(x: Observed) -> tuple[np.ndarray, float]:
+    """Column means and the mean squared deviation from them, over observed entries."""
+    mu = np.bincount(x.indices, x.data, minlength=x.shape[1]) / x.column_counts()
+    return mu, float(np.mean((x.data - mu[x.indices]) ** 2))
 
 
 def _maximise(stats: GapStatistics, seen: float, floor: float) -> Gaussian:
@@ -120,29 +143,53 @@ def to_basis(g: Gaussian, k: int, x: Observed, weights: np.ndarray | None) -> Ba
     degrees = weight - 1 if weight > 1 else weight
     total = float(values.sum() + (n - k) * g.s2)
     dtype = x.dtype
-    return Basis(g.mu.astype(dtype), components.astype(dtype), values * weight, total * weight, g.s2 * weight / degrees, weight,
-                 x.shape[0], True, 1.0 / (n - k) if n > k else None, x.columns)
+    return Basis(
+        g.mu.astype(dtype),
+        components.astype(dtype),
+        values * weight,
+        total * weight,
+        g.s2 * weight / degrees,
+        weight,
+        x.shape[0],
+        True,
+        1.0 / (n - k) if n > k else None,
+        x.columns,
+    )
 
 
-def gaussian_of(basis: Basis, noise_floor: float = 1e-8) -> Gaussian:
+def gaussian_of(basis: Basis, noise_floor: float = NOISE_FLOOR) -> Gaussian:
     """The Gaussian that a basis stands for, with divisor ``degrees``; its noise is never quite zero."""
-    top = float(basis.variances[0]) if basis.k else 0.0
-    s2 = max(float(basis.noise), noise_floor * top, np.finfo(float).tiny * 1e20)
+    s2 = max(float(basis.noise), noise_floor * basis.total / basis.degrees / basis.n, np.finfo(float).tiny * 1e20)
     gain = np.sqrt(np.maximum(basis.variances - s2, 0.0))
     return Gaussian(basis.components.T.astype(np.float64) * gain, basis.mean.astype(np.float64), s2)
 
 
-def certify_gaps(x: Observed, basis: Basis, weights: np.ndarray | None, *, engine: Engine, trace: Trace | None = None,
-                 notes: tuple[str, ...] = ()) -> Certificate:
+def certify_gaps(
+    x: Observed,
+    basis: Basis,
+    weights: np.ndarray | None,
+    *,
+    engine: Engine,
+    trace: Trace | None = None,
+    notes: tuple[str, ...] = (),
+) -> Certificate:
     """One E step at the returned point: the gradient of the likelihood (Fisher's identity), as the relative step EM would still make."""
     factor = basis.degrees / basis.weight
-    scaled = Basis(basis.mean, basis.components, basis.scatter * factor, basis.total * factor, basis.noise * factor, basis.weight, basis.rows)
-    g = gaussian_of(scaled, NOISE_FLOOR)
+    scaled = Basis(
+        basis.mean,
+        basis.components,
+        basis.scatter * factor,
+        basis.total * factor,
+        basis.noise * factor,
+        basis.weight,
+        basis.rows,
+    )
+    g = gaussian_of(scaled)
     stats = engine.gap_statistics(x, g.w, g.mu, g.s2, weights)
     seen = float(x.nnz) if weights is None else float(weights @ x.row_counts())
     after = _maximise(stats, seen, 0.0)
     size = float(np.sqrt(np.mean(g.w**2)) + np.sqrt(g.s2))
-    floored = g.s2 <= 10 * NOISE_FLOOR * (float(np.var(x.data)) or 1.0)
+    floored = g.s2 <= 10 * NOISE_FLOOR * (_column_variance(x)[1] or 1.0)
     moved = {
         "W": float(np.sqrt(np.mean((after.w - g.w) ** 2))) / size if g.w.size else 0.0,
         "mean": float(np.sqrt(np.mean((after.mu - g.mu) ** 2))) / size,
@@ -150,8 +197,15 @@ def certify_gaps(x: Observed, basis: Basis, weights: np.ndarray | None, *, engin
     }
     checks = [Check("EM step", max(moved.values()), STEP_LIMIT, "relative change that one more EM step would make")]
     if trace is not None and len(trace) > 1:
-        falls = -np.minimum(np.diff(trace.values), 0.0)
-        checks.append(Check("likelihood never falls", float(falls.max()), 1e-9 * max(1.0, abs(trace.values[-1])), "largest fall between EM steps"))
+        falls = np.maximum(-np.diff(trace.values), 0.0)
+        checks.append(
+            Check(
+                "likelihood never falls",
+                float(falls.max()),
+                1e-9 * max(1.0, abs(trace.values[-1])),
+                "largest fall between EM steps",
+            )
+        )
     facts = {
         "k": basis.k,
         "log-likelihood": stats.loglik,
@@ -162,4 +216,6 @@ def certify_gaps(x: Observed, basis: Basis, weights: np.ndarray | None, *, engin
     }
     if floored:
         notes = (*notes, "the noise variance reached its floor: the data are fitted exactly, so k may be too large")
-    return Certificate("maximum likelihood of probabilistic PCA on the observed entries", "stationary", tuple(checks), facts, notes)
+    return Certificate(
+        "maximum likelihood of probabilistic PCA on the observed entries", "stationary", tuple(checks), facts, notes
+    )

@@ -56,13 +56,28 @@ def missing_energy(values: np.ndarray, last: np.ndarray, remainder: np.ndarray, 
     return max(0.0, min(linear, quadratic))
 
 
-def block_krylov(product: Product, n: int, k: int, *, dtype: np.dtype, rng: np.random.Generator, engine: Engine, block: int,
-                 tol: float, max_steps: int, max_basis: int | None = None, start: np.ndarray | None = None, watch: Watcher = silent) -> Ritz:
+def block_krylov(
+    product: Product,
+    n: int,
+    k: int,
+    *,
+    dtype: np.dtype,
+    rng: np.random.Generator,
+    engine: Engine,
+    block: int,
+    tol: float,
+    max_steps: int,
+    max_basis: int | None = None,
+    start: np.ndarray | None = None,
+    watch: Watcher = silent,
+) -> Ritz:
     """The k leading eigenpairs of a positive semidefinite operator; ``tol`` is relative to the sum of the k Ritz values."""
     block = max(1, min(block, n))
     limit = min(n, max_basis or max(k + 8 * block, 4 * k))
     basis = np.empty((n, min(n, limit + block)), dtype, order="F")
-    first = normal(rng, (n, block), dtype) if start is None else np.column_stack([start, normal(rng, (n, block), dtype)])
+    first = (
+        normal(rng, (n, block), dtype) if start is None else np.column_stack([start, normal(rng, (n, block), dtype)])
+    )
     fresh = engine.orth(first.astype(dtype, copy=False))
     used, products = 0, 0
     t = np.zeros((basis.shape[1], basis.shape[1]))
@@ -92,7 +107,9 @@ def block_krylov(product: Product, n: int, k: int, *, dtype: np.dtype, rng: np.r
             residuals = np.linalg.norm(remainder @ s[used - width :], axis=0)
             missing = 1.0
             if used >= k:
-                missing = missing_energy(values, s[used - width :], remainder, k) / max(float(values[:k].sum()), np.finfo(float).tiny)
+                missing = missing_energy(values, s[used - width :], remainder, k) / max(
+                    float(values[:k].sum()), np.finfo(float).tiny
+                )
             trace.add(missing)
             watch("Krylov steps", step, None)
             if used >= k and (missing <= tol or used == n):

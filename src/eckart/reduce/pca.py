@@ -15,7 +15,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate
 from eckart.engines import engine_named
-from eckart.engines.protocol import GapsFound
+from eckart.engines.protocol import GapsFound, Moments
 from eckart.errors import InputError, wrong
 from eckart.fit import Estimator, Fit, sample_weights
 from eckart.io.read import read
@@ -82,10 +82,27 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
     C. Eckart and G. Young, "The approximation of one matrix by another of lower rank", Psychometrika 1 (1936).
     """
 
-    def __init__(self, n_components: Any = None, *, copy: bool = True, whiten: bool = False, svd_solver: str = "auto", tol: float = 0.0,
-                 iterated_power: Any = "auto", n_oversamples: int = 10, power_iteration_normalizer: str = "auto", random_state: Any = None,
-                 center: bool = True, rotation: str | None = None, max_iter: int | None = None, n_threads: int | None = None,
-                 verbose: bool = False):
+    _stream: Moments | Sketch
+    _rotation: Rotation | None
+
+    def __init__(
+        self,
+        n_components: Any = None,
+        *,
+        copy: bool = True,
+        whiten: bool = False,
+        svd_solver: str = "auto",
+        tol: float = 0.0,
+        iterated_power: Any = "auto",
+        n_oversamples: int = 10,
+        power_iteration_normalizer: str = "auto",
+        random_state: Any = None,
+        center: bool = True,
+        rotation: str | None = None,
+        max_iter: int | None = None,
+        n_threads: int | None = None,
+        verbose: bool = False,
+    ):
         self.n_components = n_components
         self.copy = copy
         self.whiten = whiten
@@ -107,17 +124,29 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
         matrix = read(X)
         weights = self._weights(matrix, sample_weight)
         with progress(bool(self.verbose)) as watch:
-            fit = solve(matrix, options, weights, engine=engine_named("cpu", self.n_threads), rng=generator(self.random_state), watch=watch)
+            fit = solve(
+                matrix,
+                options,
+                weights,
+                engine=engine_named("cpu", self.n_threads),
+                rng=generator(self.random_state),
+                watch=watch,
+            )
         self._store(fit)
         self.__dict__.pop("_stream", None)
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
-        """Take in more rows; any number at a time, in any order of blocks. The rows themselves are not kept."""
+        """Take in more rows; any number at a time, in any order of blocks. The rows themselves are not kept.
+
+        The first call starts a running statistic; ``fit`` and ``load`` drop it, so the next call starts over.
+        """
         options = self._options()
         matrix = read(X)
         if isinstance(matrix, Observed):
-            raise InputError("X has missing entries, wanted complete rows for partial_fit; call fit on all rows, or impute(X) first")
+            raise InputError(
+                "X has missing entries, wanted complete rows for partial_fit; call fit on all rows, or impute(X) first"
+            )
         fresh = "_stream" not in vars(self)
         if not fresh:
             matrix = self._new_rows(X)
@@ -134,15 +163,25 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
             try:
                 more = engine.moments(matrix, state.probe, weights)
             except GapsFound as found:
-                raise InputError(f"X contains NaN at row {found.row}, column {found.column}, wanted complete rows for partial_fit; "
-                                 "call fit on all rows, or impute(X) first") from None
+                raise InputError(
+                    f"X contains NaN at row {found.row}, column {found.column}, wanted complete rows for partial_fit; "
+                    "call fit on all rows, or impute(X) first"
+                ) from None
             more.merge_with(state)
             state = more
-            c = Covariance.from_moments(engine, state, options.centered, matrix.dtype if fresh else self.fit_.factors.mean.dtype)
+            c = Covariance.from_moments(
+                engine, state, options.centered, matrix.dtype if fresh else self.fit_.factors.mean.dtype
+            )
             spectrum = solve_eigh(c, _at_most(options.k, c.rows, n))
         columns = matrix.columns if fresh else self.fit_.factors.columns
         basis = to_basis(c, spectrum, Dense(np.empty((0, n), matrix.dtype), columns=columns))
-        plan = {"solver": "stream", "reason": "partial_fit: running statistic of the rows seen", "k": basis.k, "tol": spectrum.tol, "rows": c.rows}
+        plan = {
+            "solver": "stream",
+            "reason": "partial_fit: running statistic of the rows seen",
+            "k": basis.k,
+            "tol": spectrum.tol,
+            "rows": c.rows,
+        }
         self._store(Fit(basis, certify(c, basis, spectrum.tol, rng, spectrum.notes), spectrum.trace, plan))
         self._stream = state
         return self
@@ -154,8 +193,10 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """fit(X).transform(X), reading X once through the door."""
         matrix = X if hasattr(X, "columns") or isinstance(X, np.ndarray) else read(X)
-        if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.values.rereadable:  # type: ignore[union-attr]
-            raise InputError("X is an iterator that can be read once only; fit on it, then transform a second iterator, or pass a list of blocks")
+        if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
+            raise InputError(
+                "X is an iterator that can be read once only; fit on it, then transform a second iterator, or pass a list of blocks"
+            )
         return self.fit(matrix, sample_weight=sample_weight).transform(matrix)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
@@ -278,29 +319,32 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
             raise wrong("rotation", self.rotation, "None, 'varimax' or 'promax'")
         if not isinstance(self.n_oversamples, (int, np.integer)) or self.n_oversamples < 1:
             raise wrong("n_oversamples", self.n_oversamples, "an int >= 1")
-        if self.iterated_power != "auto" and (not isinstance(self.iterated_power, (int, np.integer)) or self.iterated_power < 0):
+        if self.iterated_power != "auto" and (
+            not isinstance(self.iterated_power, (int, np.integer)) or self.iterated_power < 0
+        ):
             raise wrong("iterated_power", self.iterated_power, "'auto' or an int >= 0")
         if self.power_iteration_normalizer not in ("auto", "QR", "LU", "none"):
             raise wrong("power_iteration_normalizer", self.power_iteration_normalizer, "'auto', 'QR', 'LU' or 'none'")
         if self.max_iter is not None and (not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 1):
             raise wrong("max_iter", self.max_iter, "None or an int >= 1")
         steps = self.max_iter if self.iterated_power == "auto" else int(self.iterated_power) + 1
-        return Options(self.n_components, bool(self.center), self.svd_solver, float(self.tol), int(self.n_oversamples), steps)
+        return Options(
+            self.n_components, bool(self.center), self.svd_solver, float(self.tol), int(self.n_oversamples), steps
+        )
 
     def _weights(self, matrix: Matrix, sample_weight: Any) -> np.ndarray | None:
         if sample_weight is None:
             return None
         if matrix.shape[0] is None:
-            raise InputError("sample_weight came with a stream of unknown length, wanted data whose number of rows is known")
+            raise InputError(
+                "sample_weight came with a stream of unknown length, wanted data whose number of rows is known"
+            )
         return sample_weights(sample_weight, matrix.shape[0])
 
-    def _store(self, fit: Fit) -> None:
+    def _store(self, fit: Fit, arrays: dict[str, np.ndarray] | None = None) -> None:
         rotation = rotation_of(fit.factors, self.rotation)
         self.fit_ = fit
         self._rotation = rotation
-
-    def restore(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
-        self._store(fit)
 
     @property
     def rotation_(self) -> Rotation | None:

@@ -19,6 +19,8 @@ STATISTIC_COLUMNS = 2048
 FLOPS = 1.0e11
 """Assumed speed of matrix products, for estimates only."""
 BYTES = 1.0e10
+EXACT_SECONDS = 0.2
+"""An exact solver is preferred to an iterative one up to this estimate."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,12 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
     if isinstance(k, (int, np.integer)):
         most = n if rows is None else min(rows, n)
         if not 0 <= k <= most:
-            raise wrong("n_components", int(k), f"0 to {most} for data of {rows if rows is not None else 'unknown'} rows and {n} columns", "lower it")
+            raise wrong(
+                "n_components",
+                int(k),
+                f"0 to {most} for data of {rows if rows is not None else 'unknown'} rows and {n} columns",
+                "lower it",
+            )
     elif not 0 < k < 1:
         raise wrong("n_components", float(k), "a share between 0 and 1, or an int")
 
@@ -49,8 +56,13 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
 def choose(x: Matrix, k: Any, solver: str) -> Plan:
     """The plan for data x: the named solver, or the cheapest that fits."""
     if isinstance(x, Observed):
-        return Plan("em", "entries are missing: maximum likelihood on the observed ones", 100, 100 * x.nnz * _width(k, x) ** 2 / FLOPS * 20,
-                    x.shape[1] * 8.0 * (_width(k, x) + 1) ** 2)
+        return Plan(
+            "em",
+            "entries are missing: maximum likelihood on the observed ones",
+            100,
+            100 * x.nnz * _width(k, x) ** 2 / FLOPS * 20,
+            x.shape[1] * 8.0 * (_width(k, x) + 1) ** 2,
+        )
     solver = ALIASES.get(solver, solver)
     if solver not in (*SOLVERS, "auto"):
         raise wrong("svd_solver", solver, f"'auto', {', '.join(map(repr, (*SOLVERS, *ALIASES)))}")
@@ -110,16 +122,21 @@ def _automatic(x: Dense | Counts, k: Any, costs: dict[str, tuple[int, float, flo
     side = min(rows, n)
     if many and side <= 4 * STATISTIC_COLUMNS:
         return "eigh", f"{shape} with many components or k open: all eigenvalues of the {side} x {side} side"
-    if side <= STATISTIC_COLUMNS and costs["eigh"][1] <= costs["randomized"][1]:
-        return "eigh", f"{shape}: one pass and a {side} x {side} eigenproblem cost less than {costs['randomized'][0]} passes"
+    if side <= STATISTIC_COLUMNS and costs["eigh"][1] <= max(costs["randomized"][1], EXACT_SECONDS):
+        return (
+            "eigh",
+            f"{shape}: one pass and a {side} x {side} eigenproblem, exact, at little cost",
+        )
     return "randomized", f"{shape}: block Krylov, about {costs['randomized'][0]} passes, no {side} x {side} matrix"
 
 
 def require_memory(plan: Plan, available: float) -> None:
     """Refuse before allocating what cannot fit."""
     if plan.memory > available:
-        raise InputError(f"solver {plan.solver!r} needs about {plan.memory / 2**30:.1f} GiB beyond the data, {available / 2**30:.1f} GiB are "
-                         "available; choose svd_solver='randomized' or fewer components")
+        raise InputError(
+            f"solver {plan.solver!r} needs about {plan.memory / 2**30:.1f} GiB beyond the data, {available / 2**30:.1f} GiB are "
+            "available; choose svd_solver='randomized' or fewer components"
+        )
 
 
 def measured_speed() -> float:

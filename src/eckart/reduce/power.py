@@ -1,7 +1,7 @@
 """The power method: leading eigenpairs of a symmetric matrix that is known by its products only.
 
 v <- A v / ||A v|| from a random normal start; theta = v^T A v; stop when ||A v - theta v|| <= tol |theta|. Further pairs by deflation,
-A - sum_i theta_i u_i u_i^T, applied implicitly: A is never rewritten and need not exist as an array. The residual shrinks by |lambda_2 / lambda_1| a step.
+A - sum_i theta_i u_i u_i^T, applied implicitly by projecting each product off the pairs found: A is never rewritten and need not exist as an array. The residual shrinks by |lambda_2 / lambda_1| a step.
 
 Defined behaviour. Zero matrix: theta = 0 at once. Indefinite: the eigenvalue of largest magnitude; for a pair +l, -l, whose iterates never
 settle, the 2-dimensional Rayleigh-Ritz step on span{v, Av} separates them and the positive one comes first. Repeated eigenvalue: an orthonormal basis of
@@ -35,15 +35,24 @@ class EigenPairs:
     trace: Trace
 
 
-def power_method(a: Any, k: int = 1, *, n: int | None = None, tol: float = 1e-6, max_iter: int = 10_000, start: np.ndarray | None = None,
-                 random_state: Any = None, watch: Watcher = silent) -> EigenPairs:
+def power_method(
+    a: Any,
+    k: int = 1,
+    *,
+    n: int | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 10_000,
+    start: np.ndarray | None = None,
+    random_state: Any = None,
+    watch: Watcher = silent,
+) -> EigenPairs:
     """k eigenpairs of largest magnitude of a symmetric matrix, by power iteration and implicit deflation.
 
     Parameters
     ----------
     a : array, SciPy sparse matrix, LinearOperator, or a function v -> A v (then give ``n``)
     k : number of pairs
-    tol : stop when ||A v - theta v|| <= tol |theta|
+    tol : stop when ``||A v - theta v|| <= tol |theta|``
     max_iter : limit for each pair
     start : first vector, for experiments; random normal by default
 
@@ -62,8 +71,9 @@ def power_method(a: Any, k: int = 1, *, n: int | None = None, tol: float = 1e-6,
     for i in range(k):
         found = vectors[:, :i]
 
-        def deflated(v: np.ndarray, found: np.ndarray = found, theta: np.ndarray = values[:i]) -> np.ndarray:
-            return product(v) - found @ (theta * (found.T @ v))
+        def deflated(v: np.ndarray, found: np.ndarray = found) -> np.ndarray:
+            image = product(v)
+            return image - found @ (found.T @ image)
 
         first = start if start is not None and i == 0 else rng.standard_normal(n)
         scale = float(np.abs(values[:i]).max(initial=0.0))
@@ -73,11 +83,33 @@ def power_method(a: Any, k: int = 1, *, n: int | None = None, tol: float = 1e-6,
         watch("components", i + 1, k)
     if not done:
         trace.reason = StopReason.MAX_ITER
+    if k > 1:
+        values, vectors, residuals = _polish(product, vectors)
     return EigenPairs(values, vectors, residuals, iterations, rates, done, trace)
 
 
-def _one_pair(product: Callable, v: np.ndarray, found: np.ndarray, tol: float, max_iter: int, rng: np.random.Generator,
-              trace: Trace, scale: float) -> tuple[float, np.ndarray, float, int, float, bool]:
+def _polish(product: Callable, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rayleigh-Ritz in the span of all pairs: errors of one pair that leaked into the next are rotated away."""
+    q = np.linalg.qr(vectors)[0]
+    image = np.column_stack([product(column) for column in q.T])
+    small = q.T @ image
+    values, s = np.linalg.eigh((small + small.T) / 2)
+    # by falling magnitude; of a pair +l, -l the positive one first
+    order = np.lexsort((-values, -np.round(np.abs(values), 12)))
+    values, s = values[order], s[:, order]
+    return values, q @ s, np.linalg.norm(image @ s - (q @ s) * values, axis=0)
+
+
+def _one_pair(
+    product: Callable,
+    v: np.ndarray,
+    found: np.ndarray,
+    tol: float,
+    max_iter: int,
+    rng: np.random.Generator,
+    trace: Trace,
+    scale: float,
+) -> tuple[float, np.ndarray, float, int, float, bool]:
     floor = 1e-13 * scale
     v = _unit(v, found, rng)
     checked = False
@@ -91,7 +123,7 @@ def _one_pair(product: Callable, v: np.ndarray, found: np.ndarray, tol: float, m
         trace.add(residual / max(abs(theta), np.finfo(float).tiny))
         history.append(residual)
         settled = residual <= tol * abs(theta) or size <= floor or size == 0.0
-        if not settled and abs(theta) < 0.9 * size and step % 10 == 0:
+        if not settled and step % 10 == 0 and residual > 0.9 * history[-10]:
             pair = _two_dimensional(product, v, image, theta)
             if pair is not None and pair[2] <= tol * abs(pair[0]):
                 theta, v, residual = pair
@@ -119,7 +151,9 @@ def _unit(v: np.ndarray, found: np.ndarray, rng: np.random.Generator) -> np.ndar
     raise InputError("the matrix returned a product that is not finite; check its entries")
 
 
-def _two_dimensional(product: Callable, v: np.ndarray, image: np.ndarray, theta: float) -> tuple[float, np.ndarray, float] | None:
+def _two_dimensional(
+    product: Callable, v: np.ndarray, image: np.ndarray, theta: float
+) -> tuple[float, np.ndarray, float] | None:
     """The Ritz pair of largest value in span{v, Av}: separates +l from -l."""
     w = image - theta * v
     size = float(np.linalg.norm(w))
@@ -135,7 +169,9 @@ def _two_dimensional(product: Callable, v: np.ndarray, image: np.ndarray, theta:
     return float(values[big]), u, float(residual)
 
 
-def _larger(product: Callable, found: np.ndarray, v: np.ndarray, theta: float, rng: np.random.Generator) -> np.ndarray | None:
+def _larger(
+    product: Callable, found: np.ndarray, v: np.ndarray, theta: float, rng: np.random.Generator
+) -> np.ndarray | None:
     """A direction that a fresh start finds with a larger eigenvalue than theta, if there is one."""
     if v.size - found.shape[1] <= 1:
         return None

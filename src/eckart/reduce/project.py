@@ -7,7 +7,7 @@ unique nearest point of mu + range(V).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ class Projection:
     """
 
     basis: np.ndarray
-    offset: np.ndarray = field(default=None)  # type: ignore[assignment]
+    offset: Any = None
 
     def __post_init__(self) -> None:
         basis = _matrix("basis", self.basis)
@@ -38,7 +38,9 @@ class Projection:
         object.__setattr__(self, "offset", offset)
         gap = float(np.abs(basis.T @ basis - np.eye(basis.shape[1])).max(initial=0.0))
         if gap > 1e-6:
-            raise InputError(f"basis is not orthonormal (|U^T U - I| = {gap:.2g}); use Projection.onto for any spanning set")
+            raise InputError(
+                f"basis is not orthonormal (|U^T U - I| = {gap:.2g}); use Projection.onto for any spanning set"
+            )
 
     @classmethod
     def onto(cls, span: Any, offset: Any = None, tol: float | None = None) -> Projection:
@@ -82,8 +84,13 @@ class Projection:
         """Composition x -> self(other(x)); a projection again exactly when the two commute."""
         if self.n != other.n:
             raise InputError(f"projections of {self.n} and {other.n} dimensions came, wanted the same space")
-        return AffineMap(self.basis, self.basis.T @ other.basis, other.basis.T,
-                         self.offset + self.basis @ (self.basis.T @ (other.offset - self.offset - other.basis @ (other.basis.T @ other.offset))))
+        return AffineMap(
+            self.basis,
+            self.basis.T @ other.basis,
+            other.basis.T,
+            self.offset
+            + self.basis @ (self.basis.T @ (other.offset - self.offset - other.basis @ (other.basis.T @ other.offset))),
+        )
 
     def angles(self, other: Projection) -> np.ndarray:
         """Principal angles to another subspace, rising, in radians."""
@@ -143,7 +150,7 @@ def principal_angles(a: Any, b: Any) -> np.ndarray:
         u, v = v, u
     if v.shape[1] == 0:
         return np.zeros(0)
-    left, cosines, right = np.linalg.svd(u.T @ v)
+    _, cosines, right = np.linalg.svd(u.T @ v)
     aligned = v @ right.T
     sines = np.linalg.norm(aligned - u @ (u.T @ aligned), axis=0)
     return np.where(cosines > np.sqrt(0.5), np.arcsin(np.minimum(sines, 1.0)), np.arccos(np.clip(cosines, -1.0, 1.0)))

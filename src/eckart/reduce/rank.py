@@ -95,8 +95,14 @@ def minka(values: np.ndarray, rows: int) -> int:
             b = np.arange(a + 1, d)
             diff = (values[a] - values[b]) * (1 / tilde[b] - 1 / tilde[a])
             hessian += float(np.sum(np.log(np.maximum(diff, np.finfo(float).tiny)) + np.log(rows)))
-        evidence = (log_prior - rows / 2 * float(np.sum(np.log(values[:k]))) - rows * (d - k) / 2 * np.log(v)
-                    + (m + k) / 2 * np.log(2 * np.pi) - hessian / 2 - k / 2 * np.log(rows))
+        evidence = (
+            log_prior
+            - rows / 2 * float(np.sum(np.log(values[:k])))
+            - rows * (d - k) / 2 * np.log(v)
+            + (m + k) / 2 * np.log(2 * np.pi)
+            - hessian / 2
+            - k / 2 * np.log(rows)
+        )
         if evidence > best:
             best, choice = evidence, k
     return choice

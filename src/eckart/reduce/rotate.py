@@ -36,19 +36,26 @@ def varimax(loadings: np.ndarray, max_iter: int = 500, tol: float = 1e-10) -> np
     >>> np.abs(L @ varimax(L)).round(6).tolist() in ([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]])
     True
     """
-    n, k = loadings.shape
-    t = np.eye(k)
+    k = loadings.shape[1]
     length = np.linalg.norm(loadings, axis=1, keepdims=True)
     rows = loadings / np.where(length > 0, length, 1.0)
+    turned = np.linalg.qr(np.random.default_rng(0).standard_normal((k, k)))[0]  # equal loadings are a stationary start
+    return max((_ascend(rows, start, max_iter, tol) for start in (np.eye(k), turned)), key=lambda t: _simplicity(rows @ t))
+
+
+def _simplicity(r: np.ndarray) -> float:
+    """Variance of the squared loadings, summed over the factors; rounded, so that equal answers keep the first."""
+    return round(float(np.var(r**2, axis=0).sum()), 10)
+
+
+def _ascend(rows: np.ndarray, t: np.ndarray, max_iter: int, tol: float) -> np.ndarray:
     before = 0.0
-    for step in range(max_iter):
+    for _ in range(max_iter):
         r = rows @ t
         u, s, vt = np.linalg.svd(rows.T @ (r**3 - r * (r**2).mean(axis=0)))
         t = u @ vt
         if s.sum() <= before * (1 + tol):
-            if step > 1:
-                break
-            t = np.linalg.qr(np.random.default_rng(0).standard_normal((k, k)))[0]  # a stationary start, such as equal loadings
+            break
         before = s.sum()
     return t
 

@@ -3,7 +3,7 @@
 held_out       entries hidden at random and predicted by probabilistic PCA fitted to the rest; the k of least error (within one standard error, the smallest).
                Hiding whole rows would be invalid: a row's reconstruction has seen the row.
 gavish_donoho  singular values above the optimal hard threshold for noise of unknown level.
-parallel       eigenvalues above the 95 % quantile of those of data whose columns are shuffled independently (Horn 1965; Buja and Eyuboglu 1992).
+parallel       eigenvalues above the 95 % quantile of those of data whose columns are shuffled independently (Horn 1965), deflated one by one.
 share          the smallest k that captures a given share of the variance.
 """
 
@@ -21,6 +21,7 @@ from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.reduce import gaps, rank
 from eckart.reduce.solve import Options, solve
+from eckart.reduce.spectral import densify
 from eckart.rng import generator
 from eckart.trace import Watcher, progress
 
@@ -52,8 +53,18 @@ class Selection:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def select_components(X: Any, max_components: int | None = None, *, methods: tuple[str, ...] = METHODS, share: float = 0.9, held_out: float = 0.1,
-                      shuffles: int = 20, random_state: Any = None, n_threads: int | None = None, verbose: bool = False) -> Selection:
+def select_components(
+    X: Any,
+    max_components: int | None = None,
+    *,
+    methods: tuple[str, ...] = METHODS,
+    share: float = 0.9,
+    held_out: float = 0.1,
+    shuffles: int = 20,
+    random_state: Any = None,
+    n_threads: int | None = None,
+    verbose: bool = False,
+) -> Selection:
     """A table of k by held-out entries, Gavish-Donoho, parallel analysis and share of variance, and what each would choose.
 
     Parameters
@@ -66,7 +77,8 @@ def select_components(X: Any, max_components: int | None = None, *, methods: tup
     shuffles : shuffled copies for parallel analysis
 
     >>> rng = np.random.default_rng(0)
-    >>> x = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 12)) * 3 + rng.standard_normal((300, 12))
+    >>> basis = np.linalg.qr(rng.standard_normal((12, 3)))[0]
+    >>> x = 3 * rng.standard_normal((300, 3)) @ basis.T + 0.7 * rng.standard_normal((300, 12))
     >>> s = select_components(x, random_state=0)
     >>> s.choices["held_out"], s.choices["gavish_donoho"], s.choices["parallel"]
     (3, 3, 3)
@@ -78,11 +90,20 @@ def select_components(X: Any, max_components: int | None = None, *, methods: tup
         if not 0 < value < 1:
             raise wrong(name, value, "a share between 0 and 1")
     matrix = read(X)
+    if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
+        matrix = Dense(densify(matrix).astype(matrix.dtype, copy=False), None, matrix.columns)
     engine, rng = engine_named("cpu", n_threads), generator(random_state)
     notes: list[str] = []
     sample = _sample(matrix, rng, notes)
     with progress(verbose) as watch:
-        fit = solve(matrix, Options(None if sample is not None else min(64, *_known(matrix))), None, engine=engine, rng=rng, watch=watch)
+        fit = solve(
+            matrix,
+            Options(None if sample is not None else min(64, *_known(matrix))),
+            None,
+            engine=engine,
+            rng=rng,
+            watch=watch,
+        )
         basis = fit.factors
         values = basis.scatter / basis.weight
         most = min(max_components or 20, basis.k, basis.n - 1)
@@ -98,13 +119,16 @@ def select_components(X: Any, max_components: int | None = None, *, methods: tup
             choices["share"] = rank.by_share(values, basis.total / basis.weight, share)
         if "gavish_donoho" in methods:
             whole = basis.k >= min(basis.rows, basis.n)
-            choices["gavish_donoho"] = rank.gavish_donoho(values, basis.weight, basis.n, None if whole else basis.total / basis.weight)
+            choices["gavish_donoho"] = rank.gavish_donoho(
+                values, basis.weight, basis.n, None if whole else basis.total / basis.weight
+            )
         if sample is None:
             notes.append(f"held_out and parallel are left out: {basis.n} columns, at most {MOST_COLUMNS} are tried")
         else:
             if "parallel" in methods:
-                threshold, choices["parallel"] = _parallel(sample, shuffles, engine, rng, watch)
-                table["shuffled eigenvalue"] = [float("nan")] + [float(t) for t in threshold[:most]]
+                thresholds, choices["parallel"] = _parallel(sample, most, shuffles, rng, watch)
+                shown = [float("nan"), *thresholds, *([float("nan")] * most)]
+                table["shuffled eigenvalue"] = shown[: most + 1]
             if "held_out" in methods:
                 errors, choices["held_out"] = _held_out(sample, ks, held_out, engine, rng, watch)
                 table["held-out error"] = errors
@@ -121,7 +145,7 @@ def _sample(matrix: Matrix, rng: np.random.Generator, notes: list[str]) -> np.nd
         return None
     if isinstance(matrix, Dense) and not matrix.in_memory:
         notes.append(f"held_out and parallel use the first {MOST_ROWS} rows of the stream")
-        return np.asarray(next(iter(matrix.values.blocks(MOST_ROWS))), np.float64)  # type: ignore[union-attr]
+        return np.asarray(next(iter(matrix.stream.blocks(MOST_ROWS))), np.float64)
     rows = matrix.shape[0]
     assert rows is not None
     chosen = np.arange(rows)
@@ -136,25 +160,43 @@ def _sample(matrix: Matrix, rng: np.random.Generator, notes: list[str]) -> np.nd
             part = slice(matrix.indptr[row], matrix.indptr[row + 1])
             out[i, matrix.indices[part]] = matrix.data[part]
         return out
-    return np.asarray(matrix.values[chosen], np.float64)  # type: ignore[index]
+    return np.asarray(matrix.array[chosen], np.float64)
 
 
-def _parallel(x: np.ndarray, shuffles: int, engine: Engine, rng: np.random.Generator, watch: Watcher) -> tuple[np.ndarray, int]:
-    """95 % quantiles of the eigenvalues of column-shuffled data, and how many real ones lie above, counted from the first."""
+def _parallel(x: np.ndarray, most: int, shuffles: int, rng: np.random.Generator, watch: Watcher) -> tuple[list[float], int]:
+    """Deflated parallel analysis: thresholds for components 1, 2, ... and how many real ones lie above, counted from the first.
+
+    After each accepted component the data are deflated before they are shuffled again; otherwise a strong component raises the bar for
+    the weaker ones behind it (Dobriban and Owen 2019).
+    """
     mean = np.nanmean(x, axis=0)
-    filled = np.where(np.isnan(x), mean, x) - mean
-    real = np.linalg.eigvalsh(filled.T @ filled / len(filled))[::-1]
-    drawn = np.empty((shuffles, len(real)))
-    for i in range(shuffles):
-        shuffled = rng.permuted(filled, axis=0)
-        drawn[i] = np.linalg.eigvalsh(shuffled.T @ shuffled / len(filled))[::-1]
-        watch("shuffles", i + 1, shuffles)
-    threshold = np.quantile(drawn, 0.95, axis=0)
-    below = np.flatnonzero(real <= threshold)
-    return threshold, int(below[0]) if len(below) else len(real)
+    rest = np.where(np.isnan(x), mean, x) - mean
+    thresholds: list[float] = []
+    rows, n = x.shape
+    for k in range(min(most, rows - 1)):
+        values, vectors = _largest(rest)
+        drawn = [_largest(rng.permuted(rest, axis=0))[0] for _ in range(shuffles)]
+        # what is left lives in n - k dimensions, shuffling spreads it over n
+        thresholds.append(float(np.quantile(drawn, 0.95)) * n / (n - k) * rows / (rows - k))
+        watch("parallel analysis", k + 1, most)
+        if values <= thresholds[-1]:
+            return thresholds, k
+        rest = rest - np.outer(rest @ vectors, vectors)
+    return thresholds, most
 
 
-def _held_out(x: np.ndarray, ks: list[int], share: float, engine: Engine, rng: np.random.Generator, watch: Watcher) -> tuple[list[float], int]:
+def _largest(x: np.ndarray) -> tuple[float, np.ndarray]:
+    """The largest eigenvalue of the covariance of centered rows, and its eigenvector."""
+    import scipy.linalg as sl
+
+    n = x.shape[1]
+    values, vectors = sl.eigh(x.T @ x / len(x), subset_by_index=(n - 1, n - 1), check_finite=False)
+    return float(values[0]), vectors[:, 0]
+
+
+def _held_out(
+    x: np.ndarray, ks: list[int], share: float, engine: Engine, rng: np.random.Generator, watch: Watcher
+) -> tuple[list[float], int]:
     """Root mean squared error of hidden entries for each k."""
     seen = ~np.isnan(x)
     hidden = seen & (rng.random(x.shape) < share)

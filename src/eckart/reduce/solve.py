@@ -9,6 +9,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.spectral import certify_subspace
+from eckart.engines.pool import single_threaded_blas
 from eckart.engines.protocol import Engine, GapsFound
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
@@ -33,35 +34,59 @@ class Options:
     max_iter: int | None = None
 
 
-def solve(x: Matrix, options: Options, weights: np.ndarray | None, *, engine: Engine, rng: np.random.Generator, watch: Watcher = silent) -> Fit:
+def solve(
+    x: Matrix,
+    options: Options,
+    weights: np.ndarray | None,
+    *,
+    engine: Engine,
+    rng: np.random.Generator,
+    watch: Watcher = silent,
+) -> Fit:
     """PCA of x. NaN met on the way turns the problem into one with missing entries; entries too large or small to square are rescaled."""
     validate_components(options.k, x.shape[0], x.shape[1])
-    if isinstance(x, Dense) and x.in_memory and x.values.size <= 2**16 and x.values.dtype.kind == "f" and np.isnan(x.values).any():  # type: ignore[union-attr]
-        x = _observed(x)
-    if isinstance(x, Observed):
-        return _solve_gaps(x, options, weights, engine, rng, watch)
-    try:
-        return _solve_complete(x, options, weights, engine, rng, watch)
-    except GapsFound as found:
-        return _solve_gaps(_observed(x, found), options, weights, engine, rng, watch)
+    with single_threaded_blas():  # the engine spreads work over threads; small products here gain nothing from more
+        if isinstance(x, Observed):
+            return _solve_gaps(x, options, weights, engine, rng, watch)
+        try:
+            return _solve_complete(x, options, weights, engine, rng, watch)
+        except GapsFound as found:
+            return _solve_gaps(_observed(x, found), options, weights, engine, rng, watch)
 
 
 def _observed(x: Dense | Counts, found: GapsFound | None = None) -> Observed:
     if isinstance(x, Counts):
-        raise InputError(f"X contains NaN at row {found.row if found else '?'} of a sparse matrix, whose absent entries are zero; remove it, or read it "
-                         "with eckart.read(X, absent='unknown') if absent entries are unknown")
+        raise InputError(
+            f"X contains NaN at row {found.row if found else '?'} of a sparse matrix, whose absent entries are zero; remove it, or read it "
+            "with eckart.read(X, absent='unknown') if absent entries are unknown"
+        )
     if x.in_memory:
         return Observed.from_nan(np.asarray(x.values), x.rows, x.columns)
-    if not x.values.rereadable:  # type: ignore[union-attr]
-        raise InputError(f"X contains NaN at row {found.row if found else '?'} of an iterator that can be read once only; pass a file, an array or a list of blocks")
-    blocks = [Observed.from_nan(np.asarray(b, x.dtype)) for b in x.values.blocks(65536)]  # type: ignore[union-attr]
+    if not x.stream.rereadable:
+        raise InputError(
+            f"X contains NaN at row {found.row if found else '?'} of an iterator that can be read once only; pass a file, an array or a list of blocks"
+        )
+    blocks = [Observed.from_nan(np.asarray(b, x.dtype)) for b in x.stream.blocks(65536)]
     ends = np.cumsum([0] + [b.nnz for b in blocks])
     indptr = np.concatenate([[0]] + [b.indptr[1:] + e for b, e in zip(blocks, ends)])
-    return Observed(indptr, np.concatenate([b.indices for b in blocks]), np.concatenate([b.data for b in blocks]), x.shape[1], None, x.columns)
+    return Observed(
+        indptr,
+        np.concatenate([b.indices for b in blocks]),
+        np.concatenate([b.data for b in blocks]),
+        x.shape[1],
+        None,
+        x.columns,
+    )
 
 
-def _solve_complete(x: Dense | Counts, options: Options, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator,
-                    watch: Watcher) -> Fit:
+def _solve_complete(
+    x: Dense | Counts,
+    options: Options,
+    weights: np.ndarray | None,
+    engine: Engine,
+    rng: np.random.Generator,
+    watch: Watcher,
+) -> Fit:
     plan = choose(x, options.k, options.solver)
     if plan.solver in ("eigh", "svd", "gradient"):
         require_memory(plan, available_memory())
@@ -79,17 +104,28 @@ def _solve_complete(x: Dense | Counts, options: Options, weights: np.ndarray | N
     return Fit(basis, certificate, spectrum.trace, described)
 
 
-def _run(x: Dense | Counts, plan: Plan, options: Options, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator,
-         watch: Watcher) -> tuple[Covariance, spectral.Spectrum]:
+def _run(
+    x: Dense | Counts,
+    plan: Plan,
+    options: Options,
+    weights: np.ndarray | None,
+    engine: Engine,
+    rng: np.random.Generator,
+    watch: Watcher,
+) -> tuple[Covariance, spectral.Spectrum]:
     k, centered = options.k, options.centered
     if plan.solver == "svd":
         spectrum, c = spectral.solve_svd(engine, x, k, centered, weights)
         return c, spectrum
     stream = isinstance(x, Dense) and not x.in_memory
-    if plan.solver == "randomized" and stream and not x.values.rereadable:  # type: ignore[union-attr]
+    if plan.solver == "randomized" and isinstance(x, Dense) and not x.in_memory and not x.stream.rereadable:
         return sketch_covariance(x, k, centered, weights, engine, rng, watch)
     short = x.shape[0] is not None and x.shape[0] < x.shape[1] and not stream
-    statistic = plan.solver == "gradient" or (plan.solver == "eigh" and not short) or (plan.solver == "power" and x.shape[1] <= STATISTIC_COLUMNS)
+    statistic = (
+        plan.solver == "gradient"
+        or (plan.solver == "eigh" and not short)
+        or (plan.solver == "power" and x.shape[1] <= STATISTIC_COLUMNS)
+    )
     if statistic:
         c = one_pass(x, centered, weights, engine, rng, watch)
         validate_components(k, c.rows, c.n)
@@ -108,8 +144,16 @@ def _run(x: Dense | Counts, plan: Plan, options: Options, weights: np.ndarray | 
         return c, spectral.solve_rows(c, k)
     if plan.solver == "power":
         return c, spectral.solve_power(c, _fixed(k, c), options.tol, options.max_iter, rng, watch)
-    return c, spectral.solve_krylov(c, k, lanczos=plan.solver == "lanczos", tol=options.tol, oversample=options.oversample,
-                                    max_steps=options.max_iter, rng=rng, watch=watch)
+    return c, spectral.solve_krylov(
+        c,
+        k,
+        lanczos=plan.solver == "lanczos",
+        tol=options.tol,
+        oversample=options.oversample,
+        max_steps=options.max_iter,
+        rng=rng,
+        watch=watch,
+    )
 
 
 def _fixed(k: Any, c: Covariance) -> int:
@@ -132,8 +176,18 @@ def to_basis(c: Covariance, s: spectral.Spectrum, x: Dense | Counts) -> Basis:
     if s.all_values is not None and len(s.all_values) >= min(c.rows, c.n):
         left = float(s.all_values[k:].sum())
     noise = left / others * c.weight / degrees if others > 0 else 0.0
-    return Basis(c.mean.astype(dtype), np.ascontiguousarray(components, dtype=dtype), s.values * c.weight, c.total * c.weight, noise, c.weight, c.rows,
-                 c.centered, _tail_shape(c, s, left), x.columns)
+    return Basis(
+        c.mean.astype(dtype),
+        np.ascontiguousarray(components, dtype=dtype),
+        s.values * c.weight,
+        c.total * c.weight,
+        noise,
+        c.weight,
+        c.rows,
+        c.centered,
+        _tail_shape(c, s, left),
+        x.columns,
+    )
 
 
 def _tail_shape(c: Covariance, s: spectral.Spectrum, left: float) -> float | None:
@@ -141,7 +195,7 @@ def _tail_shape(c: Covariance, s: spectral.Spectrum, left: float) -> float | Non
     if left <= 1e-12 * c.total or left <= 0:
         return None
     if s.all_values is not None:
-        square = float(np.sum(s.all_values[len(s.values):] ** 2))
+        square = float(np.sum(s.all_values[len(s.values) :] ** 2))
     elif c.matrix is not None:
         square = float(np.sum(c.matrix**2) - np.sum(s.values**2))
     else:
@@ -149,47 +203,91 @@ def _tail_shape(c: Covariance, s: spectral.Spectrum, left: float) -> float | Non
     return float(np.clip(square / left**2, 1.0 / c.n, 1.0))
 
 
-def certify(c: Covariance, basis: Basis, tol: float, rng: np.random.Generator, notes: dict[str, Any] | None = None) -> Certificate:
+def certify(
+    c: Covariance, basis: Basis, tol: float, rng: np.random.Generator, notes: dict[str, Any] | None = None
+) -> Certificate:
     """The certificate of a basis for a covariance, with the check of the statistic where it replaced the data."""
-    extra: tuple[Check, ...] = ()
+    extra: tuple[Check, ...] = (_mean_check(c, basis),) if c.centered else ()
     words: tuple[str, ...] = ()
     if c.statistic is not None:
         eps = float(np.finfo(c.dtype).eps)
-        extra = (Check("statistic agrees with data", c.statistic.probe_error(), 30 * eps * np.sqrt(c.n),
-                       "covariance times a random vector, against the same product taken through the data"),)
+        extra = (
+            *extra,
+            Check(
+                "statistic agrees with data",
+                c.statistic.probe_error(c.rounding * c.weight),
+                30 * eps * np.sqrt(c.n),
+                "covariance times a random vector, against the same product taken through the data",
+            ),
+        )
         words = ("measured on the covariance, a sufficient statistic of the data",)
     if notes and "error" in notes:
         extra = (*extra, notes["error"])
     if notes and "sketch" in notes:
         words = (*words, notes["sketch"])
-    return certify_subspace(c.product, basis.components, basis.scatter / basis.weight, c.total, rng=rng, tol=tol, covariance=c.matrix, notes=words,
-                            extra=extra)
+    return certify_subspace(
+        c.product,
+        basis.components,
+        basis.scatter / basis.weight,
+        c.total,
+        rng=rng,
+        tol=tol,
+        covariance=c.matrix,
+        floor=c.rounding,
+        notes=words,
+        extra=extra,
+    )
 
 
-def _solve_gaps(x: Observed, options: Options, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher) -> Fit:
+def _mean_check(c: Covariance, basis: Basis) -> Check:
+    """The mean of the model against that of the data, in standard deviations of the data."""
+    spread = np.sqrt(max(c.total, c.rounding, np.finfo(float).tiny))
+    off = float(np.linalg.norm(c.mean - basis.mean)) / spread
+    limit = 20 * float(np.finfo(c.dtype).eps) * (1 + float(np.linalg.norm(c.mean)) / spread)
+    return Check("mean", off, limit, "distance of the model's mean from the data's, / standard deviation")
+
+
+def _solve_gaps(
+    x: Observed, options: Options, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher
+) -> Fit:
     if not options.centered:
-        raise InputError("center=False came with missing entries, wanted center=True: without a mean, an absent entry would be read as zero")
+        raise InputError(
+            "center=False came with missing entries, wanted center=True: without a mean, an absent entry would be read as zero"
+        )
     gaps.check_observed(x)
     rows, n = x.shape
     most = min(rows, n)
     tol, limit = options.tol or 1e-7, options.max_iter or 2000
-    how = {"engine": engine, "rng": rng, "tol": tol, "max_iter": limit, "watch": watch}
+    how: dict[str, Any] = {"engine": engine, "rng": rng, "tol": tol, "max_iter": limit, "watch": watch}
     k = options.k
     start = None
     if k is None:
         k = most
+    elif k == "mle":
+        raise InputError("n_components='mle' came with missing entries, wanted an int, a share or 'auto'")
     elif not isinstance(k, (int, np.integer)):
         g, _ = gaps.fit_gaussian(x, min(n - 1, most, 200), weights, **how)
-        values = np.concatenate([np.linalg.svd(g.w, compute_uv=False) ** 2, np.zeros(max(n - g.w.shape[1], 0))])[:n] + g.s2
+        values = (
+            np.concatenate([np.linalg.svd(g.w, compute_uv=False) ** 2, np.zeros(max(n - g.w.shape[1], 0))])[:n] + g.s2
+        )
         total = float(values.sum())
-        k = rank.by_share(values, total, float(k)) if isinstance(k, float) else rank.gavish_donoho(values[:most], rows, n)
+        k = (
+            rank.by_share(values, total, float(k))
+            if isinstance(k, float)
+            else rank.gavish_donoho(values[:most], rows, n)
+        )
     fitted = min(int(k), n - 1)
     g, trace = gaps.fit_gaussian(x, fitted, weights, start=start, **how)
     basis = gaps.to_basis(g, int(k), x, weights)
     empty = int(np.count_nonzero(x.row_counts() == 0))
     notes = (f"{empty} rows have no observed entry; they say nothing and get the mean",) if empty else ()
     certificate = gaps.certify_gaps(x, basis, weights, engine=engine, trace=trace, notes=notes)
-    described = asdict(choose(x, int(k), "auto")) | {"engine": engine.name, "k": basis.k, "tol": tol, "gaps": x.shape[0] * x.shape[1] - x.nnz}
+    described = asdict(choose(x, int(k), "auto")) | {
+        "engine": engine.name,
+        "k": basis.k,
+        "tol": tol,
+        "gaps": x.shape[0] * x.shape[1] - x.nnz,
+    }
     return Fit(basis, certificate, trace, described)
 
 
@@ -212,9 +310,11 @@ def _badly_scaled(c: Covariance, x: Dense | Counts) -> bool:
 def _factor(x: Dense | Counts) -> float:
     """A power of two that brings the largest entry near one; 1 where all entries are zero."""
     if isinstance(x, Dense) and not x.in_memory:
-        if not x.values.rereadable:  # type: ignore[union-attr]
-            raise InputError("X is an iterator whose entries are too large or too small to square; multiply them by a constant first")
-        largest = max((float(np.abs(b).max(initial=0)) for b in x.values.blocks(8192)), default=0.0)  # type: ignore[union-attr]
+        if not x.stream.rereadable:
+            raise InputError(
+                "X is an iterator whose entries are too large or too small to square; multiply them by a constant first"
+            )
+        largest = max((float(np.abs(b).max(initial=0)) for b in x.stream.blocks(8192)), default=0.0)
     else:
         entries = x.data if isinstance(x, Counts) else x.values
         largest = float(np.abs(np.asarray(entries, np.float64)).max(initial=0.0))
@@ -234,6 +334,18 @@ def _undo_scale(fit: Fit, factor: float, x: Dense | Counts) -> Fit:
     b = fit.factors
     mean = (b.mean.astype(np.float64) / factor).astype(b.mean.dtype)
     with np.errstate(over="ignore", under="ignore"):
-        basis = replace(b, mean=mean, scatter=b.scatter / factor / factor, total=b.total / factor / factor, noise=b.noise / factor / factor)
+        basis = replace(
+            b,
+            mean=mean,
+            scatter=b.scatter / factor / factor,
+            total=b.total / factor / factor,
+            noise=b.noise / factor / factor,
+        )
+    if not np.isfinite(basis.total) or (basis.total == 0 and b.total > 0):
+        raise InputError(
+            f"X has entries near {1 / factor:.0e}, whose variance is beyond the range of float64; multiply X by {factor:.0e} first"
+        )
     note = f"measured on the data times 2^{int(np.log2(factor))}, because squares of its entries leave the range of {x.dtype.name}"
-    return Fit(basis, replace(fit.certificate, notes=(*fit.certificate.notes, note)), fit.trace, fit.plan | {"scale": factor})
+    return Fit(
+        basis, replace(fit.certificate, notes=(*fit.certificate.notes, note)), fit.trace, fit.plan | {"scale": factor}
+    )

@@ -48,7 +48,9 @@ def pick(k: Any, values: np.ndarray, total: float, weight: float, rows: int, n: 
         return min(rank.gavish_donoho(values[:most], weight, n), most)
     if k == "mle":
         if rows < n:
-            raise InputError("n_components='mle' is only supported if n_samples >= n_features: wanted at least as many rows as columns")
+            raise InputError(
+                "n_components='mle' is only supported if n_samples >= n_features: wanted at least as many rows as columns"
+            )
         return rank.minka(values, rows)
     if isinstance(k, (float, np.floating)):
         return rank.by_share(values[:most], total, float(k))
@@ -101,7 +103,9 @@ def _orthonormal_rows(images: np.ndarray, n: int) -> np.ndarray:
         return (q * np.where(np.diagonal(r) < 0, -1.0, 1.0)).T
 
 
-def solve_svd(engine: Engine, x: Dense | Counts, k: Any, centered: bool, weights: np.ndarray | None) -> tuple[Spectrum, Covariance]:
+def solve_svd(
+    engine: Engine, x: Dense | Counts, k: Any, centered: bool, weights: np.ndarray | None
+) -> tuple[Spectrum, Covariance]:
     """Full singular value decomposition of the centered entries: small singular values keep their full precision."""
     a = densify(x)
     if not np.isfinite(a).all():
@@ -131,7 +135,7 @@ def densify(x: Dense | Counts) -> np.ndarray:
         return x.to_scipy().toarray().astype(np.float64)
     if isinstance(x.values, np.ndarray):
         return np.array(x.values, np.float64)
-    return np.concatenate([np.asarray(b, np.float64) for b in x.values.blocks(8192)])
+    return np.concatenate([np.asarray(b, np.float64) for b in x.stream.blocks(8192)])
 
 
 def _svd(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -149,8 +153,17 @@ def _svd(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T
 
 
-def solve_krylov(c: Covariance, k: Any, *, lanczos: bool, tol: float, oversample: int, max_steps: int | None, rng: np.random.Generator,
-                 watch: Watcher) -> Spectrum:
+def solve_krylov(
+    c: Covariance,
+    k: Any,
+    *,
+    lanczos: bool,
+    tol: float,
+    oversample: int,
+    max_steps: int | None,
+    rng: np.random.Generator,
+    watch: Watcher,
+) -> Spectrum:
     """Block Krylov on products; an open k (share or "auto") grows the subspace until it is answered."""
     most = min(c.rows, c.n)
     tol = tol or (LANCZOS_TOL if lanczos else RANDOMIZED_TOL)
@@ -159,8 +172,19 @@ def solve_krylov(c: Covariance, k: Any, *, lanczos: bool, tol: float, oversample
     while True:
         block = min(8, max(wanted, 1)) if lanczos else _block(c, wanted, oversample)
         steps = max_steps or max(60, 40 * -(-wanted // block))
-        ritz = block_krylov(c.product, c.n, wanted, dtype=c.dtype, rng=rng, engine=c.engine, block=block, tol=tol, max_steps=steps,
-                            start=start, watch=watch)
+        ritz = block_krylov(
+            c.product,
+            c.n,
+            wanted,
+            dtype=c.dtype,
+            rng=rng,
+            engine=c.engine,
+            block=block,
+            tol=tol,
+            max_steps=steps,
+            start=start,
+            watch=watch,
+        )
         values = np.maximum(ritz.values, 0.0)
         answered = _answered(k, values, c, wanted)
         if answered is not None or wanted >= most or ritz.trace.reason is StopReason.INTERRUPTED:
@@ -188,7 +212,9 @@ def _answered(k: Any, values: np.ndarray, c: Covariance, wanted: int) -> int | N
     return found if found < wanted else None
 
 
-def solve_power(c: Covariance, k: int, tol: float, max_iter: int | None, rng: np.random.Generator, watch: Watcher) -> Spectrum:
+def solve_power(
+    c: Covariance, k: int, tol: float, max_iter: int | None, rng: np.random.Generator, watch: Watcher
+) -> Spectrum:
     """The power method with deflation on products in working precision."""
     working = c.dtype if c.matrix is None else np.dtype(np.float64)
     limit = max(tol or 1e-6, 60 * float(np.finfo(working).eps))
@@ -198,14 +224,32 @@ def solve_power(c: Covariance, k: int, tol: float, max_iter: int | None, rng: np
 
     pairs = power_method(product, k, n=c.n, tol=limit, max_iter=max_iter or 2000, random_state=rng, watch=watch)
     order = np.argsort(-pairs.values, kind="stable")
-    return Spectrum(np.maximum(pairs.values[order], 0.0), pairs.vectors[:, order].T, pairs.trace, max(limit, 1e-6))
+    values, vectors = np.maximum(pairs.values[order], 0.0), pairs.vectors[:, order]
+    return Spectrum(values, vectors.T, pairs.trace, max(limit, 1e-6))
 
 
-def solve_gradient(c: Covariance, k: int, tol: float, max_iter: int | None, rng: np.random.Generator, watch: Watcher) -> Spectrum:
+def solve_gradient(
+    c: Covariance, k: int, tol: float, max_iter: int | None, rng: np.random.Generator, watch: Watcher
+) -> Spectrum:
     """Accelerated gradient descent on the risk of a linear autoencoder, then its canonical form (orthonormal, by variance)."""
-    largest = block_krylov(c.product, c.n, 1, dtype=np.dtype(np.float64), rng=rng, engine=c.engine, block=2, tol=1e-3, max_steps=60).values[0]
-    trained = train(c.product, c.n, k, c.total, float(largest), optimizer="nesterov", learning_rate="auto", tied=False, ridge=0.0,
-                    tol=tol or 1e-8, max_iter=max_iter or 20_000, rng=rng, watch=watch)
+    largest = block_krylov(
+        c.product, c.n, 1, dtype=np.dtype(np.float64), rng=rng, engine=c.engine, block=2, tol=1e-3, max_steps=60
+    ).values[0]
+    trained = train(
+        c.product,
+        c.n,
+        k,
+        c.total,
+        float(largest),
+        optimizer="nesterov",
+        learning_rate="auto",
+        tied=False,
+        ridge=0.0,
+        tol=tol or 1e-8,
+        max_iter=max_iter or 20_000,
+        rng=rng,
+        watch=watch,
+    )
     values, components = canonical(c, trained.decoder)
     return Spectrum(values, components, trained.trace, 1e-6, notes={"gradient": trained.gradient})
 

@@ -26,7 +26,14 @@ SKETCH_LIMIT = 0.02
 """Share of the captured variance that a sketch may have lost before its certificate fails."""
 
 
-def one_pass(x: Dense | Counts, centered: bool, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher) -> Covariance:
+def one_pass(
+    x: Dense | Counts,
+    centered: bool,
+    weights: np.ndarray | None,
+    engine: Engine,
+    rng: np.random.Generator,
+    watch: Watcher,
+) -> Covariance:
     """The covariance as a sufficient statistic, from any source of rows."""
     return Covariance.by_statistic(engine, x, centered, weights, rng, watch)
 
@@ -104,19 +111,28 @@ def spectrum_of_sketch(sketch: Sketch, k: Any, engine: Engine) -> tuple[Covarian
     values = s**2 / sketch.weight
     total = sketch.total / sketch.weight
     kept = min(pick(k, values, total, sketch.weight, sketch.rows, sketch.n), len(values))
-    stand_in = Dense(sketch.b)
-    c = Covariance(sketch.mean, total, sketch.weight, sketch.rows, sketch.dtype, sketch.centered, engine, stand_in)
-    c.product = lambda v: engine.gram_times(stand_in, v, None) / np.asarray(sketch.weight, sketch.dtype)  # type: ignore[method-assign]
+    c = Covariance(
+        sketch.mean, total, sketch.weight, sketch.rows, sketch.dtype, sketch.centered, engine, Dense(sketch.b), data_centered=True
+    )
     share = kept * sketch.lost / max(sketch.weight * float(values[:kept].sum()), np.finfo(float).tiny)
     notes = {
-        "error": Check("sketch error", share, SKETCH_LIMIT, "most that the sketch can hide, as a share of the captured variance"),
+        "error": Check(
+            "sketch error", share, SKETCH_LIMIT, "most that the sketch can hide, as a share of the captured variance"
+        ),
         "sketch": f"measured on a sketch of {len(sketch.b)} rows kept from one pass over {sketch.rows}",
     }
     return c, Spectrum(values[:kept], vt[:kept], Trace("none"), 1e-8, None, notes)
 
 
-def sketch_covariance(x: Dense | Counts, k: Any, centered: bool, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator,
-                      watch: Watcher) -> tuple[Covariance, Spectrum]:
+def sketch_covariance(
+    x: Dense | Counts,
+    k: Any,
+    centered: bool,
+    weights: np.ndarray | None,
+    engine: Engine,
+    rng: np.random.Generator,
+    watch: Watcher,
+) -> tuple[Covariance, Spectrum]:
     """One pass over wide rows that cannot be read twice."""
     sketch = Sketch(x.shape[1], sketch_size(k, x.shape[1]), x.dtype, centered)
     for start, rows, fetch in jobs(x):

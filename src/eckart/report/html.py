@@ -44,24 +44,34 @@ class Report:
 
     def pictures(self, *axes: tuple[Any, str]) -> Report:
         """Each picture is (axes, caption)."""
-        figures = [f'<figure><img alt="{html.escape(words)}" src="data:image/png;base64,{_png(ax)}"><figcaption>{html.escape(words)}</figcaption></figure>'
-                   for ax, words in axes]
+        figures = [
+            f'<figure><img alt="{html.escape(words)}" src="data:image/png;base64,{_png(ax)}"><figcaption>{html.escape(words)}</figcaption></figure>'
+            for ax, words in axes
+        ]
         self.parts.append(f'<div class="grid">{"".join(figures)}</div>')
         return self
 
     def certificate(self, certificate: Any) -> Report:
-        words = "The certificate holds." if certificate.holds else f"The certificate does not hold: {certificate.reason}."
-        self.parts.append(f'<p class="verdict{"" if certificate.holds else " no"}"><b>{html.escape(words)}</b> Kind: {html.escape(certificate.kind)}. '
-                          f"Problem: {html.escape(certificate.problem)}.</p>")
+        words = (
+            "The certificate holds." if certificate.holds else f"The certificate does not hold: {certificate.reason}."
+        )
+        self.parts.append(
+            f'<p class="verdict{"" if certificate.holds else " no"}"><b>{html.escape(words)}</b> Kind: {html.escape(certificate.kind)}. '
+            f"Problem: {html.escape(certificate.problem)}.</p>"
+        )
         rows = [["ok" if c.passed else "fails", c.name, c.value, c.limit, c.meaning] for c in certificate.checks]
         self.table(["", "check", "measured", "allowed", "meaning"], rows)
-        facts = [[name, value] for name, value in certificate.facts.items()] + [["note", note] for note in certificate.notes]
+        facts = [[name, value] for name, value in certificate.facts.items()] + [
+            ["note", note] for note in certificate.notes
+        ]
         return self.table(["fact", "value"], facts)
 
     def render(self) -> str:
-        return (f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-                f"<title>{html.escape(self.title)}</title><style>{STYLE}</style></head><body><h1>{html.escape(self.title)}</h1>"
-                f'<p class="lead">{html.escape(self.lead)}</p>{"".join(self.parts)}</body></html>')
+        return (
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+            f"<title>{html.escape(self.title)}</title><style>{STYLE}</style></head><body><h1>{html.escape(self.title)}</h1>"
+            f'<p class="lead">{html.escape(self.lead)}</p>{"".join(self.parts)}</body></html>'
+        )
 
     def write(self, path: Any) -> Path:
         """Write the page, replacing the file only when it is complete."""

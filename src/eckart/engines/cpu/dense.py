@@ -27,7 +27,9 @@ class MomentsLane:
     shift_first: bool = False
     ranks: list[tuple[float, np.ndarray]] = field(default_factory=list)
 
-    def take(self, rows: int, weight: float, mean: np.ndarray, rest: np.ndarray, product: np.ndarray, probed: np.ndarray) -> None:
+    def take(
+        self, rows: int, weight: float, mean: np.ndarray, rest: np.ndarray, product: np.ndarray, probed: np.ndarray
+    ) -> None:
         """Merge a block whose scatter about ``mean`` is product - weight rest rest^T."""
         m = self.moments
         total = m.weight + weight

@@ -29,7 +29,9 @@ class CpuEngine:
     def put(self, matrix: Matrix) -> Matrix:
         return matrix
 
-    def moments(self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent) -> Moments:
+    def moments(
+        self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent
+    ) -> Moments:
         n = x.shape[1]
         count = _lanes(n * n * (16 + x.dtype.itemsize))
         lanes = [dense.MomentsLane(Moments.empty(n, probe), weights, x.dtype) for _ in range(count)]
@@ -40,7 +42,9 @@ class CpuEngine:
             lanes[0].moments.merge_with(lane.moments)
         return lanes[0].moments
 
-    def column_moments(self, x: Dense | Counts, weights: np.ndarray | None = None, watch: Watcher = silent) -> ColumnMoments:
+    def column_moments(
+        self, x: Dense | Counts, weights: np.ndarray | None = None, watch: Watcher = silent
+    ) -> ColumnMoments:
         n = x.shape[1]
         if isinstance(x, Counts):
             return self._sparse_columns(x, weights)
@@ -79,7 +83,9 @@ class CpuEngine:
             return total if mean is None else (total - np.outer(mean, y.sum(axis=0, dtype=np.float64))).astype(x.dtype)
         return self._dense_sum(x, dense.times_t_step, shape, y, mean, None)
 
-    def gram_times(self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None, weights: np.ndarray | None = None) -> np.ndarray:
+    def gram_times(
+        self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None, weights: np.ndarray | None = None
+    ) -> np.ndarray:
         v = self._thin(x, v)
         if not isinstance(x, Counts):
             return self._dense_sum(x, dense.gram_times_step, v.shape, v, mean, _cast(weights, x.dtype))
@@ -104,7 +110,9 @@ class CpuEngine:
             codes = self.times(x, u, mean).astype(np.float64)
             inside = np.einsum("ij,ij->i", codes, codes)
             square = Counts(x.indptr, x.indices, x.data * (x.data - 2 * mean[x.indices].astype(x.dtype)), x.n_columns)
-            return np.maximum(self.times(square, np.ones((x.shape[1], 1)), None)[:, 0] + float(mean @ mean) - inside, 0.0)
+            return np.maximum(
+                self.times(square, np.ones((x.shape[1], 1)), None)[:, 0] + float(mean @ mean) - inside, 0.0
+            )
         if x.shape[0] is None:
             return np.concatenate([self.misfit(Dense(f({})), u, mean) for _, _, f in jobs(x)])
         lanes = [dense.ProductLane(np.empty(x.shape[0]), self._thin(x, u), _cast(mean, x.dtype))] * 8
@@ -112,18 +120,20 @@ class CpuEngine:
         return lanes[0].total
 
     def row_gram(self, x: Dense | Counts, mean: np.ndarray | None) -> np.ndarray:
-        from eckart.engines.pool import single_threaded_blas
-
         rows, n = x.shape
-        total = np.zeros((rows, rows))
-        width = max(1, 2**24 // max(1, rows * x.dtype.itemsize))
-        sparse = x.to_scipy().tocsc() if isinstance(x, Counts) else None
-        with single_threaded_blas():
-            for a in range(0, n, width):
-                part = sparse[:, a : a + width].toarray() if sparse is not None else x.values[:, a : a + width]  # type: ignore[union-attr]
-                part = np.asarray(part, x.dtype) - (0 if mean is None else mean[a : a + width].astype(x.dtype))
-                total += part @ part.T
-        return total
+        assert rows is not None
+        width = max(1, 2**22 // max(1, rows * x.dtype.itemsize))
+        columns: Any = x.to_scipy().tocsc() if isinstance(x, Counts) else x.array
+
+        def step(total: np.ndarray, first: int, scratch: dict) -> None:
+            part = columns[:, first : first + width]
+            part = np.asarray(part.toarray() if isinstance(x, Counts) else part, x.dtype)
+            part = part - (0 if mean is None else mean[first : first + width].astype(x.dtype))
+            total += part @ part.T
+
+        lanes = [np.zeros((rows, rows)) for _ in range(_lanes(rows * rows * 8))]
+        run_lanes(range(0, n, width), lanes, step, self.threads)
+        return _tree_sum(lanes)
 
     def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
         return orth(v, against, self.threads)
@@ -137,7 +147,9 @@ class CpuEngine:
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         return eigh_top(c, k)
 
-    def gap_statistics(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None) -> GapStatistics:
+    def gap_statistics(
+        self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None
+    ) -> GapStatistics:
         return _gap_kernels(x).gap_statistics(x, w, mean, noise, weights, self.threads)
 
     def gap_codes(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
@@ -154,7 +166,9 @@ class CpuEngine:
         out[:] = v
         return out
 
-    def _dense_sum(self, x: Dense, step: Any, shape: tuple[int, int], v: np.ndarray, mean: Any, weights: Any) -> np.ndarray:
+    def _dense_sum(
+        self, x: Dense, step: Any, shape: tuple[int, int], v: np.ndarray, mean: Any, weights: Any
+    ) -> np.ndarray:
         count = min(4, _lanes(int(np.prod(shape)) * x.dtype.itemsize * 2))
         center = _cast(mean, x.dtype)
         lanes = [dense.ProductLane(np.zeros(shape, x.dtype), v, center, weights) for _ in range(count)]
@@ -248,4 +262,6 @@ def _refuse_bad_entries(x: Counts) -> None:
         row = int(np.searchsorted(x.indptr, at, side="right")) - 1
         if np.isnan(x.data[at]):
             raise GapsFound(row, int(x.indices[at]))
-        raise InputError(f"X contains inf at row {row}, column {int(x.indices[at])}, wanted finite numbers; replace it or mark it NaN")
+        raise InputError(
+            f"X contains inf at row {row}, column {int(x.indices[at])}, wanted finite numbers; replace it or mark it NaN"
+        )

@@ -7,6 +7,8 @@ sums of each column (threads over columns). No two threads add to the same numbe
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from numba import njit
 
@@ -66,7 +68,9 @@ def _posterior_rows(indptr, indices, data, w, mean, noise, first, last, base, mo
             for q in range(r + 1, k):
                 s -= m[q, r] * z[q]
             z[r] = s / m[r, r]
-        loglik[i - base] = -0.5 * (seen * np.log(2.0 * np.pi) + logdet + (seen - k) * np.log(noise) + (square - quad) / noise)
+        loglik[i - base] = -0.5 * (
+            seen * np.log(2.0 * np.pi) + logdet + (seen - k) * np.log(noise) + (square - quad) / noise
+        )
         fit = square
         for r in range(k):
             fit -= z[r] * b[r]
@@ -114,7 +118,9 @@ def _column_sums(indptr, indices, data, weights, first, last, lo, hi, moment, gr
                     gram[j, r, c] += om * e[r, c]
 
 
-def gap_statistics(x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None, threads: int) -> GapStatistics:
+def gap_statistics(
+    x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None, threads: int
+) -> GapStatistics:
     """The E step over all rows and the sums that the M step needs."""
     rows, n = x.shape
     k = w.shape[1]
@@ -131,7 +137,9 @@ def gap_statistics(x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, w
         parts = _ranges(first, last, 32)
 
         def posterior(_, part, scratch, first=first):
-            _posterior_rows(x.indptr, x.indices, x.data, w, mean, noise, part[0], part[1], first, moment, codes, ll, misfit)
+            _posterior_rows(
+                x.indptr, x.indices, x.data, w, mean, noise, part[0], part[1], first, moment, codes, ll, misfit
+            )
 
         def sums(_, part, scratch, first=first, last=last):
             _column_sums(x.indptr, x.indices, x.data, omega, first, last, part[0], part[1], moment, gram, cross, square)
@@ -161,4 +169,4 @@ def gap_codes(x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, thread
 
 def _ranges(first: int, last: int, parts: int) -> list[tuple[int, int]]:
     cuts = np.linspace(first, last, min(parts, last - first) + 1).astype(int)
-    return [(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:])]
+    return [(int(a), int(b)) for a, b in itertools.pairwise(cuts)]

@@ -66,7 +66,9 @@ class _Problem:
         explained = np.einsum("ij,ij->i", z, b)
         seen = mask.sum(axis=1)
         logdet = np.linalg.slogdet(m)[1]
-        loglik = -0.5 * (seen * np.log(2 * np.pi) + logdet + (seen - k) * np.log(self.noise) + (square - explained) / self.noise)
+        loglik = -0.5 * (
+            seen * np.log(2 * np.pi) + logdet + (seen - k) * np.log(self.noise) + (square - explained) / self.noise
+        )
         misfit = np.maximum(square - explained - self.noise * np.einsum("ij,ij->i", z, z), 0.0)
         return z, inverse, loglik, misfit
 
@@ -83,13 +85,25 @@ class _Sums:
     loglik: float = 0.0
 
 
-def gap_statistics(x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None, threads: int) -> GapStatistics:
+def gap_statistics(
+    x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None, threads: int
+) -> GapStatistics:
     """The same statistics as the row kernel's."""
     p = _Problem.of(x, w, mean, noise)
     n, k = p.w.shape
     size = p.products.shape[1]
-    lanes = [_Sums(np.zeros((n, size)), np.zeros((n, k)), np.zeros(n), np.zeros((n, k)), np.zeros(n), np.zeros(n), np.zeros((k + 1, k + 1)))
-             for _ in range(LANES)]
+    lanes = [
+        _Sums(
+            np.zeros((n, size)),
+            np.zeros((n, k)),
+            np.zeros(n),
+            np.zeros((n, k)),
+            np.zeros(n),
+            np.zeros(n),
+            np.zeros((k + 1, k + 1)),
+        )
+        for _ in range(LANES)
+    ]
 
     def step(sums: _Sums, part: tuple[int, int], scratch: dict) -> None:
         mask, values = p.fill(*part)

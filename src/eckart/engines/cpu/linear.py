@@ -60,4 +60,6 @@ def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
                 continue
             return values[::-1][:k], vectors[:, ::-1][:, :k]
     bad = int(np.count_nonzero(~np.isfinite(c)))
-    raise np.linalg.LinAlgError(f"no eigenvalue method converged on a {n} x {n} matrix with {bad} non-finite entries: {error}")
+    raise np.linalg.LinAlgError(
+        f"no eigenvalue method converged on a {n} x {n} matrix with {bad} non-finite entries: {error}"
+    )

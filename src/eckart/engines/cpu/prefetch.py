@@ -18,7 +18,9 @@ def prefetch(typingctx, array, row, column):
         strides = cgutils.unpack_tuple(builder, view.strides)
         word, i32 = ir.IntType(64), ir.IntType(32)
         offset = builder.add(builder.mul(args[1], strides[0]), builder.mul(args[2], strides[1]))
-        address = builder.inttoptr(builder.add(builder.ptrtoint(view.data, word), offset), ir.PointerType(ir.IntType(8)))
+        address = builder.inttoptr(
+            builder.add(builder.ptrtoint(view.data, word), offset), ir.PointerType(ir.IntType(8))
+        )
         kind = ir.FunctionType(ir.VoidType(), [address.type, i32, i32, i32])
         hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         builder.call(hint, [address, i32(0), i32(3), i32(1)])

@@ -7,11 +7,12 @@ b vectorises, and the limit is the cache, not memory.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.prefetch import prefetch
-
 
 AHEAD = 12  # entries between a prefetch and its use
 
@@ -118,4 +119,4 @@ def balanced(indptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
     load = np.asarray(indptr, np.int64) + np.arange(len(indptr))
     cuts = np.searchsorted(load, np.linspace(0, load[-1], parts + 1))
     cuts[0], cuts[-1] = 0, len(indptr) - 1
-    return [(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:]) if b > a]
+    return [(int(a), int(b)) for a, b in itertools.pairwise(cuts) if b > a]

@@ -1,0 +1,90 @@
+"""Sphinx: `make docs`."""
+
+from __future__ import annotations
+
+import os
+import re
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+import eckart
+
+project = "eckart"
+author = "The eckart developers"
+copyright = "the eckart developers"
+version = release = eckart.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build", "**/GALLERY_HEADER.rst"]
+templates_path = ["_templates"]
+
+autosummary_generate = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+napoleon_custom_sections = ["Fitted attributes"]
+add_module_names = False
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"plot_",
+    "ignore_pattern": r"demo\.py",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "capture_repr": (),
+    "remove_config_comments": True,
+    "write_computation_times": False,
+    "show_memory": False,
+    "doc_module": ("eckart",),
+    "backreferences_dir": None,
+}
+
+html_title = "eckart"
+html_theme = "pydata_sphinx_theme"
+html_show_sourcelink = False
+html_theme_options = {
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+
+def tidy(app, what, name, obj, options, lines):
+    """Before napoleon: several attributes on a line become a definition list, a doctest after the parameters gets its heading,
+    and an author's initial ("C. Eckart") is not an enumerated list."""
+    out: list[str] = []
+    section, names = "", ""
+    for line, after in zip(lines, [*lines[1:], ""]):
+        if line and after and set(after) == {"-"}:
+            section = line
+            out.append("Fitted attributes" if section == "Attributes" else line)
+        elif section == "Attributes" and line and line[0] not in " -":
+            names += line
+            if names.endswith(","):
+                names += " "
+                continue
+            terms, _, words = names.partition(" : ")
+            out += ["", ", ".join(f"``{term.strip()}``" for term in terms.split(","))]
+            out += [f"    {words}"] if words else [] if after.startswith(" ") else ["    Of the fit."]
+            names = ""
+        elif line.startswith(">>>") and section in ("Parameters", "Returns"):
+            section = "Examples"
+            out += ["Examples", "--------", line]
+        else:
+            out.append("-" * 17 if out and out[-1] == "Fitted attributes" else re.sub(r"^([A-Z]\. )", r"\\\1", line))
+    lines[:] = out
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", tidy, priority=400)

@@ -1,0 +1,169 @@
+"""Named columns out of pandas, polars and Arrow tables: which are kept, what labels the rows, and their values as one array."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import InputError, InputTypeError, wrong
+from eckart.matrix import Counts, Dense, floating
+
+
+def is_arrow(source: Any) -> bool:
+    return type(source).__module__.startswith("pyarrow")
+
+
+def is_frame(source: Any) -> bool:
+    """pandas, polars, or anything that looks like them."""
+    return hasattr(source, "to_numpy") and hasattr(source, "columns")
+
+
+def chosen(names: list[Any], columns: Any, index: Any, where: Any, repeats: bool = False) -> list[int]:
+    """Positions of the columns to keep, in the order asked for; the index column is left out."""
+    if isinstance(columns, str):
+        raise wrong("columns", columns, "a list of names", f"write columns=[{columns!r}]")
+    found: dict[Any, list[int]] = {}
+    for i, name in enumerate(names):
+        found.setdefault(name, []).append(i)
+    wanted = list(found) if columns is None else list(columns)
+    for name in wanted if index is None else [*wanted, index]:
+        if name not in found:
+            raise InputError(f"column {name!r} came, wanted one of {', '.join(map(str, names[:12]))} in {where}")
+        if len(found[name]) > 1 and not repeats:
+            raise InputError(f"column {name!r} stands {len(found[name])} times in {where}, wanted one; rename it")
+    if len(set(wanted)) < len(wanted):
+        raise wrong("columns", wanted, "each name once")
+    if columns is None:
+        kept = [i for i, name in enumerate(names) if index is None or name != index]
+    else:
+        kept = [i for name in wanted if index is None or name != index for i in found[name]]
+    if not kept:
+        raise InputError(f"no column of {where} is left, wanted at least one beside the index; check columns= and index=")
+    return kept
+
+
+def titles(names: list[Any]) -> np.ndarray:
+    """Names of any kind (tuples too) as a one-dimensional array."""
+    out = np.empty(len(names), dtype=object)
+    for i, name in enumerate(names):
+        out[i] = name
+    return out
+
+
+def from_frame(frame: Any, columns: Any = None, index: Any = None) -> Dense | Counts:
+    """pandas or polars; pandas' own row labels are kept, sparse pandas columns stay sparse."""
+    names = list(frame.columns)
+    kept = chosen(names, columns, index, "the frame", repeats=True)
+    if index is not None:
+        labels = np.asarray(frame[index])
+    else:
+        labels = np.asarray(frame.index) if hasattr(frame, "index") else None
+    part = frame.iloc[:, kept] if hasattr(frame, "iloc") else frame[:, kept]
+    head = titles([names[i] for i in kept])
+    if all(str(kind).startswith("Sparse") and getattr(kind, "fill_value", None) == 0 for kind in part.dtypes):
+        return Counts.from_scipy(part.sparse.to_coo(), labels, head)
+    return Dense(_frame_values(part, head), labels, head)
+
+
+def _frame_values(part: Any, names: np.ndarray) -> np.ndarray:
+    """The whole frame at once where every column is plain numbers, else column by column."""
+    if all(_is_plain(kind) for kind in part.dtypes):
+        values = part.to_numpy()
+        if values.dtype.kind in "fiub":
+            return values
+    out = np.empty(part.shape)
+    for j, name in enumerate(names):
+        out[:, j] = _column(part.iloc[:, j] if hasattr(part, "iloc") else part[:, j], name)
+    return out
+
+
+def _is_plain(kind: Any) -> bool:
+    if isinstance(kind, np.dtype):
+        return kind.kind in "fiub"
+    test = getattr(kind, "is_numeric", None)
+    return bool(test is not None and test())
+
+
+def _column(column: Any, name: Any) -> np.ndarray:
+    """One column as float64; an absent value is NaN; dates, complex numbers and text are refused by name."""
+    kind = getattr(column.dtype, "kind", "")
+    if kind == "c":
+        raise InputError(f"Complex data not supported: column {name!r} holds complex numbers, wanted real ones")
+    try:
+        if kind in ("M", "m"):
+            raise TypeError(f"it holds {column.dtype}")
+        if hasattr(column, "iloc"):
+            return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        values = column.to_numpy()
+        if values.dtype.kind not in "fiubOUS":
+            raise TypeError(f"it holds {column.dtype}")
+        return values.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        if any(isinstance(cell, dict) for cell in column):
+            raise InputTypeError(f"column {name!r} is not numeric ({error})") from None
+        raise InputError(f"column {name!r} is not numeric ({error}); choose columns= or encode it") from None
+
+
+def from_arrow(source: Any, columns: Any = None, index: Any = None) -> Dense:
+    """An Arrow table, record batch or reader of record batches."""
+    import pyarrow as pa
+
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    elif isinstance(source, pa.RecordBatchReader):
+        source = source.read_all()
+    if not isinstance(source, pa.Table):
+        raise InputTypeError(f"X is a pyarrow {type(source).__name__}, wanted a Table or RecordBatch: rows and columns")
+    names, index = arrow_columns(source.schema, columns, index, "the Arrow table")
+    values = arrow_values(source, names, arrow_dtype(source.schema, names, "the Arrow table"))
+    rows = None if index is None else titles(source.column(index).to_pylist())
+    return Dense(values, rows, titles(names))
+
+
+def arrow_columns(schema: Any, columns: Any, index: Any, where: Any) -> tuple[list[str], Any]:
+    """Names of the columns to keep, and of the one that labels the rows; pandas' own index is one, never data."""
+    names = schema.names
+    if index is None:
+        hidden = [name for name in _pandas_index(schema) if name not in (columns or [])]
+        index = hidden[0] if len(hidden) == 1 else None
+        if len(hidden) > 1 and columns is None:
+            columns = [name for name in names if name not in hidden]
+    return [names[i] for i in chosen(names, columns, index, where)], index
+
+
+def _pandas_index(schema: Any) -> list[str]:
+    try:
+        told = (schema.pandas_metadata or {}).get("index_columns", [])
+    except (ValueError, AttributeError):
+        return []
+    return [name for name in told if isinstance(name, str) and name in schema.names]
+
+
+def arrow_values(batch: Any, names: list[str], dtype: np.dtype) -> np.ndarray:
+    """The named columns of an Arrow batch or table as one row-major array; a null becomes NaN."""
+    out = np.empty((batch.num_rows, len(names)), dtype)
+    schema = batch.schema
+    for j, name in enumerate(names):
+        out[:, j] = batch.column(schema.get_field_index(name)).to_numpy(zero_copy_only=False)
+    return out
+
+
+def arrow_dtype(schema: Any, names: list[str], path: Any) -> np.dtype:
+    """float32 when every column is at most that, else float64; a column that is not numeric is refused by name."""
+    import pyarrow as pa
+
+    def is_number(kind: Any) -> bool:
+        t = pa.types
+        return any(test(kind) for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null))
+
+    for name in names:
+        kind = schema.field(name).type
+        if not is_number(kind):
+            good = [f.name for f in schema if is_number(f.type)]
+            raise InputError(
+                f"column {name!r} of {path} holds {kind}, wanted numbers; choose columns (numeric ones here: "
+                f"{', '.join(good[:8]) or 'none'}{' ...' if len(good) > 8 else ''})"
+            )
+    small = (pa.float32(), pa.float16())
+    return np.result_type(*(floating(np.float32 if schema.field(n).type in small else np.float64) for n in names))
