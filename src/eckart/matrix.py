@@ -223,10 +223,18 @@ def wrong_ndim(ndim: int) -> InputError:
 
 def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int) -> None:
     """Refuse what a kernel would follow out of bounds."""
-    if len(indptr) == 0 or indptr[0] != 0 or len(indices) != len(data) or indptr[-1] != len(data) or (np.diff(indptr) < 0).any():
+    if (
+        len(indptr) == 0
+        or indptr[0] != 0
+        or len(indices) != len(data)
+        or indptr[-1] != len(data)
+        or (np.diff(indptr) < 0).any()
+    ):
         raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
     if len(indices) and not (indices.min() >= 0 and indices.max() < n):
-        raise InputError(f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns")
+        raise InputError(
+            f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
+        )
 
 
 def _check_labels(matrix: Any) -> None:

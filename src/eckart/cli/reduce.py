@@ -40,9 +40,7 @@ def reduce(
     labels: Annotated[
         str | None, typer.Option(help="Column of labels that colours the map; it is not part of the data.")
     ] = None,
-    image: Annotated[
-        str | None, typer.Option(help="Rows are images of this height and width, such as 28x28.")
-    ] = None,
+    image: Annotated[str | None, typer.Option(help="Rows are images of this height and width, such as 28x28.")] = None,
     solver: Annotated[str, typer.Option(help="auto, eigh, svd, power, randomized, lanczos or gradient.")] = "auto",
     whiten: Annotated[bool, typer.Option("--whiten", help="Codes of unit variance.")] = False,
     center: Annotated[
@@ -101,17 +99,19 @@ def certify(
 
         eckart certify m.safetensors data.csv
     """
-    from eckart.cli.shell import load_table
+    from eckart.cli.shell import has_names, load_table
+    from eckart.errors import InputError
     from eckart.io.save import load
 
     fitted = load(model)
     names = fitted.fit_.factors.columns
-    kept = columns or (
-        ",".join(map(str, names))
-        if names is not None and all(isinstance(n, str) for n in names) and "," not in "".join(names)
-        else None
-    )
-    certificate = fitted.certify(load_table(data, kept, index, None).matrix)
+    named = names is not None and all(isinstance(n, str) for n in names) and has_names(data)
+    matrix = load_table(data, columns or (list(names) if named else None), index, None).matrix
+    if matrix.shape[1] != fitted.n_features_in_:
+        raise InputError(
+            f"{data} has {matrix.shape[1]} columns, wanted the {fitted.n_features_in_} of {model}; choose them with --columns"
+        )
+    certificate = fitted.certify(matrix)
     typer.echo(str(certificate))
     if not certificate.holds:
         raise typer.Exit(1)

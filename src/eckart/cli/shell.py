@@ -33,23 +33,26 @@ class Table:
         if isinstance(self.matrix, Dense) and not self.matrix.in_memory:
             values = np.asarray(next(self.matrix.stream.blocks(SAMPLE_ROWS)))
             return values, None if self.labels is None else self.labels[: len(values)]
-        count = self.matrix.shape[0]
+        count = int(self.matrix.shape[0] or 0)
         chosen = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
-        if isinstance(self.matrix, Dense):
-            values = np.asarray(self.matrix.array[chosen])
-        else:
-            values = self.matrix.to_scipy()[chosen].toarray()
+        dense = isinstance(self.matrix, Dense)
+        values = np.asarray(self.matrix.array[chosen]) if dense else self.matrix.to_scipy()[chosen].toarray()  # type: ignore[union-attr]
         return values, None if self.labels is None else self.labels[chosen]
 
 
-def load_table(file: str, columns: str | None, index: str | None, labels: str | None) -> Table:
+def has_names(file: str) -> bool:
+    """True for files whose columns have names."""
+    return Path(file).suffix.lower() not in (".npy", ".npz")
+
+
+def load_table(file: str, columns: str | list[str] | None, index: str | None, labels: str | None) -> Table:
     """Read the data; a label column is read beside it and kept out of it."""
-    names = [c.strip() for c in columns.split(",")] if columns else None
+    names = [c.strip() for c in columns.split(",")] if isinstance(columns, str) and columns else columns or None
     if labels is None:
         return Table(read(file, columns=names, index=index))
     if index is not None and index != labels:
         raise InputError(f"index={index!r} and labels={labels!r} came, wanted one of them: both name the rows")
-    matrix = read(file, columns=None if names is None else [*names, labels], index=labels)
+    matrix = read(file, columns=names, index=labels)
     if matrix.rows is None:
         raise InputError(f"labels={labels!r} came, wanted a table small enough to hold and with named columns")
     return Table(matrix, matrix.rows)

@@ -39,7 +39,9 @@ def chosen(names: list[Any], columns: Any, index: Any, where: Any, repeats: bool
     else:
         kept = [i for name in wanted if index is None or name != index for i in found[name]]
     if not kept:
-        raise InputError(f"no column of {where} is left, wanted at least one beside the index; check columns= and index=")
+        raise InputError(
+            f"no column of {where} is left, wanted at least one beside the index; check columns= and index="
+        )
     return kept
 
 
@@ -55,10 +57,9 @@ def from_frame(frame: Any, columns: Any = None, index: Any = None) -> Dense | Co
     """pandas or polars; pandas' own row labels are kept, sparse pandas columns stay sparse."""
     names = list(frame.columns)
     kept = chosen(names, columns, index, "the frame", repeats=True)
+    labels = np.asarray(frame.index) if hasattr(frame, "index") else None
     if index is not None:
         labels = np.asarray(frame[index])
-    else:
-        labels = np.asarray(frame.index) if hasattr(frame, "index") else None
     part = frame.iloc[:, kept] if hasattr(frame, "iloc") else frame[:, kept]
     head = titles([names[i] for i in kept])
     if all(str(kind).startswith("Sparse") and getattr(kind, "fill_value", None) == 0 for kind in part.dtypes):
@@ -167,3 +168,14 @@ def arrow_dtype(schema: Any, names: list[str], path: Any) -> np.dtype:
             )
     small = (pa.float32(), pa.float16())
     return np.result_type(*(floating(np.float32 if schema.field(n).type in small else np.float64) for n in names))
+
+
+def hold(batches: Any, names: list[str], index: str | None, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray | None]:
+    """All batches as one array, with row labels; a null stays NaN until the first pass meets it."""
+    parts, labels = [], []
+    for batch in batches:
+        parts.append(arrow_values(batch, names, dtype))
+        if index is not None:
+            labels.extend(batch.column(batch.schema.get_field_index(index)).to_pylist())
+    values = np.concatenate(parts) if parts else np.empty((0, len(names)), dtype)
+    return values, None if index is None else titles(labels)

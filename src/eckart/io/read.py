@@ -6,10 +6,8 @@ matrix does not store is zero (``Counts``), unless ``absent="unknown"`` says oth
 
 from __future__ import annotations
 
-import csv
 import glob
 import os
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +15,23 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, InputError, InputTypeError, wrong
-from eckart.io.frames import arrow_columns, arrow_dtype, arrow_values, from_arrow, from_frame, is_arrow, is_frame, titles
+from eckart.io.csv_file import read_csv
+from eckart.io.frames import (
+    arrow_columns,
+    arrow_dtype,
+    from_arrow,
+    from_frame,
+    hold,
+    is_arrow,
+    is_frame,
+    titles,
+)
 from eckart.io.numbers import from_masked, from_nested, numeric
 from eckart.io.sources import ArrowBlocks, ChainBlocks, IteratorBlocks, npy_array, npz_array, npz_names
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
 
 IN_MEMORY_BYTES = 512 * 2**20
 """CSV and Parquet files up to this size are read whole; larger ones are streamed."""
-NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A"]
-"""Cells of a CSV file that stand for a missing entry."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,11 @@ def read(
     if absent not in ("zero", "unknown"):
         raise wrong("absent", absent, "'zero' or 'unknown'")
     if isinstance(source, (str, os.PathLike)):
-        return _not_empty(_read_path(os.fspath(source), _Ask(columns, index, key, absent, delimiter, decimal, header, IN_MEMORY_BYTES)))
+        return _not_empty(
+            _read_path(
+                os.fspath(source), _Ask(columns, index, key, absent, delimiter, decimal, header, IN_MEMORY_BYTES)
+            )
+        )
     if is_arrow(source):
         return _not_empty(from_arrow(source, columns, index))
     if is_frame(source):
@@ -144,7 +154,7 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
             _refuse_names(ask.columns, ask.index, path)
             return Dense(numeric(npy_array(file))) if ending == ".npy" else _read_npz(file, ask)
         if ending in (".csv", ".tsv", ".txt"):
-            return _read_csv(file, ask)
+            return read_csv(file, ask.columns, ask.index, ask.delimiter, ask.decimal, ask.header, ask.held)
         if ending in (".parquet", ".pq", ".arrow", ".feather", ".ipc"):
             return _read_arrow(file, ask)
     except OSError as error:
@@ -166,7 +176,9 @@ def _read_many(pattern: str, ask: _Ask) -> Matrix:
         raise InputError(f"{pattern} matches dense and sparse files, wanted one kind")
     if isinstance(parts[0], Dense):
         labels = [part.rows for part in parts if part.rows is not None]
-        return Dense(ChainBlocks(parts, files), np.concatenate(labels) if len(labels) == len(parts) else None, parts[0].columns)
+        return Dense(
+            ChainBlocks(parts, files), np.concatenate(labels) if len(labels) == len(parts) else None, parts[0].columns
+        )
     return _stack(parts, files)
 
 
@@ -175,7 +187,9 @@ def _stack(parts: list[Any], files: list[str]) -> Matrix:
 
     for part, file in zip(parts, files):
         if part.n_columns != parts[0].n_columns:
-            raise InputError(f"{file} has {part.n_columns} columns and {files[0]} has {parts[0].n_columns}, wanted the same number in each")
+            raise InputError(
+                f"{file} has {part.n_columns} columns and {files[0]} has {parts[0].n_columns}, wanted the same number in each"
+            )
     return type(parts[0]).from_scipy(sparse.vstack([part.to_scipy() for part in parts], format="csr"))
 
 
@@ -227,143 +241,12 @@ def _read_arrow(file: Path, ask: _Ask) -> Matrix:
 
     if rows * len(names) * dtype.itemsize > ask.held:
         return Dense(ArrowBlocks(names, titles(names), dtype, rows, batches), columns=titles(names))
-    values, labels = _hold(batches(), names, index, dtype)
+    values, labels = hold(batches(), names, index, dtype)
     return Dense(values, labels, titles(names))
 
 
 def _unreadable(file: Path, error: Exception) -> FileError:
     return FileError(f"{file} cannot be read: {' '.join(str(error).split())}; it is damaged or of another format")
-
-
-def _read_csv(file: Path, ask: _Ask) -> Matrix:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    lines = _first_lines(file)
-    delimiter = ask.delimiter or ("\t" if file.suffix.lower() == ".tsv" else _sniff(lines[0], ask.decimal))
-    _check_marks(delimiter, ask.decimal)
-    headed = _has_header(lines, delimiter, ask.decimal) if ask.header is None else ask.header
-    if headed and len(lines) == 1:
-        raise FileError(f"{file} is empty: it has a header and no row")
-    longest = 8 * max(len(line) for line in lines)
-    options: dict[str, Any] = {
-        "read_options": arrow_csv.ReadOptions(
-            autogenerate_column_names=not headed, block_size=min(max(4 * 2**20, longest), 2**30)
-        ),
-        "parse_options": arrow_csv.ParseOptions(delimiter=delimiter),
-        "convert_options": arrow_csv.ConvertOptions(decimal_point=ask.decimal, null_values=NULLS),
-    }
-    # pyarrow cannot read one line that does not end
-    source: Any = pa.py_buffer(lines[0].encode() + b"\n") if len(lines) == 1 else file
-    try:
-        with arrow_csv.open_csv(source, **options) as reader:
-            schema = reader.schema
-            told = schema.names
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise _bad_csv(file, error, []) from None
-    index = ask.index
-    if index is None and headed and told[0] == "" and "" not in (ask.columns or []) and len(told) > 1:
-        index = ""
-    names, index = arrow_columns(schema, ask.columns, index, file)
-    dtype = arrow_dtype(schema, names, file)
-    if index is not None and pa.types.is_binary(schema.field(index).type):
-        raise FileError(f"column {index!r} of {file} is not UTF-8 text; save the file as UTF-8")
-    convert = options["convert_options"]
-    convert.include_columns = names + ([index] if index is not None else [])
-    convert.column_types = {n: schema.field(n).type if pa.types.is_boolean(schema.field(n).type) else pa.float64() for n in names}
-
-    def batches() -> Any:
-        try:
-            with arrow_csv.open_csv(source, **options) as reader:
-                yield from reader
-        except (pa.ArrowException, UnicodeDecodeError) as error:
-            raise _bad_csv(file, error, told) from None
-
-    shown = titles(names) if headed else None
-    if file.stat().st_size > ask.held:
-        return Dense(ArrowBlocks(names, shown, dtype, None, batches), columns=shown)
-    values, labels = _hold(batches(), names, index, dtype)
-    return Dense(values, labels, shown)
-
-
-def _first_lines(file: Path) -> list[str]:
-    """The first two lines that are not blank, as text."""
-    lines: list[str] = []
-    try:
-        with file.open(encoding="utf-8-sig", newline="") as raw:
-            while len(lines) < 2 and (line := raw.readline()):
-                if line.strip():
-                    lines.append(line)
-    except UnicodeDecodeError as error:
-        raise FileError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from None
-    if not lines:
-        raise FileError(f"{file} is empty: it has no row")
-    if "\0" in "".join(lines):
-        raise FileError(f"{file} is not text: it holds zero bytes; save it as UTF-8 text")
-    return lines
-
-
-def _check_marks(delimiter: str, decimal: str) -> None:
-    for name, mark in (("delimiter", delimiter), ("decimal", decimal)):
-        if not isinstance(mark, str) or len(mark) != 1 or not mark.isascii() or mark in '\n\r"':
-            raise wrong(name, mark, "one character")
-    if delimiter == decimal:
-        raise wrong("delimiter", delimiter, f"another character than decimal={decimal!r}")
-
-
-def _has_header(lines: list[str], delimiter: str, decimal: str) -> bool:
-    """Names are what is not a number; the count 0, 1, 2 ... is how pandas names columns, unless the next line is whole numbers too."""
-    cells, *rest = [_cells(line, delimiter) for line in lines]
-    if any(not _is_number(cell, decimal) for cell in cells):
-        return True
-    labelled = cells[0] == "" and len(cells) > 2
-    counting = cells[labelled:] == [str(i) for i in range(len(cells) - labelled)] and len(cells) > 1
-    return bool(counting and rest and (labelled or not all(re.fullmatch(r"[+-]?\d+", cell) for cell in rest[0])))
-
-
-def _cells(line: str, delimiter: str) -> list[str]:
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
-    except csv.Error:
-        return [cell.strip(' "\r\n') for cell in line.split(delimiter)]
-
-
-def _bad_csv(file: Path, error: Exception, names: list[str]) -> FileError:
-    """pyarrow's complaint with the column by name."""
-    words = " ".join(str(error).split())
-    found = re.search(r"In CSV column #(\d+):(?: Row #(\d+):)? CSV conversion error to (\w+): invalid value (.*)", words)
-    if found and int(found[1]) < len(names):
-        at = f" at line {found[2]}" if found[2] else ""
-        wanted = {"double": "numbers only", "bool": "true and false only"}.get(found[3], f"{found[3]} as in the rows before it")
-        return FileError(f"column {names[int(found[1])]!r} of {file} has {found[4]}{at}, wanted {wanted}")
-    if isinstance(error, UnicodeDecodeError):
-        return FileError(f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8")
-    return FileError(f"{file} cannot be read as CSV: {words}; every row needs the same number of cells of one kind")
-
-
-def _hold(batches: Any, names: list[str], index: str | None, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray | None]:
-    """All batches as one array, with row labels; a null stays NaN until the first pass meets it."""
-    parts, labels = [], []
-    for batch in batches:
-        parts.append(arrow_values(batch, names, dtype))
-        if index is not None:
-            labels.extend(batch.column(batch.schema.get_field_index(index)).to_pylist())
-    values = np.concatenate(parts) if parts else np.empty((0, len(names)), dtype)
-    return values, None if index is None else titles(labels)
-
-
-def _sniff(line: str, decimal: str) -> str:
-    return max((mark for mark in ",;\t|" if mark != decimal), key=line.count)
-
-
-def _is_number(cell: str, decimal: str) -> bool:
-    if cell in NULLS:
-        return True
-    try:
-        float(cell.replace(decimal, "."))
-    except ValueError:
-        return False
-    return True
 
 
 def _not_empty(matrix: Matrix) -> Matrix:

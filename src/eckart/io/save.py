@@ -158,7 +158,9 @@ def _parse_header(raw: Any, path: Path) -> tuple[bytes, str, Any]:
 def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and JSON header of a fitted model."""
     if type(model).__name__ not in CLASSES or type(model).__module__ != CLASSES[type(model).__name__]:
-        raise InputTypeError(f"model is a {type(model).__name__}, wanted one of {', '.join(CLASSES)}: no other class can be loaded")
+        raise InputTypeError(
+            f"model is a {type(model).__name__}, wanted one of {', '.join(CLASSES)}: no other class can be loaded"
+        )
     fit = model.fit_
     arrays, values = fit.factors.to_state()
     more = model.extra_state() if hasattr(model, "extra_state") else {}
@@ -204,7 +206,13 @@ def _check_basis(b: Basis) -> None:
         raise FileError("mean, components and scatter do not fit together")
     if b.columns is not None and b.columns.shape != (b.n,):
         raise FileError(f"{b.columns.size} labels came for {b.n} columns")
-    for name, kinds in (("total", (int, float)), ("noise", (int, float)), ("weight", (int, float)), ("rows", int), ("centered", bool)):
+    for name, kinds in (
+        ("total", (int, float)),
+        ("noise", (int, float)),
+        ("weight", (int, float)),
+        ("rows", int),
+        ("centered", bool),
+    ):
         value = getattr(b, name)
         if not isinstance(value, kinds) or (kinds is not bool and isinstance(value, bool)):
             raise FileError(f"{name}={value!r} is not a number")

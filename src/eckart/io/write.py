@@ -91,7 +91,9 @@ def _label_column(labels: Any, kind: Any, name: str) -> Any:
         if kind is None or pa.types.is_string(kind):
             return pa.array([None if v is None else str(v) for v in values], pa.string())
         odd = next((v for v in values if not _fits(v, kind)), values[0])
-        raise FileError(f"label {odd!r} of {name!r} came after labels of type {kind}, wanted labels of one kind") from None
+        raise FileError(
+            f"label {odd!r} of {name!r} came after labels of type {kind}, wanted labels of one kind"
+        ) from None
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -72,7 +72,7 @@ def code_map(
     """Two code coordinates as a map, coloured by label with each label written at its median point."""
     codes = np.asarray(codes.to_numpy() if hasattr(codes, "to_numpy") else codes)
     i, j = axes
-    if codes.ndim != 2 or codes.shape[1] <= max(i, j):
+    if codes.ndim != 2 or codes.shape[1] <= max(i, j) or min(i, j) < 0:
         raise InputError(
             f"codes of shape {codes.shape} came, wanted at least {max(i, j) + 1} columns for a map of axes {axes}"
         )
@@ -81,7 +81,7 @@ def code_map(
     if labels is None:
         ax.scatter(codes[:, i], codes[:, j], s=size, color=BLUE, alpha=0.6, linewidths=0)
     else:
-        labels = np.asarray(labels)
+        labels = _as_labels(labels, len(codes))
         kinds = list(dict.fromkeys(labels.tolist()))
         kinds = sorted(kinds, key=lambda v: (str(type(v)), v)) if len(kinds) <= 40 else kinds[:40]
         for c, kind in enumerate(kinds):
@@ -135,12 +135,14 @@ def reconstructions(
     model: Any, rows: Any, shape: tuple[int, int], ks: Sequence[int] = (2, 10, 30), ax: Any = None
 ) -> Any:
     """Original images and what the first k components make of them, a row for each k."""
-    rows = np.asarray(rows)
-    ks = [k for k in ks if k <= model.n_components_]
     b = model.fit_.factors
-    codes = b.encode(rows)
+    rows = np.asarray(rows.to_numpy() if hasattr(rows, "to_numpy") else rows, float)
+    if rows.ndim != 2 or rows.shape[1] != b.n or len(rows) == 0:
+        raise InputError(f"rows of shape {rows.shape} came, wanted (at least one, {b.n}) as in the model")
+    ks = [k for k in ks if 0 <= k <= model.n_components_]
+    codes = b.encode(model.impute(rows) if np.isnan(rows).any() else rows)
     stacks = [rows] + [codes[:, :k] @ b.components[:k] + b.mean for k in ks]
-    low, high = float(rows.min()), float(rows.max())
+    low, high = float(np.nanmin(rows)), float(np.nanmax(rows))
     tiles = np.concatenate([coloured(_images(s, shape), "gray", low, high) for s in stacks])
     ax = new_axes(ax, (0.85 * len(rows) + 0.9, 0.85 * len(stacks) + 0.5))
     gap = max(1, shape[0] // 12)
@@ -186,7 +188,19 @@ def outlier_chart(outliers: Any, ax: Any = None, *, names: Any = None, most: int
     return plain(ax, title, "Hotelling T² (distance inside the subspace)", "SPE (squared distance from it)")
 
 
+def _as_labels(labels: Any, rows: int) -> np.ndarray:
+    """One label for each row; a missing one (None, NaN) is written as a dash."""
+    given = labels.to_list() if hasattr(labels, "to_list") else list(labels)
+    if len(given) != rows:
+        raise InputError(f"{len(given)} labels came, wanted {rows}, one for each row of the codes")
+    out = np.empty(rows, dtype=object)
+    for i, label in enumerate(given):
+        label = label.item() if isinstance(label, np.generic) else label
+        out[i] = "–" if label is None or label != label else label
+    return out
+
+
 def _images(rows: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    if rows.shape[1] != shape[0] * shape[1]:
+    if len(shape) != 2 or min(shape) < 1 or rows.shape[1] != shape[0] * shape[1]:
         raise InputError(f"shape={shape} came, wanted height x width = {rows.shape[1]} columns")
     return np.asarray(rows, float).reshape(len(rows), *shape)

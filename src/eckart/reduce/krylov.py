@@ -92,8 +92,6 @@ def block_krylov(
             products += width
             coupling = engine.inner(q, image)
             image = image - engine.outer(q, coupling)
-            again = engine.inner(q, image)
-            coupling += again
             t[: used + width, used : used + width] = coupling
             t[used : used + width, : used + width] = coupling.T
             used += width

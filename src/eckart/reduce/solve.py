@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
-from eckart.certify.spectral import certify_subspace
+from eckart.certify.spectral import PROBE, SPARSE_PROBE, certify_subspace
 from eckart.engines.pool import single_threaded_blas
 from eckart.engines.protocol import Engine, GapsFound
 from eckart.errors import InputError
@@ -234,6 +234,7 @@ def certify(
         tol=tol,
         covariance=c.matrix,
         floor=c.rounding,
+        probe=SPARSE_PROBE if isinstance(c.data, Counts) else PROBE,
         notes=words,
         extra=extra,
     )

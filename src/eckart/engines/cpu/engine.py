@@ -102,7 +102,7 @@ class CpuEngine:
         total = self._sum_over_rows(x, v.shape, work)
         if mean is not None:
             weight = float(x.shape[0]) if weights is None else float(np.sum(weights, dtype=np.float64))
-            total -= np.outer(weight * mean, mean @ v.astype(np.float64)).astype(x.dtype)
+            total -= np.outer((weight * mean).astype(x.dtype), mean.astype(x.dtype) @ v)
         return total
 
     def misfit(self, x: Dense | Counts, u: np.ndarray, mean: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
             tall.subtract(v, against, tall.inner(against, v, threads), threads)
         gram = tall.inner(v, v, threads)
         values, vectors = np.linalg.eigh((gram + gram.T) / 2)
-        if attempt and np.abs(values - 1.0).max(initial=0.0) < 20 * eps:
+        if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
             return v
         # what survived the first round but is still mostly noise of the subtraction is dropped in the second
         keep = values > (values[-1] * 100 * eps**2 if attempt == 0 else 0.25)
