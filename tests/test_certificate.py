@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import planted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import planted
 from eckart import PCA, LinearAutoencoder
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.spectral import certify_subspace, remainder_norm

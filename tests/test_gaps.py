@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import planted
 from scipy import stats
 
 import eckart
+from conftest import planted
 from eckart import PCA, Observed, principal_angles
 
 

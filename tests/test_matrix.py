@@ -59,7 +59,17 @@ def test_row_parts_of_a_stream_keep_labels_in_step():
 
 @pytest.mark.parametrize(
     ("given_dtype", "wanted"),
-    [("f2", "f4"), ("f4", "f4"), (">f4", "f4"), ("f8", "f8"), (">f8", "f8"), ("g", "f8"), ("i1", "f8"), ("u8", "f8"), ("?", "f8")],
+    [
+        ("f2", "f4"),
+        ("f4", "f4"),
+        (">f4", "f4"),
+        ("f8", "f8"),
+        (">f8", "f8"),
+        ("g", "f8"),
+        ("i1", "f8"),
+        ("u8", "f8"),
+        ("?", "f8"),
+    ],
 )
 def test_working_precision(given_dtype, wanted):
     assert floating(given_dtype) == np.dtype(wanted)

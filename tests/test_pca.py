@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import planted
 from scipy import sparse, stats
 from sklearn.decomposition import PCA as SklearnPCA
 from sklearn.decomposition import TruncatedSVD
 
 import eckart
+from conftest import planted
 from eckart import PCA, principal_angles
 
 ATTRIBUTES = ("components_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_", "noise_variance_")

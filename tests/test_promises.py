@@ -6,11 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
-from conftest import planted
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eckart
+from conftest import planted
 from eckart import PCA, LinearAutoencoder
 
 ESTIMATORS = [

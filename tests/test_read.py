@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import io
 import zipfile
@@ -85,7 +86,11 @@ def test_fit_from_npy_allocates_far_less_than_the_file(tmp_path, rng):
 def test_npy_of_any_number_type(tmp_path, x, dtype):
     y = (np.abs(x) * 10).astype(dtype) if dtype != "?" else x > 3
     np.save(tmp_path / "x.npy", y)
-    same_pca(tmp_path / "x.npy", y.astype(float), 1e-4 if np.dtype(dtype).itemsize <= 4 and np.dtype(dtype).kind == "f" else 1e-10)
+    same_pca(
+        tmp_path / "x.npy",
+        y.astype(float),
+        1e-4 if np.dtype(dtype).itemsize <= 4 and np.dtype(dtype).kind == "f" else 1e-10,
+    )
 
 
 def test_npy_with_pickled_objects_is_refused_and_not_run(tmp_path):
@@ -119,13 +124,18 @@ def test_npy_header_that_lies_about_its_size(file, shape):
         read(file("x.npy", raw.getvalue() + b"\0" * 80))
 
 
-@pytest.mark.parametrize("content", [b"junk" * 99, b"\x93NUMPY\x09\x00" + b"\0" * 99, b"\x93NUMPY\x01\x00\x40\x00" + b"__import__('os')".ljust(64)])
+@pytest.mark.parametrize(
+    "content",
+    [b"junk" * 99, b"\x93NUMPY\x09\x00" + b"\0" * 99, b"\x93NUMPY\x01\x00\x40\x00" + b"__import__('os')".ljust(64)],
+)
 def test_foreign_npy(file, content):
     with pytest.raises(FileError):
         read(file("x.npy", content))
 
 
-@pytest.mark.parametrize("array", [np.empty((0, 3)), np.empty((3, 0)), np.arange(3.0), np.zeros((2, 2, 2)), np.float64(3)])
+@pytest.mark.parametrize(
+    "array", [np.empty((0, 3)), np.empty((3, 0)), np.arange(3.0), np.zeros((2, 2, 2)), np.float64(3)]
+)
 def test_npy_that_is_no_table(tmp_path, array):
     np.save(tmp_path / "x.npy", array)
     with pytest.raises(InputError):
@@ -377,10 +387,8 @@ def test_damaged_tables_are_file_errors(tmp_path, x, ending, held, monkeypatch):
         bad = bytearray(data)
         bad[at] ^= 0xFF
         path.write_bytes(bytes(bad))
-        try:
+        with contextlib.suppress(FileError, InputError):
             PCA(1).fit(path)
-        except (FileError, InputError):
-            pass
 
 
 def test_the_index_that_pandas_wrote_is_never_data(tmp_path, x):
@@ -526,8 +534,13 @@ def test_masked_entries_are_unknown_whatever_lies_under_the_mask():
     assert read(text).nnz == 1
     assert type(read(np.ma.array([[1.0, 2.0]]))) is Dense
     assert read(np.ma.array([[np.nan, 1, 2]], mask=[[0, 0, 1]])).nnz == 1
-    for bad in (np.ma.masked_equal([1, 2], 2), np.ma.array([["a", "b"]], mask=[[0, 1]]), np.ma.array([[1j]], mask=[[0]]),
-                np.ma.array(np.array([["2020-01-01"]], "M8[D]"), mask=[[0]]), np.ma.array(np.zeros((0, 2)))):
+    for bad in (
+        np.ma.masked_equal([1, 2], 2),
+        np.ma.array([["a", "b"]], mask=[[0, 1]]),
+        np.ma.array([[1j]], mask=[[0]]),
+        np.ma.array(np.array([["2020-01-01"]], "M8[D]"), mask=[[0]]),
+        np.ma.array(np.zeros((0, 2))),
+    ):
         with pytest.raises(InputError):
             read(bad)
 
@@ -657,7 +670,10 @@ def test_small_types_do_not_wrap_around(x, dtype):
     assert p.certify(y).holds
 
 
-@pytest.mark.parametrize("verb", ["transform", "impute", "score", "score_samples", "outliers", "spe", "hotelling_t2", "contributions", "certify"])
+@pytest.mark.parametrize(
+    "verb",
+    ["transform", "impute", "score", "score_samples", "outliers", "spe", "hotelling_t2", "contributions", "certify"],
+)
 @pytest.mark.parametrize("bad", ["strings", "dates", "1d", "no row", "inf", "complex", "narrow"])
 def test_every_verb_refuses_bad_rows_with_a_value_error(x, verb, bad):
     rows = {
@@ -680,7 +696,11 @@ def test_blocks_from_a_generator(x):
     same_pca((x[i : i + 3] for i in range(0, 40, 3)), x)
     same_pca(iter([x[:0], x[:5].tolist(), x[5:]]), x)
     same_pca([x[:20], x[20:]], x)
-    frames = [pd.DataFrame(x[:20], columns=NAMES), pl.DataFrame(x[20:30], schema=NAMES), pa.Table.from_pandas(pd.DataFrame(x[30:], columns=NAMES))]
+    frames = [
+        pd.DataFrame(x[:20], columns=NAMES),
+        pl.DataFrame(x[20:30], schema=NAMES),
+        pa.Table.from_pandas(pd.DataFrame(x[30:], columns=NAMES)),
+    ]
     for source in (frames, iter(frames)):
         assert list(same_pca(source, x).feature_names_in_) == NAMES
     s = sparse.random(50, 5, 0.5, format="csr", random_state=0)
@@ -715,7 +735,10 @@ def test_an_iterator_is_read_once_and_a_list_again(x):
         ([np.ones((3, 2)) * 1j], "omplex"),
         ([np.full((3, 2), "2020-01-01", "M8[D]")], "dates"),
         ([np.zeros((3, 2)), np.full((1, 2), np.inf)], "inf at row 3"),
-        ([pd.DataFrame({"a": [1.0], "b": [2.0]}), pd.DataFrame({"b": [1.0], "a": [2.0]})], "row 1 has the columns b, a"),
+        (
+            [pd.DataFrame({"a": [1.0], "b": [2.0]}), pd.DataFrame({"b": [1.0], "a": [2.0]})],
+            "row 1 has the columns b, a",
+        ),
         ([np.zeros((0, 2))], "0 rows"),
     ],
 )
@@ -760,7 +783,13 @@ def test_patterns_of_sparse_and_mixed_files(tmp_path, x):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("nope.npy", "does not exist"), ("", "does not exist"), ("nothing*.csv", "matches no file"), (".", "folder"), ("a\0b.npy", "does not exist")],
+    [
+        ("nope.npy", "does not exist"),
+        ("", "does not exist"),
+        ("nothing*.csv", "matches no file"),
+        (".", "folder"),
+        ("a\0b.npy", "does not exist"),
+    ],
 )
 def test_paths_that_lead_nowhere(tmp_path, monkeypatch, name, words):
     monkeypatch.chdir(tmp_path)
@@ -769,7 +798,13 @@ def test_paths_that_lead_nowhere(tmp_path, monkeypatch, name, words):
 
 
 def test_wrong_endings_and_empty_files(file):
-    for name, content, words in (("x.xlsx", "z", "xlsx"), ("x", "z", "nothing"), ("x.npy", "", "0 bytes"), ("x.csv", "", "0 bytes"), ("x.parquet", "", "0 bytes")):
+    for name, content, words in (
+        ("x.xlsx", "z", "xlsx"),
+        ("x", "z", "nothing"),
+        ("x.npy", "", "0 bytes"),
+        ("x.csv", "", "0 bytes"),
+        ("x.parquet", "", "0 bytes"),
+    ):
         with pytest.raises(FileError, match=words):
             read(file(name, content))
     assert read(file("x[1].csv", "a,b\n1,2\n")).shape == (1, 2), "a file that exists is not a pattern"
@@ -782,7 +817,9 @@ def test_names_come_back_in_loadings_and_top_features(x):
     assert list(model.get_feature_names_out()) == ["pca0", "pca1"]
 
 
-tables = hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=7), elements=st.floats(-1e300, 1e300))
+tables = hnp.arrays(
+    np.float64, hnp.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=7), elements=st.floats(-1e300, 1e300)
+)
 
 
 @given(tables)

@@ -99,7 +99,10 @@ def test_round_trip_is_exact(x, path, name):
     assert again.read_bytes() == path.read_bytes()
 
 
-@given(hnp.arrays(np.float64, st.tuples(st.integers(2, 6), st.integers(1, 5)), elements=st.floats(-1e6, 1e6)), st.integers(0, 2))
+@given(
+    hnp.arrays(np.float64, st.tuples(st.integers(2, 6), st.integers(1, 5)), elements=st.floats(-1e6, 1e6)),
+    st.integers(0, 2),
+)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_round_trip_of_any_data(path, x, k):
     m = PCA(min(k, *x.shape)).fit(x)
@@ -152,8 +155,15 @@ def test_truncated_anywhere(path, good):
 def test_one_flipped_byte_anywhere(path, good, mask):
     """Header length, JSON, checksum and arrays: every byte counts."""
     rng = np.random.default_rng(mask)
-    spots = {*range(16), *rng.choice(len(good), 300, replace=False).tolist(), len(good) - 1, good.index(b"checksum") + 14}
-    spots |= set(range(good.index(b"tail_shape") - 60, good.index(b"tail_shape")))  # digits of numbers: same value, other text
+    spots = {
+        *range(16),
+        *rng.choice(len(good), 300, replace=False).tolist(),
+        len(good) - 1,
+        good.index(b"checksum") + 14,
+    }
+    spots |= set(
+        range(good.index(b"tail_shape") - 60, good.index(b"tail_shape"))
+    )  # digits of numbers: same value, other text
     for at in spots:
         bad = bytearray(good)
         bad[at] ^= mask
@@ -167,8 +177,7 @@ def forge(model, edit=None, arrays=None):
         edit(header)
     if arrays is not None:
         arrays(a)
-    text = json.dumps(header)
-    return to_bytes(a, metadata={"eckart": text, "checksum": saving._checksum(a, text)})
+    return to_bytes(a, metadata={"eckart": saving.seal(a, json.dumps(header))})
 
 
 def test_a_forged_file_is_read_when_nothing_was_changed(path, model):
@@ -269,7 +278,9 @@ def test_foreign_and_hostile_files(path, data):
 def test_nothing_of_a_file_is_run(path, model, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "system", lambda *a: pytest.fail("code of the file was run"))
     for name in ("os.system", "builtins.eval", "subprocess.Popen", "__import__('os')"):
-        refused(path, forge(model, lambda h, name=name: h.update({"class": name, "params": {"command": "touch pwned"}})))
+        refused(
+            path, forge(model, lambda h, name=name: h.update({"class": name, "params": {"command": "touch pwned"}}))
+        )
 
 
 def test_paths_that_hold_no_model(tmp_path):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import planted
 from scipy import sparse
 
 import eckart
+from conftest import planted
 from eckart import select_components
 from eckart.reduce.rank import by_share, gavish_donoho, marchenko_pastur_median, threshold_factor
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import planted
 
 import eckart
+from conftest import planted
 from eckart import PCA, principal_angles
 from eckart.reduce.plan import STATISTIC_COLUMNS
 from eckart.reduce.stream import Sketch

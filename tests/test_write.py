@@ -32,7 +32,14 @@ def test_round_trip(tmp_path, rng, ending, dtype):
 @pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv"])
 @pytest.mark.parametrize(
     "labels",
-    [[f"r{i}" for i in range(7)], list(range(7)), [1.5] * 7, ["a", None, "b", "c", None, None, None], [1, "two", 3, "x", "y", 5, 6], list(np.arange(7))],
+    [
+        [f"r{i}" for i in range(7)],
+        list(range(7)),
+        [1.5] * 7,
+        ["a", None, "b", "c", None, None, None],
+        [1, "two", 3, "x", "y", 5, 6],
+        list(np.arange(7)),
+    ],
 )
 def test_labels_of_any_kind(tmp_path, rng, ending, labels):
     x = rng.standard_normal((7, 2))
@@ -41,7 +48,9 @@ def test_labels_of_any_kind(tmp_path, rng, ending, labels):
     write_table(tmp_path / f"c{ending}", ["u", "v"], blocks(x, column), "id")
     back = read(tmp_path / f"c{ending}", index="id")
     np.testing.assert_array_equal(back.values, x)
-    assert [str(v) for v in back.rows] == [str(v) if v is not None else ("None" if ending != ".csv" else str(back.rows[i])) for i, v in enumerate(labels)]
+    assert [str(v) for v in back.rows] == [
+        str(v) if v is not None else ("None" if ending != ".csv" else str(back.rows[i])) for i, v in enumerate(labels)
+    ]
 
 
 def test_labels_that_change_kind_between_blocks_are_named(tmp_path, rng):
@@ -69,7 +78,12 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, ending, error)
 
 def test_targets_that_cannot_be_written(tmp_path):
     (tmp_path / "folder.csv").mkdir()
-    for name, words in (("x.txt", "wanted one of"), ("x", "wanted one of"), ("no/x.csv", "not a folder"), ("folder.csv", "is a folder")):
+    for name, words in (
+        ("x.txt", "wanted one of"),
+        ("x", "wanted one of"),
+        ("no/x.csv", "not a folder"),
+        ("folder.csv", "is a folder"),
+    ):
         with pytest.raises(FileError, match=words):
             check_target(tmp_path / name)
 

@@ -237,3 +237,34 @@ def test_64_bit_indices():
     np.testing.assert_array_equal(engine.gram_times(wide, v, None), engine.gram_times(s, v, None))
     far = Counts(np.array([0, 1], np.int64), np.array([2**31 + 5], np.int64), np.ones(1), 2**31 + 6)
     assert far.shape == (1, 2**31 + 6)
+
+
+@weighted
+@dtypes
+def test_tiles_give_the_products_of_plain_rows(weighted, dtype):
+    """Large sparse data are copied into tiles for repeated products; the products do not change."""
+    rng = np.random.default_rng(0)
+    rows, n, each = 5500, 3000, 300
+    columns = np.minimum((n * rng.random((rows, each)) ** 3).astype(np.int64), n - 1)
+    s = sparse.csr_array((rng.standard_normal(rows * each), (np.repeat(np.arange(rows), each), columns.ravel())), shape=(rows, n))
+    x = Counts.from_scipy(s.astype(dtype))
+    w = rng.random(rows) if weighted else None
+    v = rng.standard_normal((n, 6)).astype(dtype)
+    results = []
+    for threads in (1, 3):
+        engine = engine_named("cpu", threads)
+        placed = engine.put(x)
+        assert type(placed).__name__ == "TiledCounts"
+        np.testing.assert_array_equal(np.sort(placed.values), np.sort(x.data))
+        mean = engine.column_moments(x, w).mean
+        results.append(engine.gram_times(placed, v, mean, w))
+    assert results[0].tobytes() == results[1].tobytes()
+    close(results[0], products_by_scipy(s, v, mean, w), dtype, 5)
+    assert ENGINES["cpu, 1 thread"].put(make("sparse", dtype)).nnz == make("sparse", dtype).nnz  # small data stay as they are
+
+
+def products_by_scipy(s, v, mean, w):
+    """Xc^T diag(w) Xc V in float64 without a dense X."""
+    w = np.ones(s.shape[0]) if w is None else w
+    y = (s @ v.astype(float) - mean @ v) * w[:, None]
+    return s.T @ y - np.outer(mean, y.sum(axis=0))

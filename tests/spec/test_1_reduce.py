@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import planted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -14,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import eckart
+from conftest import planted
 from eckart import PCA, LinearAutoencoder, Projection, power_method, principal_angles
 from eckart.reduce.autoencode import risk_objective
 

@@ -25,6 +25,7 @@ from eckart.trace import Trace
 FORMAT = "eckart-model"
 VERSION = 1
 MAX_HEADER = 64 * 2**20
+SEAL = len(', "checksum": "') + 64 + len('"}')
 CLASSES = {
     "PCA": "eckart.reduce.pca",
     "LinearAutoencoder": "eckart.reduce.linear_autoencoder",
@@ -37,9 +38,13 @@ def save(model: Any, path: Any) -> None:
     from safetensors.numpy import save as to_bytes
 
     arrays, header = pack(model)
-    text = json.dumps(header, allow_nan=False)
-    data = to_bytes(arrays, metadata={"eckart": text, "checksum": _checksum(arrays, text)})
+    data = to_bytes(arrays, metadata={"eckart": seal(arrays, json.dumps(header, allow_nan=False))})
     atomic_write(path, data)
+
+
+def seal(arrays: dict[str, np.ndarray], text: str) -> str:
+    """The JSON header with a checksum of its very text and of the arrays as its last member."""
+    return f'{text[:-1]}, "checksum": "{_checksum(arrays, text)}"}}'
 
 
 def atomic_write(path: Any, data: bytes) -> None:
@@ -99,12 +104,12 @@ def load(path: Any) -> Any:
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 
-    data, text, checksum = _read_header(Path(_path(path)))
+    data, text = _read_header(Path(_path(path)))
     try:
         arrays = from_bytes(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise FileError(f"{path} is damaged: {error}") from None
-    if checksum != _checksum(arrays, text):
+    if text != seal(arrays, text[:-SEAL] + "}"):
         raise FileError(f"{path} was changed after it was written (its checksum does not match); do not use it")
     try:
         return unpack(arrays, json.loads(text))
@@ -120,8 +125,8 @@ def _path(path: Any) -> Any:
     return path
 
 
-def _read_header(path: Path) -> tuple[bytes, str, Any]:
-    """The bytes of the file, the text of its eckart header and the checksum it names."""
+def _read_header(path: Path) -> tuple[bytes, str]:
+    """The bytes of the file and the text of its eckart header."""
     if not path.is_file():
         raise FileError(f"{path} does not exist or is not a file")
     try:
@@ -131,7 +136,7 @@ def _read_header(path: Path) -> tuple[bytes, str, Any]:
         raise FileError(f"{path} cannot be read: {error}") from None
 
 
-def _parse_header(raw: Any, path: Path) -> tuple[bytes, str, Any]:
+def _parse_header(raw: Any, path: Path) -> tuple[bytes, str]:
     size = os.fstat(raw.fileno()).st_size
     start = raw.read(8)
     if len(start) < 8:
@@ -142,8 +147,8 @@ def _parse_header(raw: Any, path: Path) -> tuple[bytes, str, Any]:
     if 8 + length > size:
         raise FileError(f"{path} is truncated or foreign: its header wants {length} bytes, {size - 8} are there")
     try:
-        notes = json.loads(raw.read(length))["__metadata__"]
-        header = json.loads(notes["eckart"])
+        text = json.loads(raw.read(length))["__metadata__"]["eckart"]
+        header = json.loads(text)
         if header["format"] != FORMAT:
             raise KeyError("format")
         version = header["version"]
@@ -152,7 +157,7 @@ def _parse_header(raw: Any, path: Path) -> tuple[bytes, str, Any]:
     if type(version) is not int or not 1 <= version <= VERSION:
         raise FileError(f"{path} has format version {version!r}, this eckart reads 1 to {VERSION}; upgrade eckart")
     raw.seek(0)
-    return raw.read(), notes["eckart"], notes.get("checksum")
+    return raw.read(), text
 
 
 def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

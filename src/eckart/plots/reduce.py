@@ -111,7 +111,7 @@ def components_as_images(
     count = min(count, model.n_components_)
     mean = _images(model.mean_[None], shape)
     parts = _images(model.components_[:count], shape)
-    top = np.abs(parts.reshape(len(parts), -1)).max(axis=1) if count else np.zeros(0)
+    top = np.abs(parts).max(axis=(1, 2)) if count else np.zeros(0)
     tiles = np.concatenate([coloured(mean, "gray"), coloured(parts, "RdBu_r", -top, top)])
     ax = new_axes(ax, (1.1 * columns, 1.25 * -(-len(tiles) // columns) + 0.4))
     gap = max(1, shape[0] // 8)
@@ -168,7 +168,8 @@ def outlier_chart(outliers: Any, ax: Any = None, *, names: Any = None, most: int
     for limit, line in ((outliers.t2_limit, ax.axvline), (outliers.spe_limit, ax.axhline)):
         if np.isfinite(limit) and limit > 0:
             line(limit, color=INK, linewidth=1, linestyle=":")
-    beyond = np.maximum(outliers.t2 / max(outliers.t2_limit, tiny), outliers.spe / max(outliers.spe_limit, tiny))
+    with np.errstate(over="ignore"):
+        beyond = np.maximum(outliers.t2 / max(outliers.t2_limit, tiny), outliers.spe / max(outliers.spe_limit, tiny))
     for i in np.argsort(-beyond, kind="stable")[:most]:
         if flagged[i]:
             ax.annotate(

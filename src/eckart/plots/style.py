@@ -51,7 +51,7 @@ def coloured(images: np.ndarray, cmap: str, low: Any = None, high: Any = None) -
     """Images (count x h x w) as RGB through a colour map; each on its own range unless low and high are given."""
     import matplotlib
 
-    flat = images.reshape(len(images), -1)
+    flat = images.reshape(len(images), int(np.prod(images.shape[1:])))
     low = flat.min(axis=1) if low is None else np.broadcast_to(low, len(images))
     high = flat.max(axis=1) if high is None else np.broadcast_to(high, len(images))
     span = np.where(high > low, high - low, 1.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eckart.engines.protocol import Engine, Moments
-from eckart.matrix import Counts, Dense
+from eckart.matrix import Counts, Dense, Observed
 from eckart.rng import normal
 from eckart.trace import Watcher, silent
 
@@ -57,9 +57,11 @@ class Covariance:
     ) -> Covariance:
         """One pass for mean and trace; entries are then touched by products only."""
         m = engine.column_moments(x, weights, watch)
+        placed = engine.put(x)
+        assert not isinstance(placed, Observed)
         square = m.square if centered else m.square + m.weight * m.mean**2
         mean = m.mean if centered else np.zeros_like(m.mean)
-        return cls(mean, float(square.sum()) / m.weight, m.weight, m.rows, x.dtype, centered, engine, x, weights)
+        return cls(mean, float(square.sum()) / m.weight, m.weight, m.rows, x.dtype, centered, engine, placed, weights)
 
     @classmethod
     def by_statistic(

@@ -170,7 +170,7 @@ def solve_krylov(
     wanted = int(k) if isinstance(k, (int, np.integer)) else (most if k is None else min(most, 32))
     start = None
     while True:
-        block = min(8, max(wanted, 1)) if lanczos else _block(wanted, oversample)
+        block = min(8, max(wanted, 1)) if lanczos else _block(wanted, oversample, isinstance(c.data, Counts))
         steps = max_steps or max(60, 40 * -(-wanted // block))
         ritz = block_krylov(
             c.product,
@@ -195,9 +195,9 @@ def solve_krylov(
     return Spectrum(values[:kept], ritz.vectors[:, :kept].T, ritz.trace, tol)
 
 
-def _block(k: int, oversample: int) -> int:
+def _block(k: int, oversample: int, sparse: bool) -> int:
     """Products with fewer columns than this are bound by memory, and more steps would be needed."""
-    return max(k, min(oversample, 2 * k), 4)
+    return max(min(k, 32), k // 2, min(oversample, 2 * k), 4) if sparse else max(k, min(oversample, 2 * k), 4)
 
 
 def _answered(k: Any, values: np.ndarray, c: Covariance, wanted: int) -> int | None:

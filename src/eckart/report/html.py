@@ -15,7 +15,8 @@ STYLE = """
 h1{font-size:1.6rem;margin:0 0 .2rem}h2{font-size:1.15rem;margin:2.2rem 0 .6rem;border-bottom:1px solid #e4e7eb;padding-bottom:.2rem}
 p.lead{color:#52606d;margin:.1rem 0 1rem}table{border-collapse:collapse;font-size:.9rem;width:100%}td,th{text-align:left;padding:.25rem .6rem .25rem 0;
 border-bottom:1px solid #f0f2f4;vertical-align:top}th{color:#7b8794;font-weight:600}td.n{font-variant-numeric:tabular-nums;white-space:nowrap}
-.ok{color:#2f855a;font-weight:600}.bad{color:#c53030;font-weight:600}.verdict{padding:.6rem .9rem;border-radius:.4rem;background:#f0fff4;border:1px solid #c6f6d5}
+.ok{color:#2f855a;font-weight:600}.bad{color:#c53030;font-weight:600}
+.verdict{padding:.6rem .9rem;border-radius:.4rem;background:#f0fff4;border:1px solid #c6f6d5}
 .verdict.no{background:#fff5f5;border-color:#fed7d7}img{max-width:100%;height:auto;display:block}figure{margin:1rem 0}figcaption{color:#52606d;font-size:.9rem}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:1rem;align-items:start}
 """

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eckart import plots
+from eckart.matrix import Dense
 from eckart.report.html import Report
 
 
@@ -46,7 +47,8 @@ def reduce_report(
         ]
         page.table(["component", "share of variance", "columns with the largest loadings"], rows)
     if sample is not None and b.k:
-        codes = model.transform(sample)
+        named = Dense(np.asarray(sample), columns=b.columns)
+        codes = np.asarray(model.transform(named))
         if b.k >= 2:
             page.section("Where the rows are")
             page.pictures(
@@ -67,7 +69,7 @@ def reduce_report(
         page.section("Rows that do not fit")
         page.pictures(
             (
-                plots.outlier_chart(model.outliers(sample)),
+                plots.outlier_chart(model.outliers(named)),
                 "Distance inside the subspace against distance from it, with limits frozen at fit",
             )
         )

@@ -27,7 +27,11 @@ class CpuEngine:
         self.threads = resolve_threads(n_threads)
 
     def put(self, matrix: Matrix) -> Matrix:
-        return matrix
+        if not isinstance(matrix, Counts):
+            return matrix
+        from eckart.engines.cpu.tiles import in_tiles
+
+        return in_tiles(matrix, self.threads)
 
     def moments(
         self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent
@@ -89,9 +93,21 @@ class CpuEngine:
         v = self._thin(x, v)
         if not isinstance(x, Counts):
             return self._dense_sum(x, dense.gram_times_step, v.shape, v, mean, _cast(weights, x.dtype))
+        w = np.empty(0, x.dtype) if weights is None else np.asarray(weights, x.dtype)
+        total = self._sparse_gram_times(x, v, w)
+        if mean is not None:
+            weight = float(x.shape[0]) if weights is None else float(np.sum(weights, dtype=np.float64))
+            total -= np.outer((weight * mean).astype(x.dtype), mean.astype(x.dtype) @ v)
+        return total
+
+    def _sparse_gram_times(self, x: Counts, v: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """A^T diag(w) A V by the kernel that fits: one vector, tiles, or plain rows."""
         from eckart.engines.cpu.sparse import gram_times_rows, gram_times_vector_rows
 
-        w = np.empty(0, x.dtype) if weights is None else np.asarray(weights, x.dtype)
+        from eckart.engines.cpu.tiles import TiledCounts
+
+        if isinstance(x, TiledCounts) and v.shape[1] >= 4:
+            return self._tiled_gram_times(x, v, w)
 
         def work(a: int, b: int, total: np.ndarray) -> None:
             if v.shape[1] == 1:
@@ -99,11 +115,22 @@ class CpuEngine:
             else:
                 gram_times_rows(x.indptr, x.indices, x.data, v, w, a, b, total)
 
-        total = self._sum_over_rows(x, v.shape, work)
-        if mean is not None:
-            weight = float(x.shape[0]) if weights is None else float(np.sum(weights, dtype=np.float64))
-            total -= np.outer((weight * mean).astype(x.dtype), mean.astype(x.dtype) @ v)
-        return total
+        return self._sum_over_rows(x, v.shape, work)
+
+    def _tiled_gram_times(self, x: Any, v: np.ndarray, w: np.ndarray) -> np.ndarray:
+        from eckart.engines.cpu.prefetch import aligned_zeros
+        from eckart.engines.cpu.tiles import tile_gram_times
+
+        def step(total: np.ndarray, c: int, scratch: dict) -> None:
+            if "y" not in scratch:
+                scratch["y"] = aligned_zeros((min(x.chunk, x.shape[0]), v.shape[1]), x.dtype)
+            first = c * x.chunk
+            y = scratch["y"][: min(x.chunk, x.shape[0] - first)]
+            tile_gram_times(x.starts[c], x.local, x.values, v, w, first, y, total)
+
+        lanes = [aligned_zeros(v.shape, x.dtype) for _ in range(_lanes(v.size * x.dtype.itemsize))]
+        run_lanes(range(len(x.starts)), lanes, step, self.threads)
+        return _tree_sum(lanes)
 
     def misfit(self, x: Dense | Counts, u: np.ndarray, mean: np.ndarray) -> np.ndarray:
         if isinstance(x, Counts):

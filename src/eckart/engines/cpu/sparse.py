@@ -49,10 +49,11 @@ def gram_times_rows(indptr, indices, data, v, weights, first, last, total):
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
 def gram_times_vector_rows(indptr, indices, data, v, weights, first, last, total):
-    """The same for one vector, in float64."""
+    """The same for one vector."""
     weighted = weights.shape[0] > 0
+    zero = v[0] - v[0]
     for i in range(first, last):
-        y = 0.0
+        y = zero
         for p in range(indptr[i], indptr[i + 1]):
             y += data[p] * v[indices[p]]
         if weighted:

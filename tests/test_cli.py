@@ -1,0 +1,392 @@
+"""The command line: files in, files out, one line and exit code 2 on bad input, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import eckart
+import eckart.cli.main as entry
+from eckart import PCA, load, read
+
+COLUMNS = list("abcdef")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with one table as CSV, Parquet and .npy."""
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((60, 6)) @ rng.standard_normal((6, 6))
+    frame = pd.DataFrame(x, columns=COLUMNS)
+    frame.insert(0, "id", [f"r{i}" for i in range(60)])
+    frame["kind"] = list("uvw") * 20
+    frame.to_csv(folder / "x.csv", index=False)
+    frame.to_parquet(folder / "x.parquet", index=False)
+    np.save(folder / "x.npy", x)
+    return folder
+
+
+@pytest.fixture
+def eckart_(data, tmp_path, monkeypatch, capsys):
+    """Run a command in a folder that holds the data; returns exit code, standard output and standard error."""
+    for name in os.listdir(data):
+        (tmp_path / name).write_bytes((data / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["eckart", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            entry.run()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
+
+
+@pytest.fixture
+def refused(eckart_):
+    """Run a command that must end with one line on standard error and exit code 2; returns the line."""
+
+    def call(*words):
+        code, _, err = eckart_(*words)
+        assert code == 2, err
+        assert err.startswith("eckart: error: ")
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+        return err
+
+    return call
+
+
+def test_reduce_writes_everything(eckart_):
+    code, out, err = eckart_(
+        "reduce",
+        "x.csv",
+        "-k",
+        2,
+        "--columns",
+        "a,b, c",
+        "--index",
+        "id",
+        "--out",
+        "codes.parquet",
+        "--model",
+        "m.safetensors",
+        "--report",
+        "r.html",
+    )
+    assert (code, err) == (0, "")
+    x = read("x.csv", columns=list("abc"), index="id")
+    want = PCA(2).fit(x)
+    codes = read("codes.parquet", index="id")
+    np.testing.assert_array_equal(codes.values, want.transform(x))
+    assert list(codes.columns) == ["pca0", "pca1"]
+    assert list(codes.rows) == [f"r{i}" for i in range(60)]
+    model = load("m.safetensors")
+    np.testing.assert_array_equal(model.components_, want.components_)
+    assert list(model.feature_names_in_) == list("abc")
+    assert "60 rows x 3 columns" in out
+    assert "certificate holds" in out
+    for name in ("codes.parquet", "m.safetensors", "r.html"):
+        assert name in out
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert page.count("<img") >= 3
+    assert "The certificate holds." in page
+    assert "<script" not in page
+    assert not re.search(r"(?:src|href)=.?https?://", page)
+    assert not [name for name in os.listdir(".") if name.startswith(".")]
+
+
+@pytest.mark.parametrize("ending", ["csv", "arrow", "npy", "parquet"])
+def test_codes_in_every_format(eckart_, ending):
+    assert eckart_("reduce", "x.npy", "-k", 3, "--out", f"o.{ending}", "-q") == (0, "", "")
+    np.testing.assert_array_equal(read(f"o.{ending}").values, PCA(3).fit_transform(np.load("x.npy")))
+
+
+@pytest.mark.parametrize(
+    ("k", "components"), [("2", 2), ("+2", 2), ("0", 0), ("6", 6), ("0.9", 3), ("auto", 2), ("mle", 5)]
+)
+def test_components(eckart_, k, components):
+    code, out, _ = eckart_("reduce", "x.npy", "-k", k, "--model", "m.safetensors")
+    assert code == 0
+    assert f"to {components} components" in out
+    assert load("m.safetensors").n_components_ == components
+
+
+@pytest.mark.parametrize("k", ["bad", "", "-1", "7", "1.5", "nan", "inf", "0.0", "1e0"])
+def test_bad_components(refused, k):
+    for verb in ("reduce", "plan"):
+        line = refused(verb, "x.npy", "-k", k)
+        assert "components" in line
+        assert k in line or k == "1e0"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["reduce", "nope.csv"], "nope.csv does not exist"),
+        (["reduce", "."], "folder"),
+        (["reduce", "x.csv"], "column 'id'"),
+        (["reduce", "x.csv", "--columns", "a,zz"], "'zz'"),
+        (["reduce", "x.csv", "--columns", "a", "--index", "zz"], "'zz'"),
+        (["reduce", "x.csv", "--columns", "a,b", "--labels", "zz"], "'zz'"),
+        (["reduce", "x.csv", "--columns", ","], "column ''"),
+        (["reduce", "x.csv", "--columns", "a,kind"], "'kind'"),
+        (["reduce", "x.csv", "--labels", "kind", "--index", "id"], "wanted one of them"),
+        (["reduce", "x.npy", "--index", "id"], "no column names"),
+        (["reduce", "x.npy", "--columns", "a"], "no column names"),
+        (["reduce", "x.npy", "--image", "3x3"], "6, the number of columns"),
+        (["reduce", "x.npy", "--image", "-2x-3"], "height x width"),
+        (["reduce", "x.npy", "--image", "six"], "height x width"),
+        (["reduce", "x.npy", "--solver", "magic"], "magic"),
+        (["reduce", "x.npy", "--rotation", "spin"], "spin"),
+        (["reduce", "x.npy", "--seed", "-1"], "-1"),
+        (["reduce", "x.npy", "--seed", "x"], "--seed"),
+        (["reduce", "x.npy", "--threads", "0"], "n_threads"),
+        (["reduce", "x.npy", "--out", "o.xlsx"], ".xlsx"),
+        (["reduce", "x.npy", "--out", "no/o.csv"], "not a folder"),
+        (["reduce", "x.npy", "--out", "x.npy"], "the data itself"),
+        (["reduce", "x.npy", "--out", "./x.npy"], "the data itself"),
+        (["reduce", "*.npy", "--out", "x.npy"], "the data itself"),
+        (["reduce", "x.npy", "--model", "m.pkl"], ".safetensors"),
+        (["reduce", "x.npy", "--report", "r.pdf"], ".html"),
+        (["reduce", "x.npy", "--report", "no/r.html"], "not a folder"),
+        (["reduce", "x.npy", "--nonsense"], "--nonsense"),
+        (["reduce"], "argument"),
+        (["nonsense"], "nonsense"),
+        (["certify", "x.npy"], "argument"),
+        (["certify", "nope", "x.npy"], "nope"),
+        (["certify", "x.csv", "x.csv"], "x.csv"),
+        (["plan", "nope"], "nope"),
+        (["plan", "x.npy", "--solver", "magic"], "magic"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(refused, words, said):
+    before = {name: Path(name).read_bytes() for name in os.listdir(".")}
+    assert said in refused(*words)
+    assert {name: Path(name).read_bytes() for name in os.listdir(".")} == before, "a refused command changed a file"
+
+
+@pytest.mark.parametrize("content", [b"", b"a,b\n", b"a,b\n1,2\n3\n", b"\x00\x01", b"\xff\xfe", b"a,a\n1,2\n"])
+def test_bad_files_are_one_line_and_code_2(refused, content):
+    with open("bad.csv", "wb") as out:
+        out.write(content)
+    assert "bad.csv" in refused("reduce", "bad.csv", "-k", "1")
+
+
+def test_labels_colour_the_map_and_are_not_data(eckart_):
+    code, out, err = eckart_(
+        "reduce", "x.csv", "-k", 2, "--columns", "a,b,c", "--labels", "kind", "--report", "r.html", "--out", "o.csv"
+    )
+    assert (code, err) == (0, "")
+    assert "60 rows x 3 columns" in out
+    assert list(read("o.csv", index="row").rows) == list("uvw") * 20
+
+
+def test_images_gaps_and_options(eckart_):
+    x = np.load("x.npy")
+    x[3, 2] = np.nan
+    np.save("gaps.npy", x)
+    code, out, err = eckart_(
+        "reduce",
+        "gaps.npy",
+        "-k",
+        2,
+        "--image",
+        "2x3",
+        "--report",
+        "r.html",
+        "--model",
+        "m.safetensors",
+        "--rotation",
+        "varimax",
+    )
+    assert (code, err) == (0, "")
+    assert "1 entries missing" in out
+    assert load("m.safetensors").rotation == "varimax"
+    assert eckart_("certify", "m.safetensors", "gaps.npy")[0] == 0
+    code, out, _ = eckart_(
+        "reduce",
+        "x.npy",
+        "-k",
+        2,
+        "--no-center",
+        "--whiten",
+        "--solver",
+        "lanczos",
+        "--seed",
+        3,
+        "--threads",
+        1,
+        "--model",
+        "m.safetensors",
+    )
+    assert code == 0
+    model = load("m.safetensors")
+    assert (model.center, model.whiten, model.svd_solver, model.random_state, model.n_threads) == (
+        False,
+        True,
+        "lanczos",
+        3,
+        1,
+    )
+
+
+def test_certify_holds_fails_and_refuses(eckart_, refused):
+    assert eckart_("reduce", "x.csv", "-k", 2, "--columns", "a,b,c", "--model", "m.safetensors", "-q")[0] == 0
+    code, out, err = eckart_("certify", "m.safetensors", "x.csv")
+    assert (code, err) == (0, "")
+    assert "HOLDS" in out
+    frame = pd.read_csv("x.csv")
+    frame[["f", "c", "b", "a"]].to_csv("turned.csv", index=False)
+    assert eckart_("certify", "m.safetensors", "turned.csv")[0] == 0, "columns are found by name"
+    np.save("three.npy", frame[["a", "b", "c"]])
+    assert eckart_("certify", "m.safetensors", "three.npy")[0] == 0
+    frame["a"] = np.random.default_rng(9).standard_normal(60) * 9
+    frame.to_csv("other.csv", index=False)
+    code, out, err = eckart_("certify", "m.safetensors", "other.csv")
+    assert (code, err) == (1, "")
+    assert "DOES NOT HOLD" in out
+    assert "reason" in out
+    frame[["a", "b"]].to_csv("two.csv", index=False)
+    assert "'c'" in refused("certify", "m.safetensors", "two.csv")
+    assert "6 columns, wanted the 3" in refused("certify", "m.safetensors", "x.npy")
+
+
+def test_certify_of_names_with_commas_and_spaces(eckart_):
+    x = np.load("x.npy")[:, :2]
+    pd.DataFrame(x, columns=["a,b", " c "]).to_parquet("odd.parquet")
+    assert eckart_("reduce", "odd.parquet", "-k", 1, "--model", "m.safetensors", "-q")[0] == 0
+    assert eckart_("certify", "m.safetensors", "odd.parquet")[0] == 0
+
+
+def test_plan_estimates_before_running(eckart_):
+    code, out, err = eckart_("plan", "x.npy", "-k", 2)
+    assert (code, err) == (0, "")
+    for word in ("60 rows x 6 columns", "chosen", "estimate", "passes", "MiB", "eigh", "randomized", "lanczos"):
+        assert word in out
+
+
+def test_patterns(eckart_):
+    frame = pd.read_csv("x.csv")[COLUMNS]
+    for i in range(3):
+        frame[i * 20 : i * 20 + 20].to_csv(f"part-{i}.csv", index=False)
+    code, out, _ = eckart_("reduce", "part-*.csv", "-k", 2, "--out", "o.npy", "--report", "r.html")
+    assert code == 0
+    assert "60 rows x 6 columns" in out
+    np.testing.assert_allclose(np.load("o.npy"), PCA(2).fit_transform(frame.to_numpy()), atol=1e-10)
+
+
+def test_streamed_files_give_the_same_codes_and_a_report(eckart_, monkeypatch):
+    import eckart.io.read as door
+
+    assert eckart_("reduce", "x.parquet", "-k", 2, "--columns", ",".join(COLUMNS), "--out", "a.npy", "-q")[0] == 0
+    monkeypatch.setattr(door, "IN_MEMORY_BYTES", 0)
+    code, _, err = eckart_(
+        "reduce", "x.parquet", "-k", 2, "--columns", ",".join(COLUMNS), "--out", "b.npy", "--report", "r.html", "-q"
+    )
+    assert (code, err) == (0, "")
+    np.testing.assert_allclose(np.load("a.npy"), np.load("b.npy"), atol=1e-10)
+
+
+def test_help_has_examples_and_version_is_ours(eckart_):
+    for words in ([], ["--help"]):
+        code, out, _ = eckart_(*words)
+        assert code == 0
+        for verb in ("reduce", "certify", "plan"):
+            assert verb in out
+    for verb in ("reduce", "certify", "plan"):
+        code, out, _ = eckart_(verb, "--help")
+        assert code == 0
+        assert "Example" in out
+        assert f"eckart {verb} " in out
+    assert eckart_("--version") == (0, f"eckart {eckart.__version__}\n", "")
+
+
+def test_a_bug_is_one_line_too(eckart_, monkeypatch):
+    monkeypatch.setattr(PCA, "fit", lambda *a, **k: 1 / 0)
+    code, _, err = eckart_("reduce", "x.npy", "-k", "1")
+    assert code == 70
+    assert err.startswith("eckart: error: ZeroDivisionError")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(MemoryError("too much"), 2), (PermissionError(13, "Permission denied"), 2), (KeyboardInterrupt(), 130)],
+)
+def test_the_system_says_no(eckart_, monkeypatch, error, code):
+    def fail(*a, **k):
+        raise error
+
+    monkeypatch.setattr(PCA, "fit", fail)
+    got, _, err = eckart_("reduce", "x.npy", "-k", "1")
+    assert got == code
+    assert "Traceback" not in err
+    assert err.count("\n") <= 1
+
+
+# ---- as a program
+
+
+def program(*words, **more):
+    return [sys.executable, "-c", "from eckart.cli.main import run; run()", *map(str, words)]
+
+
+def test_as_a_program(data, tmp_path):
+    done = subprocess.run(
+        program("reduce", data / "x.npy", "-k", 2, "--out", tmp_path / "o.csv"), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert read(tmp_path / "o.csv").shape == (60, 2)
+    done = subprocess.run(program("reduce", data / "nope.npy"), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert re.fullmatch(r"eckart: error: .*nope\.npy does not exist\n", done.stderr)
+
+
+def test_interrupt_ends_with_130_and_leaves_no_file(tmp_path):
+    """A pass over 40 GB (of a hole in a file, which takes no room), stopped on its way."""
+    rows = 10 * 2**24
+    with open(tmp_path / "big.npy", "wb") as out:
+        np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": (rows, 64)})
+        out.truncate(out.tell() + rows * 256)
+    command = program("reduce", tmp_path / "big.npy", "-k", 1, "--out", tmp_path / "o.csv")
+    job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(4)
+        assert job.poll() is None, job.communicate()
+        job.send_signal(signal.SIGINT)
+        _, err = job.communicate(timeout=30)
+    finally:
+        job.kill()
+    assert job.returncode == 130
+    assert "Traceback" not in err
+    assert err.count("\n") <= 1
+    assert os.listdir(tmp_path) == ["big.npy"]
+
+
+def test_nothing_but_errors_goes_to_standard_error(data, tmp_path):
+    """No warning of our own making reaches the user, named columns, labels and a report included."""
+    words = [
+        "--columns",
+        "a,b,c",
+        "--labels",
+        "kind",
+        "--report",
+        tmp_path / "r.html",
+        "--model",
+        tmp_path / "m.safetensors",
+    ]
+    done = subprocess.run(program("reduce", data / "x.csv", "-k", 2, *words), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
