@@ -46,8 +46,13 @@ def measure(work: Callable[[], Any], repeats: int = 3, budget: float = 60.0) -> 
         seconds.append(time.perf_counter() - begin)
         if sum(seconds) > budget:
             break
-    return {"seconds": round(statistics.median(seconds), 4), "best": round(min(seconds), 4), "runs": len(seconds),
-            "extra_mb": round(_status("VmHWM") - base, 1), "result": result}
+    return {
+        "seconds": round(statistics.median(seconds), 4),
+        "best": round(min(seconds), 4),
+        "runs": len(seconds),
+        "extra_mb": round(_status("VmHWM") - base, 1),
+        "result": result,
+    }
 
 
 def cached(name: str, make: Callable[[Path], None]) -> Path:
@@ -61,7 +66,12 @@ def cached(name: str, make: Callable[[Path], None]) -> Path:
     return path
 
 
-def run(script: str, cases: list[tuple[str, str]], work: Callable[[str, str, bool], dict[str, Any]], report: Callable[[list[dict]], None]) -> None:
+def run(
+    script: str,
+    cases: list[tuple[str, str]],
+    work: Callable[[str, str, bool], dict[str, Any]],
+    report: Callable[[list[dict]], None],
+) -> None:
     """Command line of a benchmark file: starts one child for each (task, contender) and prints the report."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--child", nargs=2)
@@ -73,7 +83,13 @@ def run(script: str, cases: list[tuple[str, str]], work: Callable[[str, str, boo
         row.pop("result", None)
         print("RESULT " + json.dumps(row), flush=True)
         return
-    environment = dict(os.environ, OMP_NUM_THREADS=THREADS, OPENBLAS_NUM_THREADS=THREADS, NUMBA_NUM_THREADS=THREADS, PYTHONWARNINGS="ignore")
+    environment = dict(
+        os.environ,
+        OMP_NUM_THREADS=THREADS,
+        OPENBLAS_NUM_THREADS=THREADS,
+        NUMBA_NUM_THREADS=THREADS,
+        PYTHONWARNINGS="ignore",
+    )
     rows = []
     for task, contender in cases:
         if options.only not in f"{task} {contender}":
@@ -81,7 +97,11 @@ def run(script: str, cases: list[tuple[str, str]], work: Callable[[str, str, boo
         command = [sys.executable, script, "--child", task, contender, *(["--quick"] if options.quick else [])]
         child = subprocess.run(command, env=environment, capture_output=True, text=True)
         found = [line for line in child.stdout.splitlines() if line.startswith("RESULT ")]
-        row = json.loads(found[-1][7:]) if found else {"task": task, "contender": contender, "error": child.stderr.strip().splitlines()[-1:]}
+        row = (
+            json.loads(found[-1][7:])
+            if found
+            else {"task": task, "contender": contender, "error": child.stderr.strip().splitlines()[-1:]}
+        )
         rows.append(row)
         print(json.dumps(row), flush=True)
     report(rows)
@@ -93,8 +113,20 @@ def keep(rows: list[dict], name: str) -> None:
     """Append the run to benchmarks/results/NAME.jsonl with what it ran on."""
     folder = HERE / "results"
     folder.mkdir(exist_ok=True)
-    cpu = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
-    where = {"date": time.strftime("%Y-%m-%d"), "python": platform.python_version(), "cpu": cpu, "threads": int(THREADS),
-             **{p: metadata.version(p) for p in PACKAGES}}
+    cpu = next(
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        "",
+    )
+    where = {
+        "date": time.strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "cpu": cpu,
+        "threads": int(THREADS),
+        **{p: metadata.version(p) for p in PACKAGES},
+    }
     with (folder / f"{name}.jsonl").open("a") as out:
         out.write(json.dumps({"where": where, "rows": rows}) + "\n")

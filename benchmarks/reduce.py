@@ -15,18 +15,36 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from harness import CACHE, cached, measure, run
 
-SIZES = {"tall": (200_000, 512, 32), "wide": (20_000, 4096, 64), "sparse": (200_000, 50_000, 64), "file": (10_000_000, 512, 32)}
+SIZES = {
+    "tall": (200_000, 512, 32),
+    "wide": (20_000, 4096, 64),
+    "sparse": (200_000, 50_000, 64),
+    "file": (10_000_000, 512, 32),
+}
 QUICK = {"tall": (20_000, 128, 8), "wide": (2_000, 1024, 16), "sparse": (20_000, 5_000, 16), "file": (200_000, 128, 8)}
 
 CASES = [
-    ("tall", "sklearn covariance_eigh"), ("tall", "eckart"), ("tall", "X'X alone"),
-    ("tall disk", "sklearn IncrementalPCA"), ("tall disk", "eckart"), ("tall blocks", "eckart"),
-    ("wide", "sklearn auto"), ("wide", "eckart"),
-    ("sparse centered", "sklearn arpack"), ("sparse centered", "eckart"),
-    ("sparse", "scipy arpack"), ("sparse", "scipy propack"), ("sparse", "sklearn randomized"), ("sparse", "eckart"),
-    ("file", "read and multiply"), ("file", "eckart"),
-    ("import", "sklearn.decomposition"), ("import", "eckart"), ("import", "eckart.PCA"),
-    ("compile", "eckart cold"), ("compile", "eckart warm"),
+    ("tall", "sklearn covariance_eigh"),
+    ("tall", "eckart"),
+    ("tall", "X'X alone"),
+    ("tall disk", "sklearn IncrementalPCA"),
+    ("tall disk", "eckart"),
+    ("tall blocks", "eckart"),
+    ("wide", "sklearn auto"),
+    ("wide", "eckart"),
+    ("sparse centered", "sklearn arpack"),
+    ("sparse centered", "eckart"),
+    ("sparse", "scipy arpack"),
+    ("sparse", "scipy propack"),
+    ("sparse", "sklearn randomized"),
+    ("sparse", "eckart"),
+    ("file", "read and multiply"),
+    ("file", "eckart"),
+    ("import", "sklearn.decomposition"),
+    ("import", "eckart"),
+    ("import", "eckart.PCA"),
+    ("compile", "eckart cold"),
+    ("compile", "eckart warm"),
 ]
 
 
@@ -73,7 +91,9 @@ def sparse_data(rows: int, n: int) -> Any:
         topic = rng.integers(0, 60, rows)
         inside = rng.random(at.size) < rng.beta(2, 2, rows)[at]
         word = np.minimum(np.where(inside, (word // 60) * 60 + topic[at].astype(np.int32), word), n - 1)
-        x = sparse.csr_matrix((np.ones(at.size, np.float32), (at, rng.permutation(n).astype(np.int32)[word])), shape=(rows, n))
+        x = sparse.csr_matrix(
+            (np.ones(at.size, np.float32), (at, rng.permutation(n).astype(np.int32)[word])), shape=(rows, n)
+        )
         x.sum_duplicates()
         idf = np.log((1 + rows) / (1 + np.bincount(x.indices, minlength=n))) + 1
         x.data = ((1 + np.log(x.data)) * idf[x.indices]).astype(np.float32)
@@ -93,7 +113,12 @@ def sparse_exact(x: Any, k: int, centered: bool) -> float:
         a = x.astype(np.float64)
         t = a.T.tocsr()
         mean = np.asarray(a.mean(axis=0)).ravel() if centered else np.zeros(a.shape[1])
-        op = LinearOperator(a.shape, lambda v: a @ v.ravel() - mean @ v.ravel(), lambda u: t @ u.ravel() - mean * u.sum(), dtype=np.float64)
+        op = LinearOperator(
+            a.shape,
+            lambda v: a @ v.ravel() - mean @ v.ravel(),
+            lambda u: t @ u.ravel() - mean * u.sum(),
+            dtype=np.float64,
+        )
         s = svds(op, k, tol=0, random_state=0, return_singular_vectors=False)
         with path.open("wb") as raw:
             np.save(raw, np.sum(s**2))
@@ -120,12 +145,18 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
     from eckart import PCA
 
     if task == "tall disk":
-        fit = (lambda: PCA(k, random_state=0).fit(data).components_) if contender == "eckart" else (lambda: incremental(data, k))
+        fit = (
+            (lambda: PCA(k, random_state=0).fit(data).components_)
+            if contender == "eckart"
+            else (lambda: incremental(data, k))
+        )
         row = measure(fit, 3 if contender == "eckart" else 1)
     else:
         x = np.load(data)
         if task == "tall blocks":
-            row = measure(lambda: PCA(k, random_state=0).fit(x[i : i + 4096] for i in range(0, rows, 4096)).components_, 5)
+            row = measure(
+                lambda: PCA(k, random_state=0).fit(x[i : i + 4096] for i in range(0, rows, 4096)).components_, 5
+            )
         elif contender == "X'X alone":
             row = measure(lambda: x.T @ x, 5)
             return row
@@ -149,7 +180,9 @@ def sparse_case(contender: str, centered: bool, rows: int, n: int, k: int) -> di
     if contender == "eckart":
         from eckart import PCA
 
-        PCA(2, center=centered, random_state=0, svd_solver="randomized").fit(x[:2000])  # compiled kernels are reported under "compile"
+        PCA(2, center=centered, random_state=0, svd_solver="randomized").fit(
+            x[:2000]
+        )  # compiled kernels are reported under "compile"
         row = measure(lambda: PCA(k, center=centered, random_state=0).fit(x).components_)
     elif contender.startswith("scipy"):
         from scipy.sparse.linalg import svds
@@ -176,7 +209,9 @@ def large_file(contender: str, rows: int, n: int, k: int) -> dict[str, Any]:
     if not path.exists():
         CACHE.mkdir(exist_ok=True)
         rng = np.random.default_rng(3)
-        block = (rng.standard_normal((100_000, n), dtype=np.float32) * (np.arange(n, dtype=np.float32) + 1) ** -0.4).astype(np.float32)
+        block = (
+            rng.standard_normal((100_000, n), dtype=np.float32) * (np.arange(n, dtype=np.float32) + 1) ** -0.4
+        ).astype(np.float32)
         with path.open("wb") as out:
             np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": (rows, n)})
             for i in range(0, rows, len(block)):
@@ -219,20 +254,47 @@ def startup(task: str, contender: str) -> dict[str, Any]:
     import tempfile
 
     if task == "import":
-        code = {"sklearn.decomposition": "import sklearn.decomposition", "eckart": "import eckart", "eckart.PCA": "from eckart import PCA"}[contender]
+        code = {
+            "sklearn.decomposition": "import sklearn.decomposition",
+            "eckart": "import eckart",
+            "eckart.PCA": "from eckart import PCA",
+        }[contender]
         begin = "import time; t = time.perf_counter(); "
-        times = sorted(float(subprocess.run([sys.executable, "-c", f"{begin}{code}; print(time.perf_counter() - t)"], capture_output=True, text=True,
-                                            check=True).stdout) for _ in range(7))
+        times = sorted(
+            float(
+                subprocess.run(
+                    [sys.executable, "-c", f"{begin}{code}; print(time.perf_counter() - t)"],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout
+            )
+            for _ in range(7)
+        )
         return {"seconds": round(times[3], 4), "best": round(times[0], 4), "runs": 7}
-    code = (
-        "import time, numpy as np, scipy.sparse as s\nfrom eckart import PCA\nimport numba\n"
-        "d = [np.random.default_rng(0).random((3000, 2500), np.float32), s.random(3000, 3000, .01, format='csr', dtype=np.float32, random_state=0)]\n"
-        "def go():\n t = time.perf_counter()\n for x in d:\n  PCA(3, svd_solver='randomized', random_state=0).fit(x).transform(x)\n return time.perf_counter() - t\n"
-        "a = go(); b = go(); print(a - b)"
-    )
+    code = """
+import time, numpy as np, scipy.sparse as s, numba
+from eckart import PCA
+data = [np.random.default_rng(0).random((3000, 2500), np.float32)]
+data.append(s.random(6000, 3000, 0.1, format="csr", dtype=np.float32, random_state=0))
+def go():
+    begin = time.perf_counter()
+    for x in data:
+        PCA(3, svd_solver="randomized", random_state=0).fit(x).transform(x)
+    return time.perf_counter() - begin
+first, second = go(), go()
+print(first - second)
+"""
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, NUMBA_CACHE_DIR=folder)
-        runs = [float(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout) for _ in range(2)]
+        runs = [
+            float(
+                subprocess.run(
+                    [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+                ).stdout
+            )
+            for _ in range(2)
+        ]
     return {"seconds": round(runs[contender.endswith("warm")], 3), "runs": 1}
 
 
@@ -240,13 +302,21 @@ def report(rows: list[dict]) -> None:
     """A table in Markdown; the ratio is the fastest rival's time over ours."""
     print("\n| work | contender | seconds (median) | ratio | quality | extra memory MB |\n|---|---|---|---|---|---|")
     for row in rows:
-        rivals = [r["seconds"] for r in rows if r["task"] == row["task"] and "eckart" not in r["contender"] and "seconds" in r]
+        rivals = [
+            r["seconds"] for r in rows if r["task"] == row["task"] and "eckart" not in r["contender"] and "seconds" in r
+        ]
         if row["task"] == "tall blocks":
             rivals = [r["seconds"] for r in rows if r["contender"] == "sklearn IncrementalPCA" and "seconds" in r]
         if row["task"] == "tall" and row["contender"] == "eckart":
             rivals = [r["seconds"] for r in rows if r["contender"] == "sklearn covariance_eigh" and "seconds" in r]
-        ratio = f"{min(rivals) / row['seconds']:.2f}x" if rivals and row["contender"].startswith("eckart") and row.get("seconds") else ""
-        print(f"| {row['task']} | {row['contender']} | {row.get('seconds', row.get('error'))} | {ratio} | {row.get('quality', '')} | {row.get('extra_mb', '')} |")
+        ratio = (
+            f"{min(rivals) / row['seconds']:.2f}x"
+            if rivals and row["contender"].startswith("eckart") and row.get("seconds")
+            else ""
+        )
+        print(
+            f"| {row['task']} | {row['contender']} | {row.get('seconds', row.get('error'))} | {ratio} | {row.get('quality', '')} | {row.get('extra_mb', '')} |"
+        )
 
 
 def main() -> None:

@@ -56,12 +56,13 @@ def main(folder: str = "out") -> None:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     where = page.write(target / "report.html")
-    c = pca.certificate_
+    c, share = pca.certificate_, pca.explained_variance_ratio_.sum()
+    bound = c["share of the upper bound captured"]
     print(
-        f"found     {pca.n_components_} of {digits.data.shape[1]} numbers keep {pca.explained_variance_ratio_.sum():.1%} of the variance of {len(digits.data)} digits"
+        f"found     {pca.n_components_} of {digits.data.shape[1]} numbers keep {share:.1%} of the variance of {len(digits.data)} digits"
     )
     print(
-        f"evidence  certificate {'holds' if c.holds else 'does not hold'}: {c['share of the upper bound captured']:.10f} of what any 30 directions could capture"
+        f"evidence  certificate {'holds' if c.holds else 'does not hold'}: {bound:.10f} of what any 30 directions could capture"
     )
     print(
         f"gaps      a photograph at rank 40: error {complete:.3f} per pixel from all pixels, {gappy:.3f} from 70 % of them"

@@ -53,11 +53,15 @@ def test_eigenvectors_that_are_not_the_leading_ones_fail(rng):
     for chosen in ([1, 2, 3], [0, 1, 3]):
         pca = PCA(3).fit(x)
         b = pca.fit_.factors
-        pca.fit_ = replace(pca.fit_, factors=replace(b, components=full.components_[chosen], scatter=full.fit_.factors.scatter[chosen]))
+        pca.fit_ = replace(
+            pca.fit_, factors=replace(b, components=full.components_[chosen], scatter=full.fit_.factors.scatter[chosen])
+        )
         c = pca.certify(x)
         assert not c.holds
         assert "nothing larger left out" in c.reason
-        assert "Ritz residual" not in c.reason  # they are eigenvectors; only the independent start shows what is missing
+        assert (
+            "Ritz residual" not in c.reason
+        )  # they are eigenvectors; only the independent start shows what is missing
 
 
 def test_components_that_are_not_orthonormal_fail(rng):
@@ -140,7 +144,9 @@ def test_remainder_norm_is_below_the_truth_and_its_bound_above(rng):
     values = np.concatenate([[10.0, 8.0], np.linspace(3, 0, 500)])
     v = np.eye(502)[:, :2]
     for seed in range(10):
-        xi, beta, _ = remainder_norm(lambda a: values[:, None] * a, v, np.dtype(float), np.random.default_rng(seed), values[2:].sum())
+        xi, beta, _ = remainder_norm(
+            lambda a: values[:, None] * a, v, np.dtype(float), np.random.default_rng(seed), values[2:].sum()
+        )
         assert 0.8 * 3 < xi <= 3 + 1e-9
         assert beta >= 3
 

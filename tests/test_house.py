@@ -52,7 +52,11 @@ def test_every_public_name_has_a_doctest():
 def test_imports_go_one_way():
     from importlinter.cli import lint_imports_command
 
-    result = subprocess.run([sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])"], capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])"],
+        capture_output=True,
+        text=True,
+    )
     assert lint_imports_command is not None
     assert result.returncode == 0, result.stdout
 

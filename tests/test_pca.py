@@ -12,7 +12,14 @@ import eckart
 from conftest import planted
 from eckart import PCA, principal_angles
 
-ATTRIBUTES = ("components_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_", "noise_variance_")
+ATTRIBUTES = (
+    "components_",
+    "explained_variance_",
+    "explained_variance_ratio_",
+    "singular_values_",
+    "mean_",
+    "noise_variance_",
+)
 
 
 @pytest.mark.parametrize("shape", [(1797, 64), (40, 64), (700, 20), (60, 900)])
@@ -30,10 +37,14 @@ def test_scikit_learn_results_are_reproduced(shape, dtype, k, rng):
         if name == "components_":
             stable = np.r_[True, np.diff(theirs.explained_variance_) / theirs.explained_variance_[0] < -1e-3][: len(b)]
             firm = stable & np.r_[stable[1:], True]
-            np.testing.assert_allclose(a[firm][:7], b[firm][:7], atol=2e-4 if dtype == np.float32 else 1e-8, err_msg=name)
+            np.testing.assert_allclose(
+                a[firm][:7], b[firm][:7], atol=2e-4 if dtype == np.float32 else 1e-8, err_msg=name
+            )
         else:
-            scale = np.abs(b).max()
-            np.testing.assert_allclose(np.atleast_1d(a)[shown] / scale, np.atleast_1d(b)[shown] / scale, atol=limit, err_msg=name)
+            scale = np.abs(b).max() or 1.0
+            np.testing.assert_allclose(
+                np.atleast_1d(a)[shown] / scale, np.atleast_1d(b)[shown] / scale, atol=limit, err_msg=name
+            )
     assert ours.n_components_ == theirs.n_components_
     assert ours.n_samples_ == theirs.n_samples_
 
@@ -44,7 +55,9 @@ def test_digits_attributes_to_1e_5(digits, dtype):
     ours = PCA(10).fit(digits.astype(dtype))
     for name in ATTRIBUTES:
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-5, atol=1e-5, err_msg=name)
-    np.testing.assert_allclose(ours.transform(digits.astype(dtype)), theirs.transform(digits), atol=1e-3 if dtype == np.float32 else 1e-9)
+    np.testing.assert_allclose(
+        ours.transform(digits.astype(dtype)), theirs.transform(digits), atol=1e-3 if dtype == np.float32 else 1e-9
+    )
     np.testing.assert_allclose(ours.score_samples(digits), theirs.score_samples(digits), rtol=1e-5)
     np.testing.assert_allclose(ours.get_covariance(), theirs.get_covariance(), atol=1e-3)
     np.testing.assert_allclose(ours.get_precision(), theirs.get_precision(), atol=1e-5)
@@ -97,7 +110,10 @@ def test_weights_with_gaps_are_repetitions(rng):
     x = planted(rng, rows=80, n=6, rank=2)
     x[rng.random(x.shape) < 0.2] = np.nan
     w = rng.integers(0, 4, 80)
-    a, b = PCA(2, random_state=0, tol=1e-12).fit(x, sample_weight=w), PCA(2, random_state=0, tol=1e-12).fit(np.repeat(x, w, axis=0))
+    a, b = (
+        PCA(2, random_state=0, tol=1e-12).fit(x, sample_weight=w),
+        PCA(2, random_state=0, tol=1e-12).fit(np.repeat(x, w, axis=0)),
+    )
     np.testing.assert_allclose(a.explained_variance_, b.explained_variance_, rtol=1e-4)
     np.testing.assert_allclose(a.components_, b.components_, atol=1e-3)
 
@@ -127,7 +143,9 @@ def test_rotations_simplify_and_keep_the_subspace(rng):
     plain = PCA(3).fit(x)
     for kind in ("varimax", "promax"):
         pca = PCA(3, rotation=kind).fit(x)
-        np.testing.assert_allclose(pca.inverse_transform(pca.transform(x)), plain.inverse_transform(plain.transform(x)), atol=1e-9)
+        np.testing.assert_allclose(
+            pca.inverse_transform(pca.transform(x)), plain.inverse_transform(plain.transform(x)), atol=1e-9
+        )
         size = np.abs(pca.loadings_)
         assert (np.sort(size, axis=1)[:, -2] < 0.1 * size.max(axis=1)).all()  # one large loading a column
         assert {name for name, _ in pca.top_features(4)[0]} in [set(range(4)), set(range(4, 8)), set(range(8, 12))]
@@ -245,7 +263,13 @@ def test_huge_and_tiny_float32(scale, rng):
 
 @pytest.mark.parametrize(
     ("k", "words"),
-    [(9, "n_components=9 came, wanted 0 to 4"), (-1, "n_components=-1"), (1.5, "n_components=1.5"), ("many", "n_components='many'"), (True, "n_components=True")],
+    [
+        (9, "n_components=9 came, wanted 0 to 4"),
+        (-1, "n_components=-1"),
+        (1.5, "n_components=1.5"),
+        ("many", "n_components='many'"),
+        (True, "n_components=True"),
+    ],
 )
 def test_bad_component_counts_are_named(k, words, rng):
     with pytest.raises(eckart.InputError, match=words):
@@ -254,8 +278,18 @@ def test_bad_component_counts_are_named(k, words, rng):
 
 def test_unknown_solver_and_options_are_named(rng):
     x = rng.standard_normal((9, 4))
-    for parameters in ({"svd_solver": "magic"}, {"tol": -1.0}, {"rotation": "spin"}, {"whiten": "yes"}, {"n_threads": 0}, {"n_oversamples": 0},
-                       {"iterated_power": -2}, {"max_iter": 0}, {"random_state": "seed"}, {"power_iteration_normalizer": "SVD"}):
+    for parameters in (
+        {"svd_solver": "magic"},
+        {"tol": -1.0},
+        {"rotation": "spin"},
+        {"whiten": "yes"},
+        {"n_threads": 0},
+        {"n_oversamples": 0},
+        {"iterated_power": -2},
+        {"max_iter": 0},
+        {"random_state": "seed"},
+        {"power_iteration_normalizer": "SVD"},
+    ):
         with pytest.raises(eckart.InputError, match=next(iter(parameters))):
             PCA(2, **parameters).fit(x)
 
@@ -327,3 +361,51 @@ def test_bfi_components_line_up_with_the_five_traits(shared_data):
         found.add(max(set(letters), key=letters.count))
         assert max(letters.count(c) for c in set(letters)) >= 3
     assert found == set("ACENO")
+
+
+def test_named_columns_must_be_those_of_the_training_data(tmp_path, rng):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(rng.standard_normal((20, 4)), columns=list("abcd"))
+    frame.to_csv(tmp_path / "abcd.csv", index=False)
+    frame[list("badc")].to_csv(tmp_path / "badc.csv", index=False)
+    pca = PCA(1).fit(tmp_path / "abcd.csv")
+    np.testing.assert_allclose(pca.transform(tmp_path / "abcd.csv"), pca.transform(frame))
+    for wrong in (tmp_path / "badc.csv", eckart.read(frame[list("badc")])):
+        with pytest.raises(eckart.InputError, match="column 0 of X is 'b', wanted 'a'"):
+            pca.transform(wrong)
+    with pytest.raises(TypeError, match="string names"):
+        PCA(1).fit(frame.rename(columns={"a": 1}))
+
+
+def test_rounding_alone_flags_no_row(rng):
+    x = rng.standard_normal((50, 4))
+    deficient = x[:, :2] @ rng.standard_normal((2, 6))
+    for data, k in ((x, 4), (deficient, 2), (deficient.astype(np.float32), 2)):
+        scores = PCA(k).fit(data).outliers(data, level=0.9999)
+        assert not (scores.spe > scores.spe_limit).any()
+
+
+def test_one_shot_streams_are_scored_once(rng):
+    x = planted(rng, rows=60, n=5)
+    pca = PCA(2).fit(x)
+    np.testing.assert_allclose(pca.score_samples(iter([x[:30], x[30:]])), pca.score_samples(x))
+    np.testing.assert_allclose(pca.outliers(iter([x[:30], x[30:]])).spe, pca.spe(x))
+    np.testing.assert_allclose(pca.contributions([x[:30], x[30:]]), pca.contributions(x))
+
+
+def test_a_loaded_stream_does_not_forget_silently(tmp_path, rng):
+    x = planted(rng, rows=60, n=5)
+    PCA(2).partial_fit(x).save(tmp_path / "m.safetensors")
+    with pytest.raises(eckart.InputError, match="does not hold its running statistic"):
+        eckart.load(tmp_path / "m.safetensors").partial_fit(x)
+
+
+def test_codes_and_weights_that_are_no_numbers_are_refused(rng):
+    x = rng.standard_normal((20, 4))
+    pca = PCA(2).fit(x)
+    for codes in ([["a", "b"]], [[1j, 0.0]]):
+        with pytest.raises(eckart.InputError):
+            pca.inverse_transform(codes)
+    with pytest.raises(eckart.InputError, match="sample_weight is not numeric"):
+        pca.fit(x, sample_weight=["a"] * 20)
+    assert PCA(2, tol=np.float32(0.1)).fit(x).n_components_ == 2

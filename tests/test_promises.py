@@ -24,13 +24,20 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
 
 
 @parametrize_with_checks(
-    [PCA(), PCA(n_components=2), PCA(n_components=1, svd_solver="lanczos", random_state=0), LinearAutoencoder(max_iter=500, random_state=0)],
-    expected_failed_checks=lambda e: {
-        "check_sample_weight_equivalence_on_dense_data": ALL_COMPONENTS,
-        "check_sample_weight_equivalence_on_sparse_data": ALL_COMPONENTS,
-    }
-    if isinstance(e, PCA) and e.n_components is None
-    else {},
+    [
+        PCA(),
+        PCA(n_components=2),
+        PCA(n_components=1, svd_solver="lanczos", random_state=0),
+        LinearAutoencoder(max_iter=500, random_state=0),
+    ],
+    expected_failed_checks=lambda e: (
+        {
+            "check_sample_weight_equivalence_on_dense_data": ALL_COMPONENTS,
+            "check_sample_weight_equivalence_on_sparse_data": ALL_COMPONENTS,
+        }
+        if isinstance(e, PCA) and e.n_components is None
+        else {}
+    ),
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -23,7 +25,7 @@ def test_all_methods_find_a_clear_planted_rank(rng):
     assert s.table["k"] == list(range(21))
     shares = s.table["share of variance"]
     assert shares[0] == 0
-    assert all(b >= a for a, b in zip(shares, shares[1:]))
+    assert all(b >= a for a, b in itertools.pairwise(shares))
     assert "chosen: held_out 4" in str(s)
 
 

@@ -10,10 +10,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eckart.certify.certificate import Certificate
-from eckart.errors import InputError
+from eckart.errors import InputError, InputTypeError
 from eckart.factors import Basis
 from eckart.io.read import read
-from eckart.matrix import Matrix
+from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.trace import Trace
 
 
@@ -71,8 +71,10 @@ class Estimator(BaseEstimator):
             raise InputError(
                 f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
             )
-        if matrix is not x and hasattr(x, "shape"):
+        if hasattr(x, "shape") and not isinstance(x, (Dense, Observed, Counts)):
             validate_data(self, x, reset=False, skip_check_array=True)
+        else:
+            same_names(matrix.columns, self.fit_.factors.columns)
         return matrix
 
     def save(self, path: Any) -> None:
@@ -104,11 +106,35 @@ class Estimator(BaseEstimator):
         return tags
 
 
+def same_names(came: np.ndarray | None, fitted: np.ndarray | None) -> None:
+    """Refuse named columns that are not those of the training data, in their order."""
+    if came is None or fitted is None:
+        return
+    for j, (a, b) in enumerate(zip(came, fitted)):
+        if a != b:
+            raise InputError(
+                f"column {j} of X is {a!r}, wanted {b!r} as in the training data: the feature names should match those that were passed during fit"
+            )
+
+
+def one_kind_of_names(matrix: Matrix) -> Matrix:
+    """The matrix itself, unless its column names are strings only in part."""
+    names = [] if matrix.columns is None else [isinstance(name, str) for name in matrix.columns]
+    if any(names) and not all(names):
+        raise InputTypeError(
+            "X has column names of several types. Feature names are only supported if all input features have string names; rename the columns"
+        )
+    return matrix
+
+
 def sample_weights(weights: Any, rows: int) -> np.ndarray | None:
     """Row weights as float64, or one clear error."""
     if weights is None:
         return None
-    w = np.asarray(weights, np.float64)
+    try:
+        w = np.asarray(weights, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"sample_weight is not numeric ({error}), wanted one number for each row") from None
     if w.ndim == 0:
         w = np.full(rows, float(w))
     if w.shape != (rows,):

@@ -222,7 +222,11 @@ def test_bits_do_not_depend_on_threads():
         for kind in ("array", "sparse"):
             x = make(kind, np.float32)
             v = np.random.default_rng(4).standard_normal((N, 12)).astype(np.float32)
-            parts += [engine.moments(x, np.ones(N)).scatter, engine.gram_times(x, v, None), engine.times_t(x, engine.times(x, v, None), None)]
+            parts += [
+                engine.moments(x, np.ones(N)).scatter,
+                engine.gram_times(x, v, None),
+                engine.times_t(x, engine.times(x, v, None), None),
+            ]
             parts += [engine.column_moments(x).square]
         results.append(b"".join(p.tobytes() for p in parts))
     assert results[0] == results[1] == results[2]
@@ -246,7 +250,9 @@ def test_tiles_give_the_products_of_plain_rows(weighted, dtype):
     rng = np.random.default_rng(0)
     rows, n, each = 5500, 3000, 300
     columns = np.minimum((n * rng.random((rows, each)) ** 3).astype(np.int64), n - 1)
-    s = sparse.csr_array((rng.standard_normal(rows * each), (np.repeat(np.arange(rows), each), columns.ravel())), shape=(rows, n))
+    s = sparse.csr_array(
+        (rng.standard_normal(rows * each), (np.repeat(np.arange(rows), each), columns.ravel())), shape=(rows, n)
+    )
     x = Counts.from_scipy(s.astype(dtype))
     w = rng.random(rows) if weighted else None
     v = rng.standard_normal((n, 6)).astype(dtype)
@@ -260,7 +266,9 @@ def test_tiles_give_the_products_of_plain_rows(weighted, dtype):
         results.append(engine.gram_times(placed, v, mean, w))
     assert results[0].tobytes() == results[1].tobytes()
     close(results[0], products_by_scipy(s, v, mean, w), dtype, 5)
-    assert ENGINES["cpu, 1 thread"].put(make("sparse", dtype)).nnz == make("sparse", dtype).nnz  # small data stay as they are
+    assert (
+        ENGINES["cpu, 1 thread"].put(make("sparse", dtype)).nnz == make("sparse", dtype).nnz
+    )  # small data stay as they are
 
 
 def products_by_scipy(s, v, mean, w):

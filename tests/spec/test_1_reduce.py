@@ -44,7 +44,9 @@ def test_1_2_the_best_affine_map_is_the_best_linear_map_of_centered_data(rng):
 
 
 def test_1_2_sparse_mapped_and_chunked_data_are_centered_without_a_dense_copy(tmp_path, rng, monkeypatch):
-    x = sparse.random(3000, 700, 0.02, random_state=0, format="csr") + sparse.csr_array((np.ones(3000), (np.arange(3000), np.zeros(3000, int))), (3000, 700))
+    x = sparse.random(3000, 700, 0.02, random_state=0, format="csr") + sparse.csr_array(
+        (np.ones(3000), (np.arange(3000), np.zeros(3000, int))), (3000, 700)
+    )
     dense = x.toarray()
     exact = PCA(5, svd_solver="svd").fit(dense)
     for kind in (sparse.csr_array, sparse.csc_matrix, sparse.coo_array):
@@ -60,7 +62,9 @@ def test_1_2_sparse_mapped_and_chunked_data_are_centered_without_a_dense_copy(tm
         np.testing.assert_allclose(other.mean_, exact.mean_, atol=1e-12)
 
 
-spans = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(0, 6)), elements=st.floats(-3, 3).map(lambda v: round(v, 3)))
+spans = arrays(
+    np.float64, st.tuples(st.integers(1, 6), st.integers(0, 6)), elements=st.floats(-3, 3).map(lambda v: round(v, 3))
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -76,7 +80,9 @@ def test_1_3_projections(v, seed):
     np.testing.assert_allclose(m @ v, v, atol=1e-9 * size)  # P V = V
     np.testing.assert_allclose(m, v @ np.linalg.pinv(v) if v.size else 0 * m, atol=1e-6)  # P = V V^+
     a, b = rng.standard_normal((2, len(v)))
-    assert abs(p(a) @ (b - p(b))) < 1e-10 * (1 + np.linalg.norm(a) * np.linalg.norm(b))  # range and null space orthogonal
+    assert abs(p(a) @ (b - p(b))) < 1e-10 * (
+        1 + np.linalg.norm(a) * np.linalg.norm(b)
+    )  # range and null space orthogonal
     np.testing.assert_allclose(p(2 * a - 3 * b), 2 * p(a) - 3 * p(b), atol=1e-10)  # linear
     other = p(a) + p(rng.standard_normal(len(v)))  # any other point of the subspace is further away
     assert np.linalg.norm(a - p(a)) <= np.linalg.norm(a - other) + 1e-12
@@ -117,7 +123,9 @@ def test_1_4_risk_is_half_the_variance_left_out(rng):
         assert pca.reconstruction_error(x) == pytest.approx(0.5 * values[k:].sum(), rel=1e-9)
         u = pca.components_
         sigma = np.cov(x.T, bias=True)
-        assert pca.reconstruction_error(x) == pytest.approx(0.5 * (np.trace(sigma) - np.trace(u @ sigma @ u.T)), rel=1e-9)
+        assert pca.reconstruction_error(x) == pytest.approx(
+            0.5 * (np.trace(sigma) - np.trace(u @ sigma @ u.T)), rel=1e-9
+        )
     np.testing.assert_allclose(PCA().fit(x).explained_variance_, values * len(x) / (len(x) - 1), rtol=1e-9)
 
 
@@ -139,7 +147,9 @@ def test_1_4_mean_and_second_moment_are_sufficient(rng):
     shuffled = rng.permutation(x)
     turned = x.copy()
     q = np.linalg.qr(np.column_stack([np.ones(len(x)), rng.standard_normal((len(x), len(x) - 1))]))[0][:, 1:]
-    other = x.mean(axis=0) + (q @ np.linalg.qr(rng.standard_normal((len(x) - 1, len(x) - 1)))[0] @ q.T) @ (turned - x.mean(axis=0))
+    other = x.mean(axis=0) + (q @ np.linalg.qr(rng.standard_normal((len(x) - 1, len(x) - 1)))[0] @ q.T) @ (
+        turned - x.mean(axis=0)
+    )
     for same in (shuffled, other):
         np.testing.assert_allclose(np.abs(PCA(3).fit(same).components_), np.abs(PCA(3).fit(x).components_), atol=1e-7)
 
@@ -151,8 +161,12 @@ def test_1_5_all_solvers_agree(solver, dtype, rng):
     exact = PCA(5, svd_solver="svd").fit(x.astype(np.float64))
     got = PCA(5, svd_solver=solver, random_state=1).fit(x)
     limit = {"randomized": 5e-2, "power": 1e-4, "lanczos": 2e-3}.get(solver, 1e-5)
-    assert principal_angles(got.components_.T, exact.components_.T).max() < max(limit, 2e-3 if dtype == np.float32 else 0)
-    np.testing.assert_allclose(got.explained_variance_, exact.explained_variance_, rtol=1e-3 if solver == "randomized" else 2e-6)
+    assert principal_angles(got.components_.T, exact.components_.T).max() < max(
+        limit, 2e-3 if dtype == np.float32 else 0
+    )
+    np.testing.assert_allclose(
+        got.explained_variance_, exact.explained_variance_, rtol=1e-3 if solver == "randomized" else 2e-6
+    )
     assert got.certificate_.holds, got.certificate_
     assert got.fit_.plan["solver"] == solver
 
@@ -294,7 +308,7 @@ def test_1_9_pca_is_the_best_factorization(rng):
     x = planted(rng, rows=60, n=20)
     pca = PCA(4).fit(x)
     centered = x - x.mean(axis=0)
-    u, s, vt = np.linalg.svd(centered, full_matrices=False)
+    u, s, _ = np.linalg.svd(centered, full_matrices=False)
     error = np.sum((x - pca.inverse_transform(pca.transform(x))) ** 2)
     assert error == pytest.approx(np.sum(s[4:] ** 2))
     np.testing.assert_allclose(np.abs(pca.transform(x)), np.abs(u[:, :4] * s[:4]), atol=1e-9)  # Z = U S
@@ -311,7 +325,11 @@ def test_1_9_signs_come_from_the_components_alone(rng):
     reference = PCA(4, svd_solver="svd").fit(x)
     top = np.abs(reference.components_).argmax(axis=1)
     assert (reference.components_[np.arange(4), top] > 0).all()
-    for other in (PCA(4, svd_solver="eigh").fit(x), PCA(4, svd_solver="lanczos", random_state=3).fit(x[::-1]), PCA(4).partial_fit(x)):
+    for other in (
+        PCA(4, svd_solver="eigh").fit(x),
+        PCA(4, svd_solver="lanczos", random_state=3).fit(x[::-1]),
+        PCA(4).partial_fit(x),
+    ):
         np.testing.assert_allclose(other.components_, reference.components_, atol=1e-3)
 
 

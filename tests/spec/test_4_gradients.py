@@ -83,7 +83,9 @@ def test_4_2_every_rule_minimises_a_badly_conditioned_quadratic(name):
 def test_4_2_momentum_beats_plain_descent():
     steps = {}
     for name in ("gd", "heavy_ball", "nesterov"):
-        _, trace, _ = descend(quadratic([100.0, 1.0]), [np.array([1.0, 1.0])], rule_named(name), lr=0.01, tol=1e-6, max_iter=5000)
+        _, trace, _ = descend(
+            quadratic([100.0, 1.0]), [np.array([1.0, 1.0])], rule_named(name), lr=0.01, tol=1e-6, max_iter=5000
+        )
         steps[name] = len(trace)
     assert steps["heavy_ball"] < 0.5 * steps["gd"]
     assert steps["nesterov"] < 0.7 * steps["gd"]

@@ -146,10 +146,16 @@ def remainder_norm(
     chance = FAILURE ** (1 / block)
     eps = (max(np.log(1.648 * np.sqrt(n) / chance), 0.0) / (2 * done - 1)) ** 2
     beta = min(xi / (1 - eps) if eps < 1 else np.inf, max(most, xi))
-    return xi, float(beta), f"Ky Fan, with probability >= {1 - FAILURE:g} (block Lanczos, {done} steps from {block} random starts)"
+    return (
+        xi,
+        float(beta),
+        f"Ky Fan, with probability >= {1 - FAILURE:g} (block Lanczos, {done} steps from {block} random starts)",
+    )
 
 
-def proven_norm(remainder: np.ndarray, v: np.ndarray, rng: np.random.Generator, most: float) -> tuple[float, float, str]:
+def proven_norm(
+    remainder: np.ndarray, v: np.ndarray, rng: np.random.Generator, most: float
+) -> tuple[float, float, str]:
     """(xi, beta, words) for a remainder that is at hand: beta I - remainder has a Cholesky factor, so no eigenvalue exceeds beta."""
     xi, _, _ = remainder_norm(lambda a: remainder @ a, v, np.dtype(np.float64), rng, most, steps=12, block=4)
     n = len(remainder)

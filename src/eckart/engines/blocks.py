@@ -64,9 +64,7 @@ def _readable(values: np.ndarray) -> _File | None:
     return _File(values.filename)
 
 
-def _pread(
-    file: _File, values: Any, start: int, stop: int, dtype: np.dtype
-) -> Callable[[dict[str, Any]], np.ndarray]:
+def _pread(file: _File, values: Any, start: int, stop: int, dtype: np.dtype) -> Callable[[dict[str, Any]], np.ndarray]:
     def fetch(scratch: dict[str, Any]) -> np.ndarray:
         shape = (stop - start, values.shape[1])
         raw = scratch_array(scratch, "read", shape, values.dtype)

@@ -15,9 +15,11 @@ import numpy as np
 from eckart.engines import engine_named
 from eckart.errors import wrong
 from eckart.factors import Basis
-from eckart.reduce.codes import as_observed, encode
+from eckart.matrix import Observed
+from eckart.reduce.codes import as_observed, encode, reusable
 from eckart.reduce.gaps import gaussian_of
 from eckart.reduce.rotate import loadings_of
+from eckart.reduce.spectral import densify
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +92,10 @@ class ComponentTables:
 
     def outliers(self, X: Any, level: float = 0.99) -> Outliers:
         """T2 and SPE of new rows against limits that a share ``level`` of ordinary rows stays under."""
+        matrix = reusable(self._new_rows(X))
         return Outliers(
-            self.hotelling_t2(X),
-            self.spe(X),
+            self.hotelling_t2(matrix),
+            self.spe(matrix),
             t2_limit(self.fit_.factors, level),
             spe_limit(self.fit_.factors, level),
             level,
@@ -100,15 +103,16 @@ class ComponentTables:
 
     def contributions(self, X: Any) -> np.ndarray:
         """N x n: how much each column adds to the SPE of each row (missing entries add nothing)."""
-        matrix, b = self._new_rows(X), self.fit_.factors
+        matrix, b = reusable(self._new_rows(X)), self.fit_.factors
         seen = as_observed(matrix)
-        codes = self._plain_codes(X).astype(np.float64)
+        codes = self._plain_codes(matrix).astype(np.float64)
         fitted = codes @ b.components + b.mean
         values = np.full(fitted.shape, np.nan)
         if seen is not None:
             values[np.repeat(np.arange(seen.shape[0]), seen.row_counts()), seen.indices] = seen.data
         else:
-            values = np.asarray(matrix.to_scipy().toarray() if hasattr(matrix, "to_scipy") else matrix.values)
+            assert not isinstance(matrix, Observed)
+            values = densify(matrix)
         return np.nan_to_num((values - fitted) ** 2, nan=0.0)
 
     def _plain_codes(self, X: Any) -> np.ndarray:
@@ -133,13 +137,15 @@ def t2_limit(basis: Basis, level: float) -> float:
 
 
 def spe_limit(basis: Basis, level: float) -> float:
-    """The SPE that an ordinary row exceeds with probability 1 - level; a tail of unknown shape counts as flat."""
+    """The SPE that an ordinary row exceeds with probability 1 - level; a tail of unknown shape counts as flat, rounding alone is no outlier."""
     from scipy import stats
 
     _check_level(level)
     left = max((basis.total - float(basis.scatter.sum())) / basis.degrees, 0.0)
-    if basis.n == basis.k or left == 0.0:
-        return 0.0
+    rounding = 1e3 * float(np.finfo(basis.components.dtype).eps)
+    floor = rounding**2 * (basis.total / basis.degrees + float(basis.mean.astype(np.float64) @ basis.mean))
+    if basis.n == basis.k or left <= floor:
+        return floor
     shape = basis.tail_shape or 1.0 / (basis.n - basis.k)
     return float(left * shape * stats.chi2.ppf(level, 1.0 / shape))
 

@@ -38,6 +38,13 @@ def as_observed(matrix: Matrix) -> Observed | None:
     return matrix if isinstance(matrix, Observed) else None
 
 
+def reusable(matrix: Matrix) -> Matrix:
+    """The matrix, held in memory where it could be read only once."""
+    if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
+        return Dense(densify(matrix).astype(matrix.dtype, copy=False), matrix.rows, matrix.columns)
+    return matrix
+
+
 def encode(matrix: Matrix, basis: Basis, engine: Engine) -> np.ndarray:
     """Codes (x - mean) U of each row; expected codes where entries are missing."""
     u = basis.components.T

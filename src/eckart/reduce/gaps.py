@@ -188,7 +188,7 @@ def certify_gaps(
     stats = engine.gap_statistics(x, g.w, g.mu, g.s2, weights)
     seen = float(x.nnz) if weights is None else float(weights @ x.row_counts())
     after = _maximise(stats, seen, 0.0)
-    size = float(np.sqrt(np.mean(g.w**2)) + np.sqrt(g.s2))
+    size = (float(np.sqrt(np.mean(g.w**2))) if g.w.size else 0.0) + float(np.sqrt(g.s2))
     floored = g.s2 <= 10 * NOISE_FLOOR * (_column_variance(x)[1] or 1.0)
     moved = {
         "W": float(np.sqrt(np.mean((after.w - g.w) ** 2))) / size if g.w.size else 0.0,

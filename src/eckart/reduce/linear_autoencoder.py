@@ -18,7 +18,7 @@ from eckart.engines import engine_named
 from eckart.engines.protocol import Engine, GapsFound
 from eckart.errors import wrong
 from eckart.factors import signs
-from eckart.fit import Estimator, Fit
+from eckart.fit import Estimator, Fit, one_kind_of_names
 from eckart.io.read import read
 from eckart.matrix import Dense, Matrix, Observed
 from eckart.optim.descend import Objective
@@ -105,7 +105,7 @@ class LinearAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
     def fit(self, X: Any, y: Any = None) -> LinearAutoencoder:
         """Train on rows of X; with missing entries, on the covariance that explains the observed ones best."""
         self._check()
-        matrix = read(X)
+        matrix = one_kind_of_names(read(X))
         validate_components(self.n_components, matrix.shape[0], matrix.shape[1])
         engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
         with progress(bool(self.verbose)) as watch:
@@ -123,8 +123,12 @@ class LinearAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
             "learning_rate": trained.lr,
             "rows at a time": self.batch_size or "all, as their covariance",
         }
-        certificate = _certify(c, basis, trained, self.batch_size, self.ridge, c.statistic is None and c.data is None, rng)
-        self._store(Fit(basis, certificate, trained.trace, plan), {"encoder": trained.encoder, "decoder": trained.decoder})
+        certificate = _certify(
+            c, basis, trained, self.batch_size, self.ridge, c.statistic is None and c.data is None, rng
+        )
+        self._store(
+            Fit(basis, certificate, trained.trace, plan), {"encoder": trained.encoder, "decoder": trained.decoder}
+        )
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -322,7 +326,10 @@ def _certify(
     check = Check("gradient", float(trained.gradient), limit, "norm of the risk's gradient / largest eigenvalue")
     notes, kind = certificate.notes, certificate.kind
     if gappy:
-        notes = (*notes, "about the covariance that explains the observed entries best, which is itself a stationary point")
+        notes = (
+            *notes,
+            "about the covariance that explains the observed entries best, which is itself a stationary point",
+        )
         kind = "stationary"
     if ridge:
         notes = (*notes, "ridge shrinks V W, not its subspace; the checks are about the subspace")

@@ -8,6 +8,7 @@ The certificate shows Ritz residuals, the captured variance and an upper bound o
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from eckart.certify.certificate import Certificate
 from eckart.engines import engine_named
 from eckart.engines.protocol import GapsFound, Moments
 from eckart.errors import InputError, wrong
-from eckart.fit import Estimator, Fit, sample_weights
+from eckart.fit import Estimator, Fit, one_kind_of_names, sample_weights
+from eckart.io.numbers import numeric
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.reduce import gaps
 from eckart.reduce.charts import ComponentTables
-from eckart.reduce.codes import as_observed, encode, filled
+from eckart.reduce.codes import as_observed, encode, filled, reusable
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import validate_components
 from eckart.reduce.rotate import Rotation, rotation_of
@@ -121,7 +123,7 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
         """Fit to rows of X: array, frame, sparse matrix, file, or iterator of row blocks; NaN marks a missing entry."""
         options = self._options()
-        matrix = read(X)
+        matrix = one_kind_of_names(read(X))
         weights = self._weights(matrix, sample_weight)
         with progress(bool(self.verbose)) as watch:
             fit = solve(
@@ -139,7 +141,8 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
         """Take in more rows; any number at a time, in any order of blocks. The rows themselves are not kept.
 
-        The first call starts a running statistic; ``fit`` and ``load`` drop it, so the next call starts over.
+        The first call starts a running statistic; ``fit`` drops it, so the next call starts over; a loaded
+        model has none and says so.
         """
         options = self._options()
         matrix = read(X)
@@ -148,6 +151,10 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
                 "X has missing entries, wanted complete rows for partial_fit; call fit on all rows, or impute(X) first"
             )
         fresh = "_stream" not in vars(self)
+        if fresh and "fit_" in vars(self) and self.fit_.plan.get("solver") == "stream":
+            raise InputError(
+                "this model was loaded from a file, which does not hold its running statistic; call fit, or start with a new PCA"
+            )
         if not fresh:
             matrix = self._new_rows(X)
         engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
@@ -216,13 +223,13 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log-likelihood of each row under N(mean, U (L - s I) U^T + s I); with gaps, of its observed entries."""
-        matrix, b = self._new_rows(X), self.fit_.factors
+        matrix, b = reusable(self._new_rows(X)), self.fit_.factors
         g = gaps.gaussian_of(b, 1e-12)
         if (seen := as_observed(matrix)) is not None:
             return engine_named("cpu", self.n_threads).gap_codes(seen, g.w, g.mu, g.s2).loglik
         codes = encode(matrix, b, engine_named("cpu", self.n_threads)).astype(np.float64)
         values = np.maximum(b.variances, g.s2)
-        rest = np.maximum(self.spe(X), 0.0)
+        rest = np.maximum(self.spe(matrix), 0.0)
         log_det = float(np.log(values).sum()) + (b.n - b.k) * np.log(g.s2) if b.n > b.k else float(np.log(values).sum())
         quadratic = (codes**2 / values).sum(axis=1) + (rest / g.s2 if b.n > b.k else 0.0)
         return -0.5 * (b.n * np.log(2 * np.pi) + log_det + quadratic)
@@ -313,7 +320,7 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
         for name in ("whiten", "center"):
             if not isinstance(getattr(self, name), (bool, np.bool_)):
                 raise wrong(name, getattr(self, name), "True or False")
-        if not isinstance(self.tol, (int, float)) or not 0 <= self.tol < 1:
+        if not isinstance(self.tol, numbers.Real) or not 0 <= self.tol < 1:
             raise wrong("tol", self.tol, "a number from 0 to 1")
         if self.rotation not in (None, "varimax", "promax"):
             raise wrong("rotation", self.rotation, "None, 'varimax' or 'promax'")
@@ -374,7 +381,7 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
 
     def _codes(self, X: Any) -> np.ndarray:
         b = self._fitted("inverse_transform").factors
-        codes = np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
+        codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
         if codes.ndim != 2 or codes.shape[1] != b.k:
             raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {b.k})")
         return codes

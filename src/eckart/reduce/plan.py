@@ -47,7 +47,7 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
                 "n_components",
                 int(k),
                 f"0 to {most} for data of {rows if rows is not None else 'unknown'} rows and {n} columns",
-                "lower it",
+                "lower it" if k > most else "",
             )
     elif not 0 < k < 1:
         raise wrong("n_components", float(k), "a share between 0 and 1, or an int")

@@ -1,7 +1,8 @@
 """The power method: leading eigenpairs of a symmetric matrix that is known by its products only.
 
 v <- A v / ||A v|| from a random normal start; theta = v^T A v; stop when ||A v - theta v|| <= tol |theta|. Further pairs by deflation,
-A - sum_i theta_i u_i u_i^T, applied implicitly by projecting each product off the pairs found: A is never rewritten and need not exist as an array. The residual shrinks by |lambda_2 / lambda_1| a step.
+A - sum_i theta_i u_i u_i^T, applied implicitly by projecting each product off the pairs found: A is never rewritten and need not exist as an
+array. The residual shrinks by |lambda_2 / lambda_1| a step.
 
 Defined behaviour. Zero matrix: theta = 0 at once. Indefinite: the eigenvalue of largest magnitude; for a pair +l, -l, whose iterates never
 settle, the 2-dimensional Rayleigh-Ritz step on span{v, Av} separates them and the positive one comes first. Repeated eigenvalue: an orthonormal basis of

@@ -163,7 +163,9 @@ def _sample(matrix: Matrix, rng: np.random.Generator, notes: list[str]) -> np.nd
     return np.asarray(matrix.array[chosen], np.float64)
 
 
-def _parallel(x: np.ndarray, most: int, shuffles: int, rng: np.random.Generator, watch: Watcher) -> tuple[list[float], int]:
+def _parallel(
+    x: np.ndarray, most: int, shuffles: int, rng: np.random.Generator, watch: Watcher
+) -> tuple[list[float], int]:
     """Deflated parallel analysis: thresholds for components 1, 2, ... and how many real ones lie above, counted from the first.
 
     After each accepted component the data are deflated before they are shuffled again; otherwise a strong component raises the bar for

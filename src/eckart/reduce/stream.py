@@ -112,7 +112,15 @@ def spectrum_of_sketch(sketch: Sketch, k: Any, engine: Engine) -> tuple[Covarian
     total = sketch.total / sketch.weight
     kept = min(pick(k, values, total, sketch.weight, sketch.rows, sketch.n), len(values))
     c = Covariance(
-        sketch.mean, total, sketch.weight, sketch.rows, sketch.dtype, sketch.centered, engine, Dense(sketch.b), data_centered=True
+        sketch.mean,
+        total,
+        sketch.weight,
+        sketch.rows,
+        sketch.dtype,
+        sketch.centered,
+        engine,
+        Dense(sketch.b),
+        data_centered=True,
     )
     share = kept * sketch.lost / max(sketch.weight * float(values[:kept].sum()), np.finfo(float).tiny)
     notes = {

@@ -103,7 +103,6 @@ class CpuEngine:
     def _sparse_gram_times(self, x: Counts, v: np.ndarray, w: np.ndarray) -> np.ndarray:
         """A^T diag(w) A V by the kernel that fits: one vector, tiles, or plain rows."""
         from eckart.engines.cpu.sparse import gram_times_rows, gram_times_vector_rows
-
         from eckart.engines.cpu.tiles import TiledCounts
 
         if isinstance(x, TiledCounts) and v.shape[1] >= 4:
