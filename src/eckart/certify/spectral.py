@@ -24,7 +24,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 
-PROBE = (6, 8)
+PROBE = (5, 8)
 """Steps and random starts of the remainder's estimate; one start and more steps is quicker where products are sparse."""
 SPARSE_PROBE = (10, 1)
 FAILURE = 1e-3

@@ -49,6 +49,10 @@ def reduce(
     rotation: Annotated[str | None, typer.Option(help="varimax or promax.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     threads: Annotated[int | None, typer.Option(help="Most threads; the result does not depend on it.")] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Keep the state of a long pass here; the same command goes on from it after a crash."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")] = False,
 ) -> None:
     from eckart.cli.shell import check_image, check_paths, load_table, parse_components, parse_image
@@ -67,6 +71,7 @@ def reduce(
         rotation=rotation,
         random_state=seed,
         n_threads=threads,
+        checkpoint=checkpoint,
         verbose=not quiet and sys.stderr.isatty(),
     )
     pca.fit(table.matrix)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol import GapsFound, block_rows, first_bad
+from eckart.engines.protocol import THIN, GapsFound, block_rows, first_bad
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense
 
@@ -17,9 +17,9 @@ Job = tuple[int, int, Callable[[dict[str, Any]], np.ndarray]]
 """First row, number of rows, and a function of the thread's scratch space that returns the block in working precision."""
 
 
-def jobs(x: Dense | Counts) -> Iterator[Job]:
+def jobs(x: Dense | Counts, size: int = THIN) -> Iterator[Job]:
     """The blocks of ``x`` in order. The cut depends on the shape only, never on the number of threads."""
-    rows = block_rows(x.shape[1], x.dtype.itemsize)
+    rows = block_rows(x.shape[1], x.dtype.itemsize, size)
     if isinstance(x, Counts):
         yield from _counts_jobs(x, rows)
     elif isinstance(x.values, np.ndarray):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from eckart.engines.blocks import refuse_bad
-from eckart.engines.protocol import ColumnMoments, GapCodes, GapStatistics, Moments
+from eckart.engines.protocol import ColumnMoments, GapCodes, GapStatistics, Keeper, Moments
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.trace import Watcher, silent
 
@@ -36,7 +36,12 @@ class PlainEngine:
         return matrix
 
     def moments(
-        self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent
+        self,
+        x: Dense | Counts,
+        probe: np.ndarray,
+        weights: np.ndarray | None = None,
+        watch: Watcher = silent,
+        keeper: Keeper | None = None,
     ) -> Moments:
         a = _array(x)
         w = _weights(weights, len(a))
@@ -60,7 +65,12 @@ class PlainEngine:
         return (_array(x) - (0 if mean is None else mean)).T @ y
 
     def gram_times(
-        self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None, weights: np.ndarray | None = None
+        self,
+        x: Dense | Counts,
+        v: np.ndarray,
+        mean: np.ndarray | None,
+        weights: np.ndarray | None = None,
+        implicit: bool = False,
     ) -> np.ndarray:
         a = _array(x) - (0 if mean is None else mean)
         return a.T @ (_weights(weights, len(a))[:, None] * (a @ v))

@@ -94,6 +94,14 @@ class GapCodes(NamedTuple):
     misfit: np.ndarray
 
 
+class Keeper(Protocol):
+    """Where a long pass keeps its state between segments."""
+
+    def load(self) -> tuple[int, dict[str, np.ndarray]] | None: ...
+
+    def save(self, done: int, arrays: dict[str, np.ndarray]) -> None: ...
+
+
 class Engine(Protocol):
     """What a chapter may ask of an engine."""
 
@@ -104,7 +112,12 @@ class Engine(Protocol):
         ...
 
     def moments(
-        self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent
+        self,
+        x: Dense | Counts,
+        probe: np.ndarray,
+        weights: np.ndarray | None = None,
+        watch: Watcher = silent,
+        keeper: Keeper | None = None,
     ) -> Moments:
         """Weight, mean and scatter in one pass over row blocks; raises GapsFound at the first NaN."""
         ...
@@ -124,9 +137,14 @@ class Engine(Protocol):
         ...
 
     def gram_times(
-        self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None, weights: np.ndarray | None = None
+        self,
+        x: Dense | Counts,
+        v: np.ndarray,
+        mean: np.ndarray | None,
+        weights: np.ndarray | None = None,
+        implicit: bool = False,
     ) -> np.ndarray:
-        """Xc^T diag(w) Xc V in one pass, n x b."""
+        """Xc^T diag(w) Xc V in one pass, n x b; ``implicit`` allows raw products, where means are not large against spreads."""
         ...
 
     def misfit(self, x: Dense | Counts, u: np.ndarray, mean: np.ndarray) -> np.ndarray:
@@ -164,9 +182,15 @@ class Engine(Protocol):
         ...
 
 
-def block_rows(n_columns: int, itemsize: int) -> int:
-    """Rows in a block: about 4 MiB, so that a block stays in cache, but enough rows for the matrix product to be efficient."""
-    return int(np.clip(2**22 // max(1, n_columns * itemsize), 512, 65536))
+THIN = 2**22
+"""Bytes in a block for products with few columns: it stays in cache between the two halves of X^T (X V)."""
+SQUARE = 2**24
+"""Bytes in a block for X^T X: enough rows for the product to run at full speed."""
+
+
+def block_rows(n_columns: int, itemsize: int, size: int = THIN) -> int:
+    """Rows in a block of about ``size`` bytes."""
+    return int(np.clip(size // max(1, n_columns * itemsize), 128, 65536))
 
 
 def first_bad(block: np.ndarray, first_row: int) -> tuple[str, int, int] | None:

@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eckart.engines.protocol import Engine, Moments
+from eckart.engines.protocol import Engine, Keeper, Moments
 from eckart.matrix import Counts, Dense, Observed
 from eckart.rng import normal
 from eckart.trace import Watcher, silent
+
+IMPLICIT = 100.0
+"""Products of large data are centered implicitly while no squared mean exceeds this many variances."""
+LARGE = 2**24
 
 
 @dataclass
@@ -28,6 +32,7 @@ class Covariance:
     matrix: np.ndarray | None = None
     statistic: Moments | None = None
     data_centered: bool = False
+    implicit: bool = False
 
     @property
     def n(self) -> int:
@@ -43,7 +48,7 @@ class Covariance:
         if self.matrix is not None:
             return self.matrix @ v
         assert self.data is not None
-        out = self.engine.gram_times(self.data, v, self._offset(), self.weights)
+        out = self.engine.gram_times(self.data, v, self._offset(), self.weights, self.implicit)
         out /= np.asarray(self.weight, out.dtype)
         return out
 
@@ -61,7 +66,20 @@ class Covariance:
         assert not isinstance(placed, Observed)
         square = m.square if centered else m.square + m.weight * m.mean**2
         mean = m.mean if centered else np.zeros_like(m.mean)
-        return cls(mean, float(square.sum()) / m.weight, m.weight, m.rows, x.dtype, centered, engine, placed, weights)
+        large = isinstance(x, Counts) or m.rows * len(m.mean) >= LARGE
+        implicit = large and bool((m.mean**2 <= IMPLICIT * m.square / m.weight).all())
+        return cls(
+            mean,
+            float(square.sum()) / m.weight,
+            m.weight,
+            m.rows,
+            x.dtype,
+            centered,
+            engine,
+            placed,
+            weights,
+            implicit=implicit,
+        )
 
     @classmethod
     def by_statistic(
@@ -72,10 +90,11 @@ class Covariance:
         weights: np.ndarray | None,
         rng: np.random.Generator,
         watch: Watcher = silent,
+        keeper: Keeper | None = None,
     ) -> Covariance:
         """One pass for E[x] and E[xx^T], which are sufficient: the data is not needed any more."""
         probe = normal(rng, (x.shape[1],), np.float64)
-        return cls.from_moments(engine, engine.moments(x, probe, weights, watch), centered, x.dtype)
+        return cls.from_moments(engine, engine.moments(x, probe, weights, watch, keeper), centered, x.dtype)
 
     @classmethod
     def from_moments(cls, engine: Engine, m: Moments, centered: bool, dtype: np.dtype) -> Covariance:

@@ -59,6 +59,9 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
         False gives the truncated singular value decomposition of the data as they are.
     rotation : None, "varimax" or "promax"
         Rotate the loadings towards few large entries each; codes are then the rotated scores of unit variance.
+    checkpoint : None or path
+        While rows are read in one pass, keep the state here every half minute; the same call after a crash goes on from there, with the
+        same bits. The file is removed at the end.
     random_state, n_threads, verbose
         Seed; most threads to use (results do not depend on it); progress bars.
     copy, power_iteration_normalizer
@@ -103,6 +106,7 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
         rotation: str | None = None,
         max_iter: int | None = None,
         n_threads: int | None = None,
+        checkpoint: Any = None,
         verbose: bool = False,
     ):
         self.n_components = n_components
@@ -118,6 +122,7 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
         self.rotation = rotation
         self.max_iter = max_iter
         self.n_threads = n_threads
+        self.checkpoint = checkpoint
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
@@ -336,7 +341,13 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
             raise wrong("max_iter", self.max_iter, "None or an int >= 1")
         steps = self.max_iter if self.iterated_power == "auto" else int(self.iterated_power) + 1
         return Options(
-            self.n_components, bool(self.center), self.svd_solver, float(self.tol), int(self.n_oversamples), steps
+            self.n_components,
+            bool(self.center),
+            self.svd_solver,
+            float(self.tol),
+            int(self.n_oversamples),
+            steps,
+            self.checkpoint,
         )
 
     def _weights(self, matrix: Matrix, sample_weight: Any) -> np.ndarray | None:

@@ -14,11 +14,12 @@ from eckart.engines.protocol import Engine, GapsFound
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
 from eckart.fit import Fit
+from eckart.io.checkpoint import Checkpoint, about_rows
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.reduce import gaps, rank, spectral
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import STATISTIC_COLUMNS, Plan, available_memory, choose, require_memory, validate_components
-from eckart.reduce.stream import one_pass, sketch_covariance
+from eckart.reduce.stream import sketch_covariance
 from eckart.trace import Watcher, silent
 
 
@@ -32,6 +33,7 @@ class Options:
     tol: float = 0.0
     oversample: int = 10
     max_iter: int | None = None
+    checkpoint: Any = None
 
 
 def solve(
@@ -127,7 +129,10 @@ def _run(
         or (plan.solver == "power" and x.shape[1] <= STATISTIC_COLUMNS)
     )
     if statistic:
-        c = one_pass(x, centered, weights, engine, rng, watch)
+        keeper = _keeper(x, options, weights)
+        c = Covariance.by_statistic(engine, x, centered, weights, rng, watch, keeper)
+        if keeper:
+            keeper.remove()
         validate_components(k, c.rows, c.n)
         if _unusable(c):
             return c, _empty(c)
@@ -154,6 +159,14 @@ def _run(
         rng=rng,
         watch=watch,
     )
+
+
+def _keeper(x: Dense | Counts, options: Options, weights: np.ndarray | None) -> Checkpoint | None:
+    """The checkpoint of the one pass over the rows, where one was asked for."""
+    if options.checkpoint is None:
+        return None
+    weighed = None if weights is None else float(weights.sum())
+    return Checkpoint(options.checkpoint, about_rows(x, {"weight": weighed}))
 
 
 def _fixed(k: Any, c: Covariance) -> int:

@@ -26,18 +26,6 @@ SKETCH_LIMIT = 0.02
 """Share of the captured variance that a sketch may have lost before its certificate fails."""
 
 
-def one_pass(
-    x: Dense | Counts,
-    centered: bool,
-    weights: np.ndarray | None,
-    engine: Engine,
-    rng: np.random.Generator,
-    watch: Watcher,
-) -> Covariance:
-    """The covariance as a sufficient statistic, from any source of rows."""
-    return Covariance.by_statistic(engine, x, centered, weights, rng, watch)
-
-
 @dataclass
 class Sketch:
     """l rows whose scatter stands for that of all rows seen."""

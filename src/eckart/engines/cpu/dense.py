@@ -10,8 +10,12 @@ import numpy as np
 from eckart.engines.blocks import Job, refuse_bad, scratch_array
 from eckart.engines.protocol import Moments
 
-CANCELLATION = 1.0
-"""A block whose squared mean exceeds this many variances is centered before it is multiplied; others are corrected after."""
+CANCELLATION = 100.0
+"""A column whose squared mean exceeds this many variances is centered before it is multiplied."""
+ROUNDING = 80.0
+"""Rounding units, of the average variance, that the product of raw entries may cost."""
+ROUNDED_MEAN = 1e4
+"""Beyond this ratio of squared mean to variance, what was lost in rounding the mean is measured and put back."""
 
 
 @dataclass
@@ -24,6 +28,7 @@ class MomentsLane:
     moments: Moments
     weights: np.ndarray | None
     dtype: np.dtype
+    blocks: int = 1
     shift_first: bool = False
     ranks: list[tuple[float, np.ndarray]] = field(default_factory=list)
 
@@ -52,6 +57,30 @@ class MomentsLane:
             self.ranks.clear()
 
 
+def lanes_state(lanes: list[MomentsLane]) -> dict[str, np.ndarray]:
+    """All partial sums as named arrays."""
+    state: dict[str, np.ndarray] = {"probe": lanes[0].moments.probe}
+    for i, lane in enumerate(lanes):
+        m = lane.moments
+        state[f"numbers {i}"] = np.array([m.rows, m.weight, float(lane.shift_first)])
+        state |= {f"mean {i}": m.mean, f"scatter {i}": m.scatter, f"probed {i}": m.probed}
+    return state
+
+
+def restore_lanes(lanes: list[MomentsLane], kept: tuple[int, dict[str, np.ndarray]] | None) -> int:
+    """Put partial sums back; how many blocks they stand for."""
+    if kept is None:
+        return 0
+    done, state = kept
+    for i, lane in enumerate(lanes):
+        rows, weight, shift = state[f"numbers {i}"]
+        arrays = (state[f"{name} {i}"].copy() for name in ("mean", "scatter", "probed"))
+        mean, scatter, probed = arrays
+        lane.moments = Moments(int(rows), float(weight), mean, scatter, state["probe"], probed)
+        lane.shift_first = bool(shift)
+    return done
+
+
 def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
     """Scatter of one block about its own mean, merged into the lane by the pairwise update.
 
@@ -67,25 +96,47 @@ def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
         lane.moments.rows += rows
         return
     share = np.full(rows, 1.0 / rows, lane.dtype) if w is None else (w / weight).astype(lane.dtype)
-    mean = share @ block
-    if not np.isfinite(mean).all():
-        refuse_bad(block, start)
     out = scratch_array(scratch, "gram", (n, n), lane.dtype)
     probe = lane.moments.probe.astype(lane.dtype)
     if w is None and not lane.shift_first:
+        with np.errstate(invalid="ignore"):
+            mean, probed = np.stack([share, block @ probe]) @ block
+        if not np.isfinite(mean).all():
+            refuse_bad(block, start)
         np.matmul(block.T, block, out=out)
         m = mean.astype(np.float64)
-        spread = np.diagonal(out).astype(np.float64) / weight - m * m
-        if not (m * m > CANCELLATION * spread).any():
-            lane.take(rows, weight, m, m, out, (block @ probe) @ block)
+        if _raw_is_fine(m, np.diagonal(out) / weight - m * m, lane.blocks):
+            lane.take(rows, weight, m, m, out, probed)
             return
         lane.shift_first = True
+    mean = share @ block
+    if not np.isfinite(mean).all():
+        refuse_bad(block, start)
     centered = np.subtract(block, mean, out=scratch_array(scratch, "centered", block.shape, lane.dtype))
-    rest = (share @ centered).astype(np.float64)
     if w is not None:
         centered *= np.sqrt(w).astype(lane.dtype)[:, None]
     np.matmul(centered.T, centered, out=out)
+    rest = np.zeros(n)
+    spread = np.diagonal(out).astype(np.float64) / weight
+    if w is not None or (mean.astype(np.float64) ** 2 > ROUNDED_MEAN * spread).any():
+        root = None if w is None else np.sqrt(share)
+        rest = ((share if w is None else root / np.sqrt(weight)) @ centered).astype(np.float64)
     lane.take(rows, weight, mean + rest, rest, out, (centered @ probe) @ centered)
+
+
+def _raw_is_fine(mean: np.ndarray, variance: np.ndarray, blocks: int) -> bool:
+    """Whether a product of raw entries, corrected by the mean afterwards, keeps its precision.
+
+    Each entry of the product carries a few rounding units of m_i m_j; over independent blocks they average out, and as a random matrix their norm is
+    about 2 sqrt(n) times that. Data of few blocks are quick either way and always centered.
+    """
+    square, left = float(mean @ mean), float(variance.sum())
+    return (
+        blocks >= 16
+        and left > 0
+        and 6 * square * np.sqrt(len(mean) / blocks) <= ROUNDING * left
+        and not (mean**2 > CANCELLATION * variance).any()
+    )
 
 
 @dataclass
@@ -96,6 +147,8 @@ class ProductLane:
     v: np.ndarray
     mean: np.ndarray | None
     weights: np.ndarray | None = None
+    offset: np.ndarray | None = None
+    sums: Any = 0.0
 
 
 def gram_times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
@@ -105,6 +158,19 @@ def gram_times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> Non
     y = np.matmul(block, lane.v, out=scratch_array(scratch, "y", (rows, lane.v.shape[1]), lane.v.dtype))
     if lane.weights is not None:
         y *= lane.weights[start : start + rows, None]
+    out = scratch_array(scratch, "out", lane.total.shape, lane.v.dtype)
+    lane.total += np.matmul(block.T, y, out=out)
+
+
+def raw_gram_times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
+    """total += B^T diag(w) (B V - 1 offset), offset = mean^T V; what the mean takes off is known from the sums of the bracket."""
+    start, rows, fetch = job
+    block = fetch(scratch)
+    y = np.matmul(block, lane.v, out=scratch_array(scratch, "y", (rows, lane.v.shape[1]), lane.v.dtype))
+    y -= lane.offset
+    if lane.weights is not None:
+        y *= lane.weights[start : start + rows, None]
+    lane.sums = lane.sums + y.sum(axis=0)
     out = scratch_array(scratch, "out", lane.total.shape, lane.v.dtype)
     lane.total += np.matmul(block.T, y, out=out)
 

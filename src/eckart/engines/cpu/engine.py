@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,16 @@ from eckart.engines.blocks import Job, jobs
 from eckart.engines.cpu import dense, tall
 from eckart.engines.cpu.linear import eigh_top, orth
 from eckart.engines.pool import resolve_threads, run_lanes
-from eckart.engines.protocol import ColumnMoments, GapCodes, GapStatistics, Moments
+from eckart.engines.protocol import SQUARE, THIN, ColumnMoments, GapCodes, GapStatistics, Keeper, Moments, block_rows
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.trace import Watcher, silent
 
 LANE_BYTES = 48 * 2**20
 """Partial sums of all lanes together stay under this where the shape allows."""
+
+
+SEGMENT = 16
+"""Blocks a lane between two points at which the state of a pass can be kept."""
 
 
 class CpuEngine:
@@ -34,14 +39,30 @@ class CpuEngine:
         return in_tiles(matrix, self.threads)
 
     def moments(
-        self, x: Dense | Counts, probe: np.ndarray, weights: np.ndarray | None = None, watch: Watcher = silent
+        self,
+        x: Dense | Counts,
+        probe: np.ndarray,
+        weights: np.ndarray | None = None,
+        watch: Watcher = silent,
+        keeper: Keeper | None = None,
     ) -> Moments:
         n = x.shape[1]
-        count = _lanes(n * n * (16 + x.dtype.itemsize))
-        lanes = [dense.MomentsLane(Moments.empty(n, probe), weights, x.dtype) for _ in range(count)]
-        run_lanes(_watched(x, watch), lanes, dense.moments_step, self.threads)
-        for lane in lanes:
-            lane.flush()
+        large = x.shape[0] is None or x.shape[0] * n * n >= 2**40
+        count = min(8 if large else 4, _lanes(n * n * (16 + x.dtype.itemsize)))
+        blocks = max(1, (x.shape[0] or 1) // block_rows(n, x.dtype.itemsize))
+        lanes = [dense.MomentsLane(Moments.empty(n, probe), weights, x.dtype, blocks) for _ in range(count)]
+        done = dense.restore_lanes(lanes, keeper.load() if keeper else None)
+        work = itertools.islice(_watched(x, watch, SQUARE), done, None)
+        while True:
+            segment = _Counted(itertools.islice(work, SEGMENT * count))
+            run_lanes(segment, lanes, dense.moments_step, self.threads)
+            if segment.count == 0:
+                break
+            for lane in lanes:  # at the end of every segment, kept or not, so that a resumed run has the same bits
+                lane.flush()
+            done += segment.count
+            if keeper:
+                keeper.save(done, dense.lanes_state(lanes))
         for lane in lanes[1:]:
             lanes[0].moments.merge_with(lane.moments)
         return lanes[0].moments
@@ -88,16 +109,33 @@ class CpuEngine:
         return self._dense_sum(x, dense.times_t_step, shape, y, mean, None)
 
     def gram_times(
-        self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None, weights: np.ndarray | None = None
+        self,
+        x: Dense | Counts,
+        v: np.ndarray,
+        mean: np.ndarray | None,
+        weights: np.ndarray | None = None,
+        implicit: bool = False,
     ) -> np.ndarray:
         v = self._thin(x, v)
         if not isinstance(x, Counts):
+            if implicit and mean is not None:
+                return self._implicit_gram_times(x, v, mean, _cast(weights, x.dtype))
             return self._dense_sum(x, dense.gram_times_step, v.shape, v, mean, _cast(weights, x.dtype))
         w = np.empty(0, x.dtype) if weights is None else np.asarray(weights, x.dtype)
         total = self._sparse_gram_times(x, v, w)
         if mean is not None:
             weight = float(x.shape[0]) if weights is None else float(np.sum(weights, dtype=np.float64))
             total -= np.outer((weight * mean).astype(x.dtype), mean.astype(x.dtype) @ v)
+        return total
+
+    def _implicit_gram_times(self, x: Dense, v: np.ndarray, mean: np.ndarray, weights: Any) -> np.ndarray:
+        """The same without a centered copy of each block."""
+        offset = (mean @ v).astype(x.dtype)
+        count = min(4, _lanes(v.size * x.dtype.itemsize * 2))
+        lanes = [dense.ProductLane(np.zeros(v.shape, x.dtype), v, None, weights, offset) for _ in range(count)]
+        run_lanes(jobs(x), lanes, dense.raw_gram_times_step, self.threads)
+        total = _tree_sum([lane.total for lane in lanes])
+        total -= np.outer(mean, np.sum([lane.sums + np.zeros(v.shape[1]) for lane in lanes], axis=0)).astype(x.dtype)
         return total
 
     def _sparse_gram_times(self, x: Counts, v: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -248,6 +286,18 @@ def _lanes(lane_bytes: int) -> int:
     return 2 ** int(np.clip(np.log2(LANE_BYTES / max(1, lane_bytes)), 1, 3))
 
 
+class _Counted:
+    """An iterator that knows how many items it has given."""
+
+    def __init__(self, items: Any):
+        self.items, self.count = items, 0
+
+    def __iter__(self) -> Any:
+        for item in self.items:
+            self.count += 1
+            yield item
+
+
 def _cast(a: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
     return None if a is None else np.asarray(a, dtype)
 
@@ -267,11 +317,11 @@ def _tree_sum(parts: list[np.ndarray]) -> np.ndarray:
     return parts[0]
 
 
-def _watched(x: Any, watch: Watcher):
+def _watched(x: Any, watch: Watcher, size: int = THIN):
     """The jobs of x, reporting rows as they are handed out."""
     total = x.shape[0]
     job: Job
-    for job in jobs(x):
+    for job in jobs(x, size):
         yield job
         watch("reading rows", job[0] + job[1], total)
 
