@@ -311,17 +311,17 @@ def test_infinity_and_strings_are_refused_with_their_place(rng):
 def test_memory_maps_and_iterators_do_not_load_the_data(tmp_path, rng):
     import tracemalloc
 
-    x = planted(rng, rows=60000, n=64, dtype=np.float32)
+    x = planted(rng, rows=300000, n=64, dtype=np.float32)
     np.save(tmp_path / "x.npy", x)
     exact = PCA(4).fit(x)
     tracemalloc.start()
     mapped = PCA(4, n_threads=1).fit(tmp_path / "x.npy")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 0.75 * x.nbytes  # blocks and statistics, not the 15 MB of data
+    assert peak < 0.6 * x.nbytes  # blocks and statistics, not the 77 MB of data
     np.testing.assert_allclose(mapped.components_, exact.components_, atol=1e-6)
-    streamed = PCA(4).fit(x[i : i + 5000] for i in range(0, 60000, 5000))
-    assert streamed.n_samples_ == 60000
+    streamed = PCA(4).fit(x[i : i + 25000] for i in range(0, 300000, 25000))
+    assert streamed.n_samples_ == 300000
     np.testing.assert_allclose(streamed.components_, exact.components_, atol=1e-4)
     assert streamed.certificate_.holds
 

@@ -114,7 +114,7 @@ def components_as_images(
     top = np.abs(parts).max(axis=(1, 2)) if count else np.zeros(0)
     tiles = np.concatenate([coloured(mean, "gray"), coloured(parts, "RdBu_r", -top, top)])
     ax = new_axes(ax, (1.1 * columns, 1.25 * -(-len(tiles) // columns) + 0.4))
-    gap = max(1, shape[0] // 8)
+    gap = max(2, shape[0] // 4)
     ax.imshow(montage(tiles, columns, gap))
     for t in range(len(tiles)):
         r, c = divmod(t, columns)
