@@ -59,7 +59,7 @@ def weights(use: bool):
     return w
 
 
-def close(got, want, dtype, factor=1.0):
+def assert_close(got, want, dtype, factor=1.0):
     limit = (2e-5 if dtype == np.float32 else 1e-11) * factor
     scale = np.abs(want).max(initial=1e-300)
     np.testing.assert_allclose(np.asarray(got) / scale, np.asarray(want) / scale, atol=limit, rtol=0)
@@ -72,10 +72,10 @@ def test_moments(engine, kind, dtype, weighted):
     x, w, probe = make(kind, dtype), weights(weighted), np.random.default_rng(3).standard_normal(N)
     got, want = engine.moments(x, probe, w), PLAIN.moments(x, probe, w)
     assert got.rows == ROWS
-    close(got.weight, want.weight, np.float64)
-    close(got.mean, want.mean, dtype)
-    close(got.scatter, want.scatter, dtype)
-    close(got.probed, want.probed, dtype)
+    assert_close(got.weight, want.weight, np.float64)
+    assert_close(got.mean, want.mean, dtype)
+    assert_close(got.scatter, want.scatter, dtype)
+    assert_close(got.probed, want.probed, dtype)
     assert got.probe_error() < (1e-5 if dtype == np.float32 else 1e-12)
 
 
@@ -85,8 +85,8 @@ def test_moments(engine, kind, dtype, weighted):
 def test_column_moments(engine, kind, dtype, weighted):
     x, w = make(kind, dtype), weights(weighted)
     got, want = engine.column_moments(x, w), PLAIN.column_moments(x, w)
-    close(got.mean, want.mean, dtype)
-    close(got.square, want.square, dtype)
+    assert_close(got.mean, want.mean, dtype)
+    assert_close(got.square, want.square, dtype)
 
 
 @cases
@@ -101,7 +101,7 @@ def test_gram_times(engine, kind, dtype, weighted, width, centered):
     if centered == "implicitly" and kind == "far from zero":
         pytest.skip("implicit centering is for means that are not large against the spread")
     got = engine.gram_times(x, v, mean, w, implicit=centered == "implicitly")
-    close(got, PLAIN.gram_times(x, v, mean, w), dtype, 10 if centered == "implicitly" else 3)
+    assert_close(got, PLAIN.gram_times(x, v, mean, w), dtype, 10 if centered == "implicitly" else 3)
 
 
 @cases
@@ -112,8 +112,8 @@ def test_times_and_times_t(engine, kind, dtype, centered):
     mean = PLAIN.column_moments(x).mean if centered else None
     rng = np.random.default_rng(4)
     v, y = rng.standard_normal((N, 6)).astype(dtype), rng.standard_normal((ROWS, 6)).astype(dtype)
-    close(engine.times(x, v, mean), PLAIN.times(x, v, mean), dtype)
-    close(engine.times_t(x, y, mean), PLAIN.times_t(x, y, mean), dtype, 10)
+    assert_close(engine.times(x, v, mean), PLAIN.times(x, v, mean), dtype)
+    assert_close(engine.times_t(x, y, mean), PLAIN.times_t(x, y, mean), dtype, 10)
 
 
 @cases
@@ -122,7 +122,7 @@ def test_misfit(engine, kind, dtype):
     x = make(kind, dtype)
     mean = PLAIN.column_moments(x).mean
     u = np.linalg.qr(np.random.default_rng(4).standard_normal((N, 4)))[0].astype(dtype)
-    close(engine.misfit(x, u, mean), PLAIN.misfit(x, u.astype(float), mean), dtype, 10)
+    assert_close(engine.misfit(x, u, mean), PLAIN.misfit(x, u.astype(float), mean), dtype, 10)
 
 
 @dtypes
@@ -131,7 +131,7 @@ def test_row_gram(engine, kind, dtype):
     x = make(kind, dtype)
     short = Dense(x.values[:50]) if kind == "array" else Counts.from_scipy(x.to_scipy()[:50])
     mean = PLAIN.column_moments(short).mean
-    close(engine.row_gram(short, mean), PLAIN.row_gram(short, mean), dtype)
+    assert_close(engine.row_gram(short, mean), PLAIN.row_gram(short, mean), dtype)
 
 
 @dtypes
@@ -141,8 +141,8 @@ def test_orth_spans_the_same_and_drops_dependent_columns(engine, dtype):
     v = np.column_stack([base, base @ rng.standard_normal((5, 3)).astype(dtype)])
     q = engine.orth(v)
     assert q.shape == (6000, 5)
-    close(q.T @ q, np.eye(5), dtype)
-    close(q @ (q.T @ base), base, dtype, 10)
+    assert_close(q.T @ q, np.eye(5), dtype)
+    assert_close(q @ (q.T @ base), base, dtype, 10)
     against = engine.orth(rng.standard_normal((6000, 4)).astype(dtype))
     r = engine.orth(np.column_stack([base, against[:, 0]]), against)
     assert r.shape == (6000, 5)
@@ -153,13 +153,13 @@ def test_orth_spans_the_same_and_drops_dependent_columns(engine, dtype):
 def test_inner_outer_and_eigh_top(engine):
     rng = np.random.default_rng(0)
     q, w, s = rng.standard_normal((9000, 7)), rng.standard_normal((9000, 3)), rng.standard_normal((7, 2))
-    close(engine.inner(q, w), PLAIN.inner(q, w), np.float64)
-    close(engine.outer(q, s), PLAIN.outer(q, s), np.float64)
+    assert_close(engine.inner(q, w), PLAIN.inner(q, w), np.float64)
+    assert_close(engine.outer(q, s), PLAIN.outer(q, s), np.float64)
     a = rng.standard_normal((30, 30))
     for k in (0, 1, 5, 30):
         values, vectors = engine.eigh_top(a + a.T, k)
-        close(values, PLAIN.eigh_top(a + a.T, k)[0], np.float64)
-        close((a + a.T) @ vectors, vectors * values, np.float64)
+        assert_close(values, PLAIN.eigh_top(a + a.T, k)[0], np.float64)
+        assert_close((a + a.T) @ vectors, vectors * values, np.float64)
 
 
 @pytest.mark.parametrize("k", [0, 1, 4, 9])
@@ -176,9 +176,9 @@ def test_gap_kernels(kernel, k, weighted):
     want = PLAIN.gap_statistics(seen, w, mean, 0.7, om)
     for threads in (1, 3):
         for got, right in zip(kernel.gap_statistics(seen, w, mean, 0.7, om, threads), want):
-            close(got, np.asarray(right), np.float64)
+            assert_close(got, np.asarray(right), np.float64)
         for got, right in zip(kernel.gap_codes(seen, w, mean, 0.7, threads), PLAIN.gap_codes(seen, w, mean, 0.7)):
-            close(got, right, np.float64, 10)
+            assert_close(got, right, np.float64, 10)
 
 
 def test_merging_moments_is_associative():
@@ -194,8 +194,8 @@ def test_merging_moments_is_associative():
     right.merge_with(parts[0])
     whole = PLAIN.moments(Dense(x), probe)
     for got in (left, right):
-        close(got.scatter, whole.scatter, np.float64, 100)
-        close(got.mean, whole.mean, np.float64)
+        assert_close(got.scatter, whole.scatter, np.float64, 100)
+        assert_close(got.mean, whole.mean, np.float64)
 
 
 @pytest.mark.parametrize("call", ["moments", "column_moments"])
@@ -268,7 +268,7 @@ def test_tiles_give_the_products_of_plain_rows(weighted, dtype):
         mean = engine.column_moments(x, w).mean
         results.append(engine.gram_times(placed, v, mean, w))
     assert results[0].tobytes() == results[1].tobytes()
-    close(results[0], products_by_scipy(s, v, mean, w), dtype, 5)
+    assert_close(results[0], products_by_scipy(s, v, mean, w), dtype, 5)
     assert (
         ENGINES["cpu, 1 thread"].put(make("sparse", dtype)).nnz == make("sparse", dtype).nnz
     )  # small data stay as they are

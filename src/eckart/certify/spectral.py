@@ -61,8 +61,12 @@ def certify_subspace(
         )
     gram = v.T.astype(np.float64) @ v
     orthonormal = float(np.abs(gram - np.eye(k)).max())
-    image = np.asarray(product(v), np.float64)
-    v = v.astype(np.float64)
+    exact = v.astype(np.float64)
+    fresh = np.zeros((n, 0))
+    if covariance is None and k < n:  # the first step of the remainder's estimate shares the pass over the data
+        fresh = _outside(rng.standard_normal((n, min(probe[1], n - k))), exact, np.zeros((n, 0)))
+    images = np.asarray(product(np.hstack([v, fresh.astype(v.dtype)])), np.float64)
+    v, image = exact, images[:, :k]
     scale = max(float(np.abs(values).max()), floor, np.finfo(float).tiny)
     inside = v.T @ image
     captured = float(np.trace(inside))
@@ -79,7 +83,9 @@ def certify_subspace(
         if covariance is not None:
             found, beta, how = proven_norm(covariance - v @ image.T - image @ v.T + v @ inside @ v.T, v, rng, left)
         else:
-            found, beta, how = remainder_norm(product, v, components.dtype, rng, left, *probe)
+            found, beta, how = remainder_norm(
+                product, v, components.dtype, rng, left, *probe, first=(fresh, images[:, k:])
+            )
         upper = float(np.maximum(theta, beta).sum()) + nuclear
     upper = max(min(upper, float(total)), captured)
     facts |= {
@@ -120,6 +126,7 @@ def remainder_norm(
     most: float,
     steps: int = PROBE[0],
     block: int = PROBE[1],
+    first: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[float, float, str]:
     """(xi, beta, words): estimate from below and probable bound from above of ||(I - VV^T) C (I - VV^T)||_2; ``most`` is its trace."""
     n, k = v.shape
@@ -127,12 +134,12 @@ def remainder_norm(
     t = np.zeros((0, 0))
     fresh = rng.standard_normal((n, min(block, n - k)))
     xi, done = 0.0, 0
-    for _ in range(steps):
-        fresh = _outside(fresh, v, q)
+    for step in range(steps):
+        fresh = _outside(fresh, v, q) if step or first is None else first[0]
         if fresh.shape[1] == 0:
             return xi, xi, "exact up to rounding: the Krylov space of the complement is exhausted"
         q = np.column_stack([q, fresh])
-        image = np.asarray(product(np.ascontiguousarray(fresh, dtype=dtype)), np.float64)
+        image = first[1] if first is not None and step == 0 else _image(product, fresh, dtype)
         h = q.T @ image
         grown = np.zeros((q.shape[1], q.shape[1]))
         grown[: len(t), : len(t)] = t
@@ -151,6 +158,10 @@ def remainder_norm(
         float(beta),
         f"Ky Fan, with probability >= {1 - FAILURE:g} (block Lanczos, {done} steps from {block} random starts)",
     )
+
+
+def _image(product: Product, columns: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return np.asarray(product(np.ascontiguousarray(columns, dtype=dtype)), np.float64)
 
 
 def proven_norm(

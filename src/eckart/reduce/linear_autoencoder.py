@@ -24,6 +24,7 @@ from eckart.matrix import Dense, Matrix, Observed
 from eckart.optim.descend import Objective
 from eckart.optim.rules import rule_named
 from eckart.reduce import gaps
+from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.autoencode import Trained, risk_objective, train
 from eckart.reduce.codes import as_observed, encode
 from eckart.reduce.covariance import Covariance
@@ -38,7 +39,7 @@ from eckart.trace import StopReason, Trace, Watcher, progress
 GRADIENT_LIMIT = 1e-4
 
 
-class LinearAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Encoder W and decoder V of a linear autoencoder, by gradient descent on the risk 1/2 E||x - x_hat||^2.
 
     Parameters
@@ -163,14 +164,6 @@ class LinearAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
         return certify(Covariance.by_products(engine, matrix, True, None), b, tol, rng)
 
     @property
-    def components_(self) -> np.ndarray:
-        return self._fitted("components_").factors.components
-
-    @property
-    def mean_(self) -> np.ndarray:
-        return self._fitted("mean_").factors.mean
-
-    @property
     def encoder_(self) -> np.ndarray:
         """W, k x n, as trained."""
         self._fitted("encoder_")
@@ -181,18 +174,6 @@ class LinearAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estim
         """V, n x k, as trained."""
         self._fitted("decoder_")
         return self._weights[1]
-
-    @property
-    def n_components_(self) -> int:
-        return self._fitted("n_components_").factors.k
-
-    @property
-    def n_iter_(self) -> int:
-        return len(self._fitted("n_iter_").trace)
-
-    @property
-    def _n_features_out(self) -> int:
-        return self._fitted("n_components_").factors.k
 
     def extra_state(self) -> dict[str, np.ndarray]:
         return {"encoder": self._weights[0], "decoder": self._weights[1]}

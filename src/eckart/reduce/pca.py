@@ -23,6 +23,7 @@ from eckart.io.numbers import numeric
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.reduce import gaps
+from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.charts import ComponentTables
 from eckart.reduce.codes import as_observed, encode, filled, reusable
 from eckart.reduce.covariance import Covariance
@@ -35,7 +36,7 @@ from eckart.rng import generator
 from eckart.trace import progress
 
 
-class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Principal components of dense, sparse, streamed or incomplete data, with a certificate.
 
     Minimises the risk 1/2 E||x - x_hat||^2 over all affine maps of rank k; solved by the eigenvectors of the covariance. NaN entries are missing
@@ -268,58 +269,6 @@ class PCA(ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Es
         assert isinstance(matrix, (Dense, Counts))
         c = Covariance.by_products(engine, matrix, b.centered, weights)
         return certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), rng)
-
-    @property
-    def components_(self) -> np.ndarray:
-        return self._fitted("components_").factors.components
-
-    @property
-    def explained_variance_(self) -> np.ndarray:
-        return self._fitted("explained_variance_").factors.variances
-
-    @property
-    def explained_variance_ratio_(self) -> np.ndarray:
-        b = self._fitted("explained_variance_ratio_").factors
-        return b.scatter / b.total if b.total > 0 else np.zeros(b.k)
-
-    @property
-    def singular_values_(self) -> np.ndarray:
-        return np.sqrt(self._fitted("singular_values_").factors.scatter)
-
-    @property
-    def mean_(self) -> np.ndarray:
-        return self._fitted("mean_").factors.mean
-
-    @property
-    def noise_variance_(self) -> float:
-        return float(self._fitted("noise_variance_").factors.noise)
-
-    @property
-    def n_components_(self) -> int:
-        return self._fitted("n_components_").factors.k
-
-    @property
-    def n_samples_(self) -> int:
-        return self._fitted("n_samples_").factors.rows
-
-    @property
-    def n_samples_seen_(self) -> int:
-        return self._fitted("n_samples_seen_").factors.rows
-
-    @property
-    def n_iter_(self) -> int:
-        """Iterations of the solver; 1 for a direct one."""
-        return max(1, len(self._fitted("n_iter_").trace))
-
-    @property
-    def n_rank_deficient_(self) -> int:
-        """Components without variance: their whitened codes are zero."""
-        b = self._fitted("n_rank_deficient_").factors
-        return b.k - b.rank
-
-    @property
-    def _n_features_out(self) -> int:
-        return self._fitted("n_components_").factors.k
 
     def _options(self) -> Options:
         for name in ("whiten", "center"):
