@@ -12,7 +12,8 @@ from eckart.rng import normal
 from eckart.trace import Watcher, silent
 
 IMPLICIT = 100.0
-"""Products of large data are centered implicitly while no squared mean exceeds this many variances."""
+"""Products of large data are centered implicitly while the squared length of the mean is at most this many total variances: rounding
+then costs about that many units."""
 LARGE = 2**24
 
 
@@ -66,8 +67,9 @@ class Covariance:
         assert not isinstance(placed, Observed)
         square = m.square if centered else m.square + m.weight * m.mean**2
         mean = m.mean if centered else np.zeros_like(m.mean)
-        large = isinstance(x, Counts) or m.rows * len(m.mean) >= LARGE
-        implicit = large and bool((m.mean**2 <= IMPLICIT * m.square / m.weight).all())
+        implicit = (
+            m.rows * len(m.mean) >= LARGE and float(m.mean @ m.mean) <= IMPLICIT * float(m.square.sum()) / m.weight
+        )
         return cls(
             mean,
             float(square.sum()) / m.weight,
