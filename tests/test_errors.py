@@ -17,8 +17,7 @@ def test_one_family():
     assert issubclass(errors.InputTypeError, TypeError)
     assert issubclass(errors.InputTypeError, errors.InputError)
     assert issubclass(errors.FileError, ValueError)
-    assert issubclass(errors.MissingExtra, ImportError)
-    for kind in (errors.InputError, errors.FileError, errors.MissingExtra):
+    for kind in (errors.InputError, errors.FileError):
         assert issubclass(kind, errors.EckartError)
 
 

@@ -160,7 +160,9 @@ def test_outlier_chart_marks_the_flagged_rows(model, rows):
 def test_outlier_chart_of_degenerate_fits():
     for x in (np.eye(4), np.ones((4, 3)), np.ones((1, 3))):
         m = PCA(1).fit(x)
-        plots.outlier_chart(m.outliers(x)).figure.savefig("/dev/null", format="png")
+        ax = plots.outlier_chart(m.outliers(x))
+        ax.figure.savefig("/dev/null", format="png")
+        assert sum(len(points.get_offsets()) for points in ax.collections) == len(x)
 
 
 def test_montage_and_colours():

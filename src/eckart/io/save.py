@@ -11,6 +11,8 @@ import json
 import os
 import struct
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -50,12 +52,19 @@ def seal(arrays: dict[str, np.ndarray], text: str) -> str:
 def atomic_write(path: Any, data: bytes) -> None:
     """Write bytes to a temporary file beside ``path`` and rename it."""
     target = check_place(Path(_path(path)))
+    with replacing(target) as name, open(name, "wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[str]:
+    """The name of a temporary file that takes the place of ``target`` when the block ends well, and is removed when it does not."""
     handle, name = beside(target)
+    os.close(handle)
     try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
+        yield name
         publish(name, target)
     except OSError as error:
         os.unlink(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
-from eckart.io.save import beside, check_place, publish
+from eckart.io.save import check_place, replacing
 
 ENDINGS = (".parquet", ".arrow", ".csv", ".npy")
 
@@ -18,22 +17,9 @@ ENDINGS = (".parquet", ".arrow", ".csv", ".npy")
 def write_table(path: Any, names: list[str], blocks: Iterator[tuple[np.ndarray, Any]], label: str = "row") -> int:
     """Write blocks of (values, row labels or None) with column names; returns the number of rows."""
     target = check_target(path)
-    handle, name = beside(target)
-    os.close(handle)
-    try:
-        rows = (
-            _write_npy(name, blocks)
-            if target.suffix.lower() == ".npy"
-            else _write_arrow(name, target.suffix.lower(), names, blocks, label)
-        )
-        publish(name, target)
-        return rows
-    except OSError as error:
-        os.unlink(name)
-        raise FileError(f"{target} cannot be written: {error}") from None
-    except BaseException:
-        os.unlink(name)
-        raise
+    ending = target.suffix.lower()
+    with replacing(target) as name:
+        return _write_npy(name, blocks) if ending == ".npy" else _write_arrow(name, ending, names, blocks, label)
 
 
 def check_target(path: Any) -> Path:

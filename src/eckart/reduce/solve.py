@@ -274,7 +274,6 @@ def _solve_gaps(
     tol, limit = options.tol or 1e-7, options.max_iter or 2000
     how: dict[str, Any] = {"engine": engine, "rng": rng, "tol": tol, "max_iter": limit, "watch": watch}
     k = options.k
-    start = None
     if k is None:
         k = most
     elif k == "mle":
@@ -291,7 +290,7 @@ def _solve_gaps(
             else rank.gavish_donoho(values[:most], rows, n)
         )
     fitted = min(int(k), n - 1)
-    g, trace = gaps.fit_gaussian(x, fitted, weights, start=start, **how)
+    g, trace = gaps.fit_gaussian(x, fitted, weights, **how)
     basis = gaps.to_basis(g, int(k), x, weights)
     empty = int(np.count_nonzero(x.row_counts() == 0))
     notes = (f"{empty} rows have no observed entry; they say nothing and get the mean",) if empty else ()
