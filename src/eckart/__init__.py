@@ -15,6 +15,12 @@ _PUBLIC = {
     "LinearAutoencoder": "eckart.reduce.linear_autoencoder",
     "power_method": "eckart.reduce.power",
     "select_components": "eckart.reduce.select",
+    "ALS": "eckart.complete.als",
+    "normalise": "eckart.complete.normalise",
+    "split": "eckart.complete.split",
+    "folds": "eckart.complete.split",
+    "observed": "eckart.io.triples",
+    "LowRank": "eckart.factors",
     "read": "eckart.io.read",
     "load": "eckart.io.save",
     "Dense": "eckart.matrix",
@@ -42,10 +48,16 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from eckart.certify.certificate import Certificate as Certificate
+    from eckart.complete.als import ALS as ALS
+    from eckart.complete.normalise import normalise as normalise
+    from eckart.complete.split import folds as folds
+    from eckart.complete.split import split as split
     from eckart.errors import FileError as FileError
     from eckart.errors import InputError as InputError
+    from eckart.factors import LowRank as LowRank
     from eckart.io.read import read as read
     from eckart.io.save import load as load
+    from eckart.io.triples import observed as observed
     from eckart.matrix import Counts as Counts
     from eckart.matrix import Dense as Dense
     from eckart.matrix import Observed as Observed

@@ -11,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eckart.certify.certificate import Certificate
 from eckart.errors import InputError, InputTypeError
-from eckart.factors import Basis
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.trace import Trace
@@ -21,7 +20,7 @@ from eckart.trace import Trace
 class Fit:
     """Factors, their certificate, the trace of the loop that found them, and the plan with the reason of every choice."""
 
-    factors: Basis
+    factors: Any  # Basis or LowRank, each with its columns and n
     certificate: Certificate
     trace: Trace
     plan: dict[str, Any] = field(default_factory=dict)
@@ -86,7 +85,7 @@ class Estimator(BaseEstimator):
 
     def restore(
         self,
-        factors: Basis,
+        factors: Any,
         certificate: Certificate,
         trace: Trace,
         plan: dict[str, Any],

@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from eckart.compress import index_dtype, transpose
+from eckart.entries import assemble, floating, placed, sizes
 from eckart.errors import InputError, wrong
+from eckart.ids import Place, position
+from eckart.labels import Labels
 
 
 @runtime_checkable
@@ -39,12 +44,6 @@ class RowBlocks(Protocol):
     def blocks(self, rows: int) -> Iterator[np.ndarray]:
         """Arrays of at most ``rows`` rows; may be called again when ``rereadable``."""
         ...
-
-
-def floating(dtype: Any) -> np.dtype:
-    """The precision in which entries of ``dtype`` are worked on: float32 stays float32, all else is float64."""
-    kind = np.dtype(dtype)
-    return np.dtype(np.float32) if kind.kind == "f" and kind.itemsize <= 4 else np.dtype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +126,42 @@ class _Compressed:
         """Stored entries per column."""
         return np.bincount(self.indices, minlength=self.n_columns)
 
+    def transposed(self) -> Any:
+        """The transpose, of the same kind, labels swapped, each row in ascending order of columns; a new matrix, in linear time."""
+        parts = transpose(self.indptr, self.indices, self.data, self.n_columns)
+        return (Observed if isinstance(self, Observed) else Counts)(*parts, self.shape[0], self.columns, self.rows)
+
+    @property
+    def T(self) -> Any:
+        """The same as ``transposed()``."""
+        return self.transposed()
+
+    @cached_property
+    def row_index(self) -> Labels:
+        """From row ids to positions and back."""
+        return Labels(self.rows, self.shape[0], "row")
+
+    @cached_property
+    def column_index(self) -> Labels:
+        """From column ids to positions and back."""
+        return Labels(self.columns, self.shape[1], "column")
+
+    def row_of(self, label: Any) -> int:
+        """Position of the row of this label (or of this position, in a matrix without row labels)."""
+        return self.row_index.index_of(label)
+
+    def column_of(self, label: Any) -> int:
+        """Position of the column of this label (or of this position, in a matrix without column labels)."""
+        return self.column_index.index_of(label)
+
+    def rows_of(self, labels: Any) -> np.ndarray:
+        """Positions of many rows (int64)."""
+        return self.row_index.indices_of(labels)
+
+    def columns_of(self, labels: Any) -> np.ndarray:
+        """Positions of many columns (int64)."""
+        return self.column_index.indices_of(labels)
+
     @classmethod
     def from_scipy(cls, matrix: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Any:
         """From any SciPy sparse matrix or array; duplicate entries are added up, as SciPy defines them."""
@@ -162,11 +197,68 @@ class Observed(_Compressed):
         values = np.asarray(values)
         seen = ~np.isnan(values)
         indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
-        small = values.shape[1] < 2**31
-        indices = np.nonzero(seen)[1].astype(np.int32 if small else np.int64)
+        indices = np.nonzero(seen)[1].astype(index_dtype(values.shape[1]))
         return cls(
             indptr, indices, values[seen].astype(floating(values.dtype), copy=False), values.shape[1], rows, columns
         )
+
+    @classmethod
+    def from_triples(
+        cls,
+        rows: Any,
+        columns: Any,
+        values: Any,
+        *,
+        shape: tuple[int | None, int | None] | None = None,
+        duplicates: str = "error",
+        row_labels: Any = None,
+        column_labels: Any = None,
+        dtype: Any = None,
+    ) -> Observed:
+        """From observations (row id, column id, value), one in each place of three arrays, lists or table columns.
+
+        Parameters
+        ----------
+        rows, columns : ids: text, integers, dates or anything that can be hashed. They are kept as labels, in ascending order where they can be
+            compared with each other, in order of appearance where they cannot.
+        values : finite numbers, or None for observations that are all 1. float32 stays float32, all else becomes float64.
+        shape : when given, the ids are positions in a matrix of this shape and there are no labels; None for one side keeps its labels.
+        duplicates : what to do with several values at one place: refuse (``"error"``), or keep the ``"last"``, the ``"mean"`` or the ``"sum"``.
+        row_labels, column_labels : all labels, in the order wanted; a label without an observation becomes an empty row or column.
+        dtype : float32 or float64.
+
+        >>> x = Observed.from_triples(["bob", "ann", "bob"], [20, 10, 10], [5, 4, 0])
+        >>> x.shape, list(x.rows), x.columns, x.nnz
+        ((2, 2), ['ann', 'bob'], array([10, 20]), 3)
+        >>> x.row_of("bob"), x.T.row_of(20)
+        (1, 1)
+        """
+        n, m = sizes(shape, row_labels, column_labels)
+        i, row_labels = placed("row", rows, n, row_labels)
+        j, column_labels = placed("column", columns, m, column_labels)
+        return cls.from_codes(i, j, values, (n, m), row_labels, column_labels, duplicates, dtype)
+
+    @classmethod
+    def from_codes(
+        cls,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        values: Any,
+        shape: tuple[int | None, int | None] = (None, None),
+        row_labels: np.ndarray | None = None,
+        column_labels: np.ndarray | None = None,
+        duplicates: str = "error",
+        dtype: Any = None,
+        at: Place = position,
+        name: str = "values",
+    ) -> Observed:
+        """From triples whose ids are positions already; a size of None is that of the labels. ``at`` and ``name`` word the errors.
+
+        >>> Observed.from_codes(np.array([0, 1]), np.array([1, 1]), np.array([2.0, 3.0]), (2, 2)).indptr
+        array([0, 1, 2])
+        """
+        kept = assemble(rows, columns, values, shape, row_labels, column_labels, duplicates, dtype, at, name)
+        return cls(*kept, row_labels, column_labels)
 
 
 @dataclass(frozen=True, eq=False)

@@ -94,6 +94,36 @@ class GapCodes(NamedTuple):
     misfit: np.ndarray
 
 
+class RidgeRule(NamedTuple):
+    """How the rows of a factorization are penalised: l_i = l2 count_i^power for the code, bias_l2 count_i^power for the bias of row i.
+
+    ``alpha`` > 0 is implicit feedback: entry r has weight alpha r, target 1, and its right-hand side weight is alpha r + ``shift``.
+    """
+
+    l2: float
+    power: float = 0.0
+    bias: bool = False
+    bias_l2: float = 0.0
+    nonnegative: bool = False
+    alpha: float = 0.0
+    shift: float = 0.0
+    extra: float = 0.0
+
+    def ridges(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ridge of every row and of its bias; ``extra`` is added to the counts (the unobserved weight of all cells of a row)."""
+        scale = (np.maximum(counts, 0) + self.extra) ** self.power if self.power else np.ones(len(counts))
+        floor = np.where(scale > 0, scale, 1.0)
+        return self.l2 * floor, self.bias_l2 * floor
+
+
+class RowSolution(NamedTuple):
+    """Codes, biases or None, and the objective of all rows at this solution."""
+
+    left: np.ndarray
+    bias: np.ndarray | None
+    value: float
+
+
 class Keeper(Protocol):
     """Where a long pass keeps its state between segments."""
 
@@ -179,6 +209,44 @@ class Engine(Protocol):
 
     def gap_codes(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
         """Posterior means per row."""
+        ...
+
+    def ridge_rows(
+        self,
+        x: Observed,
+        right: np.ndarray,
+        rule: RidgeRule,
+        *,
+        offset: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        base: np.ndarray | None = None,
+        prior: np.ndarray | None = None,
+        noise: np.ndarray | None = None,
+        start: np.ndarray | None = None,
+    ) -> RowSolution:
+        """min over u_i, b_i of 1/2 sum_j w (a_ij - offset_j - b_i - u_i.v_j)^2 + 1/2 u^T (P + l_i I) u - h_i.u + 1/2 m_i b_i^2 for every row:
+        P = ``base``, h = ``prior``; ``noise`` turns solutions into draws; ``start`` is where non-negative rows begin."""
+        ...
+
+    def bias_rows(
+        self, x: Observed, rule: RidgeRule, offset: np.ndarray, weights: np.ndarray | None = None
+    ) -> np.ndarray:
+        """b_i = sum_j w (a_ij - offset_j) / (sum_j w + m_i)."""
+        ...
+
+    def sampled(self, x: Observed, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """U V^T at the stored entries of x, in row order."""
+        ...
+
+    def top_columns(
+        self,
+        left: np.ndarray,
+        right: np.ndarray,
+        n: int,
+        offset: np.ndarray | None = None,
+        excluded: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Positions and scores of the n best columns of each row of U V^T + offset, best first; excluded: (indptr, indices, rows)."""
         ...
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError, InputTypeError, wrong
+from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.matrix import Counts, Dense, floating
+
+ARROW_FILES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
+"""Endings of the files that pyarrow reads as tables with types."""
 
 
 def is_arrow(source: Any) -> bool:
@@ -110,12 +115,9 @@ def from_arrow(source: Any, columns: Any = None, index: Any = None) -> Dense:
     """An Arrow table, record batch or reader of record batches."""
     import pyarrow as pa
 
-    if isinstance(source, pa.RecordBatch):
-        source = pa.Table.from_batches([source])
-    elif isinstance(source, pa.RecordBatchReader):
-        source = source.read_all()
     if not isinstance(source, pa.Table):
-        raise InputTypeError(f"X is a pyarrow {type(source).__name__}, wanted a Table or RecordBatch: rows and columns")
+        schema = getattr(source, "schema", None)
+        source = pa.Table.from_batches(record_batches(source), schema)
     names, index = arrow_columns(source.schema, columns, index, "the Arrow table")
     values = arrow_values(source, names, arrow_dtype(source.schema, names, "the Arrow table"))
     rows = None if index is None else titles(source.column(index).to_pylist())
@@ -179,3 +181,54 @@ def hold(batches: Any, names: list[str], index: str | None, dtype: np.dtype) -> 
             labels.extend(batch.column(batch.schema.get_field_index(index)).to_pylist())
     values = np.concatenate(parts) if parts else np.empty((0, len(names)), dtype)
     return values, None if index is None else titles(labels)
+
+
+def record_batches(source: Any) -> Iterator[Any]:
+    """The batches of an Arrow table, record batch or reader."""
+    import pyarrow as pa
+
+    if isinstance(source, pa.Table):
+        return iter(source.to_batches())
+    if isinstance(source, pa.RecordBatch):
+        return iter([source])
+    if isinstance(source, pa.RecordBatchReader):
+        return iter(source)
+    raise InputTypeError(f"X is a pyarrow {type(source).__name__}, wanted a Table or RecordBatch: rows and columns")
+
+
+def arrow_head(file: Path) -> tuple[Any, int]:
+    """Schema and number of rows of a Parquet or Arrow file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if file.suffix.lower() in (".parquet", ".pq"):
+            with pq.ParquetFile(file) as head:
+                return head.schema_arrow, head.metadata.num_rows
+        with pa.memory_map(str(file)) as raw:
+            reader = pa.ipc.open_file(raw)
+            return reader.schema, sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(file, error) from None
+
+
+def arrow_batches(file: Path, columns: list[str], rows: int = 65536) -> Iterator[Any]:
+    """Record batches of a Parquet file (of these columns, of at most so many rows) or of an Arrow file (as it was written)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if file.suffix.lower() in (".parquet", ".pq"):
+            with pq.ParquetFile(file) as table:
+                yield from table.iter_batches(rows, columns=columns)
+        else:
+            with pa.memory_map(str(file)) as raw:
+                table = pa.ipc.open_file(raw)
+                for i in range(table.num_record_batches):
+                    yield table.get_batch(i)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(file, error) from None
+
+
+def _unreadable(file: Path, error: Exception) -> FileError:
+    return FileError(f"{file} cannot be read: {' '.join(str(error).split())}; it is damaged or of another format")

@@ -17,8 +17,11 @@ import numpy as np
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.io.csv_file import read_csv
 from eckart.io.frames import (
+    ARROW_FILES,
+    arrow_batches,
     arrow_columns,
     arrow_dtype,
+    arrow_head,
     from_arrow,
     from_frame,
     hold,
@@ -26,6 +29,7 @@ from eckart.io.frames import (
     is_frame,
     titles,
 )
+from eckart.io.long_tables import TEXT_FILES, Long
 from eckart.io.numbers import from_masked, from_nested, numeric
 from eckart.io.sources import ArrowBlocks, ChainBlocks, IteratorBlocks, npy_array, npz_array, npz_names
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
@@ -58,20 +62,32 @@ def read(
     delimiter: str | None = None,
     decimal: str = ".",
     header: bool | None = None,
+    rows: Any = None,
+    values: Any = None,
+    duplicates: str = "error",
 ) -> Matrix:
     """Turn a file, frame, array, sparse matrix or iterator of row blocks into a labelled matrix.
+
+    With ``rows=``, ``columns=`` and ``values=`` the source is a table in long form: each of its rows is one observation, and the three
+    columns of these names (or positions) hold its row id, its column id and its value. It becomes an ``Observed`` matrix with the ids as
+    labels. Files are read in blocks and may be larger than memory.
 
     Parameters
     ----------
     source : path (.npy, .npz, .csv, .tsv, .parquet, .arrow, .feather; ``*`` chains files), pandas or polars frame, Arrow table,
         NumPy array or masked array, SciPy sparse matrix, nested list, or iterator of row blocks.
-    columns : names to keep, for files and frames; by default all.
+    columns : names to keep, for files and frames; by default all. With ``rows=``, the name of the one column that holds the column ids.
     index : name of the column that labels the rows; by default the index that pandas wrote, or a first column without a name.
     key : name of the array inside an .npz file.
     absent : what an entry means that a sparse matrix does not store: ``"zero"`` or ``"unknown"``.
-    delimiter, decimal : of CSV files; the delimiter is found from the first line by default.
+    delimiter, decimal : of CSV files; the delimiter (one character, or several such as ``::``) is found from the first line by default.
+        A file of any other ending is read as text when the delimiter is said.
     header : whether the first line of a CSV file holds names; by default it does when it is not all numbers (or counts 0, 1, 2 ...
         as pandas names columns).
+    rows, values : names or positions of the columns that hold row ids and values, for a table in long form: a file, a frame, an Arrow table,
+        a dictionary of arrays, a list of tuples. Without ``values`` every observation is 1. In a CSV file, ids that are all whole numbers are
+        integers, other ids are text (also numbers with leading zeros), and an empty cell is refused.
+    duplicates : several values at one place of a table in long form: ``"error"``, ``"last"``, ``"mean"`` or ``"sum"``.
 
     Returns
     -------
@@ -81,7 +97,17 @@ def read(
     (2, 2)
     >>> type(read(np.ma.masked_equal([[1.0, -9.0], [3.0, 4.0]], -9.0))).__name__
     'Observed'
+    >>> seen = read({"user": ["ann", "bob", "ann"], "film": [7, 7, 3], "stars": [4, 5, 1]}, rows="user", columns="film", values="stars")
+    >>> seen.shape, seen.rows, seen.columns, seen.nnz
+    ((2, 2), array(['ann', 'bob'], dtype=object), array([3, 7]), 3)
     """
+    if rows is not None or values is not None:
+        _check_long(rows, columns, values, {"index": index, "key": key, "absent": None if absent == "zero" else absent})
+        return Long(rows, columns, values, duplicates, delimiter, decimal, header).read(source)
+    if duplicates != "error":
+        raise wrong(
+            "duplicates", duplicates, "rows=, columns= and values= beside it: only a table in long form has them"
+        )
     if absent not in ("zero", "unknown"):
         raise wrong("absent", absent, "'zero' or 'unknown'")
     if isinstance(source, (str, os.PathLike)):
@@ -100,6 +126,20 @@ def read(
     return _not_empty(_from_object(source, absent))
 
 
+def _check_long(rows: Any, columns: Any, values: Any, others: dict[str, Any]) -> None:
+    """Refuse half a question."""
+    told = {"rows": rows, "columns": columns}
+    for name, value in told.items():
+        if value is None:
+            came = ", ".join(f"{n}={v!r}" for n, v in {**told, "values": values}.items() if v is not None)
+            raise InputError(
+                f"{came} came without {name}=, wanted rows= and columns= (and values=): the columns that hold row ids, column ids and values"
+            )
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(f"{name}={value!r} came beside rows=, which reads a table in long form; leave it out")
+
+
 def _from_object(source: Any, absent: str) -> Matrix:
     if hasattr(source, "tocsr"):
         return (Counts if absent == "zero" else Observed).from_scipy(_numeric_sparse(source))
@@ -107,16 +147,21 @@ def _from_object(source: Any, absent: str) -> Matrix:
         return from_masked(source)
     if isinstance(source, np.ndarray):
         return Dense(numeric(source))
-    listed = isinstance(source, (list, tuple))
-    if (listed and source and len(getattr(source[0], "shape", ())) == 2) or hasattr(source, "__next__"):
+    if holds_blocks(source):
         return _from_blocks(source)
-    if listed or hasattr(source, "__array__"):
+    if isinstance(source, (list, tuple)) or hasattr(source, "__array__"):
         return Dense(from_nested(source))
-    if hasattr(source, "__iter__") and not hasattr(source, "__len__"):
-        return _from_blocks(source)
     raise InputTypeError(
         f"X is a {type(source).__name__}, wanted an array, a table, a sparse matrix, a file or blocks of rows"
     )
+
+
+def holds_blocks(source: Any) -> bool:
+    """Whether a source is a list or an iterator of row blocks, and no table itself."""
+    if isinstance(source, (list, tuple)):
+        return bool(source) and len(getattr(source[0], "shape", ())) == 2
+    plain = not (is_arrow(source) or hasattr(source, "__len__") or hasattr(source, "__array__"))
+    return (hasattr(source, "__next__") and not is_arrow(source)) or (plain and hasattr(source, "__iter__"))
 
 
 def _from_blocks(source: Any) -> Dense:
@@ -153,14 +198,15 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         if ending in (".npy", ".npz"):
             _refuse_names(ask.columns, ask.index, path)
             return Dense(numeric(npy_array(file))) if ending == ".npy" else _read_npz(file, ask)
-        if ending in (".csv", ".tsv", ".txt"):
-            return read_csv(file, ask.columns, ask.index, ask.delimiter, ask.decimal, ask.header, ask.held)
-        if ending in (".parquet", ".pq", ".arrow", ".feather", ".ipc"):
+        if ending in ARROW_FILES:
             return _read_arrow(file, ask)
+        if ending in TEXT_FILES or ask.delimiter is not None:
+            return read_csv(file, ask.columns, ask.index, ask.delimiter, ask.decimal, ask.header, ask.held)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}") from None
     raise FileError(
-        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .csv, .tsv, .parquet, .arrow or .feather"
+        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .csv, .tsv, .parquet, .arrow or .feather; say delimiter= if "
+        "it is text"
     )
 
 
@@ -208,45 +254,15 @@ def _read_npz(file: Path, ask: _Ask) -> Matrix:
 
 
 def _read_arrow(file: Path, ask: _Ask) -> Matrix:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    parquet = file.suffix.lower() in (".parquet", ".pq")
-    try:
-        if parquet:
-            with pq.ParquetFile(file) as head:
-                schema, rows = head.schema_arrow, head.metadata.num_rows
-        else:
-            with pa.memory_map(str(file)) as raw:
-                reader = pa.ipc.open_file(raw)
-                schema = reader.schema
-                rows = sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(file, error) from None
+    schema, rows = arrow_head(file)
     names, index = arrow_columns(schema, ask.columns, ask.index, file)
     dtype = arrow_dtype(schema, names, file)
-
-    def batches() -> Any:
-        try:
-            if parquet:
-                with pq.ParquetFile(file) as table:
-                    yield from table.iter_batches(columns=names + ([index] if index is not None else []))
-            else:
-                with pa.memory_map(str(file)) as raw:
-                    table = pa.ipc.open_file(raw)
-                    for i in range(table.num_record_batches):
-                        yield table.get_batch(i)
-        except (pa.ArrowException, OSError) as error:
-            raise _unreadable(file, error) from None
-
+    wanted = names + ([index] if index is not None else [])
     if rows * len(names) * dtype.itemsize > ask.held:
-        return Dense(ArrowBlocks(names, titles(names), dtype, rows, batches), columns=titles(names))
-    values, labels = hold(batches(), names, index, dtype)
+        blocks = ArrowBlocks(names, titles(names), dtype, rows, lambda: arrow_batches(file, wanted))
+        return Dense(blocks, columns=titles(names))
+    values, labels = hold(arrow_batches(file, wanted), names, index, dtype)
     return Dense(values, labels, titles(names))
-
-
-def _unreadable(file: Path, error: Exception) -> FileError:
-    return FileError(f"{file} cannot be read: {' '.join(str(error).split())}; it is damaged or of another format")
 
 
 def _not_empty(matrix: Matrix) -> Matrix:

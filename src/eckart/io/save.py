@@ -21,7 +21,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.errors import FileError, InputTypeError
-from eckart.factors import Basis
+from eckart.factors import Basis, Factors, LowRank
 from eckart.trace import Trace
 
 FORMAT = "eckart-model"
@@ -31,6 +31,12 @@ SEAL = len(', "checksum": "') + 64 + len('"}')
 CLASSES = {
     "PCA": "eckart.reduce.pca",
     "LinearAutoencoder": "eckart.reduce.linear_autoencoder",
+    "ALS": "eckart.complete.als",
+    "BayesianMF": "eckart.complete.bayes",
+    "SVP": "eckart.complete.svp",
+    "SVT": "eckart.complete.svt",
+    "SoftImpute": "eckart.complete.soft_impute",
+    "ExactRecovery": "eckart.complete.exact",
 }
 """Every estimator that can be saved, listed once."""
 
@@ -178,6 +184,7 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     fit = model.fit_
     arrays, values = fit.factors.to_state()
     more = model.extra_state() if hasattr(model, "extra_state") else {}
+    labels = {side: pack_labels(getattr(fit.factors, side, None), side, more) for side in ("rows", "columns")}
     params, dropped = _json_params(model.get_params(deep=False))
     header = {
         "format": FORMAT,
@@ -185,8 +192,10 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "class": type(model).__name__,
         "params": params,
         "params_not_saved": dropped,
+        "kind": type(fit.factors).__name__,
         "factors": _plain(values),
-        "columns": _labels(fit.factors.columns),
+        "rows": labels["rows"] if isinstance(fit.factors, LowRank) else None,
+        "columns": labels["columns"],
         "certificate": _plain(fit.certificate.to_dict()),
         "trace": _plain(fit.trace.to_dict()),
         "plan": _plain(fit.plan),
@@ -201,15 +210,38 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     if not isinstance(name, str) or name not in CLASSES:
         raise FileError(f"class {name!r} came, wanted one of {', '.join(CLASSES)}")
     model = getattr(import_module(CLASSES[name]), name)(**header["params"])
-    columns = header["columns"]
-    labels = None if columns is None else np.array(columns, dtype=object)
-    basis = Basis.from_state(arrays, header["factors"], labels)
-    _check_basis(basis)
+    factors = _factors(arrays, header)
     if not isinstance(header["plan"], dict):
         raise FileError(f"plan={header['plan']!r} came, wanted named choices")
     certificate, trace = Certificate.from_dict(header["certificate"]), Trace.from_dict(header["trace"])
-    model.restore(basis, certificate, trace, header["plan"], arrays)
+    model.restore(factors, certificate, trace, header["plan"], arrays)
     return model
+
+
+def _factors(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Factors:
+    """The factors that the header describes, refused where they do not fit together."""
+    columns = unpack_labels(header["columns"], "columns", arrays)
+    if header.get("kind", "Basis") == "Basis":
+        basis = Basis.from_state(arrays, header["factors"], columns)
+        _check_basis(basis)
+        return basis
+    if header["kind"] != "LowRank":
+        raise FileError(f"kind {header['kind']!r} came, wanted Basis or LowRank")
+    factors = LowRank.from_state(arrays, header["factors"], unpack_labels(header["rows"], "rows", arrays), columns)
+    _check_lowrank(factors)
+    return factors
+
+
+def _check_lowrank(f: LowRank) -> None:
+    """Refuse factors that do not fit together, whatever their checksum."""
+    if f.left.ndim != 2 or f.right.ndim != 2 or f.left.shape[1] != f.right.shape[1] or f.left.dtype != f.right.dtype:
+        raise FileError("left and right are not two matrices with the same number of columns")
+    if f.left.dtype not in (np.float32, np.float64) or not np.isfinite(f.mean):
+        raise FileError("the factors are not float32 or float64, or the mean is not a finite number")
+    sides = (f.row_bias, len(f.left)), (f.row_scale, len(f.left)), (f.column_bias, f.n), (f.column_scale, f.n)
+    for array, size in (*sides, (f.rows, len(f.left)), (f.columns, f.n)):
+        if array is not None and array.shape != (size,):
+            raise FileError(f"an array of shape {array.shape} came for {size} rows or columns")
 
 
 def _check_basis(b: Basis) -> None:
@@ -268,11 +300,29 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _labels(labels: np.ndarray | None) -> list[Any] | None:
+def pack_labels(labels: np.ndarray | None, side: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Labels for the header: a list of plain values; integers and dates go to ``arrays`` and leave the name of their kind."""
     if labels is None:
         return None
+    labels = np.asarray(labels)
+    if labels.dtype.kind in "iu" or (labels.dtype.kind == "M" and labels.dtype != np.dtype("M8")):
+        arrays[f"labels.{side}"] = labels.view(np.int64) if labels.dtype.kind == "M" else labels
+        return {"dtype": labels.dtype.str}
     plain = [_plain(v) for v in labels]
     return [p if isinstance(p, (str, int, float, bool)) or p is None else str(v) for p, v in zip(plain, labels)]
+
+
+def unpack_labels(kept: Any, side: str, arrays: dict[str, np.ndarray]) -> np.ndarray | None:
+    """The inverse of ``pack_labels``."""
+    if kept is None:
+        return None
+    if isinstance(kept, list):
+        return np.array(kept, dtype=object)
+    kind = np.dtype(kept["dtype"])
+    if kind.kind not in "iuM":
+        raise FileError(f"labels of kind {kept['dtype']!r} came, wanted integers or dates")
+    values = arrays[f"labels.{side}"]
+    return values.view(kind) if kind.kind == "M" else values.astype(kind)
 
 
 def _umask() -> int:

@@ -9,6 +9,7 @@ import numpy as np
 
 from eckart.engines.blocks import Job, jobs
 from eckart.engines.cpu import dense, tall
+from eckart.engines.cpu.completion import CompletionPrimitives
 from eckart.engines.cpu.linear import eigh_top, orth
 from eckart.engines.pool import resolve_threads, run_lanes
 from eckart.engines.protocol import SQUARE, THIN, ColumnMoments, GapCodes, GapStatistics, Keeper, Moments, block_rows
@@ -23,7 +24,7 @@ SEGMENT = 16
 """Blocks a lane between two points at which the state of a pass can be kept."""
 
 
-class CpuEngine:
+class CpuEngine(CompletionPrimitives):
     """BLAS and numba on row blocks; results do not depend on ``n_threads``."""
 
     name = "cpu"

@@ -1,0 +1,268 @@
+"""Completer: what every completion model can do once it is fitted.
+
+A model answers with B_ij = mean + c_j + t_j (b_i + s_i u_i^T v_j) (``factors.LowRank``) and keeps the observed entries. Real ids are used
+throughout: labels of the data where it has them, positions where it has none; an unknown id is refused, or answered by the mean when asked.
+
+A subclass provides
+
+    _solve(x: Observed, weights) -> Fit      the fit: LowRank factors of the shape and with the labels of x, in the units of x
+    _fold_rule() -> RidgeRule                the penalty under which a new row is solved while the columns stay
+    certify(X) -> Certificate                evidence measured from model and data alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from eckart.certify.certificate import Certificate
+from eckart.complete.folding import (
+    cast,
+    entry_weights,
+    flipped,
+    flipped_normaliser,
+    is_matrix,
+    learned_columns,
+    merge_entries,
+    merge_rows,
+    on_columns,
+    pairs,
+    put_observed,
+    with_rows_of,
+)
+from eckart.complete.normalise import Normaliser
+from eckart.complete.recommend import Recommender
+from eckart.engines import engine_named
+from eckart.engines.protocol import RidgeRule
+from eckart.errors import InputError, wrong
+from eckart.factors import LowRank
+from eckart.fit import Estimator, Fit
+from eckart.io.triples import observed
+from eckart.labels import Labels
+from eckart.matrix import Counts, Dense, Observed
+
+
+class Completer(Recommender, TransformerMixin, Estimator):
+    """Shared verbs of ``ALS``, ``BayesianMF``, ``SVP``, ``SVT``, ``SoftImpute`` and ``ExactRecovery``; see each of them."""
+
+    n_threads: int | None
+    observed_: Observed
+    normaliser_: Normaliser | None = None
+    _row_ids: Labels | None = None
+    _column_ids: Labels | None = None
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        weights: Any = None,
+        rows: Any = None,
+        columns: Any = None,
+        values: Any = None,
+        duplicates: str = "error",
+    ) -> Self:
+        """Fit to the observed entries of X.
+
+        X is an ``Observed``, a dense array or frame with NaN where nothing was seen, a sparse matrix whose stored entries are the observations, or a
+        table or file of triples with the names of its columns in ``rows=``, ``columns=`` and ``values=``. ``weights`` (>= 0, one for each entry: an
+        array of the shape of X, or one number for each stored entry in row order) say how much each observation counts.
+        """
+        x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
+        fit = self._solve(x, entry_weights(weights, x))
+        self._take(fit, x)
+        return self
+
+    def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
+        raise NotImplementedError
+
+    def _fold_rule(self) -> RidgeRule:
+        raise NotImplementedError
+
+    def certify(self, X: Any) -> Certificate:
+        raise NotImplementedError
+
+    def _take(self, fit: Fit, x: Observed) -> None:
+        self.fit_, self.observed_ = fit, x
+        self._row_ids = self._column_ids = None
+
+    @property
+    def row_ids(self) -> Labels:
+        """From row ids to positions and back."""
+        if self._row_ids is None:
+            f = self._lowrank()
+            self._row_ids = Labels(f.rows, f.shape[0], "row")
+        return self._row_ids
+
+    @property
+    def column_ids(self) -> Labels:
+        """From column ids to positions and back."""
+        if self._column_ids is None:
+            f = self._lowrank()
+            self._column_ids = Labels(f.columns, f.shape[1], "column")
+        return self._column_ids
+
+    def _lowrank(self) -> LowRank:
+        check_is_fitted(self)
+        factors = self.fit_.factors
+        assert isinstance(factors, LowRank)
+        return factors
+
+    def predict(self, rows: Any, columns: Any = None, *, unknown: str = "raise") -> np.ndarray:
+        """The model's values at the cells (rows[p], columns[p]), by id; one id on either side stands for all.
+
+        ``unknown`` ids: ``"raise"`` (the default), ``"mean"`` (a new row gets mean + c_j, a new column mean + b_i, both new: the mean) or ``"nan"``.
+        With a matrix of new rows instead of ids, every cell of these rows (see ``transform``, which keeps what was observed).
+        """
+        if columns is None:
+            return self._folded(rows)[0].block(slice(None)) if is_matrix(rows) else self._whole_rows(rows)
+        if unknown not in ("raise", "mean", "nan"):
+            raise wrong("unknown", unknown, "'raise', 'mean' or 'nan'")
+        i, j = pairs(rows, columns)
+        f = self._lowrank()
+        if unknown == "raise":
+            return f.at(self.row_ids.indices_of(i), self.column_ids.indices_of(j))
+        at, to = self.row_ids.find(i), self.column_ids.find(j)
+        known = (at >= 0) & (to >= 0)
+        out = np.full(len(at), np.nan, f.left.dtype)
+        out[known] = f.at(at[known], to[known])
+        if unknown == "mean":
+            out[~known] = f.mean
+            if f.column_bias is not None:
+                out[~known & (to >= 0)] += f.column_bias[to[~known & (to >= 0)]]
+            if f.row_bias is not None:
+                out[~known & (at >= 0)] += f.row_bias[at[~known & (at >= 0)]]
+        return out
+
+    def _whole_rows(self, rows: Any) -> np.ndarray:
+        return self._lowrank().block(self.row_ids.indices_of(np.atleast_1d(np.asarray(rows))))
+
+    def complete(
+        self, rows: Any = None, *, keep: bool = True, block_bytes: int = 2**25
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The completed matrix as blocks ``(row ids, values)``, so that n x m numbers are never held at once.
+
+        ``keep`` puts observed entries in place of the model's values; ``rows`` chooses rows by id.
+        """
+        f, x = self._lowrank(), self.observed_
+        at = np.arange(f.shape[0]) if rows is None else self.row_ids.indices_of(rows)
+        step = max(1, block_bytes // max(1, f.n * f.left.itemsize))
+        for a in range(0, len(at), step):
+            part = at[a : a + step]
+            block = f.block(part)
+            if keep:
+                put_observed(block, x, part)
+            yield self.row_ids.names(part), block
+
+    def transform(self, X: Any) -> np.ndarray:
+        """New rows with their unknown entries filled in: each row is solved while the columns stay (fold-in); what was observed is kept."""
+        folded, x = self._folded(X)
+        filled = folded.block(np.arange(x.shape[0]))
+        put_observed(filled, x, np.arange(x.shape[0]))
+        return filled
+
+    def fold_in(self, X: Any, *, axis: str = "rows") -> np.ndarray:
+        """The codes u of new rows (or, with ``axis="columns"``, v of new columns of X) given the fitted model, without refitting."""
+        if axis not in ("rows", "columns"):
+            raise wrong("axis", axis, "'rows' or 'columns'")
+        if axis == "columns":
+            return self._turned()._folded(observed(X).transposed())[0].left
+        return self._folded(X)[0].left
+
+    def update(self, X: Any, *, axis: str = "rows") -> Self:
+        """Take in the full history of some rows (or columns): known ids are solved anew, new ids are added; all else stays as it is."""
+        if axis not in ("rows", "columns"):
+            raise wrong("axis", axis, "'rows' or 'columns'")
+        turned = axis == "columns"
+        model = self._turned() if turned else self
+        x = model._aligned(observed(X).transposed() if turned else observed(X))
+        new, _ = model._folded(x)
+        ids = model.row_ids
+        labels = np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows
+        if x.rows is None and ids.labels is not None:
+            raise InputError(
+                "X has no row ids while the model has, wanted the ids of the rows to update; read it with rows="
+            )
+        merged = merge_rows(model._lowrank(), new, labels, ids)
+        entries = merge_entries(model.observed_, x, labels, ids, merged.rows)
+        norm = None if model.normaliser_ is None else with_rows_of(model.normaliser_, merged)
+        self._take(
+            replace(self.fit_, factors=flipped(merged) if turned else merged),
+            entries.transposed() if turned else entries,
+        )
+        self.normaliser_ = flipped_normaliser(norm) if turned else norm
+        return self
+
+    def _turned(self) -> Completer:
+        """The same model with rows and columns exchanged."""
+        other = self.__class__(**self.get_params(deep=False))
+        other._take(replace(self.fit_, factors=flipped(self._lowrank())), self.observed_.transposed())
+        other.normaliser_ = flipped_normaliser(self.normaliser_)
+        return other
+
+    def _folded(self, X: Any) -> tuple[LowRank, Observed]:
+        """New rows through the door and solved: their LowRank and their observed entries."""
+        x = self._aligned(X)
+        f, rule = self._lowrank(), self._fold_rule()
+        norm = Normaliser(None, f.shape) if self.normaliser_ is None else self.normaliser_
+        norm = norm.for_rows(x)
+        y = replace(x, data=norm.apply(x).data)
+        offset = learned_columns(f, norm)
+        solution = engine_named("cpu", self.n_threads).ridge_rows(
+            y, f.right, rule, offset=offset, base=self._fold_base(f)
+        )
+        bias = norm.row_offset if solution.bias is None else solution.bias
+        left = solution.left[:, : f.k]
+        return f.with_rows(left, cast(bias, left), cast(norm.row_scale, left), x.rows), x
+
+    def _fold_base(self, f: LowRank) -> np.ndarray | None:
+        """What every row's matrix holds before its entries are added (implicit feedback)."""
+        return None
+
+    def _aligned(self, X: Any) -> Observed:
+        """New rows as Observed with the columns of the model, in its order."""
+        f = self._lowrank()
+        if hasattr(X, "shape") and not isinstance(X, (Dense, Observed, Counts)):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        x = observed(X)
+        if x.columns is not None and f.columns is not None:
+            return on_columns(x, self.column_ids)
+        if x.n_columns != f.n:
+            raise InputError(
+                f"X has {x.n_columns} features, but {type(self).__name__} is expecting {f.n} features as input"
+            )
+        return x
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The columns of the data: a completed row has all of them."""
+        f = self._lowrank()
+        if f.columns is not None:
+            return np.asarray([str(c) for c in f.columns], object)
+        return np.asarray([f"x{j}" for j in range(f.n)] if input_features is None else input_features, object)
+
+    def extra_state(self) -> dict[str, np.ndarray]:
+        """The observed entries and the normaliser, for the model file."""
+        x = self.observed_
+        state = {"observed.indptr": x.indptr, "observed.indices": x.indices, "observed.data": x.data}
+        if self.normaliser_ is not None:
+            arrays, values = self.normaliser_.to_state()
+            state |= {f"normaliser.{name}": a for name, a in arrays.items()}
+            self.fit_.plan["normaliser"] = values
+        return state
+
+    def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
+        f = fit.factors
+        assert isinstance(f, LowRank)
+        x = Observed(
+            arrays["observed.indptr"], arrays["observed.indices"], arrays["observed.data"], f.n, f.rows, f.columns
+        )
+        prefix = "normaliser."
+        kept = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
+        values = fit.plan.get("normaliser")
+        self.normaliser_ = None if values is None else Normaliser.from_state(kept, values)
+        self._take(fit, x)

@@ -1,0 +1,158 @@
+"""New rows and columns beside a fitted model: ids matched, entries merged, sides exchanged. Pure functions used by ``Completer``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.complete.normalise import Normaliser
+from eckart.errors import InputError, wrong
+from eckart.factors import LowRank
+from eckart.labels import Labels
+from eckart.matrix import Counts, Dense, Observed
+
+
+def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
+    """Weights of the stored entries in row order, checked."""
+    if weights is None:
+        return None
+    if isinstance(weights, Observed):
+        if weights.shape != x.shape or not np.array_equal(weights.indices, x.indices):
+            raise wrong("weights", f"an Observed of shape {weights.shape}", "one that has the same entries as X")
+        w = np.asarray(weights.data, np.float64)
+    else:
+        w = np.asarray(weights, np.float64)
+        if w.shape == x.shape:
+            rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
+            w = w[rows, x.indices]
+    if w.shape != (x.nnz,):
+        raise wrong(
+            "weights", f"an array of shape {w.shape}", f"{x.shape}, or one number for each of the {x.nnz} entries"
+        )
+    bad = np.flatnonzero(~(np.isfinite(w) & (w >= 0)))
+    if len(bad):
+        row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
+        raise InputError(
+            f"weights hold {w[bad[0]]} at row {row}, column {x.indices[bad[0]]}, wanted a finite number >= 0"
+        )
+    if not w.any():
+        raise InputError("weights are zero for every entry, wanted at least one positive weight")
+    return w
+
+
+def merge_rows(old: LowRank, new: LowRank, labels: np.ndarray, ids: Labels) -> LowRank:
+    """Rows of ``new`` put in place of those with the same id, the others behind."""
+    at = ids.find(labels)
+    known = at >= 0
+    left = np.concatenate([old.left, new.left[~known]])
+    left[at[known]] = new.left[known]
+
+    def joined(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+        if a is None or b is None:
+            return None
+        out = np.concatenate([a, b[~known]])
+        out[at[known]] = b[known]
+        return out
+
+    rows = None if old.rows is None else np.concatenate([np.asarray(old.rows), np.asarray(labels)[~known]])
+    return old.with_rows(left, joined(old.row_bias, new.row_bias), joined(old.row_scale, new.row_scale), rows)
+
+
+def merge_entries(old: Observed, new: Observed, labels: np.ndarray, ids: Labels, rows: np.ndarray | None) -> Observed:
+    """The observed entries after the update: the rows of ``new`` replace those with the same id."""
+    at = ids.find(labels)
+    place = np.where(at >= 0, at, 0)
+    place[at < 0] = ids.size + np.arange(int((at < 0).sum()))
+    stay = np.ones(old.shape[0], bool)
+    stay[at[at >= 0]] = False
+    old_rows = np.repeat(np.arange(old.shape[0]), old.row_counts())
+    kept = stay[old_rows]
+    i = np.concatenate([old_rows[kept], place[np.repeat(np.arange(new.shape[0]), new.row_counts())]])
+    j = np.concatenate([old.indices[kept], new.indices])
+    values = np.concatenate([old.data[kept], new.data.astype(old.data.dtype, copy=False)])
+    size = ids.size + int((at < 0).sum())
+    return Observed.from_codes(i, j, values, (size, old.n_columns), rows, old.columns)
+
+
+def on_columns(x: Observed, ids: Labels) -> Observed:
+    """The same rows on the columns of a model, matched by id."""
+    if ids.labels is not None and len(ids.labels) == x.n_columns and bool(np.all(np.asarray(x.columns) == ids.labels)):
+        return x
+    to = ids.indices_of(x.columns)
+    rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
+    return Observed.from_codes(rows, to[x.indices], x.data, (x.shape[0], ids.size), x.rows, ids.labels)
+
+
+def learned_columns(f: LowRank, norm: Normaliser) -> np.ndarray | None:
+    """Mean and column biases that the model learned itself (the normaliser does not take them away), as an offset of the targets."""
+    if norm.by is not None or (f.column_bias is None and f.mean == 0):
+        return None
+    return np.full(f.n, f.mean) if f.column_bias is None else f.column_bias + f.mean
+
+
+def flipped(f: LowRank) -> LowRank:
+    """B^T; refused where the offsets of one side are multiplied by the scales of the other."""
+    if f.column_scale is not None and f.row_bias is not None:
+        raise InputError(
+            "axis='columns' came for a model normalised with scale=True and row offsets, wanted scale=False"
+        )
+    return LowRank(f.right, f.left, f.mean, f.column_bias, f.row_bias, f.column_scale, f.row_scale, f.columns, f.rows)
+
+
+def flipped_normaliser(norm: Normaliser | None) -> Normaliser | None:
+    """The normaliser of the transposed matrix."""
+    if norm is None:
+        return None
+    return replace(
+        norm,
+        by={"row": "column", "column": "row"}.get(norm.by or "", norm.by),
+        shape=norm.shape[::-1],
+        row_offset=norm.column_offset,
+        column_offset=norm.row_offset,
+        row_scale=norm.column_scale,
+        column_scale=norm.row_scale,
+    )
+
+
+def with_rows_of(norm: Normaliser, f: LowRank) -> Normaliser:
+    """The normaliser after rows were added to the factors."""
+    offset = None if norm.row_offset is None else f.row_bias
+    return replace(norm, shape=f.shape, row_offset=offset, row_scale=f.row_scale)
+
+
+def put_observed(block: np.ndarray, x: Observed, rows: np.ndarray) -> None:
+    """Overwrite the model's values by the observed entries of these rows."""
+    counts = np.diff(x.indptr)[rows]
+    starts = np.repeat(x.indptr[rows] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    at = starts + np.arange(counts.sum())
+    block[np.repeat(np.arange(len(rows)), counts), x.indices[at]] = x.data[at]
+
+
+def pairs(rows: Any, columns: Any) -> tuple[Any, Any]:
+    """Row and column ids of equal number; a single one stands for all."""
+    i, j = (_listed(a) for a in (rows, columns))
+    if len(i) == 1:
+        i = i * len(j) if isinstance(i, list) else np.repeat(i, len(j))
+    if len(j) == 1:
+        j = j * len(i) if isinstance(j, list) else np.repeat(j, len(i))
+    if len(i) != len(j):
+        raise wrong("columns", f"{len(j)} ids", f"{len(i)}, one for each row id, or a single one")
+    return i, j
+
+
+def _listed(ids: Any) -> Any:
+    if isinstance(ids, (str, bytes)) or np.ndim(ids) == 0:
+        return [ids]
+    return ids if hasattr(ids, "dtype") else list(ids)
+
+
+def is_matrix(rows: Any) -> bool:
+    """True for data, False for ids."""
+    return isinstance(rows, (Observed, Dense, Counts)) or np.ndim(rows) == 2 or hasattr(rows, "tocsr")
+
+
+def cast(a: np.ndarray | None, like: np.ndarray) -> np.ndarray | None:
+    """In the precision of ``like``."""
+    return None if a is None else np.asarray(a, like.dtype)

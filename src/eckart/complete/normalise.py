@@ -1,0 +1,319 @@
+"""Take out of the observed entries what rows and columns explain alone, and put it back into every prediction.
+
+The normalised matrix x and the matrix a are related, entry by entry, by
+
+    a_ij = mean + c_j + t_j (b_i + s_i x_ij)
+
+c, t: column offsets and scales; b, s: row offsets and scales; what is absent counts as 0 or 1. All sums run over observed entries only.
+
+by="global"  mean = the mean of all entries
+by="column"  mean, and c_j = sum_i (a_ij - mean) / max(1, count_j): mean + c_j is the column's mean                 (the default for ratings)
+by="row"     mean, and b_i the same for rows
+by="both"    columns first, then rows of what is left
+by="bias"    mean, and b, c together: the minimiser of  sum (a_ij - mean - b_i - c_j)^2 + l2 (sum b_i^2 + sum c_j^2)
+by=None      nothing
+
+``scale=True`` also divides by the standard deviation (divisor: the count) of each column, each row, or all entries; a column or row without spread, or
+with fewer than two entries, has scale 1. An empty row or column has offset 0 and scale 1, so it is predicted by the mean of what is known.
+
+The biases: with c given, b_i = sum_j (a_ij - mean - c_j) / (count_i + l2), and so for c with b given. Alternating these two steps converges, but creeps
+along the direction that raises all b and lowers all c. Conjugate gradients on the equations left for c when b is eliminated make one such pair of
+steps an iteration and have no slow direction. ``residual`` is measured at the returned point: the largest |gradient| relative to that at b = c = 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import InputTypeError, wrong
+from eckart.matrix import Observed
+
+KINDS = ("column", "row", "both", "bias", "global", None)
+TOLERANCE = 1e-12
+"""Gradient of the bias problem, relative to that at zero, at which the iteration stops."""
+
+
+@dataclass(frozen=True, eq=False)
+class Normaliser:
+    """The numbers in  a_ij = mean + c_j + t_j (b_i + s_i x_ij): ``column_offset`` c, ``column_scale`` t, ``row_offset`` b, ``row_scale`` s, in
+    double precision; None = absent. ``l2``, ``l2_by_count`` and ``residual`` belong to by="bias".
+
+    >>> normaliser, x = normalise(Observed.from_nan(np.array([[1.0, 4.0], [3.0, np.nan]])), "column")
+    >>> (normaliser.mean + normaliser.column_offset).tolist(), x.data.tolist()
+    ([2.0, 4.0], [-1.0, 0.0, 1.0])
+    >>> normaliser.invert(x.data, [0, 0, 1], x.indices).tolist()
+    [1.0, 4.0, 3.0]
+    """
+
+    by: str | None
+    shape: tuple[int, int]
+    mean: float = 0.0
+    row_offset: np.ndarray | None = None
+    column_offset: np.ndarray | None = None
+    row_scale: np.ndarray | None = None
+    column_scale: np.ndarray | None = None
+    l2: float = 0.0
+    l2_by_count: bool = False
+    residual: float | None = None
+
+    def apply(self, observed: Observed) -> Observed:
+        """x = ((a - mean - c_j) / t_j - b_i) / s_i at the observed entries, for the rows that the normaliser was fitted to."""
+        _check(observed, self.shape[1])
+        if (self.row_offset is not None or self.row_scale is not None) and observed.shape[0] != self.shape[0]:
+            raise wrong(
+                "observed",
+                f"{observed.shape[0]} rows",
+                f"the {self.shape[0]} rows of the fit",
+                "use for_rows(observed)",
+            )
+        values = self._less_columns(observed)
+        for array, take_out in ((self.row_offset, np.subtract), (self.row_scale, np.divide)):
+            if array is not None:
+                take_out(values, np.repeat(array, observed.row_counts()), out=values)
+        return _with(observed, values)
+
+    def apply_columns(self, observed: Observed) -> Observed:
+        """The part that needs no row, (a - mean - c_j) / t_j, for any rows."""
+        _check(observed, self.shape[1])
+        return _with(observed, self._less_columns(observed))
+
+    def new_rows(self, observed: Observed) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Offsets and scales for rows that the fit has not seen, columns as they are: for the rows of the fit, those of the fit."""
+        _check(observed, self.shape[1])
+        if self.row_offset is None:
+            return None, None
+        values = self._less_columns(observed)
+        rows, counts = _rows(observed), observed.row_counts()
+        if self.by == "bias":
+            ridge = _ridge(counts, self.l2, self.l2_by_count)
+            return np.bincount(rows, values, len(counts)) / ridge, None
+        size = np.abs(observed.data) / (1.0 if self.column_scale is None else self.column_scale[observed.indices])
+        return _moments(values, rows, counts, self.row_scale is not None, size, observed.dtype)
+
+    def for_rows(self, observed: Observed) -> Normaliser:
+        """The normaliser of these new rows: same columns, row offsets and scales by ``new_rows``."""
+        offset, scale = self.new_rows(observed)
+        return replace(self, shape=observed.shape, row_offset=offset, row_scale=scale)
+
+    def invert(self, values: Any, rows: Any, columns: Any) -> np.ndarray:
+        """mean + c_j + t_j (b_i + s_i values), in the precision of the values.
+
+        ``rows`` and ``columns`` are positions that broadcast with ``values``: one of each for a list of entries, ``rows[:, None]`` and
+        ``columns`` for a block.
+        """
+        values = np.asarray(values)
+        precision = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
+        rows, columns = _positions("rows", rows, self.shape[0]), _positions("columns", columns, self.shape[1])
+        try:
+            shape = np.broadcast_shapes(values.shape, rows.shape, columns.shape)
+        except ValueError:
+            came = f"shapes {rows.shape} and {columns.shape}"
+            raise wrong(
+                "rows, columns", came, f"positions that broadcast with values of shape {values.shape}"
+            ) from None
+        out = np.array(np.broadcast_to(values, shape), dtype=np.float64)
+        for array, at, apply in (
+            (self.row_scale, rows, np.multiply),
+            (self.row_offset, rows, np.add),
+            (self.column_scale, columns, np.multiply),
+            (self.column_offset, columns, np.add),
+        ):
+            if array is not None:
+                apply(out, array[at], out=out)
+        out += self.mean
+        return out.astype(precision, copy=False)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values, from which ``from_state`` makes the same normaliser."""
+        state = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+        return arrays, {name: value for name, value in state.items() if name not in arrays and value is not None}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> Normaliser:
+        """The inverse of ``to_state``; ``values`` may have been through JSON."""
+        state: dict[str, Any] = {"by": None, **values, **arrays, "shape": tuple(values["shape"])}
+        return cls(**state)
+
+    def _less_columns(self, observed: Observed) -> np.ndarray:
+        values = observed.data.astype(np.float64)
+        values -= self.mean
+        if self.column_offset is not None:
+            values -= self.column_offset[observed.indices]
+        if self.column_scale is not None:
+            values /= self.column_scale[observed.indices]
+        return values
+
+
+def normalise(
+    observed: Observed,
+    by: str | None = "column",
+    *,
+    scale: bool = False,
+    l2: float = 5.0,
+    l2_by_count: bool = False,
+    iterations: int = 1000,
+) -> tuple[Normaliser, Observed]:
+    """Fit a Normaliser to the observed entries; return it and the normalised matrix (same entries, labels and precision).
+
+    Parameters
+    ----------
+    by : "column" (default), "row", "both", "bias", "global" or None; the module's docstring defines them
+    scale : divide by standard deviations too; not for "bias" and None
+    l2 : ridge of by="bias"; pulls the offsets of rows and columns with few entries towards 0
+    l2_by_count : multiply l2 by each row's and column's count
+    iterations : limit for by="bias"; ``Normaliser.residual`` says how far it came
+
+    >>> a = Observed.from_nan(np.array([[5.0, 3.0, np.nan], [4.0, np.nan, 1.0]]))
+    >>> normaliser, x = normalise(a, "bias", l2=1.0)
+    >>> normaliser.mean, normaliser.row_offset.round(3).tolist(), normaliser.column_offset.round(3).tolist()
+    (3.25, [0.286, -0.514], [0.909, -0.268, -0.868])
+    """
+    _check(observed)
+    if by not in KINDS:
+        raise wrong("by", by, ", ".join(map(repr, KINDS)))
+    if scale and by in ("bias", None):
+        raise wrong("scale", scale, f"False with by={by!r}", "choose 'column', 'row', 'both' or 'global'")
+    if not (isinstance(l2, (int, float, np.number)) and 0 <= l2 < np.inf):
+        raise wrong("l2", l2, "a number >= 0")
+    if isinstance(iterations, bool) or not isinstance(iterations, (int, np.integer)) or iterations < 1:
+        raise wrong("iterations", iterations, "an int >= 1")
+    if by is None:
+        return Normaliser(None, observed.shape), observed
+    mean = float(observed.data.mean(dtype=np.float64)) if observed.nnz else 0.0
+    fitted = Normaliser(by, observed.shape, mean)
+    values, size = fitted._less_columns(observed), np.abs(observed.data)
+    columns, counts = observed.indices, observed.column_counts()
+    if by == "global":
+        if scale:
+            where, all_of_them = np.zeros(observed.nnz, dtype=np.int64), np.array([observed.nnz])
+            spread = _moments(values, where, all_of_them, True, size, observed.dtype)[1]
+            assert spread is not None
+            fitted = replace(fitted, column_scale=np.repeat(spread, observed.n_columns))
+    elif by == "bias":
+        b, c, residual = _biases(observed, values, float(l2), l2_by_count, iterations)
+        fitted = replace(
+            fitted, row_offset=b, column_offset=c, l2=float(l2), l2_by_count=bool(l2_by_count), residual=residual
+        )
+    if by in ("column", "both"):
+        offset, spread = _moments(values, columns, counts, scale, size, observed.dtype)
+        fitted = replace(fitted, column_offset=offset, column_scale=spread)
+    if by in ("row", "both"):
+        values = fitted._less_columns(observed)
+        size = size if fitted.column_scale is None else size / fitted.column_scale[columns]
+        offset, spread = _moments(values, _rows(observed), observed.row_counts(), scale, size, observed.dtype)
+        fitted = replace(fitted, row_offset=offset, row_scale=spread)
+    return fitted, fitted.apply(observed)
+
+
+def _moments(
+    values: np.ndarray, where: np.ndarray, counts: np.ndarray, scale: bool, size: np.ndarray, precision: np.dtype
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Mean and, if asked for, standard deviation of the values in each group; the mean's rounding is corrected by a second pass.
+
+    A spread that rounding of entries of magnitude ``size`` can explain is none.
+    """
+    number = np.maximum(counts, 1)
+    offset = np.bincount(where, values, len(counts)) / number
+    left = values - offset[where]
+    correction = np.bincount(where, left, len(counts)) / number
+    offset += correction
+    if not scale:
+        return offset, None
+    left -= correction[where]
+    top = float(np.abs(left).max(initial=0.0)) or 1.0
+    left /= top
+    spread = top * np.sqrt(np.bincount(where, left * left, len(counts)) / number)
+    floor = 8 * np.finfo(precision).eps * np.bincount(where, size, len(counts)) / number
+    return offset, np.where((counts < 2) | (spread <= floor), 1.0, spread)
+
+
+def _biases(
+    observed: Observed, values: np.ndarray, l2: float, l2_by_count: bool, iterations: int
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """b, c and the residual of
+
+        (D_r + R) b + P c   = f,   f = row sums of the values,      D_r, D_c: counts, P: 1 where observed, R: the ridge
+        P^T b + (D_c + R) c = g,   g = column sums of the values
+
+    by conjugate gradients on  S c = g - P^T (D_r + R)^-1 f,  S = D_c + R - P^T (D_r + R)^-1 P,  with D_c + R as preconditioner.
+    """
+    rows, columns = _rows(observed), observed.indices
+    n, m = observed.shape
+    of_rows, of_columns = (_ridge(k, l2, l2_by_count) for k in (observed.row_counts(), observed.column_counts()))
+
+    def row_sums(c: np.ndarray) -> np.ndarray:
+        return np.bincount(rows, c[columns], n)
+
+    def column_sums(b: np.ndarray) -> np.ndarray:
+        return np.bincount(columns, b[rows], m)
+
+    f, g = np.bincount(rows, values, n), np.bincount(columns, values, m)
+    first = max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0)) or 1.0
+    f, g = f / first, g / first  # the problem is linear; in these units no square underflows
+    c = np.zeros(m)
+    r = g - column_sums(f / of_rows)
+    z = r / of_columns
+    direction, power = z, float(r @ z)
+    for _ in range(iterations):
+        if np.abs(r).max(initial=0.0) <= TOLERANCE:
+            break
+        image = of_columns * direction - column_sums(row_sums(direction) / of_rows)
+        curvature = float(direction @ image)
+        if curvature <= 0:  # l2 = 0 and only the direction that changes nothing is left
+            break
+        c += power / curvature * direction
+        r = r - power / curvature * image
+        z = r / of_columns
+        before, power = power, float(r @ z)
+        direction = z + power / before * direction
+    b = (f - row_sums(c)) / of_rows
+    gradient = g - column_sums(b) - of_columns * c
+    return first * b, first * c, float(np.abs(gradient).max(initial=0.0))
+
+
+def _ridge(counts: np.ndarray, l2: float, by_count: bool) -> np.ndarray:
+    """count + l2 (or count + l2 count), 1 where that is 0: an empty row has offset 0."""
+    diagonal = counts * (1.0 + l2) if by_count else counts + l2
+    return np.where(diagonal > 0, diagonal, 1.0)
+
+
+def _rows(observed: Observed) -> np.ndarray:
+    """The row of each entry."""
+    return np.repeat(np.arange(observed.shape[0]), observed.row_counts())
+
+
+def _with(observed: Observed, values: np.ndarray) -> Observed:
+    """The same entries with other values, in the precision of the old."""
+    return replace(observed, data=values.astype(observed.dtype, copy=False))
+
+
+def _positions(name: str, positions: Any, size: int) -> np.ndarray:
+    at = np.asarray(positions)
+    if at.size == 0:
+        return at.astype(np.int64)
+    if at.dtype.kind not in "iu":
+        raise wrong(name, f"an array of {at.dtype}", "integer positions")
+    low, high = int(at.min()), int(at.max())
+    if low < 0 or high >= size:
+        raise wrong(name, low if low < 0 else high, f"positions from 0 to {size - 1}")
+    return at
+
+
+def _check(observed: Any, n_columns: int | None = None) -> None:
+    if not isinstance(observed, Observed):
+        came = type(observed).__name__
+        raise InputTypeError(
+            f"observed={came!r} came, wanted Observed; make one with eckart.read(..., absent='unknown')"
+        )
+    if n_columns is not None and observed.n_columns != n_columns:
+        raise wrong("observed", f"{observed.n_columns} columns", f"the {n_columns} columns of the fit")
+    bad = ~np.isfinite(observed.data)
+    if bad.any():
+        at = int(np.argmax(bad))
+        row = int(np.searchsorted(observed.indptr, at, side="right")) - 1
+        value = float(observed.data[at])
+        raise wrong("observed", value, "finite entries", f"correct row {row}, column {int(observed.indices[at])}")

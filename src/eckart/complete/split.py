@@ -1,0 +1,256 @@
+"""Hide some of what was observed, so that a completion can be judged on it.
+
+by="entry"  m entries drawn at random, m = held_out * nnz. Every entry gets a random key; the m largest keys are hidden, except that the smallest key
+            of each row and of each column stays. So every row and column that had an observation keeps one, the draw is uniform where nothing
+            had to be protected, and m is reached unless fewer than m entries are free to go.
+by="row"    the fold-in protocol: a share of the rows is hidden whole; of each, a share ``fold_in`` of the entries is shown to fold the row in, and the
+            rest is the test. Rows with fewer than two entries cannot be both folded in and tested: they stay in training.
+by="time"   the latest entries, overall (a clean cut: no training entry is later than a test entry) or of each row.
+
+Every split is linear in the number of entries (by row and by time per row: plus a sort within rows) and repeats with its seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import InputTypeError, wrong
+from eckart.matrix import Counts, Observed
+from eckart.rng import generator
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """``train`` and ``test`` of the same kind, precision and labels as the matrix that was split.
+
+    By entry and by time both have its shape. By row, ``train`` has the rows at positions ``train_rows``, and ``fold_in`` and ``test`` have those at
+    ``test_rows``, in the same order.
+    """
+
+    train: Any
+    test: Any
+    fold_in: Any = None
+    train_rows: np.ndarray | None = None
+    test_rows: np.ndarray | None = None
+
+
+def split(
+    observed: Observed | Counts,
+    held_out: float | int = 0.1,
+    *,
+    by: str = "entry",
+    times: Any = None,
+    per_row: bool = False,
+    fold_in: float = 0.8,
+    keep_rows: bool = True,
+    random_state: Any = None,
+) -> Split:
+    """Training and held-out entries, by entry, by row or by time; the module's docstring defines the three.
+
+    Parameters
+    ----------
+    observed : Observed (or Counts)
+    held_out : share (a float between 0 and 1) or number (an int) of the entries, of the rows (``by="row"``) or of each row's entries (``per_row``)
+    by : "entry", "row" or "time"
+    times : for ``by="time"``: one time for each entry in the order of ``observed.data`` (numbers or datetime64), or an Observed with the same
+        entries; of equal times the entry stored last counts as the latest
+    per_row : with ``by="time"``: the latest entries of each row; ``held_out=1`` leaves the last one out
+    fold_in : with ``by="row"``: share of a held-out row's entries that is shown; at least one is shown and at least one tested
+    keep_rows : by entry: every row and every column keeps an entry in training; by time per row: every row does (its earliest)
+    random_state : seed, for the draws by entry and by row
+
+    >>> seen = Observed.from_nan(np.arange(200.0).reshape(20, 10))
+    >>> parts = split(seen, 0.1, random_state=0)
+    >>> parts.train.nnz, parts.test.nnz, parts.train.shape
+    (180, 20, (20, 10))
+    >>> parts = split(seen, 0.25, by="row", random_state=0)
+    >>> parts.train.shape, parts.fold_in.nnz, parts.test.nnz
+    ((15, 10), 40, 10)
+    >>> split(seen, 1, by="time", per_row=True, times=seen.data).test.indices.tolist() == [9] * 20
+    True
+    """
+    _check_matrix(observed)
+    if by not in ("entry", "row", "time"):
+        raise wrong("by", by, "'entry', 'row' or 'time'")
+    if (times is not None) != (by == "time"):
+        came = "None" if times is None else f"times with by={by!r}"
+        raise wrong("times", came, "one time for each entry, with by='time'")
+    if per_row and by != "time":
+        raise wrong("per_row", per_row, "False unless by='time'")
+    if by == "row":
+        return _by_row(observed, held_out, fold_in, generator(random_state))
+    if by == "entry":
+        hidden = _draw(observed, held_out, keep_rows, generator(random_state))
+    elif per_row:
+        hidden = _latest_of_rows(observed, _ranked(observed, times), held_out, keep_rows)
+    else:
+        hidden = _latest(_ranked(observed, times), _number(held_out, observed.nnz))
+    if not hidden.any():
+        raise wrong("held_out", held_out, "a share that leaves a test entry", "raise it, or set keep_rows=False")
+    if hidden.all():
+        raise wrong("held_out", held_out, "a share that leaves a training entry", "lower it")
+    return Split(_take(observed, ~hidden), _take(observed, hidden))
+
+
+def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) -> Iterator[Split]:
+    """``n`` splits by entry whose tests partition the entries, for cross-validation.
+
+    Rows in random order, and the entries of each in random order, are dealt to the folds in turn: fold sizes differ by at most one, so do a row's
+    entries over the folds, and a row with two entries or more is in every training set.
+
+    >>> seen = Observed.from_nan(np.arange(12.0).reshape(4, 3))
+    >>> [f.test.nnz for f in folds(seen, 5, random_state=0)]
+    [3, 3, 2, 2, 2]
+    """
+    _check_matrix(observed)
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 2 <= n <= observed.nnz:
+        raise wrong("n", n, f"an int from 2 to the number of entries, {observed.nnz}")
+    rng = generator(random_state)
+    counts = observed.row_counts()
+    order = rng.permutation(len(counts))
+    first = np.empty(len(counts), dtype=np.int64)
+    first[order] = np.cumsum(counts[order]) - counts[order]
+    rows = _rows(observed)
+    dealt = np.empty(observed.nnz, dtype=np.int64)
+    place = np.arange(observed.nnz) - np.repeat(observed.indptr[:-1] - first, counts)
+    dealt[np.argsort(rows + rng.random(observed.nnz))] = place % n
+    return (Split(_take(observed, dealt != i), _take(observed, dealt == i)) for i in range(n))
+
+
+def _draw(observed: Any, held_out: float | int, keep_rows: bool, rng: np.random.Generator) -> np.ndarray:
+    """The largest of random keys, after the smallest of each row and of each column was set aside."""
+    nnz = observed.nnz
+    number = _number(held_out, nnz)
+    keys = rng.random(nnz)
+    if keep_rows and nnz:
+        filled = np.flatnonzero(observed.row_counts())
+        least = np.repeat(np.minimum.reduceat(keys, observed.indptr[filled]), observed.row_counts()[filled])
+        least_of_column = np.full(observed.n_columns, 2.0)
+        np.minimum.at(least_of_column, observed.indices, keys)
+        stays = (keys == least) | (keys == least_of_column[observed.indices])
+        keys[stays] = -1.0
+        number = min(number, nnz - int(np.count_nonzero(stays)))
+    hidden = np.zeros(nnz, dtype=bool)
+    if number:
+        hidden[np.argpartition(keys, nnz - number)[nnz - number :]] = True
+    return hidden
+
+
+def _by_row(observed: Any, held_out: float | int, share: float, rng: np.random.Generator) -> Split:
+    counts = observed.row_counts()
+    able = np.flatnonzero(counts >= 2)
+    number = min(_number(held_out, len(counts)), len(able))
+    if not 0 < share < 1:
+        raise wrong("fold_in", share, "a share between 0 and 1")
+    if number == 0 or number == len(counts):
+        raise wrong(
+            "held_out", held_out, "a share that leaves rows in both parts; only rows of 2 entries or more can go"
+        )
+    chosen = np.zeros(len(counts), dtype=bool)
+    chosen[rng.choice(able, number, replace=False, shuffle=False)] = True
+    away = np.repeat(chosen, counts)
+    train, rest = _take(observed, ~away, ~chosen), _take(observed, away, chosen)
+    size = rest.row_counts()
+    shown = np.clip(np.rint(share * size).astype(np.int64), 1, size - 1)
+    tested = _last_of_rows(rest, _rows(rest) + rng.random(rest.nnz), size - shown)
+    return Split(train, _take(rest, tested), _take(rest, ~tested), np.flatnonzero(~chosen), np.flatnonzero(chosen))
+
+
+def _latest(times: np.ndarray, number: int) -> np.ndarray:
+    """The ``number`` largest times; of those equal to the smallest of them, the ones stored last."""
+    if number == 0:
+        return np.zeros(len(times), dtype=bool)
+    cut = np.partition(times, len(times) - number)[len(times) - number]
+    hidden = times > cut
+    equal = np.flatnonzero(times == cut)
+    hidden[equal[len(equal) - (number - int(np.count_nonzero(hidden))) :]] = True
+    return hidden
+
+
+def _latest_of_rows(observed: Any, times: np.ndarray, held_out: float | int, keep_rows: bool) -> np.ndarray:
+    counts = observed.row_counts()
+    if isinstance(held_out, (float, np.floating)):
+        _number(held_out, observed.nnz)
+        take = np.rint(held_out * counts).astype(np.int64)
+    else:
+        take = np.minimum(_number(held_out, int(counts.max(initial=0))), counts)
+    if keep_rows:
+        take = np.minimum(take, np.maximum(counts - 1, 0))
+    span = int(times.max(initial=0)) + 1
+    if span * len(counts) >= 2**63:
+        times = np.unique(times, return_inverse=True)[1]
+        span = len(times)
+    return _last_of_rows(observed, _rows(observed) * span + times, take)
+
+
+def _last_of_rows(observed: Any, keys: np.ndarray, take: np.ndarray) -> np.ndarray:
+    """Of each row the ``take`` entries of largest key; keys of a later row are larger than those of an earlier one."""
+    counts = observed.row_counts()
+    order = np.argsort(keys, kind="stable")
+    last = np.arange(observed.nnz) >= np.repeat(observed.indptr[1:] - take, counts)
+    hidden = np.zeros(observed.nnz, dtype=bool)
+    hidden[order[last]] = True
+    return hidden
+
+
+def _ranked(observed: Any, times: Any) -> np.ndarray:
+    """Times as integers >= 0 in the same order, checked."""
+    if isinstance(times, (Observed, Counts)):
+        same = np.array_equal(times.indptr, observed.indptr) and np.array_equal(times.indices, observed.indices)
+        if times.shape != observed.shape or not same:
+            raise wrong("times", f"a matrix of {times.nnz} other entries", "the entries of the matrix to split")
+        times = times.data
+    times = np.asarray(times)
+    if times.shape != (observed.nnz,):
+        raise wrong("times", f"an array of shape {times.shape}", f"one time for each of the {observed.nnz} entries")
+    if times.dtype.kind not in "iufM":
+        raise wrong("times", f"an array of {times.dtype}", "numbers or datetime64")
+    unknown = np.isnat(times) if times.dtype.kind == "M" else ~np.isfinite(times)
+    if unknown.any():
+        raise wrong("times", times[unknown][0], "a time for every entry", f"fill entry {int(np.argmax(unknown))}")
+    if times.dtype.kind == "M":
+        times = times.astype(np.int64)
+    whole = times.dtype.kind in "iu" or bool((times == np.trunc(times)).all())
+    if whole and times.size and float(times.max()) - float(times.min()) < 2**62 and abs(float(times.min())) < 2**62:
+        first = int(times.min())
+        return times.astype(np.int64) - first
+    return np.unique(times, return_inverse=True)[1]
+
+
+def _number(held_out: float | int, whole: int) -> int:
+    """A share of ``whole``, rounded, but at least one; or a number below it."""
+    if isinstance(held_out, (float, np.floating)) and 0 < held_out < 1:
+        return min(max(1, round(float(held_out) * whole)), whole)
+    if isinstance(held_out, (int, np.integer)) and not isinstance(held_out, bool) and held_out >= 1:
+        return min(int(held_out), whole)
+    raise wrong("held_out", held_out, "a share between 0 and 1, or a number of at least 1")
+
+
+def _rows(observed: Any) -> np.ndarray:
+    """The row of each entry."""
+    return np.repeat(np.arange(len(observed.indptr) - 1), observed.row_counts())
+
+
+def _take(observed: Any, entries: np.ndarray, rows: np.ndarray | None = None) -> Any:
+    """The marked entries, in all rows or in the marked rows, which hold all of them."""
+    before = np.zeros(len(entries) + 1, dtype=np.int32 if len(entries) < 2**31 else np.int64)
+    np.cumsum(entries, out=before[1:])
+    indptr = before[observed.indptr].astype(observed.indptr.dtype)
+    labels = observed.rows
+    if rows is not None:
+        indptr = np.concatenate([indptr[:1], indptr[1:][rows]])
+        labels = None if labels is None else labels[rows]
+    data, indices = observed.data[entries], observed.indices[entries]
+    return type(observed)(indptr, indices, data, observed.n_columns, labels, observed.columns)
+
+
+def _check_matrix(observed: Any) -> None:
+    if not isinstance(observed, (Observed, Counts)):
+        came = type(observed).__name__
+        raise InputTypeError(
+            f"observed={came!r} came, wanted Observed or Counts; make one with eckart.read(..., absent='unknown')"
+        )

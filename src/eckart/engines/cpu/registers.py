@@ -1,0 +1,327 @@
+"""Register-blocked steps on square tiles, written as LLVM vectors because no compiler finds them from loops.
+
+A tile is B x B numbers held in B vector registers of B lanes (B = 16 float32 or 8 float64 with 512-bit registers, half of that without). All arrays
+are row-major; only the upper triangle of a symmetric matrix is used.
+
+``add_gram(x, count, r, c, g)``      g[r:r+B, c:c+B] += x[:count, r:r+B]^T x[:count, c:c+B]
+``take_gram(x, t, count, r, c, g)``  g[r:r+B, c:c+B] -= x[t:t+count, r:r+B]^T x[t:t+count, c:c+B]
+``factor_tile(g, t)``                g[t:t+B, t:t+B] = R with R^T R = that tile, upper triangle; returns the smallest pivot met
+``solve_panel(g, t, c)``             g[t:t+B, c:c+B] = R^-T g[t:t+B, c:c+B] with R the factored tile at (t, t)
+``pack_row(x, j, scale, y, t)``      y[t] = scale x[j]
+``add_rows(x, f, count, y)``         y[0] += sum_t f[0, t] x[t]
+``forward_tile(g, t, y)``            one block of y[0] <- R^-T y[0]: y[t:t+B] is solved and taken from the blocks after it
+``backward_tile(g, t, y)``           one block of y[0] <- R^-1 y[0]: the blocks after it are solved already
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """64 where the processor has 512-bit registers, else 32."""
+    from llvmlite import binding
+
+    return 64 if binding.get_host_cpu_features().get("avx512f", False) else 32
+
+
+def tile_size(dtype: np.dtype) -> int:
+    """B: lanes of a vector register, and rows of a tile."""
+    return vector_bytes() // np.dtype(dtype).itemsize
+
+
+class _Tile:
+    """What every step needs: the types, addresses of array entries, loads and stores of vectors, splats and FMAs."""
+
+    def __init__(self, context, builder, array_type):
+        self.context, self.builder = context, builder
+        self.scalar = context.get_value_type(array_type.dtype)
+        self.bytes = array_type.dtype.bitwidth // 8
+        self.lanes = vector_bytes() // self.bytes
+        self.vector = ir.VectorType(self.scalar, self.lanes)
+        self.word = ir.IntType(64)
+        name = "f32" if self.bytes == 4 else "f64"
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        self.fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{self.lanes}{name}")
+        root = ir.FunctionType(self.scalar, [self.scalar])
+        self.sqrt = cgutils.get_or_insert_function(builder.module, root, f"llvm.sqrt.{name}")
+        self.zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+
+    def array(self, array_type, value):
+        view = self.context.make_array(array_type)(self.context, self.builder, value)
+        return view.data, cgutils.unpack_tuple(self.builder, view.shape)[1]
+
+    def const(self, number):
+        return ir.Constant(self.word, number)
+
+    def at(self, array, row, column):
+        """Address of array[row, column]."""
+        data, stride = array
+        return self.builder.gep(data, [self.builder.add(self.builder.mul(row, stride), column)])
+
+    def load(self, address):
+        pointer = self.builder.bitcast(address, self.vector.as_pointer())
+        return self.builder.load(pointer, align=self.bytes)
+
+    def store(self, value, address):
+        pointer = self.builder.bitcast(address, self.vector.as_pointer())
+        self.builder.store(value, pointer, align=self.bytes)
+
+    def splat(self, value):
+        empty = ir.Constant(self.vector, ir.Undefined)
+        one = self.builder.insert_element(empty, value, ir.Constant(ir.IntType(32), 0))
+        return self.builder.shuffle_vector(one, empty, self.zeros)
+
+    def rows(self, array, row, column):
+        """The B addresses of a tile's rows."""
+        first = self.at(array, row, column)
+        return [self.builder.gep(first, [self.builder.mul(self.const(i), array[1])]) for i in range(self.lanes)]
+
+    def multiply_add(self, a, b, c):
+        return self.builder.call(self.fma, [a, b, c])
+
+    def loop(self, first, last, step, carried):
+        """for (i = first; i < last; i += step) carried = body(i, carried): returns the final values; the body is a function of (i, values)."""
+
+        def run(body):
+            b = self.builder
+            before = b.block
+            head, inside, done = (b.append_basic_block(name) for name in ("head", "inside", "done"))
+            b.branch(head)
+            b.position_at_end(head)
+            index = b.phi(self.word)
+            values = [b.phi(v.type) for v in carried]
+            b.cbranch(b.icmp_signed("<", index, last), inside, done)
+            b.position_at_end(inside)
+            new = body(index, values)
+            following = b.add(index, self.const(step))
+            b.branch(head)
+            index.add_incoming(first, before)
+            index.add_incoming(following, b.block)
+            for value, start, end in zip(values, carried, new):
+                value.add_incoming(start, before)
+                value.add_incoming(end, b.block)
+            b.position_at_end(done)
+            return values
+
+        return run
+
+    def lane(self, vector, i):
+        return self.builder.extract_element(vector, ir.Constant(ir.IntType(32), i))
+
+    def sum(self, vector):
+        """All lanes added up, pairwise."""
+        size = self.lanes
+        while size > 1:
+            size //= 2
+            order = [(i + size) % self.lanes for i in range(self.lanes)]
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), order)
+            vector = self.builder.fadd(vector, self.builder.shuffle_vector(vector, vector, mask))
+        return self.lane(vector, 0)
+
+
+def _tile_update(context, builder, array_type, x, count, first, r, c, g, negative):
+    """g tile +- sum over rows first..first+count of x_row[r:r+B] x_row[c:c+B]^T with the tile in registers throughout."""
+    t = _Tile(context, builder, array_type)
+    source, target = t.array(array_type, x), t.array(array_type, g)
+    places = t.rows(target, r, c)
+
+    def entry(index, sums):
+        row = builder.add(first, index)
+        across, down = t.load(t.at(source, row, c)), t.at(source, row, r)
+        new = []
+        for i in range(t.lanes):
+            value = builder.load(builder.gep(down, [t.const(i)]), align=t.bytes)
+            factor = t.splat(builder.fneg(value) if negative else value)
+            new.append(t.multiply_add(factor, across, sums[i]))
+        return new
+
+    sums = t.loop(t.const(0), count, 1, [t.load(place) for place in places])(entry)
+    for value, place in zip(sums, places):
+        t.store(value, place)
+    return context.get_dummy_value()
+
+
+@intrinsic
+def add_gram(typingctx, x, count, r, c, g):
+    def codegen(context, builder, signature, args):
+        x, count, r, c, g = args
+        zero = ir.Constant(ir.IntType(64), 0)
+        return _tile_update(context, builder, signature.args[0], x, count, zero, r, c, g, False)
+
+    return types.void(x, types.intp, types.intp, types.intp, g), codegen
+
+
+@intrinsic
+def take_gram(typingctx, x, t, count, r, c, g):
+    def codegen(context, builder, signature, args):
+        x, first, count, r, c, g = args
+        return _tile_update(context, builder, signature.args[0], x, count, first, r, c, g, True)
+
+    return types.void(x, types.intp, types.intp, types.intp, types.intp, g), codegen
+
+
+@intrinsic
+def factor_tile(typingctx, g, t):
+    def codegen(context, builder, signature, args):
+        tile = _Tile(context, builder, signature.args[0])
+        g, first = args
+        places = tile.rows(tile.array(signature.args[0], g), first, first)
+        rows = [tile.load(place) for place in places]
+        one = ir.Constant(tile.scalar, 1.0)
+        least = None
+        for i in range(tile.lanes):
+            pivot = builder.extract_element(rows[i], ir.Constant(ir.IntType(32), i))
+            least = pivot if least is None else builder.select(builder.fcmp_ordered("<", pivot, least), pivot, least)
+            inverse = builder.fdiv(one, builder.call(tile.sqrt, [pivot]))
+            rows[i] = builder.fmul(rows[i], tile.splat(inverse))
+            for s in range(i + 1, tile.lanes):
+                factor = builder.extract_element(rows[i], ir.Constant(ir.IntType(32), s))
+                rows[s] = tile.multiply_add(tile.splat(builder.fneg(factor)), rows[i], rows[s])
+        for row, place in zip(rows, places):
+            tile.store(row, place)
+        return least
+
+    return g.dtype(g, types.intp), codegen
+
+
+@intrinsic
+def solve_panel(typingctx, g, t, c):
+    def codegen(context, builder, signature, args):
+        tile = _Tile(context, builder, signature.args[0])
+        g, first, column = args
+        array = tile.array(signature.args[0], g)
+        corner = tile.rows(array, first, first)
+        places = tile.rows(array, first, column)
+        rows = [tile.load(place) for place in places]
+        one = ir.Constant(tile.scalar, 1.0)
+        for i in range(tile.lanes):
+            pivot = builder.load(builder.gep(corner[i], [tile.const(i)]), align=tile.bytes)
+            rows[i] = builder.fmul(rows[i], tile.splat(builder.fdiv(one, pivot)))
+            for s in range(i + 1, tile.lanes):
+                factor = builder.load(builder.gep(corner[i], [tile.const(s)]), align=tile.bytes)
+                rows[s] = tile.multiply_add(tile.splat(builder.fneg(factor)), rows[i], rows[s])
+        for row, place in zip(rows, places):
+            tile.store(row, place)
+        return context.get_dummy_value()
+
+    return types.void(g, types.intp, types.intp), codegen
+
+
+@intrinsic
+def pack_row(typingctx, x, j, scale, y, t):
+    def codegen(context, builder, signature, args):
+        tile = _Tile(context, builder, signature.args[0])
+        x, j, scale, y, t = args
+        source, target = tile.array(signature.args[0], x), tile.array(signature.args[3], y)
+        wide = tile.splat(scale)
+
+        def step(c, _):
+            tile.store(builder.fmul(tile.load(tile.at(source, j, c)), wide), tile.at(target, t, c))
+            return []
+
+        tile.loop(tile.const(0), source[1], tile.lanes, [])(step)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, x.dtype, y, types.intp), codegen
+
+
+@intrinsic
+def add_rows(typingctx, x, f, count, y):
+    def codegen(context, builder, signature, args):
+        tile = _Tile(context, builder, signature.args[0])
+        x, f, count, y = args
+        source, factors = tile.array(signature.args[0], x), tile.array(signature.args[1], f)
+        target = tile.array(signature.args[3], y)
+        zero = tile.const(0)
+
+        def column(c, _):
+            place = tile.at(target, zero, c)
+
+            def entry(t, sums):
+                factor = builder.load(tile.at(factors, zero, t), align=tile.bytes)
+                return [tile.multiply_add(tile.splat(factor), tile.load(tile.at(source, t, c)), sums[0])]
+
+            tile.store(tile.loop(zero, count, 1, [tile.load(place)])(entry)[0], place)
+            return []
+
+        tile.loop(zero, source[1], tile.lanes, [])(column)
+        return context.get_dummy_value()
+
+    return types.void(x, f, types.intp, y), codegen
+
+
+@intrinsic
+def forward_tile(typingctx, g, t, y):
+    def codegen(context, builder, signature, args):
+        tile = _Tile(context, builder, signature.args[0])
+        g, first, y = args
+        array, target = tile.array(signature.args[0], g), tile.array(signature.args[2], y)
+        zero, one = tile.const(0), ir.Constant(tile.scalar, 1.0)
+        corner = tile.rows(array, first, first)
+        rest = tile.load(tile.at(target, zero, first))
+        solved = rest
+        factors = []
+        for i in range(tile.lanes):
+            row = tile.load(corner[i])
+            value = builder.fmul(tile.lane(rest, i), builder.fdiv(one, tile.lane(row, i)))
+            solved = builder.insert_element(solved, value, ir.Constant(ir.IntType(32), i))
+            factors.append(tile.splat(builder.fneg(value)))
+            rest = tile.multiply_add(factors[i], row, rest)
+        tile.store(solved, tile.at(target, zero, first))
+
+        def block(c, _):
+            place = tile.at(target, zero, c)
+            parts = [tile.load(place), None]
+            for i, address in enumerate(tile.rows(array, first, c)):
+                row, half = tile.load(address), i % 2
+                old = parts[half]
+                parts[half] = builder.fmul(factors[i], row) if old is None else tile.multiply_add(factors[i], row, old)
+            tile.store(builder.fadd(*parts), place)
+            return []
+
+        tile.loop(builder.add(first, tile.const(tile.lanes)), array[1], tile.lanes, [])(block)
+        return context.get_dummy_value()
+
+    return types.void(g, types.intp, y), codegen
+
+
+@intrinsic
+def backward_tile(typingctx, g, t, y):
+    def codegen(context, builder, signature, args):
+        tile = _Tile(context, builder, signature.args[0])
+        g, first, y = args
+        array, target = tile.array(signature.args[0], g), tile.array(signature.args[2], y)
+        zero, one = tile.const(0), ir.Constant(tile.scalar, 1.0)
+        empty = ir.Constant(tile.vector, [0.0] * tile.lanes)
+
+        def block(c, sums):
+            across = tile.load(tile.at(target, zero, c))
+            return [tile.multiply_add(tile.load(a), across, s) for a, s in zip(tile.rows(array, first, c), sums)]
+
+        after = builder.add(first, tile.const(tile.lanes))
+        dots = tile.loop(after, array[1], tile.lanes, [empty] * tile.lanes)(block)
+        place = tile.at(target, zero, first)
+        values = tile.load(place)
+        rest = [builder.fsub(tile.lane(values, i), tile.sum(dots[i])) for i in range(tile.lanes)]
+        corner = tile.rows(array, first, first)
+
+        def entry(r, c):
+            return builder.load(builder.gep(corner[r], [tile.const(c)]), align=tile.bytes)
+
+        for i in reversed(range(tile.lanes)):
+            value = builder.fmul(rest[i], builder.fdiv(one, entry(i, i)))
+            values = builder.insert_element(values, value, ir.Constant(ir.IntType(32), i))
+            for r in range(i):
+                rest[r] = builder.fsub(rest[r], builder.fmul(entry(r, i), value))
+        tile.store(values, place)
+        return context.get_dummy_value()
+
+    return types.void(g, types.intp, y), codegen
