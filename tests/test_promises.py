@@ -1,8 +1,10 @@
-"""What every estimator promises. A new one joins by being listed once, in ESTIMATORS."""
+"""What every estimator promises. A new one joins by being listed once: a model of reduction in ESTIMATORS, one of completion in COMPLETERS."""
 
 from __future__ import annotations
 
+import importlib
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eckart
 from conftest import planted
-from eckart import PCA, LinearAutoencoder
+from eckart import ALS, PCA, LinearAutoencoder
 
 ESTIMATORS = [
     PCA(n_components=3),
@@ -20,6 +22,29 @@ ESTIMATORS = [
     LinearAutoencoder(n_components=3, random_state=0),
 ]
 
+
+def completer(module: str, name: str, **params):
+    """The model, or nothing where its module is not there (yet)."""
+    try:
+        return [getattr(importlib.import_module(f"eckart.complete.{module}"), name)(random_state=0, **params)]
+    except ModuleNotFoundError as absent:
+        if absent.name != f"eckart.complete.{module}":
+            raise
+        return []
+
+
+COMPLETERS = [
+    ALS(2, random_state=0),
+    ALS(2, biases=False, scale=True, random_state=0),
+    ALS(2, feedback="implicit", random_state=0),
+    *completer("svp", "SVP", n_components=2),
+    *completer("svt", "SVT", max_iter=100),
+    *completer("soft_impute", "SoftImpute", tau=1.0),
+    *completer("exact", "ExactRecovery", n_components=2, max_iter=100),
+    *completer("bayes", "BayesianMF", n_components=2, n_samples=8, burn_in=8, thin=1),
+]
+
+WHOLE_ROWS = "predict of new rows gives every cell of them, the check wants one number for each row"
 ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scikit-learn does, so repeating a row changes their number"
 
 
@@ -29,6 +54,7 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         PCA(n_components=2),
         PCA(n_components=1, svd_solver="lanczos", random_state=0),
         LinearAutoencoder(max_iter=500, random_state=0),
+        *(e for e in COMPLETERS if not getattr(e, "scale", False)),
     ],
     expected_failed_checks=lambda e: (
         {
@@ -36,6 +62,8 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
             "check_sample_weight_equivalence_on_sparse_data": ALL_COMPONENTS,
         }
         if isinstance(e, PCA) and e.n_components is None
+        else {"check_estimator_sparse_array": WHOLE_ROWS, "check_estimator_sparse_matrix": WHOLE_ROWS}
+        if hasattr(e, "recommend")
         else {}
     ),
 )
@@ -160,3 +188,133 @@ def test_pandas_in_pandas_out(estimator, x):
     assert list(estimator.feature_names_in_) == list(frame.columns)
     with pytest.raises(ValueError, match="feature names should match"):
         estimator.transform(frame.rename(columns={"c0": "other"}))
+
+
+# ---- completion
+
+
+@pytest.fixture(params=COMPLETERS, ids=lambda e: repr(e)[:60])
+def model(request):
+    return clone(request.param)
+
+
+@pytest.fixture
+def ratings(rng):
+    """Rank 2, positive, a third of it unseen."""
+    a = (rng.random((60, 2)) + 0.3) @ (rng.random((2, 20)) + 0.3)
+    return np.where(rng.random(a.shape) < 0.35, np.nan, a)
+
+
+def numbers(model) -> bytes:
+    f = model.fit_.factors
+    return b"".join(np.ascontiguousarray(a).tobytes() for a in f.to_state()[0].values()) + str(f.mean).encode()
+
+
+def test_completers_leave_a_certificate_that_can_be_measured_again(model, ratings):
+    c = model.fit(ratings).certificate_
+    assert str(c).startswith("Certificate: HOLDS" if c.holds else "Certificate: DOES NOT HOLD")
+    assert (c.reason == "") is c.holds
+    assert c.kind in ("global", "stationary", "statistical")
+    again = model.certify(ratings)
+    assert again.holds == c.holds
+    assert again.kind == c.kind
+    for name, value in c.facts.items():
+        if isinstance(value, float) and name in again.facts:
+            assert again.facts[name] == pytest.approx(value, rel=1e-6, abs=1e-9), name
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_completers_seed_and_threads_do_not_change_a_bit(model, ratings, dtype):
+    states = set()
+    for threads in (1, 2, 3):
+        fitted = clone(model).set_params(random_state=7, n_threads=threads).fit(ratings.astype(dtype))
+        states.add(numbers(fitted))
+        assert fitted.fit_.factors.left.dtype == dtype
+        assert fitted.predict([0, 1], [1, 2]).dtype == dtype
+        assert fitted.transform(ratings[:3].astype(dtype)).dtype == dtype
+    assert len(states) == 1
+
+
+def test_completers_leave_parameters_untouched(model, ratings):
+    before = model.get_params()
+    assert model.fit(ratings).get_params() == before
+    assert not hasattr(clone(model), "fit_")
+
+
+def test_completers_save_load_and_pickle_to_the_same_bits(model, ratings, tmp_path):
+    model.fit(ratings).save(tmp_path / "m.safetensors")
+    for back in (eckart.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(model))):
+        assert type(back) is type(model)
+        assert back.get_params() == model.get_params()
+        assert numbers(back) == numbers(model)
+        np.testing.assert_array_equal(back.transform(ratings[:5]), model.transform(ratings[:5]))
+        np.testing.assert_array_equal(back.predict([0, 3], [1, 2]), model.predict([0, 3], [1, 2]))
+        assert list(back.recommend([3, 4], n=3)) == list(model.recommend([3, 4], n=3))
+        assert back.certificate_ == model.certificate_
+
+
+def test_completers_take_new_rows_one_at_a_time(model, ratings):
+    model.fit(ratings)
+    whole = model.transform(ratings[:4])
+    seen = ~np.isnan(ratings[:4])
+    assert np.isfinite(whole).all()
+    np.testing.assert_array_equal(whole[seen], ratings[:4][seen])
+    for i in range(4):
+        np.testing.assert_allclose(model.transform(ratings[i : i + 1]), whole[i : i + 1], atol=1e-8)
+
+
+def test_completers_are_better_than_the_mean_where_nothing_was_seen(model, rng):
+    if getattr(model, "feedback", "") == "implicit":
+        pytest.skip("scores of implicit feedback are no values")
+    truth = rng.random((60, 2)) @ rng.random((2, 20)) * 3 + 0.5
+    hidden = rng.random(truth.shape) < 0.35
+    fitted = model.fit(np.where(hidden, np.nan, truth))
+    guess = np.concatenate([block for _, block in fitted.complete()])
+    np.testing.assert_array_equal(guess[~hidden], truth[~hidden])
+    assert np.sqrt(np.mean((guess - truth)[hidden] ** 2)) < 0.5 * truth[hidden].std()
+
+
+def test_completers_keep_the_old_state_when_a_fit_fails(model, ratings):
+    before = numbers(model.fit(ratings))
+    bad = ratings.copy()
+    bad[3, 2] = np.inf
+    with pytest.raises(eckart.InputError, match="inf at row 3, column 2"):
+        model.fit(bad)
+    assert numbers(model) == before
+
+
+def test_completers_take_in_rows_and_columns(model, ratings):
+    ids = np.array([f"u{i}" for i in range(60)], object)
+    columns = np.array([f"c{i}" for i in range(20)], object)
+    x = eckart.Observed.from_nan(ratings, ids, columns)
+    model.fit(eckart.Observed.from_nan(ratings[:58, :19], ids[:58], columns[:19]))
+    try:
+        model.update(eckart.Observed.from_nan(ratings[55:, :19], ids[55:], columns[:19]))
+        model.update(eckart.Observed.from_nan(ratings[:, 19:], ids, columns[19:]), axis="columns")
+    except (NotImplementedError, eckart.InputError) as refused:
+        pytest.skip(f"refused with a reason: {refused}")
+    assert model.fit_.factors.shape == x.shape
+    assert np.isfinite(model.predict("u59", "c19")).all()
+
+
+def test_completers_frames_in_frames_out(model, ratings):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(ratings, columns=[f"c{i}" for i in range(20)], index=range(1000, 1060))
+    out = model.set_output(transform="pandas").fit(frame).transform(frame)
+    assert list(out.index) == list(frame.index)
+    assert list(out.columns) == list(frame.columns) == list(model.get_feature_names_out())
+    assert list(model.feature_names_in_) == list(frame.columns)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.transform(frame.rename(columns={"c0": "other"}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.recommend(1003, n=2)
+
+
+def test_completers_leave_the_blas_setting_alone(model, ratings):
+    from threadpoolctl import threadpool_info
+
+    before = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    model.fit(ratings)
+    after = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    assert before == after

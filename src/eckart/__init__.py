@@ -1,4 +1,4 @@
-"""eckart: low-rank learning with evidence. Reduce a matrix to the few numbers that explain it."""
+"""eckart: low-rank learning with evidence. Reduce a matrix to the few numbers that explain it, or complete one that is mostly missing."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ _PUBLIC = {
     "power_method": "eckart.reduce.power",
     "select_components": "eckart.reduce.select",
     "ALS": "eckart.complete.als",
+    "BayesianMF": "eckart.complete.bayes",
+    "SoftImpute": "eckart.complete.soft_impute",
+    "SVT": "eckart.complete.svt",
+    "SVP": "eckart.complete.svp",
+    "ExactRecovery": "eckart.complete.exact",
+    "recovery": "eckart.complete.recovery",
+    "recovery_certificate": "eckart.complete.recovery",
+    "tune": "eckart.complete.tune",
+    "randomized_svd": "eckart.complete.operators",
     "normalise": "eckart.complete.normalise",
     "split": "eckart.complete.split",
     "folds": "eckart.complete.split",
@@ -49,9 +58,18 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from eckart.certify.certificate import Certificate as Certificate
     from eckart.complete.als import ALS as ALS
+    from eckart.complete.bayes import BayesianMF as BayesianMF
+    from eckart.complete.exact import ExactRecovery as ExactRecovery
     from eckart.complete.normalise import normalise as normalise
+    from eckart.complete.operators import randomized_svd as randomized_svd
+    from eckart.complete.recovery import recovery as recovery
+    from eckart.complete.recovery import recovery_certificate as recovery_certificate
+    from eckart.complete.soft_impute import SoftImpute as SoftImpute
     from eckart.complete.split import folds as folds
     from eckart.complete.split import split as split
+    from eckart.complete.svp import SVP as SVP
+    from eckart.complete.svt import SVT as SVT
+    from eckart.complete.tune import tune as tune
     from eckart.errors import FileError as FileError
     from eckart.errors import InputError as InputError
     from eckart.factors import LowRank as LowRank

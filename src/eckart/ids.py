@@ -18,7 +18,7 @@ from eckart.compress import index_dtype
 from eckart.errors import InputError
 from eckart.labels import Labels, first_null, shown, tidy
 
-WHOLE = re.compile(r"\s*(0|-?[1-9][0-9]{0,17})\s*")
+WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 PIECE = 2**20
 LEAST_HASHED = 2**16
 """Blocks of text from this size on are hashed by pyarrow."""
@@ -33,8 +33,8 @@ def position(p: int) -> str:
 
 
 class Ids:
-    """Collects the ids of one axis. ``blanks``, for ids out of a text file, are the words that stand for no id; text that is
-    whole numbers then becomes integers, unless one is written with a leading zero ("007" is not 7).
+    """Collects the ids of one axis. ``blanks``, for ids out of a text file, are the words that stand for no id among numbers. Spaces
+    around such ids are dropped, and text that is all whole numbers becomes integers, unless one has a leading zero ("007" is not 7).
 
     >>> users = Ids("rows")
     >>> users.take(np.array(["bea", "ann"]))
@@ -113,20 +113,39 @@ class Ids:
             native = t.is_primitive(kind) and not t.is_time(kind)
             self._take_array(ids.to_numpy(zero_copy_only=False) if native else tidy(ids.to_pylist()), at)
         elif any(test(ids.type.value_type) for test in (t.is_string, t.is_large_string)):
-            self._take_dictionary(ids.indices.to_numpy(zero_copy_only=False), ids.dictionary.to_pylist(), at)
+            self._take_dictionary(ids.indices.to_numpy(zero_copy_only=False), ids.dictionary, at)
         else:
             self._take_arrow(ids.dictionary_decode(), at)
 
-    def _take_dictionary(self, codes: np.ndarray, words: list[Any], at: Place) -> None:
-        """Text that comes as codes of a list of words, of which some may not occur."""
+    def _take_dictionary(self, codes: np.ndarray, words: Any, at: Place) -> None:
+        """Text that comes as codes of an Arrow array of words, of which some may not occur."""
+        import pyarrow.compute as pc
+
+        used = np.bincount(codes, minlength=len(words)) > 0
+        if not used.all():
+            codes, words = (np.cumsum(used) - 1)[codes], words.filter(used)
+        if words.null_count:
+            raise self._null("no value", at(int(np.asarray(words.is_null())[codes].argmax())))
+        if self.blanks is not None:
+            words = pc.utf8_trim_whitespace(words)
+            empty = np.asarray(pc.equal(words, ""))
+            if empty.any():
+                raise self._null("no value", at(int(empty[codes].argmax())))
+            if self._kind in ("", "numbers"):
+                whole = _whole(words)
+                if whole is not None:
+                    self._kind = "numbers"
+                    self._parts.append(_narrow(whole)[codes])
+                    return
+                self._numbers_to_text()
         self._check_kind("text or objects", at)
-        used = np.flatnonzero(np.bincount(codes, minlength=len(words)))
-        nothing = [j for j in used.tolist() if words[j] is None or (self.blanks is not None and not words[j].strip())]
-        if nothing:
-            raise self._null("no value", at(int(np.isin(codes, nothing).argmax())))
-        table = np.zeros(max(len(words), 1), np.int32)
-        table[used] = self._looked_up([words[j] for j in used.tolist()], at)
-        self._parts.append(table[codes])
+        self._parts.append(self._looked_up(words.to_pylist(), at)[codes])
+
+    def _numbers_to_text(self) -> None:
+        """What was read as whole numbers so far, as it was written."""
+        codes, labels = factorise(_joined(self._parts))
+        self._seen = {str(label): i for i, label in enumerate(labels.tolist())}
+        self._parts, self._kind = [codes] if len(codes) else [], ""
 
     def _check_kind(self, kind: str, at: Place) -> None:
         if self._kind and self._kind != kind:
@@ -145,14 +164,9 @@ class Ids:
             return factorise(codes)
         words: list[Any] = list(self._seen)
         self._seen = {}
-        if self.blanks is not None:
-            left = [w for w in words if w.strip() not in self.blanks]
-            if left and all(map(WHOLE.fullmatch, left)):
-                if len(left) < len(words):
-                    blank = [i for i, w in enumerate(words) if w.strip() in self.blanks]
-                    raise self._null(repr(words[blank[0]]), at(int(np.isin(codes, blank).argmax())))
-                numbers, places = np.unique(np.array(list(map(int, words)), np.int64), return_inverse=True)
-                return places.astype(np.int32)[codes], numbers
+        blank = [i for i, word in enumerate(words) if word in self.blanks] if self.blanks else []
+        if blank and all(WHOLE.fullmatch(word) for i, word in enumerate(words) if i not in blank):
+            raise self._null(repr(words[blank[0]]), at(int(np.isin(codes, blank).argmax())))
         try:
             order = sorted(range(len(words)), key=words.__getitem__)
         except TypeError:
@@ -260,6 +274,17 @@ def _columnar(ids: Any) -> Any:
             if not isinstance(array.type, pa.BaseExtensionType):
                 return array
     return tidy(ids)
+
+
+def _whole(words: Any) -> np.ndarray | None:
+    """An Arrow array of text as integers, where each is written as an integer is."""
+    import pyarrow as pa
+
+    try:
+        numbers = words.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return None
+    return numbers.to_numpy() if numbers.cast(words.type).equals(words) else None
 
 
 def _narrow(ids: np.ndarray) -> np.ndarray:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 from eckart.engines import engine_named
 from eckart.engines.cpu import gaps, gaps_dense
-from eckart.engines.protocol import GapsFound, Moments
+from eckart.engines.protocol import GapsFound, Moments, RidgeRule
 from eckart.errors import InputError
 from eckart.io.sources import IteratorBlocks
 from eckart.matrix import Counts, Dense, Observed
@@ -279,3 +281,231 @@ def products_by_scipy(s, v, mean, w):
     w = np.ones(s.shape[0]) if w is None else w
     y = (s @ v.astype(float) - mean @ v) * w[:, None]
     return s.T @ y - np.outer(mean, y.sum(axis=0))
+
+
+# ---- completion: ridge_rows, bias_rows, sampled, top_columns
+
+COLUMNS = 300
+
+
+def ratings(dtype, kind: str = "ratings") -> Observed:
+    """Rows of 0 to 300 entries; an empty column, repeated values, and for implicit feedback strengths > 0."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((40, COLUMNS)) + 2
+    x[rng.random(x.shape) < rng.random((40, 1))] = np.nan
+    x[5] = np.nan  # an empty row
+    x[6] = 1.5  # full, all values equal: more entries than a chunk holds
+    x[7] = np.nan
+    x[7, 11] = -3.0  # one entry
+    x[:, 12] = np.nan  # an empty column
+    return Observed.from_nan((np.abs(x) + 0.1 if kind == "strengths" else x).astype(dtype))
+
+
+RULES = {
+    "one ridge": (RidgeRule(0.7), ()),
+    "ridge by count": (RidgeRule(0.05, 1.0), ("weights", "offset")),
+    "bias": (RidgeRule(0.3, 1.0, bias=True, bias_l2=0.1), ("weights", "offset")),
+    "bias without ridge": (RidgeRule(0.3, bias=True), ("offset",)),
+    "base and prior": (RidgeRule(0.0), ("weights", "base", "prior")),
+    "bias, base and prior": (RidgeRule(0.2, bias=True, bias_l2=2.0), ("base", "prior")),
+    "draws": (RidgeRule(0.4), ("weights", "base", "prior", "noise")),
+    "draws with bias": (RidgeRule(0.4, bias=True, bias_l2=1.0), ("base", "noise")),
+    "implicit": (RidgeRule(0.01, 1.0, alpha=2.0, extra=30.0), ("base",)),
+    "implicit, unobserved zeros": (RidgeRule(0.01, 0.5, alpha=2.0, shift=0.3, extra=30.0), ("base",)),
+    "nonnegative": (RidgeRule(0.5, nonnegative=True), ("weights", "offset", "start")),
+    "nonnegative, implicit": (RidgeRule(0.01, 1.0, nonnegative=True, alpha=1.0, extra=30.0), ("base", "start")),
+    "no ridge": (RidgeRule(0.0), ()),
+    "no ridge, bias": (RidgeRule(0.0, bias=True, bias_l2=0.5), ("offset",)),
+}
+
+
+def ridge_arguments(names, x: Observed, k: int, dtype):
+    rng = np.random.default_rng(k)
+    root = rng.standard_normal((k, k + 3))
+    made = {
+        "weights": rng.random(x.nnz) * 3,
+        "offset": rng.standard_normal(COLUMNS),
+        "base": root @ root.T / k + 0.5 * np.eye(k),
+        "prior": rng.standard_normal((x.shape[0], k)),
+        "noise": rng.standard_normal((x.shape[0], k)),
+        "start": rng.random((x.shape[0], k)),
+    }
+    made["weights"][::7] = 0.0
+    return {n: made[n] if n == "base" else made[n].astype(dtype) for n in names}
+
+
+def ridge_problem(name: str, k: int, dtype):
+    rule, names = RULES[name]
+    x = ratings(dtype, "strengths" if rule.alpha else "ratings")
+    right = np.random.default_rng(9).standard_normal((COLUMNS, k)).astype(dtype)
+    right[20] = right[21]  # repeated columns
+    return x, right, ridge_arguments(names, x, k, dtype)
+
+
+@functools.cache
+def plain_rows(name: str, k: int, dtype):
+    x, right, more = ridge_problem(name, k, dtype)
+    return PLAIN.ridge_rows(x, right, RULES[name][0], **more)
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("k", [1, 16, 37])
+@dtypes
+def test_ridge_rows(engine, name, k, dtype):
+    rule, names = RULES[name]
+    x, right, more = ridge_problem(name, k, dtype)
+    got, want = engine.ridge_rows(x, right, rule, **more), plain_rows(name, k, dtype)
+    assert got.left.shape == (x.shape[0], k)
+    assert got.left.dtype == dtype
+    if rule.nonnegative:  # by coordinate descent, which nears the minimum: judged by its value, and loosely by place
+        assert (got.left >= 0).all()
+        assert want.value * (1 - 1e-5) <= got.value <= want.value * (1 + 1e-4)
+        assert_close(got.left, want.left, np.float32, 100)
+        return
+    factor = 30 if rule.l2 or "base" in names else 3000
+    assert_close(got.left, want.left, dtype, factor)
+    assert (got.bias is None) == (want.bias is None)
+    if want.bias is not None:
+        assert_close(got.bias, want.bias, dtype, factor)
+    if "noise" not in names:  # the value of a draw is not promised
+        assert_close(got.value, want.value, dtype, 100)
+    if not ("prior" in names or "noise" in names):
+        assert np.abs(got.left[5]).max() < 1e-6  # nothing seen, nothing claimed
+
+
+@pytest.mark.parametrize("name", ["one ridge", "ridge by count", "implicit", "implicit, unobserved zeros"])
+@pytest.mark.parametrize("k", [5, 37])
+@dtypes
+def test_ridge_rows_by_conjugate_gradients(engine, name, k, dtype):
+    """Many steps end at the minimum; few steps from ``start`` lie between it and where they began, and nearer with every step."""
+    x, right, more = ridge_problem(name, k, dtype)
+    rule, want = RULES[name][0], plain_rows(name, k, dtype)
+    start = ridge_arguments(("start",), x, k, dtype)["start"]
+    values = []
+    for steps in (1, 2, 4):
+        got = engine.ridge_rows(x, right, rule, start=start, cg_steps=steps, **more)
+        assert got.left.dtype == dtype
+        values.append(got.value)
+    assert values == sorted(values, reverse=True)
+    assert values[-1] >= want.value * (1 - 1e-4)
+    done = engine.ridge_rows(x, right, rule, start=start, cg_steps=300, **more)
+    assert_close(done.value, want.value, np.float32, 10)
+    assert_close(done.left, want.left, np.float32, 100)
+
+
+@dtypes
+def test_every_argument_of_ridge_rows_matters(engine, dtype):
+    x, k = ratings(dtype), 5
+    right = np.random.default_rng(9).standard_normal((COLUMNS, k)).astype(dtype)
+    plain = engine.ridge_rows(x, right, RidgeRule(0.7)).left
+    for name in ("weights", "offset", "base", "prior", "noise"):
+        other = engine.ridge_rows(x, right, RidgeRule(0.7), **ridge_arguments((name,), x, k, dtype)).left
+        assert np.abs(other - plain).max() > 1e-2, name
+    for rule in (RidgeRule(0.8), RidgeRule(0.7, 1.0), RidgeRule(0.7, bias=True), RidgeRule(0.7, nonnegative=True)):
+        assert np.abs(engine.ridge_rows(x, right, rule).left - plain).max() > 1e-3, rule
+
+
+def test_noise_draws_from_the_posterior(engine):
+    """u + R^-1 z, R^T R = G: over draws of z the covariance is G^-1, and with R upper triangular R z' = e_1 is known exactly."""
+    rng = np.random.default_rng(0)
+    k, draws = 5, 4000
+    right = rng.standard_normal((COLUMNS, k))
+    one = Observed.from_nan(np.where(rng.random((1, COLUMNS)) < 0.1, rng.standard_normal((1, COLUMNS)), np.nan))
+    many = Observed.from_codes(
+        np.repeat(np.arange(draws), one.nnz), np.tile(one.indices, draws), np.tile(one.data, draws), (draws, COLUMNS)
+    )
+    mean = engine.ridge_rows(one, right, RidgeRule(0.5)).left
+    u = engine.ridge_rows(many, right, RidgeRule(0.5), noise=rng.standard_normal((draws, k))).left - mean
+    gram = right[one.indices].T @ right[one.indices] + 0.5 * np.eye(k)
+    whitened = u @ np.linalg.cholesky(gram)
+    np.testing.assert_allclose(whitened.T @ whitened / draws, np.eye(k), atol=0.1)
+
+
+@dtypes
+def test_rank_above_the_data_without_ridge_is_of_least_norm(engine, dtype):
+    rng = np.random.default_rng(0)
+    x = Observed.from_nan(np.where(rng.random((20, 12)) < 0.5, rng.standard_normal((20, 12)), np.nan).astype(dtype))
+    right = rng.standard_normal((12, 20)).astype(dtype)
+    left = engine.ridge_rows(x, right, RidgeRule(0.0)).left
+    for i in range(20):
+        part = slice(x.indptr[i], x.indptr[i + 1])
+        want = np.linalg.pinv(right[x.indices[part]].astype(float)) @ x.data[part]
+        np.testing.assert_allclose(left[i], want, atol=5e-4 if dtype == np.float32 else 1e-8)
+
+
+@dtypes
+def test_dependent_factor_columns_without_ridge_stay_finite(engine, dtype):
+    """Rows with many entries whose Gram matrix is singular all the same: twins among the columns of V."""
+    x, rng = ratings(dtype), np.random.default_rng(0)
+    right = rng.standard_normal((COLUMNS, 4)).astype(dtype)
+    twin = np.column_stack([right, right[:, :2], np.zeros((COLUMNS, 1), dtype)])
+    got, want = engine.ridge_rows(x, twin, RidgeRule(0.0)), PLAIN.ridge_rows(x, twin, RidgeRule(0.0))
+    assert_close(got.left, want.left, dtype, 1e3)
+    assert_close(got.value, want.value, dtype, 100)
+
+
+@dtypes
+@weighted
+def test_bias_rows(engine, dtype, weighted):
+    x, rng = ratings(dtype), np.random.default_rng(1)
+    offset = rng.standard_normal(COLUMNS).astype(dtype)
+    w = (rng.random(x.nnz) * 2).astype(dtype) if weighted else None
+    for rule in (RidgeRule(1.0, bias=True), RidgeRule(1.0, 1.0, bias=True, bias_l2=0.3)):
+        got = engine.bias_rows(x, rule, offset, w)
+        assert got.dtype == dtype
+        assert_close(got, PLAIN.bias_rows(x, rule, offset, w), dtype)
+        assert got[5] == 0
+
+
+@dtypes
+@pytest.mark.parametrize("k", [1, 7, 16, 33])
+def test_sampled(engine, dtype, k):
+    x, rng = ratings(dtype), np.random.default_rng(1)
+    left, right = rng.standard_normal((40, k)).astype(dtype), rng.standard_normal((COLUMNS, k)).astype(dtype)
+    got = engine.sampled(x, left, right)
+    assert got.dtype == dtype
+    assert_close(got, PLAIN.sampled(x, left, right), dtype)
+
+
+@dtypes
+@pytest.mark.parametrize("n", [1, 7, 320])
+@pytest.mark.parametrize("masked", [False, True])
+def test_top_columns(engine, dtype, n, masked):
+    """Small whole numbers: every score is exact, most are tied, and ties go to the lower column."""
+    rng = np.random.default_rng(2)
+    x = ratings(dtype)
+    rows = rng.integers(0, 40, 300)  # more rows than a tile, in any order, repeated
+    left, right = (rng.integers(-2, 3, (size, 6)).astype(dtype) for size in (300, COLUMNS))
+    offset = rng.integers(-1, 2, COLUMNS).astype(dtype)
+    hidden = (x.indptr, x.indices, rows) if masked else None
+    for more in (None, offset):
+        where, best = engine.top_columns(left, right, n, more, hidden)
+        want_where, want_best = PLAIN.top_columns(left, right, n, more, hidden)
+        assert best.dtype == dtype
+        np.testing.assert_array_equal(where, want_where)
+        np.testing.assert_array_equal(best, want_best)
+    if masked and n == 320:
+        full = np.flatnonzero(rows == 6)
+        assert (where[full] >= 0).sum(axis=1).max() == 1  # row 6 has seen all but the empty column
+
+
+def test_top_columns_over_several_tiles_of_columns(engine):
+    rng = np.random.default_rng(2)
+    left, right = rng.integers(-3, 4, (20, 5)).astype(float), rng.integers(-3, 4, (5001, 5)).astype(float)
+    for got, want in zip(engine.top_columns(left, right, 33), PLAIN.top_columns(left, right, 33)):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_completion_bits_do_not_depend_on_threads():
+    results = []
+    x = ratings(np.float32)
+    right = np.random.default_rng(9).standard_normal((COLUMNS, 20)).astype(np.float32)
+    for threads in (1, 2, 5):
+        engine = engine_named("cpu", threads)
+        parts = []
+        for rule, names in RULES.values():
+            y = ratings(np.float32, "strengths") if rule.alpha else x
+            parts.append(engine.ridge_rows(y, right, rule, **ridge_arguments(names, y, 20, np.float32)).left)
+        parts += [engine.sampled(x, parts[0], right), *engine.top_columns(parts[0], right, 9)]
+        results.append(b"".join(p.tobytes() for p in parts))
+    assert results[0] == results[1] == results[2]

@@ -1,1 +1,1 @@
-"""The command line: eckart reduce | certify | plan."""
+"""The command line: eckart reduce | complete | recommend | certify | plan."""

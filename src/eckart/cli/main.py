@@ -7,18 +7,27 @@ import sys
 
 import typer
 
+from eckart.cli.complete import complete
+from eckart.cli.recommend import recommend
 from eckart.cli.reduce import certify, plan, reduce
 from eckart.errors import EckartError
 
+ABOUT = (
+    "Low-rank learning from the shell: reduce a table to the few numbers that explain it, "
+    "fill in one with gaps, recommend, with evidence."
+)
+
 app = typer.Typer(
     name="eckart",
-    help="Low-rank learning from the shell: reduce a table to the few numbers that explain it, with evidence.",
+    help=ABOUT,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
 app.command()(reduce)
+app.command()(complete)
+app.command()(recommend)
 app.command()(certify)
 app.command()(plan)
 
@@ -37,7 +46,10 @@ def main(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
-    """Low-rank learning from the shell: reduce a table to the few numbers that explain it, with evidence."""
+    pass
+
+
+main.__doc__ = ABOUT
 
 
 def run() -> None:

@@ -93,22 +93,48 @@ def reduce(
 
 
 def certify(
-    model: Annotated[Path, typer.Argument(help="A model saved by eckart reduce --model.")],
+    model: Annotated[Path, typer.Argument(help="A model saved by eckart reduce or eckart complete.")],
     data: Annotated[str, typer.Argument(help="The data to measure it against.")],
-    columns: Annotated[str | None, typer.Option(help="Use these columns only, separated by commas.")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Use these columns only, separated by commas; of a completion: the one that holds column ids."
+        ),
+    ] = None,
     index: Annotated[str | None, typer.Option(help="Column that names the rows.")] = None,
+    rows: Annotated[str | None, typer.Option(help="Of a completion: the column that holds the row ids.")] = None,
+    values: Annotated[str | None, typer.Option(help="Of a completion: the column that holds the values.")] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Of a completion: between the cells of a text file.")] = None,
+    no_header: Annotated[bool, typer.Option("--no-header", help="Of a completion: the first line is data.")] = False,
+    duplicates: Annotated[str | None, typer.Option(help="Of a completion: last, mean or sum.")] = None,
 ) -> None:
     """Measure the certificate of a saved model again, from model and data alone. Exit code 1 when it does not hold.
 
-    Example:
+    A completion remembers how its data was written; --rows, --columns and --values are needed only where that has changed.
+
+    Examples:
 
         eckart certify m.safetensors data.csv
+
+        eckart certify completion.safetensors ratings.csv
     """
     from eckart.cli.shell import has_names, load_table
     from eckart.errors import InputError
+    from eckart.factors import LowRank
     from eckart.io.save import load
 
     fitted = load(model)
+    if isinstance(fitted.fit_.factors, LowRank):
+        from eckart.cli.observed import for_model, source_of
+
+        source = source_of(rows, columns, values, index, delimiter, no_header, duplicates, plan=fitted.fit_.plan)
+        _verdict(fitted.certify(for_model(source.load(data), fitted.row_ids, fitted.column_ids)))
+        return
+    for name, value in (("--rows", rows), ("--values", values), ("--duplicates", duplicates)):
+        if value is not None:
+            raise InputError(
+                f"{name} {value} came for a {type(fitted).__name__}, which is measured against a table; leave it out"
+            )
     names = fitted.fit_.factors.columns
     named = names is not None and all(isinstance(n, str) for n in names) and has_names(data)
     matrix = load_table(data, columns or (list(names) if named else None), index, None).matrix
@@ -116,7 +142,10 @@ def certify(
         raise InputError(
             f"{data} has {matrix.shape[1]} columns, wanted the {fitted.n_features_in_} of {model}; choose them with --columns"
         )
-    certificate = fitted.certify(matrix)
+    _verdict(fitted.certify(matrix))
+
+
+def _verdict(certificate: Any) -> None:
     typer.echo(str(certificate))
     if not certificate.holds:
         raise typer.Exit(1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import typer
 
 from eckart.errors import FileError, InputError, wrong
 from eckart.io.read import read
@@ -85,6 +86,17 @@ def check_image(shape: tuple[int, int] | None, columns: int) -> None:
     """Refuse an image shape that does not hold a row, before any work is done."""
     if shape is not None and shape[0] * shape[1] != columns:
         raise wrong("--image", f"{shape[0]}x{shape[1]}", f"height x width = {columns}, the number of columns")
+
+
+def say(quiet: bool, name: str, words: str) -> None:
+    """One line of a summary, with its name in the first column."""
+    if not quiet:
+        typer.echo(f"{name:<10} {words}")
+
+
+def lasting(seconds: float) -> str:
+    """A time in words."""
+    return f"{seconds:.2g} s" if seconds < 60 else f"{seconds / 60:.1f} min"
 
 
 def check_paths(out: Path | None, model: Path | None, report: Path | None, data: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.stationary import certify_factors, relative_gradient
-from eckart.complete.alternate import Sides, State, Stop, alternate, start
+from eckart.complete.alternate import Sides, State, Stop, alternate, resumed, snapshot, start
 from eckart.complete.completer import Completer
 from eckart.complete.folding import cast
 from eckart.complete.normalise import Normaliser, normalise
@@ -24,7 +24,7 @@ from eckart.fit import Fit
 from eckart.io.checkpoint import Checkpoint
 from eckart.matrix import Observed
 from eckart.rng import generator
-from eckart.trace import progress
+from eckart.trace import StopReason, progress
 
 
 class ALS(Completer):
@@ -46,6 +46,8 @@ class ALS(Completer):
         only (then an observed cell has weight a0 + alpha r_ij: with a0 = 1 the classical 1 + alpha r).
     normalise : what is taken out before the fit and put back after: "column", "row", "both", "global", "bias" or None. "auto": nothing when biases are
         learned or feedback is implicit or factors are nonnegative, else "column". ``scale=True`` also divides by standard deviations.
+    solver : "cholesky" solves every row exactly (rows with few entries in the space of their entries), "cg" improves it by ``cg_steps`` steps of
+        conjugate gradients; "auto" takes cg from k = 256 on where it applies (no biases, factors of any sign, l2 > 0).
     stop : "decrease" (relative decrease of the objective a sweep <= tol), "gradient" (relative gradient <= tol) or "held_out" (the error on a
         share ``held_out`` of the entries has not fallen for ``patience`` sweeps; the best sweep is kept).
     max_iter : most sweeps.
@@ -85,6 +87,8 @@ class ALS(Completer):
         zeros: str = "all",
         normalise: str | None = "auto",
         scale: bool = False,
+        solver: str = "auto",
+        cg_steps: int = 3,
         stop: str = "decrease",
         tol: float = 1e-4,
         max_iter: int = 50,
@@ -108,6 +112,8 @@ class ALS(Completer):
         self.zeros = zeros
         self.normalise = normalise
         self.scale = scale
+        self.solver = solver
+        self.cg_steps = cg_steps
         self.stop = stop
         self.tol = tol
         self.max_iter = max_iter
@@ -160,34 +166,37 @@ class ALS(Completer):
         self._check(x)
         engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
         by = self._normalise_by()
-        norm, y = (None, x) if by is None else normalise(x, by, scale=self.scale)
-        train, judge = y, None
-        if self.stop == "held_out":
-            parts = split(y, self.held_out, random_state=rng)
-            train, judge = parts.train, parts.test
-            if weights is not None:
-                raise InputError(
-                    "weights= came with stop='held_out', wanted stop='decrease' or 'gradient' with weights"
-                )
+        held = split(x, self.held_out, random_state=rng) if self.stop == "held_out" else None
+        train, judge = (x, None) if held is None else (held.train, held.test)
+        norm = None
+        if by is not None:
+            norm, train = normalise(train, by, scale=self.scale)
+            judge = None if judge is None else norm.apply(judge)
+        for choice, met, wanted in (
+            ("stop='held_out'", self.stop == "held_out", "stop='decrease' or 'gradient' with weights"),
+            ("feedback='implicit'", self.feedback == "implicit", "the strengths in X itself: they are the weights"),
+        ):
+            if weights is not None and met:
+                raise InputError(f"weights= came with {choice}, wanted {wanted}")
         sides = self._sides(train, weights)
         mean = float(np.average(train.data, weights=weights)) if self.biases and self.feedback == "explicit" else 0.0
-        keeper = self._keeper(x)
+        keeper = self._keeper(x, weights)
         with single_threaded_blas(), progress(self.verbose) as watch:
             kept = keeper.load() if keeper else None
-            state = State.of(*kept) if kept else self._begin(sides, mean, engine, rng)
+            state, judged = resumed(*kept) if kept else (self._begin(sides, mean, engine, rng), None)
             rule = Stop(
                 self.stop, self.tol, self.max_iter, self.patience,
                 None if judge is None else lambda s: _held_out(s, judge, engine),
                 lambda s: relative_gradient(sides, s, engine),
             )  # fmt: skip
-            keep = None if keeper is None else lambda s: keeper.save(s.sweeps, s.arrays())
-            state, trace, errors = alternate(sides, state, rule, engine, watch, keep)
+            keep = None if keeper is None else lambda s, p: keeper.save(s.sweeps, snapshot(s, p))
+            state, trace, errors = alternate(sides, state, rule, engine, watch, keep, judged)
             certificate = certify_factors(sides, state, engine, trace, self.nonnegative, errors)
-        if keeper:
+        if keeper and trace.reason is not StopReason.INTERRUPTED:
             keeper.remove()
+        method = f"conjugate gradients, {sides.cg_steps} steps a row" if sides.cg_steps else "cholesky by rows"
         plan: dict[str, Any] = {
-            "engine": engine.name, "solver": "cholesky by rows", "normalise": str(by), "sweeps": state.sweeps,
-            "l2": self._l2(), "l2_power": self._power(),
+            "engine": engine.name, "solver": method, "normalise": str(by), "sweeps": state.sweeps, "l2": self._l2(), "l2_power": self._power(),
         }  # fmt: skip
         if errors:
             plan["held_out_errors"] = errors
@@ -218,6 +227,9 @@ class ALS(Completer):
         state.right[:, k:] *= state.right.dtype.type(0.1)
         state.right[:, :k] = old.right[:, :k]
         state.left[:, :k] = old.left[:, :k]
+        if self.nonnegative:
+            np.maximum(state.right, 0, out=state.right)
+            np.maximum(state.left, 0, out=state.left)
         if state.column_bias is not None and old.column_bias is not None:
             state.column_bias = old.column_bias.copy()
         return state
@@ -235,7 +247,8 @@ class ALS(Completer):
         if weights is not None:
             w = weights.astype(x.dtype)
             wt = replace(x, data=w).transposed().data
-        return Sides(x, xt, w, wt, rule._replace(extra=unobserved * m), rule._replace(extra=unobserved * n), unobserved)
+        rule_t = rule._replace(extra=unobserved * n)
+        return Sides(x, xt, w, wt, rule._replace(extra=unobserved * m), rule_t, unobserved, self._cg())
 
     def _fold_rule(self) -> RidgeRule:
         rule = RidgeRule(self._l2(), self._power(), nonnegative=self.nonnegative)
@@ -272,29 +285,43 @@ class ALS(Completer):
                 self._sides(y, entry_weights(weights, x)), state, engine, self.fit_.trace, self.nonnegative
             )
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = self.feedback == "implicit"
+        return tags
+
     def _l2(self) -> float:
         return float((0.05 if self.feedback == "explicit" else 0.003) if self.l2 is None else self.l2)
 
     def _power(self) -> float:
         return 1.0 if self.l2_power is None else float(self.l2_power)
 
+    def _cg(self) -> int:
+        """Steps of conjugate gradients, 0 for exact solutions."""
+        apt = not (self.nonnegative or self._l2() <= 0 or (self.biases and self.feedback == "explicit"))
+        if self.solver == "cg" and not apt:
+            raise wrong("solver", "cg", "'auto' or 'cholesky' with biases, nonnegative factors or l2=0")
+        return (
+            self.cg_steps
+            if apt and (self.solver == "cg" or (self.solver == "auto" and self.n_components >= CG_FROM))
+            else 0
+        )
+
     def _normalise_by(self) -> str | None:
         if self.normalise != "auto":
             return self.normalise
         return None if self.biases or self.feedback == "implicit" or self.nonnegative else "column"
 
-    def _keeper(self, x: Observed) -> Checkpoint | None:
+    def _keeper(self, x: Observed, weights: np.ndarray | None) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         options = {
             n: v for n, v in self.get_params().items() if n not in ("checkpoint", "n_threads", "verbose", "max_iter")
         }
-        about = {
-            "model": "ALS",
-            "shape": list(x.shape),
-            "entries": x.nnz,
-            "data": zlib.crc32(x.data.tobytes(), zlib.crc32(x.indices.tobytes())),
-        }
+        data = 0
+        for part in (x.indptr, x.indices, x.data, weights):
+            data = data if part is None else zlib.crc32(np.ascontiguousarray(part).data, data)
+        about = {"model": "ALS", "shape": list(x.shape), "entries": x.nnz, "data": data}
         return Checkpoint(self.checkpoint, about | {n: str(v) for n, v in options.items()}, seconds=CHECKPOINT_SECONDS)
 
     def _check(self, x: Observed) -> None:
@@ -305,14 +332,17 @@ class ALS(Completer):
             ("feedback", self.feedback, ("explicit", "implicit")),
             ("stop", self.stop, ("decrease", "gradient", "held_out")),
             ("zeros", self.zeros, ("all", "unobserved")),
+            ("solver", self.solver, ("auto", "cholesky", "cg")),
         ):
             if value not in allowed:
                 raise wrong(name, value, " or ".join(repr(a) for a in allowed))
         for name, number, least in (
-            ("l2", self._l2(), 0.0), ("l2_power", self._power(), 0.0), ("tol", self.tol, 0.0), ("max_iter", self.max_iter, 1),
+            ("l2", self.l2 or 0.0, 0.0), ("l2_power", self.l2_power or 0.0, 0.0), ("l2_bias", self.l2_bias or 0.0, 0.0),
+            ("tol", self.tol, 0.0), ("max_iter", self.max_iter, 1),
             ("alpha", self.alpha, 0.0), ("unobserved_weight", self.unobserved_weight, 0.0), ("patience", self.patience, 1),
+            ("cg_steps", self.cg_steps, 1),
         ):  # fmt: skip
-            if not np.isfinite(number) or number < least:
+            if not isinstance(number, (int, float, np.number)) or not np.isfinite(number) or number < least:
                 raise wrong(name, number, f"a finite number >= {least}")
         if self.feedback == "implicit":
             self._check_implicit(x)
@@ -326,13 +356,18 @@ class ALS(Completer):
             at = int(np.argmax(x.data < 0))
             row = int(np.searchsorted(x.indptr, at, side="right")) - 1
             raise InputError(
-                f"X holds {x.data[at]} at row {row}, column {x.indices[at]}, wanted strengths >= 0 with feedback='implicit'"
+                f"Negative values in data: X holds {x.data[at]} at row {row}, column {x.indices[at]}, wanted strengths >= 0 with feedback='implicit'"
             )
         if self._normalise_by() is not None:
             raise wrong("normalise", self.normalise, "None or 'auto' with feedback='implicit'")
+        if self.stop == "held_out":
+            raise wrong(
+                "stop", self.stop, "'decrease' or 'gradient' with feedback='implicit'", "tune() judges rankings"
+            )
 
 
 CHECKPOINT_SECONDS = 10.0
+CG_FROM = 256
 
 
 def _held_out(s: State, judge: Observed, engine: Any) -> float:

@@ -39,12 +39,14 @@ from eckart.complete.normalise import Normaliser
 from eckart.complete.recommend import Recommender
 from eckart.engines import engine_named
 from eckart.engines.protocol import RidgeRule
-from eckart.errors import InputError, wrong
+from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
 from eckart.fit import Estimator, Fit
 from eckart.io.triples import observed
 from eckart.labels import Labels
-from eckart.matrix import Counts, Dense, Observed
+from eckart.matrix import Counts, Dense, Observed, wrong_ndim
+
+UPDATED = "measured before the last update; certify(X) measures the present model"
 
 
 class Completer(Recommender, TransformerMixin, Estimator):
@@ -140,7 +142,13 @@ class Completer(Recommender, TransformerMixin, Estimator):
         return out
 
     def _whole_rows(self, rows: Any) -> np.ndarray:
-        return self._lowrank().block(self.row_ids.indices_of(np.atleast_1d(np.asarray(rows))))
+        f, ids = self._lowrank(), np.atleast_1d(np.asarray(rows))
+        try:
+            return f.block(self.row_ids.indices_of(ids))
+        except InputError as error:
+            if ids.dtype.kind != "f":
+                raise
+            raise InputError(f"{error}. Reshape your data with X.reshape(1, -1) if it is one new row") from None
 
     def complete(
         self, rows: Any = None, *, keep: bool = True, block_bytes: int = 2**25
@@ -188,11 +196,21 @@ class Completer(Recommender, TransformerMixin, Estimator):
             raise InputError(
                 "X has no row ids while the model has, wanted the ids of the rows to update; read it with rows="
             )
+        fresh = np.asarray(labels)[ids.find(labels) < 0]
+        if ids.labels is None and list(fresh) != list(range(ids.size, ids.size + len(fresh))):
+            raise InputError(
+                f"row ids {list(fresh[:3])} came for a model whose {ids.size} rows have none, wanted positions up to {ids.size - 1}, or {ids.size}, ... "
+                "for new rows; fit with row ids to add any"
+            )
         merged = merge_rows(model._lowrank(), new, labels, ids)
         entries = merge_entries(model.observed_, x, labels, ids, merged.rows)
         norm = None if model.normaliser_ is None else with_rows_of(model.normaliser_, merged)
         self._take(
-            replace(self.fit_, factors=flipped(merged) if turned else merged),
+            replace(
+                self.fit_,
+                factors=flipped(merged) if turned else merged,
+                certificate=replace(self.certificate_, notes=(*self.certificate_.notes, UPDATED)),
+            ),
             entries.transposed() if turned else entries,
         )
         self.normaliser_ = flipped_normaliser(norm) if turned else norm
@@ -228,6 +246,8 @@ class Completer(Recommender, TransformerMixin, Estimator):
         """New rows as Observed with the columns of the model, in its order."""
         f = self._lowrank()
         if hasattr(X, "shape") and not isinstance(X, (Dense, Observed, Counts)):
+            if len(X.shape) != 2:
+                raise wrong_ndim(len(X.shape))
             validate_data(self, X, reset=False, skip_check_array=True)
         x = observed(X)
         if x.columns is not None and f.columns is not None:
@@ -252,7 +272,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
         if self.normaliser_ is not None:
             arrays, values = self.normaliser_.to_state()
             state |= {f"normaliser.{name}": a for name, a in arrays.items()}
-            self.fit_.plan["normaliser"] = values
+            self.fit_.plan["normaliser"] = values | {"shape": list(values["shape"])}
         return state
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
@@ -261,8 +281,18 @@ class Completer(Recommender, TransformerMixin, Estimator):
         x = Observed(
             arrays["observed.indptr"], arrays["observed.indices"], arrays["observed.data"], f.n, f.rows, f.columns
         )
+        if (
+            x.shape != f.shape
+            or x.indptr.dtype.kind not in "iu"
+            or x.indices.dtype.kind not in "iu"
+            or x.data.dtype.kind != "f"
+        ):
+            raise FileError(f"observed entries of a matrix of shape {x.shape} came with factors of shape {f.shape}")
         prefix = "normaliser."
         kept = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
+        for name, a in kept.items():
+            if a.shape != ((f.shape[0] if name.startswith("row") else f.n),) or a.dtype.kind != "f":
+                raise FileError(f"a normaliser whose {name} has shape {a.shape} came with factors of shape {f.shape}")
         values = fit.plan.get("normaliser")
         self.normaliser_ = None if values is None else Normaliser.from_state(kept, values)
         self._take(fit, x)

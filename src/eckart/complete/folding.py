@@ -19,7 +19,8 @@ def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
     if weights is None:
         return None
     if isinstance(weights, Observed):
-        if weights.shape != x.shape or not np.array_equal(weights.indices, x.indices):
+        same = np.array_equal(weights.indptr, x.indptr) and np.array_equal(weights.indices, x.indices)
+        if weights.shape != x.shape or not same:
             raise wrong("weights", f"an Observed of shape {weights.shape}", "one that has the same entries as X")
         w = np.asarray(weights.data, np.float64)
     else:
@@ -49,15 +50,18 @@ def merge_rows(old: LowRank, new: LowRank, labels: np.ndarray, ids: Labels) -> L
     left = np.concatenate([old.left, new.left[~known]])
     left[at[known]] = new.left[known]
 
-    def joined(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
-        if a is None or b is None:
+    def joined(a: np.ndarray | None, b: np.ndarray | None, absent: float) -> np.ndarray | None:
+        if a is None and b is None:
             return None
+        a = np.full(len(old.left), absent, left.dtype) if a is None else a
+        b = np.full(len(new.left), absent, left.dtype) if b is None else b
         out = np.concatenate([a, b[~known]])
         out[at[known]] = b[known]
         return out
 
     rows = None if old.rows is None else np.concatenate([np.asarray(old.rows), np.asarray(labels)[~known]])
-    return old.with_rows(left, joined(old.row_bias, new.row_bias), joined(old.row_scale, new.row_scale), rows)
+    bias, scale = joined(old.row_bias, new.row_bias, 0.0), joined(old.row_scale, new.row_scale, 1.0)
+    return old.with_rows(left, bias, scale, rows)
 
 
 def merge_entries(old: Observed, new: Observed, labels: np.ndarray, ids: Labels, rows: np.ndarray | None) -> Observed:

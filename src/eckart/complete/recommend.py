@@ -91,8 +91,7 @@ class Recommender:
         ``candidates`` restricts the answer to some columns, ``exclude`` leaves some out; both are ids. Seen columns are left out unless
         ``exclude_seen=False``.
         """
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-            raise wrong("n", n, "an int >= 1")
+        _check_number(n)
         f: LowRank = self._lowrank()
         if X is not None:
             if rows is not None:
@@ -132,6 +131,7 @@ class Recommender:
         """The ``n`` rows (or columns) whose codes point in the most similar direction: cosines of u (or v), itself left out."""
         if (rows is None) == (columns is None):
             raise InputError(f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them")
+        _check_number(n)
         f: LowRank = self._lowrank()
         ids, factor = (self.row_ids, f.left) if columns is None else (self.column_ids, f.right)
         at = ids.indices_of(one_or_many(rows if columns is None else columns))
@@ -150,7 +150,8 @@ class Recommender:
         seen, values = x.indices[part], x.data[part].astype(np.float64)
         shares, base = self._shares(f, i, j, seen, values)
         order = np.argsort(-np.abs(shares), kind="stable")[:n]
-        listed = [(_plain(self.column_ids.names(seen[p])), float(values[p]), float(shares[p])) for p in order]
+        names = self.column_ids.names(seen[order])
+        listed = [(_plain(name), float(values[p]), float(shares[p])) for name, p in zip(names, order)]
         return Explanation(row, column, float(base + shares.sum()), float(base), listed)
 
     def _shares(
@@ -169,18 +170,23 @@ class Recommender:
         scale = 1.0 if f.column_scale is None else f.column_scale[seen].astype(np.float64)
         stretch = 1.0 if f.row_scale is None else float(f.row_scale[i])
         targets = (values - clean.at(at, seen)) / scale / stretch
-        v = f.right[seen].astype(np.float64)
-        penalty = np.full(f.k, ridge)
-        goal = f.right[j].astype(np.float64)
+        used = (
+            np.flatnonzero(f.left[i]) if rule.nonnegative else np.arange(f.k)
+        )  # a row at the bound is linear in what is off it
+        v = f.right[np.ix_(seen, used)].astype(np.float64)
+        penalty = np.full(len(used), ridge)
+        goal = f.right[j, used].astype(np.float64)
         if rule.bias:
             v, goal = np.column_stack([v, np.ones(len(v))]), np.append(goal, 1.0)
             penalty = np.append(penalty, bias_ridge)
         weights, pulls = (
-            (rule.alpha * values, rule.alpha * values + rule.shift) if rule.alpha else (np.ones(len(v)), targets)
+            (rule.alpha * values, np.where(values > 0, rule.alpha * values + rule.shift, 0.0))
+            if rule.alpha
+            else (np.ones(len(v)), targets)
         )
         matrix = (v.T * weights) @ v + np.diag(penalty)
         if (gram := self._fold_base(f)) is not None:
-            matrix += gram
+            matrix += gram[np.ix_(used, used)]
         row_of = np.linalg.lstsq(matrix, goal, rcond=None)[0]
         factor = stretch * (1.0 if f.column_scale is None else float(f.column_scale[j]))
         return factor * pulls * (v @ row_of), float(clean.at([i], [j])[0])
@@ -221,6 +227,11 @@ def _on(seen: Observed, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     csr = seen.to_scipy()[:, columns].tocsr()
     csr.sort_indices()
     return csr.indptr, csr.indices
+
+
+def _check_number(n: Any) -> None:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise wrong("n", n, "an int >= 1")
 
 
 def one_or_many(ids: Any) -> Any:

@@ -124,6 +124,20 @@ class RowSolution(NamedTuple):
     value: float
 
 
+class Evidence(NamedTuple):
+    """Sums over stored entries that a certificate is made of (see ``engines.cpu.evidence``); R is the negative gradient by B."""
+
+    pull: np.ndarray  # sum_j R_ij v_j of each row
+    row_sum: np.ndarray  # sum_j R_ij
+    residual: np.ndarray | None  # R in row order, where it was asked for
+    value: float  # the data term
+    linear: float  # explicit: sum (a - mean) R
+    square: float  # explicit: 1/2 sum R^2 / w; implicit: sum z^2 / 2W with z = a0 s - R, W = a0 + w
+    cross: float  # implicit: sum z q / W
+    constant: float  # implicit: sum q^2 / 2W - q / 2
+    dots: float  # implicit: sum s^2
+
+
 class Keeper(Protocol):
     """Where a long pass keeps its state between segments."""
 
@@ -223,9 +237,11 @@ class Engine(Protocol):
         prior: np.ndarray | None = None,
         noise: np.ndarray | None = None,
         start: np.ndarray | None = None,
+        cg_steps: int = 0,
     ) -> RowSolution:
         """min over u_i, b_i of 1/2 sum_j w (a_ij - offset_j - b_i - u_i.v_j)^2 + 1/2 u^T (P + l_i I) u - h_i.u + 1/2 m_i b_i^2 for every row:
-        P = ``base``, h = ``prior``; ``noise`` turns solutions into draws; ``start`` is where non-negative rows begin."""
+        P = ``base``, h = ``prior``; ``noise`` turns solutions into draws; ``start`` is where non-negative rows and
+        conjugate gradients (``cg_steps`` > 0) begin."""
         ...
 
     def bias_rows(
@@ -236,6 +252,29 @@ class Engine(Protocol):
 
     def sampled(self, x: Observed, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """U V^T at the stored entries of x, in row order."""
+        ...
+
+    def evidence_rows(
+        self,
+        x: Observed,
+        left: np.ndarray,
+        right: np.ndarray,
+        rule: RidgeRule,
+        *,
+        mean: float = 0.0,
+        own: np.ndarray | None = None,
+        other: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        spread: float = 0.0,
+        keep: bool = False,
+    ) -> Evidence:
+        """Value and gradient of the data term, and what a dual bound needs, in one pass."""
+        ...
+
+    def offset_times(
+        self, x: Observed, v: np.ndarray, mean: float, own: np.ndarray | None, other: np.ndarray | None
+    ) -> np.ndarray:
+        """(A - mean - b 1^T - 1 c^T) on the stored entries, times V."""
         ...
 
     def top_columns(

@@ -52,7 +52,8 @@ class Checkpoint:
         if time.perf_counter() - self._last < self.seconds:
             return
         header = json.dumps({"done": done, "about": self.about})
-        atomic_write(self.path, save(arrays, metadata={"checkpoint": header}))
+        kept = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
+        atomic_write(self.path, save(kept, metadata={"checkpoint": header}))
         self._last = time.perf_counter()
 
     def remove(self) -> None:

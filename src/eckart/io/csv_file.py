@@ -38,9 +38,15 @@ class Layout:
 
     @classmethod
     def of(
-        cls, file: Path, delimiter: str | None, decimal: str, header: bool | None, number: int | None = None
+        cls,
+        file: Path,
+        delimiter: str | None,
+        decimal: str,
+        header: bool | None,
+        number: int | None = None,
+        block: int = BLOCK_BYTES,
     ) -> Layout:
-        """``number`` is the position of a column whose first cell tells names from numbers."""
+        """``number`` is the position of a column whose first cell tells names from numbers; ``block`` bytes are read at a time."""
         from pyarrow import csv as arrow_csv
 
         lines = _first_lines(file)
@@ -52,7 +58,7 @@ class Layout:
         longest = 8 * max(len(line) for line in lines)
         options: dict[str, Any] = {
             "read_options": arrow_csv.ReadOptions(
-                autogenerate_column_names=not headed, block_size=min(max(BLOCK_BYTES, longest), 2**30)
+                autogenerate_column_names=not headed, block_size=min(max(block, longest), 2**30)
             ),
             "parse_options": arrow_csv.ParseOptions(delimiter=mark if len(mark) == 1 else LONG_MARK),
             "convert_options": arrow_csv.ConvertOptions(decimal_point=decimal, null_values=NULLS),

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.compress import RULES
 from eckart.entries import as_numbers, floating
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.ids import Ids, Place
@@ -24,6 +25,9 @@ from eckart.matrix import Observed
 
 BATCH_ROWS = 2**20
 """Rows of a Parquet file that are read at a time."""
+
+BATCH_BYTES = 2**24
+"""Bytes of a CSV file that are read at a time."""
 
 TEXT_FILES = (".csv", ".tsv", ".txt")
 
@@ -57,6 +61,8 @@ class Long:
 
     def read(self, source: Any) -> Observed:
         """All triples of a source."""
+        if self.duplicates not in RULES:
+            raise wrong("duplicates", self.duplicates, "one of " + ", ".join(map(repr, RULES)))
         path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
         blanks = tuple(NULLS) if path is not None and Path(path).suffix.lower() not in ARROW_FILES else None
         sides = Ids(_named(self.rows), blanks), Ids(_named(self.columns), blanks)
@@ -105,10 +111,11 @@ class Long:
         elif isinstance(source, (list, tuple)) and source and isinstance(source[0], (list, tuple)):
             yield self._from_tuples(source)
         elif hasattr(source, "__iter__") and not isinstance(source, (bytes, set)):
-            for part in source:
+            for k, part in enumerate(source):
                 if isinstance(part, (str, bytes)) or not hasattr(part, "__len__"):
                     raise _no_table(part)
-                yield from self._blocks(part)
+                for *block, at in self._blocks(part):
+                    yield *block, lambda p, at=at, k=k: f"{at(p)} (table {k})"  # type: ignore[misc]
         else:
             raise _no_table(source)
 
@@ -162,9 +169,8 @@ class Long:
 
         by_name = any(isinstance(name, str) for name in (self.rows, self.columns, self.values))
         number = self.values if isinstance(self.values, int) else None
-        layout = Layout.of(
-            file, self.delimiter, self.decimal, True if by_name and self.header is None else self.header, number
-        )
+        headed = True if by_name and self.header is None else self.header
+        layout = Layout.of(file, self.delimiter, self.decimal, headed, number, BATCH_BYTES)
         names = layout.schema().names
         kept = [names[j] for j in self.picked(names if layout.headed else list(range(len(names))), file)]
         kinds = dict(zip(kept, (*[pa.dictionary(pa.int32(), pa.string())] * 2, pa.float64())))

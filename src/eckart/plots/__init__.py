@@ -1,5 +1,31 @@
 """Pictures: axes in, axes out. Every function draws on the matplotlib axes it is given (or makes one) and returns it."""
 
+from eckart.plots.complete import (
+    error_by_popularity,
+    factor_map,
+    held_out_curve,
+    objective,
+    observed_predicted,
+    shrinkage_path,
+)
+from eckart.plots.recover import phase_square, saddle_escape, saddle_field, triptych
 from eckart.plots.reduce import code_map, components_as_images, loadings, outlier_chart, reconstructions, scree
 
-__all__ = ["code_map", "components_as_images", "loadings", "outlier_chart", "reconstructions", "scree"]
+__all__ = [
+    "code_map",
+    "components_as_images",
+    "error_by_popularity",
+    "factor_map",
+    "held_out_curve",
+    "loadings",
+    "objective",
+    "observed_predicted",
+    "outlier_chart",
+    "phase_square",
+    "reconstructions",
+    "saddle_escape",
+    "saddle_field",
+    "scree",
+    "shrinkage_path",
+    "triptych",
+]

@@ -17,7 +17,8 @@ p.lead{color:#52606d;margin:.1rem 0 1rem}table{border-collapse:collapse;font-siz
 border-bottom:1px solid #f0f2f4;vertical-align:top}th{color:#7b8794;font-weight:600}td.n{font-variant-numeric:tabular-nums;white-space:nowrap}
 .ok{color:#2f855a;font-weight:600}.bad{color:#c53030;font-weight:600}
 .verdict{padding:.6rem .9rem;border-radius:.4rem;background:#f0fff4;border:1px solid #c6f6d5}
-.verdict.no{background:#fff5f5;border-color:#fed7d7}img{max-width:100%;height:auto;display:block}figure{margin:1rem 0}figcaption{color:#52606d;font-size:.9rem}
+.verdict.no{background:#fff5f5;border-color:#fed7d7}
+img{max-width:min(100%,40rem);height:auto;display:block}figure{margin:1rem 0}figcaption{color:#52606d;font-size:.9rem}
 .grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:1rem;align-items:start}
 """
 
@@ -35,6 +36,11 @@ class Report:
 
     def text(self, words: str) -> Report:
         self.parts.append(f"<p>{html.escape(words)}</p>")
+        return self
+
+    def verdict(self, words: str, good: bool = True) -> Report:
+        """A sentence in a box: green where it is good news, red where it is not."""
+        self.parts.append(f'<p class="verdict{"" if good else " no"}">{html.escape(words)}</p>')
         return self
 
     def table(self, header: list[str], rows: list[list[Any]]) -> Report:

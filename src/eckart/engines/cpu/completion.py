@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol import RidgeRule, RowSolution
+from eckart.engines.protocol import Evidence, RidgeRule, RowSolution
 from eckart.matrix import Observed
 
 
@@ -26,6 +26,18 @@ class CompletionPrimitives:
         from eckart.engines.cpu.rows import bias_rows
 
         return bias_rows(x, rule, offset, weights, self.threads)
+
+    def evidence_rows(self, x: Observed, left: np.ndarray, right: np.ndarray, rule: RidgeRule, **more: Any) -> Evidence:
+        from eckart.engines.cpu.evidence import evidence_rows
+
+        return evidence_rows(x, left, right, rule, threads=self.threads, **more)
+
+    def offset_times(
+        self, x: Observed, v: np.ndarray, mean: float, own: np.ndarray | None, other: np.ndarray | None
+    ) -> np.ndarray:
+        from eckart.engines.cpu.rows import offset_times
+
+        return offset_times(x, v, mean, own, other, self.threads)
 
     def sampled(self, x: Observed, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         from eckart.engines.cpu.rows import dots

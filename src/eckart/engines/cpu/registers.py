@@ -8,6 +8,9 @@ are row-major; only the upper triangle of a symmetric matrix is used.
 ``factor_tile(g, t)``                g[t:t+B, t:t+B] = R with R^T R = that tile, upper triangle; returns the smallest pivot met
 ``solve_panel(g, t, c)``             g[t:t+B, c:c+B] = R^-T g[t:t+B, c:c+B] with R the factored tile at (t, t)
 ``pack_row(x, j, scale, y, t)``      y[t] = scale x[j]
+``scale_row(x, j, f, y, t)``         y[t] = f[0] * x[j], number by number
+``dot_tile(x, r, c, g)``             g[r:r+4, c:c+4] = x[r:r+4] x[c:c+4]^T
+``row_dots(x, count, y, f)``         f[0, :count] = x[:count] y[0], four rows at a time (count is rounded up to 4)
 ``add_rows(x, f, count, y)``         y[0] += sum_t f[0, t] x[t]
 ``forward_tile(g, t, y)``            one block of y[0] <- R^-T y[0]: y[t:t+B] is solved and taken from the blocks after it
 ``backward_tile(g, t, y)``           one block of y[0] <- R^-1 y[0]: the blocks after it are solved already
@@ -231,6 +234,76 @@ def pack_row(typingctx, x, j, scale, y, t):
         return context.get_dummy_value()
 
     return types.void(x, types.intp, x.dtype, y, types.intp), codegen
+
+
+@intrinsic
+def scale_row(typingctx, x, j, f, y, t):
+    def codegen(context, builder, signature, args):
+        tile = _Tile(context, builder, signature.args[0])
+        x, j, f, y, t = args
+        source, target = tile.array(signature.args[0], x), tile.array(signature.args[3], y)
+        factors = tile.array(signature.args[2], f)
+
+        def step(c, _):
+            factor = tile.load(tile.at(factors, tile.const(0), c))
+            tile.store(builder.fmul(tile.load(tile.at(source, j, c)), factor), tile.at(target, t, c))
+            return []
+
+        tile.loop(tile.const(0), source[1], tile.lanes, [])(step)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, f, y, types.intp), codegen
+
+
+@intrinsic
+def dot_tile(typingctx, x, r, c, g):
+    def codegen(context, builder, signature, args):
+        tile = _Tile(context, builder, signature.args[0])
+        x, r, c, g = args
+        source, target = tile.array(signature.args[0], x), tile.array(signature.args[3], g)
+        empty = ir.Constant(tile.vector, [0.0] * tile.lanes)
+
+        def four(first, column):
+            rows = [builder.add(first, tile.const(i)) for i in range(4)]
+            return [tile.load(tile.at(source, row, column)) for row in rows]
+
+        def step(column, sums):
+            down, across = four(r, column), four(c, column)
+            return [tile.multiply_add(down[i], across[j], sums[4 * i + j]) for i in range(4) for j in range(4)]
+
+        sums = tile.loop(tile.const(0), source[1], tile.lanes, [empty] * 16)(step)
+        for i in range(4):
+            for j in range(4):
+                place = tile.at(target, builder.add(r, tile.const(i)), builder.add(c, tile.const(j)))
+                builder.store(tile.sum(sums[4 * i + j]), place, align=tile.bytes)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, types.intp, g), codegen
+
+
+@intrinsic
+def row_dots(typingctx, x, count, y, f):
+    def codegen(context, builder, signature, args):
+        tile = _Tile(context, builder, signature.args[0])
+        x, count, y, f = args
+        source, vector = tile.array(signature.args[0], x), tile.array(signature.args[2], y)
+        target = tile.array(signature.args[3], f)
+        zero, empty = tile.const(0), ir.Constant(tile.vector, [0.0] * tile.lanes)
+
+        def rows(t, _):
+            def step(c, sums):
+                across = tile.load(tile.at(vector, zero, c))
+                places = [tile.at(source, builder.add(t, tile.const(i)), c) for i in range(4)]
+                return [tile.multiply_add(tile.load(p), across, s) for p, s in zip(places, sums)]
+
+            for i, total in enumerate(tile.loop(zero, source[1], tile.lanes, [empty] * 4)(step)):
+                builder.store(tile.sum(total), tile.at(target, zero, builder.add(t, tile.const(i))), align=tile.bytes)
+            return []
+
+        tile.loop(zero, count, 4, [])(rows)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, y, f), codegen
 
 
 @intrinsic

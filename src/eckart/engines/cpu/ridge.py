@@ -72,8 +72,11 @@ def assemble(indices, data, weights, right, offset, alpha, shift, a, b, chunk, p
             if alpha > 0:
                 w = alpha * data[p]
                 root = np.sqrt(w)
-                pull[0, t] = (w + shift) / root if root > 0 else 0
-                square += w + shift
+                if root > 0:
+                    pull[0, t] = (w + shift) / root
+                    square += w + shift
+                else:  # no strength: as if the cell were not stored
+                    pull[0, t] = 0
             else:
                 y = data[p] - offset[j]
                 w = weights[p] if weighted else right.dtype.type(1)
@@ -97,9 +100,9 @@ def assemble(indices, data, weights, right, offset, alpha, shift, a, b, chunk, p
 @njit(nogil=True, cache=True, fastmath=FAST)
 def ridge_range(
     indptr, indices, data, weights, right, offset, alpha, shift,
-    base, ridge, bias_ridge, prior, noise, real, size, level, first, last, chunk, gram, left, bias, value,
+    base, ridge, bias_ridge, prior, noise, real, size, level, wanted, first, last, chunk, gram, left, bias, value,
 ):  # fmt: skip
-    """Solve rows first..last; ``left``, ``bias`` (length 0: none) and ``value`` take the results.
+    """Solve the ``wanted`` rows among first..last; ``left``, ``bias`` (length 0: none) and ``value`` take the results.
 
     Columns from ``real`` on are padding. A row whose matrix is singular at this precision (a pivot under ``level`` of the largest diagonal
     entry) gets the value NaN and is left to ``ridge_rare``.
@@ -109,6 +112,8 @@ def ridge_range(
     rhs, side, keep = np.empty((1, k), right.dtype), np.empty((1 if biased else 0, k), right.dtype), np.empty(k)
     pull = np.empty((2, chunk.shape[0]), right.dtype)
     for i in range(first, last):
+        if not wanted[i]:
+            continue
         for r in range(k):
             for c in range(k):
                 gram[r, c] = base[r, c]
@@ -187,3 +192,22 @@ def bias_range(indptr, indices, data, weights, offset, ridge, first, last, bias)
             total += w * (data[p] - offset[indices[p]])
             weight += w
         bias[i] = total / weight if weight > 0 else 0.0
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def offset_times_range(indptr, indices, data, own, other, v, first, last, out):
+    """out[i] = sum_j (a_ij - own_i - other_j) v_j for rows first..last."""
+    k = v.shape[1]
+    line = 64 // v.itemsize
+    end = indices.shape[0] - 1
+    for i in range(first, last):
+        for c in range(k):
+            out[i, c] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            soon = indices[min(p + AHEAD, end)]
+            for c in range(0, k, line):
+                prefetch(v, soon, c)
+            a = data[p] - own[i] - other[j]
+            for c in range(k):
+                out[i, c] += a * v[j, c]

@@ -39,10 +39,13 @@ def minimum_norm_row(gram, rhs, level):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def nonnegative_row(gram, rhs, start):
-    """Coordinate descent on u >= 0, G given by its upper triangle."""
+def nonnegative_row(gram, rhs, start, floor):
+    """Coordinate descent on u >= 0, G given by its upper triangle; a coordinate whose diagonal entry is under ``floor`` has no curvature and stays 0."""
     n = gram.shape[0]
     u = start.copy()
+    for r in range(n):
+        if gram[r, r] <= floor:
+            u[r] = 0.0
     slope = np.empty(n)
     for r in range(n):
         s = -np.float64(rhs[0, r])
@@ -53,7 +56,7 @@ def nonnegative_row(gram, rhs, start):
         largest, moved = 0.0, 0.0
         for r in range(n):
             d = gram[r, r]
-            if d <= 0:
+            if d <= floor:
                 continue
             new = max(u[r] - slope[r] / d, 0.0)
             step = new - u[r]
@@ -93,6 +96,10 @@ def rare_range(
             indices, data, weights, right, offset, alpha, shift,
             indptr[i], indptr[i + 1], chunk, pull, gram, rhs, side, size,
         )  # fmt: skip
+        floor = 0.0
+        for r in range(k):
+            floor = max(floor, gram[r, r])
+        floor *= 16.0 * np.finfo(right.dtype).eps
         scale = 0.0
         if biased:
             slack = weight + bias_ridge[i]
@@ -106,7 +113,7 @@ def rare_range(
         if nonnegative:
             for r in range(k):
                 start[r] = max(left[i, r], 0.0)
-            u = nonnegative_row(gram, rhs, start)
+            u = nonnegative_row(gram, rhs, start, floor)
         else:
             u = minimum_norm_row(gram, rhs, level)
         gain = scale * total * total

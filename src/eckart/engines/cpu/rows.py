@@ -16,6 +16,16 @@ from eckart.matrix import Observed
 
 CHUNK_BYTES = 2**14
 RANGES = 128
+SHARE = 0.6
+"""Rows with at most this share of k entries are solved in the space of their entries."""
+USUAL, SHORT, RARE, LONG = 0, 1, 2, 3
+CG_BYTES = 2**19
+"""Room for gathered entries in conjugate gradients: rows that fit are gathered once."""
+
+
+def ranges(entries: int) -> int:
+    """Into how many ranges the rows are cut: enough for balance, few enough that handing them out costs nothing."""
+    return int(np.clip(entries // 2**16, 8, RANGES))
 
 
 def padded(factor: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -40,19 +50,23 @@ def ridge_rows(
     prior: np.ndarray | None = None,
     noise: np.ndarray | None = None,
     start: np.ndarray | None = None,
+    cg_steps: int = 0,
     threads: int = 1,
 ) -> RowSolution:
     """The codes (and biases) of all rows of x given the column factors ``right``."""
     from eckart.engines.cpu.ridge import ridge_range
+    from eckart.engines.cpu.ridge_dual import dual_range
 
     dtype = np.dtype(right.dtype)
-    k, v = right.shape[1], padded(right, dtype)
-    rows, width, size = x.shape[0], v.shape[1], tile_size(dtype)
+    k, size = right.shape[1], tile_size(dtype)
+    turn, spread = _diagonal(base, k) if base is not None and noise is None and not rule.nonnegative else (None, None)
+    v = padded(right if turn is None else right @ turn.astype(dtype), dtype)
+    rows, width = x.shape[0], v.shape[1]
     counts = np.diff(x.indptr)
     ridge, bias_ridge = rule.ridges(counts)
     left, bias = aligned_zeros((rows, width), dtype), np.zeros(rows if rule.bias else 0, dtype)
     if start is not None:
-        left[:, :k] = start
+        left[:, :k] = start if turn is None else start @ turn.astype(dtype)
     value = np.zeros(rows)
     data = (
         x.indptr, x.indices, np.asarray(x.data, dtype), _given(weights, (0,), dtype), v,
@@ -60,49 +74,166 @@ def ridge_rows(
         dtype.type(rule.alpha), dtype.type(rule.shift),
     )  # fmt: skip
     matrix = aligned_zeros((width, width), dtype)
-    if base is not None:
-        matrix[: len(base), : len(base)] = base
-    tail = (matrix, ridge.astype(dtype), bias_ridge.astype(dtype))
-    alone = base is None and prior is None
-    short = np.arange(rows) if rule.nonnegative else _deficient(counts, k, ridge, alone)
-    usual = _wide(prior, width, dtype), _wide(noise, width, dtype)
+    if spread is not None:
+        matrix[np.arange(k), np.arange(k)] = spread
+    elif base is not None:
+        matrix[:k, :k] = base
+    penalties = ridge.astype(dtype), bias_ridge.astype(dtype)
     level = 4 * float(np.finfo(dtype).eps)
+    apart = noise is None and prior is None and not rule.nonnegative and (base is None or spread is not None)
+    route = _routes(counts, k, ridge, bias_ridge if rule.bias else ridge, spread, apart, rule.nonnegative)
+    if cg_steps and apart and not rule.bias:
+        route[route == USUAL] = LONG
+    first, second = (
+        _wide(prior if turn is None or prior is None else prior @ turn, width, dtype),
+        _wide(noise, width, dtype),
+    )
 
-    def solve(_: Any, part: tuple[int, int], scratch: dict) -> None:
+    def usual(_: Any, part: tuple[int, int], scratch: dict) -> None:
         chunk, gram = _scratch(scratch, width, dtype)
-        ridge_range(*data, *tail, *usual, k, size, level, *part, chunk, gram, left, bias, value)
+        ridge_range(
+            *data,
+            matrix,
+            *penalties,
+            first,
+            second,
+            k,
+            size,
+            level,
+            route == USUAL,
+            *part,
+            chunk,
+            gram,
+            left,
+            bias,
+            value,
+        )
 
-    if len(short) < rows:
-        parts = balanced(x.indptr, RANGES)
-        run_lanes(parts, list(range(len(parts))), solve, threads)
-    rare = np.union1d(short, np.flatnonzero(np.isnan(value)))
+    if (route == USUAL).any():
+        parts = balanced(np.concatenate([[0], np.cumsum(np.where(route == USUAL, counts, 0))]), ranges(x.nnz))
+        run_lanes(parts, list(range(len(parts))), usual, threads)
+    if (route == LONG).any():
+        _conjugate(
+            x,
+            data,
+            matrix if base is not None else matrix[:0],
+            penalties[0],
+            cg_steps,
+            route == LONG,
+            left,
+            value,
+            threads,
+        )
+    short = np.flatnonzero(route == SHORT)
+    if len(short):
+        room = -(-int(counts[short].max(initial=1)) // size) * size
+        diagonal = np.ascontiguousarray(matrix.diagonal())
+        diagonal[k:] = 1.0
+
+        def dual(_: Any, part: tuple[int, int], scratch: dict) -> None:
+            chunk, gram = _scratch(scratch, width, dtype, room)
+            dual_range(*data, diagonal, *penalties, size, level, short, *part, chunk, gram, left, bias, value)
+
+        run_lanes(*_even(len(short)), dual, threads)
+    rare = np.flatnonzero((route == RARE) | np.isnan(value))
     if len(rare):
-        _rare(rare, data, tail, rule.nonnegative, size, left, bias, value, threads)
-    return RowSolution(left[:, :k], bias if rule.bias else None, float(value.sum()))
+        _rare(rare, data, (matrix, *penalties), rule.nonnegative, left, bias, value, threads)
+    out = left[:, :k] if turn is None else left[:, :k] @ turn.T.astype(dtype)
+    return RowSolution(out, bias if rule.bias else None, float(value.sum()))
 
 
-def _rare(
-    rows: np.ndarray, data: Any, tail: Any, nonnegative: bool, size: int, left: Any, bias: Any, value: Any, threads: int
+def _conjugate(
+    x: Observed,
+    data: Any,
+    base: np.ndarray,
+    ridge: np.ndarray,
+    steps: int,
+    wanted: np.ndarray,
+    left: Any,
+    value: Any,
+    threads: int,
 ) -> None:
-    from eckart.engines.cpu.ridge_rare import rare_range
+    """The wanted rows by conjugate gradients from the codes in ``left``."""
+    from eckart.engines.cpu.ridge_cg import cg_range
 
     width, dtype = left.shape[1], left.dtype
-    level = 1e-5 if dtype == np.float32 else 1e-11
 
     def solve(_: Any, part: tuple[int, int], scratch: dict) -> None:
-        chunk, gram = _scratch(scratch, width, dtype)
-        rare_range(*data, *tail, size, nonnegative, level, rows, *part, chunk, gram, left, bias, value)
+        if "cg" not in scratch:
+            scratch["cg"] = aligned_zeros((max(64, CG_BYTES // (width * dtype.itemsize)) + 4, width), dtype)
+        cg_range(*data, base, ridge, steps, wanted, *part, scratch["cg"], left, value)
 
-    cuts = np.linspace(0, len(rows), min(RANGES, len(rows)) + 1).astype(int)
-    parts = [(int(a), int(b)) for a, b in itertools.pairwise(cuts)]
+    parts = balanced(x.indptr, ranges(x.nnz))
     run_lanes(parts, list(range(len(parts))), solve, threads)
 
 
-def _deficient(counts: np.ndarray, k: int, ridge: np.ndarray, alone: bool) -> np.ndarray:
-    """Rows without ridge that observe fewer columns than there are unknowns."""
-    if not alone or ridge.min(initial=1.0) > 0:
-        return np.empty(0, np.int64)
-    return np.flatnonzero((ridge <= 0) & (counts <= 2 * k))
+def _routes(
+    counts: np.ndarray, k: int, ridge: np.ndarray, bias_ridge: np.ndarray, spread: Any, apart: bool, nonnegative: bool
+) -> np.ndarray:
+    """How each row is solved: by its k x k matrix, in the space of its few entries, or with the care of ``ridge_rare``."""
+    route = np.full(len(counts), USUAL, np.int8)
+    if nonnegative:
+        route[:] = RARE
+    elif apart:
+        bare = (ridge <= 0) & (True if spread is None else bool((spread <= 0).any()))
+        route[~bare & (bias_ridge > 0) & (counts <= SHARE * k)] = SHORT
+        route[bare & (counts <= 2 * k)] = RARE
+    return route
+
+
+def _diagonal(base: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvectors and eigenvalues (>= 0) of the common matrix: in their basis it is diagonal for every row."""
+    values, vectors = np.linalg.eigh(base[:k, :k])
+    return vectors, np.maximum(values, 0.0)
+
+
+def _rare(
+    rows: np.ndarray, data: Any, tail: Any, nonnegative: bool, left: Any, bias: Any, value: Any, threads: int
+) -> None:
+    """Rows by ``ridge_rare``; minimum-norm solutions in double precision, since small eigenvalues decide them."""
+    from eckart.engines.cpu.ridge_rare import rare_range
+
+    width, dtype = left.shape[1], left.dtype
+    if not nonnegative and dtype != np.float64:
+        dtype = np.dtype(np.float64)
+        data = tuple(a.astype(dtype) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else a for a in data)
+        tail = tuple(a.astype(dtype) for a in tail)
+        fine, fine_bias = np.zeros(left.shape), np.zeros(bias.shape)
+        _solve_rare(rare_range, rows, data, tail, nonnegative, width, dtype, fine, fine_bias, value, threads)
+        left[rows] = fine[rows]
+        if len(bias):
+            bias[rows] = fine_bias[rows]
+        return
+    _solve_rare(rare_range, rows, data, tail, nonnegative, width, dtype, left, bias, value, threads)
+
+
+def _solve_rare(
+    kernel: Any,
+    rows: Any,
+    data: Any,
+    tail: Any,
+    nonnegative: bool,
+    width: int,
+    dtype: Any,
+    left: Any,
+    bias: Any,
+    value: Any,
+    threads: int,
+) -> None:
+    level = 1e-11
+
+    def solve(_: Any, part: tuple[int, int], scratch: dict) -> None:
+        chunk, gram = _scratch(scratch, width, dtype)
+        kernel(*data, *tail, tile_size(dtype), nonnegative, level, rows, *part, chunk, gram, left, bias, value)
+
+    run_lanes(*_even(len(rows)), solve, threads)
+
+
+def _even(count: int) -> tuple[list[tuple[int, int]], list[int]]:
+    """Ranges of about equal length, and a lane for each."""
+    cuts = np.linspace(0, count, min(RANGES, count) + 1).astype(int)
+    parts = [(int(a), int(b)) for a, b in itertools.pairwise(cuts)]
+    return parts, list(range(len(parts)))
 
 
 def _given(array: np.ndarray | None, empty: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -113,12 +244,13 @@ def _wide(array: np.ndarray | None, width: int, dtype: np.dtype) -> np.ndarray:
     return np.empty((0, width), dtype) if array is None else padded(array, dtype)
 
 
-def _scratch(scratch: dict, width: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Buffers of this thread: a chunk of gathered rows and a Gram matrix."""
-    key = ("ridge", width, dtype)
+def _scratch(scratch: dict, width: int, dtype: np.dtype, room: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Buffers of this thread: a chunk of gathered rows and a Gram matrix; with ``room`` for so many entries, the matrix is flat."""
+    key = ("ridge", width, dtype, room)
     if key not in scratch:
-        entries = int(np.clip(CHUNK_BYTES // (width * dtype.itemsize), 16, 128))
-        scratch[key] = aligned_zeros((entries, width), dtype), aligned_zeros((width, width), dtype)
+        entries = room or int(np.clip(CHUNK_BYTES // (width * dtype.itemsize), 16, 128))
+        gram = aligned_zeros((1, room * room), dtype)[0] if room else aligned_zeros((width, width), dtype)
+        scratch[key] = aligned_zeros((entries, width), dtype), gram
     return scratch[key]
 
 
@@ -137,7 +269,7 @@ def bias_rows(x: Observed, rule: RidgeRule, offset: np.ndarray, weights: np.ndar
         np.asarray(offset, dtype),
         ridge,
     )
-    parts = balanced(x.indptr, RANGES)
+    parts = balanced(x.indptr, ranges(x.nnz))
     run_lanes(parts, list(range(len(parts))), lambda _, part, scratch: bias_range(*data, *part, out), threads)
     return out
 
@@ -148,6 +280,20 @@ def dots(x: Observed, left: np.ndarray, right: np.ndarray, threads: int) -> np.n
 
     out = np.empty(x.nnz, right.dtype)
     u, v = np.ascontiguousarray(left, right.dtype), np.ascontiguousarray(right)
-    parts = balanced(x.indptr, RANGES)
+    parts = balanced(x.indptr, ranges(x.nnz))
     run_lanes(parts, list(range(len(parts))), lambda _, p, scratch: _dots(x.indptr, x.indices, u, v, *p, out), threads)
+    return out
+
+
+def offset_times(x: Observed, v: np.ndarray, mean: float, own: Any, other: Any, threads: int) -> np.ndarray:
+    """(a_ij - mean - b_i - c_j) at the stored entries, times V."""
+    from eckart.engines.cpu.ridge import offset_times_range
+
+    v = padded(v, np.dtype(x.dtype))
+    out = np.empty((x.shape[0], v.shape[1]), x.dtype)
+    b = np.zeros(x.shape[0], x.dtype) if own is None else np.asarray(own, x.dtype)
+    c = np.full(x.n_columns, mean, x.dtype) if other is None else np.asarray(other, x.dtype) + x.dtype.type(mean)
+    parts = balanced(x.indptr, ranges(x.nnz))
+    data = x.indptr, x.indices, x.data, b, c, v
+    run_lanes(parts, list(range(len(parts))), lambda _, p, scratch: offset_times_range(*data, *p, out), threads)
     return out

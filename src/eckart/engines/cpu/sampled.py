@@ -19,12 +19,10 @@ from functools import cached_property
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.prefetch import prefetch
 from eckart.engines.cpu.sparse import balanced
 from eckart.engines.pool import run_lanes
 from eckart.matrix import Observed
 
-AHEAD = 12
 PARTS = 16
 SMALL = 2**20
 """Multiply-adds below which a product is not worth a thread."""
@@ -170,41 +168,44 @@ def _gather(data, order, first, last, out):
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
 def _dots(indptr, indices, left, right, first, last, out):
+    """out_p = u_i . v_j, four entries at a time: their sums hide each other's latency."""
     k = left.shape[1]
     zero = left.dtype.type(0)
-    line = 64 // right.itemsize
-    end = indices.shape[0] - 1
     for i in range(first, last):
-        for p in range(indptr[i], indptr[i + 1]):
-            j = indices[p]
-            soon = indices[min(p + AHEAD, end)]
-            for c in range(0, k, line):
-                prefetch(right, soon, c)
-            dot = zero
+        p = indptr[i]
+        stop = indptr[i + 1]
+        while p + 3 < stop:
+            j0, j1, j2, j3 = indices[p], indices[p + 1], indices[p + 2], indices[p + 3]
+            d0 = d1 = d2 = d3 = zero
             for c in range(k):
-                dot += left[i, c] * right[j, c]
-            out[p] = dot
+                u = left[i, c]
+                d0 += u * right[j0, c]
+                d1 += u * right[j1, c]
+                d2 += u * right[j2, c]
+                d3 += u * right[j3, c]
+            out[p] = d0
+            out[p + 1] = d1
+            out[p + 2] = d2
+            out[p + 3] = d3
+            p += 4
+        while p < stop:
+            j0 = indices[p]
+            d0 = zero
+            for c in range(k):
+                d0 += left[i, c] * right[j0, c]
+            out[p] = d0
+            p += 1
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
 def _residuals(indptr, indices, data, left, right, first, last, out):
-    k = left.shape[1]
-    zero = left.dtype.type(0)
-    line = 64 // right.itemsize
-    end = indices.shape[0] - 1
+    """out_p = a_p - u_i . v_j; returns the sum of squares of rows first..last."""
+    _dots(indptr, indices, left, right, first, last, out)
     total = 0.0
-    for i in range(first, last):
-        for p in range(indptr[i], indptr[i + 1]):
-            j = indices[p]
-            soon = indices[min(p + AHEAD, end)]
-            for c in range(0, k, line):
-                prefetch(right, soon, c)
-            dot = zero
-            for c in range(k):
-                dot += left[i, c] * right[j, c]
-            r = data[p] - dot
-            out[p] = r
-            total += np.float64(r) * np.float64(r)
+    for p in range(indptr[first], indptr[last]):
+        r = data[p] - out[p]
+        out[p] = r
+        total += np.float64(r) * np.float64(r)
     return total
 
 
@@ -212,8 +213,6 @@ def _residuals(indptr, indices, data, left, right, first, last, out):
 def _rows(indptr, indices, data, v, first, last, out):
     """out[i] = sum_p data_p v[j_p] for rows first..last; four entries share one load and store of out[i]."""
     b = v.shape[1]
-    line = 64 // v.itemsize
-    end = indices.shape[0] - 1
     for i in range(first, last):
         row = out[i]
         for c in range(b):
@@ -221,10 +220,6 @@ def _rows(indptr, indices, data, v, first, last, out):
         p = indptr[i]
         stop = indptr[i + 1]
         while p + 3 < stop:
-            for ahead in range(AHEAD, AHEAD + 4):
-                soon = indices[min(p + ahead, end)]
-                for c in range(0, b, line):
-                    prefetch(v, soon, c)
             a0, a1, a2, a3 = data[p], data[p + 1], data[p + 2], data[p + 3]
             j0, j1, j2, j3 = indices[p], indices[p + 1], indices[p + 2], indices[p + 3]
             for c in range(b):

@@ -1,0 +1,243 @@
+"""Evidence for nuclear-norm completion: duality gaps, measured from the entries and the factors alone.
+
+P(B) = 1/2 ||Pi(A - B)||_F^2 + tau ||B||_* has the dual  D(y) = <y, b> - 1/2 ||y||^2,  ||Pi^T y||_2 <= tau.  With R = Pi(A - B) the point y = c R,
+c = min(1, tau / ||R||_2), is feasible, so no matrix of any rank has a value below D(y): the gap P(B) - D(y) bounds how far B is from the best.
+
+Ridge ALS minimises 1/2 ||Pi(A - U V^T)||^2 + l2/2 (||U||^2 + ||V||^2) >= P(U V^T) with tau = l2, with equality for balanced factors: the same D
+bounds it from below, over all ranks. In particular, at a stationary point with ||R||_2 <= l2 the gap is zero and U V^T is a global minimiser.
+
+||R||_2 is bounded by blocks: inside the spaces of B exactly, outside by Lanczos from random starts, which misses the norm by a known factor with a
+known small probability (``spectral.remainder_norm``). SVP has no such bound (its problem is not convex): it is shown to be stationary, and global
+where it fits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.certificate import Certificate, Check
+from eckart.certify.spectral import remainder_norm
+from eckart.engines.cpu import sampled
+from eckart.engines.cpu.sampled import Pattern
+from eckart.engines.cpu.tangent import Coordinates, Tangent, least_squares
+from eckart.engines.pool import single_threaded_blas
+from eckart.errors import InputError
+from eckart.factors import LowRank
+from eckart.matrix import Observed
+
+PROBES = ((8, 4), (24, 4), (60, 6))
+"""Steps and random starts of the norm's bound; the next pair is tried where the bound decides."""
+SURE = "with probability >= 0.999"
+
+
+class Measured:
+    """The problem at the returned point, in float64: pattern, targets b, residual R, and the triples of B."""
+
+    def __init__(self, x: Observed, f: LowRank, threads: int = 1):
+        if f.shape != x.shape:
+            raise InputError(f"the model has shape {f.shape}, the data {x.shape}, wanted the data it was fitted to")
+        if f.row_scale is not None or f.column_scale is not None:
+            raise InputError(
+                "the model was fitted to rescaled entries (scale=True), wanted the normalised data and its plain factors"
+            )
+        self.threads = threads
+        self.pattern = Pattern.of(x)
+        left, right = f.left.astype(np.float64), f.right.astype(np.float64)
+        inside = sampled.sampled(self.pattern, left, right, threads)
+        rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
+        b = x.data.astype(np.float64) - f.mean
+        if f.row_bias is not None:
+            b -= f.row_bias[rows]
+        if f.column_bias is not None:
+            b -= f.column_bias[x.indices]
+        self.b, self.rest = b, b - inside
+        self.square = float(self.rest @ self.rest)
+        self.norms = float(np.sum(left**2) + np.sum(right**2))
+        ql, rl = np.linalg.qr(left)
+        qr, rr = np.linalg.qr(right)
+        a, s, ct = np.linalg.svd(rl @ rr.T)
+        real = s > 1e-14 * max(float(s[0]) if len(s) else 0.0, np.finfo(float).tiny)
+        self.u, self.s, self.v = ql @ a[:, : len(s)][:, real], s[real], qr @ ct[: len(s)][real].T
+        self.tangent = Tangent(self.pattern, self.u, self.v, threads)
+
+    @property
+    def relative(self) -> float:
+        size = float(np.linalg.norm(self.b))
+        return float(np.sqrt(self.square)) / size if size > 0 else 0.0
+
+    def outside(self, data: np.ndarray, rng: np.random.Generator, probe: tuple[int, int]) -> tuple[float, float, str]:
+        """(found, bound, words) for ||(I - U U^T) Z (I - V V^T)||_2, Z sparse with this data."""
+        by_column = sampled.by_columns(self.pattern, data, self.threads)
+
+        def product(a: np.ndarray) -> np.ndarray:
+            a = a - self.v @ (self.v.T @ a)
+            y = sampled.residual_times(self.pattern, data, a, self.threads)
+            y = y - self.u @ (self.u.T @ y)
+            z = sampled.residual_times_t(self.pattern, by_column, y, self.threads)
+            return z - self.v @ (self.v.T @ z)
+
+        if self.v.shape[1] >= len(self.v):
+            return 0.0, 0.0, "exact: nothing is outside"
+        steps, block = probe
+        found, bound, words = remainder_norm(
+            product, self.v, np.dtype(np.float64), rng, float(data @ data), steps, block
+        )
+        how = "exact up to rounding" if words.startswith("exact") else f"{SURE} ({steps} Lanczos steps, {block} starts)"
+        return float(np.sqrt(found)), float(np.sqrt(bound)), how
+
+    def norm(self, data: np.ndarray, rng: np.random.Generator, probe: tuple[int, int]) -> tuple[float, float, str]:
+        """(found, bound, words) for ||Z||_2 by blocks: inside T exactly, outside by ``outside``."""
+        g = self.tangent.adjoint(data)
+        found, bound, how = self.outside(data, rng, probe)
+        parts = [[_norm(g.m), _norm(g.y)], [_norm(g.x), 0.0]]
+        tops = [float(np.linalg.norm(np.array([parts[0], [parts[1][0], w]]), 2)) for w in (found, bound)]
+        return tops[0], tops[1], how
+
+
+def _norm(a: np.ndarray) -> float:
+    return float(np.linalg.norm(a, 2)) if a.size else 0.0
+
+
+def gap_certificate(
+    x: Observed, f: LowRank, tau: float, *, tol: float, rng: np.random.Generator, threads: int = 1, ridge: bool = False
+) -> Certificate:
+    """Duality gap of Soft-Impute (``ridge=False``) or of ridge ALS with l2 = tau, as a share of the value."""
+    with single_threaded_blas():
+        m = Measured(x, f, threads)
+        penalty = tau / 2 * m.norms if ridge else tau * float(m.s.sum())
+        value = 0.5 * m.square + penalty
+        for probe in PROBES:
+            found, bound, how = m.norm(m.rest, rng, probe)
+            gap, likely = (value - _dual(m, tau, norm) for norm in (bound, found))
+            if gap <= tol * value or likely > tol * value:
+                break
+    share = gap / value if value > 0 else 0.0
+    problem = (
+        "min 1/2 ||Pi(A - U V^T)||^2 + l2/2 (||U||^2 + ||V||^2), any rank"
+        if ridge
+        else "min 1/2 ||Pi(A - B)||^2 + tau ||B||_*"
+    )
+    facts: dict[str, Any] = {
+        "value": value,
+        "no matrix is below": max(value - gap, 0.0),
+        "tau": float(tau),
+        "rank": len(m.s),
+        "residual norm ||R||_2": found,
+        "residual norm is at most": bound,
+        "how the bound is known": how,
+        "relative residual": m.relative,
+    }
+    checks = (Check("duality gap", share, tol, "how far the value can be above the best, as a share of it"),)
+    note = "R is within tau: a global minimiser over all ranks" if bound <= tau * (1 + tol) else "||R||_2 exceeds tau"
+    return Certificate(problem, "global", checks, facts, (note,))
+
+
+def _dual(m: Measured, tau: float, norm: float) -> float:
+    """The best D(c R) with c ||R||_2 <= tau."""
+    inner = float(m.rest @ m.b)
+    c = min(inner / m.square if m.square > 0 else 0.0, tau / norm if norm > 0 else np.inf)
+    c = max(c, 0.0)
+    return c * inner - 0.5 * c * c * m.square if m.square > 0 else 0.0
+
+
+def global_certificate(
+    x: Observed, f: LowRank, l2: float, *, tol: float = 1e-3, rng: np.random.Generator | None = None, threads: int = 1
+) -> Certificate:
+    """Is a ridge-ALS answer the global minimiser over all ranks? If not, how far can it be: the duality gap."""
+    rng = np.random.default_rng(0) if rng is None else rng
+    return gap_certificate(x, f, l2, tol=tol, rng=rng, threads=threads, ridge=True)
+
+
+def svt_certificate(
+    x: Observed, f: LowRank, tau: float, *, tol: float, rng: np.random.Generator, threads: int = 1
+) -> Certificate:
+    """Evidence for min tau ||B||_* + 1/2 ||B||_F^2, Pi(B) = Pi(A): feasibility, and a dual point made from B alone.
+
+    y solves P_T Pi^T y = U diag(s + tau) V^T in least squares; if ||P_Tperp Pi^T y||_2 <= tau then B = shrink_tau(Pi^T y), so B minimises the
+    Lagrangian and D(y) = <y, b> - 1/2 ||B||_F^2 bounds every feasible value. The feasible point B + Pi^T r, r the residual, is worth at most
+    tau (||B||_* + sqrt(min(n, m)) ||r||) + 1/2 (||B||_F + ||r||)^2; half the squared distance of B from the minimiser is at most the difference.
+    """
+    with single_threaded_blas():
+        m = Measured(x, f, threads)
+        k = len(m.s)
+        goal = Coordinates(np.diag(m.s + tau), np.zeros((m.pattern.shape[0], k)), np.zeros((m.pattern.shape[1], k)))
+        y, missed, _ = dual_point(m, goal)
+        size = float(np.sqrt(goal.dot(goal)))
+        for probe in PROBES:
+            found, bound, how = m.outside(y, rng, probe)
+            if bound <= tau or found > tau:
+                break
+        r = float(np.sqrt(m.square))
+        nuclear, frobenius = float(m.s.sum()), float(np.linalg.norm(m.s))
+        shrink = bound <= tau * (1 + 1e-9)
+        dual = float(y @ m.b) - 0.5 * float(np.sum(np.maximum(m.s, 0) ** 2))
+        upper = tau * (nuclear + np.sqrt(min(x.shape)) * r) + 0.5 * (frobenius + r) ** 2
+    facts: dict[str, Any] = {"value": tau * nuclear + 0.5 * frobenius**2, "tau": float(tau), "rank": k}
+    if shrink:
+        gap = max(upper - dual, 0.0)
+        facts |= {
+            "dual value": dual,
+            "relative distance from the minimiser at most": float(np.sqrt(2 * gap)) / max(frobenius, 1e-300),
+        }
+    facts |= {"dual norm outside, / tau": found / tau, "how the bound is known": how}
+    checks = (
+        Check("feasibility", m.relative, 1.5 * tol, "||Pi(A - B)|| / ||Pi(A)||: B agrees with the observed entries"),
+        Check(
+            "dual equation",
+            missed / max(size, 1e-300),
+            1e-6,
+            "P_T Y = U (s + tau) V^T is solved by some Y on the entries",
+        ),
+        Check(
+            "dual bound", bound / tau, 1.0, "||P_Tperp Y||_2 / tau: B is shrink_tau(Y), so it minimises the Lagrangian"
+        ),
+    )
+    return Certificate("min tau ||B||_* + 1/2 ||B||^2 with Pi(B) = Pi(A)", "global", checks, facts)
+
+
+def dual_point(m: Measured, goal: Coordinates, max_iter: int = 2000) -> tuple[np.ndarray, float, float]:
+    """The least-norm y on the entries with P_T Pi^T y = goal: y = Pi P_T g, (P_T Pi^T Pi P_T) g = goal; with the miss ||P_T Pi^T y - goal||_F and ||g||."""
+    zero = np.zeros(1)
+    # conjugate gradients on the normal equations with the right-hand side goal instead of an image of entries
+    g, _, _ = least_squares(
+        m.tangent, goal, Coordinates(zero, zero, zero), m.tangent.zero(), tol=1e-10, drop=0.0, max_iter=max_iter
+    )
+    y = m.tangent.forward(g)
+    miss = m.tangent.adjoint(y).plus(-1.0, goal)
+    return y, float(np.sqrt(miss.dot(miss))), float(np.sqrt(g.dot(g)))
+
+
+def svp_certificate(
+    x: Observed, f: LowRank, *, tol: float, fitted: float, rng: np.random.Generator, threads: int = 1
+) -> Certificate:
+    """Evidence for the best fit of rank k: stationary, a fixed point of the projection, and global where the entries are fitted."""
+    with single_threaded_blas():
+        m = Measured(x, f, threads)
+        g = m.tangent.adjoint(m.rest)
+        size = float(np.sqrt(m.square))
+        exact = m.relative <= fitted
+        stationary = 0.0 if exact or size == 0.0 else float(np.sqrt(g.dot(g))) / size
+        found, _, _ = m.outside(m.rest, rng, PROBES[0])
+        share = x.nnz / max(x.shape[0] * x.shape[1], 1)
+        smallest = float(m.s[-1]) if len(m.s) else 0.0
+    facts: dict[str, Any] = {
+        "value": 0.5 * m.square,
+        "relative residual": m.relative,
+        "rank": len(m.s),
+        "smallest singular value": smallest,
+        "largest step outside, eta ||P_Tperp R||": found / share if share else 0.0,
+    }
+    checks = [Check("stationarity", stationary, tol, "||P_T R|| / ||R||: no better matrix of this rank nearby")]
+    if not exact and len(m.s):
+        checks.append(
+            Check(
+                "fixed point",
+                found / smallest,
+                1.0,
+                "||P_Tperp R||_2 / s_k: the projection of B + R would not exchange a direction (true at every global minimiser)",
+            )
+        )
+    kind = "global" if exact else "stationary"
+    return Certificate(f"min 1/2 ||Pi(A - B)||^2 over rank <= {f.k}", kind, tuple(checks), facts)

@@ -1,0 +1,156 @@
+"""Who-rated-what as features of the factors: u_i ~ N(mu + B^T x_i, L^-1), x_i = 1/sqrt(|N(i)|) on the columns N(i) that row i observes.
+
+This is SVD++ done the Bayesian way (Macau's link matrix on implicit features). B has the prior N(0, (lambda L)^-1) for each feature and is drawn given U;
+with R = U - mu its conditional has mean (X^T X + lambda I)^-1 X^T R. Two ways to draw it, the same distribution:
+
+``Spectral``  X = A S Q^T once. In the coordinates C = Q^T B the features are uncorrelated: row r of C is drawn from
+              N(s_r (A^T R)_r / (s_r^2 + lambda), ((s_r^2 + lambda) L)^-1). Directions outside X have no say in the data and are integrated out.
+``Iterative`` (X^T X + lambda I) B = X^T (R + E1) + sqrt(lambda) E2 with rows of E1, E2 from N(0, L^-1), by conjugate gradients: B then has the right mean
+              and covariance. For more than 4000 features on the shorter side.
+
+lambda has a vague Gamma prior and is drawn given B: Gamma((r d)/2, tr(B L B^T)/2). Reference: Simm et al. 2017 (Macau); Koren 2008 (SVD++).
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from scipy import linalg, sparse
+
+from eckart.matrix import Observed
+
+DENSE_LIMIT = 4000
+VAGUE = 1e-3
+TOLERANCE = 1e-5
+MAX_STEPS = 200
+
+
+def pattern(x: Observed) -> Any:
+    """X as compressed rows: which columns each row observes, each row of length one."""
+    counts = x.row_counts()
+    values = np.repeat(1.0 / np.sqrt(np.maximum(counts, 1)), counts)
+    return sparse.csr_array((values, x.indices, x.indptr), shape=x.shape)
+
+
+def link_of(x: Observed, d: int, limit: int = DENSE_LIMIT) -> Spectral | Iterative:
+    """The features of the rows of ``x`` for factors of ``d`` columns."""
+    return Spectral(pattern(x), d) if min(x.shape) <= limit else Iterative(pattern(x), d)
+
+
+class _Link:
+    """B in some coordinates (``coefficients``, r x d), its precision ``strength`` lambda, ``now`` = X B, and what Wishart and prior need of them."""
+
+    coefficients: np.ndarray
+    strength: float
+    now: np.ndarray
+
+    def put(self, coefficients: np.ndarray, strength: float) -> None:
+        """Take over a state."""
+        self.coefficients, self.strength, self.now = coefficients, strength, self._times(coefficients)
+
+    def _times(self, coefficients: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def fresh(self) -> Any:
+        """The same features for another chain: what is fixed is shared, what is drawn starts anew."""
+        other = copy(self)
+        other.put(np.zeros_like(self.coefficients), 1.0)
+        return other
+
+    def _learn_strength(self, rng: np.random.Generator, precision: np.ndarray) -> None:
+        b = self.coefficients
+        misfit = float(np.sum((b @ precision) * b))
+        self.strength = float(rng.gamma(0.5 * b.size + VAGUE) / (0.5 * misfit + VAGUE))
+
+    def scatter(self) -> tuple[np.ndarray, int]:
+        """lambda B^T B and the number of rows in it: the share of B in the posterior of the precision L."""
+        b = self.coefficients
+        return self.strength * (b.T @ b), len(b)
+
+
+class Spectral(_Link):
+    """Features through the singular value decomposition of X."""
+
+    def __init__(self, x: Any, d: int):
+        n, f = x.shape
+        if n <= f:
+            values, a = np.linalg.eigh((x @ x.T).toarray())
+            keep = values > 1e-9 * max(values[-1], 1e-300)
+            self.square, scaled = values[keep], a[:, keep] * np.sqrt(values[keep])
+            self.axes = (x.T @ a[:, keep]) / np.sqrt(values[keep])
+        else:
+            values, q = np.linalg.eigh((x.T @ x).toarray())
+            keep = values > 1e-9 * max(values[-1], 1e-300)
+            self.square, self.axes = values[keep], q[:, keep]
+            scaled = x @ self.axes
+        self.scaled = np.ascontiguousarray(scaled)
+        self.put(np.zeros((len(self.square), d)), 1.0)
+
+    def draw(self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray) -> np.ndarray:
+        """Draw B and lambda given ``rest`` = U - mu; returns X B. ``root`` is a square root of the precision L, root root^T = L."""
+        z = rng.standard_normal(self.coefficients.shape)
+        h = self.square + self.strength
+        noise = linalg.solve(root.T, z.T).T
+        mean = (self.scaled.T @ rest) / h[:, None]
+        self.coefficients = mean + noise / np.sqrt(h)[:, None]
+        self._learn_strength(rng, precision)
+        self.now = self._times(self.coefficients)
+        return self.now
+
+    def _times(self, coefficients: np.ndarray) -> np.ndarray:
+        return self.scaled @ coefficients
+
+    def weights(self) -> np.ndarray:
+        """B itself, one row for each feature."""
+        return self.axes @ self.coefficients
+
+
+class Iterative(_Link):
+    """Features through products with the sparse X only."""
+
+    def __init__(self, x: Any, d: int):
+        self.x, self.xt = x, x.T.tocsr()
+        self.diagonal = np.bincount(x.indices, np.square(x.data), minlength=x.shape[1])
+        self.put(np.zeros((x.shape[1], d)), 1.0)
+
+    def draw(self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray) -> np.ndarray:
+        z = rng.standard_normal((len(rest) + len(self.coefficients), rest.shape[1]))
+        e = linalg.solve(root.T, z.T).T
+        right = self.xt @ (rest + e[: len(rest)]) + np.sqrt(self.strength) * e[len(rest) :]
+        self.coefficients = self._solve(right)
+        self._learn_strength(rng, precision)
+        self.now = self._times(self.coefficients)
+        return self.now
+
+    def _solve(self, right: np.ndarray) -> np.ndarray:
+        """(X^T X + lambda I) B = right, all columns at once, preconditioned by the diagonal, from the last B."""
+        scale = (1.0 / (self.diagonal + self.strength))[:, None]
+
+        def times(b: np.ndarray) -> np.ndarray:
+            return self.xt @ (self.x @ b) + self.strength * b
+
+        b = self.coefficients.copy()
+        r = right - times(b)
+        y = scale * r
+        p, gamma = y.copy(), np.sum(r * y, axis=0)
+        goal = TOLERANCE**2 * np.sum(right * scale * right, axis=0)
+        for _ in range(MAX_STEPS):
+            if (gamma <= goal).all():
+                break
+            ap = times(p)
+            curve = np.sum(p * ap, axis=0)
+            step = np.where(curve > 0, gamma / np.where(curve > 0, curve, 1), 0)
+            b += step * p
+            r -= step * ap
+            y = scale * r
+            before, gamma = gamma, np.sum(r * y, axis=0)
+            p = y + np.where(before > 0, gamma / np.where(before > 0, before, 1), 0) * p
+        return b
+
+    def _times(self, coefficients: np.ndarray) -> np.ndarray:
+        return self.x @ coefficients
+
+    def weights(self) -> np.ndarray:
+        return self.coefficients

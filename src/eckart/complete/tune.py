@@ -1,0 +1,308 @@
+"""Choose rank and ridge on entries that the fit has not seen (2.10).
+
+For every fold the candidates are visited in the order of rising rank, and within a rank of falling ridge. Each fit starts from the one before it: along
+the ridge from its neighbour, at a new rank from the smaller rank with dimensions added. Dimensions that a large ridge has emptied are drawn anew, so
+that a smaller ridge can use them. The rank stops growing when the best error of ``patience`` ranks in a row has not fallen.
+
+Errors: "rmse" and "mae" of the held-out values, or 1 - NDCG@at and 1 - recall@at of the lists, held-out columns being the relevant ones and training
+columns left out. The error of a candidate is the mean over folds with standard error std / sqrt(folds); with one split its standard error comes from
+the entries (rmse: std(e^2) / (2 rmse sqrt(N)); mae: std(|e|) / sqrt(N)) or, for lists, from the rows. A row without a training entry is cold: it is answered by
+mean and column biases, is part of the error, and is counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from eckart.complete.als import ALS
+from eckart.complete.split import Split, folds, split
+from eckart.errors import InputTypeError, wrong
+from eckart.factors import LowRank
+from eckart.io.triples import observed
+from eckart.matrix import Observed
+from eckart.metrics import mae, ranking, rmse
+from eckart.rng import generator
+from eckart.trace import progress
+
+METRICS = ("rmse", "mae", "ndcg", "recall")
+DEAD = 1e-2
+"""A dimension with less than this share of the largest one's size is drawn anew at a warm start."""
+
+
+class Trial(NamedTuple):
+    """One candidate: its mean error, standard error (None where it cannot be known), the error of each fold, sweeps and seconds of all its fits."""
+
+    n_components: int
+    l2: float | None
+    error: float
+    standard_error: float | None
+    errors: tuple[float, ...]
+    sweeps: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning:
+    """What ``tune`` found: ``table`` (a Trial for each candidate), ``best`` (the chosen parameters), ``model`` (fitted to all entries with them).
+
+    ``chosen`` is the chosen line of the table; ``metric`` names the error; ``tested`` and ``cold`` count, for each fold, the rows with held-out entries
+    and those of them without a training entry; ``stopped`` says why no more candidates were tried.
+    """
+
+    table: tuple[Trial, ...]
+    chosen: int
+    best: dict[str, Any]
+    model: Any
+    metric: str
+    tested: tuple[int, ...]
+    cold: tuple[int, ...]
+    stopped: str
+
+    def to_table(self) -> dict[str, np.ndarray]:
+        """Columns n_components, l2, error, standard_error, sweeps, seconds, and fold_1 ... with the error of each fold."""
+        names = ("n_components", "l2", "error", "standard_error", "sweeps", "seconds")
+        table = {n: np.array([np.nan if getattr(t, n) is None else getattr(t, n) for t in self.table]) for n in names}
+        return table | {f"fold_{f + 1}": np.array([t.errors[f] for t in self.table]) for f in range(len(self.cold))}
+
+    def __str__(self) -> str:
+        lines = [f"  {'n_components':>12} {'l2':>9} {self.metric:>12} {'std. error':>11} {'sweeps':>7} {'seconds':>8}"]
+        for i, t in enumerate(self.table):
+            ridge = "" if t.l2 is None else f"{t.l2:.4g}"
+            spread = "" if t.standard_error is None else f"{t.standard_error:.5f}"
+            lines.append(
+                f"{'>' if i == self.chosen else ' '} {t.n_components:>12} {ridge:>9} {t.error:>12.5f} {spread:>11} {t.sweeps:>7} {t.seconds:>8.2f}"
+            )
+        count = f"{len(self.cold)} folds" if len(self.cold) > 1 else "one split"
+        lines.append(f"{count}; {sum(self.cold)} of {sum(self.tested)} tested rows were cold; {self.stopped}")
+        return "\n".join(lines)
+
+
+def tune(
+    X: Any,
+    *,
+    n_components: int | Sequence[int] = (4, 8, 16, 32),
+    l2: float | Sequence[float] | None = None,
+    model: Any = "ALS",
+    folds: int | None = None,
+    held_out: float | int = 0.1,
+    metric: str = "auto",
+    at: int = 10,
+    strategy: str = "grid",
+    patience: int | None = 1,
+    one_standard_error: bool = False,
+    random_state: Any = None,
+    n_threads: int | None = None,
+    verbose: bool = False,
+    rows: Any = None,
+    columns: Any = None,
+    values: Any = None,
+    duplicates: str = "error",
+) -> Tuning:
+    """Cross-validated choice of rank and ridge; the module's docstring defines the walk and the errors.
+
+    Parameters
+    ----------
+    X, rows, columns, values, duplicates : the data, as for ``fit``.
+    n_components : ranks to try; with ``strategy="doubling"`` the smallest (and, where there are several, the largest) of them.
+    l2 : ridges to try; None takes 4, 2, 1 and 1/2 times that of the model. Left out for a model without ``l2``.
+    model : "ALS", or an estimator with all other choices set (such as ``ALS(feedback="implicit", alpha=2)``); it is not changed.
+    folds : number of folds whose tests partition the entries; None makes one split that holds out ``held_out`` (a share or a number of entries).
+    metric : "rmse", "mae", "ndcg", "recall" (of lists of ``at`` columns), or "auto": "ndcg" for implicit feedback, else "rmse".
+    strategy : "grid" (the ranks given) or "doubling" (k, 2k, 4k, ... up to the size of the matrix).
+    patience : ranks in a row without a lower error after which the rank stops growing; None tries all of them.
+    one_standard_error : choose the smallest rank, and then the largest ridge, whose error is within one standard error of the least.
+    random_state, n_threads, verbose : seed of folds and fits; most threads; progress bars.
+
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 40)) + 0.1 * rng.standard_normal((60, 40))
+    >>> a[rng.random(a.shape) < 0.5] = np.nan
+    >>> found = tune(a, n_components=(1, 2, 3), l2=(0.1, 0.01), random_state=0)
+    >>> found.best["n_components"], found.best["l2"], len(found.table)
+    (2, 0.01, 6)
+    >>> found.model.predict(3, 7).shape
+    (1,)
+    """
+    x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
+    base = _base(model, n_threads)
+    error_name = _metric(metric, at, base)
+    ranks, ridges = _ranks(n_components, strategy, x.shape), _ridges(l2, base)
+    if patience is not None and (
+        isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1
+    ):
+        raise wrong("patience", patience, "an int >= 1, or None to try every rank")
+    rng = generator(random_state)
+    seed = int(rng.integers(2**31))
+    parts = _parts(x, folds, held_out, seed)
+    runs = [_Run(p, base, seed, error_name, at) for p in parts]
+    table: list[Trial] = []
+    best_of_ranks: list[float] = []
+    stopped = "every candidate was tried"
+    with progress(verbose) as watch:
+        for k in ranks:
+            for ridge in ridges:
+                table.append(_trial(runs, k, ridge))
+                watch("candidates", len(table), len(ranks) * len(ridges))
+            best_of_ranks.append(min(t.error for t in table[-len(ridges) :]))
+            since = len(best_of_ranks) - 1 - int(np.argmin(best_of_ranks))
+            if patience is not None and since >= patience and k != ranks[-1]:
+                stopped = f"the error has not fallen from rank {ranks[int(np.argmin(best_of_ranks))]} to {k}, larger ranks were left out"
+                break
+        chosen = _choose(table, one_standard_error)
+        best = {"n_components": table[chosen].n_components} | ({} if ridges == [None] else {"l2": table[chosen].l2})
+        final = clone(base).set_params(**best, **_seeded(base, seed)).fit(x)
+    label = error_name if error_name in ("rmse", "mae") else f"1-{error_name}@{min(at, x.n_columns)}"
+    tested, cold = tuple(r.tested for r in runs), tuple(r.cold for r in runs)
+    return Tuning(tuple(table), chosen, best, final, label, tested, cold, stopped)
+
+
+class _Run:
+    """One fold: its parts, and the fit that the next one starts from."""
+
+    def __init__(self, part: Split, base: Any, seed: int, metric: str, at: int):
+        self.train, self.test, self.metric = part.train, part.test, metric
+        self.at = min(at, part.train.n_columns)
+        self.model = clone(base).set_params(**_seeded(base, seed))
+        self.first: dict[int, Any] = {}
+        counts = part.test.row_counts()
+        self.rows = np.flatnonzero(counts)
+        self.tested = len(self.rows)
+        self.cold = int(np.count_nonzero(part.train.row_counts()[self.rows] == 0))
+
+    def fit(self, k: int, l2: float | None) -> tuple[float, float | None, int]:
+        """Error, its standard error and the sweeps of this candidate."""
+        model = self.model.set_params(n_components=k, **({} if l2 is None else {"l2": l2}))
+        warm = "warm_start" in model.get_params(deep=False)
+        if warm:
+            model.set_params(warm_start="fit_" in vars(model))
+            self._restart(model, k)
+        model.fit(self.train)
+        if warm and k not in self.first:
+            self.first = {k: model.fit_}
+        return *self.judge(model), int(getattr(model, "n_iter_", len(model.fit_.trace)))
+
+    def _restart(self, model: Any, k: int) -> None:
+        """At a new rank go back to the largest ridge of the last one; leave out dimensions that carry nothing."""
+        if "fit_" not in vars(model):
+            return
+        fit = model.fit_
+        if k not in self.first and self.first:
+            fit = next(iter(self.first.values()))
+        f: LowRank = fit.factors
+        size = np.linalg.norm(f.left, axis=0).astype(np.float64) * np.linalg.norm(f.right, axis=0)
+        alive = np.flatnonzero(size > DEAD * size.max(initial=0.0))[:k]
+        model.fit_ = replace(fit, factors=replace(f, left=f.left[:, alive], right=f.right[:, alive]))
+
+    def judge(self, model: Any) -> tuple[float, float | None]:
+        if self.metric in ("ndcg", "recall"):
+            lists = model.recommend(model.row_ids.names(self.rows), n=self.at).positions
+            relevant = self.test.to_scipy()[self.rows]
+            found = ranking(lists, relevant, self.at, (self.metric,))
+            return 1.0 - found.mean[self.metric], found.standard_error[self.metric]
+        test = self.test
+        at = np.repeat(np.arange(test.shape[0]), test.row_counts())
+        guess = model.fit_.factors.at(at, test.indices)
+        value = (rmse if self.metric == "rmse" else mae)(test.data, guess)
+        if test.nnz < 2 or value == 0:
+            return value, None
+        miss = np.abs(test.data.astype(np.float64) - guess)
+        spread = np.std(miss**2, ddof=1) / (2 * value) if self.metric == "rmse" else np.std(miss, ddof=1)
+        return value, float(spread / np.sqrt(test.nnz))
+
+
+def _trial(runs: list[_Run], k: int, l2: float | None) -> Trial:
+    """One candidate on every fold."""
+    began = time.perf_counter()
+    results = [run.fit(k, l2) for run in runs]
+    errors = tuple(float(r[0]) for r in results)
+    spread = results[0][1] if len(runs) == 1 else float(np.std(errors, ddof=1) / np.sqrt(len(runs)))
+    return Trial(k, l2, float(np.mean(errors)), spread, errors, sum(r[2] for r in results), time.perf_counter() - began)
+
+
+def _choose(table: list[Trial], one_standard_error: bool) -> int:
+    """The least error (or the simplest within one standard error of it); of equals the smaller rank, then the larger ridge."""
+    best = min(range(len(table)), key=lambda i: (table[i].error, table[i].n_components, -(table[i].l2 or 0.0)))
+    if not one_standard_error:
+        return best
+    limit = table[best].error + (table[best].standard_error or 0.0)
+    within = [i for i, t in enumerate(table) if t.error <= limit]
+    return min(within, key=lambda i: (table[i].n_components, -(table[i].l2 or 0.0), table[i].error))
+
+
+def _base(model: Any, n_threads: int | None) -> Any:
+    """A fresh estimator with the caller's choices."""
+    if isinstance(model, str):
+        if model != "ALS":
+            raise wrong("model", model, "'ALS' or an estimator such as ALS(biases=False)")
+        model = ALS()
+    if not hasattr(model, "get_params") or "n_components" not in model.get_params(deep=False):
+        raise InputTypeError(f"model={model!r} came, wanted 'ALS' or an estimator with n_components")
+    base = clone(model)
+    params = base.get_params(deep=False)
+    if n_threads is not None and "n_threads" in params:
+        base.set_params(n_threads=n_threads)
+    return base.set_params(**{name: None for name in ("checkpoint",) if name in params})
+
+
+def _seeded(base: Any, seed: int) -> dict[str, Any]:
+    return {"random_state": seed} if "random_state" in base.get_params(deep=False) else {}
+
+
+def _metric(metric: str, at: int, base: Any) -> str:
+    if metric == "auto":
+        metric = "ndcg" if getattr(base, "feedback", "explicit") == "implicit" else "rmse"
+    if metric not in METRICS:
+        raise wrong("metric", metric, f"'auto', {', '.join(map(repr, METRICS))}")
+    if metric in ("rmse", "mae") and getattr(base, "feedback", "explicit") == "implicit":
+        raise wrong(
+            "metric", metric, "'ndcg' or 'recall' with feedback='implicit': scores are no predictions of strengths"
+        )
+    if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
+        raise wrong("at", at, "an int >= 1")
+    return metric
+
+
+def _ranks(n_components: Any, strategy: str, shape: tuple[int, int]) -> list[int]:
+    """Rising ranks."""
+    given = [n_components] if np.ndim(n_components) == 0 else list(n_components)
+    if not given or any(isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 for k in given):
+        raise wrong("n_components", n_components, "an int >= 1 or several")
+    if strategy == "grid":
+        return sorted({int(k) for k in given})
+    if strategy != "doubling":
+        raise wrong("strategy", strategy, "'grid' or 'doubling'")
+    most = min(shape) if len(given) == 1 else int(max(given))
+    ranks = [int(min(given))]
+    while 2 * ranks[-1] <= most:
+        ranks.append(2 * ranks[-1])
+    return ranks
+
+
+def _ridges(l2: Any, base: Any) -> list[float | None]:
+    """Falling ridges, or [None] where the model has none."""
+    if "l2" not in base.get_params(deep=False):
+        if l2 is not None:
+            raise wrong("l2", l2, f"None: {type(base).__name__} has no l2")
+        return [None]
+    if l2 is None:
+        own = base._l2() if hasattr(base, "_l2") else base.l2
+        return [own * f for f in (4.0, 2.0, 1.0, 0.5)] if own else [own]
+    given = [l2] if np.ndim(l2) == 0 else list(l2)
+    numbers = (int, float, np.integer, np.floating)
+    if not given or any(isinstance(v, bool) or not isinstance(v, numbers) or not 0 <= v < np.inf for v in given):
+        raise wrong("l2", l2, "a number >= 0 or several")
+    return [*sorted({float(v) for v in given}, reverse=True)]
+
+
+def _parts(x: Observed, n: int | None, held_out: float | int, seed: int) -> list[Split]:
+    """The folds, or the one split."""
+    return [split(x, held_out, random_state=seed)] if n is None else list(_folds(x, n, seed))
+
+
+def _folds(x: Observed, n: int, seed: int) -> Iterator[Split]:
+    return folds(x, n, random_state=seed)

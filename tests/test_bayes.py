@@ -1,0 +1,382 @@
+"""Bayesian matrix factorization: conditionals against their formulas, mixing measures on chains of known size, calibrated intervals, same bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import eckart
+from eckart.certify.chains import certify_chains, ess, split_rhat
+from eckart.complete import bayes as bayes_module
+from eckart.complete import gibbs
+from eckart.complete.bayes import BayesianMF
+from eckart.complete.bayes_chain import _normal_wishart, draw_rows
+from eckart.complete.bayes_features import Iterative, Spectral, link_of, pattern
+from eckart.engines import engine_named
+from eckart.errors import InputError
+from eckart.matrix import Observed
+from eckart.trace import StopReason
+
+CPU = engine_named("cpu", 1)
+SHORT = {"n_samples": 8, "burn_in": 4, "thin": 1, "n_threads": 1}
+MOVIELENS = Path(__file__).resolve().parents[2] / "shared" / "data" / "movielens-100k"
+
+
+def planted(rng, n=120, m=80, rank=3, share=0.4, noise=0.5):
+    """Observed entries of mean + biases + low rank + noise; the noisy matrix; which cells were seen."""
+    a = 3.0 + rng.standard_normal((n, 1)) + 0.5 * rng.standard_normal((1, m))
+    a = a + rng.standard_normal((n, rank)) @ rng.standard_normal((rank, m))
+    noisy = a + noise * rng.standard_normal((n, m))
+    seen = rng.random((n, m)) < share
+    return Observed.from_nan(np.where(seen, noisy, np.nan)), noisy, seen
+
+
+def ar1(rng, rho, chains=4, n=4000):
+    x = np.empty((chains, n))
+    x[:, 0] = rng.standard_normal(chains)
+    for t in range(1, n):
+        x[:, t] = rho * x[:, t - 1] + np.sqrt(1 - rho**2) * rng.standard_normal(chains)
+    return x
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9, -0.4])
+def test_effective_size_of_an_autoregression(rho):
+    x = ar1(np.random.default_rng(1), rho)
+    exact = x.size * (1 - rho) / (1 + rho)
+    assert ess(x) == pytest.approx(exact, rel=0.2)
+    assert split_rhat(x) < 1.01
+
+
+def test_rhat_finds_chains_apart_and_one_chain_that_drifts():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 200))
+    assert split_rhat(x) < 1.05
+    assert split_rhat(x + np.array([[0.0], [1.5]])) > 1.2
+    assert split_rhat(x[:1] + np.linspace(0, 3, 200)) > 1.2
+    assert ess(x + np.array([[0.0], [3.0]])) < 10
+    assert np.isinf(split_rhat(x[:, :3]))
+    assert ess(x[:, :3]) == 0
+
+
+def test_rhat_formula():
+    x = np.random.default_rng(0).standard_normal((3, 10, 2))
+    halves = np.concatenate([x[:, :5], x[:, 5:]])
+    w = halves.var(axis=1, ddof=1).mean(axis=0)
+    b = 5 * halves.mean(axis=1).var(axis=0, ddof=1)
+    np.testing.assert_allclose(split_rhat(x), np.sqrt((4 / 5 * w + b / 5) / w))
+    assert split_rhat(np.ones((2, 8))) == 1.0
+
+
+def test_certificate_of_chains_fails_when_short_or_apart():
+    rng = np.random.default_rng(0)
+    cells, noise = rng.standard_normal((2, 60, 30)), rng.standard_normal((2, 60))
+    assert certify_chains(cells, noise, problem="p").holds
+    assert not certify_chains(cells[:, :5], noise[:, :5], problem="p").holds
+    assert not certify_chains(cells + np.array([0.0, 2.0])[:, None, None], noise, problem="p").holds
+    assert not certify_chains(cells, noise + np.array([[0.0], [2.0]]), problem="p").holds
+
+
+@pytest.mark.parametrize("scalar", [True, False])
+def test_rows_are_drawn_from_their_conditional(scalar):
+    rng = np.random.default_rng(0)
+    n, m, d = 20000, 5, 3
+    a, w, q = rng.standard_normal(m), rng.uniform(0.5, 2, m), rng.uniform(0.5, 2, m)
+    design, offset = rng.standard_normal((m, d)), rng.standard_normal(m)
+    base = np.cov(rng.standard_normal((d, 9))) + np.eye(d)
+    h = rng.standard_normal(d)
+    x = Observed.from_nan(np.tile(a, (n, 1)))
+    p = 1.7 if scalar else np.full(n, 1.7)
+    z = rng.standard_normal((n, d))
+    at = np.repeat(np.arange(n), m)
+    out = draw_rows(CPU, x, at, np.tile(w, n), design, offset, p, q, base, np.tile(h, (n, 1)), z)
+    g = base + 1.7 * design.T @ ((q * w)[:, None] * design)
+    mean = np.linalg.solve(g, h + 1.7 * design.T @ (q * w * (a - offset)))
+    np.testing.assert_allclose(out.factors.mean(axis=0), mean, atol=0.02)
+    np.testing.assert_allclose(np.cov(out.factors.T), np.linalg.inv(g), atol=0.02)
+    np.testing.assert_allclose(out.misfit, ((a - offset - out.factors @ design.T) ** 2) @ (q * w))
+    still = draw_rows(CPU, x, at, np.tile(w, n), design, offset, p, q, base, np.tile(h, (n, 1)), None)
+    np.testing.assert_allclose(still.factors[0], mean)
+
+
+def test_normal_wishart_moments():
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal((50, 2)) @ np.array([[1.0, 0.3], [0.0, 0.5]]) + 1.0
+    drawn = [_normal_wishart(rng, u, None) for _ in range(1000)]
+    m = u.mean(axis=0)
+    s = np.eye(2) + (u - m).T @ (u - m) + 100 / 52 * np.outer(m, m)
+    np.testing.assert_allclose(np.mean([d[1] for d in drawn], axis=0), 52 * np.linalg.inv(s), rtol=0.05)
+    np.testing.assert_allclose(np.mean([d[0] for d in drawn], axis=0), 50 * m / 52, atol=0.02)
+    np.testing.assert_allclose(drawn[0][2] @ drawn[0][2].T, drawn[0][1])
+
+
+@pytest.mark.parametrize("kind", [Spectral, Iterative])
+@pytest.mark.parametrize("shape", [(40, 12), (12, 40)])
+def test_features_are_drawn_from_their_conditional(kind, shape):
+    rng = np.random.default_rng(0)
+    x = Observed.from_nan(np.where(rng.random(shape) < 0.4, 1.0, np.nan))
+    features = pattern(x).toarray()
+    np.testing.assert_allclose((features**2).sum(axis=1), (x.row_counts() > 0).astype(float))
+    copies, link = 40, kind(pattern(x), 80)
+    precision = np.kron(np.eye(copies), np.array([[2.0, 0.5], [0.5, 1.0]]))
+    root = np.linalg.cholesky(precision)
+    rest = rng.standard_normal((shape[0], 2))
+    shifts = []
+    for _ in range(50):
+        link.strength = 0.7
+        shifts.append(link.draw(rng, np.tile(rest, copies), precision, root).reshape(-1, copies, 2))
+    shifts = np.concatenate(shifts, axis=1).transpose(1, 0, 2)
+    precision = precision[:2, :2]
+    inverse = np.linalg.inv(features.T @ features + 0.7 * np.eye(shape[1]))
+    np.testing.assert_allclose(np.mean(shifts, axis=0), features @ inverse @ features.T @ rest, atol=0.06)
+    exact = np.einsum("ij,jk,ik->i", features, inverse, features)[:, None] * np.diag(np.linalg.inv(precision))
+    np.testing.assert_allclose(np.var(shifts, axis=0), exact, rtol=0.25)
+    np.testing.assert_allclose(features @ link.weights(), link.now, atol=1e-9)
+
+
+def test_large_features_are_solved_by_conjugate_gradients():
+    x = Observed.from_nan(np.ones((5, 4)))
+    assert isinstance(link_of(x, 2), Spectral)
+    assert isinstance(link_of(x, 2, limit=3), Iterative)
+
+
+def test_planted_matrix_is_recovered_with_calibrated_intervals():
+    rng = np.random.default_rng(3)
+    x, noisy, seen = planted(rng)
+    model = BayesianMF(5, n_samples=80, burn_in=80, thin=3, random_state=0).fit(x)
+    i, j = np.nonzero(~seen)
+    mean, std = model.predict(i, j, return_std=True)
+    assert np.sqrt(np.mean((mean - noisy[~seen]) ** 2)) < 0.66  # the noise alone: 0.5
+    for level in (0.5, 0.9):
+        low, high = model.interval(i, j, level)
+        assert abs(np.mean((low <= noisy[~seen]) & (noisy[~seen] <= high)) - level) < 0.05
+    assert model.noise_variance_ == pytest.approx(0.25, rel=0.1)
+    assert (std > model.deviation(i, j, noise=False)).all()
+    assert model.certificate_.holds
+    assert model.certificate_.kind == "statistical"
+    assert model.fit_.trace.reason is StopReason.CONVERGED
+    again = model.certify(x)
+    assert again.holds
+    assert again["split R-hat"] == model.certificate_["split R-hat"]
+
+
+def test_a_short_chain_has_no_certificate():
+    x, *_ = planted(np.random.default_rng(0), 30, 20)
+    model = BayesianMF(3, n_samples=4, burn_in=0, thin=1, random_state=0).fit(x)
+    assert not model.certificate_.holds
+    assert model.certificate_.reason
+    assert model.fit_.trace.reason is StopReason.MAX_ITER
+
+
+def test_factors_are_the_mean_of_the_draws():
+    x, *_ = planted(np.random.default_rng(0), 30, 20)
+    model = BayesianMF(3, **SHORT, random_state=0).fit(x)
+    i, j = np.divmod(np.arange(600), 20)
+    drawn = model.posterior_.draws(model.fit_.factors, i, j)
+    assert drawn.shape == (600, 8)
+    np.testing.assert_allclose(model.fit_.factors.at(i, j), drawn.mean(axis=1))
+    np.testing.assert_allclose(model.deviation(i, j, noise=False), drawn.std(axis=1, ddof=1))
+
+
+@pytest.mark.parametrize("noise", ["common", "both"])
+@pytest.mark.parametrize("features", [False, True])
+def test_threads_do_not_change_a_bit_and_seeds_repeat(noise, features):
+    x, *_ = planted(np.random.default_rng(0), 150, 60)
+    options = {"noise": noise, "implicit_features": features, "random_state": 5} | SHORT
+    one, two, other = (BayesianMF(3, **(options | more)).fit(x) for more in ({}, {"n_threads": 2}, {"random_state": 6}))
+    assert np.array_equal(one.fit_.factors.left, two.fit_.factors.left)
+    assert not np.array_equal(one.fit_.factors.left, other.fit_.factors.left)
+
+
+def test_rows_learn_their_noise():
+    rng = np.random.default_rng(0)
+    level = np.where(np.arange(100) < 50, 0.2, 1.5)[:, None]
+    clean = rng.standard_normal((100, 2)) @ rng.standard_normal((2, 60))
+    noisy = clean + level * rng.standard_normal(clean.shape)
+    seen = rng.random(clean.shape) < 0.5
+    x = Observed.from_nan(np.where(seen, noisy, np.nan))
+    i, j = np.nonzero(~seen)
+    error = {}
+    for noise in ("common", "row"):
+        model = BayesianMF(4, noise=noise, n_samples=30, burn_in=40, thin=1, random_state=0).fit(x)
+        error[noise] = np.sqrt(np.mean((model.predict(i, j) - clean[~seen]) ** 2))
+    assert error["row"] < 0.9 * error["common"]
+    std = model.deviation([0, 99], [0, 0])
+    assert std[0] < 0.5
+    assert 1.2 < std[1] < 2.2
+    turned = BayesianMF(4, noise="column", n_samples=30, burn_in=40, thin=1, random_state=0).fit(x.T)
+    assert np.sqrt(np.mean((turned.predict(j, i) - clean[~seen]) ** 2)) < 0.9 * error["common"]
+
+
+def test_who_rated_what_tells_about_the_values():
+    """Rows look only at columns they like: the pattern carries what few values cannot."""
+    rng = np.random.default_rng(0)
+    group, kind = np.arange(150) % 2, np.arange(60) % 2
+    likes = group[:, None] == kind[None, :]
+    values = np.where(likes, 1.0, -1.0) * rng.uniform(0.5, 1.5, (150, 1)) + 0.7 * rng.standard_normal((150, 60))
+    seen = rng.random(values.shape) < np.where(likes, 0.12, 0.02)
+    x = Observed.from_nan(np.where(seen, values, np.nan))
+    i, j = np.nonzero(~seen)
+    error = []
+    for features in (False, True):
+        model = BayesianMF(2, implicit_features=features, n_samples=40, burn_in=60, thin=2, random_state=0).fit(x)
+        error.append(np.sqrt(np.mean((model.predict(i, j) - values[~seen]) ** 2)))
+    assert error[1] < 0.95 * error[0]
+
+
+def test_weights_of_zero_take_entries_out():
+    rng = np.random.default_rng(0)
+    x, noisy, seen = planted(rng, 60, 40)
+    bad = rng.random(x.nnz) < 0.1
+    spoilt = Observed(x.indptr, x.indices, np.where(bad, 100.0, x.data), 40)
+    model = BayesianMF(4, n_samples=40, burn_in=40, thin=2, random_state=0).fit(spoilt, weights=np.where(bad, 0.0, 1.0))
+    i, j = np.nonzero(~seen)
+    assert np.sqrt(np.mean((model.predict(i, j) - noisy[~seen]) ** 2)) < 1.2
+
+
+@pytest.mark.parametrize("features", [False, True])
+def test_a_killed_fit_goes_on_with_the_same_bits(tmp_path, monkeypatch, features):
+    monkeypatch.setattr(bayes_module, "CHECKPOINT_SECONDS", 0.0)
+    x, *_ = planted(np.random.default_rng(0), 30, 20)
+    options = {"noise": "both", "implicit_features": features, "random_state": 2} | SHORT
+    whole = BayesianMF(3, **options).fit(x)
+    file = tmp_path / "state.safetensors"
+    sweep, count = gibbs.Chain.sweep, iter(range(10**6))
+
+    def dies(self):
+        if next(count) == 13:
+            raise MemoryError
+        return sweep(self)
+
+    monkeypatch.setattr(gibbs.Chain, "sweep", dies)
+    with pytest.raises(MemoryError):
+        BayesianMF(3, checkpoint=file, **options).fit(x)
+    assert file.exists()
+    resumed = BayesianMF(3, checkpoint=file, **options).fit(x)
+    assert next(count) < 13 + 2 * 8
+    assert np.array_equal(whole.fit_.factors.left, resumed.fit_.factors.left)
+    assert np.array_equal(whole.posterior_.rows.precisions, resumed.posterior_.rows.precisions)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(("after", "kept"), [(3, 2), (13, 4)])
+def test_an_interrupt_keeps_the_draws_so_far(monkeypatch, after, kept):
+    x, *_ = planted(np.random.default_rng(0), 30, 20)
+    sweep, count = gibbs.Chain.sweep, iter(range(10**6))
+
+    def interrupted(self):
+        if next(count) == after:
+            raise KeyboardInterrupt
+        return sweep(self)
+
+    monkeypatch.setattr(gibbs.Chain, "sweep", interrupted)
+    model = BayesianMF(3, **SHORT, random_state=0).fit(x)
+    assert model.fit_.trace.reason is StopReason.INTERRUPTED
+    assert model.posterior_.size == kept
+    assert np.isfinite(model.predict(0, 1)).all()
+
+
+@pytest.mark.parametrize("noise", ["common", "both"])
+def test_new_rows_and_columns(noise):
+    rng = np.random.default_rng(1)
+    x, noisy, seen = planted(rng, 120, 50, share=0.5)
+    model = BayesianMF(4, noise=noise, implicit_features=True, n_samples=40, burn_in=60, thin=2, random_state=0).fit(x)
+    rows = np.where(seen[:20], noisy[:20], np.nan)
+    filled = model.transform(rows)
+    np.testing.assert_allclose(filled[seen[:20]], noisy[:20][seen[:20]])
+    fitted = model.fit_.factors.block(np.arange(20))
+    assert np.sqrt(np.mean((filled - fitted)[~seen[:20]] ** 2)) < 0.25
+    columns = np.where(seen[:, :3], noisy[:, :3], np.nan)
+    assert model.fold_in(columns, axis="columns").shape == (3, 40 * 4)
+    model.update(Observed.from_nan(rows[:2]))
+    assert model.fit_.factors.shape == (122, 50)
+    assert model.posterior_.rows.bias.shape == (122, 40)
+    new, old = model.predict([120] * 50, range(50)), model.predict([0] * 50, range(50))
+    assert np.sqrt(np.mean((new - old) ** 2)) < 0.4
+    assert (model.deviation([120], [0]) > 0).all()
+    model.update(Observed.from_nan(np.vstack([columns[:, :1], [[np.nan]], [[np.nan]]])), axis="columns")
+    assert model.posterior_.columns.bias.shape == (51, 40)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_saved_models_predict_the_same(tmp_path, dtype):
+    x, *_ = planted(np.random.default_rng(0), 30, 20)
+    x = Observed(x.indptr, x.indices, x.data.astype(dtype), 20)
+    model = BayesianMF(3, noise="row", implicit_features="columns", **SHORT, random_state=0).fit(x)
+    assert model.fit_.factors.left.dtype == dtype
+    model.save(tmp_path / "m.safetensors")
+    again = eckart.load(tmp_path / "m.safetensors")
+    for a, b in zip(model.interval([0, 3], [1, 2]), again.interval([0, 3], [1, 2])):
+        assert np.array_equal(a, b)
+    assert np.array_equal(model.transform(np.full((1, 20), 2.0)), again.transform(np.full((1, 20), 2.0)))
+
+
+def test_ratings_are_clipped_to_their_range():
+    rng = np.random.default_rng(0)
+    a = np.clip(np.round(3 + 2 * rng.standard_normal((40, 1)) + 2 * rng.standard_normal((1, 30))), 1, 5)
+    x = Observed.from_nan(np.where(rng.random(a.shape) < 0.5, a, np.nan))
+    model = BayesianMF(2, **SHORT, random_state=0).fit(x)
+    cells = np.divmod(np.arange(1200), 30)
+    free = BayesianMF(2, clip=False, **SHORT, random_state=0).fit(x)
+    assert free.predict(*cells).max() > 5
+    assert model.predict(*cells).max() <= 5
+    assert model.interval(*cells)[0].min() >= 1
+    assert max(block.max() for _, block in model.complete(keep=False)) <= 5
+    assert model.transform(np.where(np.arange(30) < 5, 5.0, np.nan)[None]).max() <= 5
+
+
+def test_exact_and_constant_and_sparse_data():
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 30))
+    seen = rng.random(a.shape) < 0.6
+    for noise in ("common", "both"):
+        model = BayesianMF(3, noise=noise, n_samples=20, burn_in=60, thin=1, random_state=0).fit(
+            np.where(seen, a, np.nan)
+        )
+        i, j = np.nonzero(~seen)
+        assert np.sqrt(np.mean((model.predict(i, j) - a[~seen]) ** 2)) < 0.1
+    flat = BayesianMF(2, **SHORT).fit(sparse.csr_array(np.full((6, 5), 7.0)))
+    np.testing.assert_allclose(flat.predict([0, 5], [0, 4]), 7.0, atol=0.1)
+    lone = Observed.from_nan(np.array([[1.0, np.nan, np.nan], [np.nan, 2.0, np.nan], [np.nan, np.nan, np.nan]]))
+    assert np.isfinite(BayesianMF(2, implicit_features=True, noise="both", **SHORT).fit(lone).predict(2, 2)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"n_components": 0}, "n_components=0 came"),
+        ({"noise": "loud"}, "noise='loud' came"),
+        ({"thin": 0}, "thin=0 came"),
+        ({"clip": "yes"}, "clip='yes' came"),
+        ({"implicit_features": "both"}, "implicit_features='both' came"),
+        ({"n_chains": True}, "n_chains=True came"),
+    ],
+)
+def test_wrong_parameters_are_named(options, words):
+    with pytest.raises(InputError, match=words):
+        BayesianMF(**options).fit(np.array([[1.0, np.nan], [2.0, 3.0]]))
+
+
+def test_wrong_questions_are_answered_in_words():
+    x, *_ = planted(np.random.default_rng(0), 30, 20)
+    model = BayesianMF(3, **SHORT, random_state=0).fit(x)
+    with pytest.raises(InputError, match="level=2 came"):
+        model.interval(0, 0, 2)
+    with pytest.raises(InputError, match="return_std"):
+        model.predict(np.full((2, 20), np.nan), return_std=True)
+    with pytest.raises(InputError, match="no observed entry"):
+        BayesianMF(2).fit(Observed.from_nan(np.full((2, 2), np.nan)))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not MOVIELENS.is_dir(), reason="MovieLens-100K is not in shared/data")
+def test_movielens_accuracy_and_calibration():
+    train, test = (np.loadtxt(MOVIELENS / f"u1.{part}", dtype=np.int64)[:, :3] for part in ("base", "test"))
+    x = Observed.from_codes(train[:, 0] - 1, train[:, 1] - 1, train[:, 2].astype(float), (943, 1682))
+    model = BayesianMF(8, noise="both", n_samples=60, random_state=0).fit(x)
+    i, j = test[:, 0] - 1, test[:, 1] - 1
+    low, high = model.interval(i, j)
+    assert np.sqrt(np.mean((model.predict(i, j) - test[:, 2]) ** 2)) < 0.906
+    assert 0.85 < np.mean((low <= test[:, 2]) & (test[:, 2] <= high)) < 0.95

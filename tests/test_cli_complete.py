@@ -1,0 +1,612 @@
+"""eckart complete, recommend and certify of a completion: files in, files out, real ids, one line and exit code 2 on bad input."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import eckart.cli.cells as cells_of
+import eckart.cli.complete as verb
+import eckart.cli.main as entry
+from eckart import ALS, PCA, load, observed, read
+
+LONG = ("--rows", "user", "--columns", "movie", "--values", "rating")
+NAMES = {"rows": "user", "columns": "movie", "values": "rating"}
+
+
+def table(users, movies, seed=0, share=0.5):
+    """Ratings of rank 2 with biases: a frame of the entries seen, and the whole truth."""
+    rng = np.random.default_rng(seed)
+    n, m = len(users), len(movies)
+    truth = 3 + rng.standard_normal((n, 1)) + rng.standard_normal((n, 2)) @ rng.standard_normal((2, m))
+    seen = rng.random((n, m)) < share
+    seen[np.arange(n), np.arange(n) % m] = True
+    seen[np.arange(m) % n, np.arange(m)] = True
+    i, j = np.nonzero(seen)
+    order = rng.permutation(len(i))
+    i, j = i[order], j[order]
+    return pd.DataFrame({"user": users[i], "movie": movies[j], "rating": truth[i, j]}), truth
+
+
+USERS = np.arange(100, 140) * 3
+MOVIES = np.array([f"film {c}" for c in "abcdefghijklmnopqrst"], object)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder with the ratings as CSV and Parquet, a wide table, a fitted model and a PCA."""
+    folder = tmp_path_factory.mktemp("ratings")
+    frame, truth = table(USERS, MOVIES)
+    frame.to_csv(folder / "r.csv", index=False)
+    frame.to_parquet(folder / "r.parquet", index=False)
+    frame.to_csv(folder / "bare.txt", index=False, header=False, sep=";")
+    pd.concat([frame, frame[:3]]).to_csv(folder / "twice.csv", index=False)
+    frame.head(7)[["movie", "user"]].to_csv(folder / "pairs.csv", index=False)
+    wide = frame.pivot(index="user", columns="movie", values="rating").reset_index()
+    wide.to_csv(folder / "wide.csv", index=False)
+    np.save(folder / "wide.npy", wide.drop(columns="user").to_numpy())
+    model = ALS(2, random_state=0).fit(observed(folder / "r.csv", **NAMES))
+    model.fit_.plan["names"] = NAMES
+    model.save(folder / "m.safetensors")
+    PCA(1).fit(truth).save(folder / "pca.safetensors")
+    return folder
+
+
+@pytest.fixture
+def eckart_(data, tmp_path, monkeypatch, capsys):
+    """Run a command in a folder that holds the data; returns exit code, standard output and standard error."""
+    for name in os.listdir(data):
+        (tmp_path / name).write_bytes((data / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["eckart", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            entry.run()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
+
+
+@pytest.fixture
+def done(eckart_):
+    """Run a command that must succeed without a word on standard error; returns standard output."""
+
+    def call(*words):
+        code, out, err = eckart_(*words)
+        assert (code, err) == (0, "")
+        return out
+
+    return call
+
+
+@pytest.fixture
+def refused(eckart_):
+    """Run a command that must end with one line on standard error, exit code 2 and no file changed; returns the line."""
+
+    def call(*words):
+        before = {name: Path(name).read_bytes() for name in os.listdir(".")}
+        code, _, err = eckart_(*words)
+        assert code == 2, err
+        assert err.startswith("eckart: error: ")
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+        assert {name: Path(name).read_bytes() for name in os.listdir(".")} == before, "a refused command changed a file"
+        return err
+
+    return call
+
+
+# ---- complete
+
+
+def test_complete_writes_everything(done):
+    out = done(
+        "complete", "r.csv", *LONG, "-k", 2, "--out", "c.parquet", "--model", "n.safetensors", "--report", "r.html"
+    )
+    x = observed("r.csv", **NAMES)
+    want = ALS(2, random_state=0).fit(x)
+    long = pd.read_parquet("c.parquet")
+    assert list(long.columns) == ["user", "movie", "rating"]
+    assert len(long) == 40 * 20
+    grid = long.pivot(index="user", columns="movie", values="rating")
+    assert list(grid.index) == USERS.tolist()
+    np.testing.assert_array_equal(grid.to_numpy(), np.concatenate([b for _, b in want.complete()]))
+    saved = load("n.safetensors")
+    assert saved.fit_.plan["names"] == NAMES
+    assert set(saved.fit_.plan["held_out"]) == {"model", "biases only", "mean only"}
+    np.testing.assert_array_equal(saved.fit_.factors.left, want.fit_.factors.left)
+    for words in (
+        "40 rows x 20 columns",
+        f"{x.nnz:,} observed",
+        "RMSE",
+        "MAE",
+        "biases only",
+        "mean only",
+        "2: as asked for",
+    ):
+        assert words in out
+    assert "certificate holds" in out
+    assert "The certificate holds." in Path("r.html").read_text(encoding="utf-8")
+    for name in ("c.parquet", "n.safetensors", "r.html"):
+        assert name in out
+    assert not [name for name in os.listdir(".") if name.startswith(".")]
+
+
+def test_held_out_error_is_that_of_a_fit_that_did_not_see_it(done):
+    from eckart.report.held_out import judge
+
+    out = done("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0.2, "--seed", 3)
+    held = judge(ALS(2, random_state=3).fit, observed("r.csv", **NAMES), 0.2, 3)
+    for line in held.lines():
+        assert line in out
+    assert held.scores["model"]["RMSE"] < held.scores["biases only"]["RMSE"] < held.scores["mean only"]["RMSE"]
+    out = done("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0)
+    assert "held out" not in out
+    assert done("complete", "r.csv", *LONG, "-k", 2, "-q") == ""
+
+
+def test_auto_says_why(done):
+    out = done("complete", "r.csv", *LONG, "--l2", 0.01, "--model", "n.safetensors", "--report", "r.html")
+    model = load("n.safetensors")
+    assert model.l2 == 0.01
+    assert f"rank {model.n_components}," in out
+    assert "candidates had the least error on unseen entries" in out
+    assert "How the rank was chosen" in Path("r.html").read_text(encoding="utf-8")
+
+
+def test_a_fit_that_was_cut_short_says_so(done):
+    out = done("complete", "r.csv", *LONG, "-k", 6, "--l2", 0.001, "--max-iter", 2, "--held-out", 0)
+    assert "DOES NOT HOLD: relative gradient" in out
+    assert "raise --max-iter above 2" in out
+
+
+@pytest.mark.parametrize("ending", ["csv", "arrow", "parquet"])
+def test_unobserved_cells_in_every_format(done, ending):
+    done(
+        "complete", "r.parquet", *LONG, "-k", 2, "--held-out", 0, "--out", f"o.{ending}", "--cells", "unobserved", "-q"
+    )
+    x = observed("r.csv", **NAMES)
+    new = read(f"o.{ending}", **NAMES)
+    assert new.nnz == 800 - x.nnz
+    assert not (set(_cells(x)) & set(_cells(new)))
+    model = load("m.safetensors")
+    rows = np.repeat(new.rows, new.row_counts())
+    np.testing.assert_allclose(new.data, model.predict(rows, new.columns[new.indices]), rtol=1e-6)
+
+
+def _cells(x):
+    return list(zip(np.repeat(x.rows, x.row_counts()).tolist(), x.columns[x.indices].tolist()))
+
+
+def test_output_larger_than_a_block_is_the_same(done, monkeypatch):
+    done("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0, "--out", "one.parquet", "-q")
+    done("complete", "wide.npy", "-k", 2, "--held-out", 0, "--out", "one.npy", "-q")
+    monkeypatch.setattr(cells_of, "BLOCK_BYTES", 500)  # three rows a block
+    for cells in ("all", "unobserved"):
+        done("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0, "--out", f"{cells}.parquet", "--cells", cells, "-q")
+    one, many, rest = (pd.read_parquet(f"{name}.parquet") for name in ("one", "all", "unobserved"))
+    pd.testing.assert_frame_equal(one, many)
+    seen = pd.read_csv("r.csv")
+    assert len(rest) + len(seen) == len(one)
+    done("complete", "wide.npy", "-k", 2, "--held-out", 0, "--out", "many.npy", "-q")
+    np.testing.assert_array_equal(np.load("one.npy"), np.load("many.npy"))
+
+
+def test_pairs_keep_their_order_and_may_repeat(done, refused):
+    pairs = pd.DataFrame({"user": [USERS[5], USERS[0], USERS[5]], "movie": [MOVIES[1], MOVIES[19], MOVIES[1]]})
+    pairs.to_csv("p.csv", index=False)
+    pairs.to_parquet("p.parquet", index=False)
+    model = load("m.safetensors")
+    for name in ("p.csv", "p.parquet"):
+        done("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0, "--pairs", name, "--out", "o.csv", "-q")
+        back = pd.read_csv("o.csv")
+        pd.testing.assert_frame_equal(back[["user", "movie"]], pairs)
+        np.testing.assert_allclose(back["rating"], model.predict(pairs["user"], pairs["movie"]), rtol=1e-6)
+    pairs.loc[1, "movie"] = "film zz"
+    pairs.to_csv("p.csv", index=False)
+    ask = ("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0, "--pairs", "p.csv", "--out", "o2.csv", "-q")
+    assert "'film zz'" in refused(*ask)
+    done(*ask, "--unknown", "nan")
+    assert pd.read_csv("o2.csv")["rating"].isna().tolist() == [False, True, False]
+    done(*ask, "--unknown", "mean")
+    assert pd.read_csv("o2.csv")["rating"].notna().all()
+
+
+def test_many_cells_are_refused_with_advice(done, refused, monkeypatch):
+    monkeypatch.setattr(cells_of, "UNASKED_CELLS", 700)
+    ask = ("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0, "-q", "--out", "o.parquet")
+    line = refused(*ask)
+    for words in ("40 x 20 = 800 cells", "--pairs", "--model", "--cells all"):
+        assert words in line
+    done(*ask, "--cells", "all")
+    os.unlink("o.parquet")
+    monkeypatch.setattr(cells_of, "MOST_CELLS", 700)
+    assert "--all-cells" in refused(*ask, "--cells", "all")
+    done(*ask, "--all-cells")
+    assert len(pd.read_parquet("o.parquet")) == 800
+
+
+def test_wide_tables_keep_columns_and_row_labels(done, refused):
+    out = done("complete", "wide.csv", "--index", "user", "-k", 2, "--out", "o.csv", "--model", "n.safetensors")
+    assert "40 rows x 20 columns" in out
+    before, after = pd.read_csv("wide.csv"), pd.read_csv("o.csv")
+    assert list(after.columns) == list(before.columns)
+    assert after["user"].tolist() == before["user"].tolist()
+    assert after.notna().all().all()
+    seen = before.notna()
+    np.testing.assert_array_equal(after.to_numpy()[seen.to_numpy()], before.to_numpy()[seen.to_numpy()])
+    assert load("n.safetensors").fit_.plan["names"] == {"index": "user"}
+    assert done("certify", "n.safetensors", "wide.csv").startswith("Certificate: HOLDS")
+    listed = done("recommend", "n.safetensors", "--row", USERS[0], "-n", 1)
+    assert listed.split()[:4] == ["user", "rank", "column", "score"]
+    done("complete", "wide.npy", "-k", 2, "--held-out", 0, "--out", "o.npy", "-q")
+    assert np.load("o.npy").shape == (40, 20)
+    assert "wide table" in refused("complete", "wide.csv", "--index", "user", "--cells", "all", "--out", "o.csv")
+
+
+def test_positions_delimiters_and_no_header(done):
+    place = ("--rows", 0, "--columns", 1, "--values", 2, "--delimiter", ";", "--no-header")
+    done("complete", "bare.txt", *place, "-k", 2, "--held-out", 0, "--out", "o.csv", "--model", "n.safetensors", "-q")
+    assert list(pd.read_csv("o.csv").columns) == ["row", "column", "value"]
+    np.testing.assert_array_equal(load("n.safetensors").fit_.factors.left, load("m.safetensors").fit_.factors.left)
+    assert "HOLDS" in done("certify", "n.safetensors", "bare.txt")
+
+
+def test_duplicates(done, refused):
+    line = refused("complete", "twice.csv", *LONG, "-k", 2)
+    assert "duplicates" in line or "twice" in line
+    done("complete", "twice.csv", *LONG, "-k", 2, "--duplicates", "mean", "--model", "n.safetensors", "-q")
+    a, b = load("n.safetensors"), load("m.safetensors")
+    np.testing.assert_allclose(a.fit_.factors.left, b.fit_.factors.left)
+    assert "HOLDS" in done("certify", "n.safetensors", "twice.csv")
+
+
+def test_implicit_feedback_is_judged_by_its_lists(done):
+    ask = ("complete", "r.csv", "--rows", "user", "--columns", "movie", "--feedback", "implicit", "-k", 3)
+    out = done(*ask, "--model", "n.safetensors", "--report", "r.html", "--out", "o.parquet")
+    for words in ("recall@20", "NDCG@20", "most popular"):
+        assert words in out
+    assert load("n.safetensors").feedback == "implicit"
+    assert list(pd.read_parquet("o.parquet").columns) == ["user", "movie", "value"]
+    assert "recall@20" in Path("r.html").read_text(encoding="utf-8")
+
+
+def test_bayes_answers_through_the_same_door(done):
+    ask = ("complete", "r.csv", *LONG, "-k", 2, "--method", "bayes", "--held-out", 0, "-q")
+    done(*ask, "--model", "n.safetensors", "--out", "o.parquet", "--report", "r.html")
+    assert type(load("n.safetensors")).__name__ == "BayesianMF"
+    assert len(pd.read_parquet("o.parquet")) == 800
+    assert "ALS" not in Path("r.html").read_text(encoding="utf-8").split("</h1>")[1][:300]
+
+
+@pytest.mark.parametrize("method", ["soft-impute", "svp", "svt", "exact"])
+@pytest.mark.parametrize("components", ["2", "auto"])
+def test_every_method_answers_through_the_same_door(eckart_, method, components):
+    from eckart.io.save import CLASSES
+
+    kind = verb.METHODS[method]
+    try:
+        getattr(import_module(CLASSES[kind]), kind)
+    except (ImportError, AttributeError):
+        pytest.skip(f"{kind} is not written yet")
+    ask = ("complete", "r.csv", *LONG, "--method", method, "-k", components, "--held-out", 0.1)
+    code, out, err = eckart_(*ask, "--model", "n.safetensors", "--out", "o.parquet", "--report", "r.html")
+    if code and components == "2":
+        assert f"--components 2 came with --method {method}" in err, "a method without a rank says so"
+        return
+    assert (code, err) == (0, "")
+    assert "RMSE" in out
+    assert type(load("n.safetensors")).__name__ == kind
+    assert np.isfinite(pd.read_parquet("o.parquet")["rating"]).all()
+
+
+def test_what_is_taken_out_before_the_fit(done):
+    done("complete", "r.csv", *LONG, "-k", 2, "--normalise", "bias", "--held-out", 0, "--model", "n.safetensors", "-q")
+    model = load("n.safetensors")
+    assert (model.normalise, model.biases) == ("bias", False)
+    assert "HOLDS" in done("certify", "n.safetensors", "r.csv")
+
+
+def test_a_checkpoint_is_gone_when_the_fit_is_done(done):
+    before = set(os.listdir("."))
+    done("complete", "r.csv", *LONG, "-k", 2, "--checkpoint", "state.ckpt", "-q")
+    done("complete", "r.csv", *LONG, "--checkpoint", "state.ckpt", "-q")
+    assert set(os.listdir(".")) == before
+
+
+@pytest.mark.parametrize(("cells", "held"), [(1, "nothing"), (3, "nothing")])
+def test_a_handful_of_entries(done, cells, held):
+    pd.DataFrame({"user": range(cells), "movie": range(cells), "rating": 2.5}).to_csv("few.csv", index=False)
+    out = done(
+        "complete", "few.csv", *LONG, "-k", 1, "--out", "o.csv", "--report", "r.html", "--model", "n.safetensors"
+    )
+    assert held in out
+    assert pd.read_csv("o.csv")["rating"].notna().all()
+
+
+# ---- ids
+
+
+def test_ids_as_text_that_looks_like_numbers(done):
+    frame, _ = table(np.array([f"{i:03d}" for i in range(30)], object), np.arange(8))
+    frame.to_csv("zeros.csv", index=False)
+    done("complete", "zeros.csv", *LONG, "-k", 1, "--model", "n.safetensors", "-q")
+    lines = done("recommend", "n.safetensors", "--row", "007", "-n", 2).splitlines()
+    assert lines[1].split()[0] == "007"
+    assert len(lines) == 3
+
+
+def test_ids_as_dates(done, refused):
+    days = np.arange("2024-05-01", "2024-05-31", dtype="M8[D]")
+    frame, _ = table(days, np.arange(8))
+    frame["user"] = frame["user"].astype("datetime64[s]")
+    frame.to_parquet("days.parquet", index=False)
+    done("complete", "days.parquet", *LONG, "-k", 1, "--model", "n.safetensors", "--out", "o.parquet", "-q")
+    lines = done("recommend", "n.safetensors", "--row", "2024-05-03", "-n", 2).splitlines()
+    assert lines[1].startswith("2024-05-03")
+    assert pd.read_parquet("o.parquet")["user"].nunique() == 30
+    assert "2031" in refused("recommend", "n.safetensors", "--row", "2031-01-01")
+    assert "wanted a date" in refused("recommend", "n.safetensors", "--row", "42nd of May")
+    done("recommend", "n.safetensors", "--all", "--out", "a.parquet")
+    assert pd.read_parquet("a.parquet")["user"].min() == pd.Timestamp("2024-05-01")
+
+
+# ---- recommend
+
+
+def test_recommend_one_row_by_its_id(done):
+    lines = done("recommend", "m.safetensors", "--row", USERS[4], "-n", 3).splitlines()
+    assert lines[0].split() == ["user", "rank", "movie", "score"]
+    model = load("m.safetensors")
+    want = [(int(u), r, c, f"{s:.4f}") for u, r, c, s in model.recommend(int(USERS[4]), 3)]
+    got = [(int(w[0]), int(w[1]), " ".join(w[2:-1]), w[-1]) for w in (line.split() for line in lines[1:])]
+    assert got == want
+    seen = set(pd.read_csv("r.csv").query(f"user == {USERS[4]}")["movie"])
+    assert not seen & {c for _, _, c, _ in got}
+    both = done("recommend", "m.safetensors", "--row", USERS[4], "--row", USERS[1], "-n", 1).splitlines()
+    assert [line.split()[0] for line in both[1:]] == [str(USERS[4]), str(USERS[1])]
+    every = done("recommend", "m.safetensors", "--row", USERS[4], "-n", 99, "--include-seen").splitlines()
+    assert len(every) == 21
+
+
+def test_recommend_everybody_in_blocks(done, monkeypatch):
+    import eckart.cli.recommend as module
+
+    done("recommend", "m.safetensors", "--all", "-n", 4, "--out", "one.parquet")
+    monkeypatch.setattr(module, "BLOCK_ROWS", 7)
+    assert "many.csv (160 rows)" in done("recommend", "m.safetensors", "--all", "-n", 4, "--out", "many.csv")
+    one, many = pd.read_parquet("one.parquet"), pd.read_csv("many.csv")
+    assert list(one.columns) == ["user", "rank", "movie", "score"]
+    pd.testing.assert_frame_equal(one, many, check_dtype=False, check_exact=False)
+    want = load("m.safetensors").recommend(None, 4).to_table()
+    assert one["movie"].tolist() == want["column"].tolist()
+    assert one["user"].tolist() == want["row"].tolist()
+
+
+@pytest.mark.parametrize("form", ["bare", "named", "parquet"])
+def test_rows_and_candidates_from_files(done, form):
+    rows, movies = [int(USERS[7]), int(USERS[2])], ["film c", "film d", "film e"]
+    if form == "bare":
+        Path("rows").write_text("\n".join(map(str, rows)))
+        Path("movies").write_text("\n".join(movies) + "\n\n")
+    elif form == "named":
+        pd.DataFrame({"x": [1, 2], "user": rows}).to_csv("rows", index=False)
+        pd.DataFrame({"movie": movies, "y": 0}).to_csv("movies", index=False)
+    else:
+        pd.DataFrame({"x": [1, 2], "user": rows}).to_parquet("rows.parquet")
+        pd.DataFrame({"movie": movies}).to_parquet("movies.parquet")
+    end = ".parquet" if form == "parquet" else ""
+    ask = ("recommend", "m.safetensors", "--rows-file", f"rows{end}", "--candidates", f"movies{end}", "--include-seen")
+    lines = done(*ask).splitlines()[1:]
+    assert [int(line.split()[0]) for line in lines] == [rows[0]] * 3 + [rows[1]] * 3
+    assert {" ".join(line.split()[2:4]) for line in lines} == set(movies)
+
+
+def test_similar_and_why(done):
+    model = load("m.safetensors")
+    lines = done("recommend", "m.safetensors", "--column", "film c", "--similar", "-n", 2).splitlines()
+    assert lines[0].split() == ["movie", "rank", "similar_movie", "cosine"]
+    want = [c for _, _, c, _ in model.similar(columns="film c", n=2)]
+    assert [" ".join(line.split()[3:5]) for line in lines[1:]] == want
+    assert done("recommend", "m.safetensors", "--row", USERS[0], "--similar", "-n", 1).split()[2] == "similar_user"
+    told = done("recommend", "m.safetensors", "--row", USERS[0], "--explain", "film c", "-n", 3).splitlines()
+    why = model.explain(int(USERS[0]), "film c", 3)
+    assert told[0].startswith(f"user {USERS[0]}, movie film c: {why.prediction:.4g}")
+    assert len(told) == 4
+    assert f"{why.shares[0][1]:.4g}" in told[1]
+
+
+def test_new_rows_are_folded_in(done, refused):
+    new = pd.DataFrame({"user": [9001, 9001, 9002], "movie": ["film a", "film b", "film c"], "rating": [5.0, 1.0, 3.0]})
+    new.to_csv("new.csv", index=False)
+    lines = done("recommend", "m.safetensors", "--new", "new.csv", "-n", 2).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == ["9001", "9001", "9002", "9002"]
+    want = load("m.safetensors").recommend(X=observed("new.csv", **NAMES), n=2).to_table()
+    assert [" ".join(line.split()[2:4]) for line in lines[1:]] == want["column"].tolist()
+    new.columns = ["who", "what", "stars"]
+    new.to_csv("other.csv", index=False)
+    ask = ("--new", "other.csv", "--rows", "who", "--columns", "what", "--values", "stars", "--out", "o.parquet")
+    assert "o.parquet (20 rows)" in done("recommend", "m.safetensors", *ask)
+    new.loc[0, "what"] = "film zz"
+    new.to_csv("other.csv", index=False)
+    os.unlink("o.parquet")
+    assert "'film zz'" in refused("recommend", "m.safetensors", *ask)
+
+
+# ---- certify
+
+
+def test_certify_a_completion(eckart_, done, refused):
+    assert done("certify", "m.safetensors", "r.csv") == done("certify", "m.safetensors", "r.parquet")
+    frame = pd.read_csv("r.csv")
+    frame.rename(columns={"user": "who"}).to_csv("renamed.csv", index=False)
+    assert "'user'" in refused("certify", "m.safetensors", "renamed.csv")
+    assert "HOLDS" in done("certify", "m.safetensors", "renamed.csv", "--rows", "who")
+    frame["rating"] = np.random.default_rng(5).standard_normal(len(frame)) * 9
+    frame.to_csv("noise.csv", index=False)
+    code, out, err = eckart_("certify", "m.safetensors", "noise.csv")
+    assert (code, err) == (1, "")
+    assert "DOES NOT HOLD" in out
+    frame.loc[0, "user"] = 5
+    frame.to_csv("strange.csv", index=False)
+    assert "row 5 came" in refused("certify", "m.safetensors", "strange.csv")
+
+
+def test_certify_finds_rows_by_id_not_by_order(done):
+    """One row of the model has no entry in the data: the others still meet their own ids."""
+    x = observed("r.csv", **NAMES)
+    frame = pd.read_csv("r.csv")
+    frame[frame["user"] != USERS[0]].to_csv("less.csv", index=False)
+    from eckart.cli.observed import for_model
+
+    model = load("m.safetensors")
+    less = for_model(observed("less.csv", **NAMES), model.row_ids, model.column_ids)
+    assert less.shape == x.shape
+    assert less.row_counts()[0] == 0
+    np.testing.assert_array_equal(less.data, x.data[x.indptr[1] :])
+
+
+# ---- bad input
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["complete", "nope.csv", *LONG], "nope.csv does not exist"),
+        (["complete", "r.csv", "--rows", "zz", "--columns", "movie", "--values", "rating"], "'zz'"),
+        (["complete", "r.csv", "--rows", "user", "--columns", "movie", "--values", "zz"], "'zz'"),
+        (["complete", "r.csv", "--rows", "user"], "--columns"),
+        (["complete", "r.csv", "--values", "rating"], "--rows"),
+        (["complete", "r.csv", "--rows", "user", "--columns", "movie"], "--values"),
+        (["complete", "r.csv", "--rows", "user", "--columns", "user", "--values", "rating"], "different columns"),
+        (["complete", "r.csv", "--rows", "user", "--columns", "rating", "--values", "movie"], "movie"),
+        (["complete", "r.csv", *LONG, "--index", "user"], "--index"),
+        (["complete", "r.csv", *LONG, "-k", "0"], "--components"),
+        (["complete", "r.csv", *LONG, "-k", "half"], "'half'"),
+        (["complete", "r.csv", *LONG, "--method", "magic"], "magic"),
+        (["complete", "r.csv", *LONG, "--feedback", "loud"], "loud"),
+        (["complete", "r.csv", *LONG, "--normalise", "all"], "--normalise"),
+        (["complete", "r.csv", *LONG, "-k", "2", "--l2", "-1"], "l2"),
+        (["complete", "r.csv", *LONG, "--method", "bayes", "--l2", "1"], "--l2 1.0 came with --method bayes"),
+        (["complete", "r.csv", *LONG, "--held-out", "1.5"], "--held-out"),
+        (["complete", "r.csv", *LONG, "--held-out", "nan"], "--held-out"),
+        (["complete", "r.csv", *LONG, "--duplicates", "first"], "--duplicates"),
+        (["complete", "wide.csv", "--duplicates", "last"], "--duplicates"),
+        (["complete", "r.csv"], "--rows"),
+        (["complete", "r.csv", *LONG, "-k", "2", "--max-iter", "0"], "max_iter"),
+        (["complete", "r.csv", *LONG, "--out", "o.xlsx"], ".xlsx"),
+        (["complete", "r.csv", *LONG, "--out", "o.npy"], "o.npy"),
+        (["complete", "r.csv", *LONG, "--out", "no/o.csv"], "not a folder"),
+        (["complete", "r.csv", *LONG, "--out", "r.csv"], "the data itself"),
+        (["complete", "r.csv", *LONG, "--pairs", "pairs.csv", "--out", "pairs.csv"], "the data itself"),
+        (["complete", "r.csv", *LONG, "--pairs", "nope.csv", "--out", "o.csv"], "nope.csv"),
+        (["complete", "r.csv", *LONG, "--pairs", "pairs.csv"], "--out"),
+        (["complete", "r.csv", *LONG, "--cells", "some", "--out", "o.csv"], "--cells"),
+        (["complete", "r.csv", *LONG, "--cells", "all"], "--out"),
+        (["complete", "r.csv", *LONG, "--unknown", "guess"], "--unknown"),
+        (["complete", "r.csv", *LONG, "--model", "m.pkl"], ".safetensors"),
+        (["complete", "r.csv", *LONG, "--report", "r.pdf"], ".html"),
+        (["complete", "r.csv", *LONG, "-k", "2", "--threads", "0"], "n_threads"),
+        (["complete", "r.csv", *LONG, "-k", "2", "--checkpoint", "no/c"], "not a folder"),
+        (["recommend", "nope.safetensors", "--row", "1"], "nope.safetensors"),
+        (["recommend", "r.csv", "--row", "1"], "r.csv"),
+        (["recommend", "pca.safetensors", "--row", "1"], "PCA"),
+        (["recommend", "m.safetensors"], "--row"),
+        (["recommend", "m.safetensors", "--row", "1"], "row 1 came"),
+        (["recommend", "m.safetensors", "--row", "ann"], "wanted an integer"),
+        (["recommend", "m.safetensors", "--row", "300", "--all"], "one of"),
+        (["recommend", "m.safetensors", "--row", "300", "-n", "0"], "-n"),
+        (["recommend", "m.safetensors", "--all"], "--out"),
+        (["recommend", "m.safetensors", "--all", "--out", "o.npy"], "o.npy"),
+        (["recommend", "m.safetensors", "--all", "--out", "m.safetensors"], "m.safetensors"),
+        (["recommend", "m.safetensors", "--column", "film a"], "--similar"),
+        (["recommend", "m.safetensors", "--column", "film z", "--similar"], "'film z'"),
+        (["recommend", "m.safetensors", "--all", "--similar", "--out", "o.csv"], "--similar"),
+        (["recommend", "m.safetensors", "--explain", "film a", "--all", "--out", "o.csv"], "--explain"),
+        (["recommend", "m.safetensors", "--row", "300", "--explain", "film z"], "'film z'"),
+        (["recommend", "m.safetensors", "--rows-file", "nope"], "nope"),
+        (["recommend", "m.safetensors", "--row", "300", "--candidates", "nope"], "nope"),
+        (["recommend", "m.safetensors", "--new", "nope.csv"], "nope.csv"),
+        (["certify", "m.safetensors", "nope.csv"], "nope.csv"),
+        (["certify", "pca.safetensors", "wide.npy", "--rows", "user"], "--rows"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(refused, words, said):
+    assert said in refused(*words)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"user,movie,rating\n", b"user,movie,rating\n1,2\n", b"\x00\xff", b"user,movie,rating\n1,2,x\n"]
+)
+def test_bad_files_are_one_line_and_code_2(refused, content):
+    Path("bad.csv").write_bytes(content)
+    assert "bad.csv" in refused("complete", "bad.csv", *LONG, "-k", "1")
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", ""])
+def test_values_that_are_no_numbers_are_named(refused, value):
+    Path("bad.csv").write_text(f"user,movie,rating\n1,2,3\n4,5,{value}\n")
+    line = refused("complete", "bad.csv", *LONG, "-k", "1")
+    assert "line 3" in line or "row" in line
+
+
+@pytest.mark.parametrize("cut", [1, 5, 8, 200, -1])
+def test_hostile_models_are_refused(refused, cut):
+    whole = Path("m.safetensors").read_bytes()
+    Path("cut.safetensors").write_bytes(whole[:cut])
+    assert "cut.safetensors" in refused("recommend", "cut.safetensors", "--row", "300")
+    changed = bytearray(whole)
+    changed[-3] ^= 1
+    Path("changed.safetensors").write_bytes(changed)
+    assert "changed" in refused("recommend", "changed.safetensors", "--row", "300")
+    Path("huge.safetensors").write_bytes(b"\xff" * 8 + b"{}")
+    assert "hostile" in refused("certify", "huge.safetensors", "r.csv")
+
+
+def test_names_of_a_hostile_plan_do_no_harm(done):
+    model = load("m.safetensors")
+    for names in ("rows", 3, {"rows": None}, {"index": None}, None):
+        model.fit_.plan["names"] = names
+        model.save("odd.safetensors")
+        assert done("recommend", "odd.safetensors", "--row", USERS[0], "-n", 1).split()[0] == "row"
+
+
+def test_help_has_examples(done):
+    for word in ("complete", "recommend", "certify"):
+        text = done(word, "--help")
+        assert "Example" in text
+        assert f"eckart {word} " in text
+        assert word in done("--help")
+
+
+def test_as_a_program(data, tmp_path):
+    """Nothing but errors goes to standard error."""
+    command = [sys.executable, "-c", "from eckart.cli.main import run; run()"]
+    told = [
+        *command,
+        "complete",
+        data / "r.csv",
+        *LONG,
+        "-k",
+        "2",
+        "--out",
+        tmp_path / "o.csv",
+        "--report",
+        tmp_path / "r.html",
+    ]
+    finished = subprocess.run([str(w) for w in told], capture_output=True, text=True)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    finished = subprocess.run(
+        [*command, "recommend", str(data / "m.safetensors"), "--row", "1"], capture_output=True, text=True
+    )
+    assert (finished.returncode, finished.stdout) == (2, "")
+    assert finished.stderr.startswith("eckart: error: row 1 came")

@@ -1,0 +1,289 @@
+"""Soft-Impute: the minimiser of 1/2 ||Pi(A - B)||^2 + tau ||B||_*, its path, its duality gap, and the engine's sampled products."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import eckart
+from eckart.certify.nuclear import gap_certificate, global_certificate
+from eckart.complete import soft_impute
+from eckart.complete.operators import Operator, norms, partial_svd, randomized_svd, rank_one, shrink
+from eckart.complete.soft_impute import SoftImpute
+from eckart.engines.cpu import sampled
+from eckart.engines.cpu.engine import CpuEngine
+from eckart.engines.cpu.sampled import Pattern
+from eckart.factors import LowRank
+from eckart.matrix import Observed
+
+
+def planted(seed=0, n=60, m=50, k=3, share=0.5, noise=0.05, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((n, k)) @ rng.standard_normal((k, m))
+    seen = rng.random((n, m)) < share
+    return a, np.where(seen, a + noise * rng.standard_normal((n, m)), np.nan).astype(dtype)
+
+
+def random_observed(seed, n=23, m=17, share=0.3, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    x = sparse.random_array((n, m), density=share, rng=rng, format="csr", dtype=np.float64).astype(dtype)
+    x.data -= 0.5
+    return Observed.from_scipy(x)
+
+
+def value(x, b, tau):
+    return 0.5 * np.nansum((x - b) ** 2) + tau * np.linalg.svd(b, compute_uv=False).sum()
+
+
+def whole(model):
+    return np.concatenate([block for _, block in model.complete(keep=False)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [0, 1, 3, 8, 21])
+def test_sampled_products_agree_with_plain(k, dtype):
+    x = random_observed(1, dtype=dtype)
+    rng = np.random.default_rng(k)
+    u, v = rng.standard_normal((23, k)).astype(dtype), rng.standard_normal((17, k)).astype(dtype)
+    pattern, close = Pattern.of(x), 1e-5 if dtype == np.float32 else 1e-12
+    at = sampled.sampled(pattern, u, v)
+    assert at.dtype == dtype
+    assert np.allclose(at, sampled.plain_sampled(x, u, v), atol=close * 10)
+    rest, square = sampled.residual(pattern, x.data, u, v)
+    assert np.allclose(rest, x.data - at, atol=close)
+    assert square == pytest.approx(float(np.sum(rest.astype(np.float64) ** 2)))
+    if k:
+        assert np.allclose(
+            sampled.residual_times(pattern, x.data, v), sampled.plain_times(x, x.data, v), atol=close * 10
+        )
+        turned = sampled.residual_times_t(pattern, sampled.by_columns(pattern, x.data), u)
+        assert np.allclose(turned, x.to_scipy().toarray().T.astype(np.float64) @ u, atol=close * 10)
+
+
+def test_threads_do_not_change_the_bits():
+    _, x = planted(n=600, m=500, share=0.4)
+    one, two = (SoftImpute(tau=2.0, n_threads=t, random_state=0).fit(x).fit_.factors for t in (1, 2))
+    assert one.left.tobytes() == two.left.tobytes()
+    assert one.right.tobytes() == two.right.tobytes()
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.05, 3.0))
+def test_shrink_is_the_proximal_map_of_the_nuclear_norm(seed, tau):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((9, 7))
+    full = partial_svd(_op(a), 7, rng=rng, tol=1e-12)
+    low, lower = shrink(full, tau), shrink(full, 1.5 * tau)
+    b = (low.left * low.values) @ low.right.T
+    best = 0.5 * np.sum((a - b) ** 2) + tau * low.values.sum()
+    for _ in range(5):
+        c = b + 0.05 * rng.standard_normal(b.shape)
+        assert 0.5 * np.sum((a - c) ** 2) + tau * np.linalg.svd(c, compute_uv=False).sum() >= best
+    assert len(lower.values) <= len(low.values)
+
+
+def _op(a):
+    from eckart.complete.operators import operator
+
+    return operator(a)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6))
+def test_norms_and_best_rank_k(seed, k):
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((12, 8))
+    s = np.linalg.svd(a, compute_uv=False)
+    facts = norms(s)
+    assert facts.frobenius**2 == pytest.approx(np.sum(a**2))
+    assert facts.spectral == pytest.approx(np.linalg.norm(a, 2))
+    assert facts.nuclear == pytest.approx(np.linalg.norm(a, "nuc"))
+    found = partial_svd(_op(a), k, rng=rng, tol=1e-12)
+    error = np.sum((a - (found.left * found.values) @ found.right.T) ** 2)
+    assert error == pytest.approx(facts.tails[k], abs=1e-9)
+
+
+def test_rank_one_by_alternation():
+    a = np.random.default_rng(0).standard_normal((30, 20))
+    u, sigma, v = rank_one(a, random_state=0)
+    s = np.linalg.svd(a, compute_uv=False)
+    assert sigma == pytest.approx(s[0])
+    assert np.sum((a - sigma * np.outer(u, v)) ** 2) == pytest.approx(np.sum(s[1:] ** 2))
+    assert rank_one(np.zeros((3, 2)), random_state=0)[1] == 0.0
+
+
+@pytest.mark.parametrize("single_pass", [False, True])
+def test_randomized_svd_on_any_operator(single_pass):
+    from scipy.sparse.linalg import aslinearoperator
+
+    rng = np.random.default_rng(0)
+    a = (rng.standard_normal((80, 60)) * 0.5 ** np.arange(60)) @ np.linalg.qr(rng.standard_normal((60, 60)))[0]
+    s = np.linalg.svd(a, compute_uv=False)
+    for kind in (a, sparse.csr_array(a), aslinearoperator(a)):
+        u, found, v = randomized_svd(kind, 5, single_pass=single_pass, random_state=0)
+        assert np.allclose(found, s[:5], rtol=1e-2 if single_pass else 1e-6)
+        assert np.allclose(u.T @ u, np.eye(5), atol=1e-10)
+        assert np.linalg.norm(a - (u * found) @ v.T, 2) <= (3 if single_pass else 1.01) * s[5]
+    u, found, v = randomized_svd(np.ones((6, 4)), 3, random_state=0)
+    assert found.round(9).tolist() == [pytest.approx(24**0.5), 0.0, 0.0]
+    assert np.allclose(v.T @ v, np.eye(3))
+    with pytest.raises(eckart.InputError, match="k=9"):
+        randomized_svd(np.ones((6, 4)), 9)
+
+
+def test_sparse_plus_low_rank_and_warm_start():
+    x = random_observed(3, 40, 30)
+    rng = np.random.default_rng(0)
+    u, v = (np.linalg.qr(rng.standard_normal((n, 3)))[0] for n in (40, 30))
+    z = Operator(Pattern.of(x), x.data, u, np.array([5.0, 4.0, 3.0]), v)
+    dense = x.to_scipy().toarray() + (u * [5.0, 4.0, 3.0]) @ v.T
+    s = np.linalg.svd(dense, compute_uv=False)
+    cold = partial_svd(z, 4, rng=rng, tol=1e-10)
+    assert np.allclose(cold.values, s[:4])
+    assert np.allclose(dense @ cold.right, cold.left * cold.values, atol=1e-8)
+    warm = partial_svd(z, 4, rng=rng, tol=1e-8, start=cold.right)
+    assert warm.products < cold.products / 2
+    assert np.allclose(warm.values, s[:4])
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([0.3, 1.0, 4.0]))
+def test_descent_and_proximal_reach_the_same_minimum(seed, tau):
+    _, x = planted(seed, 30, 25, 2)
+    fast = SoftImpute(tau=tau, tol=1e-6, random_state=0).fit(x)
+    slow = SoftImpute(tau=tau, tol=1e-6, method="proximal", random_state=0, max_iter=5000).fit(x)
+    a, b = value(x, whole(fast), tau), value(x, whole(slow), tau)
+    assert a <= b * (1 + 1e-5)
+    assert fast.certificate_.holds
+
+
+def test_answer_is_zero_from_tau_max_on():
+    _, x = planted()
+    top, second = np.linalg.svd(np.nan_to_num(x), compute_uv=False)[:2]
+    assert SoftImpute(tau=1.001 * top, random_state=0).fit(x).rank_ == 0
+    low = SoftImpute(tau=(top + second) / 2, random_state=0).fit(x)
+    assert low.rank_ == 1
+    assert low.certificate_.holds
+
+
+def test_path_goes_down_from_tau_max_and_keeps_singular_values():
+    _, x = planted()
+    model = SoftImpute(tau=1.0, path=6, random_state=0).fit(x)
+    assert len(model.path_taus_) == 6
+    assert (np.diff(model.path_taus_) < 0).all()
+    assert np.allclose(model.path_singular_values_[-1], model.singular_values_)
+    misfits = [p.sum() for p in model.path_singular_values_]
+    assert misfits == sorted(misfits)  # the nuclear norm grows as its price falls
+    alone = SoftImpute(tau=1.0, random_state=0).fit(x)
+    assert np.allclose(alone.singular_values_, model.singular_values_, rtol=1e-2)
+
+
+def test_debiasing_takes_the_shrinkage_back():
+    a, x = planted(noise=0.02)
+    shrunk = SoftImpute(tau=3.0, random_state=0).fit(x)
+    free = SoftImpute(tau=3.0, debias=True, random_state=0).fit(x)
+    assert free.rank_ == shrunk.rank_ == 3
+    assert np.linalg.norm(whole(free) - a) < 0.3 * np.linalg.norm(whole(shrunk) - a)
+    assert free.certificate_.holds
+
+
+def test_tau_is_chosen_on_hidden_entries():
+    a, x = planted(noise=0.3)
+    model = SoftImpute(random_state=0).fit(x)
+    errors = [np.linalg.norm(whole(SoftImpute(tau=t, random_state=0).fit(x)) - a) for t in (0.05, 20.0)]
+    assert np.linalg.norm(whole(model) - a) < min(errors)
+    assert model.tau_ > 0
+
+
+@pytest.mark.parametrize("spoil", ["scale", "noise", "drop"])
+def test_certificate_fails_on_a_perturbed_answer(spoil):
+    _, x = planted()
+    model = SoftImpute(tau=1.0, random_state=0).fit(x)
+    f, rng = model.fit_.factors, np.random.default_rng(0)
+    changed = {
+        "scale": LowRank(1.1 * f.left, f.right),
+        "noise": LowRank(f.left + 0.05 * rng.standard_normal(f.left.shape), f.right),
+        "drop": LowRank(f.left[:, :-1], f.right[:, :-1]),
+    }[spoil]
+    entries = Observed.from_nan(x)
+    assert gap_certificate(entries, f, 1.0, tol=1e-3, rng=rng).holds
+    bad = gap_certificate(entries, changed, 1.0, tol=1e-3, rng=rng)
+    assert not bad.holds
+    assert "duality gap" in bad.reason
+
+
+def test_gap_bounds_the_distance_from_the_best_value():
+    _, x = planted()
+    best = SoftImpute(tau=1.0, tol=1e-8, random_state=0).fit(x).certificate_["value"]
+    rough = SoftImpute(tau=1.0, tol=0.2, max_iter=3, random_state=0).fit(x).certificate_
+    assert rough["no matrix is below"] <= best <= rough["value"]
+
+
+def test_global_certificate_of_ridge_factors():
+    _, x = planted()
+    model = SoftImpute(tau=1.0, tol=1e-6, random_state=0).fit(x)
+    f, entries = model.fit_.factors, Observed.from_nan(x)
+    assert global_certificate(entries, f, 1.0).holds
+    skew = LowRank(2 * f.left, f.right / 2)  # the same matrix, but a larger ridge
+    assert not global_certificate(entries, skew, 1.0).holds
+    low = LowRank(f.left[:, :1], f.right[:, :1])
+    bad = global_certificate(entries, low, 1.0)
+    assert bad["residual norm ||R||_2"] > 1.0
+    assert not bad.holds
+
+
+def test_rank_limit_is_told():
+    _, x = planted()
+    model = SoftImpute(2, tau=1.0, random_state=0).fit(x)
+    assert model.rank_ == 2
+    assert not model.certificate_.holds
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.full((4, 3), 2.0),
+        np.array([[np.nan, 3.0], [np.nan, np.nan]]),
+        np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan], [2.0, np.nan, 4.0]]),
+        np.array([[1.0, 2.0, np.nan, np.nan], [2.0, 4.0, np.nan, np.nan], [np.nan, np.nan, 1.0, 1.0]]),
+        np.zeros((3, 3)),
+    ],
+    ids=["equal", "one", "empty row and column", "blocks", "zeros"],
+)
+def test_odd_data_has_a_defined_answer(x):
+    model = SoftImpute(tau=0.1, random_state=0).fit(x)
+    assert np.isfinite(whole(model)).all()
+    assert model.certificate_.holds
+    empty = np.isnan(x).all(axis=1)
+    assert np.allclose(whole(model)[empty], 0.0)
+
+
+def test_precision_is_kept_and_bad_arguments_are_named():
+    _, x = planted(dtype=np.float32)
+    model = SoftImpute(tau=1.0, random_state=0).fit(x)
+    assert model.fit_.factors.left.dtype == np.float32
+    assert model.certificate_.holds
+    for bad, words in (
+        ({"tau": -1.0}, "tau=-1.0"),
+        ({"tau": 1.0, "method": "x"}, "method='x'"),
+        ({"n_components": 0}, "n_components=0"),
+    ):
+        with pytest.raises(eckart.InputError, match=words):
+            SoftImpute(**bad).fit(x)
+    with pytest.raises(eckart.InputError, match="weights"):
+        SoftImpute(tau=1.0).fit(x, weights=np.ones_like(x))
+    with pytest.raises(AttributeError, match="path=True"):
+        _ = model.path_taus_
+
+
+def test_solver_never_raises_its_objective():
+    _, x = planted()
+    engine, rng = CpuEngine(1), np.random.default_rng(0)
+    found = soft_impute.solve(Observed.from_nan(x), 1.0, engine=engine, rng=rng, start=None)
+    tail = found.trace.values[-5:]
+    assert all(b <= a * (1 + 1e-12) for a, b in pairwise(tail))
