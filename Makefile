@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.docs-ready
+RIVALS_STAMP := $(VENV)/.rivals-ready
 
 .PHONY: demo test test-slow lint docs bench clean
 
@@ -16,6 +17,11 @@ $(STAMP): pyproject.toml constraints.txt
 $(DOCS_STAMP): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	@touch $(DOCS_STAMP)
+
+# some rivals are built from source and need a compiler; one that cannot be installed is reported as failed, the rest are measured
+$(RIVALS_STAMP): $(STAMP) benchmarks/rivals.txt
+	-for package in $$(cat benchmarks/rivals.txt); do $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $$package; done
+	@touch $(RIVALS_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
@@ -35,8 +41,12 @@ docs: $(DOCS_STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "documentation: docs/_build/html/index.html"
 
-bench: $(STAMP)
+bench: $(RIVALS_STAMP)
 	$(BIN)/python benchmarks/reduce.py
+	$(BIN)/python benchmarks/complete.py
+	$(BIN)/python benchmarks/nuclear.py
+	$(BIN)/python benchmarks/phase.py
+	$(BIN)/python benchmarks/accuracy.py
 
 clean:
 	rm -rf $(VENV) docs/_build docs/gallery docs/generated out

@@ -14,7 +14,9 @@ NAMES = ("u", "i", "y", "tu", "ti", "ty")
 
 def load(size: str) -> dict[str, np.ndarray]:
     """Training triples u, i, y and held-out triples tu, ti, ty."""
-    return {name: np.load(cached(f"ratings_{size}_{name}.npy", lambda path, n=name: _make(size, path, n))) for name in NAMES}
+    return {
+        name: np.load(cached(f"ratings_{size}_{name}.npy", lambda path, n=name: _make(size, path, n))) for name in NAMES
+    }
 
 
 def _make(size: str, path: Path, wanted: str) -> None:

@@ -62,8 +62,11 @@ html_theme_options = {
 
 def tidy(app, what, name, obj, options, lines):
     """Before napoleon: several attributes on a line become a definition list, a doctest after the parameters gets its heading,
-    and an author's initial ("C. Eckart") is not an enumerated list."""
+    an author's initial ("C. Eckart") is not an enumerated list, |t - p| is no substitution and a name that ends in _ no link."""
     out: list[str] = []
+    if name.startswith("eckart.metrics"):
+        lines[:] = [line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines]
+    lines[:] = ["Parameters" if line.startswith("Parameters (") else line for line in lines]
     section, names = "", ""
     for line, after in zip(lines, [*lines[1:], ""]):
         if line and after and set(after) == {"-"}:
@@ -76,6 +79,7 @@ def tidy(app, what, name, obj, options, lines):
                 continue
             terms, _, words = names.partition(" : ")
             out += ["", ", ".join(f"``{term.strip()}``" for term in terms.split(","))]
+            words = re.sub(r"(?<![`\w])(\w+_)(?![`\w])", r"``\1``", words)
             out += [f"    {words}"] if words else [] if after.startswith(" ") else ["    Of the fit."]
             names = ""
         elif line.startswith(">>>") and section in ("Parameters", "Returns"):

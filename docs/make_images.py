@@ -1,4 +1,4 @@
-"""The picture of the README: `python docs/make_images.py` writes docs/images/reduce.png from scikit-learn's digits."""
+"""The pictures of the README: `python docs/make_images.py` writes docs/images/reduce.png and docs/images/complete.png."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from sklearn.datasets import load_digits
+from numpy.lib.stride_tricks import sliding_window_view
+from sklearn.datasets import load_digits, load_sample_image
 
-from eckart import PCA, plots
+from eckart import ALS, PCA, Observed, SoftImpute, plots
 from eckart.plots.style import INK
 
 
-def main(folder: Path = Path(__file__).parent / "images") -> Path:
+def reduce(folder: Path) -> Path:
+    """Digits: components, reconstructions, a map."""
     digits = load_digits()
     pca = PCA(n_components=30, random_state=0).fit(digits.data)
     fig = Figure(figsize=(11.5, 4.3), layout="constrained")
@@ -25,11 +27,69 @@ def main(folder: Path = Path(__file__).parent / "images") -> Path:
     words = ("An image is the mean plus a sum of components", "Digits rebuilt from k numbers", "A map of 1797 digits")
     for ax, title in zip((top, bottom, right), words):
         ax.set_title(title, loc="left", fontsize=11.5, color=INK, pad=14 if ax is top else 6)
-    folder.mkdir(exist_ok=True)
     target = folder / "reduce.png"
     fig.savefig(target, dpi=100, facecolor="white")
     return target
 
 
+def restored(holes: np.ndarray, size: int = 8, stride: int = 4) -> np.ndarray:
+    """A picture filled in from its overlapping patches, each a row of a matrix with gaps."""
+    top, left = (np.arange(0, length - size + 1, stride) for length in holes.shape[:2])
+    windows = sliding_window_view(holes, (size, size), axis=(0, 1))[top][:, left]
+    table = windows.reshape(len(top) * len(left), -1)
+    pieces = ALS(12, l2=0.005, random_state=0).fit_transform(table).reshape(len(top), len(left), 3, size, size)
+    total, count = np.zeros_like(holes), np.zeros((*holes.shape[:2], 1))
+    for i, row in zip(top, pieces):
+        for j, piece in zip(left, row):
+            total[i : i + size, j : j + size] += piece.transpose(1, 2, 0)
+            count[i : i + size, j : j + size] += 1
+    return np.clip(total / count, 0, 1)
+
+
+def dishes() -> ALS:
+    """A model of 200 people and 60 dishes of five kitchens."""
+    rng = np.random.default_rng(1)
+    names = [f"{kitchen} {i + 1}" for kitchen in ("curry", "pasta", "taco", "noodle", "stew") for i in range(12)]
+    score = 3.2 + 0.9 * np.repeat(rng.standard_normal((200, 5)), 12, axis=1) + 0.4 * rng.standard_normal((200, 60))
+    i, j = np.nonzero(rng.random(score.shape) < 0.3)
+    return ALS(5, random_state=0).fit(Observed.from_triples(i, np.array(names)[j], score[i, j]))
+
+
+def complete(folder: Path) -> Path:
+    """A photograph restored, the saddle, the path of the nuclear norm, a map of columns."""
+    photo = load_sample_image("flower.jpg")[:424] / 255.0
+    photo = photo.reshape(212, 2, 320, 2, 3).mean(axis=(1, 3))
+    holes = np.where(np.random.default_rng(0).random((212, 320, 1)) < 0.7, np.nan, photo)
+    rng = np.random.default_rng(0)
+    table = (rng.standard_normal((120, 5)) * np.array([2.0, 1.6, 1.3, 1.1, 0.9])) @ rng.standard_normal((5, 100))
+    table[rng.random(table.shape) < 0.6] = np.nan
+    table += 0.7 * rng.standard_normal(table.shape)
+    path = SoftImpute(tau=5.0, path=25, random_state=0).fit(table)
+    fig = Figure(figsize=(11.5, 6.8), layout="constrained")
+    grid = fig.add_gridspec(2, 3, height_ratios=[1, 1.35])
+    top = fig.add_subplot(grid[0, :])
+    field, fall, chart = (fig.add_subplot(grid[1, c]) for c in range(3))
+    picture = restored(holes)
+    psnr = -10 * np.log10(np.mean((picture - photo)[np.isnan(holes)] ** 2))
+    plots.triptych(photo, holes, picture, top, titles=("original", "70 % missing", f"restored, PSNR {psnr:.1f} dB"))
+    plots.saddle_field(1.0, field, starts=((0.1, 0.1), (1.8, 0.2), (-1.3, 1.3), (-1.3, 1.6)))
+    plots.shrinkage_path(path.path_taus_, path.path_singular_values_, fall)
+    fall.set_xticks([50, 20, 10, 5], ["50", "20", "10", "5"], minor=False)
+    fall.set_xticks([], minor=True)
+    plots.factor_map(dishes(), ax=chart)
+    chart.margins(0.2)
+    words = ("Why it is hard: a saddle", "The nuclear norm finds the rank", "Columns that are rated alike")
+    for ax, title in zip((field, fall, chart), words):
+        ax.set_title(title, loc="left", fontsize=11.5, color=INK)
+    target = folder / "complete.png"
+    fig.savefig(target, dpi=100, facecolor="white")
+    return target
+
+
+def main(folder: Path = Path(__file__).parent / "images") -> list[Path]:
+    folder.mkdir(exist_ok=True)
+    return [reduce(folder), complete(folder)]
+
+
 if __name__ == "__main__":
-    print(main())
+    print(*main(), sep="\n")

@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from sklearn.datasets import load_digits, load_sample_image
 
-from eckart import ALS, PCA, Observed, SoftImpute, metrics, plots
+from eckart import ALS, PCA, Observed, metrics, plots
 from eckart.plots.style import new_axes
 from eckart.report.complete import complete_report, recovered
 from eckart.report.held_out import judge
@@ -74,7 +75,6 @@ def reduce(target: Path) -> None:
     print(f"report    {where} ({time.perf_counter() - begin:.1f} s)")
 
 
-
 def ratings(people: int = 2000, films: int = 500, k: int = 5, shown: float = 0.08) -> tuple[Observed, np.ndarray]:
     """Half stars from 0.5 to 5, a share of them as triples with ids; and all of them, which the model never sees."""
     rng = np.random.default_rng(0)
@@ -83,20 +83,29 @@ def ratings(people: int = 2000, films: int = 500, k: int = 5, shown: float = 0.0
     stars = np.clip(np.rint(2 * (score + 0.5 * rng.standard_normal(score.shape))) / 2, 0.5, 5.0)
     i, j = np.nonzero(rng.random(stars.shape) < shown)
     names = np.array([f"film {f:03d}" for f in range(films)])
-    return Observed.from_triples(i + 1000, names[j], stars[i, j], row_labels=np.arange(people) + 1000, column_labels=names), stars
+    return Observed.from_triples(
+        i + 1000, names[j], stars[i, j], row_labels=np.arange(people) + 1000, column_labels=names
+    ), stars
 
 
-def restored_photograph() -> tuple[object, float]:
-    """A photograph, 30 % of its pixels, and what the nuclear norm makes of them; PSNR over the missing ones."""
+def restored_photograph(size: int = 8, stride: int = 4) -> tuple[object, float]:
+    """A photograph, 30 % of its pixels, and what is made of them: every patch is a row of a matrix with gaps. PSNR over the missing pixels."""
     photo = load_sample_image("flower.jpg")[:424] / 255.0
     photo = photo.reshape(212, 2, 320, 2, 3).mean(axis=(1, 3))
     lost = np.random.default_rng(0).random(photo.shape[:2]) < 0.7
     holes = np.where(lost[..., None], np.nan, photo)
-    flat = np.hstack([holes[..., c] for c in range(3)])
-    filled = SoftImpute(tau=0.5, tol=1e-2, random_state=0).fit(flat).transform(flat)
-    restored = np.clip(np.stack(np.split(filled, 3, axis=1), axis=2), 0, 1)
-    psnr = -10 * np.log10(np.mean((restored - photo)[lost] ** 2))
-    return plots.triptych(photo, holes, restored), float(psnr)
+    top, left = (np.arange(0, length - size + 1, stride) for length in lost.shape)
+    table = sliding_window_view(holes, (size, size), axis=(0, 1))[top][:, left].reshape(len(top) * len(left), -1)
+    pieces = ALS(12, l2=0.005, random_state=0).fit_transform(table).reshape(len(top), len(left), 3, size, size)
+    total, count = np.zeros_like(photo), np.zeros((*lost.shape, 1))
+    for i, row in zip(top, pieces):
+        for j, piece in zip(left, row):
+            total[i : i + size, j : j + size] += piece.transpose(1, 2, 0)
+            count[i : i + size, j : j + size] += 1
+    restored = np.clip(total / count, 0, 1)
+    psnr = float(-10 * np.log10(np.mean((restored - photo)[lost] ** 2)))
+    words = ("original", "70 % of the pixels missing", f"restored, PSNR {psnr:.1f} dB where missing")
+    return plots.triptych(photo, holes, restored, titles=words), psnr
 
 
 def complete(target: Path) -> None:
@@ -112,14 +121,18 @@ def complete(target: Path) -> None:
     page = complete_report(model, seen, held_out=held, name="generated ratings", names=("person", "film", "stars"))
     ax, psnr = restored_photograph()
     page.section("A photograph with 70 % of its pixels missing")
-    page.pictures((ax, f"Restored by the nuclear norm: PSNR {psnr:.1f} dB over the missing pixels"))
+    page.pictures((ax, f"Restored from its patches: PSNR {psnr:.1f} dB over the missing pixels"))
     picture = target / "photograph.png"
     ax.figure.savefig(picture, dpi=100, facecolor="white")
     where = page.write(target / "complete.html")
-    best = ", ".join(f"{film} ({value:.2f})" for _, _, film, value in model.recommend(1042, n=3))
+    best = ", ".join(film for _, _, film, _ in model.recommend(1042, n=4))
     c = model.certificate_
-    print(f"complete  {seen.nnz} of {stars.size} ratings shown: error {estimate:.3f} on held-out ones, {true:.3f} in truth, {biases:.3f} by biases only")
-    print(f"evidence  certificate {'holds' if c.holds else 'does not hold'} ({c.kind}): relative gradient {c['relative gradient']:.1e}")
+    print(
+        f"complete  {seen.nnz} of {stars.size} ratings shown: error {estimate:.3f} on held-out ones, {true:.3f} in truth, {biases:.3f} by biases only"
+    )
+    print(
+        f"evidence  certificate {'holds' if c.holds else 'does not hold'} ({c.kind}): relative gradient {c['relative gradient']:.1e}"
+    )
     print(f"recovery  {recovered(seen, 5)[1]}")
     print(f"advice    person 1042 may like {best}")
     print(f"picture   {picture}: 70 % of the pixels missing, restored with PSNR {psnr:.1f} dB")

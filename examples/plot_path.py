@@ -2,9 +2,9 @@
 Singular values along the Soft-Impute path
 ==========================================
 
-:class:`eckart.SoftImpute` minimises :math:`\\tfrac12 \\lVert \\Pi(A - B) \\rVert_F^2 + \\tau \\lVert B \\rVert_*`. The price :math:`\\tau` of the nuclear norm decides
-the rank. From :math:`\\tau_{\\max} = \\lVert \\Pi(A) \\rVert_2` up the answer is zero; below it singular values enter one by one. Each point of
-the path starts from the one before it.
+:class:`eckart.SoftImpute` minimises :math:`\\tfrac12 \\lVert \\Pi(A - B) \\rVert_F^2 + \\tau \\lVert B \\rVert_*`.
+The price :math:`\\tau` of the nuclear norm decides the rank. From :math:`\\tau_{\\max} = \\lVert \\Pi(A) \\rVert_2` up the answer is
+zero; below it singular values enter one by one. Each point of the path starts from the one before it.
 """
 
 # %%
@@ -31,7 +31,8 @@ print(model.certificate_)
 # What each price is worth
 # ------------------------
 # The error of hidden entries against the truth, for the answer itself and for ``debias=True``, which keeps the rank that was found and
-# takes the shrinkage back. That helps while only signal has entered, and harms when directions of noise are taken at their word. ``tau=None`` chooses by hiding a tenth of the entries itself.
+# takes the shrinkage back. That helps while only signal has entered, and harms when directions of noise
+# are taken at their word. ``tau=None`` chooses by hiding a tenth of the entries itself.
 
 taus = model.path_taus_[model.path_taus_ < model.path_taus_[0] / 2][::2]
 at = np.nonzero(hidden)
@@ -67,5 +68,7 @@ ax.invert_xaxis()
 ax.set(xlabel="tau", ylabel="error of the hidden entries", ylim=(0, None))
 ax.spines[["top", "right"]].set_visible(False)
 ax.legend(frameon=False)
-print(f"least error {min(shrunk):.3f} shrunk at rank {ranks[best]}, {min(debiased):.3f} debiased at rank {ranks[int(np.argmin(debiased))]}")
+print(
+    f"least error {min(shrunk):.3f} shrunk at rank {ranks[best]}, {min(debiased):.3f} debiased at rank {ranks[int(np.argmin(debiased))]}"
+)
 plt.show()

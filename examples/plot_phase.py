@@ -11,7 +11,8 @@ a share of their entries to two solvers, and marks what was recovered.
 # The experiment
 # --------------
 # A random matrix for each rank and share (more ``trials`` make the border smoother). With fewer than 1.2 entries for each degree of freedom nothing is
-# tried: such cells count as lost. Recovered means a relative error below 0.0001 over the whole matrix. :class:`eckart.ExactRecovery` costs more, so it is asked only where :class:`eckart.SVP` failed.
+# tried: such cells count as lost. Recovered means a relative error below 0.0001 over the whole matrix.
+# :class:`eckart.ExactRecovery` costs more, so it is asked only where :class:`eckart.SVP` failed.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -43,7 +44,9 @@ for i, k in enumerate(ranks.tolist()):
                 continue
             found = recovered(SVP(k, max_iter=200, random_state=0), gappy, a)
             first[i, j] += found / trials
-            both[i, j] += (found or recovered(ExactRecovery(k, attempts=1, max_iter=40, random_state=0), gappy, a)) / trials
+            both[i, j] += (
+                found or recovered(ExactRecovery(k, attempts=1, max_iter=40, random_state=0), gappy, a)
+            ) / trials
 squares = {"SVP": first, "SVP, then ExactRecovery": both}
 
 # %%

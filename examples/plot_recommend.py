@@ -71,7 +71,9 @@ shares = [share for _, _, share in why.shares][::-1]
 ax.barh(names, shares, color=["#2b6cb0" if s > 0 else "#dd6b20" for s in shares])
 ax.axvline(0, color="0.4", linewidth=1)
 ax.set(xlabel="stars that this rating adds")
-ax.set_title(f"Why {best} for nora: {why.prediction:.2f}, of which {why.base:.2f} mean and bias", loc="left", fontsize=10)
+ax.set_title(
+    f"Why {best} for nora: {why.prediction:.2f}, of which {why.base:.2f} mean and bias", loc="left", fontsize=10
+)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %%

@@ -41,21 +41,32 @@ def numbers(pattern: str, text: str) -> list[float]:
 
 def test_every_example_is_tested():
     names = {path.name for path in FOLDER.glob("*.py")}
-    assert names == {"demo.py", "plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
+    reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
+    complete = {f"plot_{name}.py" for name in ("path", "phase", "photograph", "rank", "recommend", "saddle")}
+    assert names == {"demo.py"} | reduce | complete
 
 
 def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_path):
     out, _ = run("demo.py")
-    assert len(out.strip().splitlines()) == 4
+    assert len(out.strip().splitlines()) == 10
     (kept,) = numbers(r"keep #% of the variance", out)
     assert 95 < kept < 97
     (captured,) = numbers(r"certificate holds: # of what", out)
     assert captured > 0.999999
     complete, gappy = numbers(r"error # per pixel from all pixels, # from 70 %", out)
     assert complete < gappy < 2 * complete
-    page = (tmp_path / "out" / "report.html").read_text()
-    assert "data:image/png;base64," in page
-    assert not re.search(r"(?:src|href)=\"(?!data:)", page)
+    estimate, true, biases = numbers(r"error # on held-out ones, # in truth, # by biases only", out)
+    assert estimate == pytest.approx(true, rel=0.05)
+    assert true < 0.7 * biases
+    assert re.search(r"recovery +A matrix of rank 5 can be recovered, comfortably", out)
+    assert len(re.findall(r"film \d{3}", out.split("may like")[1].splitlines()[0])) == 4
+    (psnr,) = numbers(r"restored with PSNR # dB", out)
+    assert psnr > 26
+    assert (tmp_path / "out" / "photograph.png").stat().st_size > 10_000
+    for name in ("report.html", "complete.html"):
+        page = (tmp_path / "out" / name).read_text()
+        assert "data:image/png;base64," in page
+        assert not re.search(r"(?:src|href)=\"(?!data:)", page)
 
 
 def test_digits_risk_falls_with_k_and_codes_nearly_match_pixels(run):
@@ -103,3 +114,76 @@ def test_autoencoders_reach_the_pca_subspace_and_early_ones_are_told(run):
     assert "Ritz residual" in out.split("after 30 steps of gd:")[1].splitlines()[0]
     (worst,) = numbers(r"largest angle to the PCA subspace: # radians", out)
     assert worst < 1e-3
+
+
+def test_small_steps_follow_the_flow_away_from_the_saddle(run):
+    out, figures = run("plot_saddle.py")
+    assert figures == 2
+    low, high = numbers(r"eigenvalues of the Hessian at 0: \[#, #\]", out)
+    assert (low, high) == (-1, 1)
+    (waits,) = numbers(r"from x\(0\) = 0.01 half the height is reached at t = #", out)
+    assert waits == pytest.approx(2.30, abs=0.01)
+    coarse, fine = (numbers(rf"exact flow at step {h}: #", out)[0] for h in ("0.05", "0.005"))
+    assert coarse < 0.02
+    assert fine < 0.12 * coarse
+
+
+def test_exact_recovery_reaches_further_than_projection(run):
+    out, figures = run("plot_phase.py")
+    assert figures == 1
+    (first, cells) = numbers(r"\nSVP +recovered # of # matrices", "\n" + out)
+    (both,) = numbers(r"SVP, then ExactRecovery +recovered # of", out)
+    assert 0.4 * cells < first < both < cells
+    assert "1 row with fewer than 3 entries cannot be determined: 5" in out
+    assert "verdict: proven" in out
+
+
+def test_a_photograph_is_restored_better_from_patches(run):
+    out, figures = run("plot_photograph.py")
+    assert figures == 3
+    blank, rows, patches = (
+        numbers(rf"{name} +PSNR # dB", out)[0] for name in ("mean colour", "rows of pixels", "patches")
+    )
+    assert blank + 8 < rows
+    assert rows + 2 < patches
+    assert "Certificate: HOLDS" in out
+
+
+def test_the_rank_rises_along_the_path_and_debiasing_helps_at_the_true_one(run):
+    out, figures = run("plot_path.py")
+    assert figures == 2
+    assert "Certificate: HOLDS (global)" in out
+    lines = [
+        tuple(map(float, line))
+        for line in re.findall(r"tau +([\d.]+) +rank +(\d+) +error ([\d.]+) +debiased ([\d.]+)", out)
+    ]
+    taus, ranks, shrunk, debiased = zip(*lines)
+    assert list(taus) == sorted(taus, reverse=True)
+    assert list(ranks) == sorted(ranks)
+    at = ranks.index(5)
+    assert debiased[at] < 0.7 * min(shrunk)
+
+
+def test_too_many_factors_harm_als_and_not_the_bayesian_model(run):
+    out, figures = run("plot_rank.py")
+    assert figures == 2
+    assert "chosen: {'n_components': 4" in out
+    small, tuned, bayes = (
+        numbers(rf"{name} +# +# +# +# +#", out) for name in ("ALS, ridge 0.005", "ALS, ridge tuned", "Bayesian")
+    )
+    assert small[4] > 1.3 * small[2]
+    assert tuned[4] < small[4]
+    assert bayes[4] < 1.05 * bayes[2] < 1.05 * tuned[4]
+    (covered,) = numbers(r"90 % intervals hold #% of", out)
+    assert 85 < covered < 95
+
+
+def test_recommendations_follow_planted_tastes_and_are_explained(run):
+    out, figures = run("plot_recommend.py")
+    assert figures == 2
+    error, spread = numbers(r"error on held-out ones #, their standard deviation #", out)
+    assert error < 0.75 * spread
+    assert numbers(r"# of 8 recommendations for nora are curries or noodles", out) == [8]
+    assert out.split("pia: ")[1].splitlines()[0].count("taco") == 4
+    assert re.search(r"row nora, column curry \d+: [\d.]+ = [\d.]+ from mean and biases", out)
+    assert re.search(r"like pasta 1: (pasta \d+ \([\d.]+\)(, )?){4}", out)

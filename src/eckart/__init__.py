@@ -44,6 +44,8 @@ __all__ = [*_PUBLIC, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "metrics":
+        return import_module("eckart.metrics")
     if name in _PUBLIC:
         value = getattr(import_module(_PUBLIC[name]), name)
         globals()[name] = value
@@ -56,6 +58,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from eckart import metrics as metrics
     from eckart.certify.certificate import Certificate as Certificate
     from eckart.complete.als import ALS as ALS
     from eckart.complete.bayes import BayesianMF as BayesianMF

@@ -151,8 +151,9 @@ def certify_factors(
 
 def _scale(sides: Any, state: Any, trace: Any) -> float:
     """The size of the numbers whose rounding the trace carries: the objective at zero."""
-    own = sides.x.data - sides.x.dtype.type(state.mean)
-    zero = 0.5 * float(own @ own) if not sides.rule.alpha else 0.5 * float(sides.rule.alpha * sides.x.data.sum())
+    a, mean = sides.x.data, state.mean
+    total = float(a.sum(dtype=np.float64))
+    zero = 0.5 * (sides.rule.alpha * total if sides.rule.alpha else float(a @ a) - 2 * mean * total + mean**2 * len(a))
     return max(zero, *map(abs, trace.values)) or 1.0
 
 

@@ -32,7 +32,7 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 
 FACTOR = 4.0
 """tau falls by this factor between two inner steps of the path."""
-LOOSE = 0.1
+LOOSE = 0.3
 BATCH = 8
 
 

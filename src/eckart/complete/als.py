@@ -12,7 +12,7 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.stationary import certify_factors, relative_gradient
 from eckart.complete.alternate import Sides, State, Stop, alternate, resumed, snapshot, start
 from eckart.complete.completer import Completer
-from eckart.complete.folding import cast
+from eckart.complete.folding import cast, limits
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.split import split
 from eckart.engines import engine_named
@@ -51,6 +51,8 @@ class ALS(Completer):
     stop : "decrease" (relative decrease of the objective a sweep <= tol), "gradient" (relative gradient <= tol) or "held_out" (the error on a
         share ``held_out`` of the entries has not fallen for ``patience`` sweeps; the best sweep is kept).
     max_iter : most sweeps.
+    clip : predictions stay inside (low, high), the observed range (True), or anywhere (False); "auto": the range of a rating scale (few values, each many
+        times), nothing for implicit feedback.
     warm_start : fit again from the present factors; a larger ``n_components`` adds dimensions and keeps the old ones.
     checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
     random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
@@ -94,6 +96,7 @@ class ALS(Completer):
         max_iter: int = 50,
         held_out: float = 0.1,
         patience: int = 3,
+        clip: Any = "auto",
         warm_start: bool = False,
         checkpoint: Any = None,
         random_state: Any = None,
@@ -119,6 +122,7 @@ class ALS(Completer):
         self.max_iter = max_iter
         self.held_out = held_out
         self.patience = patience
+        self.clip = clip
         self.warm_start = warm_start
         self.checkpoint = checkpoint
         self.random_state = random_state
@@ -200,6 +204,8 @@ class ALS(Completer):
         }  # fmt: skip
         if errors:
             plan["held_out_errors"] = errors
+        if (low_high := limits(self.clip if self.feedback == "explicit" else False, x)) is not None:
+            plan["clip"] = low_high
         self.normaliser_ = norm
         return Fit(self._factors(state, norm, x), certificate, trace, plan)
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eckart.certify.stationary import penalty
+from eckart.certify.stationary import GRADIENT_LIMIT, penalty
 from eckart.engines.protocol import Engine, RidgeRule
 from eckart.matrix import Observed
 from eckart.rng import normal
@@ -110,8 +110,8 @@ def resumed(sweeps: int, arrays: dict[str, np.ndarray]) -> tuple[State, Progress
 
 
 class Stop(NamedTuple):
-    """When to end: at a relative decrease of F a sweep below ``tol``, at a relative gradient below ``tol``, or when ``error(state)`` has not improved for
-    ``patience`` sweeps; after ``max_iter`` sweeps at the latest."""
+    """When to end: at a relative decrease of F a sweep below ``tol`` and a gradient that the certificate accepts, at a relative gradient below ``tol``,
+    or when ``error(state)`` has not improved for ``patience`` sweeps; after ``max_iter`` sweeps at the latest."""
 
     rule: str
     tol: float
@@ -164,7 +164,9 @@ def alternate(
 def _met(stop: Stop, state: State, trace: Trace) -> bool:
     if stop.rule == "gradient" and stop.gradient:
         return stop.gradient(state) <= stop.tol
-    return len(trace) >= 4 and trace.values[-3] - trace.values[-1] <= stop.tol * abs(trace.values[-3])
+    if len(trace) < 4 or trace.values[-3] - trace.values[-1] > stop.tol * abs(trace.values[-3]):
+        return False
+    return stop.gradient is None or stop.gradient(state) <= GRADIENT_LIMIT
 
 
 def sweep(sides: Sides, state: State, engine: Engine, trace: Trace) -> State:

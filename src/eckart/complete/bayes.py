@@ -12,7 +12,6 @@ References: Salakhutdinov and Mnih 2008 (BPMF); Simm et al. 2017 (Macau); Rendle
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -23,7 +22,7 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.chains import certify_chains
 from eckart.complete.bayes_posterior import Posterior
 from eckart.complete.completer import Completer
-from eckart.complete.folding import is_matrix, pairs
+from eckart.complete.folding import is_matrix, limits, pairs
 from eckart.complete.gibbs import solve
 from eckart.engines import engine_named
 from eckart.engines.pool import single_threaded_blas
@@ -39,7 +38,6 @@ from eckart.trace import StopReason, progress
 PROBES = 256
 JUDGED = 100_000
 CHECKPOINT_SECONDS = 10.0
-FEW_VALUES = 64
 SMALL = 10**7
 
 
@@ -60,7 +58,7 @@ class BayesianMF(Completer):
         by "row" and "both"; where errors of the largest entries count most, "common" is safer.
     implicit_features : True lets the factors depend on which columns a row observes and which rows observe a column, whatever the values (SVD++ in
         both directions); "rows" or "columns" does so for one side.
-    clip : (low, high) for predictions, True (the observed range), False, or "auto": the observed range if there are at most 64 distinct values
+    clip : (low, high) for predictions, True (the observed range), False, or "auto": the observed range of a rating scale (few values, each many times)
         (ratings).
     checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
     random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
@@ -161,8 +159,8 @@ class BayesianMF(Completer):
             "sweeps": len(trace),
             "samples": posterior.size,
         }
-        if (limits := self._limits(x)) is not None:
-            plan["clip"] = list(limits)
+        if (low_high := limits(self.clip, x)) is not None:
+            plan["clip"] = low_high
         self.posterior_, self.normaliser_ = posterior, None
         return Fit(factors, certificate, trace, plan)
 
@@ -184,7 +182,7 @@ class BayesianMF(Completer):
             raise InputError(
                 "return_std=True came without known row and column ids, wanted predict(rows, columns, return_std=True)"
             )
-        mean = self._clipped(super().predict(rows, columns, unknown=unknown))
+        mean = super().predict(rows, columns, unknown=unknown)
         if not return_std:
             return mean
         return mean, self.deviation(rows, columns)
@@ -207,20 +205,6 @@ class BayesianMF(Completer):
         self._lowrank()
         i, j = pairs(rows, columns)
         return self.row_ids.indices_of(i), self.column_ids.indices_of(j)
-
-    def transform(self, X: Any) -> np.ndarray:
-        """New rows with their unknown entries filled in: in every draw each row is solved while the columns stay; what was observed is kept."""
-        return self._clipped(super().transform(X))
-
-    def complete(
-        self, rows: Any = None, *, keep: bool = True, block_bytes: int = 2**25
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The completed matrix as blocks ``(row ids, values)``; ``keep`` puts observed entries in place of the model's values."""
-        for ids, block in super().complete(rows, keep=keep, block_bytes=block_bytes):
-            yield ids, self._clipped(block)
-
-    def _clipped(self, block: np.ndarray) -> np.ndarray:
-        return np.clip(block, *self.fit_.plan["clip"], out=block) if "clip" in self.fit_.plan else block
 
     def _folded(self, X: Any) -> tuple[LowRank, Observed]:
         x = self._aligned(X)
@@ -265,16 +249,6 @@ class BayesianMF(Completer):
         """One thread for a small matrix: dealing its rows out costs more than drawing them."""
         return engine_named("cpu", 1 if x.nnz * (self.n_components + 1) ** 2 < SMALL else self.n_threads)
 
-    def _limits(self, x: Observed) -> tuple[float, float] | None:
-        """Where predictions are clipped."""
-        if isinstance(self.clip, tuple | list) and len(self.clip) == 2 and self.clip[0] <= self.clip[1]:
-            return float(self.clip[0]), float(self.clip[1])
-        if self.clip is True or (self.clip == "auto" and len(np.unique(x.data)) <= FEW_VALUES):
-            return float(x.data.min()), float(x.data.max())
-        if self.clip is False or self.clip == "auto":
-            return None
-        raise wrong("clip", self.clip, "(low, high), True, False or 'auto'")
-
     def _keeper(self, x: Observed) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
@@ -298,7 +272,7 @@ class BayesianMF(Completer):
             raise wrong("implicit_features", self.implicit_features, "True, False, 'rows' or 'columns'")
         if x.nnz == 0:
             raise InputError("X has no observed entry, wanted at least one")
-        self._limits(x)
+        limits(self.clip, x)
         if not np.isfinite(x.data).all():
             at = int(np.argmax(~np.isfinite(x.data)))
             row = int(np.searchsorted(x.indptr, at, side="right")) - 1

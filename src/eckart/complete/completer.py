@@ -122,13 +122,15 @@ class Completer(Recommender, TransformerMixin, Estimator):
         With a matrix of new rows instead of ids, every cell of these rows (see ``transform``, which keeps what was observed).
         """
         if columns is None:
-            return self._folded(rows)[0].block(slice(None)) if is_matrix(rows) else self._whole_rows(rows)
+            return self._clipped(
+                self._folded(rows)[0].block(slice(None)) if is_matrix(rows) else self._whole_rows(rows)
+            )
         if unknown not in ("raise", "mean", "nan"):
             raise wrong("unknown", unknown, "'raise', 'mean' or 'nan'")
         i, j = pairs(rows, columns)
         f = self._lowrank()
         if unknown == "raise":
-            return f.at(self.row_ids.indices_of(i), self.column_ids.indices_of(j))
+            return self._clipped(f.at(self.row_ids.indices_of(i), self.column_ids.indices_of(j)))
         at, to = self.row_ids.find(i), self.column_ids.find(j)
         known = (at >= 0) & (to >= 0)
         out = np.full(len(at), np.nan, f.left.dtype)
@@ -139,7 +141,12 @@ class Completer(Recommender, TransformerMixin, Estimator):
                 out[~known & (to >= 0)] += f.column_bias[to[~known & (to >= 0)]]
             if f.row_bias is not None:
                 out[~known & (at >= 0)] += f.row_bias[at[~known & (at >= 0)]]
-        return out
+        return self._clipped(out)
+
+    def _clipped(self, block: np.ndarray) -> np.ndarray:
+        """Predictions inside the range that ``clip`` asked for."""
+        low_high = self.fit_.plan.get("clip")
+        return block if low_high is None else np.clip(block, *low_high, out=block)
 
     def _whole_rows(self, rows: Any) -> np.ndarray:
         f, ids = self._lowrank(), np.atleast_1d(np.asarray(rows))
@@ -162,7 +169,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
         step = max(1, block_bytes // max(1, f.n * f.left.itemsize))
         for a in range(0, len(at), step):
             part = at[a : a + step]
-            block = f.block(part)
+            block = self._clipped(f.block(part))
             if keep:
                 put_observed(block, x, part)
             yield self.row_ids.names(part), block
@@ -170,7 +177,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
     def transform(self, X: Any) -> np.ndarray:
         """New rows with their unknown entries filled in: each row is solved while the columns stay (fold-in); what was observed is kept."""
         folded, x = self._folded(X)
-        filled = folded.block(np.arange(x.shape[0]))
+        filled = self._clipped(folded.block(np.arange(x.shape[0])))
         put_observed(filled, x, np.arange(x.shape[0]))
         return filled
 

@@ -29,7 +29,7 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 
 CUTS = 8
 PATIENCE = 25
-INNER = 200
+INNER = 60
 
 
 class Point(NamedTuple):
@@ -75,7 +75,7 @@ class Descent:
         return t, Coordinates(g.m - tau * np.eye(len(at.s), dtype=g.m.dtype), g.x, g.y)
 
     def run(self, at: Point, tau: float, tol: float, fitted: float, max_iter: int) -> tuple[Point, StopReason]:
-        """Steps until ||g|| <= ``tol`` ||R|| (tau = 0) or ``tol`` tau sqrt(k), or ||R|| <= ``fitted``."""
+        """Steps until ||g|| <= ``tol`` ||R|| (tau = 0) or ``tol`` tau, or ||R|| <= ``fitted``."""
         last: Last | None = None
         fitted = max(fitted, self.floor)
         for count in range(max_iter):
@@ -85,7 +85,7 @@ class Descent:
             if at.misfit <= fitted or not len(at.s):
                 return at, StopReason.CONVERGED
             t, g = self.gradient(at, tau)
-            if np.sqrt(g.dot(g)) <= tol * (tau * np.sqrt(len(at.s)) if tau else at.misfit):
+            if np.sqrt(g.dot(g)) <= tol * (tau or at.misfit):
                 return at, StopReason.CONVERGED
             if tau and (at.s + (np.diag(g.m)) / self.share < 0).any():
                 lower = self.proximal(t, g, at, tau)

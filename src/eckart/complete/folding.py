@@ -160,3 +160,21 @@ def is_matrix(rows: Any) -> bool:
 def cast(a: np.ndarray | None, like: np.ndarray) -> np.ndarray | None:
     """In the precision of ``like``."""
     return None if a is None else np.asarray(a, like.dtype)
+
+
+def limits(clip: Any, x: Observed) -> list[float] | None:
+    """Where predictions are clipped: (low, high), True for the observed range, False for nowhere, "auto" for the range of a rating scale.
+
+    A rating scale has few values, each many times: at most 64 among the first 10,000 entries, and ten entries for each.
+    """
+    if isinstance(clip, (tuple, list)) and len(clip) == 2 and clip[0] <= clip[1]:
+        return [float(clip[0]), float(clip[1])]
+    if clip is False or clip is None:
+        return None
+    if clip == "auto":
+        head = x.data[:10_000]
+        values = len(np.unique(head))
+        return [float(x.data.min()), float(x.data.max())] if values <= 64 and len(head) >= 10 * values else None
+    if clip is True:
+        return [float(x.data.min()), float(x.data.max())]
+    raise wrong("clip", clip, "(low, high), True, False or 'auto'")

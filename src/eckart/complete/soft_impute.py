@@ -37,13 +37,14 @@ def choose_tau(
     x: Observed,
     *,
     share: float = 0.1,
-    factor: float = 2.0,
+    factor: float = 1.6,
     max_rank: int | None = None,
     engine: Any,
     rng: np.random.Generator,
 ) -> tuple[float, list[tuple[float, float, int]]]:
     """tau with the least error on a hidden share of the entries, and the (tau, error, rank) of the path to it; the path ends after two
-    rises. Each rank is at most twice the last plus ten: where noise comes in, the rank would leap."""
+    rises. It ends as well where the rank rises and the error falls by less than a tenth: from there on, noise comes in.
+    """
     if x.nnz < 10:
         top = float(np.linalg.norm(x.data.astype(np.float64)))
         return max(top / 50, np.finfo(np.float64).tiny), []
@@ -51,7 +52,7 @@ def choose_tau(
     train, test = parts.train, parts.test
     where = Pattern.of(test)
     table: list[tuple[float, float, int]] = []
-    start, best, rises, rank = None, np.inf, 0, 0
+    start, best, rises, rank, leap = None, np.inf, 0, 0, False
     tau = _top(train, engine, rng)
     while rises < 2 and len(table) < 40:
         tau /= factor
@@ -61,11 +62,12 @@ def choose_tau(
         _, square = sampled.residual(where, test.data, (found.U * found.s).astype(test.dtype), found.V, engine.threads)
         error = float(np.sqrt(square / max(test.nnz, 1)))
         table.append((tau, error, rank))
+        leap = len(table) > 1 and rank > table[-2][2] and error > 0.9 * table[-2][1]
         rises = 0 if error < 0.999 * best else rises + 1
         best = min(best, error)
-        if tau <= 1e-6 * table[0][0] or square == 0.0 or (rises and rank >= limit):
+        if leap or tau <= 1e-6 * table[0][0] or square == 0.0:
             break
-    return min(table, key=lambda row: row[1])[0], table
+    return min(table[:-1] if leap else table, key=lambda row: row[1])[0], table
 
 
 def _top(x: Observed, engine: Any, rng: np.random.Generator) -> float:
@@ -170,7 +172,7 @@ class SoftImpute(SpectralCompleter):
             count = 10 if self.path is True else int(self.path)
             goals = np.geomspace(top, tau, count) if top > tau else np.array([tau], float)
         found = solve(
-            x, goals, max_rank=self.n_components, method=self.method, tol=self.tol / 2, max_iter=self.max_iter,
+            x, goals, max_rank=self.n_components, method=self.method, tol=0.7 * self.tol, max_iter=self.max_iter,
             engine=engine, rng=rng, watch=watch,
         )  # fmt: skip
         chosen |= {"tau": float(tau), "fold_l2": 0.0 if self.debias else float(tau)}
