@@ -28,7 +28,7 @@ from eckart.matrix import Counts, Observed
 
 GLOBAL_GAP = 1e-3
 GRADIENT_LIMIT = 0.02
-SMALL, FIRST_LOOK = 2 * 10**5, 6
+SMALL, FIRST_LOOK, ROWS = 2 * 10**5, 4, 4096
 """Lanczos steps that show most points to be far from a global minimum of the convex problem."""
 FLOOR = 1e-30
 
@@ -86,21 +86,35 @@ def gradient(sides: Any, state: Any, point: Point, engine: Any, nonnegative: boo
     )
     for seen, own, other, bias, rule, x in blocks:
         ridge, bias_ridge = rule.ridges(x.row_counts())
-        pull = seen.pull.astype(np.float64)
-        push = own * ridge[:, None]
-        if sides.unobserved:
-            push = push + sides.unobserved * (own @ (other.T @ other))
-        g = push - pull
-        if nonnegative:
-            g = np.where(own > 0, g, np.minimum(g, 0.0))
-        scale = push if rule.l2 or sides.unobserved else _data_pull(x, other, engine)
-        square += float(np.sum(g**2))
-        size += float(np.linalg.norm(pull) + np.linalg.norm(scale)) ** 2
+        shared = sides.unobserved * (other.T @ other) if sides.unobserved else None
+        bare = None if rule.l2 or sides.unobserved else _data_pull(x, other, engine)
+        block = np.array(
+            [_gradient_rows(seen.pull, own, ridge, shared, bare, nonnegative, a) for a in range(0, len(own), ROWS)]
+        )
+        gradients, pulls, scales = block.sum(axis=0)
+        square += float(gradients)
+        size += float(np.sqrt(pulls) + np.sqrt(scales)) ** 2
         if bias is not None:
             push = bias_ridge * bias
             square += float(np.sum((push - seen.row_sum) ** 2))
             size += float(np.linalg.norm(seen.row_sum) + np.linalg.norm(push)) ** 2
     return float(np.sqrt(square / size)) if size > FLOOR else 0.0
+
+
+def _gradient_rows(
+    pull: np.ndarray, own: np.ndarray, ridge: np.ndarray, shared: Any, bare: Any, nonnegative: bool, a: int
+) -> tuple[float, float, float]:
+    """Squared norms of gradient, pull and scale over a block of rows."""
+    rows = slice(a, a + ROWS)
+    u, got = own[rows].astype(np.float64), pull[rows].astype(np.float64)
+    push = u * ridge[rows, None]
+    if shared is not None:
+        push += u @ shared
+    g = push - got
+    if nonnegative:
+        g = np.where(u > 0, g, np.minimum(g, 0.0))
+    scale = push if bare is None else bare[rows]
+    return float(np.sum(g * g)), float(np.sum(got * got)), float(np.sum(scale * scale))
 
 
 def _data_pull(x: Observed, other: np.ndarray, engine: Any) -> np.ndarray:
@@ -204,8 +218,8 @@ def _product(
 def _frobenius(r: Counts, rows: np.ndarray, columns: np.ndarray) -> float:
     """sum R_ij^2 / (l_i m_j), in parts."""
     total, where = 0.0, np.diff(r.indptr)
-    for a in range(0, len(where), 2**15):
-        b = min(a + 2**15, len(where))
+    for a in range(0, len(where), 2**11):
+        b = min(a + 2**11, len(where))
         part = slice(r.indptr[a], r.indptr[b])
         total += float(
             np.sum(r.data[part].astype(np.float64) ** 2 * np.repeat(rows[a:b], where[a:b]) * columns[r.indices[part]])

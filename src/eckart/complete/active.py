@@ -201,7 +201,7 @@ class _Run:
             if trial.value > at.value and t > 1:
                 t, before = 1.0, at
                 continue
-            done = abs(at.value - trial.value) <= 1e-3 * self.tol * trial.value
+            done = abs(at.value - trial.value) <= 1e-4 * self.tol * trial.value
             before, at, t = at, trial, t_next
             if done:
                 d.trace.reason = StopReason.CONVERGED

@@ -6,6 +6,7 @@ import zlib
 from dataclasses import replace
 from typing import Any
 
+import numba  # noqa: F401  (what ALS runs on: loading it belongs to the import, not to the first fit)
 import numpy as np
 
 from eckart.certify.certificate import Certificate
@@ -47,7 +48,7 @@ class ALS(Completer):
     normalise : what is taken out before the fit and put back after: "column", "row", "both", "global", "bias" or None. "auto": nothing when biases are
         learned or feedback is implicit or factors are nonnegative, else "column". ``scale=True`` also divides by standard deviations.
     solver : "cholesky" solves every row exactly (rows with few entries in the space of their entries), "cg" improves it by ``cg_steps`` steps of
-        conjugate gradients; "auto" takes cg from k = 256 on where it applies (no biases, factors of any sign, l2 > 0).
+        conjugate gradients; "auto" takes cg from k = 128 on where it applies (no biases, factors of any sign, l2 > 0).
     stop : "decrease" (relative decrease of the objective a sweep <= tol), "gradient" (relative gradient <= tol) or "held_out" (the error on a
         share ``held_out`` of the entries has not fallen for ``patience`` sweeps; the best sweep is kept).
     max_iter : most sweeps.
@@ -373,7 +374,7 @@ class ALS(Completer):
 
 
 CHECKPOINT_SECONDS = 10.0
-CG_FROM = 256
+CG_FROM = 128
 
 
 def _held_out(s: State, judge: Observed, engine: Any) -> float:

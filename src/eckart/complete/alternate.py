@@ -27,7 +27,7 @@ from eckart.matrix import Observed
 from eckart.rng import normal
 from eckart.trace import StopReason, Trace, Watcher, silent
 
-POWER_ITERATIONS = 2
+POWER_ITERATIONS = 1
 
 
 class Sides(NamedTuple):

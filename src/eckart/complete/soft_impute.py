@@ -172,7 +172,7 @@ class SoftImpute(SpectralCompleter):
             count = 10 if self.path is True else int(self.path)
             goals = np.geomspace(top, tau, count) if top > tau else np.array([tau], float)
         found = solve(
-            x, goals, max_rank=self.n_components, method=self.method, tol=0.7 * self.tol, max_iter=self.max_iter,
+            x, goals, max_rank=self.n_components, method=self.method, tol=0.25 * self.tol, max_iter=self.max_iter,
             engine=engine, rng=rng, watch=watch,
         )  # fmt: skip
         chosen |= {"tau": float(tau), "fold_l2": 0.0 if self.debias else float(tau)}
