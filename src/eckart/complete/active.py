@@ -34,6 +34,8 @@ FACTOR = 4.0
 """tau falls by this factor between two inner steps of the path."""
 LOOSE = 0.3
 BATCH = 8
+PASSING = (12, 3)
+"""Most steps at a rank, and times the rank grows, at a value of tau that is only passed."""
 
 
 class Step(NamedTuple):
@@ -118,10 +120,15 @@ class _Run:
         d.trace.reason = StopReason.CONVERGED
         at = d.point(at.u, at.s, at.v, tau)
         accuracy = max(tol, LOOSE)
+        passing, rounds = tol >= LOOSE, 0  # a value between is left after a few steps: only the last has to be solved
         while True:
-            at, reason = d.run(at, tau, accuracy, 0.0, self.max_iter - len(d.trace))
-            if reason is StopReason.MAX_ITER:
+            rounds += 1
+            left = self.max_iter - len(d.trace)
+            at, reason = d.run(at, tau, accuracy, 0.0, min(left, PASSING[0]) if passing else left)
+            if len(d.trace) >= self.max_iter and reason is StopReason.MAX_ITER:
                 d.trace.reason = reason
+                return at
+            if passing and rounds > PASSING[1]:
                 return at
             more = self.above(at, tau * (1 + tol), 20 if accuracy <= tol else 6)
             room = self.most - len(at.s)
