@@ -102,7 +102,7 @@ def explicit(contender: str, k: int, z: dict, shape: tuple, whole: bool) -> dict
 
     x = sp.coo_matrix((z["y"], (z["u"], z["i"])), shape=shape)
     curve, row = [], {}
-    for sweeps in (5,) if whole else SWEEPS:
+    for sweeps in (4,) if whole else SWEEPS:
         out = measure(
             lambda n=sweeps: ALS(k, l2=ECKART[k][0], l2_power=ECKART[k][1], max_iter=n, tol=0.0, random_state=0).fit(x),
             1,

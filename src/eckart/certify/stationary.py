@@ -42,7 +42,7 @@ class Point(NamedTuple):
 
 
 def look(sides: Any, state: Any, engine: Any, keep: bool = False) -> Point:
-    """One pass over the entries by rows and one by columns."""
+    """One pass over the entries by rows and one by columns; ``keep`` holds on to R."""
     shared = {"mean": state.mean, "spread": sides.unobserved}
     rows = engine.evidence_rows(
         sides.x,
@@ -132,7 +132,7 @@ def certify_factors(
 ) -> Certificate:
     """The certificate of a ridge factorization, from its data and its factors; ``errors`` on held-out entries make it a statistical one."""
     convex = not nonnegative and sides.rule.l2 > 0
-    point = look(sides, state, engine, keep=convex)
+    point = look(sides, state, engine, keep=convex and sides.unobserved > 0)
     value = point.value + penalty(sides.x, sides.rule, state.left, state.row_bias)
     value += penalty(sides.xt, sides.rule_t, state.right, state.column_bias)
     slope = gradient(sides, state, point, engine, nonnegative)
@@ -178,10 +178,14 @@ def duality_gap(sides: Any, state: Any, point: Point, value: float, engine: Any)
     if (sides.rule.bias and min(bias_ridge.min(), bias_ridge_t.min()) <= 0) or min(ridge.min(), ridge_t.min()) <= 0:
         return float("inf"), float("nan"), "no bound where a ridge is zero"
     x = sides.x
-    assert point.rows.residual is not None
-    r = Counts(x.indptr, x.indices, point.rows.residual, x.n_columns)
-    product = _product(r, state, sides.unobserved, 1 / ridge, (1 / np.sqrt(ridge_t))[:, None], engine)
-    limit = np.inf if sides.unobserved else _frobenius(r, 1 / ridge, 1 / ridge_t)
+    columns = (1 / np.sqrt(ridge_t))[:, None]
+    if sides.unobserved:
+        product, limit = _implicit_product(sides, state, point, 1 / ridge, columns, engine), np.inf
+    else:
+        product, limit = (
+            _explicit_product(sides, state, 1 / ridge, columns, engine),
+            2 * point.rows.square / (ridge.min() * ridge_t.min()),
+        )
 
     def bounds(steps: int) -> tuple[float, float, str]:
         start = np.zeros((x.n_columns, 0))
@@ -198,33 +202,29 @@ def duality_gap(sides: Any, state: Any, point: Point, value: float, engine: Any)
     return gap_at(high), float(np.sqrt(max(low, 0.0))), words.replace("Ky Fan, ", "")
 
 
-def _product(
-    r: Counts, state: Any, unobserved: float, row_weights: np.ndarray, columns: np.ndarray, engine: Any
-) -> Any:
-    """block -> M^T M block with M = L^-1/2 (R - a0 U V^T) M^-1/2."""
-    u, v = state.left, state.right
+def _explicit_product(sides: Any, state: Any, rows: np.ndarray, columns: np.ndarray, engine: Any) -> Any:
+    """block -> M^T M block with M = L^-1/2 R M^-1/2, R made anew in every pass."""
+    more = {"mean": state.mean, "own": state.row_bias, "other": state.column_bias, "weights": sides.weights}
 
     def apply(block: np.ndarray) -> np.ndarray:
-        z = (block * columns).astype(u.dtype)
-        if not unobserved:
-            return engine.gram_times(r, z, None, row_weights.astype(u.dtype)) * columns
-        y = engine.times(r, z, None) - unobserved * (u @ (v.T @ z))
-        y = (y * row_weights[:, None]).astype(u.dtype)
-        return (engine.times_t(r, y, None) - unobserved * (v @ (u.T @ y))) * columns
+        return engine.residual_gram(sides.x, state.left, state.right, block * columns, rows, **more) * columns
 
     return apply
 
 
-def _frobenius(r: Counts, rows: np.ndarray, columns: np.ndarray) -> float:
-    """sum R_ij^2 / (l_i m_j), in parts."""
-    total, where = 0.0, np.diff(r.indptr)
-    for a in range(0, len(where), 2**11):
-        b = min(a + 2**11, len(where))
-        part = slice(r.indptr[a], r.indptr[b])
-        total += float(
-            np.sum(r.data[part].astype(np.float64) ** 2 * np.repeat(rows[a:b], where[a:b]) * columns[r.indices[part]])
-        )
-    return total
+def _implicit_product(sides: Any, state: Any, point: Point, rows: np.ndarray, columns: np.ndarray, engine: Any) -> Any:
+    """The same with M = L^-1/2 (R - a0 U V^T) M^-1/2."""
+    u, v, x = state.left, state.right, sides.x
+    assert point.rows.residual is not None
+    r = Counts(x.indptr, x.indices, point.rows.residual, x.n_columns)
+
+    def apply(block: np.ndarray) -> np.ndarray:
+        z = (block * columns).astype(u.dtype)
+        y = engine.times(r, z, None) - sides.unobserved * (u @ (v.T @ z))
+        y = (y * rows[:, None]).astype(u.dtype)
+        return (engine.times_t(r, y, None) - sides.unobserved * (v @ (u.T @ y))) * columns
+
+    return apply
 
 
 def _dual(

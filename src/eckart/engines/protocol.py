@@ -271,6 +271,22 @@ class Engine(Protocol):
         """Value and gradient of the data term, and what a dual bound needs, in one pass."""
         ...
 
+    def residual_gram(
+        self,
+        x: Observed,
+        left: np.ndarray,
+        right: np.ndarray,
+        v: np.ndarray,
+        q: np.ndarray,
+        *,
+        mean: float,
+        own: np.ndarray | None,
+        other: np.ndarray | None,
+        weights: np.ndarray | None,
+    ) -> np.ndarray:
+        """R^T diag(q) R V with R = w (A - mean - b 1^T - 1 c^T - U V^T) on the stored entries; R is never stored."""
+        ...
+
     def offset_times(
         self, x: Observed, v: np.ndarray, mean: float, own: np.ndarray | None, other: np.ndarray | None
     ) -> np.ndarray:

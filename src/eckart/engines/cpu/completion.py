@@ -32,6 +32,13 @@ class CompletionPrimitives:
 
         return evidence_rows(x, left, right, rule, threads=self.threads, **more)
 
+    def residual_gram(
+        self, x: Observed, left: np.ndarray, right: np.ndarray, v: np.ndarray, q: np.ndarray, **more: Any
+    ) -> np.ndarray:
+        from eckart.engines.cpu.residual_gram import residual_gram
+
+        return residual_gram(x, left, right, v, q, threads=self.threads, **more)
+
     def offset_times(
         self, x: Observed, v: np.ndarray, mean: float, own: np.ndarray | None, other: np.ndarray | None
     ) -> np.ndarray:
