@@ -141,18 +141,6 @@ class ALS(Completer):
         return self._lowrank().right
 
     @property
-    def row_biases_(self) -> np.ndarray | None:
-        return self._lowrank().row_bias
-
-    @property
-    def column_biases_(self) -> np.ndarray | None:
-        return self._lowrank().column_bias
-
-    @property
-    def mean_(self) -> float:
-        return self._lowrank().mean
-
-    @property
     def n_iter_(self) -> int:
         """Sweeps done."""
         return int(self._fitted("n_iter_").plan["sweeps"])

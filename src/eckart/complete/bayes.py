@@ -114,20 +114,6 @@ class BayesianMF(Completer):
     posterior_: Posterior
 
     @property
-    def row_biases_(self) -> np.ndarray | None:
-        """Posterior means of b."""
-        return self._lowrank().row_bias
-
-    @property
-    def column_biases_(self) -> np.ndarray | None:
-        """Posterior means of c."""
-        return self._lowrank().column_bias
-
-    @property
-    def mean_(self) -> float:
-        return self._lowrank().mean
-
-    @property
     def noise_variance_(self) -> float:
         """Posterior mean of the noise variance of a typical cell."""
         self._fitted("noise_variance_")

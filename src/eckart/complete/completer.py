@@ -109,6 +109,21 @@ class Completer(Recommender, TransformerMixin, Estimator):
             self._column_ids = Labels(f.columns, f.shape[1], "column")
         return self._column_ids
 
+    @property
+    def row_biases_(self) -> np.ndarray | None:
+        """b, one for each row (posterior means where the model is Bayesian); None without."""
+        return self._lowrank().row_bias
+
+    @property
+    def column_biases_(self) -> np.ndarray | None:
+        """c, one for each column; None without."""
+        return self._lowrank().column_bias
+
+    @property
+    def mean_(self) -> float:
+        """The mean that every prediction starts from."""
+        return self._lowrank().mean
+
     def _lowrank(self) -> LowRank:
         check_is_fitted(self)
         factors = self.fit_.factors

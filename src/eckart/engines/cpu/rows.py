@@ -55,7 +55,6 @@ def ridge_rows(
 ) -> RowSolution:
     """The codes (and biases) of all rows of x given the column factors ``right``."""
     from eckart.engines.cpu.ridge import ridge_range
-    from eckart.engines.cpu.ridge_dual import dual_range
 
     dtype = np.dtype(right.dtype)
     k, size = right.shape[1], tile_size(dtype)
@@ -126,20 +125,41 @@ def ridge_rows(
         )
     short = np.flatnonzero(route == SHORT)
     if len(short):
-        room = -(-int(counts[short].max(initial=1)) // size) * size
-        diagonal = np.ascontiguousarray(matrix.diagonal())
-        diagonal[k:] = 1.0
-
-        def dual(_: Any, part: tuple[int, int], scratch: dict) -> None:
-            chunk, gram = _scratch(scratch, width, dtype, room)
-            dual_range(*data, diagonal, *penalties, size, level, short, *part, chunk, gram, left, bias, value)
-
-        run_lanes(*_even(len(short)), dual, threads)
+        _dual(short, int(counts[short].max()), data, matrix, penalties, k, level, left, bias, value, threads)
     rare = np.flatnonzero((route == RARE) | np.isnan(value))
     if len(rare):
         _rare(rare, data, (matrix, *penalties), rule.nonnegative, left, bias, value, threads)
     out = left[:, :k] if turn is None else left[:, :k] @ turn.T.astype(dtype)
     return RowSolution(out, bias if rule.bias else None, float(value.sum()))
+
+
+def _dual(
+    rows: np.ndarray,
+    longest: int,
+    data: Any,
+    matrix: np.ndarray,
+    penalties: Any,
+    k: int,
+    level: float,
+    left: Any,
+    bias: Any,
+    value: Any,
+    threads: int,
+) -> None:
+    """Rows with few entries, in the space of their entries; the common matrix is diagonal."""
+    from eckart.engines.cpu.ridge_dual import dual_range
+
+    width, dtype = left.shape[1], left.dtype
+    size = tile_size(dtype)
+    room = -(-max(1, longest) // size) * size
+    diagonal = np.ascontiguousarray(matrix.diagonal())
+    diagonal[k:] = 1.0
+
+    def solve(_: Any, part: tuple[int, int], scratch: dict) -> None:
+        chunk, gram = _scratch(scratch, width, dtype, room)
+        dual_range(*data, diagonal, *penalties, size, level, rows, *part, chunk, gram, left, bias, value)
+
+    run_lanes(*_even(len(rows)), solve, threads)
 
 
 def _conjugate(
