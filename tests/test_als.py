@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import minimize, nnls
@@ -77,6 +77,8 @@ def implicit(r, point, l2, power, alpha, a0, zeros):
 
 
 @settings(max_examples=25, deadline=None)
+@example(0, (2, 8, 2), 0.0, 0.0, True, False, False)  # one entry in a column: the bias takes all of it
+@example(5376, (4, 4, 2), 0.0, 0.5, True, True, True)  # free biases in the thousands
 @given(
     st.integers(0, 2**32 - 1),
     st.tuples(st.integers(1, 9), st.integers(1, 8), st.integers(1, 5)),
@@ -103,9 +105,10 @@ def test_the_objective_is_the_formula_and_falls_every_half_sweep(seed, shape, l2
         random_state=0,
     ).fit(a, weights=w)
     values = np.array(model.fit_.trace.values)
-    rounding = 1e-11 * np.nansum(a**2)
+    point = factors(model)
+    rounding = 1e-11 * (np.nansum(a**2) + (sum(np.sum(b**2) for b in point[2:4]) if biases else 0.0))
     assert (np.diff(values) <= rounding).all()
-    want = explicit(a, factors(model), l2, power, l2, w)
+    want = explicit(a, point, l2, power, l2, w)
     assert values[-1] == pytest.approx(want, rel=1e-8, abs=rounding)
     assert model.objective_ == pytest.approx(want, rel=1e-8, abs=rounding)
     assert np.isfinite(model.predict(np.arange(n), np.arange(n) % m)).all()

@@ -1,6 +1,7 @@
 """Rows whose normal equations need more than a Cholesky factor: minimum-norm solutions, and non-negative ones.
 
-``minimum_norm_row``   u = G^+ r by eigenvalues of G, those under the rounding level dropped: the least-squares solution of least norm (lambda = 0).
+``minimum_norm_row``   u = G^+ r by eigenvalues of G, those under the rounding level dropped: the least-squares solution of least norm (lambda = 0). Where
+                       the old u has a part in the dropped directions that the fit needs, that part stays: the objective never rises.
 ``nonnegative_row``    min 1/2 u^T G u - r.u over u >= 0 by coordinate descent from the old u; stops when no coordinate moves by more than 1e-6 of the largest.
 """
 
@@ -16,8 +17,11 @@ PASSES = 200
 
 
 @njit(nogil=True, cache=True)
-def minimum_norm_row(gram, rhs, level):
-    """The solution of least norm of G u = r, G given by its upper triangle."""
+def minimum_norm_row(gram, rhs, old, cut, square):
+    """The solution of least norm of G u = r, G given by its upper triangle; eigenvalues up to ``cut`` count as zero.
+
+    ``square`` is the scale of the objective: the old u keeps its dropped part if that lowers the objective by more than rounding.
+    """
     n = gram.shape[0]
     full = np.empty((n, n))
     for r in range(n):
@@ -25,16 +29,22 @@ def minimum_norm_row(gram, rhs, level):
             full[r, c] = gram[r, c]
             full[c, r] = gram[r, c]
     values, vectors = np.linalg.eigh(full)
-    out = np.zeros(n)
-    largest = max(values[n - 1], 0.0)
+    out, kept = np.zeros(n), np.zeros(n)
+    worth = 0.0
     for t in range(n):
-        if values[t] > level * largest and values[t] > 0:
-            f = 0.0
+        pull, at = 0.0, 0.0
+        for r in range(n):
+            pull += vectors[r, t] * rhs[0, r]
+            at += vectors[r, t] * old[r]
+        if values[t] > cut:
             for r in range(n):
-                f += vectors[r, t] * rhs[0, r]
-            f /= values[t]
+                out[r] += pull / values[t] * vectors[r, t]
+        else:
+            worth += 2.0 * at * pull - values[t] * at * at
             for r in range(n):
-                out[r] += f * vectors[r, t]
+                kept[r] += at * vectors[r, t]
+    if worth > 1e-11 * square and np.isfinite(worth):
+        out += kept
     return out
 
 
@@ -96,9 +106,11 @@ def rare_range(
             indices, data, weights, right, offset, alpha, shift,
             indptr[i], indptr[i + 1], chunk, pull, gram, rhs, side, size,
         )  # fmt: skip
-        floor = 0.0
+        floor, trace = 0.0, 0.0
         for r in range(k):
             floor = max(floor, gram[r, r])
+            trace += gram[r, r]
+        cut = level * trace  # measured before the bias takes its part: what remains of it may be rounding alone
         floor *= 16.0 * np.finfo(right.dtype).eps
         scale = 0.0
         if biased:
@@ -115,7 +127,9 @@ def rare_range(
                 start[r] = max(left[i, r], 0.0)
             u = nonnegative_row(gram, rhs, start, floor)
         else:
-            u = minimum_norm_row(gram, rhs, level)
+            for r in range(k):
+                start[r] = left[i, r]
+            u = minimum_norm_row(gram, rhs, start, cut, square)
         gain = scale * total * total
         for r in range(k):
             left[i, r] = u[r]
