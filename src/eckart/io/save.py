@@ -21,7 +21,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.errors import FileError, InputTypeError
-from eckart.factors import Basis, Factors, LowRank
+from eckart.factors import Basis, Factors, LowRank, Mixture, Topics
 from eckart.trace import Trace
 
 FORMAT = "eckart-model"
@@ -37,8 +37,14 @@ CLASSES = {
     "SVT": "eckart.complete.svt",
     "SoftImpute": "eckart.complete.soft_impute",
     "ExactRecovery": "eckart.complete.exact",
+    "GaussianMixture": "eckart.explain.gaussian",
+    "Mixture": "eckart.explain.mixture",
+    "PLSA": "eckart.explain.plsa",
+    "LDA": "eckart.explain.lda",
+    "NMF": "eckart.explain.nmf",
 }
 """Every estimator that can be saved, listed once."""
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, LowRank, Mixture, Topics)}
 
 
 def save(model: Any, path: Any) -> None:
@@ -220,48 +226,13 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
 
 def _factors(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Factors:
     """The factors that the header describes, refused where they do not fit together."""
-    columns = unpack_labels(header["columns"], "columns", arrays)
-    if header.get("kind", "Basis") == "Basis":
-        basis = Basis.from_state(arrays, header["factors"], columns)
-        _check_basis(basis)
-        return basis
-    if header["kind"] != "LowRank":
-        raise FileError(f"kind {header['kind']!r} came, wanted Basis or LowRank")
-    factors = LowRank.from_state(arrays, header["factors"], unpack_labels(header["rows"], "rows", arrays), columns)
-    _check_lowrank(factors)
+    kind = header.get("kind", "Basis")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise FileError(f"kind {kind!r} came, wanted one of {', '.join(KINDS)}")
+    rows, columns = (unpack_labels(header[side], side, arrays) for side in ("rows", "columns"))
+    factors = KINDS[kind].from_state(arrays, header["factors"], rows, columns)
+    factors.check()
     return factors
-
-
-def _check_lowrank(f: LowRank) -> None:
-    """Refuse factors that do not fit together, whatever their checksum."""
-    if f.left.ndim != 2 or f.right.ndim != 2 or f.left.shape[1] != f.right.shape[1] or f.left.dtype != f.right.dtype:
-        raise FileError("left and right are not two matrices with the same number of columns")
-    if f.left.dtype not in (np.float32, np.float64) or not np.isfinite(f.mean):
-        raise FileError("the factors are not float32 or float64, or the mean is not a finite number")
-    sides = (f.row_bias, len(f.left)), (f.row_scale, len(f.left)), (f.column_bias, f.n), (f.column_scale, f.n)
-    for array, size in (*sides, (f.rows, len(f.left)), (f.columns, f.n)):
-        if array is not None and array.shape != (size,):
-            raise FileError(f"an array of shape {array.shape} came for {size} rows or columns")
-
-
-def _check_basis(b: Basis) -> None:
-    """Refuse factors that do not fit together, whatever their checksum."""
-    if b.components.ndim != 2 or b.components.dtype not in (np.float32, np.float64):
-        raise FileError("components are not a matrix of float32 or float64")
-    if b.mean.shape != (b.n,) or b.scatter.shape != (b.k,) or b.mean.dtype.kind != "f" or b.scatter.dtype.kind != "f":
-        raise FileError("mean, components and scatter do not fit together")
-    if b.columns is not None and b.columns.shape != (b.n,):
-        raise FileError(f"{b.columns.size} labels came for {b.n} columns")
-    for name, kinds in (
-        ("total", (int, float)),
-        ("noise", (int, float)),
-        ("weight", (int, float)),
-        ("rows", int),
-        ("centered", bool),
-    ):
-        value = getattr(b, name)
-        if not isinstance(value, kinds) or (kinds is not bool and isinstance(value, bool)):
-            raise FileError(f"{name}={value!r} is not a number")
 
 
 def _checksum(arrays: dict[str, np.ndarray], text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a fit leaves behind: frozen, labelled factors that evaluate themselves; and the one sign rule."""
+"""LowRank: a completed matrix as two thin factors, biases and scales."""
 
 from __future__ import annotations
 
@@ -8,88 +8,7 @@ from typing import Any
 
 import numpy as np
 
-TIE = 1e-5
-"""Loadings within this relative distance of the largest count as tied; the first of them decides the sign."""
-
-
-def signs(components: np.ndarray) -> np.ndarray:
-    """+1 or -1 for each row such that its entry of largest magnitude becomes positive; ties go to the lowest index.
-
-    The rule looks at the components alone, so it is the same for every solver, engine and call order.
-
-    >>> signs(np.array([[0.6, -0.8], [0.5, -0.5]])).tolist()
-    [-1.0, 1.0]
-    """
-    if components.shape[0] == 0:
-        return np.ones(0)
-    size = np.abs(components)
-    first = np.argmax(size >= size.max(axis=1, keepdims=True) * (1 - TIE), axis=1)
-    return np.where(components[np.arange(len(components)), first] < 0, -1.0, 1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class Basis:
-    """An affine subspace mean + span(components) with the scatter it captures.
-
-    ``components`` is k x n with orthonormal rows, ordered by falling ``scatter`` (the eigenvalues of sum w (x - mean)(x - mean)^T);
-    ``total`` is that matrix's trace, ``tail_shape`` sum(l^2) / sum(l)^2 over the eigenvalues l left out (None where it was not measured),
-    ``noise`` the mean variance left out, ``weight`` the sum of row weights, ``rows`` the number of rows.
-    """
-
-    mean: np.ndarray
-    components: np.ndarray
-    scatter: np.ndarray
-    total: float
-    noise: float
-    weight: float
-    rows: int
-    centered: bool = True
-    tail_shape: float | None = None
-    columns: np.ndarray | None = None
-
-    @property
-    def k(self) -> int:
-        return len(self.components)
-
-    @property
-    def n(self) -> int:
-        return self.components.shape[1]
-
-    @property
-    def degrees(self) -> float:
-        """weight - 1, the divisor of an unbiased variance; weight itself where that would not be positive."""
-        return self.weight - 1 if self.weight > 1 else self.weight
-
-    @property
-    def variances(self) -> np.ndarray:
-        """Variance along each component, with divisor ``degrees``."""
-        return self.scatter / self.degrees
-
-    @property
-    def rank(self) -> int:
-        """How many components carry variance above rounding."""
-        if self.k == 0 or self.scatter[0] <= 0:
-            return 0
-        eps = float(np.finfo(self.components.dtype).eps)
-        return int(np.count_nonzero(self.scatter > 10 * eps * np.sqrt(max(self.n, 1)) * self.scatter[0]))
-
-    def encode(self, x: np.ndarray) -> np.ndarray:
-        """(x - mean) U for rows x."""
-        return (x - self.mean) @ self.components.T
-
-    def decode(self, codes: np.ndarray) -> np.ndarray:
-        """mean + codes U^T."""
-        return codes @ self.components + self.mean
-
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values, for a model file."""
-        arrays = {"mean": self.mean, "components": self.components, "scatter": self.scatter}
-        names = ("total", "noise", "weight", "rows", "centered", "tail_shape")
-        return arrays, {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], columns: np.ndarray | None) -> Basis:
-        return cls(arrays["mean"], arrays["components"], arrays["scatter"], **values, columns=columns)
+from eckart.errors import FileError
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,5 +99,18 @@ class LowRank:
         names = [f.name for f in fields(cls) if f.name in arrays]
         return cls(**{name: arrays[name] for name in names}, mean=float(values["mean"]), rows=rows, columns=columns)
 
-
-Factors = Basis | LowRank
+    def check(self) -> None:
+        """Refuse what does not fit together (a file may hold anything)."""
+        left, right = self.left, self.right
+        if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[1] or left.dtype != right.dtype:
+            raise FileError("left and right are not two matrices with the same number of columns")
+        if left.dtype not in (np.float32, np.float64) or not np.isfinite(self.mean):
+            raise FileError("the factors are not float32 or float64, or the mean is not a finite number")
+        by_row, by_column = (
+            (self.row_bias, self.row_scale, self.rows),
+            (self.column_bias, self.column_scale, self.columns),
+        )
+        for arrays, size in ((by_row, len(left)), (by_column, self.n)):
+            for array in arrays:
+                if array is not None and array.shape != (size,):
+                    raise FileError(f"an array of shape {array.shape} came for {size} rows or columns")

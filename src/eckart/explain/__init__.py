@@ -1,0 +1,1 @@
+"""Explain: latent variables. Mixtures, topics, parts."""

@@ -1,0 +1,109 @@
+"""Basis: an affine subspace, what a reduction leaves behind; and the one sign rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import FileError
+
+TIE = 1e-5
+"""Loadings within this relative distance of the largest count as tied; the first of them decides the sign."""
+
+
+def signs(components: np.ndarray) -> np.ndarray:
+    """+1 or -1 for each row such that its entry of largest magnitude becomes positive; ties go to the lowest index.
+
+    The rule looks at the components alone, so it is the same for every solver, engine and call order.
+
+    >>> signs(np.array([[0.6, -0.8], [0.5, -0.5]])).tolist()
+    [-1.0, 1.0]
+    """
+    if components.shape[0] == 0:
+        return np.ones(0)
+    size = np.abs(components)
+    first = np.argmax(size >= size.max(axis=1, keepdims=True) * (1 - TIE), axis=1)
+    return np.where(components[np.arange(len(components)), first] < 0, -1.0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """An affine subspace mean + span(components) with the scatter it captures.
+
+    ``components`` is k x n with orthonormal rows, ordered by falling ``scatter`` (the eigenvalues of sum w (x - mean)(x - mean)^T);
+    ``total`` is that matrix's trace, ``tail_shape`` sum(l^2) / sum(l)^2 over the eigenvalues l left out (None where it was not measured),
+    ``noise`` the mean variance left out, ``weight`` the sum of row weights, ``rows`` the number of rows.
+    """
+
+    mean: np.ndarray
+    components: np.ndarray
+    scatter: np.ndarray
+    total: float
+    noise: float
+    weight: float
+    rows: int
+    centered: bool = True
+    tail_shape: float | None = None
+    columns: np.ndarray | None = None
+
+    @property
+    def k(self) -> int:
+        return len(self.components)
+
+    @property
+    def n(self) -> int:
+        return self.components.shape[1]
+
+    @property
+    def degrees(self) -> float:
+        """weight - 1, the divisor of an unbiased variance; weight itself where that would not be positive."""
+        return self.weight - 1 if self.weight > 1 else self.weight
+
+    @property
+    def variances(self) -> np.ndarray:
+        """Variance along each component, with divisor ``degrees``."""
+        return self.scatter / self.degrees
+
+    @property
+    def rank(self) -> int:
+        """How many components carry variance above rounding."""
+        if self.k == 0 or self.scatter[0] <= 0:
+            return 0
+        eps = float(np.finfo(self.components.dtype).eps)
+        return int(np.count_nonzero(self.scatter > 10 * eps * np.sqrt(max(self.n, 1)) * self.scatter[0]))
+
+    def encode(self, x: np.ndarray) -> np.ndarray:
+        """(x - mean) U for rows x."""
+        return (x - self.mean) @ self.components.T
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """mean + codes U^T."""
+        return codes @ self.components + self.mean
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values, for a model file."""
+        arrays = {"mean": self.mean, "components": self.components, "scatter": self.scatter}
+        names = ("total", "noise", "weight", "rows", "centered", "tail_shape")
+        return arrays, {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Basis:
+        return cls(arrays["mean"], arrays["components"], arrays["scatter"], **values, columns=columns)
+
+    def check(self) -> None:
+        """Refuse what does not fit together (a file may hold anything)."""
+        if self.components.ndim != 2 or self.components.dtype not in (np.float32, np.float64):
+            raise FileError("components are not a matrix of float32 or float64")
+        vectors = (self.mean, self.n), (self.scatter, self.k)
+        if any(a.shape != (size,) or a.dtype.kind != "f" for a, size in vectors):
+            raise FileError("mean, components and scatter do not fit together")
+        if self.columns is not None and self.columns.shape != (self.n,):
+            raise FileError(f"{self.columns.size} labels came for {self.n} columns")
+        number = (int, float)
+        kinds: dict[str, Any] = {"total": number, "noise": number, "weight": number, "rows": int, "centered": bool}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+                raise FileError(f"{name}={value!r} is not a number")
