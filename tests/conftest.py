@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 from hypothesis import settings
 from sklearn.datasets import load_digits
 
-settings.register_profile("ci", derandomize=True)  # a submission is judged on the same examples every time
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.register_profile("same", derandomize=True)  # a commit is judged on the same examples every time
+if not os.environ.get("EXPLORE"):
+    settings.load_profile("same")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -37,6 +38,57 @@ def shared_data():
         return SHARED / name
 
     return folder
+
+
+@pytest.fixture
+def eckart_(data, tmp_path, monkeypatch, capsys):
+    """Run a command in a folder that holds the files of the module's ``data``; returns exit code, standard output and standard error."""
+    from eckart.cli import main as entry
+
+    for name in os.listdir(data):
+        (tmp_path / name).write_bytes((data / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        monkeypatch.setattr(sys, "argv", ["eckart", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            entry.run()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return call
+
+
+@pytest.fixture
+def done(eckart_):
+    """Run a command that must succeed without a word on standard error; returns standard output."""
+
+    def call(*words):
+        code, out, err = eckart_(*words)
+        assert (code, err) == (0, "")
+        return out
+
+    return call
+
+
+@pytest.fixture
+def refused(eckart_):
+    """Run a command that must end with one line on standard error, exit code 2 and no file changed; returns the line."""
+
+    def files():
+        return {name: Path(name).read_bytes() for name in os.listdir(".") if Path(name).is_file()}
+
+    def call(*words):
+        before = files()
+        code, _, err = eckart_(*words)
+        assert code == 2, err
+        assert err.startswith("eckart: error: ")
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+        assert files() == before, "a refused command changed a file"
+        return err
+
+    return call
 
 
 def planted(rng, rows=400, n=30, rank=5, noise=0.3, mean=2.0, dtype=np.float64):

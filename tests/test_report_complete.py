@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -17,37 +15,7 @@ from eckart.metrics import mae, rmse
 from eckart.report.complete import complete_report
 from eckart.report.held_out import judge
 from eckart.report.html import Report
-
-
-class Page(HTMLParser):
-    """Tags, links and text of a page; complains when a tag is left open."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.links, self.words = [], [], [], []
-        self.feed(text)
-        assert self.open == []
-        assert not {"script", "link", "iframe", "object", "embed"} & set(self.tags)
-        for link in self.links:
-            assert link.startswith("data:image/png;base64,")
-            assert base64.b64decode(link.split(",", 1)[1]).startswith(b"\x89PNG")
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.links += [v for k, v in attrs if k in ("src", "href", "action", "data", "srcset")]
-        assert not any(k.startswith("on") for k, _ in attrs)
-        if tag not in ("meta", "img", "br", "hr"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.words).split())
+from pages import Page
 
 
 @pytest.fixture(scope="module")

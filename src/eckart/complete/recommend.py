@@ -23,7 +23,7 @@ from eckart.matrix import Observed
 
 @dataclass(frozen=True, eq=False)
 class Recommendations:
-    """The n best columns for each row: ids, scores and positions (rows x n, best first; position -1 and score -inf where there are fewer).
+    """The n best columns for each row: ids, scores and positions (rows x n, best first; id None, position -1 and score -inf where there are fewer).
 
     >>> r = Recommendations(np.array(["ann"]), np.array([["tea", "rye"]]), np.array([[4.5, 4.0]]), np.array([[3, 1]]))
     >>> list(r)
@@ -118,8 +118,9 @@ class Recommender:
             hidden = (*hidden, at)
         best, scores = engine_named("cpu", self.n_threads).top_columns(left, right, int(n), offset, hidden)
         whole = np.where(best >= 0, columns[best], -1)
-        names = self.column_ids.names(np.maximum(whole, 0))
-        return Recommendations(ids.names(at), names, _full_scores(f, at, whole, scores), whole)
+        return Recommendations(
+            ids.names(at), _names(self.column_ids, whole), _full_scores(f, at, whole, scores), whole
+        )
 
     def similar(
         self: Any,
@@ -139,7 +140,7 @@ class Recommender:
         unit = np.divide(factor, size, out=np.zeros_like(factor), where=size > 0)
         own = np.arange(len(at) + 1), at, np.arange(len(at))
         best, scores = engine_named("cpu", self.n_threads).top_columns(unit[at], unit, int(n), None, own)
-        return Recommendations(ids.names(at), ids.names(np.maximum(best, 0)), scores, best)
+        return Recommendations(ids.names(at), _names(ids, best), scores, best)
 
     def explain(self: Any, row: Any, column: Any, n: int = 10) -> Explanation:
         """The observed entries of the row that contributed most to the value predicted at (row, column)."""
@@ -237,6 +238,16 @@ def _check_number(n: Any) -> None:
 def one_or_many(ids: Any) -> Any:
     """One id as a list of one."""
     return [ids] if isinstance(ids, (str, bytes)) or np.ndim(ids) == 0 else ids
+
+
+def _names(ids: Labels, positions: np.ndarray) -> np.ndarray:
+    """Ids at the positions, None at -1."""
+    names = ids.names(np.maximum(positions, 0))
+    if (positions >= 0).all():
+        return names
+    names = names.astype(object)
+    names[positions < 0] = None
+    return names
 
 
 def _plain(value: Any) -> Any:
