@@ -22,13 +22,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.complete.descend import Descent, Point, merged
+from eckart.complete.keeping import NOTHING, Memory, resumed_trace
 from eckart.complete.operators import Operator, Products, Solution, low_rank_svd, partial_svd, shrink
 from eckart.engines.cpu import sampled
 from eckart.engines.cpu.sampled import Pattern
 from eckart.engines.pool import single_threaded_blas
 from eckart.errors import wrong
 from eckart.matrix import Observed
-from eckart.trace import StopReason, Trace, Watcher, silent
+from eckart.trace import StopReason, Watcher, silent
 
 FACTOR = 4.0
 """tau falls by this factor between two inner steps of the path."""
@@ -59,6 +60,7 @@ def solve(
     engine: Any,
     rng: np.random.Generator,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Solution:
     """The minimiser for ``tau``, or for the last of several values, which are solved one after another and kept in ``evidence["path"]``.
 
@@ -74,57 +76,82 @@ def solve(
     pattern = Pattern.of(x)
     size = float(np.sqrt(np.mean(np.square(x.data, dtype=np.float64)))) if x.nnz else 0.0
     size = size or 1.0
-    d = Descent(pattern, (x.data / size).astype(x.dtype), engine.threads, Trace("objective"), watch)
-    path: list[Step] = []
+    kept = memory.last()
+    trace = resumed_trace("objective", kept and kept["trace"])
+    d = Descent(pattern, (x.data / size).astype(x.dtype), engine.threads, trace, watch)
     with single_threaded_blas():
         begin = start or (np.zeros((n, 0), x.dtype), np.zeros(0), np.zeros((m, 0), x.dtype))
         run = _Run(d, most, rng, tol, max_iter)
-        at = d.point(begin[0], begin[1] / size, begin[2], float(taus[0]) / size)
-        top = run.largest()
+        if kept:
+            at = run.take(kept)
+        else:
+            at = d.point(begin[0], begin[1] / size, begin[2], float(taus[0]) / size)
+            run.top = largest(pattern, d.b, rng=rng, tol=1e-4, threads=d.threads)
+        move = run.proximal if method == "proximal" else run.lower
         try:
-            for goal in taus / size:
-                at = run.proximal(at, float(goal)) if method == "proximal" else run.lower(at, float(goal), top)
-                path.append(Step(float(goal * size), at.s * size, at.value * size**2, at.misfit * size))
+            for goal in taus[len(run.path) :] / size:
+                at = move(at, float(goal), memory.inner(run.state))
+                run.path.append(Step(float(goal), at.s, at.value, at.misfit))
         except KeyboardInterrupt:
             at = d.best or at
-            d.trace.reason = StopReason.INTERRUPTED
-    d.trace.values = [value * size**2 for value in d.trace.values]
-    evidence = {"tau_max": top * size, "path": path, "limited": run.limited}
-    return Solution(at.u, at.s * size, at.v, d.trace, evidence)
+            trace.reason = StopReason.INTERRUPTED
+    trace.values = [value * size**2 for value in trace.values]
+    path = [Step(p.tau * size, p.values * size, p.objective * size**2, p.misfit * size) for p in run.path]
+    evidence = {"tau_max": run.top * size, "path": path, "limited": run.limited}
+    return Solution(at.u, at.s * size, at.v, trace, evidence)
+
+
+def largest(pattern: Pattern, data: np.ndarray, *, rng: np.random.Generator, tol: float, threads: int) -> float:
+    """tau_max = ||Pi(A)||_2."""
+    found = partial_svd(Operator(pattern, data, threads=threads), 1, rng=rng, tol=tol)
+    return float(found.values[0]) if len(found.values) else 0.0
 
 
 class _Run:
+    """The way down: ``top`` is tau_max, ``path`` what was solved, ``hint`` right vectors found last, ``limited`` whether the rank was too small."""
+
     def __init__(self, d: Descent, most: int, rng: np.random.Generator, tol: float, max_iter: int):
         self.d, self.most, self.rng, self.tol, self.max_iter = d, most, rng, tol, max_iter
-        self.limited = False
+        self.top, self.path, self.limited = 0.0, list[Step](), False
         self.hint: np.ndarray | None = None
 
-    def largest(self) -> float:
-        """tau_max = ||Pi(A)||_2."""
-        found = partial_svd(Operator(self.d.pattern, self.d.b, threads=self.d.threads), 1, rng=self.rng, tol=1e-4)
-        return float(found.values[0]) if len(found.values) else 0.0
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        d = self.d
+        own = {"top": self.top, "path": self.path, "hint": self.hint, "limited": self.limited}
+        return {"trace": (d.trace.values, d.trace.seconds), "point": d.reached(), **own}
 
-    def lower(self, at: Point, goal: float, top: float) -> Point:
+    def take(self, kept: dict[str, Any]) -> Point:
+        """From a checkpoint; returns the point, whose value is measured anew for each tau."""
+        self.top, self.hint, self.limited = kept["top"], kept["hint"], kept["limited"]
+        self.path = [Step(*row) for row in kept["path"]]
+        return self.d.point(*kept["point"])
+
+    def lower(self, at: Point, goal: float, memory: Memory) -> Point:
         """From the answer at hand to that for ``goal``: loosely at values between, then to the tolerance."""
-        tau = top if not len(at.s) else goal
+        tau = self.top if not len(at.s) else goal
         stages = int(np.ceil(np.log(max(tau / goal, 1.0)) / np.log(FACTOR)))
-        for tau in goal * FACTOR ** np.arange(stages - 1, -1, -1.0) if stages else [goal]:
-            at = self.solve(at, float(tau), self.tol if tau <= goal * (1 + 1e-9) else LOOSE)
+        ahead = memory.last() or (goal * FACTOR ** np.arange(max(stages, 1) - 1, -1, -1.0)).tolist()
+        while ahead:
+            tau = ahead[0]
+            at = self.solve(at, tau, self.tol if tau <= goal * (1 + 1e-9) else LOOSE, memory.inner(ahead))
             if self.d.trace.reason is StopReason.MAX_ITER:
                 break
+            ahead = ahead[1:]
         return at
 
-    def solve(self, at: Point, tau: float, tol: float) -> Point:
+    def solve(self, at: Point, tau: float, tol: float, memory: Memory) -> Point:
         """Descent at a fixed rank and new pairs in turn, until no pair is above tau."""
         d = self.d
         d.trace.reason = StopReason.CONVERGED
         at = d.point(at.u, at.s, at.v, tau)
-        accuracy = max(tol, LOOSE)
-        passing, rounds = tol >= LOOSE, 0  # a value between is left after a few steps: only the last has to be solved
+        passing = tol >= LOOSE  # a value between is left after a few steps: only the last has to be solved
+        rounds, accuracy = memory.last() or (0, max(tol, LOOSE))
         while True:
+            steps = memory.inner((rounds, accuracy))
             rounds += 1
             left = self.max_iter - len(d.trace)
-            at, reason = d.run(at, tau, accuracy, 0.0, min(left, PASSING[0]) if passing else left)
+            at, reason = d.run(at, tau, accuracy, 0.0, min(left, PASSING[0]) if passing else left, steps)
             if len(d.trace) >= self.max_iter and reason is StopReason.MAX_ITER:
                 d.trace.reason = reason
                 return at
@@ -179,20 +206,21 @@ class _Run:
         keep = found.values > level
         return off(at.u, found.left[:, keep]), found.values[keep], off(at.v, found.right[:, keep])
 
-    def proximal(self, at: Point, tau: float) -> Point:
+    def proximal(self, at: Point, tau: float, memory: Memory) -> Point:
         """Accelerated Soft-Impute: B <- shrink_tau(C + Pi(A - C)), C = B + beta (B - B_last), restarted when F rises."""
         d = self.d
-        at = before = d.point(at.u, at.s, at.v, tau)
-        t, hint = 1.0, at.v
+        at = d.point(at.u, at.s, at.v, tau)
+        begin, t, before, hint = memory.last() or (0, 1.0, (at.u, at.s, at.v), at.v)
         d.trace.reason = StopReason.MAX_ITER
-        for _ in range(self.max_iter):
+        for count in range(begin, self.max_iter):
             d.best = at
+            memory.offer((count, t, before, hint))
             d.trace.add(at.value)
             d.watch("steps", len(d.trace), None)
-            t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
+            t_next = float((1 + np.sqrt(1 + 4 * t * t)) / 2)
             beta = (t - 1) / t_next
-            left = np.hstack([at.u * (1 + beta) * at.s, before.u * -beta * before.s]).astype(at.u.dtype)
-            u, s, v = low_rank_svd(left, np.hstack([at.v, before.v]))
+            left = np.hstack([at.u * ((1 + beta) * at.s), before[0] * (-beta * before[1])]).astype(at.u.dtype)
+            u, s, v = low_rank_svd(left, np.hstack([at.v, before[2]]))
             rest = sampled.residual(d.pattern, d.b, u * s.astype(u.dtype), v, d.threads)[0]
             k = min(len(at.s) + BATCH, self.most)
             while True:
@@ -206,10 +234,10 @@ class _Run:
             small = shrink(found, tau)
             trial = d.point(small.left, small.values, small.right, tau)
             if trial.value > at.value and t > 1:
-                t, before = 1.0, at
+                t, before = 1.0, at[:3]
                 continue
             done = abs(at.value - trial.value) <= 1e-4 * self.tol * trial.value
-            before, at, t = at, trial, t_next
+            before, at, t = at[:3], trial, t_next
             if done:
                 d.trace.reason = StopReason.CONVERGED
                 break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -308,16 +307,7 @@ class ALS(Completer):
         return None if self.biases or self.feedback == "implicit" or self.nonnegative else "column"
 
     def _keeper(self, x: Observed, weights: np.ndarray | None) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        options = {
-            n: v for n, v in self.get_params().items() if n not in ("checkpoint", "n_threads", "verbose", "max_iter")
-        }
-        data = 0
-        for part in (x.indptr, x.indices, x.data, weights):
-            data = data if part is None else zlib.crc32(np.ascontiguousarray(part).data, data)
-        about = {"model": "ALS", "shape": list(x.shape), "entries": x.nnz, "data": data}
-        return Checkpoint(self.checkpoint, about | {n: str(v) for n, v in options.items()}, seconds=CHECKPOINT_SECONDS)
+        return Checkpoint.of_fit(self, x, weights, ignored=("max_iter",), seconds=CHECKPOINT_SECONDS)
 
     def _check(self, x: Observed) -> None:
         k = self.n_components

@@ -11,7 +11,6 @@ References: Salakhutdinov and Mnih 2008 (BPMF); Simm et al. 2017 (Macau); Rendle
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from typing import Any, Self
 
@@ -126,7 +125,7 @@ class BayesianMF(Completer):
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         features = self._check(x)
-        keeper = self._keeper(x)
+        keeper = self._keeper(x, weights)
         with single_threaded_blas(), progress(self.verbose) as watch:
             factors, posterior, trace = solve(
                 x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
@@ -235,15 +234,8 @@ class BayesianMF(Completer):
         """One thread for a small matrix: dealing its rows out costs more than drawing them."""
         return engine_named("cpu", 1 if x.nnz * (self.n_components + 1) ** 2 < SMALL else self.n_threads)
 
-    def _keeper(self, x: Observed) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        options = {
-            n: str(v) for n, v in self.get_params().items() if n not in ("checkpoint", "n_threads", "verbose", "clip")
-        }
-        data = zlib.crc32(x.data.tobytes(), zlib.crc32(x.indices.tobytes(), zlib.crc32(x.indptr.tobytes())))
-        about = {"model": "BayesianMF", "shape": list(x.shape), "entries": x.nnz, "data": data}
-        return Checkpoint(self.checkpoint, about | options, seconds=CHECKPOINT_SECONDS)
+    def _keeper(self, x: Observed, weights: np.ndarray | None) -> Checkpoint | None:
+        return Checkpoint.of_fit(self, x, weights, ignored=("clip",), seconds=CHECKPOINT_SECONDS)
 
     def _check(self, x: Observed) -> tuple[bool, bool]:
         """Refuse what cannot be done; returns for which sides features are used."""

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.complete.keeping import NOTHING, Memory
 from eckart.engines.cpu import sampled
 from eckart.engines.cpu.sampled import Pattern
 from eckart.engines.cpu.tangent import Coordinates, Tangent, least_squares, shares
@@ -44,10 +45,21 @@ class Point(NamedTuple):
 
 
 class Last(NamedTuple):
-    tangent: Tangent
+    """The conjugate step before: U and V where it began, -grad F and the direction taken there, and the slope along the scaled gradient."""
+
+    u: np.ndarray
+    v: np.ndarray
     gradient: Coordinates
     direction: Coordinates
     slope: float
+
+    @classmethod
+    def of(cls, kept: Any) -> Last | None:
+        """From a checkpoint."""
+        if kept is None:
+            return None
+        u, v, gradient, direction, slope = kept
+        return cls(u, v, Coordinates(*gradient), Coordinates(*direction), slope)
 
 
 class Descent:
@@ -74,12 +86,21 @@ class Descent:
         g = t.adjoint(at.rest)
         return t, Coordinates(g.m - tau * np.eye(len(at.s), dtype=g.m.dtype), g.x, g.y)
 
-    def run(self, at: Point, tau: float, tol: float, fitted: float, max_iter: int) -> tuple[Point, StopReason]:
-        """Steps until ||g|| <= ``tol`` ||R|| (tau = 0) or ``tol`` tau, or ||R|| <= ``fitted``."""
-        last: Last | None = None
+    def reached(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """U, s, V of the last point reached, for a checkpoint."""
+        assert self.best is not None
+        return self.best.u, self.best.s, self.best.v
+
+    def run(
+        self, at: Point, tau: float, tol: float, fitted: float, max_iter: int, memory: Memory = NOTHING
+    ) -> tuple[Point, StopReason]:
+        """Steps until ||g|| <= ``tol`` ||R|| (tau = 0) or ``tol`` tau, or ||R|| <= ``fitted``. A resumed run is given the point it had ``reached``."""
+        begin, max_iter, kept = memory.last() or (0, max_iter, None)
+        last = Last.of(kept)
         fitted = max(fitted, self.floor)
-        for count in range(max_iter):
+        for count in range(begin, max_iter):
             self.best = at
+            memory.offer((count, max_iter, last))
             self.trace.add(at.value)
             self.watch("steps", len(self.trace), None)
             if at.misfit <= fitted or not len(at.s):
@@ -109,16 +130,17 @@ class Descent:
         slope = g.dot(scaled)
         direction = scaled
         if last is not None:
-            carried = t.project(*last.tangent.factors(last.gradient))
+            there = Tangent(self.pattern, last.u, last.v, self.threads)
+            carried = t.project(*there.factors(last.gradient))
             beta = max(0.0, (slope - carried.dot(scaled)) / last.slope)
-            direction = scaled.plus(beta, t.project(*last.tangent.factors(last.direction)))
+            direction = scaled.plus(beta, t.project(*there.factors(last.direction)))
             if g.dot(direction) <= 0.1 * slope:
                 direction = scaled
         moved = self._along(t, g, direction, at, tau, curve)
         if moved is None and direction is not scaled:
             direction = scaled
             moved = self._along(t, g, direction, at, tau, curve)
-        return moved, Last(t, g, direction, slope)
+        return moved, Last(at.u, at.v, g, direction, slope)
 
     def newton(self, t: Tangent, g: Coordinates, at: Point, tau: float) -> Point | None:
         """A truncated Newton step; None where its direction does not descend."""
@@ -135,15 +157,7 @@ class Descent:
         accuracy = min(0.1, float(size / max(at.misfit, 1e-300)))
         ridge = Coordinates(np.zeros(1), curve, curve)
         d, steps, _ = least_squares(t, g, ridge, t.zero(), tol=accuracy, drop=0.0, max_iter=INNER, extra=bend)
-        if not steps or g.dot(d) <= 0:
-            return None
-        eta = 1.0
-        for _ in range(CUTS):
-            trial = self.point(*t.retract(at.s, Coordinates(*(part.dtype.type(eta) * part for part in d))), tau)
-            if trial.value < at.value:
-                return trial
-            eta /= 2
-        return None
+        return self._cut(t, d, 1.0, at, tau) if steps and g.dot(d) > 0 else None
 
     def _along(
         self, t: Tangent, g: Coordinates, d: Coordinates, at: Point, tau: float, curve: np.ndarray
@@ -152,7 +166,10 @@ class Descent:
         bend = float(np.vdot(image, image))
         if tau:
             bend += float((curve * (np.square(d.x).sum(axis=0) + np.square(d.y).sum(axis=0))).sum())
-        eta = g.dot(d) / max(bend, 1e-300)
+        return self._cut(t, d, g.dot(d) / max(bend, 1e-300), at, tau)
+
+    def _cut(self, t: Tangent, d: Coordinates, eta: float, at: Point, tau: float) -> Point | None:
+        """[B + eta d]_k, eta halved until F falls; None where it never does."""
         for _ in range(CUTS):
             trial = self.point(*t.retract(at.s, Coordinates(*(part.dtype.type(eta) * part for part in d))), tau)
             if trial.value < at.value:

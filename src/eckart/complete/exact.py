@@ -18,14 +18,16 @@ squares idea also in Bauch, Nadler and Zilber (R2RILS, 2021) and Zilber and Nadl
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.recovery import recovery_certificate
+from eckart.complete.keeping import NOTHING, Memory, resumed_trace
 from eckart.complete.operators import Operator, Solution, Triples, low_rank_svd, partial_svd
-from eckart.complete.spectral import SpectralCompleter
+from eckart.complete.spectral import SpectralCompleter, at_least, entries_norm, zero_solution
 from eckart.engines.cpu import sampled
 from eckart.engines.cpu.sampled import Pattern
 from eckart.engines.cpu.tangent import Coordinates, Tangent, least_squares
@@ -41,6 +43,8 @@ SETTLED = 0.02
 """eps may fall freely once the residual is this share of what the smallest of the k singular values puts on the observed entries."""
 STALL = 30
 """Iterations without progress after which an attempt ends."""
+POLISH = 8
+"""Most Gauss-Newton steps."""
 CG = 500
 
 
@@ -54,28 +58,26 @@ def solve(
     engine: Any,
     rng: np.random.Generator,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Solution:
     """B of rank k through the observed entries; stops at relative residual ``tol``, or where no further progress is made."""
-    n, m = x.shape
     if k < 0:
         raise wrong("k", k, "0 or more")
-    k = min(k, n, m)
-    trace = Trace("relative residual at the observed entries")
-    size = float(np.linalg.norm(x.data.astype(np.float64)))
+    k = min(k, *x.shape)
+    kept = memory.last() or {"trace": None, "used": 0, "best": (np.inf, None)}
+    used, best = kept["used"], kept["best"]
+    trace = resumed_trace("relative residual at the observed entries", kept["trace"])
+    size = entries_norm(x)
     if k == 0 or size == 0.0:
-        trace.reason = StopReason.CONVERGED
-        return Solution(np.zeros((n, 0)), np.zeros(0), np.zeros((m, 0)), trace, {"relative residual": float(size > 0)})
+        return zero_solution(x, trace, {"relative residual": float(size > 0)})
     b = x.data.astype(np.float64) / size
-    pattern = Pattern.of(x)
-    best: tuple[float, Any] = (np.inf, None)
-    used = 0
+    search = _Search(Pattern.of(x), b, k, tol, max_iter, engine.threads, rng, trace, watch)
     try:
         with single_threaded_blas():
-            for pace in PACES[: max(1, attempts)]:
+            for pace in PACES[used : max(1, attempts)]:
+                attempt = memory.inner({"trace": (trace.values, trace.seconds), "used": used, "best": best})
                 used += 1
-                found = _anneal(pattern, b, k, pace, tol, max_iter, engine.threads, rng, trace, watch)
-                found = _polish(pattern, b, k, found, tol, engine.threads, trace)
-                best = min(best, found, key=lambda f: f[0])
+                best = min(best, search.attempt(pace, attempt), key=lambda f: f[0])
                 if best[0] <= max(tol, 1e-9) or len(trace) >= max_iter:
                     break
     except KeyboardInterrupt:
@@ -90,95 +92,125 @@ def solve(
     return Solution(u, s * size, v, trace, {"relative residual": misfit, "attempts": used})
 
 
-def _anneal(
-    pattern: Pattern,
-    b: np.ndarray,
-    k: int,
-    pace: float,
-    tol: float,
-    max_iter: int,
-    threads: int,
-    rng: Any,
-    trace: Trace,
-    watch: Watcher,
-) -> tuple[float, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The reweighted iteration; returns the relative residual and the k leading triples of the last X."""
-    found = partial_svd(Operator(pattern, b, threads=threads), k + 1, rng=rng, tol=1e-2)
-    eps = float(found.values[k]) if len(found.values) > k else 0.0
-    history: list[tuple[float, float]] = []
-    share = float(np.sqrt(pattern.nnz / (pattern.shape[0] * pattern.shape[1])))
-    kept = _leading(found, k)
-    for _ in range(max_iter):
-        u, s, v = _leading(found, k)
-        above = s > eps * (1 + 1e-4)
-        if not above.any():
-            break
-        u, s, v = u[:, above], s[above], v[:, above]
-        t = Tangent(pattern, u, v, threads)
+class Found(NamedTuple):
+    """A matrix of rank k and its relative residual."""
+
+    misfit: float
+    triples: tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+@dataclass(eq=False)
+class _Search:
+    """The entries ``b`` on their pattern, the rank, and when to stop."""
+
+    pattern: Pattern
+    b: np.ndarray
+    k: int
+    tol: float
+    max_iter: int
+    threads: int
+    rng: np.random.Generator
+    trace: Trace
+    watch: Watcher
+
+    def attempt(self, pace: float, memory: Memory) -> Found:
+        """The reweighted iteration, then Gauss-Newton steps."""
+        (annealed,) = memory.last() or (None,)
+        if annealed is None:
+            annealed = self.anneal(pace, memory.inner((None,)))
+        return self.polish(Found(*annealed), memory.inner((annealed,)))
+
+    def anneal(self, pace: float, memory: Memory) -> Found:
+        """The reweighted iteration; returns the k leading triples of the last X."""
+        k, pattern = self.k, self.pattern
+        share = float(np.sqrt(pattern.nnz / (pattern.shape[0] * pattern.shape[1])))
+        found, eps, history = memory.last() or self._begin()
+        found = Triples(*found)
+        while len(history) < self.max_iter:
+            memory.offer((found, eps, history))
+            u, s, v = _leading(found, k)
+            above = s > eps * (1 + 1e-4)
+            if not above.any():
+                break
+            left, right = self._reweighted(u[:, above], s[above], v[:, above], eps)
+            rest, misfit = self._rest(left, right)
+            self.trace.add(misfit)
+            self.watch("reweighting", len(self.trace), None)
+            low = low_rank_svd(left, right)
+            spare = np.zeros((pattern.shape[1], 0)) if found.spare is None else found.spare
+            found = partial_svd(
+                Operator(pattern, rest, *low, threads=self.threads),
+                k + 1,
+                rng=self.rng,
+                start=np.hstack([low[2][:, :k], found.right[:, k:], spare]),
+                tol=min(1e-2, max(1e-2 * eps / float(low[1][0]), 1e-14)),
+            )
+            fallen = min(eps, float(found.values[k]) if len(found.values) > k else 0.0)
+            smallest = float(found.values[k - 1]) * share if len(found.values) >= k else 0.0
+            eps = max(fallen, pace * eps) if misfit > SETTLED * smallest else fallen
+            history.append((misfit, eps))
+            if misfit <= max(self.tol, 1e-11) or eps <= 1e-12 * float(found.values[0]):
+                break
+            if len(self.trace) >= self.max_iter:
+                break
+            if len(history) > STALL and misfit > 0.97 * history[-STALL][0] and eps > 0.97 * history[-STALL][1]:
+                break
+        u, s, v = (part.copy() for part in _leading(found, k))
+        return Found(self._rest(u * s, v)[1], (u, s, v))
+
+    def _begin(self) -> tuple[Triples, float, list[Any]]:
+        """X = Pi(A): its k + 1 leading triples, eps = sigma_{k+1}, and nothing behind us."""
+        z = Operator(self.pattern, self.b, threads=self.threads)
+        found = partial_svd(z, self.k + 1, rng=self.rng, tol=1e-2)
+        return found, float(found.values[self.k]) if len(found.values) > self.k else 0.0, []
+
+    def _reweighted(self, u: np.ndarray, s: np.ndarray, v: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+        """L, R with P_T g = L R^T, g the solution of the ridge problem on T at the triples above eps."""
+        t = Tangent(self.pattern, u, v, self.threads)
         off = eps / np.maximum(s - eps, 1e-12 * s[0])
         ridge = Coordinates(eps**2 / np.maximum(np.outer(s, s) - eps**2, 1e-12 * s[0] ** 2), off, off)
         now = Coordinates(np.diag(s), np.zeros_like(u), np.zeros_like(v))
         accuracy = min(1e-3, 0.05 * eps / float(s[0]))
-        g, _, _ = least_squares(t, b, ridge, now, tol=accuracy, drop=1e-4, max_iter=CG)
-        left, right = t.factors(g)
-        rest, square = sampled.residual(pattern, b, left, right, threads)
-        misfit = float(np.sqrt(square))
-        trace.add(misfit)
-        watch("reweighting", len(trace), None)
-        low = low_rank_svd(left, right)
-        spare = np.zeros((pattern.shape[1], 0)) if found.spare is None else found.spare
-        found = partial_svd(
-            Operator(pattern, rest, *low, threads=threads),
-            k + 1,
-            rng=rng,
-            start=np.hstack([low[2][:, :k], found.right[:, k:], spare]),
-            tol=min(1e-2, max(1e-2 * eps / float(low[1][0]), 1e-14)),
-        )
-        kept = _leading(found, k)
-        fallen = min(eps, float(found.values[k]) if len(found.values) > k else 0.0)
-        smallest = float(kept[1][k - 1]) * share if len(kept[1]) == k else 0.0
-        eps = max(fallen, pace * eps) if misfit > SETTLED * smallest else fallen
-        history.append((misfit, eps))
-        if misfit <= max(tol, 1e-11) or eps <= 1e-12 * float(found.values[0]) or len(trace) >= max_iter:
-            break
-        if len(history) > STALL and misfit > 0.97 * history[-STALL][0] and eps > 0.97 * history[-STALL][1]:
-            break
-    _, square = sampled.residual(pattern, b, kept[0] * kept[1], kept[2], threads)
-    return float(np.sqrt(square)), kept
+        return t.factors(least_squares(t, self.b, ridge, now, tol=accuracy, drop=1e-4, max_iter=CG)[0])
+
+    def _rest(self, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
+        """The residual at the entries and its norm."""
+        rest, square = sampled.residual(self.pattern, self.b, left, right, self.threads)
+        return rest, float(np.sqrt(square))
+
+    def polish(self, found: Found, memory: Memory) -> Found:
+        """Gauss-Newton on the tangent space with back-tracking: quadratic at an exact fit, the rank-k least squares fit otherwise."""
+        begin, kept = memory.last() or (0, found)
+        misfit, (u, s, v) = kept
+        for count in range(begin, POLISH):
+            memory.offer((count, (misfit, (u, s, v))))
+            if not len(s):
+                break
+            t = Tangent(self.pattern, u, v, self.threads)
+            zero = np.zeros(1)
+            g, _, _ = least_squares(
+                t, self._rest(u * s, v)[0], Coordinates(zero, zero, zero), t.zero(), tol=1e-6, drop=1e-6, max_iter=CG
+            )
+            step, better = 1.0, False
+            for _ in range(6):
+                trial = t.retract(s, Coordinates(*(step * part for part in g)))
+                size = self._rest(trial[0] * trial[1], trial[2])[1]
+                if size < misfit:
+                    better = True
+                    break
+                step /= 4
+            if not better:
+                break
+            slow = size > 0.999 * misfit
+            misfit, (u, s, v) = size, trial
+            self.trace.add(misfit)
+            if slow or misfit <= 1e-15:
+                break
+        return Found(misfit, (u, s, v))
 
 
 def _leading(found: Triples, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return found.left[:, :k], found.values[:k], found.right[:, :k]
-
-
-def _polish(
-    pattern: Pattern, b: np.ndarray, k: int, found: Any, tol: float, threads: int, trace: Trace, steps: int = 8
-) -> Any:
-    """Gauss-Newton on the tangent space with back-tracking: quadratic at an exact fit, the rank-k least squares fit otherwise."""
-    misfit, (u, s, v) = found
-    for _ in range(steps):
-        if not len(s):
-            break
-        t = Tangent(pattern, u, v, threads)
-        rest, _ = sampled.residual(pattern, b, u * s, v, threads)
-        zero = np.zeros(1)
-        g, _, _ = least_squares(t, rest, Coordinates(zero, zero, zero), t.zero(), tol=1e-6, drop=1e-6, max_iter=CG)
-        step, better = 1.0, False
-        for _ in range(6):
-            trial = t.retract(s, Coordinates(*(step * part for part in g)))
-            _, square = sampled.residual(pattern, b, trial[0] * trial[1], trial[2], threads)
-            if np.sqrt(square) < misfit:
-                better = True
-                break
-            step /= 4
-        if not better:
-            break
-        slow = np.sqrt(square) > 0.999 * misfit
-        misfit, (u, s, v) = float(np.sqrt(square)), trial
-        trace.add(misfit)
-        if slow or misfit <= 1e-15:
-            break
-    return misfit, (u, s, v)
 
 
 class ExactRecovery(SpectralCompleter):
@@ -194,6 +226,7 @@ class ExactRecovery(SpectralCompleter):
     normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None. It changes the
         rank of exact data, so None is the default.
     tol : stop at ||Pi(A - B)|| <= tol ||Pi(A)||.
+    checkpoint : file in which the state is kept after iterations; the same fit resumes from it after a crash, with the same bits.
     max_iter, random_state, n_threads, verbose : most iterations; seed; most threads (the result does not depend on them); progress bars.
 
     Attributes
@@ -220,6 +253,7 @@ class ExactRecovery(SpectralCompleter):
         normalise: str | None = None,
         tol: float = 1e-12,
         max_iter: int = 500,
+        checkpoint: Any = None,
         random_state: Any = None,
         n_threads: int | None = None,
         verbose: bool = False,
@@ -229,24 +263,24 @@ class ExactRecovery(SpectralCompleter):
         self.normalise = normalise
         self.tol = tol
         self.max_iter = max_iter
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.n_threads = n_threads
         self.verbose = verbose
 
     def _find(
-        self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher
+        self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
     ) -> tuple[Solution, dict[str, Any]]:
         found = solve(
             x, self.n_components, tol=self.tol, max_iter=self.max_iter, attempts=self.attempts,
-            engine=engine, rng=rng, watch=watch,
+            engine=engine, rng=rng, watch=watch, memory=memory,
         )  # fmt: skip
         return found, {"attempts": int(found.evidence.get("attempts", 0))}
 
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
     ) -> Certificate:
-        limit = max(1e-9, 50 * float(np.finfo(x.dtype).eps))
-        whole = recovery_certificate(f, x, tol=limit, random_state=rng, n_threads=engine.threads)
+        whole = recovery_certificate(f, x, tol=at_least(1e-9, x), random_state=rng, n_threads=engine.threads)
         # the promise is a fit of rank k that the entries determine; the nuclear norm's certificate is told beside it
         return Certificate(
             "find B of rank k with Pi(B) = Pi(A)",

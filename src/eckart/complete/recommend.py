@@ -118,9 +118,7 @@ class Recommender:
             hidden = (*hidden, at)
         best, scores = engine_named("cpu", self.n_threads).top_columns(left, right, int(n), offset, hidden)
         whole = np.where(best >= 0, columns[best], -1)
-        return Recommendations(
-            ids.names(at), _names(self.column_ids, whole), _full_scores(f, at, whole, scores), whole
-        )
+        return Recommendations(ids.names(at), _names(self.column_ids, whole), _full_scores(f, at, whole, scores), whole)
 
     def similar(
         self: Any,

@@ -12,6 +12,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.complete.completer import Completer
+from eckart.complete.keeping import Memory
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.operators import Solution
 from eckart.engines import engine_named
@@ -19,9 +20,12 @@ from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank, signs
 from eckart.fit import Fit
+from eckart.io.checkpoint import Checkpoint
 from eckart.matrix import Observed
 from eckart.rng import generator
-from eckart.trace import StopReason, Watcher, progress
+from eckart.trace import StopReason, Trace, Watcher, progress
+
+CHECKPOINT_SECONDS = 10.0
 
 
 class SpectralCompleter(Completer):
@@ -31,11 +35,12 @@ class SpectralCompleter(Completer):
     normalise: str | None
     tol: float
     max_iter: int
+    checkpoint: Any
     random_state: Any
     verbose: bool
 
     def _find(
-        self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher
+        self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
     ) -> tuple[Solution, dict[str, Any]]:
         raise NotImplementedError
 
@@ -66,13 +71,16 @@ class SpectralCompleter(Completer):
             )
         engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
         norm, y = (None, x) if self.normalise is None else normalise(x, self.normalise)
+        keeper = Checkpoint.of_fit(self, x, seconds=CHECKPOINT_SECONDS)
         with progress(self.verbose) as watch:
-            solution, chosen = self._find(y, engine, rng, watch)
+            solution, chosen = self._find(y, engine, rng, watch, Memory.of(keeper, rng))
         plan = {"engine": engine.name, "solver": type(self).__name__, "normalise": str(self.normalise), **chosen}
         bare = _balanced(solution, y)
         certificate = self._evidence(y, bare, plan, engine, np.random.default_rng(0))
         if solution.trace.reason in (StopReason.MAX_ITER, StopReason.INTERRUPTED):
             plan["stopped"] = solution.trace.reason.value
+        if keeper and solution.trace.reason is not StopReason.INTERRUPTED:
+            keeper.remove()
         self.normaliser_ = norm
         return Fit(_dressed(bare, norm, x), certificate, solution.trace, plan)
 
@@ -108,6 +116,24 @@ class SpectralCompleter(Completer):
             raise InputError(
                 f"X contains {x.data[at]} at row {row}, column {x.indices[at]}, wanted finite numbers; leave the entry out"
             )
+
+
+def entries_norm(x: Observed) -> float:
+    """||Pi(A)||_F, in double precision."""
+    return float(np.sqrt(np.sum(np.square(x.data, dtype=np.float64))))
+
+
+def zero_solution(x: Observed, trace: Trace, evidence: dict[str, Any]) -> Solution:
+    """B = 0, where that is the answer without a step."""
+    trace.reason = StopReason.CONVERGED
+    return Solution(
+        np.zeros((x.shape[0], 0), x.dtype), np.zeros(0), np.zeros((x.shape[1], 0), x.dtype), trace, evidence
+    )
+
+
+def at_least(tol: float, x: Observed, roundings: int = 50) -> float:
+    """A tolerance that the precision of the data allows: ``tol``, or some roundings where that is less."""
+    return max(tol, roundings * float(np.finfo(x.dtype).eps))
 
 
 def _balanced(found: Solution, x: Observed) -> LowRank:

@@ -16,22 +16,31 @@ References: Jain, Meka and Dhillon, "Guaranteed rank minimization via singular v
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import svp_certificate
 from eckart.complete.descend import CUTS, Descent, Point
+from eckart.complete.keeping import NOTHING, Memory, resumed_trace
 from eckart.complete.operators import Operator, Solution, partial_svd
-from eckart.complete.spectral import SpectralCompleter
+from eckart.complete.spectral import SpectralCompleter, at_least, entries_norm, zero_solution
 from eckart.engines.cpu import sampled
 from eckart.engines.cpu.sampled import Pattern
 from eckart.engines.pool import single_threaded_blas
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.matrix import Observed
-from eckart.trace import StopReason, Trace, Watcher, silent
+from eckart.trace import StopReason, Watcher, silent
+
+
+class Stop(NamedTuple):
+    """Where to end: at a stationary point (``tol``), at a fit of the entries (``fitted``), or after ``max_iter`` steps."""
+
+    tol: float
+    fitted: float
+    max_iter: int
 
 
 def solve(
@@ -45,6 +54,7 @@ def solve(
     engine: Any,
     rng: np.random.Generator,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Solution:
     """The best fit of rank k; stops at ||P_T R|| <= ``tol`` ||R|| (stationary) or ||R|| <= ``fitted`` ||Pi(A)||."""
     n, m = x.shape
@@ -53,21 +63,22 @@ def solve(
     if step is not None and not step > 0:
         raise wrong("step", step, "a number > 0, or None to have it chosen")
     k = min(k, n, m)
-    kind = x.dtype
-    size = float(np.sqrt(np.sum(x.data.astype(np.float64) ** 2)))
-    trace = Trace("1/2 (relative residual)^2 at the observed entries")
+    size = entries_norm(x)
+    kept = memory.last()
+    trace = resumed_trace("1/2 (relative residual)^2 at the observed entries", kept and kept["trace"])
     if k == 0 or size == 0.0:
-        trace.reason = StopReason.CONVERGED
-        nothing = np.zeros((n, 0), kind), np.zeros(0), np.zeros((m, 0), kind)
-        return Solution(*nothing, trace, {"relative residual": float(size > 0)})
-    d = Descent(Pattern.of(x), (x.data / size).astype(kind), engine.threads, trace, watch)
+        return zero_solution(x, trace, {"relative residual": float(size > 0)})
+    d = Descent(Pattern.of(x), (x.data / size).astype(x.dtype), engine.threads, trace, watch)
+    steps = memory.inner({"trace": (trace.values, trace.seconds), "point": d.reached})
+    stop = Stop(tol, max(fitted, d.floor), max_iter)
     with single_threaded_blas():
-        at, spare = _start(d, k, rng)
+        at, spare = (d.point(*kept["point"]), None) if kept else _start(d, k, rng)
         try:
-            if step is None:
-                at = _tangent_steps(d, at, k, tol, fitted, max_iter, spare, rng)
-            else:
-                at = _plain_steps(d, at, k, step, tol, fitted, max_iter, spare, rng)
+            at = (
+                _tangent_steps(d, at, k, spare, stop, rng, steps)
+                if step is None
+                else _plain_steps(d, at, k, step, spare, stop, rng, steps)
+            )
         except KeyboardInterrupt:
             at, trace.reason = d.best or at, StopReason.INTERRUPTED
     return Solution(at.u, at.s * size, at.v, trace, {"relative residual": at.misfit})
@@ -81,13 +92,13 @@ def _start(d: Descent, k: int, rng: np.random.Generator) -> tuple[Point, np.ndar
     return d.point(found.left, found.values * scale, found.right), found.spare
 
 
-def _tangent_steps(
-    d: Descent, at: Point, k: int, tol: float, fitted: float, max_iter: int, spare: Any, rng: np.random.Generator
-) -> Point:
+def _tangent_steps(d: Descent, at: Point, k: int, spare: Any, stop: Stop, rng: Any, memory: Memory) -> Point:
+    (spare,) = memory.last() or (spare,)
     while True:
-        at, reason = d.run(at, 0.0, tol, fitted, max_iter - len(d.trace))
+        left = stop.max_iter - len(d.trace)
+        at, reason = d.run(at, 0.0, stop.tol, stop.fitted, left, memory.inner((spare,)))
         d.trace.reason = reason
-        if reason is StopReason.MAX_ITER or at.misfit <= max(fitted, d.floor) or not _outside(d, at, k, rng):
+        if reason is StopReason.MAX_ITER or at.misfit <= stop.fitted or not _outside(d, at, k, rng):
             return at
         moved = _projected(d, at, k, 1 / d.share, spare, rng)
         if moved is None:
@@ -125,19 +136,19 @@ def _projected(
     return None
 
 
-def _plain_steps(
-    d: Descent, at: Point, k: int, eta: float, tol: float, fitted: float, max_iter: int, spare: Any, rng: Any
-) -> Point:
-    for _ in range(max_iter):
+def _plain_steps(d: Descent, at: Point, k: int, eta: float, spare: Any, stop: Stop, rng: Any, memory: Memory) -> Point:
+    (spare,) = memory.last() or (spare,)
+    while len(d.trace) < stop.max_iter:
         d.best = at
+        memory.offer((spare,))
         d.trace.add(at.value)
         d.watch("steps", len(d.trace), None)
         _, g = d.gradient(at, 0.0)
-        if at.misfit <= max(fitted, d.floor) or np.sqrt(g.dot(g)) <= tol * at.misfit:
+        if at.misfit <= stop.fitted or np.sqrt(g.dot(g)) <= stop.tol * at.misfit:
             d.trace.reason = StopReason.CONVERGED
             return at
         accuracy = (
-            float(np.clip(0.1 * tol * at.misfit / max(float(at.s[0]), 1e-300), 1e-13, 1e-3)) if len(at.s) else 1e-3
+            float(np.clip(0.1 * stop.tol * at.misfit / max(float(at.s[0]), 1e-300), 1e-13, 1e-3)) if len(at.s) else 1e-3
         )
         moved = _projected(d, at, k, eta, spare, rng, accuracy, 1e-13)
         if moved is None:
@@ -158,6 +169,7 @@ class SVP(SpectralCompleter):
     normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None.
     tol : stop where the residual's tangential part is at most this share of it.
     fitted : stop where the residual is at most this share of the data (exact data).
+    checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits.
     max_iter, random_state, n_threads, verbose : most steps; seed; most threads (the result does not depend on them); progress bars.
 
     Attributes
@@ -184,6 +196,7 @@ class SVP(SpectralCompleter):
         tol: float = 1e-3,
         fitted: float = 1e-8,
         max_iter: int = 500,
+        checkpoint: Any = None,
         random_state: Any = None,
         n_threads: int | None = None,
         verbose: bool = False,
@@ -194,27 +207,22 @@ class SVP(SpectralCompleter):
         self.tol = tol
         self.fitted = fitted
         self.max_iter = max_iter
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.n_threads = n_threads
         self.verbose = verbose
 
     def _find(
-        self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher
+        self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
     ) -> tuple[Solution, dict[str, Any]]:
         found = solve(
             x, self.n_components, step=self.step, tol=self.tol, fitted=self.fitted, max_iter=self.max_iter,
-            engine=engine, rng=rng, watch=watch,
+            engine=engine, rng=rng, watch=watch, memory=memory,
         )  # fmt: skip
         return found, {"step": "chosen on the tangent space" if self.step is None else float(self.step)}
 
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
     ) -> Certificate:
-        return svp_certificate(
-            x, f, tol=_limit(self.tol, x), fitted=_limit(self.fitted, x), rng=rng, threads=engine.threads
-        )
-
-
-def _limit(tol: float, x: Observed) -> float:
-    """What the certificate allows: the solver's tolerance with a margin, and rounding of the factors in the precision of the data."""
-    return 1.5 * max(tol, 50 * float(np.finfo(x.dtype).eps))
+        tol, fitted = (1.5 * at_least(limit, x) for limit in (self.tol, self.fitted))
+        return svp_certificate(x, f, tol=tol, fitted=fitted, rng=rng, threads=engine.threads)

@@ -22,8 +22,9 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import svt_certificate
+from eckart.complete.keeping import NOTHING, Memory, resumed_trace
 from eckart.complete.operators import Operator, Solution, Triples, partial_svd
-from eckart.complete.spectral import SpectralCompleter
+from eckart.complete.spectral import SpectralCompleter, at_least, entries_norm, zero_solution
 from eckart.engines.cpu import sampled
 from eckart.engines.cpu.sampled import Pattern
 from eckart.engines.pool import single_threaded_blas
@@ -50,46 +51,67 @@ def solve(
     engine: Any,
     rng: np.random.Generator,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Solution:
     """The minimiser, to ||Pi(A - B)|| <= ``tol`` ||Pi(A)||; ``evidence["dual"]`` is y in row order."""
     n, m = x.shape
     for name, value in (("tau", tau), ("step", step)):
         if value is not None and not value > 0:
             raise wrong(name, value, "a number > 0, or None to have it chosen")
-    trace = Trace("relative residual at the observed entries")
-    size = float(np.sqrt(np.sum(np.square(x.data, dtype=np.float64))))
+    kept = memory.last()
+    trace = resumed_trace("relative residual at the observed entries", kept and kept["trace"])
+    size = entries_norm(x)
     if size == 0.0:
-        trace.reason = StopReason.CONVERGED
-        nothing = np.zeros((n, 0), x.dtype), np.zeros(0), np.zeros((m, 0), x.dtype)
-        return Solution(
-            *nothing, trace, {"tau": tau or 1.0, "dual": np.zeros(x.nnz, x.dtype), "relative residual": 0.0}
-        )
+        return zero_solution(x, trace, {"tau": tau or 1.0, "dual": np.zeros(x.nnz, x.dtype), "relative residual": 0.0})
     most = min(n, m) if max_rank is None else min(max_rank, n, m)
     pattern = Pattern.of(x)
     eta = step or max(1.0, 1.2 * n * m / x.nnz)
     with single_threaded_blas():
         ascent = _Ascent(pattern, (x.data / size).astype(x.dtype), most, engine.threads, rng)
-        ascent.tau = 5 * ascent.norm * n * m / x.nnz if tau is None else float(tau) / size
-        ascent.run(eta, accelerate, tol, max_iter, trace, watch)
-    b = ascent.best
-    return Solution(
-        b.left,
-        b.values * size,
-        b.right,
-        trace,
-        {"tau": ascent.tau * size, "step": ascent.eta, "dual": ascent.best_y * size, "relative residual": ascent.least},
-    )
+        steps = memory.inner({"trace": (trace.values, trace.seconds)})
+        if kept is None:
+            ascent.begin(None if tau is None else float(tau) / size, eta)
+        else:
+            ascent.take(steps.last())
+        ascent.run(accelerate, tol, max_iter, trace, watch, steps)
+    u, s, v = ascent.best
+    evidence = {
+        "tau": ascent.tau * size, "step": ascent.eta, "dual": ascent.best_y * size, "relative residual": ascent.least,
+    }  # fmt: skip
+    return Solution(u, s * size, v, trace, evidence)
 
 
 class _Ascent:
+    """Dual ascent from y, z: the last step and the point with its momentum t. ``best`` is B at ``best_y``, the point with the least residual."""
+
+    tau: float
+    eta: float
+    y: np.ndarray
+    z: np.ndarray
+    best_y: np.ndarray
+    best: tuple[np.ndarray, np.ndarray, np.ndarray]
+
     def __init__(self, pattern: Pattern, b: np.ndarray, most: int, threads: int, rng: np.random.Generator):
         self.pattern, self.b, self.most, self.threads, self.rng = pattern, b, most, threads, rng
-        self.norm = float(partial_svd(Operator(pattern, b, threads=threads), 1, rng=rng, tol=1e-2).values[0])
-        self.tau = self.norm
+
+    def begin(self, tau: float | None, eta: float) -> None:
+        """y a multiple of the entries, until which B(y) = 0."""
+        z = Operator(self.pattern, self.b, threads=self.threads)
+        norm = float(partial_svd(z, 1, rng=self.rng, tol=1e-2).values[0])
+        n, m = z.shape
+        self.tau, self.eta = 5 * norm * n * m / self.pattern.nnz if tau is None else tau, eta
+        self.y = self.z = (np.ceil(self.tau / (eta * norm)) * eta * self.b).astype(self.b.dtype)
+        self.t, self.accuracy, self.rank, self.least = 1.0, 1e-3, 0, np.inf
         self.hint: np.ndarray | None = None
-        self.rank, self.eta, self.least = 0, 1.0, np.inf
-        self.best_y: np.ndarray = np.zeros_like(b)
-        self.best: Triples
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: all that the steps change."""
+        fixed = ("pattern", "b", "most", "threads", "rng")
+        return {name: value for name, value in vars(self).items() if name not in fixed}
+
+    def take(self, kept: dict[str, Any]) -> None:
+        """From a checkpoint."""
+        vars(self).update(kept)
 
     def shrunk(self, y: np.ndarray, tol: float) -> Triples:
         """shrink_tau of the sparse Y: as many triples as exceed tau."""
@@ -107,45 +129,49 @@ class _Ascent:
             left=found.left[:, keep], values=found.values[keep] - self.tau, right=found.right[:, keep]
         )
 
-    def run(self, eta: float, accelerate: bool, tol: float, max_iter: int, trace: Trace, watch: Watcher) -> None:
-        self.eta = eta
-        y = z = (np.ceil(self.tau / (eta * self.norm)) * eta * self.b).astype(self.b.dtype)  # until then B(y) = 0
-        t, accuracy = 1.0, 1e-3
+    def run(self, accelerate: bool, tol: float, max_iter: int, trace: Trace, watch: Watcher, memory: Memory) -> None:
         trace.reason = StopReason.MAX_ITER
         try:
-            for _ in range(max_iter):
-                b = self.shrunk(z, accuracy)
-                rest, square = sampled.residual(
-                    self.pattern, self.b, b.left * b.values.astype(self.b.dtype), b.right, self.threads
-                )
-                misfit = float(np.sqrt(square))
-                trace.add(misfit)
+            while len(trace) < max_iter:
+                memory.offer(self.state)
+                done = self._step(accelerate, max(tol, 20 * float(np.finfo(self.b.dtype).eps)), trace)
                 watch("steps", len(trace), None)
-                accuracy = max(min(1e-3, SVD * misfit), 1e-13)
-                if misfit < self.least:
-                    self.least, self.best, self.best_y = misfit, b, z
-                if misfit <= max(tol, 20 * float(np.finfo(self.b.dtype).eps)):
+                if done:
                     trace.reason = StopReason.CONVERGED
                     return
-                if misfit > 2 * self.least and self.eta > 1.0 and self.rank:
-                    self.eta = max(1.0, self.eta / 2)
-                    y = z = self.best_y
-                    t = 1.0
-                    continue
-                after = z + self.b.dtype.type(self.eta) * rest
-                if not accelerate:
-                    y = z = after
-                    continue
-                moved = after - y
-                if float(np.vdot(rest, moved)) < 0:
-                    t = 1.0
-                t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
-                z = after + self.b.dtype.type((t - 1) / t_next) * moved
-                y, t = after, t_next
         except KeyboardInterrupt:
             if not np.isfinite(self.least):
                 raise
             trace.reason = StopReason.INTERRUPTED
+
+    def _step(self, accelerate: bool, tol: float, trace: Trace) -> bool:
+        """One step; whether the residual had come down to ``tol`` before it."""
+        kind = self.b.dtype.type
+        b = self.shrunk(self.z, self.accuracy)
+        rest, square = sampled.residual(self.pattern, self.b, b.left * b.values.astype(kind), b.right, self.threads)
+        misfit = float(np.sqrt(square))
+        trace.add(misfit)
+        self.accuracy = max(min(1e-3, SVD * misfit), 1e-13)
+        if misfit < self.least:
+            self.least, self.best, self.best_y = misfit, (b.left, b.values, b.right), self.z
+        if misfit <= tol:
+            return True
+        if misfit > 2 * self.least and self.eta > 1.0 and self.rank:
+            self.eta = max(1.0, self.eta / 2)
+            self.y = self.z = self.best_y
+            self.t = 1.0
+            return False
+        after = self.z + kind(self.eta) * rest
+        if not accelerate:
+            self.y = self.z = after
+            return False
+        moved = after - self.y
+        if float(np.vdot(rest, moved)) < 0:
+            self.t = 1.0
+        t_next = float((1 + np.sqrt(1 + 4 * self.t * self.t)) / 2)
+        self.y, self.z = after, after + kind((self.t - 1) / t_next) * moved
+        self.t = t_next
+        return False
 
 
 class SVT(SpectralCompleter):
@@ -161,6 +187,7 @@ class SVT(SpectralCompleter):
     accelerate : Nesterov's momentum with restarts; the limit is the same.
     normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None.
     tol : stop at ||Pi(A - B)|| <= tol ||Pi(A)||.
+    checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits.
     max_iter, random_state, n_threads, verbose : most steps; seed; most threads (the result does not depend on them); progress bars.
 
     Attributes
@@ -188,6 +215,7 @@ class SVT(SpectralCompleter):
         normalise: str | None = None,
         tol: float = 1e-4,
         max_iter: int = 500,
+        checkpoint: Any = None,
         random_state: Any = None,
         n_threads: int | None = None,
         verbose: bool = False,
@@ -199,6 +227,7 @@ class SVT(SpectralCompleter):
         self.normalise = normalise
         self.tol = tol
         self.max_iter = max_iter
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.n_threads = n_threads
         self.verbose = verbose
@@ -209,16 +238,15 @@ class SVT(SpectralCompleter):
         return float(self._fitted("tau_").plan["tau"])
 
     def _find(
-        self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher
+        self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
     ) -> tuple[Solution, dict[str, Any]]:
         found = solve(
             x, tau=self.tau, step=self.step, max_rank=self.n_components, accelerate=self.accelerate, tol=self.tol,
-            max_iter=self.max_iter, engine=engine, rng=rng, watch=watch,
+            max_iter=self.max_iter, engine=engine, rng=rng, watch=watch, memory=memory,
         )  # fmt: skip
         return found, {"tau": float(found.evidence["tau"]), "step": float(found.evidence.get("step", 0.0))}
 
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
     ) -> Certificate:
-        tol = max(self.tol, 50 * float(np.finfo(x.dtype).eps))
-        return svt_certificate(x, f, float(plan["tau"]), tol=tol, rng=rng, threads=engine.threads)
+        return svt_certificate(x, f, float(plan["tau"]), tol=at_least(self.tol, x), rng=rng, threads=engine.threads)
