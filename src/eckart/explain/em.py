@@ -22,6 +22,9 @@ import numpy as np
 
 from eckart.trace import StopReason, Trace, Watcher, silent
 
+EQUAL = 1e-9
+"""Share of the bound by which a climb must be higher to count as better."""
+
 
 class Statistics(Protocol):
     """What the E step leaves of the rows: ``bound`` is F at (q, theta), ``weight`` the rows or tokens that it is summed over."""
@@ -70,11 +73,12 @@ def climb(
     *,
     tol: float = 1e-3,
     max_iter: int = 100,
+    least: int = 1,
     trace: Trace | None = None,
     watch: Watcher = silent,
     each: Callable[[Theta, S, Trace], Theta | None] | None = None,
 ) -> Ascent[Theta, S]:
-    """EM from theta until the bound, per unit of weight, rises by less than ``tol``.
+    """EM from theta until the bound, per unit of weight, rises by less than ``tol`` (after ``least`` steps at the soonest: near a saddle it rises slowly).
 
     The trace holds F at every theta visited, the last one included, so it is that of the returned point. ``each`` is called after every E step (checkpoint,
     revival of a dead component); where it returns a theta, the climb goes on from there. Ctrl-C returns the last complete state.
@@ -92,7 +96,7 @@ def climb(
             theta, statistics = following, after
             trace.add(after.bound / after.weight)
             watch("EM", len(trace) - 1, max_iter)
-            if moved is None and abs(gain) < tol:
+            if moved is None and abs(gain) < tol and len(trace) > least:
                 trace.reason = StopReason.CONVERGED
                 break
     except KeyboardInterrupt:
@@ -103,13 +107,13 @@ def climb(
 def best_of(
     climbs: Iterable[Callable[[], Ascent[Theta, S]]],
 ) -> tuple[Ascent[Theta, S], list[float]]:
-    """The highest of several climbs (the first of equals), and where each of them ended; an interrupted climb is the last one tried."""
+    """The highest of several climbs (the first of those equal to rounding), and where each of them ended; an interrupted climb is the last one tried."""
     best: Ascent[Theta, S] | None = None
     ends: list[float] = []
     for start in climbs:
         found = start()
         ends.append(found.bound)
-        if best is None or found.bound > best.bound or not np.isfinite(best.bound):
+        if best is None or found.bound > best.bound + EQUAL * (1 + abs(best.bound)) or not np.isfinite(best.bound):
             best = found
         if found.trace.reason is StopReason.INTERRUPTED:
             best.trace.reason = StopReason.INTERRUPTED

@@ -1,0 +1,200 @@
+"""Gaussian components and the statistics that an E step leaves of the rows: what the mixture primitives take and give.
+
+    p(x) = sum_z weights_z N(x; mean_z, S_z),      S_z by kind:
+
+    unit       I                               spherical  spread_z I
+    diag       diag(spread_z)                  tied       spread, one for all
+    full       spread_z                        factor     loadings_z loadings_z^T + diag(spread_z)
+
+Statistics are sums over rows with weights w_t q_tz; those of parts of the rows are put together by ``merge``. All numbers are float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+LOG_2PI = float(np.log(2 * np.pi))
+DIAGONAL = ("unit", "spherical", "diag")
+KINDS = (*DIAGONAL, "tied", "full", "factor")
+TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians:
+    """The components; ``spread`` has the shape (0,), (k,), (k, n), (n, n), (k, n, n) or, for factor, (k, n) with ``loadings`` (k, n, r).
+
+    ``origin`` is the point that the moments of kind factor are taken about: near the mean of the data.
+
+    >>> g = Gaussians("spherical", np.array([1.0]), np.zeros((1, 2)), np.array([4.0]))
+    >>> g.covariance(0).tolist(), round(float(g.constants[0]), 4)
+    ([[4.0, 0.0], [0.0, 4.0]], -3.2242)
+    """
+
+    kind: str
+    weights: np.ndarray
+    means: np.ndarray
+    spread: np.ndarray
+    loadings: np.ndarray | None = None
+    origin: np.ndarray | None = None
+
+    @property
+    def k(self) -> int:
+        return len(self.weights)
+
+    @property
+    def n(self) -> int:
+        return self.means.shape[1]
+
+    @cached_property
+    def variances(self) -> np.ndarray:
+        """k x n: the diagonals of the covariances, of their diagonal part for kind factor."""
+        if self.kind == "unit":
+            return np.ones((self.k, self.n))
+        if self.kind == "spherical":
+            return np.repeat(self.spread[:, None], self.n, axis=1)
+        if self.kind == "tied":
+            return np.tile(np.diagonal(self.spread), (self.k, 1))
+        return np.diagonal(self.spread, axis1=1, axis2=2).copy() if self.kind == "full" else self.spread
+
+    def covariance(self, z: int) -> np.ndarray:
+        """S_z, n x n."""
+        if self.kind == "tied":
+            return self.spread
+        if self.kind == "full":
+            return self.spread[z]
+        out = np.diag(self.variances[z])
+        return out if self.loadings is None else out + self.loadings[z] @ self.loadings[z].T
+
+    @cached_property
+    def roots(self) -> np.ndarray:
+        """Upper triangular C with C C^T = S^-1 (tied: n x n, full: k x n x n), so that (x - m)^T S^-1 (x - m) = ||(x - m) C||^2."""
+        return inverse_roots(self.spread)
+
+    @cached_property
+    def latent(self) -> tuple[np.ndarray, np.ndarray]:
+        """Kind factor: P = diag(1/spread) loadings (k, n, r) and M = I + loadings^T P (k, r, r), so that S^-1 = diag(1/spread) - P M^-1 P^T."""
+        assert self.loadings is not None
+        p = self.loadings / self.spread[:, :, None]
+        return p, np.eye(p.shape[2]) + np.matmul(self.loadings.transpose(0, 2, 1), p)
+
+    @cached_property
+    def constants(self) -> np.ndarray:
+        """log weight_z - 1/2 log det(2 pi S_z)."""
+        if self.kind in DIAGONAL:
+            half = -0.5 * np.log(self.variances).sum(axis=1)
+        elif self.kind in ("tied", "full"):
+            half = np.log(np.diagonal(self.roots, axis1=-2, axis2=-1)).sum(axis=-1)
+        else:
+            half = -0.5 * (np.log(self.spread).sum(axis=1) + np.linalg.slogdet(self.latent[1])[1])
+        return self.log_weights + half - 0.5 * self.n * LOG_2PI
+
+    @property
+    def log_weights(self) -> np.ndarray:
+        return np.log(np.maximum(self.weights, TINY))
+
+
+def inverse_roots(covariance: np.ndarray) -> np.ndarray:
+    """Upper triangular C with C C^T = S^-1 for one matrix or a stack; where rounding left S indefinite, its small eigenvalues are raised."""
+    from scipy.linalg import solve_triangular
+
+    if covariance.ndim == 3:
+        return np.array([inverse_roots(s) for s in covariance])
+    try:
+        lower = np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(covariance)
+        floor = max(values[-1] * len(values) * np.finfo(float).eps, TINY)
+        lower = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, floor))).T, mode="r")).T
+        lower *= np.sign(np.diagonal(lower))
+    return solve_triangular(lower, np.eye(len(covariance)), lower=True, check_finite=False).T
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianStatistics:
+    """``weight`` = sum w, ``bound`` = sum w log p(x), ``counts`` = sum w q (k), ``mean`` (k, n) and ``scatter`` about it: (k, n) squares for
+    diagonal kinds, (k, n, n) for full, (n, n) for tied. ``seen`` is the weight behind each mean: (k, 1), or (k, n) where entries are missing."""
+
+    kind: str
+    weight: float
+    bound: float
+    counts: np.ndarray
+    seen: np.ndarray
+    mean: np.ndarray
+    scatter: np.ndarray
+
+    def merge(self, other: GaussianStatistics) -> GaussianStatistics:
+        """Both parts together, by the pairwise update."""
+        total = self.seen + other.seen
+        share = other.seen / np.where(total > 0, total, 1.0)
+        delta = other.mean - self.mean
+        factor = self.seen * share
+        return GaussianStatistics(
+            self.kind,
+            self.weight + other.weight,
+            self.bound + other.bound,
+            self.counts + other.counts,
+            total,
+            self.mean + delta * share,
+            self.scatter + other.scatter + _between(self.kind, factor, delta),
+        )
+
+    def scaled(self, factor: float) -> GaussianStatistics:
+        """As if every row had ``factor`` times its weight."""
+        changed = {name: factor * getattr(self, name) for name in ("weight", "bound", "counts", "seen", "scatter")}
+        return replace(self, **changed)
+
+
+def _between(kind: str, factor: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """sum over components (or for each) of factor delta delta^T, or its diagonal."""
+    if kind in DIAGONAL:
+        return factor * delta**2
+    if kind == "tied":
+        return (factor * delta).T @ delta
+    return (factor * delta)[:, :, None] * delta[:, None, :]
+
+
+@dataclass(frozen=True, eq=False)
+class FactorStatistics:
+    """With a = (z, 1) and y = x - origin: ``second`` = sum w q E[a a^T] (k, r+1, r+1), ``cross`` = sum w q E[y a^T] (k, n, r+1), ``square`` =
+    sum w q E[y^2] (k, n)."""
+
+    kind: str
+    weight: float
+    bound: float
+    counts: np.ndarray
+    second: np.ndarray
+    cross: np.ndarray
+    square: np.ndarray
+
+    def merge(self, other: FactorStatistics) -> FactorStatistics:
+        sums = {name: getattr(self, name) + getattr(other, name) for name in _FACTOR_SUMS}
+        return replace(self, **sums)
+
+    def scaled(self, factor: float) -> FactorStatistics:
+        return replace(self, **{name: factor * getattr(self, name) for name in _FACTOR_SUMS})
+
+
+_FACTOR_SUMS = ("weight", "bound", "counts", "second", "cross", "square")
+
+
+class Posteriors(NamedTuple):
+    """log p(x_t) of the observed entries of each row, q_tz where asked for, and E[x_t | observed] with its variances where asked for."""
+
+    loglik: np.ndarray
+    shares: np.ndarray | None = None
+    filled: np.ndarray | None = None
+    variance: np.ndarray | None = None
+
+
+def raw_to_statistics(theta: Gaussians, sums: Any) -> GaussianStatistics:
+    """From sums about the means of theta (``counts``, ``seen``, ``shift``, ``scatter``, ``weight``, ``bound``) to statistics about their own means."""
+    seen = sums.counts[:, None] if sums.seen is None else sums.seen
+    move = sums.shift / np.where(seen > 0, seen, 1.0)
+    scatter = sums.scatter - _between(theta.kind, seen, move)
+    if theta.kind in DIAGONAL:
+        scatter = np.maximum(scatter, 0.0)
+    return GaussianStatistics(theta.kind, sums.weight, sums.bound, sums.counts, seen, theta.means + move, scatter)

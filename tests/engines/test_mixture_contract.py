@@ -1,0 +1,182 @@
+"""The mixture primitives of every engine against ``plain``: every kind of covariance, weights, gaps, blocks, float32, more columns than a tile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eckart.engines import engine_named
+from eckart.engines.cpu.mixture_wide import WIDE
+from eckart.engines.mixtures import KINDS, Gaussians
+from eckart.errors import InputError
+from eckart.io.sources import IteratorBlocks
+from eckart.matrix import Dense, Observed
+
+PLAIN = engine_named("plain")
+ENGINES = {"cpu, 1 thread": engine_named("cpu", 1), "cpu, 3 threads": engine_named("cpu", 3)}
+ROWS = 50
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture(params=list(ENGINES))
+def engine(request):
+    return ENGINES[request.param]
+
+
+def make(kind: str, n: int = 11, k: int = 5, far: float = 0.0):
+    """Rows and components that do not fit them too well, so that shares are spread."""
+    rng = np.random.default_rng(3)
+    x = 2 * rng.standard_normal((ROWS, n)) + far
+    a = rng.standard_normal((k, n, n))
+    full = a @ a.transpose(0, 2, 1) / n + 0.3 * np.eye(n)
+    spread = {
+        "unit": np.empty(0),
+        "spherical": rng.random(k) + 0.5,
+        "diag": rng.random((k, n)) + 0.5,
+        "tied": full[0],
+        "full": full,
+        "factor": rng.random((k, n)) + 0.5,
+    }[kind]
+    loadings = rng.standard_normal((k, n, 3)) if kind == "factor" else None
+    means = rng.standard_normal((k, n)) + far
+    return x, Gaussians(kind, rng.dirichlet(np.ones(k)), means, spread, loadings, x.mean(axis=0))
+
+
+def holes(x, rng):
+    out = x.copy()
+    out[rng.random(x.shape) < 0.3] = np.nan
+    out[4] = np.nan
+    out[5, :-1] = np.nan
+    out[20:40] = x[20:40]
+    return out
+
+
+def same(got, want, rtol=1e-9):
+    assert type(got) is type(want)
+    for name, value in vars(want).items():
+        if isinstance(value, str):
+            continue
+        a, b = np.asarray(getattr(got, name)), np.asarray(value)
+        np.testing.assert_allclose(
+            a,
+            np.broadcast_to(b, a.shape) if name == "seen" else b,
+            rtol=rtol,
+            atol=rtol * np.abs(b).max(),
+            err_msg=name,
+        )
+
+
+@kinds
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_statistics(engine, kind, gaps, weighted):
+    x, theta = make(kind)
+    rng = np.random.default_rng(1)
+    x = holes(x, rng) if gaps else x
+    w = rng.random(ROWS) * (rng.random(ROWS) < 0.8) if weighted else None
+    same(engine.gaussian_statistics(Dense(x), theta, w), PLAIN.gaussian_statistics(Dense(x), theta, w))
+
+
+@kinds
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 7), (8, 3), (17, 4)])
+def test_statistics_of_every_width(engine, kind, n, k):
+    x, theta = make(kind, n, k)
+    same(engine.gaussian_statistics(Dense(x), theta), PLAIN.gaussian_statistics(Dense(x), theta))
+
+
+@pytest.mark.parametrize("kind", ["full", "tied"])
+@pytest.mark.parametrize("far", [0.0, 1e5])
+def test_wide_rows(engine, kind, far):
+    x, theta = make(kind, WIDE + 3, 3, far)
+    x, w = x[:6], np.random.default_rng(0).random(6)
+    x[3, 7] = np.nan
+    same(engine.gaussian_statistics(Dense(x), theta, w), PLAIN.gaussian_statistics(Dense(x), theta, w), 1e-6)
+    got, want = (e.gaussian_posteriors(Dense(x), theta, shares=True) for e in (engine, PLAIN))
+    np.testing.assert_allclose(got.loglik, want.loglik, rtol=1e-8)
+
+
+@kinds
+def test_far_from_zero_nothing_cancels(engine, kind):
+    x, theta = make(kind, far=1e6)
+    near = make(kind)[0]
+    got = engine.gaussian_statistics(Dense(x), theta)
+    want = PLAIN.gaussian_statistics(Dense(near), make(kind)[1])
+    np.testing.assert_allclose(got.counts, want.counts, rtol=1e-6)
+    if kind not in ("factor",):
+        np.testing.assert_allclose(got.scatter, want.scatter, rtol=1e-6, atol=1e-6 * np.abs(want.scatter).max())
+
+
+@kinds
+def test_the_way_rows_come_does_not_matter(engine, kind):
+    x, theta = make(kind)
+    gaps = holes(x, np.random.default_rng(1))
+    want = PLAIN.gaussian_statistics(Dense(gaps), theta)
+    blocks = Dense(IteratorBlocks([gaps[i : i + 7] for i in range(0, ROWS, 7)]))
+    for matrix in (blocks, Observed.from_nan(gaps), Dense(np.asfortranarray(gaps))):
+        same(engine.gaussian_statistics(matrix, theta), want)
+    rounded = Dense(x.astype(np.float32))
+    same(engine.gaussian_statistics(rounded, theta), PLAIN.gaussian_statistics(rounded, theta))
+
+
+@kinds
+def test_parts_merge_to_the_whole(kind):
+    x, theta = make(kind)
+    engine = ENGINES["cpu, 1 thread"]
+    a, b = (engine.gaussian_statistics(Dense(part), theta) for part in (x[:31], x[31:]))
+    same(a.merge(b), engine.gaussian_statistics(Dense(x), theta))
+    twice = engine.gaussian_statistics(Dense(x), theta, np.full(ROWS, 2.0))
+    same(engine.gaussian_statistics(Dense(x), theta).scaled(2.0), twice)
+
+
+@kinds
+def test_posteriors(engine, kind):
+    x, theta = make(kind)
+    x = holes(x, np.random.default_rng(1))
+    got = engine.gaussian_posteriors(Dense(x), theta, shares=True, fill=True)
+    want = PLAIN.gaussian_posteriors(Dense(x), theta, shares=True, fill=True)
+    for a, b in zip(got, want):
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)
+    assert engine.gaussian_posteriors(Dense(x), theta).shares is None
+
+
+@kinds
+def test_threads_do_not_change_a_bit(kind):
+    rng = np.random.default_rng(0)
+    _, theta = make(kind, 6)
+    x = Dense(rng.standard_normal((60000, 6)))
+    a, b = (e.gaussian_statistics(x, theta) for e in ENGINES.values())
+    for name, value in vars(a).items():
+        assert isinstance(value, str) or np.asarray(value).tobytes() == np.asarray(getattr(b, name)).tobytes(), name
+
+
+@kinds
+def test_infinity_is_refused_with_its_place(engine, kind):
+    x, theta = make(kind)
+    x[7, 2] = np.inf
+    for work in (engine.gaussian_statistics, engine.gaussian_posteriors):
+        with pytest.raises(InputError, match="inf at row 7, column 2"):
+            work(Dense(x), theta)
+
+
+def test_ill_conditioned_covariance_keeps_its_digits(engine):
+    """Condition 1e9: the triangular form is as good as LAPACK's."""
+    rng = np.random.default_rng(2)
+    q = np.linalg.qr(rng.standard_normal((12, 12)))[0]
+    s = (q * np.geomspace(1e-8, 10, 12)) @ q.T
+    x = rng.multivariate_normal(np.full(12, 30.0), s, 50, method="svd")
+    theta = Gaussians("full", np.array([0.5, 0.5]), np.stack([np.full(12, 30.0), np.full(12, -30.0)]), np.stack([s, s]))
+    got = engine.gaussian_posteriors(Dense(x), theta).loglik
+    whitened = np.linalg.solve(np.linalg.cholesky(s), (x - 30.0).T)
+    want = np.log(0.5) - 0.5 * (np.linalg.slogdet(2 * np.pi * s)[1] + (whitened**2).sum(axis=0))
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_exp_of_the_kernel_is_exact_to_rounding():
+    from eckart.engines.cpu.mixture_kernels import exp_below
+
+    a = np.linspace(-60, 0, 4097)
+    powers, parts = np.empty(4097), np.empty(4097)
+    got = a.copy()
+    exp_below(got, np.zeros(4097), powers, parts, parts.view(np.int64), powers.view(np.int64))
+    want = np.where(a >= -46, np.exp(a), 0.0)
+    np.testing.assert_allclose(got, want, rtol=4e-16 * 2)

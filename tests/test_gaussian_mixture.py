@@ -1,0 +1,477 @@
+"""GaussianMixture: against scikit-learn from the same start, on data that break mixtures, with weights, gaps, batches, files, and its evidence."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.mixture import GaussianMixture as Sklearn
+
+import eckart
+from eckart import GaussianMixture
+from eckart.engines.mixtures import KINDS
+from eckart.explain.gaussian_solve import from_factors, to_factors
+
+SHARED = ("full", "tied", "diag", "spherical")
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def groups(rng, rows=300, n=4, k=3, apart=3.0):
+    """Rows from k Gaussians with their own covariances."""
+    centres = apart * rng.standard_normal((k, n))
+    roots = 0.4 * rng.standard_normal((k, n, n)) + np.eye(n)
+    z = rng.integers(0, k, rows)
+    return centres[z] + np.einsum("ij,ijl->il", rng.standard_normal((rows, n)), roots[z])
+
+
+def start(x, k, kind):
+    n = x.shape[1]
+    precisions = {
+        "full": np.tile(np.eye(n), (k, 1, 1)),
+        "tied": np.eye(n),
+        "diag": np.ones((k, n)),
+        "spherical": np.ones(k),
+    }[kind]
+    return {
+        "covariance_type": kind,
+        "means_init": x[:: len(x) // k][:k],
+        "weights_init": np.full(k, 1 / k),
+        "precisions_init": precisions,
+    }
+
+
+def quiet_fit(model, x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(x)
+
+
+@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize("steps", [1, 8])
+def test_the_same_as_scikit_learn_from_the_same_start(rng, kind, steps):
+    x = groups(rng)
+    how = start(x, 3, kind) | {"max_iter": steps, "tol": 0.0, "reg_covar": 1e-6}
+    ours, theirs = GaussianMixture(3, **how).fit(x), quiet_fit(Sklearn(3, **how), x)
+    for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-6, atol=1e-9, err_msg=name)
+    assert ours.lower_bounds_[-2] == pytest.approx(theirs.lower_bound_, rel=1e-9)
+    assert ours.n_iter_ == theirs.n_iter_ == steps
+    for name in ("score_samples", "predict_proba", "predict", "bic", "aic", "score"):
+        np.testing.assert_allclose(getattr(ours, name)(x), getattr(theirs, name)(x), rtol=1e-8, atol=1e-9)
+
+
+@kinds
+def test_the_bound_never_falls_and_the_certificate_holds(rng, kind):
+    x = groups(rng)
+    model = GaussianMixture(3, covariance_type=kind, tol=1e-5, max_iter=600, random_state=0).fit(x)
+    assert (np.diff(model.lower_bounds_) > -1e-10).all()
+    assert model.converged_
+    assert model.certificate_.holds, model.certificate_
+    assert model.certificate_.kind == "stationary"
+    assert model.lower_bound_ == pytest.approx(model.score(x))
+    again = model.certify(x)
+    assert again.holds
+    assert again["bound"] == pytest.approx(model.certificate_["bound"], rel=1e-9)
+
+
+@kinds
+def test_perturbed_components_fail_the_certificate(rng, kind):
+    x = groups(rng)
+    model = GaussianMixture(3, covariance_type=kind, tol=1e-5, max_iter=600, random_state=0).fit(x)
+    theta = from_factors(model.fit_.factors)
+    moved = np.array(theta.means)
+    moved[0] += 0.3
+    weights = np.roll(theta.weights, 1) * [1.3, 1.0, 0.7]
+    for changed in ({"means": moved}, {"weights": weights / weights.sum()}):
+        other = clone(model)
+        other.fit_ = replace(model.fit_, factors=to_factors(replace(theta, **changed), None))
+        assert not other.certify(x).holds
+        assert "one more step" in other.certify(x).reason
+    assert not model.certify(x * 1.2).holds
+
+
+def test_stopping_early_is_said(rng):
+    model = GaussianMixture(3, max_iter=1, tol=1e-9, random_state=0).fit(groups(rng, apart=1.0))
+    assert not model.converged_
+    assert not model.certificate_.holds
+    assert any("max_iter" in note for note in model.certificate_.notes)
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 4), k=st.integers(1, 4), kind=st.sampled_from(KINDS))
+@settings(max_examples=25, deadline=None)
+def test_any_data_any_kind_finite_and_monotone(seed, n, k, kind):
+    rng = np.random.default_rng(seed)
+    x = np.round(rng.standard_normal((12, n)) * rng.choice([1e-6, 1.0, 1e6]), rng.integers(0, 3))
+    model = GaussianMixture(k, covariance_type=kind, random_state=0, max_iter=30).fit(x)
+    excused = {event["step"] for event in model.fit_.plan.get("revived", ())}
+    falls = np.diff(model.lower_bounds_)
+    assert all(fall > -1e-8 * (1 + abs(model.lower_bound_)) for i, fall in enumerate(falls) if i not in excused)
+    assert np.isfinite(model.means_).all()
+    assert np.isfinite(model.score_samples(x)).all()
+    theta = from_factors(model.fit_.factors)
+    assert all(np.linalg.eigvalsh(theta.covariance(z))[0] > 0 for z in range(k))
+    np.testing.assert_allclose(model.predict_proba(x).sum(axis=1), 1.0)
+
+
+def test_two_far_points_in_float32_keep_positive_variances():
+    x = np.array([[9999.0], [0.0]] * 5, np.float32)
+    for kind in ("spherical", "diag", "full", "tied"):
+        for k in (1, 2):
+            model = GaussianMixture(k, covariance_type=kind, random_state=0).fit(x)
+            assert model.covariances_.dtype == np.float32
+            assert model.covariances_.min() > 0
+            if k == 1:
+                assert model.covariances_.ravel()[0] == pytest.approx(9999.0**2 / 4, rel=1e-5)
+
+
+@kinds
+def test_data_that_break_mixtures(kind):
+    rng = np.random.default_rng(0)
+    same = np.ones((20, 3))
+    constant = np.column_stack([rng.standard_normal(40), np.full(40, 7.0)])
+    singular = rng.standard_normal((50, 1)) @ np.ones((1, 4))
+    wide = rng.standard_normal((6, 40))
+    huge = rng.standard_normal((30, 2)) * 1e120
+    for x, k in ((same, 3), (constant, 2), (singular, 2), (wide, 2), (huge, 2), (same[:1], 1), (same[:2], 2)):
+        model = GaussianMixture(k, covariance_type=kind, random_state=0).fit(x)
+        assert np.isfinite(model.score_samples(x)).all()
+        assert np.isfinite(model.means_).all()
+        assert model.predict(x).shape == (len(x),)
+
+
+def test_empty_components_are_put_back_to_use_and_reported(rng):
+    x = np.concatenate([rng.standard_normal((100, 2)), rng.standard_normal((100, 2)) + 30.0])
+    far = np.array([[0.0, 0.0], [1e4, 1e4]])
+    model = GaussianMixture(2, means_init=far, weights_init=[0.5, 0.5], precisions_init=np.tile(np.eye(2), (2, 1, 1)), random_state=0).fit(x)  # fmt: skip
+    assert model.fit_.plan["revived"][0]["component"] == 1
+    assert sorted(model.weights_.round(2)) == [0.5, 0.5]
+    assert any("put back to use" in note for note in model.certificate_.notes)
+    assert model.certificate_.holds, model.certificate_
+
+
+@kinds
+def test_integer_weights_are_repeated_rows(rng, kind):
+    x = groups(rng, 60, 3)
+    w = rng.integers(0, 4, 60)
+    how = {"covariance_type": kind, "random_state": 0, "n_init": 2}
+    a, b = GaussianMixture(2, **how).fit(x, sample_weight=w), GaussianMixture(2, **how).fit(np.repeat(x, w, axis=0))
+    np.testing.assert_allclose(a.weights_, b.weights_, atol=1e-9)
+    np.testing.assert_allclose(a.means_, b.means_, atol=1e-8)
+    np.testing.assert_allclose(a.covariances_, b.covariances_, atol=1e-8)
+    repeated = np.repeat(x, w, axis=0)
+    assert a.score(x, sample_weight=w) == pytest.approx(b.score(repeated))
+    assert a.bic(x, sample_weight=w) == pytest.approx(b.bic(repeated))
+    assert a.aic(x, sample_weight=w) == pytest.approx(b.aic(repeated))
+    assert a.certify(x, sample_weight=w).holds
+
+
+@kinds
+def test_seed_and_threads_do_not_change_a_bit(kind):
+    x = groups(np.random.default_rng(1), 20000, 5)
+    states = set()
+    for threads in (1, 2, 3):
+        f = GaussianMixture(3, covariance_type=kind, random_state=7, n_threads=threads, max_iter=5).fit(x).fit_.factors
+        states.add(b"".join(a.tobytes() for a in f.to_state()[0].values()))
+    assert len(states) == 1
+
+
+@kinds
+def test_missing_entries_are_integrated_out(rng, kind):
+    """log p and E[x | seen] against Gaussian algebra by hand, one component at a time."""
+    x = groups(rng, 80, 3)
+    holes = np.where(rng.random(x.shape) < 0.25, np.nan, x)
+    holes[3] = np.nan
+    model = GaussianMixture(2, covariance_type=kind, n_factors=1, random_state=0, tol=1e-6, max_iter=500).fit(holes)
+    assert (np.diff(model.lower_bounds_) > -1e-9).all()
+    assert model.certificate_.holds, model.certificate_
+    theta = from_factors(model.fit_.factors)
+    filled, variance = model.impute(holes, return_variance=True)
+    loglik = model.score_samples(holes)
+    for i in range(10):
+        o = ~np.isnan(holes[i])
+        logp, means, variances = [], [], []
+        for z in range(2):
+            s, m = theta.covariance(z), theta.means[z]
+            d = (holes[i] - m)[o]
+            inverse = np.linalg.inv(s[np.ix_(o, o)])
+            logp.append(
+                np.log(theta.weights[z]) - 0.5 * (np.linalg.slogdet(2 * np.pi * s[np.ix_(o, o)])[1] + d @ inverse @ d)
+            )
+            gain = s[np.ix_(~o, o)] @ inverse
+            means.append(m[~o] + gain @ d)
+            variances.append(np.diagonal(s[np.ix_(~o, ~o)] - gain @ s[np.ix_(o, ~o)]))
+        total = np.logaddexp(*logp)
+        q = np.exp(np.array(logp) - total)
+        assert loglik[i] == pytest.approx(total, abs=1e-8)
+        expected = q @ np.array(means)
+        np.testing.assert_allclose(filled[i][~o], expected, atol=1e-8)
+        np.testing.assert_allclose(
+            variance[i][~o], q @ (np.array(variances) + np.array(means) ** 2) - expected**2, atol=1e-8
+        )
+        np.testing.assert_array_equal(filled[i][o], x[i][o])
+        assert (variance[i][o] == 0).all()
+    assert loglik[3] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_imputation_is_better_than_the_mean_and_its_variance_is_honest(rng):
+    x = groups(rng, 2000, 5)
+    hidden = rng.random(x.shape) < 0.2
+    model = GaussianMixture(3, random_state=0, n_init=2).fit(np.where(hidden, np.nan, x))
+    filled, variance = model.impute(np.where(hidden, np.nan, x), return_variance=True)
+    error = (filled - x)[hidden]
+    assert np.sqrt(np.mean(error**2)) < 0.7 * x[hidden].std()
+    assert np.mean(np.abs(error) < 1.645 * np.sqrt(variance[hidden])) == pytest.approx(0.9, abs=0.05)
+
+
+def test_observed_matrices_and_sparse_rows_come_in_too(rng):
+    x = groups(rng, 100, 3)
+    holes = np.where(rng.random(x.shape) < 0.2, np.nan, x)
+    a = GaussianMixture(2, random_state=0).fit(holes)
+    b = GaussianMixture(2, random_state=0).fit(eckart.Observed.from_nan(holes))
+    np.testing.assert_allclose(a.means_, b.means_)
+    from scipy import sparse
+
+    s = sparse.random(200, 4, 0.5, random_state=0, format="csr")
+    np.testing.assert_allclose(GaussianMixture(2, random_state=0).fit(s).means_, GaussianMixture(2, random_state=0).fit(s.toarray()).means_)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["full", "diag", "factor"])
+def test_rows_from_blocks_and_files_give_the_same(rng, kind, tmp_path):
+    x = groups(rng, 3000, 4)
+    how = {"covariance_type": kind, "random_state": 0, "max_iter": 10, "tol": 0.0}
+    held = GaussianMixture(3, **how).fit(x)
+    np.save(tmp_path / "x.npy", x)
+    for source in ([x[i : i + 700] for i in range(0, 3000, 700)], str(tmp_path / "x.npy")):
+        other = GaussianMixture(3, **how).fit(source)
+        np.testing.assert_allclose(other.means_, held.means_, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(other.covariances_, held.covariances_, rtol=1e-6, atol=1e-8)
+    with pytest.raises(eckart.InputError, match="read once only"):
+        GaussianMixture(2).fit(iter([x]))
+
+
+def test_memory_does_not_grow_with_the_rows():
+    import tracemalloc
+
+    peaks = []
+    for rows in (20000, 160000):
+        x = groups(np.random.default_rng(0), rows, 4)
+        GaussianMixture(8, random_state=0, max_iter=2).fit(x[:2000])
+        tracemalloc.start()
+        GaussianMixture(8, random_state=0, max_iter=2, init_params="random_from_data").fit(x)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + 4e6, peaks  # rows x k alone would be 10 MB more
+
+
+def test_batches_lead_where_all_rows_lead(rng):
+    x = groups(rng, 6000, 2, apart=6.0)
+    whole = GaussianMixture(3, random_state=0, n_init=3).fit(x)
+    model = GaussianMixture(3, random_state=0, n_init=3)
+    for i in range(0, 6000, 500):
+        model.partial_fit(x[i : i + 500])
+    assert model.fit_.plan["batches"] == 12
+    assert model.score(x) > whole.score(x) - 0.02
+    assert model.certificate_.holds
+    assert model.certificate_.kind == "statistical"
+    few = GaussianMixture(2, random_state=0)
+    for i in range(0, 101, 10):
+        few.partial_fit(x[i : min(i + 10, 101)])
+    assert few.fit_.plan["weight"] == 101
+    with pytest.raises(eckart.InputError, match="n_components"):
+        GaussianMixture("auto").partial_fit(x)
+
+
+def test_a_loaded_model_has_no_running_statistics(rng, tmp_path):
+    x = groups(rng, 200)
+    GaussianMixture(2, random_state=0).partial_fit(x).save(tmp_path / "m.safetensors")
+    with pytest.raises(eckart.InputError, match="loaded from a file"):
+        eckart.load(tmp_path / "m.safetensors").partial_fit(x)
+
+
+@kinds
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_save_load_pickle_dtype(rng, kind, dtype, tmp_path):
+    x = groups(rng, 100).astype(dtype)
+    model = GaussianMixture(2, covariance_type=kind, random_state=0).fit(x)
+    model.save(tmp_path / "m.safetensors")
+    for back in (eckart.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(model))):
+        for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"):
+            assert getattr(back, name).dtype == dtype
+            np.testing.assert_array_equal(getattr(back, name), getattr(model, name))
+        np.testing.assert_array_equal(back.predict_proba(x), model.predict_proba(x))
+        assert back.certificate_ == model.certificate_
+        assert back.get_params() == model.get_params()
+    assert model.predict_proba(x).dtype == dtype
+
+
+@kinds
+def test_samples_look_like_the_data(rng, kind):
+    x = groups(rng, 500, 3)
+    model = GaussianMixture(3, covariance_type=kind, random_state=0).fit(x)
+    drawn, labels = model.sample(20000)
+    assert drawn.shape == (20000, 3)
+    np.testing.assert_allclose(np.bincount(labels) / 20000, model.weights_, atol=0.02)
+    theta = from_factors(model.fit_.factors)
+    for z in range(3):
+        mine = drawn[labels == z]
+        np.testing.assert_allclose(np.cov(mine.T), theta.covariance(z), atol=0.12 * np.abs(theta.covariance(z)).max())
+    assert model.score(drawn) == pytest.approx(model.score(model.sample(5000)[0]), abs=0.2)
+    with pytest.raises(eckart.InputError, match="n_samples"):
+        model.sample(0)
+
+
+def test_outliers_stand_out(rng):
+    x = groups(rng, 1000, 2)
+    model = GaussianMixture(3, random_state=0, n_init=2).fit(x)
+    np.testing.assert_allclose(model.outlier_score(x), -model.score_samples(x))
+    q = model.outlier_score(np.concatenate([x, [[100.0, 100.0], [np.nan, 100.0]]]), quantile=True)
+    assert (q[-2:] > 0.999).all()
+    assert np.mean(q[:-2] > 0.95) == pytest.approx(0.05, abs=0.03)
+
+
+def test_factor_analysers_on_wide_rows(rng):
+    """More columns than any n x n matrix should be formed for; the planted groups are found."""
+    n, k, r = 700, 2, 3
+    z = rng.integers(0, k, 120)
+    centres, loads = 2 * rng.standard_normal((k, n)), rng.standard_normal((k, n, r))
+    x = (
+        centres[z]
+        + np.einsum("ij,inj->in", rng.standard_normal((120, r)), loads[z])
+        + 0.5 * rng.standard_normal((120, n))
+    )
+    import tracemalloc
+
+    tracemalloc.start()
+    model = GaussianMixture(k, covariance_type="factor", n_factors=r, random_state=0, max_iter=10).fit(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * n * n * k
+    agree = np.mean(model.predict(x) == z)
+    assert max(agree, 1 - agree) > 0.95
+    assert model.loadings_.shape == (k, n, r)
+    assert model.noise_variances_.shape == (k, n)
+    with pytest.raises(AttributeError, match="factor"):
+        _ = GaussianMixture(1).fit(x[:, :3]).loadings_
+
+
+def test_number_of_components_by_itself(rng, tmp_path):
+    x = np.concatenate([rng.standard_normal((120, 2)) + np.array([7 * i, 0]) for i in range(4)])
+    model = GaussianMixture("auto", covariance_type="spherical", random_state=0).fit(x)
+    assert model.n_components_ == 4
+    assert model.fit_.plan["chosen by"].startswith("BIC")
+    assert model.n_components == "auto"
+    model.save(tmp_path / "m.safetensors")
+    table = eckart.load(tmp_path / "m.safetensors").fit_.plan["table"]
+    assert np.argmin(table["BIC"]) == 3
+    s = eckart.select_mixture(x, (3, 4, 5), ("diag", "spherical"), criterion="held_out", random_state=0)
+    assert s.choices["bic"] == (4, "spherical")
+    assert s.model.n_components_ == s.choices["held_out"][0]
+    assert "chosen: bic 4 spherical" in str(s)
+    assert isinstance(s.agree, bool)
+    assert s.model.predict(x).shape == (480,)
+    for bad in ({"criterion": "luck"}, {"held_out": 2.0}, {"n_components": ()}):
+        with pytest.raises(eckart.InputError):
+            eckart.select_mixture(x, **bad)
+
+
+def test_starts(rng):
+    x = groups(rng, 400, 2, apart=6.0)
+    best = GaussianMixture(3, n_init=6, random_state=0).fit(x).lower_bound_
+    for way in ("k-means++", "kmeans", "random", "random_from_data"):
+        model = GaussianMixture(3, init_params=way, n_init=3, random_state=0, max_iter=300).fit(x)
+        assert len(model.fit_.plan["ends"]) == 3
+        assert model.lower_bound_ == pytest.approx(max(model.fit_.plan["ends"]))
+        if way != "random":
+            assert model.lower_bound_ > best - 0.05
+    once = GaussianMixture(3, random_state=0, max_iter=1).fit(x)
+    warm = once.set_params(warm_start=True, max_iter=100, tol=1e-6)
+    begin = once.lower_bound_
+    assert warm.fit(x).lower_bounds_[0] == pytest.approx(begin)
+    means = GaussianMixture(3, means_init=x[:3], max_iter=1, random_state=0).fit(x)
+    assert means.n_iter_ == 1
+    verbose = GaussianMixture(2, verbose=1, random_state=0).fit(x)
+    assert verbose.n_iter_ >= 1
+
+
+def test_ctrl_c_keeps_the_best_state(rng, monkeypatch):
+    from eckart.engines.cpu.engine import CpuEngine
+
+    calls, real = [], CpuEngine.gaussian_statistics
+
+    def after_a_few(self, *args, **more):
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return real(self, *args, **more)
+
+    monkeypatch.setattr(CpuEngine, "gaussian_statistics", after_a_few)
+    model = GaussianMixture(3, random_state=0, tol=0.0).fit(groups(rng))
+    assert model.fit_.trace.reason.name == "INTERRUPTED"
+    assert model.n_iter_ == 2
+    assert np.isfinite(model.means_).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"n_components": 0}, "n_components=0 came"),
+        ({"n_components": 1.5}, "n_components=1.5"),
+        ({"n_components": "many"}, "n_components='many'"),
+        ({"covariance_type": "round"}, "covariance_type='round'"),
+        ({"tol": -1.0}, "tol=-1.0"),
+        ({"max_iter": 0}, "max_iter=0"),
+        ({"n_init": 0}, "n_init=0"),
+        ({"init_params": "lucky"}, "init_params='lucky'"),
+        ({"reg_covar": -1e-6}, "reg_covar=-1e-06"),
+        ({"warm_start": "yes"}, "warm_start='yes'"),
+        ({"n_components": 2, "weights_init": [0.2, 0.2]}, "weights_init"),
+        ({"n_components": 2, "means_init": [[0.0]]}, r"means_init of shape \(1, 1\)"),
+        ({"n_components": 2, "means_init": [["a"]]}, "means_init is not numeric"),
+        ({"n_components": 1, "precisions_init": -np.ones((1, 2, 2))}, "positive definite"),
+        ({"covariance_type": "diag", "precisions_init": -np.ones((1, 2))}, "precisions_init holds -1"),
+        ({"covariance_type": "unit", "precisions_init": np.ones(1)}, "precisions_init"),
+        ({"n_components": 31}, "n_components=31 came, wanted at most 30"),
+        ({"n_factors": 0}, "n_factors=0"),
+    ],
+)
+def test_errors_name_the_argument_and_the_value(rng, params, words):
+    with pytest.raises(eckart.InputError, match=words):
+        GaussianMixture(**params).fit(rng.standard_normal((30, 2)))
+
+
+def test_errors_name_the_place(rng):
+    x = rng.standard_normal((30, 2))
+    x[7, 1] = np.inf
+    with pytest.raises(eckart.InputError, match="inf at row 7, column 1"):
+        GaussianMixture(2).fit(x)
+    x[:, 1] = np.nan
+    with pytest.raises(eckart.InputError, match="column 1 of X has no observed entry"):
+        GaussianMixture(2).fit(x)
+    model = GaussianMixture(1).fit(np.ones((4, 2)))
+    before = model.means_.tobytes()
+    with pytest.raises(eckart.InputError, match="inf"):
+        model.fit([[1.0, np.inf]])
+    assert model.means_.tobytes() == before
+    with pytest.raises(eckart.InputError, match="expecting 2 features"):
+        model.predict(np.ones((2, 3)))
+    with pytest.raises(AttributeError, match="no means_ before fit"):
+        _ = GaussianMixture().means_
+    with pytest.raises(eckart.InputError, match="sample_weight"):
+        GaussianMixture().fit(np.ones((3, 2)), sample_weight=[1.0, -1.0, 1.0])
+    with pytest.raises(eckart.InputError, match="overflow"):
+        GaussianMixture().fit(np.array([[1e200], [-1e200]]))
+
+
+def test_columns_in_other_units_do_not_matter(rng):
+    """The floor is scaled to each column: a column in tiny units is not drowned."""
+    x = groups(rng, 400, 2, k=2, apart=5.0)
+    scale = np.array([1e-6, 1e5])
+    a, b = GaussianMixture(2, random_state=0).fit(x), GaussianMixture(2, random_state=0).fit(x * scale)
+    np.testing.assert_allclose(b.means_, a.means_ * scale, rtol=1e-6)
+    np.testing.assert_allclose(b.covariances_, a.covariances_ * np.outer(scale, scale), rtol=1e-5)
