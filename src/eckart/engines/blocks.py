@@ -11,17 +11,17 @@ import numpy as np
 
 from eckart.engines.protocol import THIN, GapsFound, block_rows, first_bad
 from eckart.errors import InputError
-from eckart.matrix import Counts, Dense
+from eckart.matrix import Counts, Matrix, Observed
 
 Job = tuple[int, int, Callable[[dict[str, Any]], np.ndarray]]
 """First row, number of rows, and a function of the thread's scratch space that returns the block in working precision."""
 
 
-def jobs(x: Dense | Counts, size: int = THIN) -> Iterator[Job]:
-    """The blocks of ``x`` in order. The cut depends on the shape only, never on the number of threads."""
+def jobs(x: Matrix, size: int = THIN) -> Iterator[Job]:
+    """The blocks of ``x`` in order, NaN at unknown entries. The cut depends on the shape only, never on the number of threads."""
     rows = block_rows(x.shape[1], x.dtype.itemsize, size)
-    if isinstance(x, Counts):
-        yield from _counts_jobs(x, rows)
+    if isinstance(x, (Counts, Observed)):
+        yield from _compressed_jobs(x, rows)
     elif isinstance(x.values, np.ndarray):
         yield from _array_jobs(x.values, x.dtype, rows)
     else:
@@ -83,15 +83,15 @@ def _pread(file: _File, values: Any, start: int, stop: int, dtype: np.dtype) -> 
     return fetch
 
 
-def _counts_jobs(x: Counts, rows: int) -> Iterator[Job]:
-    from eckart.engines.cpu.sparse import scatter_rows
+def _compressed_jobs(x: Counts | Observed, rows: int) -> Iterator[Job]:
+    from eckart.engines.cpu.sparse import place_rows, scatter_rows
 
     for start in range(0, x.shape[0], rows):
         stop = min(start + rows, x.shape[0])
 
         def fetch(scratch: dict[str, Any], start: int = start, stop: int = stop) -> np.ndarray:
             out = scratch_array(scratch, "read", (stop - start, x.shape[1]), x.dtype)
-            scatter_rows(x.indptr, x.indices, x.data, start, stop, out)
+            (scatter_rows if isinstance(x, Counts) else place_rows)(x.indptr, x.indices, x.data, start, stop, out)
             return out
 
         yield start, stop - start, fetch

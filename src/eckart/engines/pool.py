@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -92,6 +93,27 @@ def run_lanes(work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, d
         finally:
             running = [future for future in pending if future is not None and not future.cancel()]
             wait(running)
+
+
+def in_order(items: Iterable[Any], do: Callable[[Any], Any], threads: int) -> Iterator[Any]:
+    """``do(item)`` for each item, in the order of the items; at most two items a thread are in flight, so a stream is read only as fast as it is used.
+
+    >>> list(in_order([3, 1, 2], lambda x: 2 * x, threads=2))
+    [6, 2, 4]
+    """
+    if threads == 1:
+        yield from map(do, items)
+        return
+    pool, waiting = _workers(threads), deque[Future]()
+    try:
+        for item in items:
+            waiting.append(pool.submit(do, item))
+            if len(waiting) >= 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        wait([future for future in waiting if not future.cancel()])
 
 
 def _workers(threads: int) -> ThreadPoolExecutor:

@@ -6,7 +6,7 @@ Shapes: X is N x n, V is n x b, mean is n. ``weights`` are N row weights or None
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -303,6 +303,197 @@ class Engine(Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Positions and scores of the n best columns of each row of U V^T + offset, best first; excluded: (indptr, indices, rows)."""
         ...
+
+    def topic_sweep(
+        self,
+        x: Counts,
+        words: np.ndarray,
+        prior: np.ndarray,
+        shares: np.ndarray,
+        *,
+        steps: int = 1,
+        tol: float = 0.0,
+        collect: bool = True,
+    ) -> TopicStatistics:
+        """``steps`` EM updates theta_d <- (counts of d by topic + prior) / sum of every row at words = phi (n x k), the last one with the words' counts
+        collected; earlier ones stop when theta_d moves by less than ``tol``. Value: log-likelihood + prior . log theta at
+        the shares before the last update."""
+        ...
+
+    def topic_bayes(
+        self,
+        x: Counts,
+        words: np.ndarray,
+        prior: np.ndarray,
+        gamma: np.ndarray,
+        *,
+        steps: int = 100,
+        tol: float = 1e-3,
+        collect: bool = True,
+    ) -> TopicStatistics:
+        """At most ``steps`` updates of q(theta_d) = Dir(gamma_d) at words = exp(E log beta), until the mean change is below ``tol``. Value: the bound
+        less log Gamma(sum alpha) - sum log Gamma(alpha_z) for each row."""
+        ...
+
+    def topic_scores(
+        self, x: Counts, words: np.ndarray, shares: np.ndarray, floor: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """sum_w c log max(theta_d . phi_w, floor) and sum_w c of every row."""
+        ...
+
+    def topic_chain(self, x: Counts, words: np.ndarray, shares: np.ndarray, prior: np.ndarray, seed: int) -> Any:
+        """A collapsed Gibbs chain whose tokens start at draws from theta_dz phi_wz: ``sweep(alpha, average)``, ``counts()``, ``mean_counts()``,
+        ``document_counts()``, ``set_prior(b)``."""
+        ...
+
+    def totals(self, x: Matrix, weights: np.ndarray | None = None) -> Totals:
+        """Rows, sum w a and sum w a^2 of the stored entries; refuses a negative or infinite one, raises GapsFound at a NaN."""
+        ...
+
+    def hals_rows(
+        self,
+        gram: np.ndarray,
+        pull: np.ndarray,
+        start: np.ndarray,
+        *,
+        sweeps: int = 1,
+        shrink: float = 0.0,
+        weights: np.ndarray | None = None,
+    ) -> Descent:
+        """Coordinate descent on 1/2 u^T G u - p_i.u over u >= 0 for every row, from ``start``."""
+        ...
+
+    def hals_pass(
+        self,
+        x: Dense,
+        right: np.ndarray,
+        left: np.ndarray,
+        gram: np.ndarray,
+        l1: float,
+        *,
+        sweeps: int = 1,
+        weights: np.ndarray | None = None,
+    ) -> Pass:
+        """hals_rows with p = X V - l1, and X^T D W, W^T D W of the new rows, in one pass over X."""
+        ...
+
+    def hals_seen(
+        self,
+        x: Observed,
+        other: np.ndarray,
+        start: np.ndarray,
+        *,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        sweeps: int = 1,
+        shrink: float = 0.0,
+        entry_weights: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+    ) -> Descent:
+        """Coordinate descent on 1/2 sum_j v_ij (a_ij - u.h_j)^2 + l1 sum u + l2/2 ||u||^2 over the observed entries of every row."""
+        ...
+
+    def kl_rows(
+        self,
+        x: Matrix,
+        other: np.ndarray,
+        start: np.ndarray,
+        rule: KlRule,
+        *,
+        steps: int = 1,
+        entry_weights: np.ndarray | None = None,
+        entry_scale: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        real: int | None = None,
+    ) -> Descent:
+        """Multiplicative steps on sum_j v_ij (a log(a / u.h_j) - a + u.h_j) + l1 sum u + l2/2 ||u||^2 for every row; absent entries are zero in Counts,
+        left out in Observed. ``entry_scale`` weighs columns. ``real``: the factors are padded already, so many of their columns are real."""
+        ...
+
+    def kl_pass(
+        self,
+        x: Dense,
+        left: np.ndarray,
+        right: np.ndarray,
+        rule: KlRule,
+        totals: np.ndarray,
+        weights: np.ndarray | None = None,
+    ) -> Descent:
+        """One multiplicative step of the columns' factor, in one pass over the rows of X, whose column sums are ``totals``."""
+        ...
+
+    def square_error(
+        self, x: Dense | Counts, left: np.ndarray, right: np.ndarray, weights: np.ndarray | None = None
+    ) -> float:
+        """sum_i w_i ||x_i - V u_i||^2, from the residuals themselves."""
+        ...
+
+    def gaussian_statistics(
+        self, x: Matrix, theta: Any, weights: np.ndarray | None = None, watch: Watcher = silent
+    ) -> Any:
+        """The E step of ``mixtures.Gaussians`` over all rows, missing entries integrated out: GaussianStatistics or FactorStatistics."""
+        ...
+
+    def gaussian_posteriors(self, x: Matrix, theta: Any, *, shares: bool = False, fill: bool = False) -> Any:
+        """``mixtures.Posteriors`` of every row: log p, with shares of the components and expected entries where asked for."""
+        ...
+
+    def family_statistics(
+        self, x: Matrix, family: Any, weights: np.ndarray, parameters: Any, row_weights: np.ndarray | None = None
+    ) -> tuple[float, float, np.ndarray, Any]:
+        """The E step of a mixture of any family: sum w, sum w log p, sum w q of each component, and the family's own statistics."""
+        ...
+
+    def family_posteriors(self, x: Matrix, family: Any, weights: np.ndarray, parameters: Any) -> Any:
+        """``mixtures.Posteriors`` with shares."""
+        ...
+
+
+class TopicStatistics(NamedTuple):
+    """What one pass of a topic model over documents leaves: their shares theta (or gamma), the words' counts by topic (words x k, None where they were not
+    wanted), the value it climbs, the tokens that this is summed over, and for variational passes sum_d E log theta_d."""
+
+    shares: np.ndarray
+    counts: np.ndarray | None
+    value: float
+    seen: float
+    logs: np.ndarray | None = None
+
+
+class Totals(NamedTuple):
+    """Rows, weighted sum and weighted sum of squares of the entries."""
+
+    rows: int
+    total: float
+    square: float
+
+
+class Descent(NamedTuple):
+    """A factor after a half sweep; the objective of its rows (without what is constant) and their squared violations of the optimality conditions before
+    it, summed with the rows' weights (see ``engines.cpu.nmf_kernels``)."""
+
+    factor: np.ndarray
+    value: float
+    kkt: float
+
+
+class Pass(NamedTuple):
+    """A half sweep of the rows with X^T D W and W^T D W of the new rows."""
+
+    rows: Descent
+    cross: np.ndarray
+    square: np.ndarray
+
+
+class KlRule(NamedTuple):
+    """Penalties of a multiplicative step; ``fast`` raises its factor to the power 1.75. A row's steps end when one moves less than a share
+    ``tol``; without ``valued`` the objective is not measured."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+    fast: bool = False
+    tol: float = 0.0
+    valued: bool = True
 
 
 THIN = 2**22

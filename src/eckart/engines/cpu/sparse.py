@@ -115,6 +115,16 @@ def scatter_rows(indptr, indices, data, first, last, out):
             out[i - first, indices[p]] += data[p]
 
 
+@njit(nogil=True, cache=True)
+def place_rows(indptr, indices, data, first, last, out):
+    """out = rows first..last as a dense block, NaN where nothing is stored."""
+    for i in range(first, last):
+        for j in range(out.shape[1]):
+            out[i - first, j] = np.nan
+        for p in range(indptr[i], indptr[i + 1]):
+            out[i - first, indices[p]] = data[p]
+
+
 def balanced(indptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
     """Cut the rows into ``parts`` ranges of about equal numbers of stored entries plus rows."""
     load = np.asarray(indptr, np.int64) + np.arange(len(indptr))

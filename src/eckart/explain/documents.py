@@ -1,0 +1,79 @@
+"""The door of topic models: documents as Counts, and what is refused there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eckart.errors import InputError
+from eckart.matrix import Counts, Dense, Matrix, Observed
+
+
+def as_counts(matrix: Matrix, name: str) -> Counts:
+    """Documents x words with finite counts >= 0; an array becomes sparse, gaps are refused.
+
+    >>> as_counts(Dense(np.array([[0.0, 2.0], [1.0, 0.0]])), "X").nnz
+    2
+    """
+    if isinstance(matrix, Observed):
+        raise InputError(
+            f"Input X contains NaN or entries that are unknown: {name} wants the count of every word; write 0 where a word does not occur, or read the "
+            "sparse matrix with absent='zero'"
+        )
+    if isinstance(matrix, Dense):
+        matrix = _sparse(matrix, name)
+    _refuse_bad(matrix)
+    return matrix
+
+
+def _sparse(matrix: Dense, name: str) -> Counts:
+    if not matrix.in_memory:
+        raise InputError(
+            f"X is a stream of dense rows, wanted sparse documents for {name}; write them with eckart.write_shards and fit with learning_method='online'"
+        )
+    a = np.asarray(matrix.array)
+    held = a != 0
+    if not np.isfinite(a).all():
+        i, j = (int(v[0]) for v in np.nonzero(~np.isfinite(a)))
+        raise InputError(
+            f"Input X contains NaN or infinity: {a[i, j]} at row {i}, word {_word(matrix.columns, j)}, wanted a count >= 0"
+        )
+    indptr = np.concatenate([[0], np.cumsum(held.sum(axis=1))])
+    data = a[held].astype(matrix.dtype, copy=False)
+    return Counts(indptr, np.nonzero(held)[1], data, a.shape[1], matrix.rows, matrix.columns)
+
+
+def _refuse_bad(x: Counts) -> None:
+    if x.nnz and not (x.data.min() >= 0 and np.isfinite(x.data).all()):
+        row, word, value = _first(x, ~(np.isfinite(x.data) & (x.data >= 0)))
+        kind = "Negative values in data" if value < 0 else "Input X contains NaN or infinity"
+        raise InputError(f"{kind}: {value} at row {row}, word {word}, wanted a count >= 0")
+
+
+def whole_numbers(x: Counts) -> bool:
+    """Whether all counts are integers."""
+    return bool((x.data == np.rint(x.data)).all())
+
+
+def require_whole_numbers(x: Counts, method: str) -> None:
+    """Refuse weights where tokens are sampled."""
+    if not whole_numbers(x):
+        row, word, value = _first(x, x.data != np.rint(x.data))
+        raise InputError(
+            f"X holds {value} at row {row}, word {word}, wanted whole numbers: learning_method={method!r} samples a topic for each token; use 'cvb0' or "
+            "'variational' for weights such as tf-idf"
+        )
+
+
+def tokens_of(x: Counts) -> float:
+    """The sum of all counts."""
+    return float(x.data.sum(dtype=np.float64))
+
+
+def _first(x: Counts, bad: np.ndarray) -> tuple[int, str, float]:
+    at = int(np.argmax(bad))
+    row = int(np.searchsorted(x.indptr, at, side="right")) - 1
+    return row, _word(x.columns, int(x.indices[at])), x.data[at]
+
+
+def _word(columns: np.ndarray | None, j: int) -> str:
+    return str(j) if columns is None else repr(columns[j])
