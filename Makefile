@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DOCS_STAMP := $(VENV)/.docs-ready
 RIVALS_STAMP := $(VENV)/.rivals-ready
+WORKERS ?= 2
 
 .PHONY: demo test test-slow lint docs bench clean
 
@@ -32,7 +33,7 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --no-cache
 
 test: lint
-	$(BIN)/python -m pytest -q --doctest-modules --doctest-glob='*.md' --doctest-glob='*.rst' src tests README.md docs
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --doctest-modules --doctest-glob='*.md' --doctest-glob='*.rst' src tests README.md docs
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow tests
@@ -47,6 +48,8 @@ bench: $(RIVALS_STAMP)
 	$(BIN)/python benchmarks/nuclear.py
 	$(BIN)/python benchmarks/phase.py
 	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/mixtures.py
+	$(BIN)/python benchmarks/topics.py
 
 clean:
 	rm -rf $(VENV) docs/_build docs/gallery docs/generated out

@@ -1,4 +1,4 @@
-"""The pictures of the README: `python docs/make_images.py` writes docs/images/reduce.png and docs/images/complete.png."""
+"""The pictures of the README: `python docs/make_images.py` writes reduce.png, complete.png and explain.png to docs/images."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.lib.stride_tricks import sliding_window_view
-from sklearn.datasets import load_digits, load_sample_image
+from sklearn.datasets import load_digits, load_iris, load_sample_image
 
-from eckart import ALS, PCA, Observed, SoftImpute, plots
-from eckart.plots.style import INK
+from eckart import ALS, LDA, NMF, PCA, GaussianMixture, Observed, SoftImpute, corpus, plots
+from eckart.io.datasets import docstrings
+from eckart.plots.style import INK, coloured, montage
 
 
 def reduce(folder: Path) -> Path:
@@ -86,9 +87,36 @@ def complete(folder: Path) -> Path:
     return target
 
 
+def explain(folder: Path) -> Path:
+    """Topics of documentation and their map, soft clusters of flowers, parts of digits."""
+    counts = corpus(docstrings(), min_df=5, max_df=0.2, stop_words="english")
+    topics = LDA(15, random_state=0).fit(counts)
+    iris, digits = load_iris(), load_digits()
+    mixture = GaussianMixture(3, random_state=0, n_init=5).fit(iris.data)
+    parts = NMF(24, random_state=0).fit(digits.data).components_.reshape(24, 8, 8)
+    peak = parts.max(axis=(1, 2))
+    fig = Figure(figsize=(11.5, 7.6), layout="constrained")
+    grid = fig.add_gridspec(2, 2, width_ratios=[1.35, 1], height_ratios=[1, 1])
+    words, chart, cloud, tiles = (fig.add_subplot(grid[i, j]) for i in (0, 1) for j in (0, 1))
+    plots.topic_words(topics, words, topics=np.argsort(-topics.sizes_)[:8], words=6)
+    names = [iris.feature_names[2], iris.feature_names[3]]
+    shapes = {"means": mixture.means_, "covariances": mixture.covariances_, "weights": mixture.weights_}
+    plots.soft_clusters(iris.data, mixture.predict_proba(iris.data), cloud, axes=(2, 3), names=names, **shapes)
+    tiles.imshow(montage(coloured(parts, "gray_r", -0.12 * peak, peak), 6, 1))
+    tiles.set_axis_off()
+    titles = ("Topics of 2,700 docstrings", "A map of the topics", "Soft clusters", "Parts that add up to digits")
+    fig.canvas.draw()
+    plots.topic_map(topics, chart, words=2)
+    for ax, title in zip((words, chart, cloud, tiles), titles):
+        ax.set_title(title, loc="left", fontsize=11.5, color=INK)
+    target = folder / "explain.png"
+    fig.savefig(target, dpi=100, facecolor="white")
+    return target
+
+
 def main(folder: Path = Path(__file__).parent / "images") -> list[Path]:
     folder.mkdir(exist_ok=True)
-    return [reduce(folder), complete(folder)]
+    return [reduce(folder), complete(folder), explain(folder)]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""`make demo`: reduce and complete data that every installation has or can make, and write two reports.
+"""`make demo`: reduce, complete and explain data that every installation has or can make, and write three reports.
 
 Reduce: 1797 handwritten digits of 8 x 8 pixels as mean + components, reconstructions at k = 2, 10, 30, a 2-D map and the certificate; and a photograph
 whose rows are reduced the same way, once complete and once with 30 % of its pixels missing.
 
 Complete: a generated table of ratings, of which 8 % are shown. The others are known too, so the true error stands beside the estimate from held-out
 ratings. Then a photograph with 70 % of its pixels missing.
+
+Explain: the documentation of NumPy, SciPy and scikit-learn, some 2,700 texts, as topics.
 """
 
 from __future__ import annotations
@@ -17,11 +19,14 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from sklearn.datasets import load_digits, load_sample_image
 
-from eckart import ALS, PCA, Observed, metrics, plots
+from eckart import ALS, LDA, PCA, Observed, corpus, metrics, plots
+from eckart.io.datasets import docstrings
 from eckart.plots.style import new_axes
 from eckart.report.complete import complete_report, recovered
+from eckart.report.explain import explain_report
 from eckart.report.held_out import judge
 from eckart.report.reduce import reduce_report
+from eckart.report.unseen import judge_topics
 
 
 def photograph_picture(image: np.ndarray, k: int) -> tuple[object, float, float]:
@@ -139,11 +144,36 @@ def complete(target: Path) -> None:
     print(f"report    {where} ({time.perf_counter() - begin:.1f} s)")
 
 
+def explain(target: Path, k: int = 15) -> None:
+    """The documentation, and out/explain.html."""
+    begin = time.perf_counter()
+    documents = docstrings()
+    counts = corpus(documents, min_df=5, max_df=0.2, stop_words="english")
+    unseen = judge_topics(LDA(k, random_state=0).fit, counts)
+    model = LDA(k, random_state=0).fit(counts)
+    texts = [text for _, text in documents]
+    where = explain_report(model, counts, name="documentation", held_out=unseen, excerpts=texts).write(
+        target / "explain.html"
+    )
+    c, p = model.certificate_, unseen.perplexities
+    print(
+        f"explain   {counts.shape[0]} docstrings of numpy, scipy and scikit-learn, {counts.words_read} words, as {k} topics"
+    )
+    for z in range(k):
+        print(f"topic {z + 1:>2}  {model.sizes_[z]:>5.1%}  {' '.join(model.top_words(7)[z])}")
+    print(
+        f"unseen    perplexity {p['model']:.0f} on {unseen.words} words of documents that a fit has not seen, {p['word frequencies']:.0f} by word frequencies"
+    )
+    print(f"evidence  certificate {'holds' if c.holds else 'does not hold'} ({c.kind})")
+    print(f"report    {where} ({time.perf_counter() - begin:.1f} s)")
+
+
 def main(folder: str = "out") -> None:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     reduce(target)
     complete(target)
+    explain(target)
 
 
 if __name__ == "__main__":

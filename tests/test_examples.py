@@ -43,12 +43,13 @@ def test_every_example_is_tested():
     names = {path.name for path in FOLDER.glob("*.py")}
     reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
     complete = {f"plot_{name}.py" for name in ("path", "phase", "photograph", "rank", "recommend", "saddle")}
-    assert names == {"demo.py"} | reduce | complete
+    explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}
+    assert names == {"demo.py"} | reduce | complete | explain
 
 
 def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_path):
     out, _ = run("demo.py")
-    assert len(out.strip().splitlines()) == 10
+    assert len(out.strip().splitlines()) == 29
     (kept,) = numbers(r"keep #% of the variance", out)
     assert 95 < kept < 97
     (captured,) = numbers(r"certificate holds: # of what", out)
@@ -63,7 +64,18 @@ def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_pat
     (psnr,) = numbers(r"restored with PSNR # dB", out)
     assert psnr > 26
     assert (tmp_path / "out" / "photograph.png").stat().st_size > 10_000
-    for name in ("report.html", "complete.html"):
+    topics = [set(line.split("%")[1].split()) for line in out.splitlines() if line.startswith("topic ")]
+    assert len(topics) == 15
+    for words in (
+        {"distribution", "test"},
+        {"estimator", "score"},
+        {"polynomial", "coefficients"},
+        {"random", "generator"},
+    ):
+        assert any(words <= topic for topic in topics), f"no topic holds {words}"
+    ours, plain = numbers(r"perplexity # on \d+ words of documents that a fit has not seen, # by word frequencies", out)
+    assert ours < 0.6 * plain
+    for name in ("report.html", "complete.html", "explain.html"):
         page = (tmp_path / "out" / name).read_text()
         assert "data:image/png;base64," in page
         assert not re.search(r"(?:src|href)=\"(?!data:)", page)
@@ -187,3 +199,39 @@ def test_recommendations_follow_planted_tastes_and_are_explained(run):
     assert out.split("pia: ")[1].splitlines()[0].count("taco") == 4
     assert re.search(r"row nora, column curry \d+: [\d.]+ = [\d.]+ from mean and biases", out)
     assert re.search(r"like pasta 1: (pasta \d+ \([\d.]+\)(, )?){4}", out)
+
+
+def test_topics_of_documentation_follow_its_packages(run):
+    out, figures = run("plot_topics.py")
+    assert figures == 4
+    assert re.search(r"1\d{3} documents, \d+ words", out)
+    inside, chance = numbers(r"#% of the functions lie in the commonest subpackage of their topic, #% would", out)
+    assert inside > 1.8 * chance
+    assert re.search(r"a new text: \d+% topic \d+ \(.*\), 7 words dropped", out)
+    found = [numbers(rf"{k} topics: perplexity #, coherence #", out) for k in (4, 8, 16, 32)]
+    assert found[0][0] > found[1][0] > found[2][0]
+
+
+def test_soft_clusters_agree_with_species_and_gaps_do_little_harm(run):
+    out, figures = run("plot_mixture.py")
+    assert figures == 3
+    assert "Certificate: HOLDS (stationary)" in out
+    (whole,) = numbers(r"#% of the flowers have the commonest species", out)
+    assert whole > 95
+    assert "least BIC: 2 components, full covariances" in out
+    rows, gappy = numbers(r"\(# of 150 rows are whole\): #%", out)
+    assert rows < 75
+    assert gappy > 95
+
+
+def test_parts_are_local_and_hidden_pixels_are_filled(run):
+    out, figures = run("plot_parts.py")
+    assert figures == 3
+    assert "Certificate: HOLDS (stationary)" in out
+    parts, components = numbers(r"empty pixels +#% of a part, #% of a component", out)
+    assert parts > 50 > 1.5 * components
+    ours, best = numbers(r"error +# from parts, # from components", out)
+    assert best < ours < 2 * best + 0.05
+    error, plain = numbers(r"hidden pixels +error # by NMF, # by the mean image", out)
+    assert error < 0.75 * plain
+    assert "chosen: held_out" in out

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eckart
 from conftest import planted
-from eckart import ALS, PCA, LinearAutoencoder
+from eckart import ALS, LDA, NMF, PCA, PLSA, GaussianMixture, LinearAutoencoder, Mixture
 
 ESTIMATORS = [
     PCA(n_components=3),
@@ -44,6 +44,28 @@ COMPLETERS = [
     *completer("bayes", "BayesianMF", n_components=2, n_samples=8, burn_in=8, thin=1),
 ]
 
+MIXTURES = [
+    GaussianMixture(2, random_state=0),
+    GaussianMixture(2, covariance_type="diag", random_state=0),
+    Mixture(2, random_state=0),
+    Mixture(2, family="multinomial", random_state=0),
+]
+
+TOPIC_MODELS = [
+    PLSA(2, random_state=0),
+    LDA(2, max_iter=5, burn_in=4, n_samples=4, random_state=0),
+    LDA(2, learning_method="cvb0", random_state=0),
+    LDA(2, learning_method="variational", random_state=0),
+    LDA(2, learning_method="online", random_state=0),
+]
+
+PARTS = [
+    NMF(2, random_state=0),
+    NMF(2, beta_loss="kl", random_state=0),
+    NMF(2, init="random", alpha_W=0.01, random_state=0),
+]
+
+NO_CLASSES = "predict_proba gives shares of components, the check wants those of classes"
 WHOLE_ROWS = "predict of new rows gives every cell of them, the check wants one number for each row"
 ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scikit-learn does, so repeating a row changes their number"
 
@@ -55,6 +77,10 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         PCA(n_components=1, svd_solver="lanczos", random_state=0),
         LinearAutoencoder(max_iter=500, random_state=0),
         *(e for e in COMPLETERS if not getattr(e, "scale", False)),
+        *MIXTURES,
+        *TOPIC_MODELS,
+        NMF(),
+        *PARTS,
     ],
     expected_failed_checks=lambda e: (
         {
@@ -64,6 +90,8 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         if isinstance(e, PCA) and e.n_components is None
         else {"check_estimator_sparse_array": WHOLE_ROWS, "check_estimator_sparse_matrix": WHOLE_ROWS}
         if hasattr(e, "recommend")
+        else {"check_estimator_sparse_array": NO_CLASSES, "check_estimator_sparse_matrix": NO_CLASSES}
+        if hasattr(e, "outlier_score")
         else {}
     ),
 )
@@ -316,5 +344,115 @@ def test_completers_leave_the_blas_setting_alone(model, ratings):
 
     before = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
     model.fit(ratings)
+    after = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    assert before == after
+
+
+# ---- mixtures
+
+
+@pytest.fixture(params=MIXTURES, ids=lambda e: repr(e)[:60])
+def mixture(request):
+    return clone(request.param)
+
+
+@pytest.fixture
+def counts(rng):
+    """Two kinds of rows of counts."""
+    p = rng.dirichlet(np.ones(6), 2)[rng.integers(0, 2, 200)]
+    return np.array([rng.multinomial(25, row) for row in p], float)
+
+
+def test_mixtures_keep_their_promises(mixture, counts, tmp_path):
+    before = mixture.get_params()
+    model = mixture.fit(counts)
+    assert model.get_params() == before
+    c = model.certificate_
+    assert c.holds, c
+    assert c.kind == "stationary"
+    again = model.certify(counts)
+    assert again.holds
+    assert again["bound"] == pytest.approx(c["bound"], rel=1e-9)
+    states = {numbers_of(clone(mixture).set_params(n_threads=t).fit(counts)) for t in (1, 2, 3)}
+    assert states == {numbers_of(model)}
+    model.save(tmp_path / "m.safetensors")
+    for back in (eckart.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(model))):
+        assert type(back) is type(model)
+        assert back.get_params() == before
+        np.testing.assert_array_equal(back.predict_proba(counts), model.predict_proba(counts))
+        assert back.certificate_ == c
+    kept = numbers_of(model)
+    bad = counts.copy()
+    bad[3, 2] = np.inf
+    with pytest.raises(eckart.InputError, match="inf at row 3, column 2"):
+        model.fit(bad)
+    assert numbers_of(model) == kept
+
+
+def test_mixtures_know_the_names_of_columns(mixture, counts):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(counts, columns=list("abcdef"))
+    assert list(mixture.fit(frame).feature_names_in_) == list("abcdef")
+    with pytest.raises(ValueError, match="feature names should match"):
+        mixture.predict(frame.rename(columns={"a": "other"}))
+
+
+def numbers_of(model) -> bytes:
+    return b"".join(np.ascontiguousarray(a).tobytes() for a in model.fit_.factors.to_state()[0].values())
+
+
+# ---- topic models
+
+
+@pytest.fixture(params=TOPIC_MODELS, ids=lambda e: repr(e)[:60])
+def topics(request):
+    return clone(request.param)
+
+
+@pytest.fixture
+def documents(rng):
+    phi = rng.dirichlet(np.full(12, 0.3), 2)
+    return np.vstack([rng.multinomial(50, t @ phi) for t in rng.dirichlet(np.full(2, 0.3), 60)])
+
+
+def test_topic_models_leave_parameters_untouched_and_repeat(topics, documents):
+    before = topics.get_params()
+    first = topics.fit(documents).components_.tobytes()
+    assert topics.get_params() == before
+    assert clone(topics).set_params(n_threads=2).fit(documents).components_.tobytes() == first
+    assert not hasattr(clone(topics), "fit_")
+
+
+def test_topic_models_keep_the_old_state_when_a_fit_fails(topics, documents):
+    before = topics.fit(documents).components_.tobytes()
+    bad = documents.astype(float)
+    bad[3, 2] = -2
+    with pytest.raises(eckart.InputError, match=r"-2.0 at row 3, word 2"):
+        topics.fit(bad)
+    assert topics.components_.tobytes() == before
+
+
+def test_topic_models_take_new_rows_one_at_a_time(topics, documents):
+    whole = topics.fit(documents).transform(documents[:4])
+    for i in range(4):
+        np.testing.assert_allclose(topics.transform(documents[i : i + 1]), whole[i : i + 1], atol=1e-9)
+
+
+def test_topic_models_frames_in_frames_out(topics, documents):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(documents, columns=[f"c{i}" for i in range(12)], index=range(1000, 1060))
+    out = topics.set_output(transform="pandas").fit(frame).transform(frame)
+    assert list(out.index) == list(frame.index)
+    assert list(out.columns) == list(topics.get_feature_names_out())
+    assert list(topics.feature_names_in_) == list(frame.columns)
+    with pytest.raises(ValueError, match="feature names should match"):
+        topics.transform(frame.rename(columns={"c0": "other"}))
+
+
+def test_topic_models_leave_the_blas_setting_alone(topics, documents):
+    from threadpoolctl import threadpool_info
+
+    before = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    topics.fit(documents)
     after = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
     assert before == after

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import gzip
 import io
 import zipfile
 from pathlib import Path
@@ -832,3 +833,23 @@ def test_round_trip_through_files_is_exact(tmp_path, x):
     frame.to_parquet(tmp_path / "x.parquet")
     for name in ("x.npy", "x.npz", "x.csv", "x.parquet"):
         np.testing.assert_array_equal(read(tmp_path / name).values, x)
+
+
+def test_matrix_market_files(tmp_path):
+    from scipy import io
+
+    counts = sparse.coo_array(np.array([[1, 0, 2], [0, 0, 3]]))
+    io.mmwrite(tmp_path / "c.mtx", counts)
+    got = read(tmp_path / "c.mtx")
+    assert isinstance(got, Counts)
+    np.testing.assert_array_equal(got.to_scipy().toarray(), counts.toarray())
+    assert isinstance(read(tmp_path / "c.mtx", absent="unknown"), Observed)
+    (tmp_path / "c.mtx.gz").write_bytes(gzip.compress((tmp_path / "c.mtx").read_bytes()))
+    assert read(tmp_path / "c.mtx.gz").nnz == 3
+    io.mmwrite(tmp_path / "d.mtx", np.eye(2))
+    np.testing.assert_array_equal(read(tmp_path / "d.mtx").values, np.eye(2))
+    (tmp_path / "bad.mtx").write_text("%%MatrixMarket nonsense\n")
+    with pytest.raises(FileError, match=r"bad.mtx cannot be read as Matrix Market"):
+        read(tmp_path / "bad.mtx")
+    with pytest.raises(InputError, match="no column names"):
+        read(tmp_path / "c.mtx", columns=["a"])

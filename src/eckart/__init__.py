@@ -28,7 +28,23 @@ _PUBLIC = {
     "normalise": "eckart.complete.normalise",
     "split": "eckart.complete.split",
     "folds": "eckart.complete.split",
+    "GaussianMixture": "eckart.explain.gaussian",
+    "Mixture": "eckart.explain.mixture",
+    "select_mixture": "eckart.explain.select",
+    "NMF": "eckart.explain.nmf",
+    "select_rank": "eckart.explain.nmf_consensus",
     "observed": "eckart.io.triples",
+    "corpus": "eckart.io.vocabulary",
+    "PLSA": "eckart.explain.plsa",
+    "LDA": "eckart.explain.lda",
+    "document_completion": "eckart.explain.judge",
+    "split_tokens": "eckart.explain.judge",
+    "coherence": "eckart.explain.judge",
+    "topic_diversity": "eckart.explain.judge",
+    "align_topics": "eckart.explain.judge",
+    "select_topics": "eckart.explain.judge",
+    "shards": "eckart.io.shards",
+    "write_shards": "eckart.io.shards",
     "LowRank": "eckart.factors",
     "read": "eckart.io.read",
     "load": "eckart.io.save",
@@ -75,10 +91,26 @@ if TYPE_CHECKING:
     from eckart.complete.tune import tune as tune
     from eckart.errors import FileError as FileError
     from eckart.errors import InputError as InputError
+    from eckart.explain.gaussian import GaussianMixture as GaussianMixture
+    from eckart.explain.judge import align_topics as align_topics
+    from eckart.explain.judge import coherence as coherence
+    from eckart.explain.judge import document_completion as document_completion
+    from eckart.explain.judge import select_topics as select_topics
+    from eckart.explain.judge import split_tokens as split_tokens
+    from eckart.explain.judge import topic_diversity as topic_diversity
+    from eckart.explain.lda import LDA as LDA
+    from eckart.explain.mixture import Mixture as Mixture
+    from eckart.explain.nmf import NMF as NMF
+    from eckart.explain.nmf_consensus import select_rank as select_rank
+    from eckart.explain.plsa import PLSA as PLSA
+    from eckart.explain.select import select_mixture as select_mixture
     from eckart.factors import LowRank as LowRank
     from eckart.io.read import read as read
     from eckart.io.save import load as load
+    from eckart.io.shards import shards as shards
+    from eckart.io.shards import write_shards as write_shards
     from eckart.io.triples import observed as observed
+    from eckart.io.vocabulary import corpus as corpus
     from eckart.matrix import Counts as Counts
     from eckart.matrix import Dense as Dense
     from eckart.matrix import Observed as Observed

@@ -8,13 +8,14 @@ import sys
 import typer
 
 from eckart.cli.complete import complete
+from eckart.cli.explain import explain
 from eckart.cli.recommend import recommend
 from eckart.cli.reduce import certify, plan, reduce
 from eckart.errors import EckartError
 
 ABOUT = (
     "Low-rank learning from the shell: reduce a table to the few numbers that explain it, "
-    "fill in one with gaps, recommend, with evidence."
+    "fill in one with gaps, recommend, explain texts and tables by topics, components and parts, with evidence."
 )
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ app = typer.Typer(
 app.command()(reduce)
 app.command()(complete)
 app.command()(recommend)
+app.command()(explain)
 app.command()(certify)
 app.command()(plan)
 

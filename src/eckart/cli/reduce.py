@@ -93,7 +93,7 @@ def reduce(
 
 
 def certify(
-    model: Annotated[Path, typer.Argument(help="A model saved by eckart reduce or eckart complete.")],
+    model: Annotated[Path, typer.Argument(help="A model saved by eckart reduce, complete or explain.")],
     data: Annotated[str, typer.Argument(help="The data to measure it against.")],
     columns: Annotated[
         str | None,
@@ -107,16 +107,19 @@ def certify(
     delimiter: Annotated[str | None, typer.Option(help="Of a completion: between the cells of a text file.")] = None,
     no_header: Annotated[bool, typer.Option("--no-header", help="Of a completion: the first line is data.")] = False,
     duplicates: Annotated[str | None, typer.Option(help="Of a completion: last, mean or sum.")] = None,
+    text: Annotated[str | None, typer.Option(help="Of topics: the column that holds the text.")] = None,
 ) -> None:
     """Measure the certificate of a saved model again, from model and data alone. Exit code 1 when it does not hold.
 
-    A completion remembers how its data was written; --rows, --columns and --values are needed only where that has changed.
+    A completion and a topic model remember how their data was written; --rows, --columns, --values and --text are needed only where that has changed.
 
     Examples:
 
         eckart certify m.safetensors data.csv
 
         eckart certify completion.safetensors ratings.csv
+
+        eckart certify topics.safetensors reviews/
     """
     from eckart.cli.shell import has_names, load_table
     from eckart.errors import InputError
@@ -124,7 +127,8 @@ def certify(
     from eckart.io.save import load
 
     fitted = load(model)
-    if isinstance(fitted.fit_.factors, LowRank):
+    explains = type(fitted).__module__.startswith("eckart.explain")
+    if isinstance(fitted.fit_.factors, LowRank) and not explains:
         from eckart.cli.observed import for_model, source_of
 
         source = source_of(rows, columns, values, index, delimiter, no_header, duplicates, plan=fitted.fit_.plan)
@@ -135,6 +139,12 @@ def certify(
             raise InputError(
                 f"{name} {value} came for a {type(fitted).__name__}, which is measured against a table; leave it out"
             )
+    if explains:
+        from eckart.cli.material import material_of, read_for
+
+        material = material_of(text, index, columns, None, None, delimiter, no_header, False, fitted.fit_.plan)
+        _verdict(fitted.certify(read_for(fitted, data, material)))
+        return
     names = fitted.fit_.factors.columns
     named = names is not None and all(isinstance(n, str) for n in names) and has_names(data)
     matrix = load_table(data, columns or (list(names) if named else None), index, None).matrix

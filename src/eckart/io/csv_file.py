@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import re
 from collections.abc import Iterator
@@ -45,12 +46,14 @@ class Layout:
         header: bool | None,
         number: int | None = None,
         block: int = BLOCK_BYTES,
+        encoding: str = "utf-8",
     ) -> Layout:
         """``number`` is the position of a column whose first cell tells names from numbers; ``block`` bytes are read at a time."""
         from pyarrow import csv as arrow_csv
 
-        lines = _first_lines(file)
-        mark = delimiter or ("\t" if file.suffix.lower() == ".tsv" else _sniff(lines, decimal))
+        lines = _first_lines(file, encoding)
+        tabs = file.name.lower().endswith((".tsv", ".tsv.gz"))
+        mark = delimiter or ("\t" if tabs else _sniff(lines, decimal))
         _check_marks(mark, decimal)
         headed = _has_header(lines, mark, decimal, number) if header is None else header
         if headed and len(lines) == 1:
@@ -188,11 +191,13 @@ def read_csv(
     return Dense(values, labels, shown)
 
 
-def _first_lines(file: Path) -> list[str]:
+def _first_lines(file: Path, encoding: str = "utf-8") -> list[str]:
     """The first two lines that are not blank, as text."""
     lines: list[str] = []
+    encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
+    opened = gzip.open if file.suffix.lower() == ".gz" else open
     try:
-        with file.open(encoding="utf-8-sig", newline="") as raw:
+        with opened(file, "rt", encoding=encoding, newline="") as raw:
             while len(lines) < 2 and (line := raw.readline()):
                 if line.strip():
                     lines.append(line)

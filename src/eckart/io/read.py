@@ -74,7 +74,7 @@ def read(
 
     Parameters
     ----------
-    source : path (.npy, .npz, .csv, .tsv, .parquet, .arrow, .feather; ``*`` chains files), pandas or polars frame, Arrow table,
+    source : path (.npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow, .feather; ``*`` chains files), pandas or polars frame, Arrow table,
         NumPy array or masked array, SciPy sparse matrix, nested list, or iterator of row blocks.
     columns : names to keep, for files and frames; by default all. With ``rows=``, the name of the one column that holds the column ids.
     index : name of the column that labels the rows; by default the index that pandas wrote, or a first column without a name.
@@ -198,6 +198,9 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         if ending in (".npy", ".npz"):
             _refuse_names(ask.columns, ask.index, path)
             return Dense(numeric(npy_array(file))) if ending == ".npy" else _read_npz(file, ask)
+        if ending == ".mtx" or file.name.lower().endswith(".mtx.gz"):
+            _refuse_names(ask.columns, ask.index, path)
+            return _read_mtx(file, ask)
         if ending in ARROW_FILES:
             return _read_arrow(file, ask)
         if ending in TEXT_FILES or ask.delimiter is not None:
@@ -205,7 +208,7 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}") from None
     raise FileError(
-        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .csv, .tsv, .parquet, .arrow or .feather; say delimiter= if "
+        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow or .feather; say delimiter= if "
         "it is text"
     )
 
@@ -250,6 +253,19 @@ def _read_npz(file: Path, ask: _Ask) -> Matrix:
             matrix.check_format(full_check=True)
     except Exception as error:
         raise FileError(f"{file} cannot be read as a sparse .npz: {error}") from None
+    return (Counts if ask.absent == "zero" else Observed).from_scipy(_numeric_sparse(matrix))
+
+
+def _read_mtx(file: Path, ask: _Ask) -> Matrix:
+    """Matrix Market: coordinates are a sparse matrix, an array is dense."""
+    from scipy import io
+
+    try:
+        matrix = io.mmread(file)
+    except Exception as error:
+        raise FileError(f"{file} cannot be read as Matrix Market: {error}") from None
+    if not hasattr(matrix, "tocsr"):
+        return Dense(numeric(np.asarray(matrix)))
     return (Counts if ask.absent == "zero" else Observed).from_scipy(_numeric_sparse(matrix))
 
 

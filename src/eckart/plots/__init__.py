@@ -8,8 +8,11 @@ from eckart.plots.complete import (
     observed_predicted,
     shrinkage_path,
 )
+from eckart.plots.mixture import responsibilities, soft_clusters
+from eckart.plots.parts import parts_and_components, sum_of_parts
 from eckart.plots.recover import phase_square, saddle_escape, saddle_field, triptych
 from eckart.plots.reduce import code_map, components_as_images, loadings, outlier_chart, reconstructions, scree
+from eckart.plots.topics import perplexity_curve, topic_map, topic_words
 
 __all__ = [
     "code_map",
@@ -21,11 +24,18 @@ __all__ = [
     "objective",
     "observed_predicted",
     "outlier_chart",
+    "parts_and_components",
+    "perplexity_curve",
     "phase_square",
     "reconstructions",
+    "responsibilities",
     "saddle_escape",
     "saddle_field",
     "scree",
     "shrinkage_path",
+    "soft_clusters",
+    "sum_of_parts",
+    "topic_map",
+    "topic_words",
     "triptych",
 ]

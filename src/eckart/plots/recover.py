@@ -150,7 +150,9 @@ def triptych(original: Any, missing: Any, restored: Any, ax: Any = None, *, titl
         unit = np.clip(p, 0, 1) if colour else np.clip((p - low) / (high - low or 1), 0, 1)
         rgb = unit if colour else np.repeat(unit[..., None], 3, axis=2)
         unseen = np.isnan(p).any(axis=2) if colour else np.isnan(p)
-        sheet[:, i * (w + gap) : i * (w + gap) + w] = np.where(unseen[..., None], (1.0, 1.0, 1.0) if colour else (0.98, 0.85, 0.72), rgb)
+        sheet[:, i * (w + gap) : i * (w + gap) + w] = np.where(
+            unseen[..., None], (1.0, 1.0, 1.0) if colour else (0.98, 0.85, 0.72), rgb
+        )
     ax = new_axes(ax, (9.0, 9.0 * h / (3 * w + 2 * gap) + 0.4))
     ax.imshow(sheet, interpolation="nearest")
     ax.set_axis_off()

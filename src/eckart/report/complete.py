@@ -10,7 +10,7 @@ from eckart import plots
 from eckart.complete.recovery import recovery
 from eckart.matrix import Observed
 from eckart.report.held_out import HeldOut
-from eckart.report.html import Report
+from eckart.report.html import Report, in_words
 
 POPULAR, NEIGHBOURS, SHOWN_ROWS, LISTED, NAMED = 6, 5, 4, 5, 20
 
@@ -60,7 +60,7 @@ def complete_report(
     _neighbours(page, model, x, known[1], names)
     _recommendations(page, model, x, names)
     page.section("How it was computed")
-    page.table(["choice", "value"], [[key, _words(value)] for key, value in fit.plan.items() if key != "path"])
+    page.table(["choice", "value"], [[key, in_words(value)] for key, value in fit.plan.items() if key != "path"])
     page.text(f"Stopped: {fit.trace.reason.value} ({len(fit.trace)} steps). {fit.trace.note}")
     return page
 
@@ -230,14 +230,3 @@ def _name(ids: Any, i: int) -> str:
 
 def _text(label: Any) -> str:
     return str(label.item() if isinstance(label, np.generic) and label.dtype.kind != "M" else label)
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, dict):
-        return ", ".join(f"{k}: {_words(v)}" for k, v in value.items())
-    if isinstance(value, (list, tuple)):
-        value = [*value[:8], "..."] if len(value) > 8 else value
-        return ", ".join(_words(v) for v in value)
-    return str(value)

@@ -86,6 +86,18 @@ class Report:
         return Path(path)
 
 
+def in_words(value: Any) -> str:
+    """A value of a plan as text; long lists are cut."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{k}: {in_words(v)}" for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        value = [*value[:8], "..."] if len(value) > 8 else value
+        return ", ".join(in_words(v) for v in value)
+    return str(value)
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f'<td class="n">{value:.6g}</td>'

@@ -8,7 +8,7 @@ import numpy as np
 
 from eckart import plots
 from eckart.matrix import Dense
-from eckart.report.html import Report
+from eckart.report.html import Report, in_words
 
 
 def reduce_report(
@@ -74,10 +74,6 @@ def reduce_report(
             )
         )
     page.section("How it was computed")
-    page.table(["choice", "value"], [[name, _words(value)] for name, value in fit.plan.items()])
+    page.table(["choice", "value"], [[name, in_words(value)] for name, value in fit.plan.items()])
     page.text(f"Stopped: {fit.trace.reason.value} ({len(fit.trace)} iterations). {fit.trace.note}")
     return page
-
-
-def _words(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
