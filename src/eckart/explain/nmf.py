@@ -67,7 +67,8 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         Residual of the optimality conditions at which the fit stops (its square is about the share of the objective that one more sweep could take
         off); None: 2e-3 for least squares, 1e-2 for the divergence.
     max_iter : most sweeps.
-    alpha_W, alpha_H, l1_ratio : penalties; ``alpha_H="same"`` is ``alpha_W``.
+    alpha_W, alpha_H, l1_ratio : penalties; ``alpha_H="same"`` is ``alpha_W``. With unknown entries a small one keeps predictions from growing where
+        little was seen.
     n_init : fits from several starts (the first from ``init``, others random); the best is kept and ``consensus_`` tells how far they agree.
     random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
     shuffle : accepted for compatibility; coordinates are visited in order.

@@ -18,8 +18,9 @@ from eckart.matrix import Counts, Dense
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 CAUTIOUS = 3
-"""Sweeps before the first over-relaxed one or leap, and after one that rose."""
-FIRST_LEAP, GROWTH = 0.5, 1.1
+"""Sweeps before the first over-relaxed one, and after one that rose."""
+LEAPS, FIRST_LEAP, GROWTH = 10, 0.5, 1.1
+"""Sweeps before the first leap (early ones lead to poorer points), its length, and how that grows while leaps succeed."""
 RELAXED = 40
 """Over-relaxed sweeps at most; leaps, which are better near the end, come after them."""
 
@@ -74,7 +75,7 @@ def alternate(
             if np.hypot(rows.residual, columns.residual) <= tol:
                 trace.reason = StopReason.CONVERGED
                 break
-            leapt = leap and sweep >= (RELAXED if fast else CAUTIOUS)
+            leapt = leap and sweep >= (RELAXED if fast else LEAPS)
             if leapt:
                 left, right = (beyond(new, old, stride) for new, old in zip(swept, before))
                 stride = min(1.0, stride * GROWTH)

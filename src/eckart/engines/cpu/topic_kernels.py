@@ -2,7 +2,8 @@
 
     s_p = sum_z theta_dz phi_wz          r_p = c_p / s_p          gamma_pz = r_p theta_dz phi_wz
 
-for the entry p = (d, w) with count c_p. A row gathers its words' phi once into ``buffer`` (entries of the longest row x k), where its steps find them in cache.
+for the entry p = (d, w) with count c_p. A row gathers its words' phi once into ``buffer`` (entries of the longest row, rounded up to 4, x k), where its
+steps find them in cache.
 gamma is added to ``total`` (words x k) and forgotten: the cost is non-zeros x k for each step, and nothing of that size is kept. Rows of ``words``,
 ``total`` and ``shares`` start on cache lines and are padded with zeros to whole vectors.
 
@@ -19,6 +20,7 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.prefetch import prefetch
+from eckart.engines.cpu.registers import add_rows, row_dots
 
 FAST = {"contract", "reassoc", "nsz"}
 AHEAD = 12  # entries between a prefetch and its use
@@ -39,45 +41,42 @@ def _gather(indices, words, a, b, buffer):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def _pull(data, a, b, buffer, theta, pull, least):
-    """pull_z = sum_p r_p phi_wz, so that theta pull is the row's counts by topic; entries that no topic holds are left out."""
-    k = len(theta)
-    for c in range(k):
-        pull[c] = 0
+def _ratios(data, a, b, buffer, theta, ratio, least):
+    """ratio_p = s_p, then r_p = c_p / s_p; 0 for entries that no topic holds."""
+    row_dots(buffer, b - a, theta, ratio)
     for p in range(b - a):
-        s = least - least
-        for c in range(k):
-            s += theta[c] * buffer[p, c]
-        r = data[a + p] / s if s > least else s - s
-        for c in range(k):
-            pull[c] += r * buffer[p, c]
+        s = ratio[0, p]
+        ratio[0, p] = data[a + p] / s if s > least else least - least
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def _scatter(indices, data, a, b, buffer, theta, pull, total, least):
+def _pull(data, a, b, buffer, theta, pull, ratio, least):
+    """pull_z = sum_p r_p phi_wz, so that theta pull is the row's counts by topic."""
+    _ratios(data, a, b, buffer, theta, ratio, least)
+    for c in range(pull.shape[1]):
+        pull[0, c] = 0
+    add_rows(buffer, ratio, b - a, pull)
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def _scatter(indices, data, a, b, buffer, theta, pull, ratio, total, least):
     """The same, with gamma added to ``total``; returns sum c_p log s_p and the count it is over."""
-    k = len(theta)
+    k = theta.shape[1]
     line = 64 // total.itemsize
     end = indices.shape[0] - 1
+    _pull(data, a, b, buffer, theta, pull, ratio, least)
     value, seen = 0.0, 0.0
-    for c in range(k):
-        pull[c] = 0
     for p in range(a, b):
         soon = indices[min(p + AHEAD, end)]
         for c in range(0, k, line):
             prefetch(total, soon, c)
-        s = least - least
-        for c in range(k):
-            s += theta[c] * buffer[p - a, c]
-        if s > least:
-            r = data[p] / s
-            value += data[p] * math.log(s)
+        r = ratio[0, p - a]
+        if r > 0:
+            value += data[p] * math.log(data[p] / r)
             seen += data[p]
             j = indices[p]
             for c in range(k):
-                g = r * buffer[p - a, c]
-                pull[c] += g
-                total[j, c] += g * theta[c]
+                total[j, c] += r * theta[0, c] * buffer[p - a, c]
     return value, seen
 
 
@@ -87,7 +86,8 @@ def map_rows(indptr, indices, data, words, prior, shares, first, last, steps, to
     less than ``tol`` in all. A ``total`` without rows is left alone. Returns log-likelihood + prior . log theta at the shares before the last update, and
     the counts it is over."""
     k = words.shape[1]
-    theta, pull = np.empty(k, words.dtype), np.empty(k, words.dtype)
+    theta, pull = np.empty((1, k), words.dtype), np.empty((1, k), words.dtype)
+    ratio = np.empty((1, buffer.shape[0]), words.dtype)
     collect = total.shape[0] > 0
     value, seen = 0.0, 0.0
     least = np.finfo(words.dtype).tiny * words.dtype.type(1e3)
@@ -95,26 +95,26 @@ def map_rows(indptr, indices, data, words, prior, shares, first, last, steps, to
         a, b = indptr[d], indptr[d + 1]
         _gather(indices, words, a, b, buffer)
         for c in range(k):
-            theta[c] = shares[d, c]
+            theta[0, c] = shares[d, c]
         for step in range(steps):
             if collect and step == steps - 1:
-                v, n = _scatter(indices, data, a, b, buffer, theta, pull, total, least)
-                value += v + _log_prior(theta, prior)
+                v, n = _scatter(indices, data, a, b, buffer, theta, pull, ratio, total, least)
+                value += v + _log_prior(theta[0], prior)
                 seen += n
             else:
-                _pull(data, a, b, buffer, theta, pull, least)
-            moved = _share(theta, pull, prior)
+                _pull(data, a, b, buffer, theta, pull, ratio, least)
+            moved = _share(theta[0], pull[0], prior)
             if moved < tol:
                 if not collect:
                     break
                 if step < steps - 2:
-                    v, n = _scatter(indices, data, a, b, buffer, theta, pull, total, least)
-                    value += v + _log_prior(theta, prior)
+                    v, n = _scatter(indices, data, a, b, buffer, theta, pull, ratio, total, least)
+                    value += v + _log_prior(theta[0], prior)
                     seen += n
-                    _share(theta, pull, prior)
+                    _share(theta[0], pull[0], prior)
                     break
         for c in range(k):
-            shares[d, c] = theta[c]
+            shares[d, c] = theta[0, c]
     return value, seen
 
 
@@ -194,7 +194,8 @@ def bayes_rows(indptr, indices, data, words, prior, k, gammas, first, last, step
     Adds E log theta to ``logs`` (k). Returns the rows' part of the bound at (gamma, words), less the terms in alpha alone, and the counts.
     """
     wide = words.shape[1]
-    theta, pull = np.zeros(wide, words.dtype), np.empty(wide, words.dtype)
+    theta, pull = np.zeros((1, wide), words.dtype), np.empty((1, wide), words.dtype)
+    ratio = np.empty((1, buffer.shape[0]), words.dtype)
     log_theta = np.empty(k)
     collect = total.shape[0] > 0
     value, seen = 0.0, 0.0
@@ -205,22 +206,22 @@ def bayes_rows(indptr, indices, data, words, prior, k, gammas, first, last, step
         gamma = gammas[d]
         _expect_log(gamma, k, log_theta)
         for c in range(k):
-            theta[c] = math.exp(log_theta[c])
+            theta[0, c] = math.exp(log_theta[c])
         for _ in range(steps):
-            _pull(data, a, b, buffer, theta, pull, least)
+            _pull(data, a, b, buffer, theta, pull, ratio, least)
             moved = 0.0
             for c in range(k):
-                new = prior[c] + float(theta[c]) * float(pull[c])
+                new = prior[c] + float(theta[0, c]) * float(pull[0, c])
                 moved += abs(new - gamma[c])
                 gamma[c] = new
             _expect_log(gamma, k, log_theta)
             for c in range(k):
-                theta[c] = math.exp(log_theta[c])
+                theta[0, c] = math.exp(log_theta[c])
             if moved < tol * k:
                 break
         if not collect:
             continue
-        v, n = _scatter(indices, data, a, b, buffer, theta, pull, total, least)
+        v, n = _scatter(indices, data, a, b, buffer, theta, pull, ratio, total, least)
         size = 0.0
         for c in range(k):
             v += (prior[c] - gamma[c]) * log_theta[c] + math.lgamma(gamma[c])

@@ -96,7 +96,7 @@ class TopicPrimitives:
         from eckart.engines.cpu.sparse import balanced
 
         count = lanes_of(words.nbytes, x.nnz * words.shape[1]) if collect else PIECES
-        longest = int(np.diff(x.indptr).max(initial=1))
+        longest = int(np.diff(x.indptr).max(initial=1)) + 3
         lanes = [_Lane(words.shape if collect else (0, words.shape[1]), words.dtype, k) for _ in range(count)]
 
         def step(lane: _Lane, part: tuple[int, int], scratch: dict) -> None:
