@@ -20,8 +20,6 @@ from eckart.fit import Fit
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
 from eckart.trace import StopReason, Trace, Watcher, silent
 
-COARSE = 10
-"""The sketch is left when its residual is this many times the one wanted."""
 CLEAN = 1e-8
 """Shares below this become zeros at the end of a fit under the divergence, whose steps approach zero and never reach it."""
 
@@ -98,9 +96,7 @@ def _one(
             if start.sketch is None:
                 basis, images = sketch(sides.x, options.k, engine, rng, sides.weights)
                 start = start._replace(sketch=(images, basis))
-            left, right, extra = compressed(
-                start, sides.totals, sides.penalties, engine, sides.weights, COARSE * options.tol
-            )
+            left, right, extra = compressed(start, sides.totals, sides.penalties, engine, sides.weights, options.tol)
         if isinstance(sides, KlSides):
             left, right = sides.wide(left), sides.wide(right)
         state, trace = alternate(
