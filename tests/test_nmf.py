@@ -335,6 +335,12 @@ def test_blocks_of_rows_come_near_the_whole(rng, loss, kind):
     assert online.fit_.factors.left.shape == (1, 3)
 
 
+def test_a_loaded_stream_does_not_start_over_in_silence(rng, tmp_path):
+    NMF(2, random_state=0).partial_fit(parts(rng)).save(tmp_path / "m.safetensors")
+    with pytest.raises(eckart.InputError, match="running statistic"):
+        eckart.load(tmp_path / "m.safetensors").partial_fit(parts(rng))
+
+
 def test_an_iterator_is_read_once_and_a_file_again_and_again(rng, tmp_path):
     x = parts(rng, 3000, 30, 3, dtype=np.float32)
     np.save(tmp_path / "x.npy", x)

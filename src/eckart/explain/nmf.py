@@ -162,6 +162,10 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> NMF:
         """Take in more rows; the rows themselves are not kept (``nmf_online``). The certificate is about the last block given H."""
         fresh = "_stream" not in vars(self)
+        if fresh and "fit_" in vars(self) and self.fit_.plan.get("solver") == "stream":
+            raise InputError(
+                "this model was loaded from a file, which does not hold its running statistic; call fit, or start with a new NMF"
+            )
         matrix = self._door(X, None)[0] if fresh else door(self._new_rows(X))
         if isinstance(matrix, Observed):
             raise InputError("X has missing entries, wanted complete rows for partial_fit; call fit on all rows")
