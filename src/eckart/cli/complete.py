@@ -108,14 +108,14 @@ def complete(
 ) -> None:
     from eckart.cli.cells import check_cells, check_output, write_cells
     from eckart.cli.observed import source_of
-    from eckart.cli.shell import check_paths, lasting, say
+    from eckart.cli.shell import check_paths, held_out_share, lasting, say
     from eckart.errors import InputError
     from eckart.report.held_out import judge
 
     source = source_of(rows, columns, values, index, delimiter, no_header, duplicates)
     check_paths(out, model, report, file)
     check_output(source, out, pairs, unknown, cells)
-    share = _share(held_out)
+    share = held_out_share(held_out, HELD_OUT)
     k = _rank(components)
     build = _builder(
         method,
@@ -329,15 +329,6 @@ def _rank(text: str) -> int | None:
     if not (text.isascii() and text.isdigit() and int(text) >= 1):
         raise wrong("--components", text, "a whole number of 1 or more, or auto")
     return int(text)
-
-
-def _share(held_out: float | None) -> float:
-    from eckart.errors import wrong
-
-    share = HELD_OUT if held_out is None else held_out
-    if not 0 <= share < 1:
-        raise wrong("--held-out", share, "a share of 0 (none) to below 1, such as 0.1")
-    return share
 
 
 complete.__doc__ = COMPLETE_HELP

@@ -122,7 +122,7 @@ def explain(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")] = False,
 ) -> None:
     from eckart.cli.material import described, frequency, guided, material_of, stop_words_of, texts_of, words_in
-    from eckart.cli.shell import check_image, check_paths, lasting, parse_image, say
+    from eckart.cli.shell import check_image, check_paths, held_out_share, lasting, parse_image, say
     from eckart.errors import InputError, wrong
 
     method, kept = _asked(method, model or [])
@@ -130,7 +130,7 @@ def explain(
     if method is not None and method not in METHODS:
         raise wrong("--method", method, ", ".join(METHODS))
     _count(components, method or "lda", family)
-    share = _share(held_out)
+    share = held_out_share(held_out, HELD_OUT)
     shape = parse_image(image)
     show = not quiet and sys.stderr.isatty()
     material = material_of(text, labels or index, columns, lines, encoding, delimiter, no_header, no_quotes)
@@ -337,15 +337,6 @@ def _write(model: Any, x: Any, out: Path, label: str) -> int:
     names = [f"{type(model).__name__.lower()}{z}" for z in range(model.fit_.factors.k)]
     blocks = ((soft(part), part.rows) for part in row_parts(x))
     return write_table(out, names, blocks, label)
-
-
-def _share(held_out: float | None) -> float:
-    from eckart.errors import wrong
-
-    share = HELD_OUT if held_out is None else held_out
-    if not 0 <= share < 1:
-        raise wrong("--held-out", share, "a share of 0 (none) to below 1, such as 0.1")
-    return share
 
 
 explain.__doc__ = EXPLAIN_HELP

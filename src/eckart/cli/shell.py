@@ -112,3 +112,13 @@ def check_paths(out: Path | None, model: Path | None, report: Path | None, data:
     for path in (out, model, report):
         if path is not None and os.path.realpath(path) in sources:
             raise FileError(f"{path} is the data itself, wanted another name to write to")
+
+
+def held_out_share(given: float | None, usual: float) -> float:
+    """The value of --held-out, or the usual share."""
+    from eckart.errors import wrong
+
+    share = usual if given is None else given
+    if not 0 <= share < 1:
+        raise wrong("--held-out", share, "a share of 0 (none) to below 1, such as 0.1")
+    return share
