@@ -1,10 +1,11 @@
 """What a fit leaves behind: frozen, labelled factors that evaluate themselves."""
 
 from eckart.factors.basis import TIE, Basis, signs
+from eckart.factors.embedding import Embedding
 from eckart.factors.lowrank import LowRank
 from eckart.factors.mixture import Mixture
 from eckart.factors.topics import Topics
 
-Factors = Basis | LowRank | Mixture | Topics
+Factors = Basis | Embedding | LowRank | Mixture | Topics
 
-__all__ = ["TIE", "Basis", "Factors", "LowRank", "Mixture", "Topics", "signs"]
+__all__ = ["TIE", "Basis", "Embedding", "Factors", "LowRank", "Mixture", "Topics", "signs"]

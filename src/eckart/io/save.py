@@ -21,7 +21,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.errors import FileError, InputTypeError
-from eckart.factors import Basis, Factors, LowRank, Mixture, Topics
+from eckart.factors import Basis, Embedding, Factors, LowRank, Mixture, Topics
 from eckart.trace import Trace
 
 FORMAT = "eckart-model"
@@ -44,7 +44,7 @@ CLASSES = {
     "NMF": "eckart.explain.nmf",
 }
 """Every estimator that can be saved, listed once."""
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, LowRank, Mixture, Topics)}
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, LowRank, Mixture, Topics)}
 
 
 def save(model: Any, path: Any) -> None:

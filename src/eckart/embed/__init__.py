@@ -1,0 +1,1 @@
+"""Embed: word and item vectors as matrix factorization."""

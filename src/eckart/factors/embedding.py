@@ -1,0 +1,75 @@
+"""Embedding: a vector for each word (or item), what skip-gram, PMI and GloVe leave behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import FileError
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """``vectors`` is n x k: zeta_w of word w as the one looked at; ``context`` n x k: z_v of word v as the one beside it, where the model has both.
+
+    The score of a pair is <zeta_w, z_v> + bias_w + context_bias_v; ``counts`` tells how often each word was seen, ``columns`` are the words.
+
+    >>> pair = Embedding(np.array([[1.0, 2.0], [0.0, 1.0]]), np.array([[3.0, 0.0], [1.0, 1.0]]))
+    >>> pair.scores(np.array([0, 1]), np.array([1, 1])).tolist(), pair.n, pair.k
+    ([3.0, 1.0], 2, 2)
+    """
+
+    vectors: np.ndarray
+    context: np.ndarray | None = None
+    bias: np.ndarray | None = None
+    context_bias: np.ndarray | None = None
+    counts: np.ndarray | None = None
+    columns: np.ndarray | None = None
+
+    @property
+    def k(self) -> int:
+        return self.vectors.shape[1]
+
+    @property
+    def n(self) -> int:
+        return len(self.vectors)
+
+    def scores(self, words: np.ndarray, beside: np.ndarray) -> np.ndarray:
+        """<zeta_w, z_v> + bias_w + context_bias_v for pairs of positions."""
+        other = self.vectors if self.context is None else self.context
+        out = np.einsum("pk,pk->p", self.vectors[words], other[beside])
+        if self.bias is not None:
+            out = out + self.bias[words]
+        return out if self.context_bias is None else out + self.context_bias[beside]
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values, for a model file."""
+        held = {name: getattr(self, name) for name in _ARRAYS}
+        return {name: array for name, array in held.items() if array is not None}, {}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Embedding:
+        return cls(arrays["vectors"], *(arrays.get(name) for name in _ARRAYS[1:]), columns)
+
+    def check(self) -> None:
+        """Refuse what does not fit together (a file may hold anything)."""
+        v = self.vectors
+        if v.ndim != 2 or v.dtype not in (np.float32, np.float64):
+            raise FileError("vectors are not a matrix of float32 or float64")
+        wanted = {"vectors": v.shape, "context": v.shape, "bias": (self.n,), "context_bias": (self.n,)}
+        for name, shape in wanted.items():
+            array = getattr(self, name)
+            if array is None:
+                continue
+            if array.shape != shape or array.dtype != v.dtype or not np.isfinite(array).all():
+                raise FileError(f"{name} are not finite numbers of shape {shape} like the vectors")
+        c = self.counts
+        if c is not None and (c.shape != (self.n,) or c.dtype.kind not in "iuf" or not (c >= 0).all()):
+            raise FileError("counts are not numbers >= 0, one for each vector")
+        if self.columns is not None and self.columns.shape != (self.n,):
+            raise FileError(f"{self.columns.size} words came for {self.n} vectors")
+
+
+_ARRAYS = ("vectors", "context", "bias", "context_bias", "counts")
