@@ -37,6 +37,7 @@ from eckart.trace import StopReason, Trace, Watcher, progress
 
 GIBBS_TOKENS = 2e8
 """More tokens than this are not sampled one by one by default."""
+BURN_TOKENS = 2.5e8
 
 
 class LDA(LDAStreams, LDAOptions, TopicModel):
@@ -54,8 +55,8 @@ class LDA(LDAStreams, LDAOptions, TopicModel):
         "auto": "gibbs" for whole counts up to 2e8 tokens, "online" for a stream, else "cvb0"; ``fit_.plan`` says which and why.
     max_iter : int or None
         Most EM or variational steps, passes of "online"; None is 24 before Gibbs, 100, 100 and 1.
-    burn_in, n_samples : int
-        Gibbs sweeps before averaging, and averaged.
+    burn_in, n_samples : None or int, int
+        Gibbs sweeps before averaging, and averaged. None: 20 to 200, the more the fewer tokens there are.
     tol : float
         "cvb0" and "variational" stop when the objective of a token rises by less.
     n_init : int
@@ -157,7 +158,7 @@ class LDA(LDAStreams, LDAOptions, TopicModel):
             x,
             priors,
             max_iter=24 if self.max_iter is None else int(self.max_iter),
-            burn_in=int(self.burn_in),
+            burn_in=burn_in_for(tokens_of(x)) if self.burn_in is None else int(self.burn_in),
             n_samples=int(self.n_samples),
             n_init=int(self.n_init),
             engine=engine_named("cpu", self.n_threads),
@@ -240,6 +241,15 @@ class LDA(LDAStreams, LDAOptions, TopicModel):
             stopped = Check("interrupted", 1, 0, "the fit was interrupted before its end")
             c = Certificate(c.problem, c.kind, (*c.checks, stopped), c.facts, c.notes)
         return Certificate(c.problem, c.kind, c.checks, c.facts | (facts or {}), c.notes)
+
+
+def burn_in_for(tokens: float) -> int:
+    """Sweeps before averaging: those that sample BURN_TOKENS in all, 20 to 200.
+
+    >>> [burn_in_for(tokens) for tokens in (1e4, 2.5e6, 1e9)]
+    [200, 100, 20]
+    """
+    return int(np.clip(BURN_TOKENS / max(tokens, 1.0), 20, 200))
 
 
 def _spread(ends: list[float]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class LDAOptions:
         tol: float = 1e-4,
         mean_change_tol: float = 1e-3,
         max_doc_update_iter: int = 100,
-        burn_in: int = 20,
+        burn_in: int | None = None,
         n_samples: int = 30,
         n_init: int = 1,
         seed_words: Any = None,
@@ -74,6 +74,8 @@ class LDAOptions:
         check_common(self)
         for name, least in (("batch_size", 1), ("max_doc_update_iter", 1), ("burn_in", 0), ("n_samples", 1)):
             value = getattr(self, name)
+            if name == "burn_in" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise wrong(name, value, f"an int >= {least}")
         for name in ("learning_offset", "mean_change_tol", "seed_weight"):
