@@ -13,6 +13,10 @@ _PUBLIC = {
     "principal_angles": "eckart.reduce.project",
     "subspace_distance": "eckart.reduce.project",
     "LinearAutoencoder": "eckart.reduce.linear_autoencoder",
+    "Autoencoder": "eckart.reduce.autoencoder",
+    "ConvAutoencoder": "eckart.reduce.conv_autoencoder",
+    "NetworkClassifier": "eckart.nn.classifier",
+    "NetworkRegressor": "eckart.nn.regressor",
     "power_method": "eckart.reduce.power",
     "select_components": "eckart.reduce.select",
     "ALS": "eckart.complete.als",
@@ -114,6 +118,10 @@ if TYPE_CHECKING:
     from eckart.matrix import Counts as Counts
     from eckart.matrix import Dense as Dense
     from eckart.matrix import Observed as Observed
+    from eckart.nn.classifier import NetworkClassifier as NetworkClassifier
+    from eckart.nn.regressor import NetworkRegressor as NetworkRegressor
+    from eckart.reduce.autoencoder import Autoencoder as Autoencoder
+    from eckart.reduce.conv_autoencoder import ConvAutoencoder as ConvAutoencoder
     from eckart.reduce.linear_autoencoder import LinearAutoencoder as LinearAutoencoder
     from eckart.reduce.pca import PCA as PCA
     from eckart.reduce.power import power_method as power_method

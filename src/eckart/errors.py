@@ -26,6 +26,10 @@ class FileError(EckartError, ValueError):
     """A file is missing, truncated, tampered with, foreign, or from a newer version."""
 
 
+class MissingError(EckartError, ImportError):
+    """An optional package is not installed; the message has the line that installs it."""
+
+
 def wrong(name: str, came: object, wanted: str, do: str = "") -> InputError:
     """An InputError in the house grammar: ``name=came came, wanted ...; do``."""
     return InputError(f"{name}={came!r} came, wanted {wanted}" + (f"; {do}" if do else ""))

@@ -17,6 +17,7 @@ class StopReason(enum.Enum):
     CONVERGED = "the stopping rule was met"
     STALLED = "no further progress is possible at this precision"
     MAX_ITER = "the iteration limit was reached first"
+    DIVERGED = "the loss was no longer finite; the last good weights were kept"
     INTERRUPTED = "interrupted by the user; the best state so far was kept"
 
 

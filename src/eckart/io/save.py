@@ -21,7 +21,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.errors import FileError, InputTypeError
-from eckart.factors import Basis, Embedding, Factors, LowRank, Mixture, Topics
+from eckart.factors import Basis, Embedding, Factors, LowRank, Mixture, Network, Topics
 from eckart.trace import Trace
 
 FORMAT = "eckart-model"
@@ -42,9 +42,13 @@ CLASSES = {
     "PLSA": "eckart.explain.plsa",
     "LDA": "eckart.explain.lda",
     "NMF": "eckart.explain.nmf",
+    "Autoencoder": "eckart.reduce.autoencoder",
+    "ConvAutoencoder": "eckart.reduce.conv_autoencoder",
+    "NetworkClassifier": "eckart.nn.classifier",
+    "NetworkRegressor": "eckart.nn.regressor",
 }
 """Every estimator that can be saved, listed once."""
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, LowRank, Mixture, Topics)}
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, LowRank, Mixture, Network, Topics)}
 
 
 def save(model: Any, path: Any) -> None:

@@ -1,0 +1,51 @@
+"""Evidence about a trained network: stationary at best, so the error on rows it has not seen stands first, and that of a linear model beside it.
+
+No bound from below exists for such a problem. What is measured at the returned weights theta, without dropout, noise or sampling:
+
+    relative gradient  ||grad L|| ||theta|| / L: by which share L changes when all weights change by a small share along the gradient
+    held-out error     on rows that no gradient has seen
+    the mean, PCA      the same error by the mean of the training rows, and by PCA of the training rows at equal k
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.certificate import Certificate, Check
+
+GRADIENT_LIMIT = 1.0
+
+
+def certify_network(
+    problem: str,
+    objective: float,
+    gradient: float,
+    size: float,
+    facts: dict[str, Any],
+    *,
+    against: tuple[float, float, str] | None = None,
+    stopped: str = "",
+    notes: tuple[str, ...] = (),
+) -> Certificate:
+    """The certificate from what was measured; ``against`` = (error, error of the trivial answer, what that answer is).
+
+    >>> print(certify_network("p", 0.5, 0.01, 10.0, {}).holds, certify_network("p", 0.5, 9.0, 10.0, {}).holds)
+    True False
+    """
+    finite = bool(np.isfinite(objective) and np.isfinite(gradient))
+    relative = gradient * size / abs(objective) if finite and objective else 0.0
+    checks = [
+        Check("finite", 0.0 if finite else 1.0, 0.0, "objective and gradient are finite numbers"),
+        Check("relative gradient", relative, GRADIENT_LIMIT, "share by which the objective changes with the weights"),
+    ]
+    if against is not None:
+        error, trivial, words = against
+        ratio = error / trivial if trivial > 0 else float(error > 0)
+        checks.append(Check("error against trivial", ratio, 1.0, f"error / error of {words}"))
+    facts = {"objective": objective, "gradient norm": gradient, **facts}
+    if stopped:
+        facts["stopped"] = stopped
+    words = "no proof that better weights do not exist: judge the model by its held-out error"
+    return Certificate(problem, "stationary", tuple(checks), facts, (*notes, words))

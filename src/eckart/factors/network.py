@@ -1,0 +1,87 @@
+"""Network: the weights of a trained network and the description it is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import FileError
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A map x -> out(mean' + spread' net((x - mean) / spread)), its weights as named arrays and its layers as plain values.
+
+    ``architecture`` is JSON: which layers, how wide (see ``nn.architecture``). ``mean`` and ``spread`` (n each) centre and scale the input; a column that
+    was never observed has spread 0. ``k`` is the size of the code (of the output, for a classifier or regressor). ``extras`` are arrays that
+    belong to the output: offset and scale of a regressor's targets. ``classes`` are the labels of a classifier.
+
+    >>> net = Network({"encoder.0.weight": np.ones((1, 2), np.float32)}, {"kind": "coder"}, np.zeros(2), np.ones(2), 1)
+    >>> net.n, net.k, net.size
+    (2, 1, 2)
+    """
+
+    weights: dict[str, np.ndarray] = field(repr=False)
+    architecture: dict[str, Any]
+    mean: np.ndarray = field(repr=False)
+    spread: np.ndarray = field(repr=False)
+    k: int
+    columns: np.ndarray | None = None
+    rows: int = 0
+    classes: np.ndarray | None = None
+    extras: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+
+    @property
+    def n(self) -> int:
+        return len(self.mean)
+
+    @property
+    def size(self) -> int:
+        """How many weights there are."""
+        return sum(w.size for w in self.weights.values())
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values, for a model file."""
+        arrays = {"mean": self.mean, "spread": self.spread}
+        arrays |= {f"weight.{name}": a for name, a in self.weights.items()}
+        arrays |= {f"extra.{name}": a for name, a in self.extras.items()}
+        classes = None
+        if self.classes is not None:
+            kind = self.classes.dtype.kind
+            classes = {"dtype": "O" if kind == "O" else self.classes.dtype.str, "values": self.classes.tolist()}
+        return arrays, {"architecture": self.architecture, "k": self.k, "rows": self.rows, "classes": classes}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Network:
+        weights, extras = (
+            {name.removeprefix(mark): a for name, a in arrays.items() if name.startswith(mark)}
+            for mark in ("weight.", "extra.")
+        )
+        kept = values["classes"]
+        classes = None if kept is None else _labels(kept)
+        more = (columns, values["rows"], classes, extras)
+        return cls(weights, values["architecture"], arrays["mean"], arrays["spread"], values["k"], *more)
+
+    def check(self) -> None:
+        """Refuse what does not fit together (a file may hold anything)."""
+        if not isinstance(self.architecture, dict) or not isinstance(self.architecture.get("kind"), str):
+            raise FileError(f"architecture={self.architecture!r} came, wanted the description of a network")
+        if type(self.k) is not int or self.k < 0 or type(self.rows) is not int:
+            raise FileError(f"k={self.k!r}, rows={self.rows!r} came, wanted counts")
+        if self.mean.ndim != 1 or self.spread.shape != self.mean.shape:
+            raise FileError("mean and spread are not two vectors of one length")
+        for name, array in {"mean": self.mean, "spread": self.spread, **self.weights, **self.extras}.items():
+            if array.dtype.kind != "f" or not np.isfinite(array).all():
+                raise FileError(f"{name} are not finite numbers")
+        if self.columns is not None and self.columns.shape != (self.n,):
+            raise FileError(f"{self.columns.size} labels came for {self.n} columns")
+
+
+def _labels(kept: dict[str, Any]) -> np.ndarray:
+    """Class labels of a file: numbers, truth values or texts, in their order."""
+    kind = np.dtype(kept["dtype"])
+    if kind.kind not in "biufUO":
+        raise FileError(f"classes of kind {kept['dtype']!r} came, wanted numbers or texts")
+    return np.array(kept["values"], dtype=kind)

@@ -1,0 +1,178 @@
+"""Networks with an answer: what the classifier and the regressor share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.certificate import Certificate
+from eckart.certify.network import certify_network
+from eckart.errors import InputError
+from eckart.factors import Network
+from eckart.fit import Fit
+from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
+from eckart.nn.options import check_shared, check_widths
+from eckart.nn.shell import NetworkShell, Part, rows_at, split_rows
+
+
+class NetworkHead(NetworkShell):
+    """fit, the network's outputs and the certificate; a subclass says what the targets are."""
+
+    hidden: Any
+    image: Any
+    channels: Any
+    activation: str
+    dropout: float
+    _problem = ""
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Train on rows X with answers y; missing entries of X count as the mean of their column."""
+        if y is None:
+            raise InputError(f"y is None, but {type(self).__name__} requires y to be passed: one answer for each row")
+        check_shared(self)
+        check_widths("channels", self.channels)
+        matrix, gpu = self._door(X)
+        count = int(matrix.shape[0] or 0)
+        targets, about = self._targets(y, count)
+        seed, place = self._seed(), self._place(matrix, gpu)
+        split = split_rows(count, self.validation_fraction, seed)  # type: ignore[attr-defined]
+        from eckart.nn.modules import arrays_of, build
+        from eckart.nn.rows import Rows, scale_of
+
+        scale = scale_of(rows_at(matrix, split[0]))
+        architecture = self._architecture(matrix.shape[1], about["out"], len(split[0]))
+        net, file = build(architecture, seed), self._file(matrix, seed, targets)
+        rows = Rows(matrix, scale, place, _precise(targets, place))
+        recipe, run = self._run(net, self._loss(), rows, split, place, seed, file)
+        weights = {name: w.astype(np.float64) if place.dtype.itemsize == 8 else w for name, w in arrays_of(net).items()}
+        more = (matrix.columns, count, about["classes"], about["extras"])
+        network = Network(weights, architecture, scale.mean, scale.spread, about["out"], *more)
+        plan = self._choices(recipe, run, place, split, seed, network)
+        certificate = self._evidence(network, rows, targets, split, place, run.trace.reason.value)
+        self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.array(run.errors)})
+        if file is not None:
+            file.remove()
+        return self
+
+    def certify(self, X: Any, y: Any) -> Certificate:
+        """Measure the certificate again from this model and data. The training data are split as in the fit; other rows were all unseen."""
+        matrix, gpu = self._new(X)
+        from eckart.nn.rows import Rows, Scale
+
+        f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
+        targets = self._coded(y, count)
+        share = self.validation_fraction if count == plan["rows"] else 0.0  # type: ignore[attr-defined]
+        split, place = split_rows(count, share, int(plan["seed"])), self._place(matrix, gpu)
+        rows = Rows(matrix, Scale(f.mean, f.spread, float(f.n)), place, _precise(targets, place))
+        return self._evidence(f, rows, targets, split, place, self.fit_.trace.reason.value)
+
+    def _coded(self, y: Any, count: int) -> np.ndarray:
+        """Answers as the network learned them."""
+        f = self.fit_.factors
+        if f.classes is None:
+            return (numbers_of(y, count).reshape(count, -1) - f.extras["offset"]) / f.extras["scale"]
+        labels = labels_of(y, count)
+        at = np.minimum(np.searchsorted(f.classes, labels), len(f.classes) - 1)
+        if (f.classes[at] != labels).any():
+            strange = labels[np.argmax(f.classes[at] != labels)]
+            raise InputError(f"y holds {strange!r}, wanted one of the classes of the training data")
+        return at.astype(np.int64)
+
+    def _architecture(self, n: int, out: int, rows: int) -> dict[str, Any]:
+        hidden = None if self.hidden is None else [int(w) for w in self.hidden]
+        if self.image is None:
+            return dense_head(
+                n, out, default_hidden(n, 1, rows) if hidden is None else hidden, self.activation, float(self.dropout)
+            )
+        if self.channels is None or len(self.channels) == 0:
+            raise InputError(
+                f"channels={self.channels!r} came with image={self.image!r}, wanted a list of at least one number of filters"
+            )
+        shape, channels = image_shape(self.image, n), [int(c) for c in self.channels]
+        return conv_head(
+            shape, out, channels, [128] if hidden is None else hidden, self.activation, float(self.dropout)
+        )
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        matrix, gpu = self._new(X)
+        return self._through(matrix, gpu, lambda net, batch: net(batch.x))
+
+    def _evidence(
+        self, network: Network, rows: Any, targets: np.ndarray, split: Any, place: Any, stopped: str
+    ) -> Certificate:
+        import torch
+
+        from eckart.nn.modules import with_weights
+        from eckart.nn.place import threads
+        from eckart.nn.train import batches, slope
+
+        judged, name = (split[1], "held-out error") if len(split[1]) else (split[0], "error")
+        with threads(self.n_threads):
+            net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
+            measured = slope(net, self._loss(), Part(rows, split[0]), float(self.weight_decay))  # type: ignore[attr-defined]
+            with torch.no_grad():
+                out = np.concatenate([net(b.x).double().cpu().numpy() for b in batches(Part(rows, judged))])  # type: ignore[arg-type]
+        error, more = self._measured(out, targets[judged])
+        trivial, words = self._trivial(targets[split[0]], targets[judged], network.k)
+        facts = {name: error, f"{name} by {words}": trivial, "rows judged": len(judged), **more}
+        problem = f"{self._problem}, {network.size:,} weights"
+        against = (error, trivial * (1 + 1e-6) + 1e-9, words)
+        return certify_network(problem, *measured, facts, against=against, stopped=stopped)
+
+    def _targets(self, y: Any, rows: int) -> tuple[np.ndarray, dict[str, Any]]:
+        raise NotImplementedError
+
+    def _trivial(self, y: np.ndarray, judged: np.ndarray, out: int) -> tuple[float, str]:
+        raise NotImplementedError
+
+    def _measured(self, out: np.ndarray, y: np.ndarray) -> tuple[float, dict[str, Any]]:
+        raise NotImplementedError
+
+    def _loss(self) -> Any:
+        raise NotImplementedError
+
+
+def _precise(targets: np.ndarray, place: Any) -> np.ndarray:
+    """Numbers in the precision of the network; class positions as they are."""
+    if targets.dtype.kind != "f":
+        return targets
+    return targets.astype(np.float64 if place.dtype.itemsize == 8 else np.float32)
+
+
+def labels_of(y: Any, rows: int) -> np.ndarray:
+    """One label for each row."""
+    from sklearn.utils.validation import column_or_1d
+
+    labels = column_or_1d(y.to_numpy() if hasattr(y, "to_numpy") else y, warn=True)
+    return _as_many(labels, rows)
+
+
+def numbers_of(y: Any, rows: int) -> np.ndarray:
+    """Finite targets, rows or rows x outputs."""
+    given = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    try:
+        values = given.astype(np.float64)
+    except (TypeError, ValueError):
+        raise InputError("y is not numeric, wanted one number (or one row of numbers) for each row of X") from None
+    if values.ndim == 2 and values.shape[1] == 1:
+        import warnings
+
+        from sklearn.exceptions import DataConversionWarning
+
+        warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
+        values = values[:, 0]
+    if values.ndim not in (1, 2):
+        raise InputError(f"y has {values.ndim} dimensions, wanted 1 or 2")
+    if not np.isfinite(values).all():
+        at = np.argwhere(~np.isfinite(values))[0]
+        raise InputError(f"y contains {values[tuple(at)]} (NaN or infinity) at row {at[0]}, wanted finite numbers")
+    return _as_many(values, rows)
+
+
+def _as_many(y: np.ndarray, rows: int) -> np.ndarray:
+    if len(y) != rows:
+        raise InputError(
+            f"y has {len(y)} entries, wanted {rows}, one for each row of X: inconsistent numbers of samples"
+        )
+    return y

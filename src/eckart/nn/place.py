@@ -1,0 +1,91 @@
+"""Where a network runs: device, precision, compilation, threads. The only lines in which a GPU differs from a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from eckart.engines.pool import resolve_threads
+from eckart.errors import InputError, wrong
+
+PRECISIONS = ("auto", "float32", "float64", "bfloat16")
+RESIDENT_SHARE = 0.5
+"""Data up to this share of the free device memory is moved there whole."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A device, the precision of weights and of products, whether steps are compiled and whether all rows lie on the device."""
+
+    device: torch.device
+    dtype: torch.dtype = torch.float32
+    mixed: bool = False
+    compiled: bool = False
+    resident: bool = True
+    reason: str = ""
+
+    @property
+    def cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+    @contextmanager
+    def products(self) -> Iterator[None]:
+        """Matrix products in bfloat16 where precision is mixed; sums and weights stay in float32."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
+            yield
+
+    def in_words(self) -> str:
+        kind = "bfloat16 products, float32 weights" if self.mixed else str(self.dtype).removeprefix("torch.")
+        return f"{self.device}, {kind}" + (", compiled" if self.compiled else "")
+
+
+def choose_place(device: Any, precision: str, compiled: Any, size: int, on_gpu: bool = False) -> Place:
+    """The place for ``size`` bytes of data: the CPU, unless CUDA is asked for or the data lies there (``on_gpu``).
+
+    >>> choose_place(None, "auto", "auto", 1000).in_words()
+    'cpu, float32'
+    """
+    if precision not in PRECISIONS:
+        raise wrong("precision", precision, f"one of {', '.join(PRECISIONS)}")
+    if compiled not in ("auto", True, False):
+        raise wrong("compile", compiled, "'auto', True or False")
+    name = device or ("cuda" if on_gpu else "cpu")
+    try:
+        where = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise wrong("device", device, "None, 'cpu' or 'cuda'") from None
+    if where.type not in ("cpu", "cuda"):
+        raise wrong("device", device, "None, 'cpu' or 'cuda'")
+    if where.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(
+            f"device={device!r} came, but this PyTorch sees no CUDA device; leave it out to run on the CPU"
+        )
+    cuda = where.type == "cuda"
+    mixed = precision == "bfloat16" or (precision == "auto" and cuda)
+    dtype = torch.float64 if precision == "float64" else torch.float32
+    resident, why = True, "all rows lie on the device"
+    if cuda:
+        free = torch.cuda.mem_get_info(where)[0]
+        resident = size <= RESIDENT_SHARE * free
+        why = why if resident else f"{size / 2**30:.1f} GiB of rows do not fit beside the network; moved batch by batch"
+    return Place(where, dtype, mixed, cuda if compiled == "auto" else bool(compiled), resident, why)
+
+
+@contextmanager
+def threads(wanted: int | None) -> Iterator[None]:
+    """PyTorch on this many threads of the CPU inside the block; the setting of the user comes back."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(resolve_threads(wanted))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that the device has no memory left."""
+    return isinstance(error, torch.OutOfMemoryError)

@@ -1,0 +1,165 @@
+"""Rows of a matrix as tensors: centred, scaled to unit size, gaps at 0 with a mask beside them.
+
+x' = (x - mean) / spread. The spread is one number for all columns, so that squared errors keep their proportions; a column that was never observed has
+spread 0: it enters as 0, leaves as its mean, and counts nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from eckart.errors import InputError
+from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
+
+
+class Batch(NamedTuple):
+    """Scaled rows, which entries are observed (None: all), and the target beside them (None: the rows themselves)."""
+
+    x: torch.Tensor
+    seen: torch.Tensor | None = None
+    y: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and spread of the columns, and how many entries of a row are observed on average."""
+
+    mean: np.ndarray
+    spread: np.ndarray
+    per_row: float
+
+    def apply(self, values: np.ndarray) -> np.ndarray:
+        """(x - mean) / spread, NaN kept."""
+        return (values - self.mean) * np.divide(1.0, self.spread, out=np.zeros_like(self.spread), where=self.spread > 0)
+
+
+def whole(matrix: Matrix) -> Dense | Observed | Counts:
+    """The matrix in memory; a stream is read. Infinities are refused with their place."""
+    if isinstance(matrix, Dense):
+        kind = matrix.dtype
+        parts = [np.asarray(p.values) for p in row_parts(matrix)] if not matrix.in_memory else [matrix.array]
+        values = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        values = values if values.dtype == kind else values.astype(kind)
+        if np.isinf(values).any():
+            i, j = np.argwhere(np.isinf(values))[0]
+            raise InputError(
+                f"X contains inf at row {i}, column {j}, wanted finite numbers; replace it or mark it NaN (not observed)"
+            )
+        return Dense(values, matrix.rows, matrix.columns)
+    if not np.isfinite(matrix.data).all():
+        at = int(np.argmax(~np.isfinite(matrix.data)))
+        row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
+        raise InputError(
+            f"X contains {matrix.data[at]} at row {row}, column {int(matrix.indices[at])}, wanted finite numbers"
+        )
+    return matrix
+
+
+def scale_of(matrix: Matrix, centered: bool = True) -> Scale:
+    """Mean over the observed entries of each column, and the root mean square around it over all of them."""
+    n = matrix.shape[1]
+    count, total, square = np.zeros(n), np.zeros(n), 0.0
+    for part in row_parts(matrix, 16384):
+        values, seen = _filled(part)
+        count += len(values) if seen is None else seen.sum(axis=0)
+        total += values.sum(axis=0, dtype=np.float64)
+    never = count == 0
+    mean = total / np.maximum(count, 1)
+    mean[never] = total.sum() / max(count.sum(), 1)
+    mean = mean if centered else np.zeros(n)
+    for part in row_parts(matrix, 16384):
+        values, seen = _filled(part)
+        away = values - mean if seen is None else np.where(seen, values - mean, 0.0)
+        square += float(np.einsum("ij,ij->", away, away, dtype=np.float64))
+    size = float(np.sqrt(square / max(count.sum(), 1)))
+    tiny = 1e-12 * float(np.abs(mean).max(initial=0.0))
+    spread = np.where(never, 0.0, size if size > tiny else 1.0)
+    return Scale(mean, spread, float(count.sum()) / max(1, int(matrix.shape[0] or 1)) or 1.0)
+
+
+def _filled(part: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """A block as a dense array with gaps at 0, and the mask of what is observed (None: all)."""
+    if isinstance(part, Dense):
+        values = np.asarray(part.values)
+        seen = ~np.isnan(values) if values.dtype.kind == "f" else None
+        if seen is None or seen.all():
+            return values, None
+        return np.where(seen, values, 0.0), seen
+    values = part.to_scipy().toarray()
+    if isinstance(part, Counts):
+        return values, None
+    seen = np.zeros(part.shape, bool)
+    seen[np.repeat(np.arange(part.shape[0]), part.row_counts()), part.indices] = True
+    return values, seen
+
+
+class Rows:
+    """Rows ready for a network; ``take`` gives those at some positions as a batch on the device.
+
+    Dense data are held scaled, sparse and observed data as they are: a batch is filled in when it is taken.
+    """
+
+    def __init__(self, matrix: Matrix, scale: Scale, place: Any, y: np.ndarray | None = None):
+        self.place, self.scale, self.matrix = place, scale, matrix
+        self.gaps = isinstance(matrix, Observed) or bool((scale.spread == 0).any())
+        self.x: torch.Tensor | None = None
+        self.seen: torch.Tensor | None = None
+        if isinstance(matrix, Dense):
+            self._hold(np.asarray(matrix.values))
+        else:
+            self.csr = matrix.to_scipy()
+        self.y = None if y is None else self._keep(torch.as_tensor(y))
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0] or 0)
+
+    def take(self, at: np.ndarray) -> Batch:
+        """The rows at these positions."""
+        if self.x is None:
+            x, seen = self._fill(at)
+        else:
+            index = torch.as_tensor(at, device=self.x.device)
+            x = self._move(self.x[index])
+            seen = None if self.seen is None else self._move(self.seen[index])
+        y = None if self.y is None else self._move(self.y[torch.as_tensor(at, device=self.y.device)])
+        return Batch(x, seen, y)
+
+    def _hold(self, values: np.ndarray) -> None:
+        kind = np.float64 if self.place.dtype == torch.float64 else np.float32
+        out, gaps = np.empty(values.shape, kind), False
+        for a in range(0, len(values), 16384):
+            out[a : a + 16384] = self.scale.apply(values[a : a + 16384])
+        seen = ~np.isnan(out)
+        gaps = not seen.all() or self.gaps
+        if gaps:
+            seen[:, self.scale.spread == 0] = False
+            out[~seen] = 0.0
+            self.seen = self._keep(torch.as_tensor(seen))
+        self.gaps = gaps
+        self.x = self._keep(torch.as_tensor(out))
+
+    def _fill(self, at: np.ndarray) -> tuple[torch.Tensor, torch.Tensor | None]:
+        part = self.csr[at]
+        values = np.zeros(part.shape)
+        seen = np.zeros(part.shape, bool) if isinstance(self.matrix, Observed) else None
+        rows = np.repeat(np.arange(len(at)), np.diff(part.indptr))
+        values[rows, part.indices] = part.data
+        values = self.scale.apply(values)
+        if seen is not None:
+            seen[rows, part.indices] = True
+            values[~seen] = 0.0
+        kind = self.place.dtype
+        mask = None if seen is None else torch.as_tensor(seen).to(self.place.device)
+        return torch.as_tensor(values).to(self.place.device, kind), mask
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not self.place.cuda:
+            return tensor
+        return tensor.to(self.place.device) if self.place.resident else tensor.pin_memory()
+
+    def _move(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self.place.device, non_blocking=True)

@@ -1,0 +1,247 @@
+"""What estimators with a network inside share: data through the door, the split, the run, the network in use, and what is left out of a pickle."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import InputError
+from eckart.factors import Network
+from eckart.fit import Estimator, one_kind_of_names
+from eckart.io.checkpoint import Checkpoint
+from eckart.io.read import read
+from eckart.matrix import Dense, Matrix, Observed
+from eckart.nn.lazy import is_tensor, need_torch
+from eckart.nn.options import recipe_of
+from eckart.rng import generator
+from eckart.trace import StopReason, progress
+
+CHECKPOINT_SECONDS = 120.0
+BLOCK = 4096
+LEAST_HELD_OUT = 5
+"""Fewer rows than this judge nothing: such a fit goes without."""
+
+
+class Part:
+    """Some of the rows, seen as rows of their own."""
+
+    def __init__(self, rows: Any, at: np.ndarray):
+        self.rows, self.at = rows, at
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def take(self, at: np.ndarray) -> Any:
+        return self.rows.take(self.at[at])
+
+
+def rows_at(matrix: Matrix, at: np.ndarray) -> Matrix:
+    """A matrix of the rows at these positions."""
+    labels = None if matrix.rows is None else matrix.rows[at]
+    if isinstance(matrix, Dense):
+        return Dense(np.asarray(matrix.values)[at], labels, matrix.columns)
+    return type(matrix).from_scipy(matrix.to_scipy()[at], labels, matrix.columns)
+
+
+def split_rows(rows: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(training rows, held-out rows), both in ascending order.
+
+    >>> train, held_out = split_rows(100, 0.1, 0)
+    >>> len(train), len(held_out)
+    (90, 10)
+    """
+    count = int(share * rows)
+    if count < LEAST_HELD_OUT:
+        return np.arange(rows), np.arange(0)
+    order = np.random.default_rng([seed, 1]).permutation(rows)
+    return np.sort(order[count:]), np.sort(order[:count])
+
+
+class NetworkShell(Estimator):
+    """Base of the estimators with a network inside."""
+
+    device: Any
+    n_threads: Any
+    random_state: Any
+    _errors: np.ndarray
+
+    # ---- data
+
+    def _door(self, X: Any) -> tuple[Matrix, bool]:
+        """Data in memory, finite or NaN, and whether it came from a GPU."""
+        need_torch(type(self).__name__)
+        from eckart.nn.rows import whole
+
+        gpu = is_tensor(X) and X.is_cuda
+        return whole(one_kind_of_names(read(_array(X)))), gpu
+
+    def _new(self, X: Any) -> tuple[Matrix, bool]:
+        """New rows in memory, with the columns of the training data."""
+        from eckart.nn.rows import whole
+
+        gpu = is_tensor(X) and X.is_cuda
+        return whole(self._new_rows(_array(X))), gpu
+
+    def _place(self, matrix: Matrix, gpu: bool) -> Any:
+        from eckart.nn.place import choose_place
+
+        count = matrix.shape[0] or 0
+        size = 4 * count * matrix.shape[1] * (5 if isinstance(matrix, Observed) else 4) // 4
+        return choose_place(self.device, self.precision, self.compile, size, gpu)  # type: ignore[attr-defined]
+
+    # ---- training
+
+    def _seed(self) -> int:
+        return int(generator(self.random_state).integers(2**31))
+
+    def _file(self, matrix: Matrix, seed: int, y: Any = None) -> Checkpoint | None:
+        """The checkpoint, about these data, this model and its parameters."""
+        if self.checkpoint is None:  # type: ignore[attr-defined]
+            return None
+        data = 0
+        held = (matrix.values,) if isinstance(matrix, Dense) else (matrix.indptr, matrix.indices, matrix.data)
+        for part in (*held, y):
+            data = data if part is None else zlib.crc32(np.ascontiguousarray(part).tobytes(), data)
+        others = {"checkpoint", "n_threads", "verbose"}
+        about = {name: str(value) for name, value in self.get_params().items() if name not in others}
+        about |= {"model": type(self).__name__, "shape": str(list(matrix.shape)), "data": str(data)}
+        if self.random_state is not None:
+            about["seed"] = str(seed)
+        return Checkpoint(self.checkpoint, about, CHECKPOINT_SECONDS)  # type: ignore[attr-defined]
+
+    def _run(self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, file: Any) -> tuple[Any, Any]:
+        """Train on one part of the rows, judge on the other; (recipe, progress)."""
+        from eckart.nn.place import threads
+        from eckart.nn.train import train
+
+        held = Part(rows, split[1]) if len(split[1]) else None
+        recipe = recipe_of(self, len(split[0]), place.cuda)
+        with progress(bool(self.verbose)) as watch, threads(self.n_threads):  # type: ignore[attr-defined]
+            run = train(net, loss, Part(rows, split[0]), held, recipe, place, seed=seed, watch=watch, file=file)
+        if run.trace.reason is StopReason.DIVERGED:
+            import warnings
+
+            from sklearn.exceptions import ConvergenceWarning
+
+            warnings.warn(f"training stopped: {run.trace.note}", ConvergenceWarning, stacklevel=3)
+        return recipe, run
+
+    def _choices(self, recipe: Any, run: Any, place: Any, split: Any, seed: int, network: Network) -> dict[str, Any]:
+        """The plan: every resolved choice."""
+        plan = {
+            "solver": recipe.optimizer,
+            "reason": "asked for by name",
+            "k": network.k,
+            "layers": in_words(network.architecture),
+            "weights": network.size,
+            "device": place.in_words(),
+            "data": place.reason,
+            "learning rate": f"{recipe.learning_rate:g}, {recipe.schedule}",
+            "batch_size": recipe.batch_size,
+            "epochs": f"{len(run.trace)} of at most {recipe.max_iter}",
+            "rows": len(split[0]) + len(split[1]),
+            "held-out rows": len(split[1]),
+            "seed": seed,
+        }
+        if run.errors:
+            plan["best epoch"] = int(np.argmin(run.errors)) + 1
+        if run.parts > 1:
+            plan["memory"] = (
+                f"the device had no room for {recipe.batch_size} rows; each batch was summed in {run.parts} parts, with the same gradient"
+            )
+        return plan
+
+    # ---- the network in use
+
+    def _live(self, dtype: Any, device: Any) -> Any:
+        """The network of the factors in this precision on this device, made once."""
+        from eckart.nn.modules import with_weights
+
+        made = self.__dict__.setdefault("_nets", {})
+        f = self.fit_.factors
+        key = (str(dtype), str(device), id(f))
+        if key not in made:
+            made.clear()
+            made[key] = with_weights(f.architecture, f.weights).to(device, dtype)
+        return made[key]
+
+    def _through(self, matrix: Matrix, gpu: bool, use: Any) -> np.ndarray:
+        """``use(network, batch)`` over blocks of rows, in the precision of the data, joined."""
+        torch = need_torch(type(self).__name__)
+        from eckart.nn.place import choose_place, threads
+        from eckart.nn.rows import Rows, Scale
+
+        f = self.fit_.factors
+        kind = "float64" if matrix.dtype == np.float64 else "float32"
+        place = choose_place(self.device, kind, False, 0, gpu)
+        net, scale = self._live(place.dtype, place.device), Scale(f.mean, f.spread, 1.0)
+        count, out = int(matrix.shape[0] or 0), []
+        with torch.no_grad(), threads(self.n_threads):
+            for a in range(0, count, BLOCK):
+                part = rows_at(matrix, np.arange(a, min(a + BLOCK, count)))
+                made = use(net, Rows(part, scale, place).take(np.arange(part.shape[0] or 0)))
+                out.append(made.detach().cpu().numpy())
+        return np.concatenate(out).astype(matrix.dtype, copy=False)
+
+    # ---- what is kept
+
+    @property
+    def n_iter_(self) -> int:
+        """Epochs."""
+        return max(1, len(self._fitted("n_iter_").trace))
+
+    @property
+    def loss_curve_(self) -> np.ndarray:
+        """Mean training loss of each epoch."""
+        return np.array(self._fitted("loss_curve_").trace.values)
+
+    @property
+    def held_out_curve_(self) -> np.ndarray:
+        """Loss on the held-out rows after each epoch; empty where none were held out."""
+        self._fitted("held_out_curve_")
+        return self._errors
+
+    def extra_state(self) -> dict[str, np.ndarray]:
+        return {"held_out": self._errors}
+
+    def _store(self, fit: Any, arrays: dict[str, np.ndarray]) -> None:
+        self.fit_ = fit
+        self._errors = np.asarray(arrays["held_out"], float)
+        self.__dict__.pop("_nets", None)
+
+    def __getstate__(self) -> Any:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in ("_nets", "_stream")}
+
+
+def _array(x: Any) -> Any:
+    """A tensor as an array; anything else as it is."""
+    return x.detach().cpu().numpy() if is_tensor(x) else x
+
+
+def in_words(architecture: dict[str, Any]) -> str:
+    """The sizes that a row passes through.
+
+    >>> in_words({"kind": "head", "in": 4, "layers": [{"layer": "dense", "in": 4, "out": 3}]})
+    '4-3'
+    """
+    chain = (
+        architecture["layers"] if architecture["kind"] == "head" else architecture["encoder"] + architecture["decoder"]
+    )
+    sizes = [str(architecture["in"])]
+    for layer in chain:
+        if layer["layer"] == "dense":
+            sizes.append(str(layer["out"]))
+        elif layer["layer"] in ("convolution", "transposed"):
+            sizes.append(f"{layer['out']} maps")
+        elif layer["layer"] == "max_pool":
+            sizes.append("pool")
+    return "-".join(sizes) + (" + linear" if architecture.get("shortcut") else "")
+
+
+def check_rows(count: int, least: int = 1) -> None:
+    """Refuse data with too few rows."""
+    if count < least:
+        raise InputError(f"X has {count} rows, wanted at least {least}")

@@ -1,0 +1,254 @@
+"""The one training loop: epochs of shuffled batches, judged after each epoch on rows that were held out, the best weights kept.
+
+An epoch visits all rows once in random order. After it the loss is measured on the held-out rows (without dropout, noise or sampling); where there are none,
+the mean loss of the epoch stands in. The loop ends when this value has not fallen by ``tol`` (relative) for ``patience`` epochs, after ``max_iter`` epochs,
+on an interrupt, or on a loss that is not finite; in every case the best weights are returned, and without held-out rows the last good ones.
+
+The random numbers of an epoch depend on the seed and the epoch alone, so a resumed run repeats the bits of an uninterrupted one. Where a device has no room
+for a batch, the batch is summed in parts: the same gradient, in less memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from eckart.io.checkpoint import Checkpoint
+from eckart.io.state import pack, resumed_trace, unpack
+from eckart.nn.losses import Loss
+from eckart.nn.place import Place, out_of_memory
+from eckart.nn.rows import Batch, Rows
+from eckart.nn.rules import Nesterov, optimizer_of, schedule_of
+from eckart.trace import StopReason, Trace, Watcher, silent
+
+JUDGED_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to descend: the resolved options of an estimator."""
+
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    schedule: str = "cosine"
+    max_iter: int = 50
+    batch_size: int = 256
+    patience: int = 10
+    tol: float = 1e-4
+    clip: float | None = None
+    weight_decay: float = 0.0
+
+
+@dataclass
+class Progress:
+    """Where a run stands at the head of an epoch."""
+
+    epoch: int = 0
+    best: float = float("inf")
+    since: int = 0
+    parts: int = 1
+    errors: list[float] = field(default_factory=list)
+    trace: Trace = field(default_factory=lambda: Trace("training loss", reason=StopReason.MAX_ITER))
+    kept: dict[str, torch.Tensor] = field(default_factory=dict)
+    optimizer: Any = None
+
+
+def train(
+    net: Any,
+    loss: Loss,
+    rows: Rows,
+    held_out: Rows | None,
+    recipe: Recipe,
+    place: Place,
+    *,
+    seed: int,
+    watch: Watcher = silent,
+    file: Checkpoint | None = None,
+    optimizer: Any = None,
+) -> Progress:
+    """Train ``net`` in place; it ends with the best weights. ``optimizer`` goes on with one of an earlier run."""
+    net.to(place.device, place.dtype)
+    optimizer = optimizer or optimizer_of(recipe.optimizer, net, recipe.learning_rate, recipe.weight_decay)
+    run = Progress(optimizer=optimizer, kept=_copy(net))
+    if file is not None and (found := file.load()) is not None:
+        _resume(run, net, optimizer, unpack(found[1]), place)
+    step = torch.compile(loss) if place.compiled else loss
+    devices = [place.device] if place.cuda else []
+    try:
+        with torch.random.fork_rng(devices=devices):
+            while run.epoch < recipe.max_iter and run.trace.reason is StopReason.MAX_ITER:
+                _offer(file, run, net, optimizer)
+                torch.manual_seed(int(np.random.SeedSequence([seed, run.epoch]).generate_state(1)[0]))
+                order = np.random.default_rng([seed, run.epoch]).permutation(len(rows))
+                value = _epoch(net, step, rows, order, recipe, place, run)
+                _judge(run, net, value, loss, held_out, recipe, place)
+                watch("epochs", run.epoch, recipe.max_iter)
+    except KeyboardInterrupt:
+        run.trace.reason = StopReason.INTERRUPTED
+    net.load_state_dict(run.kept)
+    net.eval()
+    return run
+
+
+def _epoch(net: Any, loss: Any, rows: Rows, order: np.ndarray, recipe: Recipe, place: Place, run: Progress) -> float:
+    """One pass in the given order; the mean loss of its batches, or the value that is not finite."""
+    net.train()
+    batches = np.array_split(order, max(1, -(-len(order) // recipe.batch_size)))
+    factor = schedule_of(recipe.schedule, recipe.max_iter * len(batches))
+    if isinstance(run.optimizer, Nesterov) and len(batches) > 1:
+        run.optimizer.restart()
+    total = torch.zeros((), device=place.device, dtype=torch.float64)
+    for i, at in enumerate(batches):
+        for group in run.optimizer.param_groups:
+            group["lr"] = recipe.learning_rate * factor(run.epoch * len(batches) + i)
+        value = _gradient(net, loss, rows, at, place, run)
+        if not place.cuda and not torch.isfinite(value):
+            return float(value)
+        if recipe.clip is not None:
+            torch.nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
+        run.optimizer.step()
+        total += value.double() * len(at)
+    return float(total) / len(order)
+
+
+def _gradient(net: Any, loss: Any, rows: Rows, at: np.ndarray, place: Place, run: Progress) -> torch.Tensor:
+    """Loss and gradient of one batch, in as many parts as the memory of the device asks for."""
+    while True:
+        try:
+            net.zero_grad(set_to_none=True)
+            value = torch.zeros((), device=place.device)
+            for part in np.array_split(at, min(run.parts, len(at))):
+                with place.products():
+                    share = loss(net, rows.take(part)) * (len(part) / len(at))
+                share.backward()
+                value = value + share.detach()
+            return value
+        except torch.OutOfMemoryError as error:
+            if not out_of_memory(error) or run.parts >= len(at):
+                raise
+            run.parts *= 2
+            if place.cuda:
+                torch.cuda.empty_cache()
+
+
+def _judge(
+    run: Progress, net: Any, value: float, loss: Loss, held_out: Rows | None, recipe: Recipe, place: Place
+) -> None:
+    """Note an epoch, keep the weights where they are the best so far, decide whether to stop."""
+    run.epoch += 1
+    error = value if held_out is None or not np.isfinite(value) else mean_loss(net, loss, held_out, place, run)
+    if not np.isfinite(value) or not np.isfinite(error):
+        run.trace.reason = StopReason.DIVERGED
+        run.trace.note = f"the loss was {value if np.isfinite(error) else error} in epoch {run.epoch}; lower learning_rate, or set clip"
+        return
+    run.trace.add(value)
+    if held_out is not None:
+        run.errors.append(error)
+    better = error < run.best - recipe.tol * abs(run.best) if np.isfinite(run.best) else True
+    run.since = 0 if better else run.since + 1
+    if error < run.best or held_out is None:
+        run.kept = _copy(net)
+    run.best = min(run.best, error)
+    if run.since >= recipe.patience:
+        run.trace.reason = StopReason.CONVERGED
+
+
+def batches(rows: Rows, run: Progress | None = None, most: int | None = None) -> Iterator[Batch]:
+    """All rows (or ``most``, evenly spaced) in order, for a look without training."""
+    at = (
+        np.arange(len(rows))
+        if most is None
+        else np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))
+    )
+    size = max(1, JUDGED_AT_ONCE // (1 if run is None else run.parts))
+    for a in range(0, len(at), size):
+        yield rows.take(at[a : a + size])
+
+
+def mean_loss(net: Any, loss: Loss, rows: Rows, place: Place, run: Progress | None = None) -> float:
+    """The loss on rows, nothing random in it."""
+    net.eval()
+    total = torch.zeros((), dtype=torch.float64, device=place.device)
+    with torch.no_grad():
+        for batch in batches(rows, run):
+            total += loss(net, batch).double() * len(batch.x)
+    return float(total) / max(1, len(rows))
+
+
+def slope(net: Any, loss: Loss, rows: Rows, weight_decay: float, most: int = 20_000) -> tuple[float, float, float]:
+    """(objective, norm of its gradient, norm of the weights) at the present point, nothing random in it; on at most ``most`` rows."""
+    net.eval()
+    net.zero_grad(set_to_none=True)
+    count = min(most, len(rows))
+    value = 0.0
+    for batch in batches(rows, most=most):
+        share = loss(net, batch) * (len(batch.x) / count)
+        share.backward()
+        value += float(share.detach())
+    square = size = 0.0
+    for p in net.parameters():
+        g = torch.zeros_like(p) if p.grad is None else p.grad.detach()
+        if p.ndim > 1 and weight_decay:
+            g = g + weight_decay * p.detach()
+            value += 0.5 * weight_decay * float((p.detach().double() ** 2).sum())
+        square += float((g.double() ** 2).sum())
+        size += float((p.detach().double() ** 2).sum())
+    net.zero_grad(set_to_none=True)
+    return value, float(np.sqrt(square)), float(np.sqrt(size))
+
+
+def _copy(net: Any) -> dict[str, torch.Tensor]:
+    return {name: w.detach().clone() for name, w in net.state_dict().items()}
+
+
+def _offer(file: Checkpoint | None, run: Progress, net: Any, optimizer: Any) -> None:
+    """Keep the state at the head of an epoch, if the last time is long enough ago."""
+    if file is None or not file.due():
+        return
+    held = optimizer.state_dict()
+    state = {
+        "epoch": run.epoch,
+        "best": str(run.best),
+        "since": run.since,
+        "parts": run.parts,
+        "errors": run.errors,
+        "trace": [run.trace.values, run.trace.seconds],
+        "kept": _plain(run.kept),
+        "weights": _plain(net.state_dict()),
+        "optimizer": {str(i): _plain(s) for i, s in held["state"].items()},
+        "groups": [{n: v for n, v in g.items() if isinstance(v, (int, float))} for g in held["param_groups"]],
+    }
+    file.save(run.epoch, pack(state))
+
+
+def _plain(named: dict[str, Any]) -> dict[str, Any]:
+    """Tensors as arrays, single numbers (the step count of Adam) as numbers."""
+    arrays = {n: v.detach().cpu().numpy() if isinstance(v, torch.Tensor) else v for n, v in named.items()}
+    return {n: float(v) if isinstance(v, np.ndarray) and v.ndim == 0 else v for n, v in arrays.items()}
+
+
+def _resume(run: Progress, net: Any, optimizer: Any, state: dict[str, Any], place: Place) -> None:
+    """Take back what ``_offer`` kept."""
+    tensors = {
+        side: {n: torch.as_tensor(np.ascontiguousarray(a)).to(place.device) for n, a in state[side].items()}
+        for side in ("kept", "weights")
+    }
+    net.load_state_dict(tensors["weights"])
+    held = optimizer.state_dict()
+    inner = {
+        int(i): {
+            n: torch.as_tensor(np.array(v, order="C")) if isinstance(v, np.ndarray) else torch.tensor(v)
+            for n, v in s.items()
+        }
+        for i, s in state["optimizer"].items()
+    }
+    groups = [{**g, **kept} for g, kept in zip(held["param_groups"], state["groups"])]
+    optimizer.load_state_dict({"state": inner, "param_groups": groups})
+    run.epoch, run.since, run.parts = state["epoch"], state["since"], state["parts"]
+    run.best, run.errors, run.kept = float(state["best"]), list(state["errors"]), tensors["kept"]
+    run.trace = resumed_trace("training loss", state["trace"])
+    run.trace.reason = StopReason.MAX_ITER

@@ -1,0 +1,342 @@
+"""Autoencoders: encoder F and decoder G trained together on the risk 1/2 E ||x - G(F(x))||^2 (or on a Bernoulli likelihood), gaps masked out.
+
+    minimise  1/N sum_i sum_{j observed} 1/2 (x_ij - G(F(x_i))_j)^2   + weight_decay/2 ||W||^2
+
+F sees gaps as the mean of their column; G fills them. Rows held out of the training say when to stop and which weights to keep. The certificate is
+stationary: gradient norm, held-out error, and beside it the error of PCA at equal k on the same rows. Subclasses say which layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from eckart.certify.certificate import Certificate
+from eckart.certify.network import certify_network
+from eckart.errors import InputError, wrong
+from eckart.factors import Network
+from eckart.fit import Fit
+from eckart.io.numbers import numeric
+from eckart.matrix import Dense, Matrix, Observed, row_parts
+from eckart.nn.lazy import need_torch
+from eckart.nn.options import check_shared, recipe_of
+from eckart.nn.shell import NetworkShell, rows_at, split_rows
+from eckart.reduce.codes import as_observed
+from eckart.reduce.compare import linear_risk
+from eckart.rng import generator
+
+ROUNDS = 10
+"""How often a row with gaps is filled and encoded again, by a network that has met no gaps in training."""
+
+
+class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShell):
+    """fit, partial_fit and the verbs of every autoencoder; a subclass gives the parameters and ``_architecture``."""
+
+    n_components: int
+    loss: str
+    noise: float
+    corruption: str
+    variational: float
+    init: str
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play no part in the loss."""
+        self._check()
+        matrix, gpu = self._door(X)
+        seed, place = self._seed(), self._place(matrix, gpu)
+        split = split_rows(int(matrix.shape[0] or 0), self.validation_fraction, seed)  # type: ignore[attr-defined]
+        net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)
+        from eckart.nn.rows import Rows
+
+        loss, rows = self._loss(scale, place), Rows(matrix, scale, place)
+        file = self._file(matrix, seed)
+        recipe, run = self._run(net, loss, rows, split, place, seed, file)
+        network = self._network(net, scale, architecture, matrix, rows.gaps)
+        plan = self._choices(recipe, run, place, split, seed, network)
+        certificate = self._evidence(network, matrix, split, place, rows, loss, run.trace.reason.value)
+        self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.array(run.errors)})
+        self.__dict__.pop("_stream", None)
+        if file is not None:
+            file.remove()
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Any:
+        """One pass over more rows with the present weights; the first call also sets mean, scale and layers."""
+        self._check()
+        from eckart.nn.place import threads
+        from eckart.nn.rows import Rows, Scale
+        from eckart.nn.train import train
+
+        if "_stream" not in vars(self):
+            matrix, gpu = self._door(X)
+            seed, place = self._seed(), self._place(matrix, gpu)
+            net, scale, architecture = self._new_network(matrix, matrix, seed)
+            stream = {
+                "net": net,
+                "scale": scale,
+                "architecture": architecture,
+                "seed": seed,
+                "rows": 0,
+                "calls": 0,
+                "optimizer": None,
+            }
+        else:
+            matrix, gpu = self._new(X)
+            stream, place = dict(self._stream), self._place(matrix, gpu)
+        rows = Rows(matrix, stream["scale"], place)
+        recipe = recipe_of(self, len(rows), place.cuda)
+        recipe = type(recipe)(**{**vars(recipe), "max_iter": 1, "schedule": "constant"})
+        loss, split = self._loss(stream["scale"], place), (np.arange(len(rows)), np.arange(0))
+        with threads(self.n_threads):
+            run = train(
+                stream["net"],
+                loss,
+                rows,
+                None,
+                recipe,
+                place,
+                seed=stream["seed"] + stream["calls"],
+                optimizer=stream["optimizer"],
+            )
+        stream |= {"rows": stream["rows"] + len(rows), "calls": stream["calls"] + 1, "optimizer": run.optimizer}
+        assert isinstance(stream["scale"], Scale)
+        network = self._network(
+            stream["net"], stream["scale"], stream["architecture"], matrix, rows.gaps, stream["rows"]
+        )
+        plan = self._choices(recipe, run, place, split, stream["seed"], network) | {
+            "reason": "partial_fit",
+            "rows": stream["rows"],
+        }
+        certificate = self._evidence(network, matrix, split, place, rows, loss, run.trace.reason.value)
+        self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.zeros(0)})
+        self._stream = stream
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Codes F(x), k numbers a row; of a Gaussian code, its mean."""
+        matrix, gpu = self._new(X)
+        return self._through(matrix, gpu, lambda net, batch: net.encode(self._rounds(net, batch))[0])
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Rows G(z) from codes z."""
+        torch = need_torch(type(self).__name__)
+        f = self._fitted("inverse_transform").factors
+        codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
+        if codes.ndim != 2 or codes.shape[1] != f.k:
+            raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {f.k})")
+        kind = torch.float64 if codes.dtype == np.float64 else torch.float32
+        net = self._live(kind, "cpu")
+        with torch.no_grad():
+            out = net.decode(torch.as_tensor(np.ascontiguousarray(codes)).to(kind)).numpy()
+        return self._link(out).astype(codes.dtype if codes.dtype.kind == "f" else np.float64)
+
+    def reconstruct(self, X: Any) -> np.ndarray:
+        """G(F(x)) for each row, gaps filled."""
+        matrix, gpu = self._new(X)
+        out = self._through(matrix, gpu, lambda net, batch: net.decode(net.encode(self._rounds(net, batch))[0]))
+        return self._link(out).astype(matrix.dtype, copy=False)
+
+    def impute(self, X: Any) -> np.ndarray:
+        """X with every missing entry replaced by its reconstruction; observed entries stay."""
+        matrix, _ = self._new(X)
+        return np.concatenate([block for _, block in self.complete(matrix)])
+
+    def complete(self, X: Any, *, keep: bool = True) -> Iterator[tuple[Any, np.ndarray]]:
+        """Blocks ``(row ids, values)`` of X with its unknown entries filled in; ``keep=False`` gives the model's value everywhere."""
+        matrix, at = self._new(X)[0], 0
+        for part in row_parts(matrix, 4096):
+            out, count = self.reconstruct(part), int(part.shape[0] or 0)
+            if keep and isinstance(part, Dense):
+                values = np.asarray(part.values)
+                out = np.where(np.isnan(values), out, values)
+            elif keep:
+                out[np.repeat(np.arange(count), np.diff(part.indptr)), part.indices] = part.data  # type: ignore[union-attr]
+            yield (np.arange(at, at + count) if part.rows is None else part.rows), out
+            at += count
+
+    def reconstruction_error(self, X: Any) -> float:
+        """The risk 1/2 mean ||x - G(F(x))||^2 on X; with gaps, over observed entries only."""
+        matrix, _ = self._new(X)
+        return _risk(matrix, self.reconstruct)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Rows G(z) of codes z drawn from N(0, I); needs ``variational`` > 0."""
+        f = self._fitted("sample").factors
+        if not f.architecture["variational"]:
+            raise InputError(
+                "variational=0 came, wanted a weight > 0: the codes of this model have no known distribution to draw from"
+            )
+        if isinstance(n_samples, bool) or not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
+            raise wrong("n_samples", n_samples, "an int >= 1")
+        rng = generator(self.random_state if random_state is None else random_state)
+        return self.inverse_transform(rng.standard_normal((int(n_samples), f.k)))
+
+    def certify(self, X: Any) -> Certificate:
+        """Measure the certificate again from this model and data. The training data are split as in the fit; other rows were all unseen."""
+        matrix, gpu = self._new(X)
+        from eckart.nn.rows import Rows, Scale
+
+        f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
+        seed, known = int(plan["seed"]), count == plan["rows"] and plan["reason"] != "partial_fit"
+        split = split_rows(count, self.validation_fraction if known else 0.0, seed)  # type: ignore[attr-defined]
+        place = self._place(matrix, gpu)
+        seen = 1.0 - sum(int(np.isnan(p.values).sum()) for p in row_parts(matrix) if isinstance(p, Dense)) / max(
+            1, count * f.n
+        )
+        per_row = len(matrix.data) / max(1, count) if isinstance(matrix, Observed) else seen * f.n
+        scale = Scale(f.mean, f.spread, plan.get("entries per row", per_row))
+        rows = Rows(matrix, scale, place)
+        return self._evidence(f, matrix, split, place, rows, self._loss(scale, place), self.fit_.trace.reason.value)
+
+    # ---- pieces
+
+    def _architecture(self, n: int, rows: int) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        check_shared(self)
+        k = self.n_components
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+            raise wrong("n_components", k, "an int >= 1")
+        if self.loss not in ("squared", "bernoulli"):
+            raise wrong("loss", self.loss, "'squared' or 'bernoulli'")
+        if self.corruption not in ("gaussian", "mask"):
+            raise wrong("corruption", self.corruption, "'gaussian' or 'mask'")
+        if self.init not in ("random", "pca"):
+            raise wrong("init", self.init, "'random' or 'pca'")
+        for name in ("noise", "variational"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not value >= 0:
+                raise wrong(name, value, "a number >= 0")
+        if self.corruption == "mask" and self.noise >= 1:
+            raise wrong("noise", self.noise, "a share below 1 of entries to hide, with corruption='mask'")
+
+    def _new_network(self, matrix: Matrix, training: Matrix, seed: int) -> tuple[Any, Any, dict[str, Any]]:
+        """A network with its first weights, and the scale of the training rows."""
+        from eckart.nn.modules import build, start_at_subspace
+        from eckart.nn.rows import scale_of
+        from eckart.reduce.compare import principal_subspace
+
+        count, n = int(training.shape[0] or 0), matrix.shape[1]
+        if self.loss == "bernoulli":
+            _shares_only(matrix)
+        scale, architecture = scale_of(training), self._architecture(n, count)
+        net = build(architecture, seed)
+        if self.init == "pca":
+            start_at_subspace(net, principal_subspace(training, int(self.n_components), seed))
+        return net, scale, architecture
+
+    def _loss(self, scale: Any, place: Any) -> Any:
+        import torch
+
+        from eckart.nn.losses import coding_loss
+
+        back = offset = None
+        if self.loss == "bernoulli":
+            where = {"device": place.device, "dtype": place.dtype}
+            back = (torch.as_tensor(scale.mean, **where), torch.as_tensor(scale.spread, **where))
+            offset = torch.as_tensor(_logit(scale.mean), **where)
+        more = {"variational": float(self.variational), "noise": float(self.noise), "corruption": self.corruption}
+        return coding_loss(self.loss, scale.per_row, back=back, offset=offset, **more)
+
+    def _network(
+        self, net: Any, scale: Any, architecture: dict[str, Any], matrix: Matrix, gaps: bool, rows: int = 0
+    ) -> Network:
+        from eckart.nn.modules import arrays_of
+
+        met = gaps or (self.corruption == "mask" and self.noise > 0)
+        architecture = architecture | {"link": self.loss, "rounds": 0 if met else ROUNDS}
+        more = (matrix.columns, rows or int(matrix.shape[0] or 0))
+        return Network(arrays_of(net), architecture, scale.mean, scale.spread, int(self.n_components), *more)
+
+    def _rounds(self, net: Any, batch: Any) -> Any:
+        """The input, its gaps filled by the network's own reconstruction where it was trained without gaps."""
+        f, x = self.fit_.factors, batch.x
+        if batch.seen is None or f.architecture["link"] != "squared" or bool(batch.seen.all()):
+            return x
+        for _ in range(f.architecture["rounds"]):
+            x = batch.x + (~batch.seen) * net.decode(net.encode(x)[0])
+        return x
+
+    def _link(self, out: np.ndarray) -> np.ndarray:
+        """From the network's output to a row."""
+        f = self.fit_.factors
+        if f.architecture["link"] == "bernoulli":
+            return np.where(f.spread > 0, 1 / (1 + np.exp(-np.clip(out + _logit(f.mean), -60, 60))), f.mean)
+        return f.mean + f.spread * out
+
+    def _evidence(
+        self, network: Network, matrix: Matrix, split: Any, place: Any, rows: Any, loss: Any, stopped: str
+    ) -> Certificate:
+        """The certificate, measured at the weights of the factors."""
+        from eckart.nn.modules import with_weights
+        from eckart.nn.place import threads
+        from eckart.nn.shell import Part
+        from eckart.nn.train import slope
+
+        with threads(self.n_threads):
+            net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
+            measured = slope(net, loss, Part(rows, split[0]), float(self.weight_decay))  # type: ignore[attr-defined]
+        judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
+        part, before = rows_at(matrix, judged), vars(self).get("fit_")
+        self.__dict__["fit_"] = Fit(network, None, None)  # type: ignore[arg-type]
+        try:
+            risk = _risk(part, self.reconstruct)
+        finally:
+            self.__dict__.pop("_nets", None)
+            self.__dict__.pop("fit_")
+            if before is not None:
+                self.__dict__["fit_"] = before
+        by_mean = _risk(part, lambda x: np.broadcast_to(network.mean, (x.shape[0] or 0, network.n)))
+        linear = linear_risk(rows_at(matrix, split[0]), part, network.k)
+        facts: dict[str, Any] = {name: risk, f"{name} by the mean": by_mean, "rows judged": len(judged)}
+        if linear is not None:
+            facts |= {f"{name} by PCA at equal k": linear, "risk / PCA": risk / linear if linear else float(risk > 0)}
+        notes = ("objective and gradient without noise and sampling",) if self.noise or self.variational else ()
+        problem = f"{self.loss} reconstruction through {network.k} numbers, {network.size:,} weights"
+        against = (risk, by_mean * (1 + 1e-6) + 1e-12, "the mean of the training rows")
+        return certify_network(problem, *measured, facts, against=against, stopped=stopped, notes=notes)
+
+    @property
+    def n_components_(self) -> int:
+        return self._fitted("n_components_").factors.k
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+
+def _risk(matrix: Matrix, reconstruct: Any) -> float:
+    """1/2 mean over rows of the squared error over observed entries, by blocks."""
+    total, count = 0.0, 0
+    for part in row_parts(matrix, 4096):
+        seen = as_observed(part)
+        out = reconstruct(part)
+        if isinstance(part, Dense):
+            away = np.nan_to_num(np.asarray(part.values, np.float64) - out, nan=0.0)
+        elif seen is not None:
+            rows = np.repeat(np.arange(len(out)), seen.row_counts())
+            away = seen.data - out[rows, seen.indices]
+        else:
+            away = part.to_scipy().toarray() - out  # type: ignore[union-attr]
+        total += 0.5 * float(np.sum(away * away))
+        count += len(out)
+    return total / max(1, count)
+
+
+def _logit(p: np.ndarray) -> np.ndarray:
+    p = np.clip(p, 1e-4, 1 - 1e-4)
+    return np.log(p / (1 - p))
+
+
+def _shares_only(matrix: Matrix) -> None:
+    """Refuse values outside 0 to 1, which no Bernoulli likelihood explains."""
+    values = np.asarray(matrix.values) if isinstance(matrix, Dense) else matrix.data
+    if values.size and not (np.nanmin(values) >= 0 and np.nanmax(values) <= 1):
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
+        raise InputError(
+            f"X lies between {low:g} and {high:g}, wanted numbers from 0 to 1 for loss='bernoulli'; scale X, or use loss='squared'"
+        )

@@ -1,0 +1,45 @@
+"""The linear model beside a nonlinear one: PCA of the training rows at equal k, judged on the same rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eckart.matrix import Dense, Matrix, Observed
+from eckart.reduce.codes import as_observed
+from eckart.reduce.pca import PCA
+
+MOST_GAPPY = 5 * 10**6
+"""Entries of data with gaps up to which PCA is fitted beside the network: its EM steps take longer than the network."""
+
+
+def linear_risk(training: Matrix, judged: Matrix, k: int) -> float | None:
+    """The risk of PCA at k on rows; None where it was not measured (too many gaps to be worth it)."""
+    model = _pca(training, k)
+    return None if model is None else model.reconstruction_error(judged)
+
+
+def principal_subspace(training: Matrix, k: int, seed: int = 0) -> np.ndarray:
+    """n x k orthonormal: the principal directions; where the data has fewer, random ones beside them; gaps at their column's mean."""
+    if (seen := as_observed(training)) is not None:
+        training = Dense(_at_means(seen))
+    u = PCA(min(k, *training.shape), random_state=seed).fit(training).components_.T.astype(np.float64)  # type: ignore[type-var]
+    if u.shape[1] == k:
+        return u
+    more = np.random.default_rng(seed).standard_normal((u.shape[0], k - u.shape[1])) / np.sqrt(u.shape[0])
+    return np.hstack([u, more])
+
+
+def _pca(training: Matrix, k: int) -> PCA | None:
+    rows, n = int(training.shape[0] or 0), training.shape[1]
+    gappy = as_observed(training) is not None
+    if rows == 0 or (gappy and rows * n > MOST_GAPPY):
+        return None
+    return PCA(min(k, rows, n), random_state=0).fit(training)
+
+
+def _at_means(x: Observed) -> np.ndarray:
+    count = x.column_counts()
+    mean = np.bincount(x.indices, x.data, minlength=x.n_columns) / np.maximum(count, 1)
+    out = np.tile(mean, (x.shape[0], 1))
+    out[np.repeat(np.arange(x.shape[0]), x.row_counts()), x.indices] = x.data
+    return out
