@@ -226,7 +226,8 @@ def slow(*args):
     time.sleep(float(sys.argv[4]))
     return judge(*args)
 train._judge = slow
-Autoencoder(2, hidden=[16], dropout=0.1, noise=0.1, max_iter=12, checkpoint=sys.argv[2], random_state=0, n_threads=1).fit(np.load(sys.argv[1])).save(sys.argv[3])
+x = np.load(sys.argv[1])
+Autoencoder(2, hidden=[16], dropout=0.1, noise=0.1, max_iter=12, checkpoint=sys.argv[2], random_state=0, n_threads=1).fit(x).save(sys.argv[3])
 """
 
 

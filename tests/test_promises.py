@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pickle
 import warnings
 
@@ -13,7 +14,20 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eckart
 from conftest import planted
-from eckart import ALS, LDA, NMF, PCA, PLSA, GaussianMixture, LinearAutoencoder, Mixture
+from eckart import (
+    ALS,
+    LDA,
+    NMF,
+    PCA,
+    PLSA,
+    Autoencoder,
+    ConvAutoencoder,
+    GaussianMixture,
+    LinearAutoencoder,
+    Mixture,
+    NetworkClassifier,
+    NetworkRegressor,
+)
 
 ESTIMATORS = [
     PCA(n_components=3),
@@ -65,6 +79,16 @@ PARTS = [
     NMF(2, init="random", alpha_W=0.01, random_state=0),
 ]
 
+SMALL = {"max_iter": 4, "random_state": 0, "n_threads": 1}
+NETWORKS = [
+    Autoencoder(2, hidden=[8], **SMALL),
+    ConvAutoencoder(2, channels=(4,), hidden=[8], **SMALL),
+    NetworkClassifier(hidden=[32], learning_rate=0.01, **{**SMALL, "max_iter": 25}),
+    NetworkRegressor(hidden=[32], learning_rate=0.01, **{**SMALL, "max_iter": 25}),
+]
+if importlib.util.find_spec("torch") is None:
+    NETWORKS = []  # they answer with the install line, which test_autoencoder asks for
+
 NO_CLASSES = "predict_proba gives shares of components, the check wants those of classes"
 WHOLE_ROWS = "predict of new rows gives every cell of them, the check wants one number for each row"
 ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scikit-learn does, so repeating a row changes their number"
@@ -81,6 +105,7 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         *TOPIC_MODELS,
         NMF(),
         *PARTS,
+        *NETWORKS,
     ],
     expected_failed_checks=lambda e: (
         {

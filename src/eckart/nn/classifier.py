@@ -133,7 +133,8 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row."""
-        return self.classes_[np.argmax(self._outputs(X), axis=1)]
+        out = self._outputs(X)
+        return self.classes_[np.argmax(out, axis=1)]
 
     def _targets(self, y: Any, rows: int) -> tuple[np.ndarray, dict[str, Any]]:
         labels = labels_of(y, rows)

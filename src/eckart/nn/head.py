@@ -29,7 +29,9 @@ class NetworkHead(NetworkShell):
     def fit(self, X: Any, y: Any = None) -> Any:
         """Train on rows X with answers y; missing entries of X count as the mean of their column."""
         if y is None:
-            raise InputError(f"y is None, but {type(self).__name__} requires y to be passed: one answer for each row")
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; pass one answer for each row"
+            )
         check_shared(self)
         check_widths("channels", self.channels)
         matrix, gpu = self._door(X)
@@ -96,7 +98,7 @@ class NetworkHead(NetworkShell):
 
     def _outputs(self, X: Any) -> np.ndarray:
         matrix, gpu = self._new(X)
-        return self._through(matrix, gpu, lambda net, batch: net(batch.x))
+        return self._through(self.fit_.factors, matrix, gpu, lambda net, batch: net(batch.x))
 
     def _evidence(
         self, network: Network, rows: Any, targets: np.ndarray, split: Any, place: Any, stopped: str

@@ -115,7 +115,8 @@ KINDS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {"coder": Coder, "head
 
 
 def build(architecture: dict[str, Any], seed: int = 0) -> Any:
-    """The network of a description with random weights: normal of variance 2 / (inputs) before a ReLU or GELU, Glorot otherwise; biases 0.
+    """The network of a description with random weights: normal of variance 2 / (inputs) before a ReLU or GELU, Glorot otherwise; biases and output
+    weights 0.
 
     PyTorch's global generator is left as it was.
     """
@@ -127,7 +128,15 @@ def build(architecture: dict[str, Any], seed: int = 0) -> Any:
         for chain in net.children():
             if isinstance(chain, nn.Sequential):
                 _start(chain)
+    _quiet(net.decoder if isinstance(net, Coder) else net.layers)
     return net
+
+
+def _quiet(chain: nn.Sequential) -> None:
+    """Output weights at 0: the first answer is the mean, and constant data are learned exactly."""
+    last = [m for m in chain if isinstance(m, (nn.Linear, nn.ConvTranspose2d, Transposed))][-1]
+    if not isinstance(last, Transposed):
+        nn.init.zeros_(last.weight)
 
 
 def _start(chain: nn.Sequential) -> None:

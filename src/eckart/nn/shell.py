@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -155,28 +156,15 @@ class NetworkShell(Estimator):
 
     # ---- the network in use
 
-    def _live(self, dtype: Any, device: Any) -> Any:
-        """The network of the factors in this precision on this device, made once."""
-        from eckart.nn.modules import with_weights
-
-        made = self.__dict__.setdefault("_nets", {})
-        f = self.fit_.factors
-        key = (str(dtype), str(device), id(f))
-        if key not in made:
-            made.clear()
-            made[key] = with_weights(f.architecture, f.weights).to(device, dtype)
-        return made[key]
-
-    def _through(self, matrix: Matrix, gpu: bool, use: Any) -> np.ndarray:
+    def _through(self, f: Network, matrix: Matrix, gpu: bool, use: Any) -> np.ndarray:
         """``use(network, batch)`` over blocks of rows, in the precision of the data, joined."""
         torch = need_torch(type(self).__name__)
         from eckart.nn.place import choose_place, threads
         from eckart.nn.rows import Rows, Scale
 
-        f = self.fit_.factors
         kind = "float64" if matrix.dtype == np.float64 else "float32"
         place = choose_place(self.device, kind, False, 0, gpu)
-        net, scale = self._live(place.dtype, place.device), Scale(f.mean, f.spread, 1.0)
+        net, scale = live(f, place.dtype, place.device), Scale(f.mean, f.spread, 1.0)
         count, out = int(matrix.shape[0] or 0), []
         with torch.no_grad(), threads(self.n_threads):
             for a in range(0, count, BLOCK):
@@ -209,11 +197,23 @@ class NetworkShell(Estimator):
     def _store(self, fit: Any, arrays: dict[str, np.ndarray]) -> None:
         self.fit_ = fit
         self._errors = np.asarray(arrays["held_out"], float)
-        self.__dict__.pop("_nets", None)
 
     def __getstate__(self) -> Any:
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in ("_nets", "_stream")}
+        return {name: value for name, value in state.items() if name != "_stream"}
+
+
+_BUILT: WeakKeyDictionary[Network, tuple[str, Any]] = WeakKeyDictionary()
+
+
+def live(f: Network, dtype: Any, device: Any) -> Any:
+    """The network of the factors in this precision on this device; the last one made is kept as long as the factors are."""
+    from eckart.nn.modules import with_weights
+
+    key = f"{dtype} {device}"
+    if _BUILT.get(f, ("", None))[0] != key:
+        _BUILT[f] = (key, with_weights(f.architecture, f.weights).to(device, dtype))
+    return _BUILT[f][1]
 
 
 def _array(x: Any) -> Any:

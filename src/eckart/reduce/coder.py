@@ -23,7 +23,7 @@ from eckart.io.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed, row_parts
 from eckart.nn.lazy import need_torch
 from eckart.nn.options import check_shared, recipe_of
-from eckart.nn.shell import NetworkShell, rows_at, split_rows
+from eckart.nn.shell import NetworkShell, Part, live, rows_at, split_rows
 from eckart.reduce.codes import as_observed
 from eckart.reduce.compare import linear_risk
 from eckart.rng import generator
@@ -118,7 +118,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     def transform(self, X: Any) -> Any:
         """Codes F(x), k numbers a row; of a Gaussian code, its mean."""
         matrix, gpu = self._new(X)
-        return self._through(matrix, gpu, lambda net, batch: net.encode(self._rounds(net, batch))[0])
+        f = self.fit_.factors
+        return self._through(f, matrix, gpu, lambda net, batch: net.encode(_filled(f, net, batch))[0])
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows G(z) from codes z."""
@@ -128,16 +129,15 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         if codes.ndim != 2 or codes.shape[1] != f.k:
             raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {f.k})")
         kind = torch.float64 if codes.dtype == np.float64 else torch.float32
-        net = self._live(kind, "cpu")
+        net = live(f, kind, "cpu")
         with torch.no_grad():
             out = net.decode(torch.as_tensor(np.ascontiguousarray(codes)).to(kind)).numpy()
-        return self._link(out).astype(codes.dtype if codes.dtype.kind == "f" else np.float64)
+        return _link(f, out).astype(codes.dtype if codes.dtype.kind == "f" else np.float64)
 
     def reconstruct(self, X: Any) -> np.ndarray:
         """G(F(x)) for each row, gaps filled."""
         matrix, gpu = self._new(X)
-        out = self._through(matrix, gpu, lambda net, batch: net.decode(net.encode(self._rounds(net, batch))[0]))
-        return self._link(out).astype(matrix.dtype, copy=False)
+        return self._rebuilt(self.fit_.factors, matrix, gpu)
 
     def impute(self, X: Any) -> np.ndarray:
         """X with every missing entry replaced by its reconstruction; observed entries stay."""
@@ -252,21 +252,10 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         more = (matrix.columns, rows or int(matrix.shape[0] or 0))
         return Network(arrays_of(net), architecture, scale.mean, scale.spread, int(self.n_components), *more)
 
-    def _rounds(self, net: Any, batch: Any) -> Any:
-        """The input, its gaps filled by the network's own reconstruction where it was trained without gaps."""
-        f, x = self.fit_.factors, batch.x
-        if batch.seen is None or f.architecture["link"] != "squared" or bool(batch.seen.all()):
-            return x
-        for _ in range(f.architecture["rounds"]):
-            x = batch.x + (~batch.seen) * net.decode(net.encode(x)[0])
-        return x
-
-    def _link(self, out: np.ndarray) -> np.ndarray:
-        """From the network's output to a row."""
-        f = self.fit_.factors
-        if f.architecture["link"] == "bernoulli":
-            return np.where(f.spread > 0, 1 / (1 + np.exp(-np.clip(out + _logit(f.mean), -60, 60))), f.mean)
-        return f.mean + f.spread * out
+    def _rebuilt(self, f: Network, matrix: Matrix, gpu: bool = False) -> np.ndarray:
+        """G(F(x)) by the network of these factors."""
+        out = self._through(f, matrix, gpu, lambda net, batch: net.decode(net.encode(_filled(f, net, batch))[0]))
+        return _link(f, out).astype(matrix.dtype, copy=False)
 
     def _evidence(
         self, network: Network, matrix: Matrix, split: Any, place: Any, rows: Any, loss: Any, stopped: str
@@ -274,22 +263,14 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """The certificate, measured at the weights of the factors."""
         from eckart.nn.modules import with_weights
         from eckart.nn.place import threads
-        from eckart.nn.shell import Part
         from eckart.nn.train import slope
 
         with threads(self.n_threads):
             net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
             measured = slope(net, loss, Part(rows, split[0]), float(self.weight_decay))  # type: ignore[attr-defined]
         judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
-        part, before = rows_at(matrix, judged), vars(self).get("fit_")
-        self.__dict__["fit_"] = Fit(network, None, None)  # type: ignore[arg-type]
-        try:
-            risk = _risk(part, self.reconstruct)
-        finally:
-            self.__dict__.pop("_nets", None)
-            self.__dict__.pop("fit_")
-            if before is not None:
-                self.__dict__["fit_"] = before
+        part = rows_at(matrix, judged)
+        risk = _risk(part, lambda x: self._rebuilt(network, x))
         by_mean = _risk(part, lambda x: np.broadcast_to(network.mean, (x.shape[0] or 0, network.n)))
         linear = linear_risk(rows_at(matrix, split[0]), part, network.k)
         facts: dict[str, Any] = {name: risk, f"{name} by the mean": by_mean, "rows judged": len(judged)}
@@ -307,6 +288,23 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
+
+
+def _filled(f: Network, net: Any, batch: Any) -> Any:
+    """The input, its gaps filled by the network's own reconstruction where it was trained without gaps."""
+    x = batch.x
+    if batch.seen is None or f.architecture["link"] != "squared" or bool(batch.seen.all()):
+        return x
+    for _ in range(f.architecture["rounds"]):
+        x = batch.x + (~batch.seen) * net.decode(net.encode(x)[0])
+    return x
+
+
+def _link(f: Network, out: np.ndarray) -> np.ndarray:
+    """From the network's output to a row."""
+    if f.architecture["link"] == "bernoulli":
+        return np.where(f.spread > 0, 1 / (1 + np.exp(-np.clip(out + _logit(f.mean), -60, 60))), f.mean)
+    return f.mean + f.spread * out
 
 
 def _risk(matrix: Matrix, reconstruct: Any) -> float:

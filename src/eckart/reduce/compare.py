@@ -14,8 +14,20 @@ MOST_GAPPY = 5 * 10**6
 
 def linear_risk(training: Matrix, judged: Matrix, k: int) -> float | None:
     """The risk of PCA at k on rows; None where it was not measured (too many gaps to be worth it)."""
+    seen = as_observed(training)
+    if seen is not None and not (seen.column_counts() > 0).all():
+        some = np.flatnonzero(seen.column_counts())
+        if len(some) == 0:
+            return None
+        training, judged = (Observed.from_scipy(_observed(m).to_scipy()[:, some]) for m in (training, judged))
     model = _pca(training, k)
     return None if model is None else model.reconstruction_error(judged)
+
+
+def _observed(matrix: Matrix) -> Observed:
+    """The matrix as observed entries."""
+    seen = as_observed(matrix)
+    return seen if seen is not None else Observed.from_nan(np.asarray(matrix.values))  # type: ignore[union-attr]
 
 
 def principal_subspace(training: Matrix, k: int, seed: int = 0) -> np.ndarray:
