@@ -50,6 +50,7 @@ bench: $(RIVALS_STAMP)
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/mixtures.py
 	$(BIN)/python benchmarks/topics.py
+	$(BIN)/python benchmarks/networks.py
 
 clean:
 	rm -rf $(VENV) docs/_build docs/gallery docs/generated out

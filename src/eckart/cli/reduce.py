@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+MODELS = ("pca", "autoencoder", "conv_autoencoder")
 REDUCE_HELP = """
-Reduce a table to a few components (PCA) and show how good the answer is.
+Reduce a table to a few components (PCA, or an autoencoder) and show how good the answer is.
 
 Reads .npy, .npz, .csv, .tsv, .parquet, .arrow (quote a pattern such as 'part-*.parquet' to chain files). Empty cells are missing
 entries: the model is then fitted to what is there. Files larger than memory are read once, in blocks.
@@ -24,6 +25,8 @@ Examples:
     eckart reduce survey.csv -k 0.9 --index id --rotation varimax --report report.html
 
     eckart reduce digits.npy -k 30 --image 8x8 --report digits.html
+
+    eckart reduce images.npy --model autoencoder -k 30 --image 28x28 --report report.html
 """
 
 
@@ -33,7 +36,12 @@ def reduce(
         str, typer.Option("--components", "-k", help="How many: a number, a share of variance such as 0.9, or auto.")
     ] = "auto",
     out: Annotated[Path | None, typer.Option(help="Write the codes here (.parquet, .arrow, .csv, .npy).")] = None,
-    model: Annotated[Path | None, typer.Option(help="Save the model here (.safetensors).")] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="pca, autoencoder or conv_autoencoder; or a file to save the model in (.safetensors). May be given twice."
+        ),
+    ] = None,
     report: Annotated[Path | None, typer.Option(help="Write a self-contained HTML report here.")] = None,
     columns: Annotated[str | None, typer.Option(help="Use these columns only, separated by commas.")] = None,
     index: Annotated[str | None, typer.Option(help="Column that names the rows.")] = None,
@@ -47,6 +55,11 @@ def reduce(
         bool, typer.Option("--center/--no-center", help="Subtract the mean; without it this is a truncated SVD.")
     ] = True,
     rotation: Annotated[str | None, typer.Option(help="varimax or promax.")] = None,
+    hidden: Annotated[
+        str | None, typer.Option(help="Of an autoencoder: widths of the hidden layers, such as 512,256.")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Of an autoencoder: most passes over the rows.")] = None,
+    device: Annotated[str | None, typer.Option(help="Of an autoencoder: cpu or cuda.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
     threads: Annotated[int | None, typer.Option(help="Most threads; the result does not depend on it.")] = None,
     checkpoint: Annotated[
@@ -58,7 +71,21 @@ def reduce(
     from eckart.cli.shell import check_image, check_paths, load_table, parse_components, parse_image
     from eckart.reduce.pca import PCA
 
-    check_paths(out, model, report, file)
+    kind, target = which_model(model)
+    check_paths(out, target, report, file)
+    networks = {"hidden": hidden, "epochs": epochs, "device": device}
+    if kind != "pca":
+        from eckart.cli.networks import reduce_by_network
+
+        refuse_others(
+            kind, {"solver": solver != "auto", "whiten": whiten, "no-center": not center, "rotation": rotation}
+        )
+        shared = {"seed": seed, "threads": threads, "checkpoint": checkpoint, "quiet": quiet}
+        where = {"out": out, "target": target, "report": report, "index": index}
+        table = load_table(file, columns, index, labels)
+        reduce_by_network(kind, table, file, components, parse_image(image), networks, where, shared)
+        return
+    refuse_others("pca", networks)
     k, shape = parse_components(components), parse_image(image)
     table = load_table(file, columns, index, labels)
     check_image(shape, table.matrix.shape[1])
@@ -81,15 +108,37 @@ def reduce(
     if out is not None:
         rows = _write_codes(pca, table.matrix, out, index)
         _say(quiet, f"codes      {out} ({rows:,} rows)")
-    if model is not None:
-        pca.save(model)
-        _say(quiet, f"model      {model}")
+    if target is not None:
+        pca.save(target)
+        _say(quiet, f"model      {target}")
     if report is not None:
         from eckart.report.reduce import reduce_report
 
         sample, marks = table.sample()
         reduce_report(pca, sample, name=Path(file).name, labels=marks, image=shape).write(report)
         _say(quiet, f"report     {report}")
+
+
+def which_model(given: list[str] | None) -> tuple[str, Path | None]:
+    """The kind of model and the file to save it in, from the values of --model."""
+    from eckart.errors import wrong
+
+    kinds = [m for m in given or [] if m.replace("-", "_") in MODELS]
+    files = [Path(m) for m in given or [] if m.replace("-", "_") not in MODELS]
+    if len(kinds) > 1 or len(files) > 1:
+        raise wrong("--model", ", ".join(given or []), "at most one kind of model and one file to save it in")
+    if files and files[0].suffix.lower() != ".safetensors":
+        raise wrong("--model", str(files[0]), f"one of {', '.join(MODELS)}, or a file ending in .safetensors")
+    return kinds[0].replace("-", "_") if kinds else "pca", files[0] if files else None
+
+
+def refuse_others(kind: str, options: dict[str, Any]) -> None:
+    """Refuse options that this kind of model does not have."""
+    from eckart.errors import InputError
+
+    for name, value in options.items():
+        if value not in (None, False):
+            raise InputError(f"--{name} came for --model {kind}, which has no such option; leave it out")
 
 
 def certify(

@@ -24,6 +24,8 @@ class NetworkHead(NetworkShell):
     channels: Any
     activation: str
     dropout: float
+    validation_fraction: float
+    weight_decay: float
     _problem = ""
 
     def fit(self, X: Any, y: Any = None) -> Any:
@@ -38,7 +40,7 @@ class NetworkHead(NetworkShell):
         count = int(matrix.shape[0] or 0)
         targets, about = self._targets(y, count)
         seed, place = self._seed(), self._place(matrix, gpu)
-        split = split_rows(count, self.validation_fraction, seed)  # type: ignore[attr-defined]
+        split = split_rows(count, self.validation_fraction, seed)
         from eckart.nn.modules import arrays_of, build
         from eckart.nn.rows import Rows, scale_of
 
@@ -64,7 +66,7 @@ class NetworkHead(NetworkShell):
 
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
         targets = self._coded(y, count)
-        share = self.validation_fraction if count == plan["rows"] else 0.0  # type: ignore[attr-defined]
+        share = self.validation_fraction if count == plan["rows"] else 0.0
         split, place = split_rows(count, share, int(plan["seed"])), self._place(matrix, gpu)
         rows = Rows(matrix, Scale(f.mean, f.spread, float(f.n)), place, _precise(targets, place))
         return self._evidence(f, rows, targets, split, place, self.fit_.trace.reason.value)
@@ -112,9 +114,9 @@ class NetworkHead(NetworkShell):
         judged, name = (split[1], "held-out error") if len(split[1]) else (split[0], "error")
         with threads(self.n_threads):
             net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured = slope(net, self._loss(), Part(rows, split[0]), float(self.weight_decay))  # type: ignore[attr-defined]
+            measured = slope(net, self._loss(), Part(rows, split[0]), float(self.weight_decay))
             with torch.no_grad():
-                out = np.concatenate([net(b.x).double().cpu().numpy() for b in batches(Part(rows, judged))])  # type: ignore[arg-type]
+                out = np.concatenate([net(b.x).double().cpu().numpy() for b in batches(Part(rows, judged))])
         error, more = self._measured(out, targets[judged])
         trivial, words = self._trivial(targets[split[0]], targets[judged], network.k)
         facts = {name: error, f"{name} by {words}": trivial, "rows judged": len(judged), **more}

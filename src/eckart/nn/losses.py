@@ -68,6 +68,7 @@ def corrupt(x: torch.Tensor, noise: float, corruption: str) -> torch.Tensor:
 
 def class_loss(net: Any, batch: Batch) -> torch.Tensor:
     """Mean of - log softmax(output) at the class of each row."""
+    assert batch.y is not None
     return F.cross_entropy(net(batch.x).to(batch.x.dtype), batch.y)
 
 

@@ -128,11 +128,11 @@ def build(architecture: dict[str, Any], seed: int = 0) -> Any:
         for chain in net.children():
             if isinstance(chain, nn.Sequential):
                 _start(chain)
-    _quiet(net.decoder if isinstance(net, Coder) else net.layers)
+    _quiet(getattr(net, "decoder" if isinstance(net, Coder) else "layers"))
     return net
 
 
-def _quiet(chain: nn.Sequential) -> None:
+def _quiet(chain: Any) -> None:
     """Output weights at 0: the first answer is the mean, and constant data are learned exactly."""
     last = [m for m in chain if isinstance(m, (nn.Linear, nn.ConvTranspose2d, Transposed))][-1]
     if not isinstance(last, Transposed):
@@ -161,14 +161,15 @@ def start_at_subspace(net: Coder, u: np.ndarray) -> None:
 
     Without hidden layers the layers themselves are set.
     """
+    encoder: Any = net.encoder
     u_t = torch.as_tensor(np.ascontiguousarray(u.T))
     with torch.no_grad():
         last = (
-            net.encoder[-1],
+            encoder[-1],
             [m for m in net.decoder if isinstance(m, (nn.Linear, nn.ConvTranspose2d, Transposed))][-1],
         )
         if net.into is None:
-            net.encoder[0].weight[: net.k].copy_(u_t)
+            encoder[0].weight[: net.k].copy_(u_t)
             if isinstance(last[1], nn.Linear):
                 last[1].weight.copy_(u_t.t())
             return
@@ -177,7 +178,7 @@ def start_at_subspace(net: Coder, u: np.ndarray) -> None:
             net.out_of.weight.copy_(u_t.t())
         for part in last:
             if not isinstance(part, Transposed):
-                part.weight.zero_()
+                nn.init.zeros_(part.weight)
 
 
 def arrays_of(net: nn.Module) -> dict[str, np.ndarray]:

@@ -89,4 +89,5 @@ def _count(value: Any, least: int) -> bool:
 def _number(value: Any, above: float | None = None, least: float | None = None) -> bool:
     if not isinstance(value, numbers.Real) or isinstance(value, bool) or not np.isfinite(float(value)):
         return False
-    return (above is None or value > above) and (least is None or value >= least)
+    number = float(value)
+    return (above is None or number > above) and (least is None or number >= least)

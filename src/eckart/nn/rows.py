@@ -7,7 +7,7 @@ spread 0: it enters as 0, leaves as its mean, and counts nowhere.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -41,7 +41,11 @@ def whole(matrix: Matrix) -> Dense | Observed | Counts:
     """The matrix in memory; a stream is read. Infinities are refused with their place."""
     if isinstance(matrix, Dense):
         kind = matrix.dtype
-        parts = [np.asarray(p.values) for p in row_parts(matrix)] if not matrix.in_memory else [matrix.array]
+        parts = (
+            [np.asarray(p.values) for p in row_parts(matrix) if isinstance(p, Dense)]
+            if not matrix.in_memory
+            else [matrix.array]
+        )
         values = parts[0] if len(parts) == 1 else np.concatenate(parts)
         values = values if values.dtype == kind else values.astype(kind)
         if np.isinf(values).any():
@@ -95,6 +99,14 @@ def _filled(part: Any) -> tuple[np.ndarray, np.ndarray | None]:
     seen = np.zeros(part.shape, bool)
     seen[np.repeat(np.arange(part.shape[0]), part.row_counts()), part.indices] = True
     return values, seen
+
+
+class Source(Protocol):
+    """Anything that gives batches of rows by position."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, at: np.ndarray) -> Batch: ...
 
 
 class Rows:

@@ -66,6 +66,10 @@ class NetworkShell(Estimator):
     device: Any
     n_threads: Any
     random_state: Any
+    precision: str
+    compile: Any
+    checkpoint: Any
+    verbose: bool
     _errors: np.ndarray
 
     # ---- data
@@ -90,7 +94,7 @@ class NetworkShell(Estimator):
 
         count = matrix.shape[0] or 0
         size = 4 * count * matrix.shape[1] * (5 if isinstance(matrix, Observed) else 4) // 4
-        return choose_place(self.device, self.precision, self.compile, size, gpu)  # type: ignore[attr-defined]
+        return choose_place(self.device, self.precision, self.compile, size, gpu)
 
     # ---- training
 
@@ -99,7 +103,7 @@ class NetworkShell(Estimator):
 
     def _file(self, matrix: Matrix, seed: int, y: Any = None) -> Checkpoint | None:
         """The checkpoint, about these data, this model and its parameters."""
-        if self.checkpoint is None:  # type: ignore[attr-defined]
+        if self.checkpoint is None:
             return None
         data = 0
         held = (matrix.values,) if isinstance(matrix, Dense) else (matrix.indptr, matrix.indices, matrix.data)
@@ -110,7 +114,7 @@ class NetworkShell(Estimator):
         about |= {"model": type(self).__name__, "shape": str(list(matrix.shape)), "data": str(data)}
         if self.random_state is not None:
             about["seed"] = str(seed)
-        return Checkpoint(self.checkpoint, about, CHECKPOINT_SECONDS)  # type: ignore[attr-defined]
+        return Checkpoint(self.checkpoint, about, CHECKPOINT_SECONDS)
 
     def _run(self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, file: Any) -> tuple[Any, Any]:
         """Train on one part of the rows, judge on the other; (recipe, progress)."""
@@ -119,7 +123,7 @@ class NetworkShell(Estimator):
 
         held = Part(rows, split[1]) if len(split[1]) else None
         recipe = recipe_of(self, len(split[0]), place.cuda)
-        with progress(bool(self.verbose)) as watch, threads(self.n_threads):  # type: ignore[attr-defined]
+        with progress(bool(self.verbose)) as watch, threads(self.n_threads):
             run = train(net, loss, Part(rows, split[0]), held, recipe, place, seed=seed, watch=watch, file=file)
         if run.trace.reason is StopReason.DIVERGED:
             import warnings

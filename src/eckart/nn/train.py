@@ -21,7 +21,7 @@ from eckart.io.checkpoint import Checkpoint
 from eckart.io.state import pack, resumed_trace, unpack
 from eckart.nn.losses import Loss
 from eckart.nn.place import Place, out_of_memory
-from eckart.nn.rows import Batch, Rows
+from eckart.nn.rows import Batch, Source
 from eckart.nn.rules import Nesterov, optimizer_of, schedule_of
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -60,8 +60,8 @@ class Progress:
 def train(
     net: Any,
     loss: Loss,
-    rows: Rows,
-    held_out: Rows | None,
+    rows: Source,
+    held_out: Source | None,
     recipe: Recipe,
     place: Place,
     *,
@@ -94,7 +94,7 @@ def train(
     return run
 
 
-def _epoch(net: Any, loss: Any, rows: Rows, order: np.ndarray, recipe: Recipe, place: Place, run: Progress) -> float:
+def _epoch(net: Any, loss: Any, rows: Source, order: np.ndarray, recipe: Recipe, place: Place, run: Progress) -> float:
     """One pass in the given order; the mean loss of its batches, or the value that is not finite."""
     net.train()
     batches = np.array_split(order, max(1, -(-len(order) // recipe.batch_size)))
@@ -115,7 +115,7 @@ def _epoch(net: Any, loss: Any, rows: Rows, order: np.ndarray, recipe: Recipe, p
     return float(total) / len(order)
 
 
-def _gradient(net: Any, loss: Any, rows: Rows, at: np.ndarray, place: Place, run: Progress) -> torch.Tensor:
+def _gradient(net: Any, loss: Any, rows: Source, at: np.ndarray, place: Place, run: Progress) -> torch.Tensor:
     """Loss and gradient of one batch, in as many parts as the memory of the device asks for."""
     while True:
         try:
@@ -136,7 +136,7 @@ def _gradient(net: Any, loss: Any, rows: Rows, at: np.ndarray, place: Place, run
 
 
 def _judge(
-    run: Progress, net: Any, value: float, loss: Loss, held_out: Rows | None, recipe: Recipe, place: Place
+    run: Progress, net: Any, value: float, loss: Loss, held_out: Source | None, recipe: Recipe, place: Place
 ) -> None:
     """Note an epoch, keep the weights where they are the best so far, decide whether to stop."""
     run.epoch += 1
@@ -157,7 +157,7 @@ def _judge(
         run.trace.reason = StopReason.CONVERGED
 
 
-def batches(rows: Rows, run: Progress | None = None, most: int | None = None) -> Iterator[Batch]:
+def batches(rows: Source, run: Progress | None = None, most: int | None = None) -> Iterator[Batch]:
     """All rows (or ``most``, evenly spaced) in order, for a look without training."""
     at = (
         np.arange(len(rows))
@@ -169,7 +169,7 @@ def batches(rows: Rows, run: Progress | None = None, most: int | None = None) ->
         yield rows.take(at[a : a + size])
 
 
-def mean_loss(net: Any, loss: Loss, rows: Rows, place: Place, run: Progress | None = None) -> float:
+def mean_loss(net: Any, loss: Loss, rows: Source, place: Place, run: Progress | None = None) -> float:
     """The loss on rows, nothing random in it."""
     net.eval()
     total = torch.zeros((), dtype=torch.float64, device=place.device)
@@ -179,7 +179,7 @@ def mean_loss(net: Any, loss: Loss, rows: Rows, place: Place, run: Progress | No
     return float(total) / max(1, len(rows))
 
 
-def slope(net: Any, loss: Loss, rows: Rows, weight_decay: float, most: int = 20_000) -> tuple[float, float, float]:
+def slope(net: Any, loss: Loss, rows: Source, weight_decay: float, most: int = 20_000) -> tuple[float, float, float]:
     """(objective, norm of its gradient, norm of the weights) at the present point, nothing random in it; on at most ``most`` rows."""
     net.eval()
     net.zero_grad(set_to_none=True)

@@ -9,6 +9,7 @@ from eckart.plots.complete import (
     shrinkage_path,
 )
 from eckart.plots.mixture import responsibilities, soft_clusters
+from eckart.plots.networks import code_maps, code_walk, feature_maps, filters, loss_curves, rows_beside
 from eckart.plots.parts import parts_and_components, sum_of_parts
 from eckart.plots.recover import phase_square, saddle_escape, saddle_field, triptych
 from eckart.plots.reduce import code_map, components_as_images, loadings, outlier_chart, reconstructions, scree
@@ -16,11 +17,16 @@ from eckart.plots.topics import perplexity_curve, topic_map, topic_words
 
 __all__ = [
     "code_map",
+    "code_maps",
+    "code_walk",
     "components_as_images",
     "error_by_popularity",
     "factor_map",
+    "feature_maps",
+    "filters",
     "held_out_curve",
     "loadings",
+    "loss_curves",
     "objective",
     "observed_predicted",
     "outlier_chart",
@@ -29,6 +35,7 @@ __all__ = [
     "phase_square",
     "reconstructions",
     "responsibilities",
+    "rows_beside",
     "saddle_escape",
     "saddle_field",
     "scree",

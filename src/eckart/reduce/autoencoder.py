@@ -140,7 +140,11 @@ class Autoencoder(NetworkCoder):
     def _architecture(self, n: int, rows: int) -> dict[str, Any]:
         k = int(self.n_components)
         hidden = default_hidden(n, k, rows) if self.hidden is None else [int(w) for w in self.hidden]
-        more = {"dropout": float(self.dropout), "tied": bool(self.tied), "variational": self.variational > 0}
+        more: dict[str, Any] = {
+            "dropout": float(self.dropout),
+            "tied": bool(self.tied),
+            "variational": self.variational > 0,
+        }
         return dense_coder(n, k, hidden, self.activation, shortcut=self.init == "pca" and bool(hidden), **more)
 
     def _check(self) -> None:

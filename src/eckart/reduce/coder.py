@@ -20,7 +20,7 @@ from eckart.errors import InputError, wrong
 from eckart.factors import Network
 from eckart.fit import Fit
 from eckart.io.numbers import numeric
-from eckart.matrix import Dense, Matrix, Observed, row_parts
+from eckart.matrix import Dense, Matrix, row_parts
 from eckart.nn.lazy import need_torch
 from eckart.nn.options import check_shared, recipe_of
 from eckart.nn.shell import NetworkShell, Part, live, rows_at, split_rows
@@ -41,13 +41,16 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     corruption: str
     variational: float
     init: str
+    validation_fraction: float
+    weight_decay: float
+    _stream: dict[str, Any]
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play no part in the loss."""
         self._check()
         matrix, gpu = self._door(X)
         seed, place = self._seed(), self._place(matrix, gpu)
-        split = split_rows(int(matrix.shape[0] or 0), self.validation_fraction, seed)  # type: ignore[attr-defined]
+        split = split_rows(int(matrix.shape[0] or 0), self.validation_fraction, seed)
         net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)
         from eckart.nn.rows import Rows
 
@@ -181,13 +184,9 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
         seed, known = int(plan["seed"]), count == plan["rows"] and plan["reason"] != "partial_fit"
-        split = split_rows(count, self.validation_fraction if known else 0.0, seed)  # type: ignore[attr-defined]
+        split = split_rows(count, self.validation_fraction if known else 0.0, seed)
         place = self._place(matrix, gpu)
-        seen = 1.0 - sum(int(np.isnan(p.values).sum()) for p in row_parts(matrix) if isinstance(p, Dense)) / max(
-            1, count * f.n
-        )
-        per_row = len(matrix.data) / max(1, count) if isinstance(matrix, Observed) else seen * f.n
-        scale = Scale(f.mean, f.spread, plan.get("entries per row", per_row))
+        scale = Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
         rows = Rows(matrix, scale, place)
         return self._evidence(f, matrix, split, place, rows, self._loss(scale, place), self.fit_.trace.reason.value)
 
@@ -239,8 +238,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             where = {"device": place.device, "dtype": place.dtype}
             back = (torch.as_tensor(scale.mean, **where), torch.as_tensor(scale.spread, **where))
             offset = torch.as_tensor(_logit(scale.mean), **where)
-        more = {"variational": float(self.variational), "noise": float(self.noise), "corruption": self.corruption}
-        return coding_loss(self.loss, scale.per_row, back=back, offset=offset, **more)
+        more: dict[str, Any] = {"variational": float(self.variational), "noise": float(self.noise)}
+        return coding_loss(self.loss, scale.per_row, corruption=self.corruption, back=back, offset=offset, **more)
 
     def _network(
         self, net: Any, scale: Any, architecture: dict[str, Any], matrix: Matrix, gaps: bool, rows: int = 0
@@ -249,7 +248,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
         met = gaps or (self.corruption == "mask" and self.noise > 0)
         architecture = architecture | {"link": self.loss, "rounds": 0 if met else ROUNDS}
-        more = (matrix.columns, rows or int(matrix.shape[0] or 0))
+        count, extras = rows or int(matrix.shape[0] or 0), {"per_row": np.array([scale.per_row])}
+        more = (matrix.columns, count, None, extras)
         return Network(arrays_of(net), architecture, scale.mean, scale.spread, int(self.n_components), *more)
 
     def _rebuilt(self, f: Network, matrix: Matrix, gpu: bool = False) -> np.ndarray:
@@ -267,7 +267,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
         with threads(self.n_threads):
             net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured = slope(net, loss, Part(rows, split[0]), float(self.weight_decay))  # type: ignore[attr-defined]
+            measured = slope(net, loss, Part(rows, split[0]), float(self.weight_decay))
         judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
         part = rows_at(matrix, judged)
         risk = _risk(part, lambda x: self._rebuilt(network, x))

@@ -147,7 +147,11 @@ class ConvAutoencoder(NetworkCoder):
     def _architecture(self, n: int, rows: int) -> dict[str, Any]:
         hidden = [256] if self.hidden is None else [int(w) for w in self.hidden]
         channels = [int(c) for c in self.channels]
-        more = {"dropout": float(self.dropout), "variational": self.variational > 0, "shortcut": self.init == "pca"}
+        more: dict[str, Any] = {
+            "dropout": float(self.dropout),
+            "variational": self.variational > 0,
+            "shortcut": self.init == "pca",
+        }
         return conv_coder(image_shape(self.image, n), int(self.n_components), channels, hidden, self.activation, **more)
 
     def _check(self) -> None:
