@@ -80,7 +80,7 @@ def against_pca(model: Any, train: np.ndarray, test: np.ndarray) -> dict[str, An
         "layers": model.fit_.plan["layers"],
         "device": model.fit_.plan["device"],
         "certificate": model.certificate_.holds,
-        "relative gradient": round(model.certificate_["relative gradient"], 4),
+        "gradient / noise": round(model.certificate_["gradient / noise"], 4),
     }
 
 
@@ -92,7 +92,7 @@ def linear(quick: bool) -> dict[str, Any]:
 
     x = load_digits().data
     options = {"hidden": [], "batch_size": len(x), "validation_fraction": 0, "tol": 0.0, "patience": 10**6}
-    options |= {**shared(quick), "max_iter": 20 if quick else 4000, "learning_rate": 0.02, "precision": "float64"}
+    options |= {**shared(quick), "max_iter": 20 if quick else 1500, "learning_rate": 0.02, "precision": "float64"}
     begin = time.perf_counter()
     model = Autoencoder(8, **options).fit(x)
     seconds, best = time.perf_counter() - begin, PCA(8).fit(x)
@@ -108,7 +108,7 @@ def maps(quick: bool) -> dict[str, Any]:
     from eckart import PCA, Autoencoder
 
     (x, y), (test, y_test) = fashion("train"), fashion("t10k")
-    model = Autoencoder(2, hidden=[512, 256], **{"max_iter": 25, **shared(quick)})
+    model = Autoencoder(2, hidden=[512, 256], **{"max_iter": 15, **shared(quick)})
     found = against_pca(model, x, test)
     for name, fitted in (("accuracy", model), ("PCA accuracy", PCA(2, random_state=0).fit(x))):
         neighbours = KNeighborsClassifier(10).fit(fitted.transform(x), y)
@@ -121,7 +121,7 @@ def classes(quick: bool) -> dict[str, Any]:
     from eckart import NetworkClassifier
 
     (x, y), (test, y_test) = fashion("train"), fashion("t10k")
-    options = {"max_iter": 10, "patience": 10, **shared(quick)}
+    options = {"max_iter": 6, "patience": 10, **shared(quick)}
     begin = time.perf_counter()
     model = NetworkClassifier(image=(28, 28), dropout=0.25, **options).fit(x, y)
     seconds = time.perf_counter() - begin
@@ -134,7 +134,7 @@ def classes(quick: bool) -> dict[str, Any]:
         "layers": model.fit_.plan["layers"],
         "device": model.fit_.plan["device"],
         "certificate": c.holds,
-        "relative gradient": round(c["relative gradient"], 4),
+        "gradient / noise": round(c["gradient / noise"], 4),
     }
 
 
@@ -209,7 +209,7 @@ def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
     if task == "fashion classes":
         return classes(quick)
     train, test = fashion("train")[0], fashion("t10k")[0]
-    epochs = {"max_iter": 25 if DEVICE == "cpu" else 60}
+    epochs = {"max_iter": 20 if DEVICE == "cpu" else 60}
     return against_pca(getattr(eckart, contender)(30, **{**epochs, **shared(quick)}), train, test)
 
 

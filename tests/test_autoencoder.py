@@ -337,3 +337,11 @@ def test_a_tampered_description_is_refused(x, tmp_path):
     with pytest.raises(eckart.FileError, match="the weights do not fit the layers"):
         eckart.nn.shell.live(other, torch.float32, "cpu")
     assert isinstance(f, Network)
+
+
+def test_a_network_that_was_not_trained_fails_its_certificate(x):
+    options = {"hidden": [32], "learning_rate": 1e-12, "max_iter": 1, "random_state": 0, "n_threads": 1}
+    c = Autoencoder(3, **options).fit(x).certificate_
+    assert not c.holds
+    assert "gradient / noise" in c.reason
+    assert Autoencoder(3, **{**options, "learning_rate": 3e-3, "max_iter": 40}).fit(x).certificate_.holds

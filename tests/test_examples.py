@@ -44,7 +44,8 @@ def test_every_example_is_tested():
     reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
     complete = {f"plot_{name}.py" for name in ("path", "phase", "photograph", "rank", "recommend", "saddle")}
     explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}
-    assert names == {"demo.py"} | reduce | complete | explain
+    networks = {"plot_deep.py", "plot_convolution.py"}
+    assert names == {"demo.py"} | reduce | complete | explain | networks
 
 
 def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_path):
@@ -235,3 +236,24 @@ def test_parts_are_local_and_hidden_pixels_are_filled(run):
     error, plain = numbers(r"hidden pixels +error # by NMF, # by the mean image", out)
     assert error < 0.75 * plain
     assert "chosen: held_out" in out
+
+
+def test_two_numbers_of_a_network_tell_more_than_two_components(run):
+    pytest.importorskip("torch", reason="networks need PyTorch")
+    out, figures = run("plot_deep.py")
+    assert figures == 4
+    assert "(stationary)" in out
+    ours, linear = numbers(r"at k = 2: autoencoder #, PCA #", out)
+    assert ours < 0.85 * linear
+    net, pca = numbers(r"accuracy # from the network's map, # from PCA's", out)
+    assert net > 1.15 * pca
+
+
+def test_convolutions_fill_holes_and_read_digits(run):
+    pytest.importorskip("torch", reason="networks need PyTorch")
+    out, figures = run("plot_convolution.py")
+    assert figures == 2
+    ours, mean = numbers(r"hidden pixels: # by the network, # by the mean image", out)
+    assert ours < 0.65 * mean
+    (hit,) = numbers(r"accuracy on unseen digits: #", out)
+    assert hit > 0.9

@@ -2,7 +2,9 @@
 
 No bound from below exists for such a problem. What is measured at the returned weights theta, without dropout, noise or sampling:
 
-    relative gradient  ||grad L|| ||theta|| / L: by which share L changes when all weights change by a small share along the gradient
+    gradient / noise   ||g|| / sqrt(mean ||g_b - g||^2), g_b the gradient of a batch and g their mean: below 1 the steps of stochastic descent are
+                       ruled by the choice of the batch, and more of them lead nowhere in particular
+    relative gradient  ||g|| ||theta|| / L, where all rows are one batch
     held-out error     on rows that no gradient has seen
     the mean, PCA      the same error by the mean of the training rows, and by PCA of the training rows at equal k
 """
@@ -23,6 +25,7 @@ def certify_network(
     objective: float,
     gradient: float,
     size: float,
+    noise: float | None,
     facts: dict[str, Any],
     *,
     against: tuple[float, float, str] | None = None,
@@ -31,15 +34,21 @@ def certify_network(
 ) -> Certificate:
     """The certificate from what was measured; ``against`` = (error, error of the trivial answer, what that answer is).
 
-    >>> print(certify_network("p", 0.5, 0.01, 10.0, {}).holds, certify_network("p", 0.5, 9.0, 10.0, {}).holds)
+    >>> print(certify_network("p", 0.5, 0.01, 10.0, None, {}).holds, certify_network("p", 0.5, 9.0, 10.0, 3.0, {}).holds)
     True False
     """
     finite = bool(np.isfinite(objective) and np.isfinite(gradient))
     relative = gradient * size / abs(objective) if finite and objective else 0.0
-    checks = [
-        Check("finite", 0.0 if finite else 1.0, 0.0, "objective and gradient are finite numbers"),
-        Check("relative gradient", relative, GRADIENT_LIMIT, "share by which the objective changes with the weights"),
-    ]
+    if noise is None:
+        slope = Check(
+            "relative gradient", relative, GRADIENT_LIMIT, "share by which the objective changes with the weights"
+        )
+    else:
+        ratio = gradient / noise if noise > 0 else float(gradient > 0)
+        slope = Check(
+            "gradient / noise", ratio, GRADIENT_LIMIT, "norm of the gradient over the spread of those of single batches"
+        )
+    checks = [Check("finite", 0.0 if finite else 1.0, 0.0, "objective and gradient are finite numbers"), slope]
     if against is not None:
         error, trivial, words = against
         ratio = error / trivial if trivial > 0 else float(error > 0)

@@ -176,6 +176,10 @@ def certify(
     from eckart.io.save import load
 
     fitted = load(model)
+    if hasattr(fitted, "predict") and type(fitted).__module__.startswith("eckart.nn"):
+        raise InputError(
+            f"{model} is a {type(fitted).__name__}, whose certificate needs answers y; call certify(X, y) in Python"
+        )
     explains = type(fitted).__module__.startswith("eckart.explain")
     if isinstance(fitted.fit_.factors, LowRank) and not explains:
         from eckart.cli.observed import for_model, source_of

@@ -53,7 +53,7 @@ class NetworkHead(NetworkShell):
         more = (matrix.columns, count, about["classes"], about["extras"])
         network = Network(weights, architecture, scale.mean, scale.spread, about["out"], *more)
         plan = self._choices(recipe, run, place, split, seed, network)
-        certificate = self._evidence(network, rows, targets, split, place, run.trace.reason.value)
+        certificate = self._evidence(network, rows, targets, split, place, run.trace.reason.value, recipe.batch_size)
         self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.array(run.errors)})
         if file is not None:
             file.remove()
@@ -69,7 +69,7 @@ class NetworkHead(NetworkShell):
         share = self.validation_fraction if count == plan["rows"] else 0.0
         split, place = split_rows(count, share, int(plan["seed"])), self._place(matrix, gpu)
         rows = Rows(matrix, Scale(f.mean, f.spread, float(f.n)), place, _precise(targets, place))
-        return self._evidence(f, rows, targets, split, place, self.fit_.trace.reason.value)
+        return self._evidence(f, rows, targets, split, place, self.fit_.trace.reason.value, plan["batch_size"])
 
     def _coded(self, y: Any, count: int) -> np.ndarray:
         """Answers as the network learned them."""
@@ -103,7 +103,7 @@ class NetworkHead(NetworkShell):
         return self._through(self.fit_.factors, matrix, gpu, lambda net, batch: net(batch.x))
 
     def _evidence(
-        self, network: Network, rows: Any, targets: np.ndarray, split: Any, place: Any, stopped: str
+        self, network: Network, rows: Any, targets: np.ndarray, split: Any, place: Any, stopped: str, batch_size: int
     ) -> Certificate:
         import torch
 
@@ -114,7 +114,7 @@ class NetworkHead(NetworkShell):
         judged, name = (split[1], "held-out error") if len(split[1]) else (split[0], "error")
         with threads(self.n_threads):
             net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured = slope(net, self._loss(), Part(rows, split[0]), float(self.weight_decay))
+            measured = slope(net, self._loss(), Part(rows, split[0]), float(self.weight_decay), batch_size)
             with torch.no_grad():
                 out = np.concatenate([net(b.x).double().cpu().numpy() for b in batches(Part(rows, judged))])
         error, more = self._measured(out, targets[judged])

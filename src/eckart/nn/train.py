@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -157,16 +157,11 @@ def _judge(
         run.trace.reason = StopReason.CONVERGED
 
 
-def batches(rows: Source, run: Progress | None = None, most: int | None = None) -> Iterator[Batch]:
-    """All rows (or ``most``, evenly spaced) in order, for a look without training."""
-    at = (
-        np.arange(len(rows))
-        if most is None
-        else np.unique(np.linspace(0, len(rows) - 1, min(most, len(rows))).astype(int))
-    )
+def batches(rows: Source, run: Progress | None = None) -> Iterator[Batch]:
+    """All rows in order, for a look without training."""
     size = max(1, JUDGED_AT_ONCE // (1 if run is None else run.parts))
-    for a in range(0, len(at), size):
-        yield rows.take(at[a : a + size])
+    for a in range(0, len(rows), size):
+        yield rows.take(np.arange(a, min(a + size, len(rows))))
 
 
 def mean_loss(net: Any, loss: Loss, rows: Source, place: Place, run: Progress | None = None) -> float:
@@ -179,26 +174,45 @@ def mean_loss(net: Any, loss: Loss, rows: Source, place: Place, run: Progress | 
     return float(total) / max(1, len(rows))
 
 
-def slope(net: Any, loss: Loss, rows: Source, weight_decay: float, most: int = 20_000) -> tuple[float, float, float]:
-    """(objective, norm of its gradient, norm of the weights) at the present point, nothing random in it; on at most ``most`` rows."""
+class Slope(NamedTuple):
+    """Objective, norm of its gradient, norm of the weights, and the spread of the gradients of single batches (None: there is one batch)."""
+
+    value: float
+    gradient: float
+    size: float
+    noise: float | None
+
+
+def slope(net: Any, loss: Loss, rows: Source, weight_decay: float, batch_size: int, most: int = 20_000) -> Slope:
+    """What the gradient is at the present point, without dropout, noise and sampling; on at most ``most`` rows.
+
+    With g_b the gradient of batch b and g their mean, the spread is sqrt(mean ||g_b - g||^2).
+    """
     net.eval()
+    at = np.random.default_rng(0).permutation(len(rows))[:most]
+    parts = np.array_split(at, max(1, -(-len(at) // batch_size)))
+    weights = [p for p in net.parameters() if p.requires_grad]
+    total = [torch.zeros_like(p, dtype=torch.float64) for p in weights]
+    value = squares = 0.0
+    for part in parts:
+        net.zero_grad(set_to_none=True)
+        one = loss(net, rows.take(part))
+        one.backward()
+        share = len(part) / len(at)
+        value += float(one.detach()) * share
+        for g, p in zip(total, weights):
+            if p.grad is not None:
+                g += share * p.grad.detach().double()
+                squares += share * float((p.grad.detach().double() ** 2).sum())
     net.zero_grad(set_to_none=True)
-    count = min(most, len(rows))
-    value = 0.0
-    for batch in batches(rows, most=most):
-        share = loss(net, batch) * (len(batch.x) / count)
-        share.backward()
-        value += float(share.detach())
-    square = size = 0.0
-    for p in net.parameters():
-        g = torch.zeros_like(p) if p.grad is None else p.grad.detach()
+    plain = sum(float((g**2).sum()) for g in total)
+    noise = None if len(parts) == 1 else float(np.sqrt(max(squares - plain, 0.0)))
+    for g, p in zip(total, weights):
         if p.ndim > 1 and weight_decay:
-            g = g + weight_decay * p.detach()
+            g += weight_decay * p.detach().double()
             value += 0.5 * weight_decay * float((p.detach().double() ** 2).sum())
-        square += float((g.double() ** 2).sum())
-        size += float((p.detach().double() ** 2).sum())
-    net.zero_grad(set_to_none=True)
-    return value, float(np.sqrt(square)), float(np.sqrt(size))
+    size = float(np.sqrt(sum(float((p.detach().double() ** 2).sum()) for p in weights)))
+    return Slope(value, float(np.sqrt(sum(float((g**2).sum()) for g in total))), size, noise)
 
 
 def _copy(net: Any) -> dict[str, torch.Tensor]:

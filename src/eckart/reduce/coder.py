@@ -59,7 +59,9 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         recipe, run = self._run(net, loss, rows, split, place, seed, file)
         network = self._network(net, scale, architecture, matrix, rows.gaps)
         plan = self._choices(recipe, run, place, split, seed, network)
-        certificate = self._evidence(network, matrix, split, place, rows, loss, run.trace.reason.value)
+        certificate = self._evidence(
+            network, matrix, split, place, rows, loss, run.trace.reason.value, recipe.batch_size
+        )
         self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.array(run.errors)})
         self.__dict__.pop("_stream", None)
         if file is not None:
@@ -113,7 +115,9 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             "reason": "partial_fit",
             "rows": stream["rows"],
         }
-        certificate = self._evidence(network, matrix, split, place, rows, loss, run.trace.reason.value)
+        certificate = self._evidence(
+            network, matrix, split, place, rows, loss, run.trace.reason.value, recipe.batch_size
+        )
         self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.zeros(0)})
         self._stream = stream
         return self
@@ -188,7 +192,9 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         place = self._place(matrix, gpu)
         scale = Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
         rows = Rows(matrix, scale, place)
-        return self._evidence(f, matrix, split, place, rows, self._loss(scale, place), self.fit_.trace.reason.value)
+        return self._evidence(
+            f, matrix, split, place, rows, self._loss(scale, place), self.fit_.trace.reason.value, plan["batch_size"]
+        )
 
     # ---- pieces
 
@@ -258,7 +264,15 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         return _link(f, out).astype(matrix.dtype, copy=False)
 
     def _evidence(
-        self, network: Network, matrix: Matrix, split: Any, place: Any, rows: Any, loss: Any, stopped: str
+        self,
+        network: Network,
+        matrix: Matrix,
+        split: Any,
+        place: Any,
+        rows: Any,
+        loss: Any,
+        stopped: str,
+        batch_size: int,
     ) -> Certificate:
         """The certificate, measured at the weights of the factors."""
         from eckart.nn.modules import with_weights
@@ -267,7 +281,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
         with threads(self.n_threads):
             net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured = slope(net, loss, Part(rows, split[0]), float(self.weight_decay))
+            measured = slope(net, loss, Part(rows, split[0]), float(self.weight_decay), batch_size)
         judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
         part = rows_at(matrix, judged)
         risk = _risk(part, lambda x: self._rebuilt(network, x))

@@ -42,7 +42,7 @@ def in_one_sentence(certificate: Any, k: int) -> tuple[str, bool]:
 
     >>> from eckart.certify.network import certify_network
     >>> facts = {"held-out risk": 1.0, "held-out risk by PCA at equal k": 2.0, "risk / PCA": 0.5}
-    >>> in_one_sentence(certify_network("p", 1.0, 0.0, 1.0, facts), 3)
+    >>> in_one_sentence(certify_network("p", 1.0, 0.0, 1.0, None, facts), 3)
     ('At k = 3 the held-out risk is 1, that of PCA 2: 0.500 of it.', True)
     """
     kind = "held-out risk" if "held-out risk" in certificate.facts else "risk"
