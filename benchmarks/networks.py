@@ -172,7 +172,7 @@ def peak(quick: bool) -> dict[str, Any]:
         a @ a
     torch.cuda.synchronize()
     top = 20 * 2 * 8192**3 / (time.perf_counter() - begin)
-    width, n, rows, batch = 8192, 4096, 4096 * (4 if quick else 24), 4096
+    width, n, rows, batch = 8192, 4096, 4096 * (4 if quick else 12), 4096
     x = np.random.default_rng(0).random((rows, n), np.float32)
     options = {
         "batch_size": batch,

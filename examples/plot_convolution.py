@@ -2,8 +2,8 @@
 Convolutions: images with holes, and what filters see
 =====================================================
 
-A convolution :math:`(f * h)(u) = \\sum_v f(u + v)\\, h(v)` looks at every place of an image with the same small filter: where the image moves, the answer moves with
-it. ``ConvAutoencoder`` stacks such layers down to k numbers. Entries that are missing play no part in its loss, and are filled in on the way out.
+A convolution :math:`(f * h)(u) = \\sum_v f(u + v)\\, h(v)` looks at every place of an image with the same small filter: where the image moves, the answer
+moves with it. ``ConvAutoencoder`` stacks such layers down to k numbers. Entries that are missing play no part in its loss, and are filled in on the way out.
 """
 
 # %%

@@ -22,7 +22,7 @@ digits = load_digits()
 X, y = digits.data, digits.target
 train, test = slice(0, 1400), slice(1400, None)
 k = 2
-net = Autoencoder(k, hidden=[256, 128], max_iter=60, random_state=0, n_threads=1).fit(X[train])
+net = Autoencoder(k, hidden=[128, 64], max_iter=50, random_state=0, n_threads=1).fit(X[train])
 pca = PCA(k).fit(X[train])
 print(net.certificate_)
 ours, linear = (m.reconstruction_error(X[test]) for m in (net, pca))

@@ -83,7 +83,7 @@ SMALL = {"max_iter": 4, "random_state": 0, "n_threads": 1}
 NETWORKS = [
     Autoencoder(2, hidden=[8], **SMALL),
     ConvAutoencoder(2, channels=(4,), hidden=[8], **SMALL),
-    NetworkClassifier(hidden=[32], learning_rate=0.01, **{**SMALL, "max_iter": 25}),
+    NetworkClassifier(hidden=[32], learning_rate=0.01, **{**SMALL, "max_iter": 15}),
     NetworkRegressor(hidden=[32], learning_rate=0.01, **{**SMALL, "max_iter": 25}),
 ]
 if importlib.util.find_spec("torch") is None:

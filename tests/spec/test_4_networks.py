@@ -214,7 +214,7 @@ def test_4_3_a_small_image_classifier(digits):
 
 
 def test_1_8_a_deep_autoencoder_beats_pca_on_digits_at_equal_k(digits):
-    model = Autoencoder(8, hidden=[256, 128], max_iter=40, random_state=0, n_threads=1).fit(digits[:1400])
+    model = Autoencoder(8, hidden=[128, 64], max_iter=30, random_state=0, n_threads=1).fit(digits[:1400])
     best = PCA(8).fit(digits[:1400])
     assert model.reconstruction_error(digits[1400:]) < 0.85 * best.reconstruction_error(digits[1400:])
     assert model.certificate_["risk / PCA"] < 0.85
@@ -244,7 +244,7 @@ def test_1_8_two_numbers_make_a_map_that_separates_better_than_pca(digits):
     from sklearn.neighbors import KNeighborsClassifier
 
     y = load_digits().target
-    model = Autoencoder(2, hidden=[256, 128], max_iter=60, random_state=0, n_threads=1).fit(digits[:1400])
+    model = Autoencoder(2, hidden=[128, 64], max_iter=50, random_state=0, n_threads=1).fit(digits[:1400])
     found = [
         KNeighborsClassifier(10).fit(m.transform(digits[:1400]), y[:1400]).score(m.transform(digits[1400:]), y[1400:])
         for m in (model, PCA(2).fit(digits[:1400]))

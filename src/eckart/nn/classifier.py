@@ -138,8 +138,8 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
 
     def _targets(self, y: Any, rows: int) -> tuple[np.ndarray, dict[str, Any]]:
         labels = labels_of(y, rows)
-        check_classification_targets(labels)
         try:
+            check_classification_targets(labels)
             classes, codes = np.unique(labels, return_inverse=True)
         except TypeError:
             raise InputError(

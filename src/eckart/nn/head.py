@@ -114,7 +114,7 @@ class NetworkHead(NetworkShell):
         judged, name = (split[1], "held-out error") if len(split[1]) else (split[0], "error")
         with threads(self.n_threads):
             net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured = slope(net, self._loss(), Part(rows, split[0]), float(self.weight_decay), batch_size)
+            measured = slope(net, self._loss(), Part(rows, split[0]), place, float(self.weight_decay), batch_size)
             with torch.no_grad():
                 out = np.concatenate([net(b.x).double().cpu().numpy() for b in batches(Part(rows, judged))])
         error, more = self._measured(out, targets[judged])

@@ -11,7 +11,7 @@ for a batch, the batch is summed in parts: the same gradient, in less memory.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,7 +183,9 @@ class Slope(NamedTuple):
     noise: float | None
 
 
-def slope(net: Any, loss: Loss, rows: Source, weight_decay: float, batch_size: int, most: int = 20_000) -> Slope:
+def slope(
+    net: Any, loss: Loss, rows: Source, place: Place, weight_decay: float, batch_size: int, most: int = 20_000
+) -> Slope:
     """What the gradient is at the present point, without dropout, noise and sampling; on at most ``most`` rows.
 
     With g_b the gradient of batch b and g their mean, the spread is sqrt(mean ||g_b - g||^2).
@@ -194,12 +196,11 @@ def slope(net: Any, loss: Loss, rows: Source, weight_decay: float, batch_size: i
     weights = [p for p in net.parameters() if p.requires_grad]
     total = [torch.zeros_like(p, dtype=torch.float64) for p in weights]
     value = squares = 0.0
+    exact, run = replace(place, mixed=False), Progress()
     for part in parts:
-        net.zero_grad(set_to_none=True)
-        one = loss(net, rows.take(part))
-        one.backward()
+        one = _gradient(net, loss, rows, part, exact, run)
         share = len(part) / len(at)
-        value += float(one.detach()) * share
+        value += float(one) * share
         for g, p in zip(total, weights):
             if p.grad is not None:
                 g += share * p.grad.detach().double()

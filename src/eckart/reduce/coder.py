@@ -281,7 +281,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
         with threads(self.n_threads):
             net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured = slope(net, loss, Part(rows, split[0]), float(self.weight_decay), batch_size)
+            measured = slope(net, loss, Part(rows, split[0]), place, float(self.weight_decay), batch_size)
         judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
         part = rows_at(matrix, judged)
         risk = _risk(part, lambda x: self._rebuilt(network, x))
