@@ -244,7 +244,7 @@ def test_sparse_rows_are_zeros_and_streams_are_read(coder, x):
         np.testing.assert_array_equal(blocks.fit_.factors.weights[name], w)
 
 
-def test_partial_fit_goes_on_and_learns(rng):
+def test_partial_fit_goes_on_and_learns(rng, tmp_path):
     x = planted(rng, rows=400, n=12, rank=2)
     model = Autoencoder(2, hidden=[32], learning_rate=3e-3, random_state=0, n_threads=1)
     errors = [model.partial_fit(x[i % 4 :: 4]).reconstruction_error(x) for i in range(60)]
@@ -252,6 +252,10 @@ def test_partial_fit_goes_on_and_learns(rng):
     assert model.fit_.plan["rows"] == 60 * 100
     with pytest.raises(ValueError, match="expecting 12 features"):
         model.partial_fit(x[:, :5])
+    model.save(tmp_path / "m.safetensors")
+    for whole in (eckart.load(tmp_path / "m.safetensors"), clone(model).set_params(max_iter=40).fit(x)):
+        before = whole.reconstruction_error(x)
+        assert whole.set_params(learning_rate=1e-5).partial_fit(x[:50]).reconstruction_error(x) < 1.05 * before
 
 
 def test_wrong_parameters_are_named(x):

@@ -9,6 +9,7 @@ stationary: gradient norm, held-out error, and beside it the error of PCA at equ
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,8 @@ from eckart.matrix import Dense, Matrix, row_parts
 from eckart.nn.lazy import need_torch
 from eckart.nn.options import check_shared, recipe_of
 from eckart.nn.shell import NetworkShell, Part, live, rows_at, split_rows
-from eckart.reduce.codes import as_observed
-from eckart.reduce.compare import linear_risk
+from eckart.reduce.compare import linear_risk, principal_subspace
+from eckart.reduce.rebuild import fill_gaps, link, logit, risk_of, shares_only
 from eckart.rng import generator
 
 ROUNDS = 10
@@ -69,52 +70,26 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
-        """One pass over more rows with the present weights; the first call also sets mean, scale and layers."""
+        """One pass over more rows, from the present weights (also those of ``fit`` or of a file); the first call of all sets mean, scale and layers."""
         self._check()
+        stream, matrix, gpu = self._streaming(X)
         from eckart.nn.place import threads
-        from eckart.nn.rows import Rows, Scale
+        from eckart.nn.rows import Rows
         from eckart.nn.train import train
 
-        if "_stream" not in vars(self):
-            matrix, gpu = self._door(X)
-            seed, place = self._seed(), self._place(matrix, gpu)
-            net, scale, architecture = self._new_network(matrix, matrix, seed)
-            stream = {
-                "net": net,
-                "scale": scale,
-                "architecture": architecture,
-                "seed": seed,
-                "rows": 0,
-                "calls": 0,
-                "optimizer": None,
-            }
-        else:
-            matrix, gpu = self._new(X)
-            stream, place = dict(self._stream), self._place(matrix, gpu)
+        place = self._place(matrix, gpu)
         rows = Rows(matrix, stream["scale"], place)
-        recipe = recipe_of(self, len(rows), place.cuda)
-        recipe = type(recipe)(**{**vars(recipe), "max_iter": 1, "schedule": "constant"})
+        recipe = replace(recipe_of(self, len(rows), place.cuda), max_iter=1, schedule="constant")
         loss, split = self._loss(stream["scale"], place), (np.arange(len(rows)), np.arange(0))
+        at = {"seed": stream["seed"] + stream["calls"], "optimizer": stream["optimizer"]}
         with threads(self.n_threads):
-            run = train(
-                stream["net"],
-                loss,
-                rows,
-                None,
-                recipe,
-                place,
-                seed=stream["seed"] + stream["calls"],
-                optimizer=stream["optimizer"],
-            )
+            run = train(stream["net"], loss, rows, None, recipe, place, **at)
         stream |= {"rows": stream["rows"] + len(rows), "calls": stream["calls"] + 1, "optimizer": run.optimizer}
-        assert isinstance(stream["scale"], Scale)
         network = self._network(
             stream["net"], stream["scale"], stream["architecture"], matrix, rows.gaps, stream["rows"]
         )
-        plan = self._choices(recipe, run, place, split, stream["seed"], network) | {
-            "reason": "partial_fit",
-            "rows": stream["rows"],
-        }
+        plan = self._choices(recipe, run, place, split, stream["seed"], network)
+        plan |= {"reason": "partial_fit", "rows": stream["rows"]}
         certificate = self._evidence(
             network, matrix, split, place, rows, loss, run.trace.reason.value, recipe.batch_size
         )
@@ -122,11 +97,29 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         self._stream = stream
         return self
 
+    def _streaming(self, X: Any) -> tuple[dict[str, Any], Matrix, bool]:
+        """What partial_fit goes on with, and the rows."""
+        if "fit_" not in vars(self):
+            matrix, gpu = self._door(X)
+            seed = self._seed()
+            made = zip(("net", "scale", "architecture"), self._new_network(matrix, matrix, seed))
+            return {**dict(made), "seed": seed, "rows": 0, "calls": 0, "optimizer": None}, matrix, gpu
+        matrix, gpu = self._new(X)
+        if "_stream" in vars(self):
+            return dict(self._stream), matrix, gpu
+        from eckart.nn.modules import with_weights
+        from eckart.nn.rows import Scale
+
+        f, seed = self.fit_.factors, int(self.fit_.plan["seed"])
+        scale = Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
+        kept = {"net": with_weights(f.architecture, f.weights), "scale": scale, "architecture": f.architecture}
+        return {**kept, "seed": seed, "rows": f.rows, "calls": 1, "optimizer": None}, matrix, gpu
+
     def transform(self, X: Any) -> Any:
         """Codes F(x), k numbers a row; of a Gaussian code, its mean."""
         matrix, gpu = self._new(X)
         f = self.fit_.factors
-        return self._through(f, matrix, gpu, lambda net, batch: net.encode(_filled(f, net, batch))[0])
+        return self._through(f, matrix, gpu, lambda net, batch: net.encode(fill_gaps(f, net, batch))[0])
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows G(z) from codes z."""
@@ -139,7 +132,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         net = live(f, kind, "cpu")
         with torch.no_grad():
             out = net.decode(torch.as_tensor(np.ascontiguousarray(codes)).to(kind)).numpy()
-        return _link(f, out).astype(codes.dtype if codes.dtype.kind == "f" else np.float64)
+        return link(f, out).astype(codes.dtype if codes.dtype.kind == "f" else np.float64)
 
     def reconstruct(self, X: Any) -> np.ndarray:
         """G(F(x)) for each row, gaps filled."""
@@ -167,7 +160,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     def reconstruction_error(self, X: Any) -> float:
         """The risk 1/2 mean ||x - G(F(x))||^2 on X; with gaps, over observed entries only."""
         matrix, _ = self._new(X)
-        return _risk(matrix, self.reconstruct)
+        return risk_of(matrix, self.reconstruct)
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
         """Rows G(z) of codes z drawn from N(0, I); needs ``variational`` > 0."""
@@ -223,11 +216,10 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """A network with its first weights, and the scale of the training rows."""
         from eckart.nn.modules import build, start_at_subspace
         from eckart.nn.rows import scale_of
-        from eckart.reduce.compare import principal_subspace
 
         count, n = int(training.shape[0] or 0), matrix.shape[1]
         if self.loss == "bernoulli":
-            _shares_only(matrix)
+            shares_only(matrix)
         scale, architecture = scale_of(training), self._architecture(n, count)
         net = build(architecture, seed)
         if self.init == "pca":
@@ -243,7 +235,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         if self.loss == "bernoulli":
             where = {"device": place.device, "dtype": place.dtype}
             back = (torch.as_tensor(scale.mean, **where), torch.as_tensor(scale.spread, **where))
-            offset = torch.as_tensor(_logit(scale.mean), **where)
+            offset = torch.as_tensor(logit(scale.mean), **where)
         more: dict[str, Any] = {"variational": float(self.variational), "noise": float(self.noise)}
         return coding_loss(self.loss, scale.per_row, corruption=self.corruption, back=back, offset=offset, **more)
 
@@ -260,8 +252,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
     def _rebuilt(self, f: Network, matrix: Matrix, gpu: bool = False) -> np.ndarray:
         """G(F(x)) by the network of these factors."""
-        out = self._through(f, matrix, gpu, lambda net, batch: net.decode(net.encode(_filled(f, net, batch))[0]))
-        return _link(f, out).astype(matrix.dtype, copy=False)
+        out = self._through(f, matrix, gpu, lambda net, batch: net.decode(net.encode(fill_gaps(f, net, batch))[0]))
+        return link(f, out).astype(matrix.dtype, copy=False)
 
     def _evidence(
         self,
@@ -284,8 +276,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             measured = slope(net, loss, Part(rows, split[0]), place, float(self.weight_decay), batch_size)
         judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
         part = rows_at(matrix, judged)
-        risk = _risk(part, lambda x: self._rebuilt(network, x))
-        by_mean = _risk(part, lambda x: np.broadcast_to(network.mean, (x.shape[0] or 0, network.n)))
+        risk = risk_of(part, lambda x: self._rebuilt(network, x))
+        by_mean = risk_of(part, lambda x: np.broadcast_to(network.mean, (x.shape[0] or 0, network.n)))
         linear = linear_risk(rows_at(matrix, split[0]), part, network.k)
         facts: dict[str, Any] = {name: risk, f"{name} by the mean": by_mean, "rows judged": len(judged)}
         if linear is not None:
@@ -302,53 +294,3 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     @property
     def _n_features_out(self) -> int:
         return self.n_components_
-
-
-def _filled(f: Network, net: Any, batch: Any) -> Any:
-    """The input, its gaps filled by the network's own reconstruction where it was trained without gaps."""
-    x = batch.x
-    if batch.seen is None or f.architecture["link"] != "squared" or bool(batch.seen.all()):
-        return x
-    for _ in range(f.architecture["rounds"]):
-        x = batch.x + (~batch.seen) * net.decode(net.encode(x)[0])
-    return x
-
-
-def _link(f: Network, out: np.ndarray) -> np.ndarray:
-    """From the network's output to a row."""
-    if f.architecture["link"] == "bernoulli":
-        return np.where(f.spread > 0, 1 / (1 + np.exp(-np.clip(out + _logit(f.mean), -60, 60))), f.mean)
-    return f.mean + f.spread * out
-
-
-def _risk(matrix: Matrix, reconstruct: Any) -> float:
-    """1/2 mean over rows of the squared error over observed entries, by blocks."""
-    total, count = 0.0, 0
-    for part in row_parts(matrix, 4096):
-        seen = as_observed(part)
-        out = reconstruct(part)
-        if isinstance(part, Dense):
-            away = np.nan_to_num(np.asarray(part.values, np.float64) - out, nan=0.0)
-        elif seen is not None:
-            rows = np.repeat(np.arange(len(out)), seen.row_counts())
-            away = seen.data - out[rows, seen.indices]
-        else:
-            away = part.to_scipy().toarray() - out  # type: ignore[union-attr]
-        total += 0.5 * float(np.sum(away * away))
-        count += len(out)
-    return total / max(1, count)
-
-
-def _logit(p: np.ndarray) -> np.ndarray:
-    p = np.clip(p, 1e-4, 1 - 1e-4)
-    return np.log(p / (1 - p))
-
-
-def _shares_only(matrix: Matrix) -> None:
-    """Refuse values outside 0 to 1, which no Bernoulli likelihood explains."""
-    values = np.asarray(matrix.values) if isinstance(matrix, Dense) else matrix.data
-    if values.size and not (np.nanmin(values) >= 0 and np.nanmax(values) <= 1):
-        low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        raise InputError(
-            f"X lies between {low:g} and {high:g}, wanted numbers from 0 to 1 for loss='bernoulli'; scale X, or use loss='squared'"
-        )
