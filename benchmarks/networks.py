@@ -121,7 +121,7 @@ def classes(quick: bool) -> dict[str, Any]:
     from eckart import NetworkClassifier
 
     (x, y), (test, y_test) = fashion("train"), fashion("t10k")
-    options = {"max_iter": 6, "patience": 10, **shared(quick)}
+    options = {"max_iter": 12, "batch_size": 128, **shared(quick)}
     begin = time.perf_counter()
     model = NetworkClassifier(image=(28, 28), dropout=0.25, **options).fit(x, y)
     seconds = time.perf_counter() - begin

@@ -297,6 +297,16 @@ def test_images_of_any_shape_come_back_in_their_shape(x, shape):
     assert model.filters_.shape == (4, 1 if len(shape) == 2 else shape[2], 3, 3)
 
 
+def test_colours_are_flattened_as_image_arrays_are(rng):
+    from eckart.nn.modules import layer
+
+    images = rng.standard_normal((2, 4, 5, 3))
+    rows = torch.as_tensor(images.reshape(2, -1))
+    maps = layer({"layer": "to_image", "shape": [4, 5, 3]})(rows)
+    np.testing.assert_array_equal(maps[:, 1].numpy(), images[..., 1])
+    np.testing.assert_array_equal(layer({"layer": "from_image"})(maps).numpy(), rows.numpy())
+
+
 def test_without_torch_the_classes_answer_with_the_install_line():
     code = (
         "import sys\n"

@@ -31,6 +31,8 @@ LAYERS = {
     "max_pool": ({"layer": "max_pool", "size": 2}, (2, 2, 4, 4)),
     "flatten": ({"layer": "flatten"}, (2, 2, 2, 2)),
     "unflatten": ({"layer": "unflatten", "shape": [2, 3]}, (2, 6)),
+    "to_image": ({"layer": "to_image", "shape": [2, 3, 2]}, (2, 12)),
+    "from_image": ({"layer": "from_image"}, (2, 2, 2, 3)),
 }
 
 

@@ -8,7 +8,7 @@ dropout        entries to zero with probability p, in training only
 convolution    (f * h)(u) = sum_v f(u + v) h(v) per channel   in, out, size, stride, padding
 transposed     its adjoint, which makes images larger         in, out, size, stride, padding, extra
 max_pool       largest value of each size x size window
-flatten, unflatten(shape)
+flatten, unflatten(shape), to_image(shape), from_image       rows of height x width x channels to maps and back
 
 A coder is an encoder and a decoder; ``shortcut`` adds a linear map beside each, F(x) = W x + f(x) and G(z) = V z + g(z), which starts at the principal
 subspace; ``tied`` uses the transposed weights of the encoder in the decoder; ``variational`` gives the encoder 2k outputs: mean and log-variance.
@@ -86,7 +86,7 @@ def conv_coder(
 ) -> dict[str, Any]:
     """Convolutions of stride 2 that halve the image, dense layers down to k, and the mirror image of both."""
     h, w, c = image
-    encoder: list[Layer] = [{"layer": "unflatten", "shape": [c, h, w]}]
+    encoder: list[Layer] = [{"layer": "to_image", "shape": [h, w, c]}]
     sizes = [(h, w)]
     for a, b in zip([c, *channels[:-1]], channels):
         encoder += [_convolution(a, b, stride=2), *_bent(activation, 0.0)]
@@ -102,7 +102,7 @@ def conv_coder(
         made = channels[i - 1] if i else c
         decoder.append({**_convolution(channels[i], made, stride=2), "layer": "transposed", "extra": extra})
         decoder += _bent(activation, 0.0) if i else []
-    decoder.append({"layer": "flatten"})
+    decoder.append({"layer": "from_image"})
     return _coder(image[0] * image[1] * c, k, encoder, decoder, False, variational, shortcut) | {"image": list(image)}
 
 
@@ -121,7 +121,7 @@ def conv_head(
 ) -> dict[str, Any]:
     """Convolution, activation and max-pooling for each number of channels, then flattening and dense layers."""
     h, w, c = image
-    layers: list[Layer] = [{"layer": "unflatten", "shape": [c, h, w]}]
+    layers: list[Layer] = [{"layer": "to_image", "shape": [h, w, c]}]
     for a, b in zip([c, *channels[:-1]], channels):
         layers += [_convolution(a, b, stride=1), *_bent(activation, 0.0)]
         if min(h, w) >= 2:

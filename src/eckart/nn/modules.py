@@ -29,6 +29,24 @@ class Transposed(nn.Module):
         return F.linear(x, self.other[0].weight.t(), self.bias)
 
 
+class ToImage(nn.Module):
+    """Rows of height x width x channels, as an image array is flattened, to maps: channels x height x width."""
+
+    def __init__(self, shape: list[int]):
+        super().__init__()
+        self.shape = tuple(shape)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(len(x), *self.shape).permute(0, 3, 1, 2)
+
+
+class FromImage(nn.Module):
+    """Maps back to rows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.permute(0, 2, 3, 1).flatten(1)
+
+
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "gelu": nn.GELU,
@@ -47,6 +65,8 @@ LAYERS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
     "max_pool": lambda d: nn.MaxPool2d(d["size"]),
     "flatten": lambda d: nn.Flatten(),
     "unflatten": lambda d: nn.Unflatten(1, tuple(d["shape"])),
+    "to_image": lambda d: ToImage(d["shape"]),
+    "from_image": lambda d: FromImage(),
 }
 
 

@@ -111,7 +111,7 @@ def feature_maps(model: Any, row: Any, ax: Any = None, *, columns: int = 8) -> A
         for part in chain:
             z = part(z)
     maps = z[0].numpy()
-    first = np.nan_to_num(row).reshape(c, height, width).mean(axis=0)
+    first = np.nan_to_num(row).reshape(height, width, c).mean(axis=2)
     step_h, step_w = -(-height // maps.shape[1]), -(-width // maps.shape[2])
     grown = maps.repeat(step_h, axis=1).repeat(step_w, axis=2)[:, :height, :width]
     tiles = np.concatenate([coloured(first[None], "gray"), coloured(grown, "magma")])
