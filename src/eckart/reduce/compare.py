@@ -8,7 +8,7 @@ from eckart.matrix import Dense, Matrix, Observed
 from eckart.reduce.codes import as_observed
 from eckart.reduce.pca import PCA
 
-MOST_GAPPY = 5 * 10**6
+MOST_GAPPY = 3 * 10**5
 """Entries of data with gaps up to which PCA is fitted beside the network: its EM steps take longer than the network."""
 
 
