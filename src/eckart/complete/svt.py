@@ -5,8 +5,8 @@
 Its dual is smooth: with y on the observed entries, B(y) = shrink_tau(Pi^T y) and g(y) = <y, b> - 1/2 ||B(y)||_F^2 has the gradient b - Pi(B(y)). Gradient
 ascent Y <- Y + eta Pi(A - shrink_tau(Y)) is SVT. ``accelerate=True`` adds Nesterov's momentum, restarted when a step goes against the last one or
 the residual rises; the limit is the same. eta = 1.2/p is larger than the constant 1 that is safe for every matrix: when the residual stays far above its
-best, eta is halved (never under 1) and the iteration goes on from its best point. Each step takes one warm-started partial SVD of the sparse Y and keeps what exceeds tau; n x m is
-never formed.
+best, eta is halved (never under 1) and the iteration goes on from its best point. Each step takes one warm-started partial SVD of the sparse Y and keeps what
+exceeds tau; n x m is never formed.
 
 For large tau the minimiser is that of ||B||_* alone. The default is tau = 5 ||Pi(A)||_2 / p, about
 the paper's 5n for its Gaussian factors and right for any scale.

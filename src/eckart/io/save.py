@@ -42,6 +42,9 @@ CLASSES = {
     "PLSA": "eckart.explain.plsa",
     "LDA": "eckart.explain.lda",
     "NMF": "eckart.explain.nmf",
+    "GloVe": "eckart.embed.glove",
+    "SkipGram": "eckart.embed.skipgram",
+    "PMI": "eckart.embed.pmi",
 }
 """Every estimator that can be saved, listed once."""
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, LowRank, Mixture, Topics)}
