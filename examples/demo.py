@@ -147,10 +147,9 @@ def complete(target: Path) -> None:
     print(f"report    {where} ({time.perf_counter() - begin:.1f} s)")
 
 
-def explain(target: Path, k: int = 15) -> None:
+def explain(target: Path, documents: list[tuple[str, str]], k: int = 15) -> None:
     """The documentation, and out/explain.html."""
     begin = time.perf_counter()
-    documents = docstrings()
     counts = corpus(documents, min_df=5, max_df=0.2, stop_words="english")
     unseen = judge_topics(LDA(k, random_state=0).fit, counts)
     model = LDA(k, random_state=0).fit(counts)
@@ -171,10 +170,10 @@ def explain(target: Path, k: int = 15) -> None:
     print(f"report    {where} ({time.perf_counter() - begin:.1f} s)")
 
 
-def embed(target: Path) -> None:
+def embed(target: Path, documents: list[tuple[str, str]]) -> None:
     """Words of the documentation, and out/embed.html."""
     begin = time.perf_counter()
-    text = sequences([text for _, text in docstrings()], min_count=10)
+    text = sequences([text for _, text in documents], min_count=10)
     model = SkipGram(50, sample=1e-4, max_iter=10, deterministic=True, random_state=0).fit(text)
     where = embed_report(model, text, name="documentation").write(target / "embed.html")
     v, c = model.vectors_, model.certificate_
@@ -184,9 +183,8 @@ def embed(target: Path) -> None:
     for a, b, x in (("row", "rows", "column"), ("sine", "cosine", "sinh")):
         print(f"analogy   {a} is to {b} as {x} is to {v.analogy(a, b, x)[0][0]}")
     loss, bound, start = (c[name] for name in ("loss of a pair", "lower bound", "loss without vectors"))
-    print(
-        f"evidence  certificate {'holds' if c.holds else 'does not hold'} ({c.kind}): loss {loss:.3f}, {start:.3f} without vectors, {bound:.3f} at the unfactored optimum"
-    )
+    told = f"loss {loss:.3f}, {start:.3f} without vectors, {bound:.3f} at the unfactored optimum"
+    print(f"evidence  certificate {'holds' if c.holds else 'does not hold'} ({c.kind}): {told}")
     print(f"report    {where} ({time.perf_counter() - begin:.1f} s)")
 
 
@@ -195,8 +193,9 @@ def main(folder: str = "out") -> None:
     target.mkdir(parents=True, exist_ok=True)
     reduce(target)
     complete(target)
-    explain(target)
-    embed(target)
+    documents = docstrings()
+    explain(target, documents)
+    embed(target, documents)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@ Skip-gram factorizes a matrix
 =============================
 
 Skip-gram with negative sampling looks like a neural network and is a matrix factorization. Vectors that are long enough reach scores
-:math:`\\langle \\zeta_w, z_v \\rangle = \\mathrm{PMI}(w, v) - \\log r`, with :math:`r` negative samples that are drawn by the words' frequencies (Levy and Goldberg,
-2014). This example trains on a small corpus in which the optimum can be written down, and looks whether the scores are there.
+:math:`\\langle \\zeta_w, z_v \\rangle = \\mathrm{PMI}(w, v) - \\log r`, with :math:`r` negative samples that are drawn by the words' frequencies
+(Levy and Goldberg, 2014). This example trains on a small corpus in which the optimum can be written down, and looks whether the scores are there.
 """
 
 # %%
@@ -19,7 +19,7 @@ import eckart
 from eckart import PMI, SkipGram, plots
 
 rng = np.random.default_rng(0)
-words = np.array("sun moon star sea tide ship port bread salt fish net rain".split())
+words = np.array(["sun", "moon", "star", "sea", "tide", "ship", "port", "bread", "salt", "fish", "net", "rain"])
 follows = np.cumsum(rng.dirichlet(np.full(12, 1.5), 12), axis=1)
 walk = [0]
 for u in rng.random(60_000):
@@ -31,7 +31,7 @@ print(f"{counts.shape[0]} words, {int(counts.data.sum())} pairs, {counts.nnz} of
 # %%
 # The whole loss, minimised exactly
 # ---------------------------------
-# Vectors have as many numbers as there are words, so the factorization is no restriction. The noise exponent is 1. Points on the line are pairs at their optimum.
+# Vectors have as many numbers as there are words, so the factorization is no restriction. The noise exponent is 1. Points on the line are optimal.
 
 fig, axes = plt.subplots(1, 2, figsize=(10.5, 4.3), layout="constrained")
 for ax, r in zip(axes, (1, 5)):

@@ -214,7 +214,7 @@ def test_skipgram_is_the_default_repeats_and_says_when_it_ended_too_soon(done):
     assert Path("a.txt").read_bytes() == Path("b.txt").read_bytes() != Path("c.txt").read_bytes()
 
 
-def test_a_killed_command_goes_on_from_its_checkpoint(done, eckart_, monkeypatch):
+def test_a_killed_or_interrupted_command_goes_on_from_its_checkpoint(done, eckart_, monkeypatch):
     from eckart.embed import skipgram, skipgram_train
 
     words = ("embed", "t.txt", *QUICK, "--deterministic", "--epochs", 6, "--out")
@@ -224,16 +224,21 @@ def test_a_killed_command_goes_on_from_its_checkpoint(done, eckart_, monkeypatch
     done(*words, "parts.txt")
     step, steps = skipgram_train.PairEvidence.merge, []
 
-    def dies(self, other):
+    def stops(self, other, how):
         steps.append(1)
         if len(steps) == 20:
-            raise RuntimeError("killed")
+            raise how("killed")
         return step(self, other)
 
-    monkeypatch.setattr(skipgram_train.PairEvidence, "merge", dies)
+    monkeypatch.setattr(skipgram_train.PairEvidence, "merge", lambda *two: stops(*two, RuntimeError))
     assert "killed" in eckart_(*words, "v.txt", "--checkpoint", "c.safetensors")[2]
     assert Path("c.safetensors").exists()
     assert not Path("v.txt").exists(), "nothing half-written"
+    steps.clear()
+    monkeypatch.setattr(skipgram_train.PairEvidence, "merge", lambda *two: stops(*two, KeyboardInterrupt))
+    out = done(*words, "v.txt", "--checkpoint", "c.safetensors")
+    assert "DOES NOT HOLD" in out
+    assert "interrupted" in out, "an interrupt writes what there is and says so"
     monkeypatch.setattr(skipgram_train.PairEvidence, "merge", step)
     done(*words, "v.txt", "--checkpoint", "c.safetensors")
     assert Path("v.txt").read_bytes() == Path("parts.txt").read_bytes()

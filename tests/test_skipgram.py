@@ -159,7 +159,7 @@ def test_deterministic_bits_do_not_depend_on_threads(bias):
 def test_items_may_be_numbers():
     rng = np.random.default_rng(0)
     baskets = [rng.choice(np.arange(10) + 100 * (i % 2), 5, replace=False).tolist() for i in range(2000)]
-    model = SkipGram(8, min_count=1, sample=None, random_state=0).fit(baskets)
+    model = SkipGram(8, min_count=1, sample=None, max_iter=20, random_state=0).fit(baskets)
     assert all(item >= 100 for item, _ in model.vectors_.neighbours(103, 5))
     means = model.transform([[103, 104], [3], [55555], []])
     assert means.shape == (4, 8)
@@ -320,6 +320,12 @@ def test_text_without_pairs_is_refused():
         SkipGram().fit([["one", "two"]])
     with pytest.raises(InputError, match="words x words"):
         SkipGram().fit(Counts(np.array([0, 1]), np.array([0]), np.array([1.0]), 3))
+
+
+@pytest.mark.parametrize("model", [eckart.PMI, eckart.GloVe])
+def test_counting_models_refuse_text_without_pairs_too(model):
+    with pytest.raises(InputError, match="near each other"):
+        model(2, min_count=1).fit([["one"], ["two"], []])
 
 
 def test_a_vocabulary_of_one_word():

@@ -41,7 +41,7 @@ from eckart.io.frames import titles
 from eckart.io.keeping import Memory
 from eckart.matrix import Counts
 from eckart.rng import generator
-from eckart.trace import Trace, Watcher, progress, silent
+from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
 CERTIFIED = 5_000_000
 """Words of the corpus on which the certificate is measured, at most."""
@@ -117,7 +117,7 @@ class SkipGram(WordModel):
         bias: bool = False,
         add_context: bool = False,
         max_iter: int | None = None,
-        learning_rate: float = 0.025,
+        learning_rate: float = 0.05,
         last_learning_rate: float = 1e-4,
         tol: float = 1e-10,
         deterministic: bool = False,
@@ -226,7 +226,7 @@ class SkipGram(WordModel):
             "threads": "one after another" if self.deterministic else "share the vectors without locks",
         }
         self.fit_ = Fit(f, self._certify(self._pairs(s, CERTIFIED), f, "stochastic", trace, facts), trace, plan)
-        if file is not None:
+        if file is not None and trace.reason is not StopReason.INTERRUPTED:
             file.remove()
 
     def _fit_exact(self, counts: Counts, rules: dict[str, Any], watch: Watcher) -> None:

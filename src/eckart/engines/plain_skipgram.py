@@ -44,7 +44,7 @@ class PlainSkipGram:
                 label = np.zeros(len(targets))
                 label[0] = 1.0
                 g = rate * (label - times / (1.0 + np.exp(-scores)))
-                if p % LISTEN == 0:
+                if (piece + p) % LISTEN == 0:
                     heard += len(rows)
                     loss += float((times * np.logaddexp(0.0, scores)).sum() - scores[:, 0].sum())
                 for j in range(0, len(targets), SIX):

@@ -162,7 +162,7 @@ def train_pieces(
                     rows[b] = kept[q]
                     b += 1
             rows[b] = dummy
-            listen = p % LISTEN == 0
+            listen = (piece + p) % LISTEN == 0
             for group in range(groups):
                 begin = group * SIX
                 for i in range(0, b, 2):
