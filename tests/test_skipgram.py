@@ -158,8 +158,8 @@ def test_deterministic_bits_do_not_depend_on_threads(bias):
 
 def test_items_may_be_numbers():
     rng = np.random.default_rng(0)
-    baskets = [rng.choice(np.arange(10) + 100 * (i % 2), 5, replace=False).tolist() for i in range(2000)]
-    model = SkipGram(8, min_count=1, sample=None, max_iter=20, random_state=0).fit(baskets)
+    baskets = [rng.choice(np.arange(10) + 100 * (i % 2), 8).tolist() for i in range(2000)]
+    model = SkipGram(8, min_count=1, sample=None, random_state=0).fit(baskets)
     assert all(item >= 100 for item, _ in model.vectors_.neighbours(103, 5))
     means = model.transform([[103, 104], [3], [55555], []])
     assert means.shape == (4, 8)
