@@ -44,9 +44,7 @@ print(f"{len(baskets)} baskets, such as {', '.join(baskets[0])}")
 # ---
 # A basket has no order, so the window is as wide as a basket. Ids may be texts, with spaces too, or integers.
 
-model = SkipGram(
-    16, window=10, sample=None, min_count=1, max_iter=10, deterministic=True, random_state=0
-).fit(baskets)  # fmt: skip
+model = SkipGram(16, window=10, sample=None, min_count=1, deterministic=True, random_state=0).fit(baskets)
 v = model.vectors_
 print(model.certificate_)
 print(f"{len(v)} products as vectors of {v.k} numbers")
