@@ -138,7 +138,7 @@ def sgns(task: str, contender: str, quick: bool) -> dict[str, Any]:
         from eckart import sequences
 
         s = sequences(path)
-        model(contender, 1).set_params(max_iter=1, n_components=4).fit([["a", "b"]] * 9)  # compile
+        model(contender, 1).set_params(n_components=2).fit([["a", "b", "c"]] * 9)  # compile
     for seed in seeds:
         if contender.startswith("gensim"):
             m, spent, words_read = gensim_sgns(path, passes, seed, 0.05 if "0.05" in contender else 0.025)
