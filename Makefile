@@ -49,7 +49,10 @@ bench: $(RIVALS_STAMP)
 	$(BIN)/python benchmarks/phase.py
 	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/mixtures.py
+	$(BIN)/python benchmarks/nmf.py
 	$(BIN)/python benchmarks/topics.py
+	$(BIN)/python benchmarks/embed.py
+	$(BIN)/python benchmarks/embed_neighbours.py
 	$(BIN)/python benchmarks/networks.py
 
 clean:

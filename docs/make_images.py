@@ -1,4 +1,4 @@
-"""The pictures of the README: `python docs/make_images.py` writes reduce.png, complete.png and explain.png to docs/images."""
+"""The pictures of the README: `python docs/make_images.py` writes reduce.png, complete.png, explain.png and embed.png to docs/images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,20 @@ from matplotlib.figure import Figure
 from numpy.lib.stride_tricks import sliding_window_view
 from sklearn.datasets import load_digits, load_iris, load_sample_image
 
-from eckart import ALS, LDA, NMF, PCA, GaussianMixture, Observed, SoftImpute, corpus, plots
+from eckart import (
+    ALS,
+    LDA,
+    NMF,
+    PCA,
+    GaussianMixture,
+    Observed,
+    SkipGram,
+    SoftImpute,
+    cooccurrence,
+    corpus,
+    plots,
+    sequences,
+)
 from eckart.io.datasets import docstrings
 from eckart.plots.style import INK, coloured, montage
 
@@ -114,9 +127,50 @@ def explain(folder: Path) -> Path:
     return target
 
 
+SUBJECTS = {
+    "linear algebra": "eigenvalues eigenvectors singular decomposition orthogonal unitary triangular hermitian",
+    "probability": "distribution probability density cumulative variance mean moments percentile",
+    "learning": "classifier regression estimator clustering trees classification boosting",
+    "signals": "filter frequency signal window spectral fourier spectrum sampling",
+    "optimisation": "minimum constraint gradient jacobian minimization objective bounds hessian",
+}
+
+
+def embed(folder: Path) -> Path:
+    """A map of words of documentation, neighbours of some, and skip-gram at its optimum."""
+    text = sequences([text for _, text in docstrings()], min_count=10)
+    model = SkipGram(50, sample=1e-4, max_iter=10, deterministic=True, random_state=0).fit(text)
+    rng = np.random.default_rng(0)
+    follows = np.cumsum(rng.dirichlet(np.full(12, 1.5), 12), axis=1)
+    walk = [0]
+    for u in rng.random(60_000):
+        walk.append(min(int(np.searchsorted(follows[walk[-1]], u)), 11))
+    pairs = cooccurrence([part.tolist() for part in np.array_split(np.array(walk), 300)], window=1, min_count=1)
+    exact = SkipGram(12, negatives=5, noise_exponent=1.0, max_iter=5000, tol=1e-15, random_state=0).fit(pairs)
+    fig = Figure(figsize=(11.5, 7.4), layout="constrained")
+    grid = fig.add_gridspec(2, 2, width_ratios=[1.5, 1], height_ratios=[1.35, 1])
+    chart, near, line = fig.add_subplot(grid[0, :]), fig.add_subplot(grid[1, 0]), fig.add_subplot(grid[1, 1])
+    asked = ["eigenvalues", "filter", "gradient", "float64"]
+    plots.plot_neighbours(model, asked, near, n=7)
+    plots.plot_pmi_optimum(exact, pairs, line)
+    fig.canvas.draw()
+    subject = {word: name for name, words in SUBJECTS.items() for word in words.split()}
+    plots.plot_map(model, list(subject), chart, groups=list(subject.values()))
+    titles = (
+        "Words of documentation, from the words beside them",
+        "Nearest words and their cosines",
+        "Skip-gram factorizes PMI - log 5",
+    )
+    for ax, title in zip((chart, near, line), titles):
+        ax.set_title(title, loc="left", fontsize=11.5, color=INK)
+    target = folder / "embed.png"
+    fig.savefig(target, dpi=100, facecolor="white")
+    return target
+
+
 def main(folder: Path = Path(__file__).parent / "images") -> list[Path]:
     folder.mkdir(exist_ok=True)
-    return [reduce(folder), complete(folder), explain(folder)]
+    return [reduce(folder), complete(folder), explain(folder), embed(folder)]
 
 
 if __name__ == "__main__":

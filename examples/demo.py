@@ -1,4 +1,4 @@
-"""`make demo`: reduce, complete and explain data that every installation has or can make, and write three reports.
+"""`make demo`: reduce, complete, explain and embed data that every installation has or can make, and write four reports.
 
 Reduce: 1797 handwritten digits of 8 x 8 pixels as mean + components, reconstructions at k = 2, 10, 30, a 2-D map and the certificate; and a photograph
 whose rows are reduced the same way, once complete and once with 30 % of its pixels missing.
@@ -7,6 +7,8 @@ Complete: a generated table of ratings, of which 8 % are shown. The others are k
 ratings. Then a photograph with 70 % of its pixels missing.
 
 Explain: the documentation of NumPy, SciPy and scikit-learn, some 2,700 texts, as topics.
+
+Embed: the words of the same texts as vectors, from the words that stand beside them.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from sklearn.datasets import load_digits, load_sample_image
 
-from eckart import ALS, LDA, PCA, Observed, corpus, metrics, plots
+from eckart import ALS, LDA, PCA, Observed, SkipGram, corpus, metrics, plots, sequences
 from eckart.io.datasets import docstrings
 from eckart.plots.style import new_axes
 from eckart.report.complete import complete_report, recovered
+from eckart.report.embed import embed_report
 from eckart.report.explain import explain_report
 from eckart.report.held_out import judge
 from eckart.report.reduce import reduce_report
@@ -144,10 +147,9 @@ def complete(target: Path) -> None:
     print(f"report    {where} ({time.perf_counter() - begin:.1f} s)")
 
 
-def explain(target: Path, k: int = 15) -> None:
+def explain(target: Path, documents: list[tuple[str, str]], k: int = 15) -> None:
     """The documentation, and out/explain.html."""
     begin = time.perf_counter()
-    documents = docstrings()
     counts = corpus(documents, min_df=5, max_df=0.2, stop_words="english")
     unseen = judge_topics(LDA(k, random_state=0).fit, counts)
     model = LDA(k, random_state=0).fit(counts)
@@ -168,12 +170,32 @@ def explain(target: Path, k: int = 15) -> None:
     print(f"report    {where} ({time.perf_counter() - begin:.1f} s)")
 
 
+def embed(target: Path, documents: list[tuple[str, str]]) -> None:
+    """Words of the documentation, and out/embed.html."""
+    begin = time.perf_counter()
+    text = sequences([text for _, text in documents], min_count=10)
+    model = SkipGram(50, sample=1e-4, max_iter=10, deterministic=True, random_state=0).fit(text)
+    where = embed_report(model, text, name="documentation").write(target / "embed.html")
+    v, c = model.vectors_, model.certificate_
+    print(f"embed     {len(v)} words of {text.n_tokens} as vectors of {v.k} numbers, by skip-gram")
+    for word in ("eigenvalues", "filter", "gradient", "true"):
+        print(f"near      {word}: {' '.join(near for near, _ in v.neighbours(word, 6))}")
+    for a, b, x in (("row", "rows", "column"), ("sine", "cosine", "sinh")):
+        print(f"analogy   {a} is to {b} as {x} is to {v.analogy(a, b, x)[0][0]}")
+    loss, bound, start = (c[name] for name in ("loss of a pair", "lower bound", "loss without vectors"))
+    told = f"loss {loss:.3f}, {start:.3f} without vectors, {bound:.3f} at the unfactored optimum"
+    print(f"evidence  certificate {'holds' if c.holds else 'does not hold'} ({c.kind}): {told}")
+    print(f"report    {where} ({time.perf_counter() - begin:.1f} s)")
+
+
 def main(folder: str = "out") -> None:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     reduce(target)
     complete(target)
-    explain(target)
+    documents = docstrings()
+    explain(target, documents)
+    embed(target, documents)
 
 
 if __name__ == "__main__":

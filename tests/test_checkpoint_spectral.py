@@ -12,9 +12,9 @@ from sklearn.base import clone
 import eckart
 from eckart import SVP, SVT, ExactRecovery, SoftImpute
 from eckart.complete import active, descend, spectral, svp
-from eckart.complete.keeping import Memory, generator_at, pack, unpack
 from eckart.io import save as saving
 from eckart.io.checkpoint import Checkpoint
+from eckart.io.keeping import Memory, generator_at, pack, unpack
 from eckart.trace import StopReason
 from test_soft_impute import planted
 

@@ -44,13 +44,14 @@ def test_every_example_is_tested():
     reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
     complete = {f"plot_{name}.py" for name in ("path", "phase", "photograph", "rank", "recommend", "saddle")}
     explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}
+    embed = {f"plot_{name}.py" for name in ("baskets", "pmi_optimum", "words")}
     networks = {"plot_deep.py", "plot_convolution.py"}
-    assert names == {"demo.py"} | reduce | complete | explain | networks
+    assert names == {"demo.py"} | reduce | complete | explain | embed | networks
 
 
 def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_path):
     out, _ = run("demo.py")
-    assert len(out.strip().splitlines()) == 29
+    assert len(out.strip().splitlines()) == 38
     (kept,) = numbers(r"keep #% of the variance", out)
     assert 95 < kept < 97
     (captured,) = numbers(r"certificate holds: # of what", out)
@@ -76,7 +77,12 @@ def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_pat
         assert any(words <= topic for topic in topics), f"no topic holds {words}"
     ours, plain = numbers(r"perplexity # on \d+ words of documents that a fit has not seen, # by word frequencies", out)
     assert ours < 0.6 * plain
-    for name in ("report.html", "complete.html", "explain.html"):
+    assert "column is to columns" in out
+    assert "sinh is to cosh" in out
+    assert "eigenvectors" in out.split("near      eigenvalues: ")[1].split()[:2]
+    loss, start, bound = numbers(r"loss #, # without vectors, # at the unfactored optimum", out)
+    assert bound < loss < start
+    for name in ("report.html", "complete.html", "explain.html", "embed.html"):
         page = (tmp_path / "out" / name).read_text()
         assert "data:image/png;base64," in page
         assert not re.search(r"(?:src|href)=\"(?!data:)", page)
@@ -236,6 +242,46 @@ def test_parts_are_local_and_hidden_pixels_are_filled(run):
     error, plain = numbers(r"hidden pixels +error # by NMF, # by the mean image", out)
     assert error < 0.75 * plain
     assert "chosen: held_out" in out
+
+
+def test_words_of_documentation_have_neighbours_and_analogies(run):
+    out, figures = run("plot_words.py")
+    assert figures == 3
+    assert "Certificate: HOLDS (stationary)" in out
+    assert "4 of 4 as expected" in out
+    inside, between = numbers(r"mean cosine inside a subject #, between subjects #", out)
+    assert inside > 2 * between
+    assert "eigenvectors" in out.split("eigenvalues  ")[1].split()[:2]
+    assert "PMI: certificate holds (global)" in out
+    assert "transform: (1, 50)" in out
+
+
+def test_products_of_baskets_find_their_errand(run):
+    out, figures = run("plot_baskets.py")
+    assert figures == 2
+    assert "Certificate: HOLDS (stationary)" in out
+    assert numbers(r"nearest is the other brand: #%", out)[0] > 95
+    inside, chance = numbers(r"the five nearest are of the same errand: #%, by chance #%", out)
+    assert inside > 80 > 3 * chance
+    assert out.split("with flour A, eggs B, milk: ")[1].splitlines()[0].count("butter") >= 1
+    assert "mop A: mop A" in out
+    assert numbers(r"skip-gram #%, PMI #%", out)[1] > 90
+
+
+def test_skip_gram_reaches_shifted_pmi(run):
+    out, figures = run("plot_pmi_optimum.py")
+    assert figures == 3
+    for r in (1, 5):
+        far, loss, bound = numbers(
+            rf"exact, r = {r}: largest \|score - \(PMI - log {r}\)\| #, loss #, lower bound #", out
+        )
+        assert far < 0.01
+        assert loss == pytest.approx(bound, abs=2e-6)
+    assert numbers(r"stochastic, r = 1: largest \|score - PMI\| #", out)[0] < 0.2
+    gaps = [float(g) for g in re.findall(r"\d+: ([\d.e+-]+)", out.split("gap by k: ")[1].splitlines()[0])]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] < 1e-6 < 1e-3 < gaps[0]
+    assert numbers(r"PMI by SVD: largest \|score - PMI\| #", out)[0] < 0.01
 
 
 def test_two_numbers_of_a_network_tell_more_than_two_components(run):

@@ -1,4 +1,4 @@
-"""What every estimator promises. A new one joins by being listed once: a model of reduction in ESTIMATORS, one of completion in COMPLETERS."""
+"""What every estimator promises. A new one joins by being listed once: a model of reduction in ESTIMATORS, one of completion in COMPLETERS, and so on."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import eckart
@@ -20,13 +21,16 @@ from eckart import (
     NMF,
     PCA,
     PLSA,
+    PMI,
     Autoencoder,
     ConvAutoencoder,
     GaussianMixture,
+    GloVe,
     LinearAutoencoder,
     Mixture,
     NetworkClassifier,
     NetworkRegressor,
+    SkipGram,
 )
 
 ESTIMATORS = [
@@ -79,6 +83,14 @@ PARTS = [
     NMF(2, init="random", alpha_W=0.01, random_state=0),
 ]
 
+WORD_MODELS = [
+    SkipGram(4, window=2, min_count=2, sample=None, max_iter=8, deterministic=True, random_state=0),
+    SkipGram(4, window=2, min_count=2, loss="softmax", bias=True, max_iter=100, random_state=0),
+    PMI(3, min_count=2, random_state=0),
+    PMI(3, min_count=2, kind="pmi", shift=5.0, add_context=True, random_state=0),
+    GloVe(3, min_count=2, random_state=0),
+    GloVe(3, min_count=2, solver="adagrad", max_iter=50, random_state=0),
+]
 SMALL = {"max_iter": 4, "random_state": 0, "n_threads": 1}
 NETWORKS = [
     Autoencoder(2, hidden=[8], **SMALL),
@@ -105,6 +117,7 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         *TOPIC_MODELS,
         NMF(),
         *PARTS,
+        *WORD_MODELS,
         *NETWORKS,
     ],
     expected_failed_checks=lambda e: (
@@ -479,5 +492,128 @@ def test_topic_models_leave_the_blas_setting_alone(topics, documents):
 
     before = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
     topics.fit(documents)
+    after = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    assert before == after
+
+
+# ---- embeddings
+
+WITHOUT_DATA = [
+    "check_estimator_cloneable",
+    "check_estimator_repr",
+    "check_get_params_invariance",
+    "check_mixin_order",
+    "check_no_attributes_set_in_init",
+    "check_parameters_default_constructible",
+    "check_set_params",
+    "check_valid_tag_types",
+]
+"""scikit-learn runs one check on estimators that take text; these need no data, and are called by name."""
+
+
+@pytest.mark.parametrize("check", WITHOUT_DATA)
+def test_word_models_pass_the_checks_that_need_no_data(word_model, check):
+    getattr(estimator_checks, check)(type(word_model).__name__, word_model)
+
+
+@pytest.fixture(params=WORD_MODELS, ids=lambda e: repr(e)[:60])
+def word_model(request):
+    return clone(request.param)
+
+
+@pytest.fixture
+def texts(rng):
+    """Lines mostly about one of two things."""
+    groups = (["ale", "beer", "cider", "perry"], ["goat", "hen", "pig", "sheep"])
+    own = (rng.random((200, 8)) < 0.2) ^ (np.arange(200) % 2)[:, None].astype(bool)
+    return [" ".join(groups[int(g)][rng.integers(4)] for g in row) for row in own]
+
+
+def test_word_models_leave_a_certificate_that_can_be_measured_again(word_model, texts):
+    c = word_model.fit(texts).certificate_
+    assert c.holds, c
+    assert c.kind in ("global", "stationary")
+    again = word_model.certify(texts)
+    assert again.holds
+    assert again.kind == c.kind
+    for name, value in c.facts.items():
+        if isinstance(value, float) and name in again.facts:
+            assert again.facts[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
+
+
+def test_word_models_find_the_planted_groups(word_model, texts):
+    if getattr(word_model, "loss", "") == "softmax":
+        pytest.skip(
+            "the exact solver leaves vectors that are known up to a linear map: scores mean something, cosines do not"
+        )
+    v = word_model.fit(texts).vectors_
+    near = v.neighbours("beer", 3)
+    assert {word for word, _ in near} == {"ale", "cider", "perry"}
+
+
+def test_word_models_seed_and_threads_do_not_change_a_bit(word_model, texts):
+    states = {numbers_of(clone(word_model).set_params(n_threads=t).fit(texts)) for t in (1, 2, 3)}
+    assert states == {numbers_of(word_model.fit(texts))}
+
+
+def test_word_models_leave_parameters_untouched(word_model, texts):
+    before = word_model.get_params()
+    assert word_model.fit(texts).get_params() == before
+    assert not hasattr(clone(word_model), "fit_")
+
+
+def test_word_models_save_load_and_pickle_to_the_same_bits(word_model, texts, tmp_path):
+    word_model.fit(texts).save(tmp_path / "m.safetensors")
+    for back in (eckart.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(word_model))):
+        assert type(back) is type(word_model)
+        assert back.get_params() == word_model.get_params()
+        assert numbers_of(back) == numbers_of(word_model)
+        np.testing.assert_array_equal(back.transform(texts), word_model.transform(texts))
+        assert back.vectors_.words.tolist() == word_model.vectors_.words.tolist()
+        assert back.certificate_ == word_model.certificate_
+        assert back.fit_.trace.to_dict() == word_model.fit_.trace.to_dict()
+
+
+def test_word_models_take_new_texts_one_at_a_time(word_model, texts):
+    v = word_model.fit(texts).vectors_
+    new = ["Beer, beer and a HEN!", "", "nothing known"]
+    whole = word_model.transform(new)
+    np.testing.assert_allclose(whole[0], (2 * v["beer"] + v["hen"]) / 3, rtol=1e-5)
+    assert not whole[1:].any(), "a text without a known word is zero"
+    for i in range(3):
+        np.testing.assert_array_equal(word_model.transform(new[i : i + 1]), whole[i : i + 1])
+    np.testing.assert_allclose(word_model.transform([["beer", "beer", "hen", "zebra"]]), whole[:1], rtol=1e-5)
+    assert word_model.get_feature_names_out().tolist() == [
+        f"{type(word_model).__name__.lower()}{i}" for i in range(v.k)
+    ]
+
+
+def test_word_models_keep_the_old_state_when_a_fit_fails(word_model, texts):
+    before = numbers_of(word_model.fit(texts))
+    with pytest.raises(eckart.InputError):
+        word_model.fit([3.5, 4.5])
+    with pytest.raises(eckart.InputError):
+        word_model.fit([])
+    assert numbers_of(word_model) == before
+
+
+def test_word_models_before_a_fit_are_refused_in_words(word_model):
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError):
+        word_model.transform(["a text"])
+
+
+def test_word_models_frames_out(word_model, texts):
+    pytest.importorskip("pandas")
+    out = word_model.set_output(transform="pandas").fit(texts).transform(texts[:3])
+    assert list(out.columns) == list(word_model.get_feature_names_out())
+
+
+def test_word_models_leave_the_blas_setting_alone(word_model, texts):
+    from threadpoolctl import threadpool_info
+
+    before = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
+    word_model.fit(texts)
     after = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
     assert before == after

@@ -37,6 +37,8 @@ _PUBLIC = {
     "select_mixture": "eckart.explain.select",
     "NMF": "eckart.explain.nmf",
     "select_rank": "eckart.explain.nmf_consensus",
+    "Vectors": "eckart.embed.vectors",
+    "read_vectors": "eckart.embed.reading",
     "observed": "eckart.io.triples",
     "corpus": "eckart.io.vocabulary",
     "PLSA": "eckart.explain.plsa",
@@ -48,7 +50,12 @@ _PUBLIC = {
     "align_topics": "eckart.explain.judge",
     "select_topics": "eckart.explain.judge",
     "shards": "eckart.io.shards",
+    "sequences": "eckart.embed.sequences",
+    "cooccurrence": "eckart.embed.cooccurrence",
+    "GloVe": "eckart.embed.glove",
     "write_shards": "eckart.io.shards",
+    "SkipGram": "eckart.embed.skipgram",
+    "PMI": "eckart.embed.pmi",
     "LowRank": "eckart.factors",
     "read": "eckart.io.read",
     "load": "eckart.io.save",
@@ -93,6 +100,13 @@ if TYPE_CHECKING:
     from eckart.complete.svp import SVP as SVP
     from eckart.complete.svt import SVT as SVT
     from eckart.complete.tune import tune as tune
+    from eckart.embed.cooccurrence import cooccurrence as cooccurrence
+    from eckart.embed.glove import GloVe as GloVe
+    from eckart.embed.pmi import PMI as PMI
+    from eckart.embed.reading import read_vectors as read_vectors
+    from eckart.embed.sequences import sequences as sequences
+    from eckart.embed.skipgram import SkipGram as SkipGram
+    from eckart.embed.vectors import Vectors as Vectors
     from eckart.errors import FileError as FileError
     from eckart.errors import InputError as InputError
     from eckart.explain.gaussian import GaussianMixture as GaussianMixture

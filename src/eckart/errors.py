@@ -22,6 +22,19 @@ class InputTypeError(InputError, TypeError):
     """An argument of a type that no door of eckart takes."""
 
 
+class UnknownWord(InputError, KeyError):
+    """A word or item that has no vector; it is a KeyError too, as of a dictionary.
+
+    >>> from eckart import Vectors
+    >>> Vectors(["king", "queen"], [[1.0], [2.0]])["kin"]
+    Traceback (most recent call last):
+    ...
+    eckart.errors.UnknownWord: word 'kin' came, wanted one of the 2 words; near ones are 'king'
+    """
+
+    __str__ = Exception.__str__
+
+
 class FileError(EckartError, ValueError):
     """A file is missing, truncated, tampered with, foreign, or from a newer version."""
 

@@ -13,6 +13,8 @@ MRR@k         mean over rows of  1 / (first q with h_q = 1), 0 without a hit
 hit rate@k    share of rows with a hit
 coverage@k    share of all columns that were recommended to at least one row
 
+Vectors of words are judged by ``word_similarity`` and ``analogies``, which stand in ``eckart.word_metrics``.
+
 Means are over the rows that have a relevant column; the others are left out and counted. No measure returns NaN: what cannot be measured is refused.
 """
 
@@ -25,6 +27,8 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputError, wrong
+from eckart.word_metrics import analogies as analogies
+from eckart.word_metrics import word_similarity as word_similarity
 
 
 def rmse(truth: Any, predicted: Any, sample_weight: Any = None) -> float:

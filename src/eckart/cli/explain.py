@@ -122,10 +122,10 @@ def explain(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")] = False,
 ) -> None:
     from eckart.cli.material import described, frequency, guided, material_of, stop_words_of, texts_of, words_in
-    from eckart.cli.shell import check_image, check_paths, held_out_share, lasting, parse_image, say
+    from eckart.cli.shell import check_image, check_paths, held_out_share, kind_and_file, lasting, parse_image, say
     from eckart.errors import InputError, wrong
 
-    method, kept = _asked(method, model or [])
+    method, kept = kind_and_file(method, model or [], METHODS)
     check_paths(out, kept, report, file)
     if method is not None and method not in METHODS:
         raise wrong("--method", method, ", ".join(METHODS))
@@ -194,20 +194,6 @@ def explain(
         say(quiet, "report", f"{report}")
 
 
-def _asked(method: str | None, given: list[str]) -> tuple[str | None, Path | None]:
-    """The method and the file that --method and --model name together."""
-    from eckart.errors import InputError
-
-    names = [*([method] if method else []), *(value for value in given if value in METHODS)]
-    files = [value for value in given if value not in METHODS]
-    for found, wanted in ((names, "one kind of model"), (files, "one file for the model")):
-        if len(found) > 1:
-            raise InputError(f"{' and '.join(found)} came, wanted {wanted}")
-    if files and not files[0].endswith(".safetensors"):
-        raise InputError(f"--model {files[0]} came, wanted {', '.join(METHODS)}, or a file that ends in .safetensors")
-    return (names[0] if names else None), (Path(files[0]) if files else None)
-
-
 def _table(material: Any, file: str, words: list[str] | None) -> Any:
     """Counts or numbers; a table with text in it was probably meant as text, and the error says how to ask for it."""
     from eckart.errors import InputError
@@ -255,21 +241,15 @@ def _chosen(build: Any, x: Any, seed: int, quiet: bool) -> int:
 
 def _builder(method: str, told: dict[str, Any], seed: int, threads: int | None, verbose: bool) -> Any:
     """What makes the unfitted model; options that the method does not have are refused now."""
-    from eckart.errors import InputError
+    from eckart.cli.shell import options_of
     from eckart.io.save import CLASSES
 
     name = "Mixture" if method == "mixture" and told["family"] is not None else METHODS[method]
     kind = getattr(import_module(CLASSES[name]), name)
-    known = inspect.signature(kind).parameters
-    for option, value in told.items():
-        if value is not None and option not in known:
-            raise InputError(
-                f"{OPTIONS[option]} {value} came with --method {method}, which has no such choice; leave it out"
-            )
+    base = options_of(kind, told, OPTIONS, method)
     always = {"random_state": seed, "n_threads": threads, "verbose": verbose}
-    base = {n: v for n, v in (told | always).items() if v is not None and n in known}
-
-    return partial(kind, **base)
+    known = inspect.signature(kind).parameters
+    return partial(kind, **base, **{n: v for n, v in always.items() if v is not None and n in known})
 
 
 def _judged(build: Any, x: Any, share: float, asked: float | None, seed: int, quiet: bool) -> Any:

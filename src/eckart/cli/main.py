@@ -8,14 +8,17 @@ import sys
 import typer
 
 from eckart.cli.complete import complete
+from eckart.cli.embed import embed
 from eckart.cli.explain import explain
 from eckart.cli.recommend import recommend
 from eckart.cli.reduce import certify, plan, reduce
+from eckart.cli.words import analogy, neighbours
 from eckart.errors import EckartError
 
 ABOUT = (
     "Low-rank learning from the shell: reduce a table to the few numbers that explain it, "
-    "fill in one with gaps, recommend, explain texts and tables by topics, components and parts, with evidence."
+    "fill in one with gaps, recommend, explain texts and tables by topics, components and parts, "
+    "embed words and items as vectors, with evidence."
 )
 
 app = typer.Typer(
@@ -30,6 +33,9 @@ app.command()(reduce)
 app.command()(complete)
 app.command()(recommend)
 app.command()(explain)
+app.command()(embed)
+app.command()(neighbours)
+app.command()(analogy)
 app.command()(certify)
 app.command()(plan)
 

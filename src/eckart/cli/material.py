@@ -1,4 +1,4 @@
-"""What eckart explain is given: text to count, counts, or a table of numbers; and how to read the same again for a saved model."""
+"""What eckart explain and embed are given: text, counts, or a table of numbers; and how to read the same again for a saved model."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.embed.sequences import Sequences, sequences
 from eckart.errors import FileError, InputError, wrong
 from eckart.io.frames import titles
 from eckart.io.read import read
@@ -16,6 +17,9 @@ from eckart.io.text import Documents, holds_text
 from eckart.io.tokens import Tokenizer
 from eckart.io.vocabulary import Corpus, corpus
 from eckart.matrix import Counts, Dense, Matrix
+
+WORDS = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_length", "n_threads", "verbose")
+"""Parameters of an embedding that choose its words."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Material:
     delimiter: str | None = None
     header: bool | None = None
     quotes: bool = True
+    undecodable: str = "error"
 
     def is_text(self, file: str) -> bool:
         return self.text is not None or holds_text(file)
@@ -42,6 +47,12 @@ class Material:
         if self.columns is not None:
             raise InputError(f"--columns {','.join(self.columns)} came for text, wanted --text for the column of text")
         return corpus(file, **self._how(), **choice)
+
+    def sequences(self, file: str, **choice: Any) -> Sequences:
+        """Text as sentences of numbered words."""
+        how = self._how()
+        del how["index"]  # sentences have no names
+        return sequences(file, **how, **choice)
 
     def table(self, file: str, words: list[str] | None = None) -> Matrix:
         """Counts or numbers as they are; ``words`` name the columns of a file that has no names."""
@@ -59,16 +70,18 @@ class Material:
         return replace(matrix, columns=titles(words))
 
     def _how(self) -> dict[str, Any]:
-        names = ("text", "index", "lines", "encoding", "delimiter", "header", "quotes")
+        names = ("text", "index", "lines", "encoding", "delimiter", "header", "quotes", "undecodable")
         return {name: getattr(self, name) for name in names}
 
-    def plan(self, x: Matrix) -> dict[str, Any]:
+    def plan(self, x: Matrix | Sequences) -> dict[str, Any]:
         """What a model remembers of its source."""
         default = Material()
         kept = {n: v for n, v in self._how().items() if v != getattr(default, n)}
         if isinstance(x, Corpus):
             kept["rules"] = x.rules
             return {"text": kept}
+        if isinstance(x, Sequences):
+            return {"text": kept} if kept else {}
         return {"read": kept} if kept else {}
 
 
@@ -82,6 +95,7 @@ def material_of(
     no_header: bool,
     no_quotes: bool,
     plan: dict[str, Any] | None = None,
+    undecodable: str | None = None,
 ) -> Material:
     """The options of a command; what is not said is taken from the plan of a model."""
     kept = dict((plan or {}).get("text") or (plan or {}).get("read") or {})
@@ -95,6 +109,7 @@ def material_of(
         "delimiter": {"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter),
         "header": False if no_header else None,
         "quotes": False if no_quotes else None,
+        "undecodable": undecodable,
     }
     return Material(**(kept | {name: value for name, value in told.items() if value is not None}))
 
@@ -115,6 +130,12 @@ def read_for(model: Any, data: str, material: Material) -> Matrix:
             f"{data} has {matrix.shape[1]} columns, wanted the {model.n_features_in_} of the model; choose them with --columns"
         )
     return replace(matrix, columns=names) if named and matrix.columns is None else matrix
+
+
+def sentences_for(model: Any, data: str, material: Material, **how: Any) -> Sequences:
+    """Text with the words that an embedding (fitted or not) asks for."""
+    params = model.get_params(deep=False)
+    return material.sequences(data, **{name: params[name] for name in WORDS}, **how)
 
 
 def words_in(file: str | None) -> list[str] | None:

@@ -156,11 +156,11 @@ def certify(
     delimiter: Annotated[str | None, typer.Option(help="Of a completion: between the cells of a text file.")] = None,
     no_header: Annotated[bool, typer.Option("--no-header", help="Of a completion: the first line is data.")] = False,
     duplicates: Annotated[str | None, typer.Option(help="Of a completion: last, mean or sum.")] = None,
-    text: Annotated[str | None, typer.Option(help="Of topics: the column that holds the text.")] = None,
+    text: Annotated[str | None, typer.Option(help="Of topics and words: the column that holds the text.")] = None,
 ) -> None:
     """Measure the certificate of a saved model again, from model and data alone. Exit code 1 when it does not hold.
 
-    A completion and a topic model remember how their data was written; --rows, --columns, --values and --text are needed only where that has changed.
+    Completions, topics and embeddings remember how their data was written; --rows, --columns, --values and --text are needed only where that has changed.
 
     Examples:
 
@@ -172,7 +172,7 @@ def certify(
     """
     from eckart.cli.shell import has_names, load_table
     from eckart.errors import InputError
-    from eckart.factors import LowRank
+    from eckart.factors import Embedding, LowRank
     from eckart.io.save import load
 
     fitted = load(model)
@@ -192,6 +192,12 @@ def certify(
             raise InputError(
                 f"{name} {value} came for a {type(fitted).__name__}, which is measured against a table; leave it out"
             )
+    if isinstance(fitted.fit_.factors, Embedding):
+        from eckart.cli.material import material_of, sentences_for
+
+        material = material_of(text, None, columns, None, None, delimiter, no_header, False, fitted.fit_.plan)
+        _verdict(fitted.certify(sentences_for(fitted, data, material)))
+        return
     if explains:
         from eckart.cli.material import material_of, read_for
 

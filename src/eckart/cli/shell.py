@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import inspect
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,10 +101,16 @@ def lasting(seconds: float) -> str:
     return f"{seconds:.2g} s" if seconds < 60 else f"{seconds / 60:.1f} min"
 
 
-def check_paths(out: Path | None, model: Path | None, report: Path | None, data: str) -> None:
-    """Refuse targets that cannot be written, or that would replace the data, before any work is done."""
+def check_paths(
+    out: Path | None,
+    model: Path | None,
+    report: Path | None,
+    data: str,
+    check: Callable[[Path], Any] = check_target,
+) -> None:
+    """Refuse targets that cannot be written, or that would replace the data, before any work is done; ``check`` is for ``out``, usually a table."""
     if out is not None:
-        check_target(out)
+        check(out)
     for path, ending in ((model, ".safetensors"), (report, ".html")):
         if path is not None and path.suffix.lower() != ending:
             raise FileError(f"{path} ends in {path.suffix!r}, wanted {ending}")
@@ -122,3 +130,25 @@ def held_out_share(given: float | None, usual: float) -> float:
     if not 0 <= share < 1:
         raise wrong("--held-out", share, "a share of 0 (none) to below 1, such as 0.1")
     return share
+
+
+def kind_and_file(method: str | None, given: list[str], kinds: Iterable[str]) -> tuple[str | None, Path | None]:
+    """The kind of model and the file for it that --method and --model name together."""
+    known = tuple(kinds)
+    names = [*([method] if method else []), *(value for value in given if value in known)]
+    files = [value for value in given if value not in known]
+    for found, wanted in ((names, "one kind of model"), (files, "one file for the model")):
+        if len(found) > 1:
+            raise InputError(f"{' and '.join(found)} came, wanted {wanted}")
+    if files and not files[0].endswith(".safetensors"):
+        raise InputError(f"--model {files[0]} came, wanted {', '.join(known)}, or a file that ends in .safetensors")
+    return (names[0] if names else None), (Path(files[0]) if files else None)
+
+
+def options_of(kind: type, told: dict[str, Any], flags: dict[str, str], method: str) -> dict[str, Any]:
+    """Options that were given (not None) as parameters of an estimator; one that it does not have is refused by the name it has in the shell."""
+    given = {name: value for name, value in told.items() if value is not None}
+    for name in given.keys() - inspect.signature(kind).parameters.keys():
+        flag = flags.get(name, f"--{name.replace('_', '-')}")
+        raise InputError(f"{flag} {given[name]} came with --method {method}, which has no such choice; leave it out")
+    return given

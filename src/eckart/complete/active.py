@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.complete.descend import Descent, Point, merged
-from eckart.complete.keeping import NOTHING, Memory, resumed_trace
 from eckart.complete.operators import Operator, Products, Solution, low_rank_svd, partial_svd, shrink
 from eckart.engines.cpu import sampled
 from eckart.engines.cpu.sampled import Pattern
 from eckart.engines.pool import single_threaded_blas
 from eckart.errors import wrong
+from eckart.io.keeping import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
 from eckart.trace import StopReason, Watcher, silent
 

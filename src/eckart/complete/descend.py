@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.complete.keeping import NOTHING, Memory
 from eckart.engines.cpu import sampled
 from eckart.engines.cpu.sampled import Pattern
 from eckart.engines.cpu.tangent import Coordinates, Tangent, least_squares, shares
+from eckart.io.keeping import NOTHING, Memory
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 CUTS = 8

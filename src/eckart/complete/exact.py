@@ -25,7 +25,6 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.recovery import recovery_certificate
-from eckart.complete.keeping import NOTHING, Memory, resumed_trace
 from eckart.complete.operators import Operator, Solution, Triples, low_rank_svd, partial_svd
 from eckart.complete.spectral import SpectralCompleter, at_least, entries_norm, zero_solution
 from eckart.engines.cpu import sampled
@@ -34,6 +33,7 @@ from eckart.engines.cpu.tangent import Coordinates, Tangent, least_squares
 from eckart.engines.pool import single_threaded_blas
 from eckart.errors import wrong
 from eckart.factors import LowRank
+from eckart.io.keeping import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
 from eckart.trace import StopReason, Trace, Watcher, silent
 

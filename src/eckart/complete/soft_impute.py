@@ -10,7 +10,6 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import gap_certificate, svp_certificate
 from eckart.complete.active import largest, solve
 from eckart.complete.descend import Descent
-from eckart.complete.keeping import NOTHING, Memory, generator_at
 from eckart.complete.operators import Solution
 from eckart.complete.spectral import SpectralCompleter, at_least, entries_norm
 from eckart.complete.split import split
@@ -19,6 +18,7 @@ from eckart.engines.cpu.sampled import Pattern
 from eckart.engines.pool import single_threaded_blas
 from eckart.errors import wrong
 from eckart.factors import LowRank
+from eckart.io.keeping import NOTHING, Memory, generator_at
 from eckart.matrix import Observed
 from eckart.trace import StopReason, Trace, Watcher
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.complete.completer import Completer
-from eckart.complete.keeping import Memory
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.operators import Solution
 from eckart.engines import engine_named
@@ -21,6 +20,7 @@ from eckart.errors import InputError, wrong
 from eckart.factors import LowRank, signs
 from eckart.fit import Fit
 from eckart.io.checkpoint import Checkpoint
+from eckart.io.keeping import Memory
 from eckart.matrix import Observed
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress

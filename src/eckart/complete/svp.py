@@ -23,7 +23,6 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import svp_certificate
 from eckart.complete.descend import CUTS, Descent, Point
-from eckart.complete.keeping import NOTHING, Memory, resumed_trace
 from eckart.complete.operators import Operator, Solution, partial_svd
 from eckart.complete.spectral import SpectralCompleter, at_least, entries_norm, zero_solution
 from eckart.engines.cpu import sampled
@@ -31,6 +30,7 @@ from eckart.engines.cpu.sampled import Pattern
 from eckart.engines.pool import single_threaded_blas
 from eckart.errors import wrong
 from eckart.factors import LowRank
+from eckart.io.keeping import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
 from eckart.trace import StopReason, Watcher, silent
 

@@ -3,10 +3,10 @@
     minimise tau ||B||_* + 1/2 ||B||_F^2   subject to   Pi(B) = Pi(A)
 
 Its dual is smooth: with y on the observed entries, B(y) = shrink_tau(Pi^T y) and g(y) = <y, b> - 1/2 ||B(y)||_F^2 has the gradient b - Pi(B(y)). Gradient
-ascent Y <- Y + eta Pi(A - shrink_tau(Y)) is SVT. ``accelerate=True`` adds Nesterov's momentum, restarted when a step goes against the last one; the
-limit is the same. eta = 1.2/p is larger than the constant 1 that is safe for every matrix: when the residual grows, eta is halved (never under 1)
-and the iteration goes on from its best point. Each step takes one warm-started partial SVD of the sparse Y and keeps what exceeds tau; n x m is
-never formed.
+ascent Y <- Y + eta Pi(A - shrink_tau(Y)) is SVT. ``accelerate=True`` adds Nesterov's momentum, restarted when a step goes against the last one or
+the residual rises; the limit is the same. eta = 1.2/p is larger than the constant 1 that is safe for every matrix: when the residual stays far above its
+best, eta is halved (never under 1) and the iteration goes on from its best point. Each step takes one warm-started partial SVD of the sparse Y and keeps what
+exceeds tau; n x m is never formed.
 
 For large tau the minimiser is that of ||B||_* alone. The default is tau = 5 ||Pi(A)||_2 / p, about
 the paper's 5n for its Gaussian factors and right for any scale.
@@ -22,7 +22,6 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import svt_certificate
-from eckart.complete.keeping import NOTHING, Memory, resumed_trace
 from eckart.complete.operators import Operator, Solution, Triples, partial_svd
 from eckart.complete.spectral import SpectralCompleter, at_least, entries_norm, zero_solution
 from eckart.engines.cpu import sampled
@@ -30,11 +29,15 @@ from eckart.engines.cpu.sampled import Pattern
 from eckart.engines.pool import single_threaded_blas
 from eckart.errors import wrong
 from eckart.factors import LowRank
+from eckart.io.keeping import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 SVD = 0.1
 """Error of the partial SVD, as a share of the residual."""
+STRIKES, BURST, STALE = 3, 20, 25
+"""The step is halved after 3 residuals in a row above twice the best, at one 20 times above it, and after 25 without a new best. A single high one is a spike
+that the next step takes back."""
 GROWTH = 5
 """Further triples asked for while the smallest is still above tau."""
 
@@ -101,7 +104,9 @@ class _Ascent:
         n, m = z.shape
         self.tau, self.eta = 5 * norm * n * m / self.pattern.nnz if tau is None else tau, eta
         self.y = self.z = (np.ceil(self.tau / (eta * norm)) * eta * self.b).astype(self.b.dtype)
-        self.t, self.accuracy, self.rank, self.least = 1.0, 1e-3, 0, np.inf
+        self.t, self.accuracy, self.rank = 1.0, 1e-3, 0
+        self.strikes = self.stale = 0
+        self.least = self.last = np.inf
         self.hint: np.ndarray | None = None
 
     def state(self) -> dict[str, Any]:
@@ -152,18 +157,24 @@ class _Ascent:
         misfit = float(np.sqrt(square))
         trace.add(misfit)
         self.accuracy = max(min(1e-3, SVD * misfit), 1e-13)
+        self.stale += 1
         if misfit < self.least:
+            self.stale = 0
             self.least, self.best, self.best_y = misfit, (b.left, b.values, b.right), self.z
         if misfit <= tol:
             return True
-        if misfit > 2 * self.least and self.eta > 1.0 and self.rank:
+        rises, self.last = misfit > self.last, misfit
+        self.strikes = self.strikes + 1 if misfit > 2 * self.least else 0
+        lost = self.strikes >= STRIKES or misfit > BURST * self.least or self.stale >= STALE
+        if lost and self.eta > 1.0 and self.rank:
             self.eta = max(1.0, self.eta / 2)
             self.y = self.z = self.best_y
-            self.t = 1.0
+            self.t, self.strikes, self.stale, self.last = 1.0, 0, 0, np.inf
             return False
         after = self.z + kind(self.eta) * rest
-        if not accelerate:
+        if not accelerate or rises:
             self.y = self.z = after
+            self.t = 1.0
             return False
         moved = after - self.y
         if float(np.vdot(rest, moved)) < 0:

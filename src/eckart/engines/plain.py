@@ -7,6 +7,8 @@ import numpy as np
 from eckart.engines.blocks import refuse_bad
 from eckart.engines.plain_mixtures import PlainMixtures
 from eckart.engines.plain_nonnegative import PlainNonnegative
+from eckart.engines.plain_pairs import PlainPairs
+from eckart.engines.plain_skipgram import PlainSkipGram
 from eckart.engines.plain_topics import PlainTopics
 from eckart.engines.protocol import ColumnMoments, GapCodes, GapStatistics, Keeper, Moments, RidgeRule, RowSolution
 from eckart.matrix import Counts, Dense, Matrix, Observed
@@ -30,7 +32,7 @@ def _weights(weights: np.ndarray | None, rows: int) -> np.ndarray:
     return np.ones(rows) if weights is None else np.asarray(weights, np.float64)
 
 
-class PlainEngine(PlainTopics, PlainMixtures, PlainNonnegative):
+class PlainEngine(PlainTopics, PlainMixtures, PlainNonnegative, PlainPairs, PlainSkipGram):
     """The reference engine: float64, one thread, whole arrays."""
 
     name = "plain"

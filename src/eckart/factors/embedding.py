@@ -25,8 +25,8 @@ class Embedding:
     context: np.ndarray | None = None
     bias: np.ndarray | None = None
     context_bias: np.ndarray | None = None
-    counts: np.ndarray | None = None
-    columns: np.ndarray | None = None
+    counts: Any = None
+    columns: Any = None
 
     @property
     def k(self) -> int:
@@ -51,7 +51,8 @@ class Embedding:
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Embedding:
-        return cls(arrays["vectors"], *(arrays.get(name) for name in _ARRAYS[1:]), columns)
+        others = {name: arrays.get(name) for name in _ARRAYS[1:]}
+        return cls(arrays["vectors"], **others, columns=columns)
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""

@@ -14,7 +14,7 @@ from eckart.errors import FileError
 from eckart.io.save import atomic_write
 from eckart.matrix import Dense, Matrix, Observed
 
-LAYOUT = 1
+LAYOUT = 2
 """Raised when the state that some solver keeps changes: an older file is then refused in words."""
 
 

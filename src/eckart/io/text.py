@@ -8,6 +8,7 @@
     iterable          texts, or (name, text) pairs
 
 Text files may be compressed (.gz). A text that is absent (None, NaN, an empty cell) is an empty document: it keeps its row.
+Bytes that do not decode are refused with their offset, or (``undecodable="replace"``) become U+FFFD, which ends a word, and are counted.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import glob
 import gzip
 import json
 import os
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ LINES = (".txt", ".text", ".md", ".rst")
 JSON_LINES = (".jsonl", ".ndjson")
 TABLES = (".csv", ".tsv")
 READABLE = (*LINES, *JSON_LINES, *TABLES, *ARROW_FILES)
+REPLACEMENT = "\ufffd"
 
 Document = tuple[Any, str]
 """A name (None where there is none) and a text."""
@@ -54,15 +57,25 @@ class Documents:
     delimiter: str | None = None
     header: bool | None = None
     quotes: bool = True
+    undecodable: str = "error"
+    _replaced: list[int] = field(default_factory=lambda: [0], init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.undecodable not in ("error", "replace"):
+            raise wrong("undecodable", self.undecodable, "'error' or 'replace'")
         try:
             codecs.lookup(self.encoding)
         except (LookupError, TypeError):
             raise wrong("encoding", self.encoding, "the name of an encoding, such as 'utf-8' or 'latin-1'") from None
 
+    @property
+    def replaced(self) -> int:
+        """How many replacement characters stand for undecodable bytes, in what the last iteration has read."""
+        return self._replaced[0]
+
     def __iter__(self) -> Iterator[Document]:
         source = self.source
+        self._replaced[0] = 0
         if isinstance(source, (str, os.PathLike)):
             yield from self._path(os.fspath(source))
         elif is_arrow(source):
@@ -136,7 +149,7 @@ class Documents:
             raise FileError(f"{file} cannot be read: {error}") from None
 
     def _lines(self, file: Path, keep: bool = False) -> Iterator[str]:
-        """Decoded lines; bytes that do not decode are refused with their offset."""
+        """Decoded lines; bytes that do not decode are refused with their offset, or replaced and counted."""
         wide = codecs.lookup(self.encoding).name.startswith(("utf-16", "utf-32"))
         if wide:
             yield from self._decoded(file, keep)
@@ -147,19 +160,24 @@ class Documents:
                 begin, seen = seen, seen + len(line)
                 if begin == 0 and line.startswith(codecs.BOM_UTF8):
                     line = line[3:]
-                try:
-                    text = line.decode(self.encoding)
-                except UnicodeDecodeError as error:
-                    raise _undecodable(file, self.encoding, begin + error.start, line[error.start]) from None
+                text = self._decode(line, file, begin)
                 yield text if keep else text.rstrip("\r\n")
 
     def _decoded(self, file: Path, keep: bool) -> Iterator[str]:
         with (gzip.open if file.suffix.lower() == ".gz" else open)(file, "rb") as raw:
             data = raw.read()
+        yield from self._decode(data, file, 0).splitlines(keepends=keep)
+
+    def _decode(self, data: bytes, file: Path, offset: int) -> str:
+        """The text of bytes that begin at ``offset`` of a file."""
         try:
-            yield from data.decode(self.encoding).splitlines(keepends=keep)
+            return data.decode(self.encoding)
         except UnicodeDecodeError as error:
-            raise _undecodable(file, self.encoding, error.start, data[error.start]) from None
+            if self.undecodable == "error":
+                raise _undecodable(file, self.encoding, offset + error.start, data[error.start]) from None
+        text = data.decode(self.encoding, "replace")
+        self._replaced[0] += text.count(REPLACEMENT) - data.decode(self.encoding, "ignore").count(REPLACEMENT)
+        return text
 
     def _json_lines(self, file: Path) -> Iterator[Document]:
         member = self.text
@@ -185,6 +203,16 @@ class Documents:
             yield (None if self.index is None else row[self.index]), _text(row[member], f"line {number}")
 
     def _csv(self, file: Path) -> Iterator[Document]:
+        if self.undecodable == "replace" and first_undecodable(file, self.encoding) is not None:
+            with tempfile.TemporaryDirectory() as folder:  # pyarrow reads clean text only
+                clean = Path(folder) / Path(file.name.removesuffix(".gz")).name
+                with clean.open("w", encoding="utf-8", newline="") as out:
+                    out.writelines(self._lines(file, keep=True))
+                yield from replace(self, source=clean, encoding="utf-8")._csv(clean)
+            return
+        yield from self._clean_csv(file)
+
+    def _clean_csv(self, file: Path) -> Iterator[Document]:
         import pyarrow as pa
 
         try:
@@ -198,7 +226,7 @@ class Documents:
             batches = layout.batches(wanted, {column: pa.large_string()}, schema.names)
             yield from self._batches(batches, None, file, (column, index))
         except FileError as error:
-            bad = first_undecodable(file, self.encoding)
+            bad = first_undecodable(file, self.encoding) if self.undecodable == "error" else None
             if bad is not None:
                 raise _undecodable(file, self.encoding, *bad) from None
             do = "; say quotes=False if quotation marks are part of the text" if self.quotes else ""
@@ -284,9 +312,9 @@ def _named(rows: Iterator[Document], name: str | None) -> Iterator[Document]:
 
 def _listed(source: Iterable[Any]) -> Iterator[Document]:
     rows = iter(source)
-    first = next(rows, None)
-    pairs = isinstance(first, (tuple, list))
-    for i, row in enumerate(chain([first], rows) if first is not None else rows):
+    head = list(islice(rows, 1))
+    pairs = bool(head) and isinstance(head[0], (tuple, list))
+    for i, row in enumerate(chain(head, rows)):
         if isinstance(row, (tuple, list)) and len(row) == 2:
             yield row[0], _text(row[1], i)
         elif pairs or isinstance(row, (tuple, list)):
@@ -337,5 +365,6 @@ def _absent(path: str) -> str:
 
 def _undecodable(file: Path, encoding: str, offset: int, byte: int) -> FileError:
     return FileError(
-        f"{file} is not {encoding} text: byte 0x{byte:02x} at offset {offset} cannot be decoded; save it as UTF-8 or say encoding="
+        f"{file} is not {encoding} text: byte 0x{byte:02x} at offset {offset} cannot be decoded; save it as UTF-8, say encoding=, or "
+        "undecodable='replace'"
     )

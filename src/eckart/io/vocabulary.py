@@ -28,12 +28,13 @@ class Corpus(Counts):
     """Counts of words: rows are documents, columns words in ascending order.
 
     ``words_read`` is the number of words in the text, ``words_dropped`` how many of them are not in the columns (rare, frequent, on the stop list, or never
-    seen when the vocabulary was given), ``rules`` how the text was cut into words.
+    seen when the vocabulary was given), ``rules`` how the text was cut into words, ``replaced`` how many characters stand for bytes that were no text.
     """
 
     words_read: int = 0
     words_dropped: int = 0
     rules: dict[str, Any] = field(default_factory=dict)
+    replaced: int = 0
 
 
 class Lexicon:
@@ -128,6 +129,7 @@ def corpus(
     delimiter: str | None = None,
     header: bool | None = None,
     quotes: bool = True,
+    undecodable: str = "error",
     dtype: Any = np.float64,
     n_threads: int | None = None,
     verbose: bool = False,
@@ -150,6 +152,7 @@ def corpus(
     lowercase, numbers, min_length : of the default rule: fold case; keep words without a letter; the fewest characters of a word.
     lines : whether each line of a text file is a document (True), or each file (False); by default lines of a single file, files of a folder.
     encoding, delimiter, header, quotes : of text files and of CSV; ``quotes=False`` takes quotation marks as text.
+    undecodable : what to do with bytes that are no text: ``"error"`` names the first, ``"replace"`` puts U+FFFD, which ends a word, and counts.
     dtype : float32 or float64.
     n_threads : most threads; the result does not depend on it. A ``tokenizer`` function runs in one.
     verbose : show progress.
@@ -182,6 +185,7 @@ def corpus(
         delimiter=delimiter,
         header=header,
         quotes=quotes,
+        undecodable=undecodable,
     )
     with progress(verbose) as watch:
         tally = _Tally(given)
@@ -195,7 +199,7 @@ def corpus(
     kept, columns = (None, titles(given)) if given is not None else choice.words(tally)
     dropped = tally.tokens - tally.kept_tokens(kept)
     entries = tally.compressed(kept, len(columns), np.dtype(dtype))
-    return Corpus(*entries, len(columns), labels, columns, tally.tokens, dropped, rule.to_dict())
+    return Corpus(*entries, len(columns), labels, columns, tally.tokens, dropped, rule.to_dict(), docs.replaced)
 
 
 def vocabulary_of(source: Any) -> list[str]:

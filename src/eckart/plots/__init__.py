@@ -8,6 +8,8 @@ from eckart.plots.complete import (
     observed_predicted,
     shrinkage_path,
 )
+from eckart.plots.embed import plot_map, plot_neighbours
+from eckart.plots.embed_fit import plot_log_counts, plot_loss, plot_pmi_optimum, plot_singular_values
 from eckart.plots.mixture import responsibilities, soft_clusters
 from eckart.plots.networks import code_maps, code_walk, feature_maps, filters, loss_curves, rows_beside
 from eckart.plots.parts import parts_and_components, sum_of_parts
@@ -33,6 +35,12 @@ __all__ = [
     "parts_and_components",
     "perplexity_curve",
     "phase_square",
+    "plot_log_counts",
+    "plot_loss",
+    "plot_map",
+    "plot_neighbours",
+    "plot_pmi_optimum",
+    "plot_singular_values",
     "reconstructions",
     "responsibilities",
     "rows_beside",

@@ -10,9 +10,12 @@ import numpy as np
 from eckart.engines.blocks import Job, jobs
 from eckart.engines.cpu import dense, tall
 from eckart.engines.cpu.completion import CompletionPrimitives
+from eckart.engines.cpu.glove import GlovePrimitives
 from eckart.engines.cpu.linear import eigh_top, orth
 from eckart.engines.cpu.mixtures import MixturePrimitives
 from eckart.engines.cpu.nonnegative import NonnegativePrimitives
+from eckart.engines.cpu.pairs import PairPrimitives
+from eckart.engines.cpu.skipgram import SkipGramPrimitives
 from eckart.engines.cpu.topics import TopicPrimitives
 from eckart.engines.pool import resolve_threads, run_lanes
 from eckart.engines.protocol import SQUARE, THIN, ColumnMoments, GapCodes, GapStatistics, Keeper, Moments, block_rows
@@ -27,7 +30,15 @@ SEGMENT = 16
 """Blocks a lane between two points at which the state of a pass can be kept."""
 
 
-class CpuEngine(CompletionPrimitives, TopicPrimitives, MixturePrimitives, NonnegativePrimitives):
+class CpuEngine(
+    CompletionPrimitives,
+    TopicPrimitives,
+    MixturePrimitives,
+    NonnegativePrimitives,
+    PairPrimitives,
+    GlovePrimitives,
+    SkipGramPrimitives,
+):
     """BLAS and numba on row blocks; results do not depend on ``n_threads``."""
 
     name = "cpu"

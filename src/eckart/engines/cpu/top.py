@@ -13,6 +13,8 @@ from numba import njit
 from eckart.engines.pool import run_lanes
 
 ROWS, COLUMNS, GROUP = 256, 2048, 16
+LEAST_ITEMS = 16
+"""Pieces of work wanted, so that threads have some to share."""
 
 
 @njit(nogil=True, cache=True)
@@ -77,27 +79,45 @@ def top_columns(
     excluded: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
     threads: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (-1 where there are fewer than n) and scores of the n best columns; ``excluded`` is (indptr, sorted indices, row of each row of U)."""
+    """Positions (-1 where there are fewer than n) and scores of the n best columns; ``excluded`` is (indptr, sorted indices, row of each row of U).
+
+    Few rows are shared out by ranges of columns (as the shapes alone say), each with its own n best; these are merged in the order of the ranges.
+    """
     rows, m = len(left), len(right)
     n = min(n, m)
     dtype = np.result_type(left.dtype, right.dtype)
-    where, best = np.full((rows, n), -1, np.int64), np.full((rows, n), -np.inf, dtype)
-    left, columns = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right.T, dtype)
+    left, columns = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype).T
+    blocks = -(-rows // ROWS)
+    parts = max(1, min(LEAST_ITEMS // max(blocks, 1), m // (4 * COLUMNS)))
+    width = -(-m // parts)
+    where, best = np.full((parts, rows, n), -1, np.int64), np.full((parts, rows, n), -np.inf, dtype)
 
-    def step(_: int, first: int, scratch: dict) -> None:
+    def step(_: int, item: int, scratch: dict) -> None:
+        first, part = item // parts * ROWS, item % parts
         last = min(first + ROWS, rows)
         if "tile" not in scratch:
             scratch["tile"] = np.empty(ROWS * COLUMNS, dtype)
-        for begin in range(0, m, COLUMNS):
-            end = min(begin + COLUMNS, m)
+        stop = min(width * (part + 1), m)
+        for begin in range(width * part, stop, COLUMNS):
+            end = min(begin + COLUMNS, stop)
             tile = scratch["tile"][: (last - first) * (end - begin)].reshape(last - first, end - begin)
             np.matmul(left[first:last], columns[:, begin:end], out=tile)
             if offset is not None:
                 tile += offset[begin:end]
             if excluded is not None:
                 _mask(*excluded, first, last, begin, tile)
-            _keep_best(tile, begin, best[first:last], where[first:last])
+            _keep_best(tile, begin, best[part, first:last], where[part, first:last])
 
-    run_lanes(range(0, rows, ROWS), list(range(64)), step, threads)
-    where[np.isneginf(best)] = -1
-    return where, best
+    run_lanes(range(blocks * parts), list(range(64)), step, threads)
+    found, scores = _merged(where, best, n)
+    found[np.isneginf(scores)] = -1
+    return found, scores
+
+
+def _merged(where: np.ndarray, best: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The n best of all ranges; a stable sort keeps the lower column first among equals."""
+    if len(where) == 1:
+        return where[0], best[0]
+    where, best = (np.concatenate(list(a), axis=1) for a in (where, best))
+    order = np.argsort(-best, axis=1, kind="stable")[:, :n]
+    return np.take_along_axis(where, order, axis=1), np.take_along_axis(best, order, axis=1)

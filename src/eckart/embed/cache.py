@@ -1,0 +1,157 @@
+"""Sequences kept on disk, so that a second reading costs only the time to map them.
+
+Three files: ``*.ids.npy`` and ``*.pointers.npy``, and ``*.json``, written last, with the words, the options, the size and time of change of each file of the
+source, and checksums. What does not match is never used: a changed source or other options are read again, a damaged cache is made again, and both are said.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import warnings
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import FileError, InputError
+from eckart.io.frames import titles
+from eckart.io.save import check_place, replacing
+from eckart.io.text import READABLE, _kind
+from eckart.io.tokens import Tokenizer
+
+FORMAT, VERSION = "eckart-sequences", 1
+PIECE = 2**24
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The place of one result, and what it must be about."""
+
+    stem: Path
+    about: dict[str, Any]
+
+    @classmethod
+    def of(cls, place: Any, source: Any, rule: Tokenizer, options: dict[str, Any]) -> Cache:
+        """A folder keeps a result for each source and set of options; any other path is the beginning of the names of one."""
+        if not isinstance(source, (str, os.PathLike)):
+            raise InputError(
+                f"cache={str(place)!r} came with a {type(source).__name__}, wanted a file, a folder or a pattern: only there a change can be seen"
+            )
+        told = rule.to_dict()
+        if told.get("function"):
+            raise InputError(
+                f"cache={str(place)!r} came with {told['tokenizer']} as tokenizer, wanted a regular expression or none: a function may change unseen"
+            )
+        about = {"format": FORMAT, "version": VERSION, "rules": told, "options": options, "source": _files(source)}
+        about = json.loads(json.dumps(about, default=str))
+        path = Path(place)
+        if path.is_dir():
+            named = [file["path"] for file in about["source"]], about["rules"], about["options"]
+            path = path / f"sequences-{zlib.crc32(json.dumps(named).encode()):08x}"
+        check_place(path.with_name(path.name + ".json"))
+        return cls(path, about)
+
+    @property
+    def folder(self) -> Path:
+        return self.stem.parent
+
+    def file(self, kind: str) -> Path:
+        return self.stem.with_name(f"{self.stem.name}.{kind}")
+
+    def load(self) -> dict[str, Any] | None:
+        """The fields of the sequences, arrays mapped from disk; None where there is nothing to use."""
+        if not self.file("json").exists():
+            return None
+        try:
+            told = json.loads(self.file("json").read_text("utf-8"))
+            about = told["about"]
+        except (OSError, ValueError, KeyError, TypeError):
+            self._again("is damaged")
+            return None
+        for name, value in self.about.items():
+            if about.get(name) != value:
+                reason = "the source has changed" if name == "source" else f"{name} were {about.get(name)}"
+                self._again(f"is of other work ({reason})")
+                return None
+        try:
+            return self._mapped(told)
+        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+            self._again(f"is damaged ({error})")
+            return None
+
+    def save(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Write the fields of sequences and give them back, mapped."""
+        for kind in ("ids", "pointers"):
+            with replacing(self.file(f"{kind}.npy")) as part:
+                _write(part, fields[kind])
+        told = {name: fields[name] for name in ("words_read", "words_dropped", "replaced", "rules")}
+        told |= {"words": fields["words"].tolist(), "counts": fields["counts"].tolist()}
+        told |= {"checksums": [_checksum(fields["ids"]), _checksum(fields["pointers"])], "about": self.about}
+        told["seal"] = _seal(told)
+        with replacing(self.file("json")) as part:
+            Path(part).write_text(json.dumps(told), "utf-8")
+        return self._mapped(told)
+
+    def _mapped(self, told: dict[str, Any]) -> dict[str, Any]:
+        if told.pop("seal") != _seal(told):
+            raise ValueError("its list of words was changed")
+        arrays = {}
+        for kind, wanted in zip(("ids", "pointers"), told["checksums"]):
+            arrays[kind] = _read(self.file(f"{kind}.npy"))
+            if _checksum(arrays[kind]) != wanted:
+                raise ValueError(f"{kind} do not match their checksum")
+        more = {name: told[name] for name in ("words_read", "words_dropped", "replaced", "rules")}
+        words, counts = titles(told["words"]), np.array(told["counts"], np.int64)
+        return arrays | more | {"words": words, "counts": counts}
+
+    def _again(self, why: str) -> None:
+        warnings.warn(f"the cache {self.file('json')} {why}; the source is read again", stacklevel=4)
+
+
+def _read(path: Path) -> np.ndarray:
+    """Mapped so that a caller may write to its copy and never to the file."""
+    array = np.load(path, mmap_mode="c", allow_pickle=False)
+    return np.asarray(array)
+
+
+def _write(path: str, array: np.ndarray) -> None:
+    with open(path, "wb") as out:
+        np.lib.format.write_array(out, np.asarray(array), allow_pickle=False)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _checksum(array: np.ndarray) -> str:
+    """Kind, size and CRC-32 of the bytes, read piece by piece."""
+    code = 0
+    for a in range(0, len(array), PIECE):
+        code = zlib.crc32(np.ascontiguousarray(array[a : a + PIECE]).data, code)
+    return f"{array.dtype.str} {array.shape} {code:08x}"
+
+
+def _seal(told: dict[str, Any]) -> str:
+    text = json.dumps({name: value for name, value in told.items() if name != "seal"}, sort_keys=True)
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def _files(source: Any) -> list[dict[str, Any]]:
+    """Path, size and time of change of each file that would be read."""
+    path = os.fspath(source)
+    if os.path.isdir(path):
+        found = sorted(str(f) for f in Path(path).rglob("*") if f.is_file() and _kind(f) in READABLE)
+    elif os.path.exists(path) or not glob.has_magic(path):
+        found = [path]
+    else:
+        found = sorted(f for f in glob.glob(path, recursive=True) if os.path.isfile(f))
+    try:
+        stats = [os.stat(file) for file in found]
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error}") from None
+    return [
+        {"path": os.path.abspath(file), "bytes": stat.st_size, "changed": stat.st_mtime_ns}
+        for file, stat in zip(found, stats)
+    ]

@@ -1,0 +1,99 @@
+"""What all word models share: text or items in, a table of vectors out, and means of vectors for new texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from eckart.embed.items import look
+from eckart.embed.sequences import Sequences
+from eckart.embed.vectors import Vectors
+from eckart.errors import wrong
+from eckart.factors import Embedding
+from eckart.fit import Estimator
+from eckart.io.tokens import Tokenizer
+from eckart.io.vocabulary import corpus
+from eckart.labels import Labels, tidy
+
+
+class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+    """An estimator whose factors are an ``Embedding``. min_count, max_words, tokenizer, lowercase, numbers and min_length are parameters of
+    ``eckart.sequences``; ``fit_.plan["words"]`` keeps the rule by which text became words."""
+
+    n_components: Any
+    tokenizer: Any
+    n_threads: int | None
+
+    @property
+    def vectors_(self) -> Vectors:
+        """The words and their vectors, ready for questions."""
+        f = self._embedding()
+        return Vectors(f.columns, self._final(f), f.counts)
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Vectors as rows of k numbers, one for each word, in the order of ``vectors_.words``."""
+        return self._final(self._embedding())
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._embedding().k
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The mean vector of the words of each text (or of the items of each list); unknown words are skipped, a text without a known one is zero."""
+        check_is_fitted(self)
+        f = self._embedding()
+        counts = self._bags(X, f)
+        total = counts.sum(axis=1)
+        vectors = self._final(f)
+        means = (counts @ vectors.astype(np.float64)) / np.where(total > 0, total, 1.0)[:, None]
+        return means.astype(vectors.dtype)
+
+    def _final(self, f: Embedding) -> np.ndarray:
+        """The vectors that are handed out."""
+        return f.vectors
+
+    def _embedding(self) -> Embedding:
+        return self._fitted("vectors").factors
+
+    def _sequences(self, X: Any) -> Sequences:
+        """The door: sentences of anything that ``eckart.sequences`` takes."""
+        params = self.get_params(deep=False)
+        names = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_length", "n_threads", "verbose")
+        return Sequences.of(X, **{name: params[name] for name in names})
+
+    def _bags(self, X: Any, f: Embedding) -> sparse.csr_array:
+        """Texts x words: how often each known word stands in each text."""
+        rows, source = look(X)
+        if rows is None:
+            rule = self.fit_.plan["words"]
+            own = callable(self.tokenizer) and rule.get("function")
+            options = {"tokenizer": self.tokenizer} if own else Tokenizer.from_dict(rule).to_dict()
+            return corpus(source, vocabulary=f.columns.tolist(), n_threads=self.n_threads, **options).to_scipy()
+        lists = [tidy(list(row)) for row in rows]
+        lengths = np.array([len(items) for items in lists], np.int64)
+        labels = Labels(f.columns, f.n, "word")
+        found = [labels.find(items) for items in lists if len(items)]
+        at = np.concatenate(found) if found else np.zeros(0, np.int64)
+        of = np.repeat(np.arange(len(lists)), lengths)
+        known = at >= 0
+        shape = (len(lists), f.n)
+        return sparse.csr_array((np.ones(int(known.sum())), (of[known], at[known])), shape=shape)
+
+    def _k(self) -> int:
+        k = self.n_components
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+            raise wrong("n_components", k, "an int >= 1")
+        return int(k)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.string = True
+        tags.input_tags.sparse = False
+        tags.input_tags.allow_nan = False
+        return tags

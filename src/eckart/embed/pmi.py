@@ -1,0 +1,273 @@
+"""Pointwise mutual information and its factorization: words as vectors without gradient descent.
+
+    M_wv = log( p(w, v) / (p(w) p_a(v)) ) - log shift,      p_a(v) proportional to (sum_w N_wv)^a
+
+from co-occurrences N. A word stands near another more often than chance where M > 0. ``"positive"`` keeps these entries only, ``"pmi"`` keeps every pair that
+was seen; pairs that were not are 0 in both, so that M is sparse. Skip-gram with r negative samples has PMI - log r as its optimum (Levy and Goldberg 2014):
+that is ``shift=r``. A smoothed context distribution (a = 0.75) keeps rare words from being everyone's best neighbour.
+
+The vectors come from the truncated SVD M ~ U S V^T, the best approximation of rank k: zeta = U S^p and z = V S^(1 - p). M meets products with thin blocks
+only (``eckart.reduce``), and is never made dense. The certificate is that of the SVD: no other k directions capture more.
+
+References: Church and Hanks (1990); Levy, Goldberg, Dagan (2015), Improving distributional similarity with lessons learned from word embeddings.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.certificate import Certificate
+from eckart.embed.model import WordModel
+from eckart.embed.pairs import Pairs, pairs_of
+from eckart.engines import engine_named
+from eckart.engines.pool import in_order, resolve_threads, single_threaded_blas
+from eckart.errors import InputError, wrong
+from eckart.factors import Basis, Embedding
+from eckart.fit import Fit
+from eckart.matrix import Counts
+from eckart.reduce.covariance import Covariance
+from eckart.reduce.solve import Options, certify
+from eckart.reduce.solve import solve as solve_svd
+from eckart.rng import generator
+from eckart.trace import Watcher, progress, silent
+
+KINDS = ("positive", "pmi")
+BLOCK = 2**20
+
+
+def pmi_matrix(
+    x: Counts,
+    *,
+    kind: str = "positive",
+    shift: float = 1.0,
+    smoothing: float = 0.75,
+    dtype: Any = np.float64,
+    n_threads: int | None = None,
+) -> Counts:
+    """M of co-occurrences, sparse. Entries that are 0 (or, for ``"positive"``, below) are not stored.
+
+    >>> from scipy import sparse
+    >>> m = pmi_matrix(Counts.from_scipy(sparse.csr_array([[0.0, 3.0], [3.0, 2.0]])), smoothing=1.0)
+    >>> m.to_scipy().toarray().round(3).tolist()
+    [[0.0, 0.47], [0.47, 0.0]]
+    """
+    n, csr = x.shape[0], x.to_scipy()
+    rows, columns = (np.asarray(csr.sum(axis=axis, dtype=np.float64)) for axis in (1, 0))
+    spread = np.where(columns > 0, columns, 0.0) ** smoothing * (columns > 0)
+    with np.errstate(divide="ignore"):  # words without a neighbour have no entry to use their logarithm
+        own, beside = np.log(rows), np.log(spread / max(spread.sum(), np.finfo(float).tiny)) + np.log(shift)
+
+    def part(block: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a, b = block
+        p, q = x.indptr[a], x.indptr[b]
+        at, count = x.indices[p:q], x.data[p:q]
+        with np.errstate(divide="ignore"):
+            m = np.log(count, dtype=np.float64) - np.repeat(own[a:b], np.diff(x.indptr[a : b + 1])) - beside[at]
+        kept = (m > 0) if kind == "positive" else (count > 0) & (m != 0)
+        ends = np.concatenate([[0], np.cumsum(kept)])
+        return np.diff(ends[x.indptr[a : b + 1] - p]), at[kept], m[kept].astype(dtype)
+
+    cuts = np.searchsorted(x.indptr, np.arange(0, x.nnz, BLOCK))[1:].tolist()
+    cuts = sorted({0, *cuts, n})
+    parts = list(in_order(itertools.pairwise(cuts), part, resolve_threads(n_threads)))
+    lengths, indices, data = (np.concatenate(piece) for piece in zip(*parts))
+    return Counts(np.concatenate([[0], np.cumsum(lengths)]), indices, data, n, x.rows, x.columns)
+
+
+def solve(
+    m: Counts, k: int, exponent: float, tol: float, *, engine: Any, rng: np.random.Generator, watch: Watcher = silent
+) -> tuple[np.ndarray, np.ndarray, Fit]:
+    """U S^p, V S^(1 - p) and the fit of the SVD."""
+    options = Options(k, False, "auto" if min(m.shape) <= SMALL else "randomized", tol)
+    fit = solve_svd(m, options, None, engine=engine, rng=rng, watch=watch)
+    basis = fit.factors
+    size = np.sqrt(basis.scatter)
+    rank = size > size.max(initial=0.0) * 1e-6
+    power = np.where(rank, np.where(rank, size, 1.0) ** (exponent - 1.0), 0.0)
+    vectors = engine.times(m, np.ascontiguousarray(basis.components.T), None) * power.astype(m.dtype)
+    context = basis.components.T * np.where(rank, size ** (1.0 - exponent), 0.0).astype(m.dtype)
+    return vectors, np.ascontiguousarray(context), fit
+
+
+SMALL = 400
+"""Up to this many words the decomposition is a full one."""
+
+
+class PMI(WordModel):
+    """Word vectors by the truncated SVD of pointwise mutual information.
+
+    M_wv = log(p(w, v) / (p(w) p_a(v))) - log shift over the pairs that were seen (the positive ones, by default), M ~ U S V^T of rank k, vectors U S^p.
+
+    Parameters
+    ----------
+    n_components : int
+        k, the length of the vectors.
+    kind : "positive" or "pmi"
+        Keep positive entries only, or all pairs that were seen.
+    shift : float
+        r: log r is subtracted, the optimum of skip-gram with r negative samples. 1 subtracts nothing.
+    smoothing : float
+        a, the exponent of the context distribution; 1 is plain PMI.
+    exponent : float
+        p, of the singular values.
+    add_context : bool
+        Hand out zeta + V S^p instead of zeta alone.
+    window, weighting
+        Of the co-occurrences, as for ``eckart.cooccurrence``.
+    min_count, max_words, tokenizer, lowercase, numbers, min_length
+        Of the vocabulary, as for ``eckart.sequences``.
+    tol : float
+        The share of the captured energy that the SVD may miss.
+    random_state, n_threads, verbose
+        Seed of the SVD's start; most threads (results do not depend on them); progress bars.
+
+    Attributes
+    ----------
+    vectors_, components_ : the words with their vectors; the vectors alone, n x k (float32)
+    singular_values_ : of M, the largest first
+    fit_, certificate_ : ``Embedding`` with vectors U S^p and context V S^(1 - p), certificate, trace, plan
+
+    ``fit`` takes text, lists of items, ``Sequences``, or co-occurrences (``Counts`` or a square SciPy matrix).
+    The certificate says that no other k directions capture more of M than these, up to a small share.
+
+    Examples
+    --------
+    >>> texts = ["the cat sat", "the dog sat", "a cat ran", "a dog ran"] * 5
+    >>> model = PMI(n_components=2, window=2, random_state=0).fit(texts)
+    >>> model.vectors_.neighbours("cat", 1)[0][0], model.certificate_.holds
+    ('dog', True)
+
+    References
+    ----------
+    O. Levy, Y. Goldberg, I. Dagan, "Improving distributional similarity with lessons learned from word embeddings", TACL (2015).
+    """
+
+    def __init__(
+        self,
+        n_components: int = 100,
+        *,
+        kind: str = "positive",
+        shift: float = 1.0,
+        smoothing: float = 0.75,
+        exponent: float = 0.5,
+        add_context: bool = False,
+        window: int = 10,
+        weighting: str = "harmonic",
+        min_count: int = 5,
+        max_words: int | None = None,
+        tokenizer: Any = None,
+        lowercase: bool = True,
+        numbers: bool = True,
+        min_length: int = 1,
+        tol: float = 1e-6,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        verbose: bool = False,
+    ):
+        self.n_components = n_components
+        self.kind = kind
+        self.shift = shift
+        self.smoothing = smoothing
+        self.exponent = exponent
+        self.add_context = add_context
+        self.window = window
+        self.weighting = weighting
+        self.min_count = min_count
+        self.max_words = max_words
+        self.tokenizer = tokenizer
+        self.lowercase = lowercase
+        self.numbers = numbers
+        self.min_length = min_length
+        self.tol = tol
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    @property
+    def singular_values_(self) -> np.ndarray:
+        """The k largest singular values of M."""
+        return np.array(self._fitted("singular_values_").plan["singular values"])
+
+    def fit(self, X: Any, y: Any = None) -> PMI:
+        """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
+        self._check()
+        pairs = pairs_of(self, X)
+        k, n = self._k(), len(pairs.words)
+        if k > n:
+            raise wrong("n_components", k, f"1 to {n} for {n} words", "lower it, or lower min_count")
+        engine = engine_named("cpu", self.n_threads)
+        m = self._matrix(pairs)
+        with progress(bool(self.verbose)) as watch, single_threaded_blas():
+            vectors, context, svd = solve(
+                m,
+                k,
+                float(self.exponent),
+                float(self.tol),
+                engine=engine,
+                rng=generator(self.random_state),
+                watch=watch,
+            )
+        factors = Embedding(vectors, context, counts=pairs.counts, columns=pairs.words)
+        plan = {
+            "method": f"truncated SVD ({svd.plan['solver']})",
+            "reason": svd.plan["reason"],
+            "entries": m.nnz,
+            "singular values": np.sqrt(svd.factors.scatter).tolist(),
+            "words": pairs.rules,
+        }
+        self.fit_ = Fit(factors, described(svd.certificate), svd.trace, plan)
+        return self
+
+    def certify(self, X: Any) -> Certificate:
+        """Measure the certificate again, from this model and the text (or co-occurrences) alone."""
+        f, pairs = self._embedding(), pairs_of(self, X)
+        if list(pairs.words) != list(f.columns):
+            raise InputError("X has other words than the model, wanted the data that the model was fitted to")
+        m, size = self._matrix(pairs), self.singular_values_
+        assert f.context is not None
+        power = size ** (1.0 - self.exponent)
+        components = (f.context / np.where(power > 0, power, 1.0).astype(f.context.dtype)).T
+        live = np.linalg.norm(components, axis=1) > 0.5  # beyond the rank there is nothing to say
+        c = Covariance.by_products(engine_named("cpu", self.n_threads), m, False, None)
+        basis = Basis(
+            c.mean, np.ascontiguousarray(components[live]), size[live] ** 2, c.total * c.weight, 0.0, c.weight, c.rows, False,
+            None, m.columns,
+        )  # fmt: skip
+        with single_threaded_blas():
+            return described(certify(c, basis, float(self.tol), np.random.default_rng(0)))
+
+    def _matrix(self, pairs: Pairs) -> Counts:
+        return pmi_matrix(
+            pairs.n, kind=self.kind, shift=float(self.shift), smoothing=float(self.smoothing), dtype=np.float32,
+            n_threads=self.n_threads,
+        )  # fmt: skip
+
+    def _final(self, f: Embedding) -> np.ndarray:
+        if not self.add_context:
+            return f.vectors
+        assert f.context is not None
+        size = self.singular_values_
+        turn = np.where(size > 0, np.where(size > 0, size, 1.0) ** (2 * self.exponent - 1.0), 0.0)
+        return f.vectors + f.context * turn.astype(f.context.dtype)
+
+    def _check(self) -> None:
+        self._k()
+        if self.kind not in KINDS:
+            raise wrong("kind", self.kind, " or ".join(map(repr, KINDS)), "shift=r makes either of them a shifted one")
+        for name, least in (("shift", 0.0), ("smoothing", 0.0), ("exponent", None), ("tol", 0.0)):
+            value = getattr(self, name)
+            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and np.isfinite(value)
+            if not number or (least is not None and (value <= least if name == "shift" else value < least)):
+                raise wrong(name, value, "a positive number" if name == "shift" else "a finite number >= 0")
+
+
+def described(c: Certificate) -> Certificate:
+    """The certificate of the SVD in the words of this chapter."""
+    scatter = c.facts.get("captured variance", 0.0), c.facts.get("total variance", 0.0)
+    share = scatter[0] / scatter[1] if scatter[1] > 0 else 1.0
+    facts = {**c.facts, "share of the squares captured": share, "share in the tail": 1.0 - share}
+    return replace(c, problem="the best approximation of rank k of the PMI matrix: min ||M - U S V^T||", facts=facts)

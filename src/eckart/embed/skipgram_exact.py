@@ -1,0 +1,89 @@
+"""Skip-gram without sampling: the whole loss over all pairs of a small vocabulary, by L-BFGS.
+
+    negative    sum_wv N_wv softplus(-s_wv) + r N_w q_v softplus(s_wv),        s_wv = <zeta_w, z_v> + b_v
+    softmax     sum_wv N_wv ( log sum_u exp s_wu - s_wv )
+
+over sum N. With vectors as long as the vocabulary the minimum is s_wv = log N_wv / (r N_w q_v) = PMI - log r, or log N_wv / N_w up to a number for
+each w.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logsumexp
+
+from eckart.errors import InputError
+from eckart.matrix import Counts
+from eckart.trace import StopReason, Trace, Watcher, silent
+
+LARGEST = 5000
+"""Words up to which n x n numbers are held."""
+
+
+def solve(
+    x: Counts,
+    noise: np.ndarray,
+    *,
+    loss: str,
+    k: int,
+    negatives: float,
+    bias: bool,
+    max_iter: int,
+    tol: float,
+    rng: np.random.Generator,
+    watch: Watcher = silent,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Trace]:
+    """zeta, z, b (None without a bias) and the loss of each step; an interrupt keeps the best state."""
+    from scipy.optimize import minimize
+
+    n = x.shape[0]
+    if n > LARGEST:
+        raise InputError(
+            f"{n} words came, wanted at most {LARGEST} without sampling (n x n numbers are held); use loss='negative' with solver='stochastic', or max_words="
+        )
+    seen = x.to_scipy().toarray().astype(np.float64)
+    seen /= max(seen.sum(), 1e-300)
+    away = negatives * seen.sum(axis=1)[:, None] * noise
+    start = rng.standard_normal(2 * n * k) / np.sqrt(k)
+    theta = np.concatenate([start, np.zeros(n)]) if bias else start
+    trace = Trace("loss of a pair", reason=StopReason.MAX_ITER)
+    best: dict[str, Any] = {"value": np.inf, "theta": theta}
+
+    def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        u, v = theta[: 2 * n * k].reshape(2, n, k)
+        s = u @ v.T
+        if bias:
+            s += theta[2 * n * k :]
+        total, g = _softmax(seen, s) if loss == "softmax" else _negative(seen, away, s)
+        if total < best["value"]:
+            best.update(value=total, theta=theta.copy())
+        parts = [(g @ v).ravel(), (g.T @ u).ravel()]
+        return total, np.concatenate([*parts, g.sum(axis=0)] if bias else parts)
+
+    def each(_: np.ndarray) -> None:
+        trace.add(best["value"])
+        watch("steps", len(trace), max_iter)
+
+    try:
+        options = {"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": tol, "gtol": 1e-12, "maxcor": 20}
+        end = minimize(value, theta, jac=True, method="L-BFGS-B", callback=each, options=options)
+        trace.reason = StopReason.CONVERGED if end.success else StopReason.MAX_ITER
+    except KeyboardInterrupt:
+        trace.reason = StopReason.INTERRUPTED
+    if not len(trace):
+        trace.add(best["value"])
+    theta = best["theta"]
+    u, v = theta[: 2 * n * k].reshape(2, n, k)
+    return u, v, theta[2 * n * k :] if bias else None, trace
+
+
+def _negative(seen: np.ndarray, away: np.ndarray, s: np.ndarray) -> tuple[float, np.ndarray]:
+    soft = np.logaddexp(0.0, s)
+    return float((seen * (soft - s)).sum() + (away * soft).sum()), (seen + away) * expit(s) - seen
+
+
+def _softmax(seen: np.ndarray, s: np.ndarray) -> tuple[float, np.ndarray]:
+    norm = logsumexp(s, axis=1, keepdims=True)
+    return float((seen * (norm - s)).sum()), seen.sum(axis=1, keepdims=True) * np.exp(s - norm) - seen

@@ -1,0 +1,97 @@
+"""Skip-gram by stochastic steps: the corpus is passed several times while the rate falls to nearly nothing.
+
+    eta_t = eta_0 + (eta_end - eta_0) t / T       t of T words
+
+A window shares its noise: ``drawn`` words, more than r, that weigh r / drawn each, so that the expectation is that of r negatives and its variance smaller.
+Threads share the tables without locks; one alone (``together=False``) always ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.skipgram import PairEvidence, Pieces, WindowRule, tables
+from eckart.io.keeping import NOTHING, Memory, resumed_trace
+from eckart.trace import StopReason, Trace, Watcher, silent
+
+PART_WORDS = 2**20
+"""Words between two points at which the state can be kept."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """Numbers of a training: see ``SkipGram``."""
+
+    k: int
+    window: int
+    negatives: int
+    drawn: int
+    epochs: int
+    rate: float
+    last_rate: float
+    bias: bool
+    together: bool
+
+
+def drawn_for(negatives: int) -> int:
+    """Noise words of a window: about twice the negatives, so that they and the word fill whole groups of six.
+
+    >>> [drawn_for(r) for r in (1, 5, 15)]
+    [5, 11, 35]
+    """
+    return 6 * -(-(2 * negatives + 1) // 6) - 1
+
+
+def train(
+    pieces: Pieces,
+    t: Training,
+    *,
+    engine: Any,
+    rng: np.random.Generator,
+    watch: Watcher = silent,
+    memory: Memory = NOTHING,
+) -> tuple[np.ndarray, np.ndarray, Trace]:
+    """Inputs and outputs (n + 1 rows, padded) and the mean loss of each epoch; an interrupt keeps the present state."""
+    columns = t.k + int(t.bias)
+    x, y = tables(pieces.n, columns), tables(pieces.n, columns)
+    seed = int(rng.integers(2**62))
+    x[: pieces.n, : t.k] = (rng.random((pieces.n, t.k), np.float32) - np.float32(0.5)) / np.float32(t.k)
+    rule = WindowRule(t.window, t.drawn, t.negatives / t.drawn, t.k if t.bias else -1)
+    if t.bias:
+        x[: pieces.n, t.k] = 1.0
+    parts = _parts(pieces.bounds)
+    done, told, trace = 0, PairEvidence(0.0, 0, 0), resumed_trace("loss of a pair")
+    if (kept := memory.last()) is not None:
+        x[:], y[:], seed, done = kept["x"], kept["y"], int(kept["seed"]), int(kept["done"])
+        told, trace = PairEvidence(*kept["told"]), resumed_trace("loss of a pair", kept["trace"])
+    trace.reason = StopReason.MAX_ITER
+    total = t.epochs * max(int(pieces.bounds[-1] - pieces.bounds[0]), 1)
+    try:
+        for step in range(done, t.epochs * len(parts)):
+            state = {"x": x, "y": y, "seed": seed, "done": step, "told": list(told)}
+            memory.offer(state | {"trace": [trace.values, trace.seconds]})
+            epoch, at = divmod(step, len(parts))
+            begin = epoch * (total // t.epochs)
+            rates = tuple(t.rate + (t.last_rate - t.rate) * (begin + int(pieces.bounds[p])) / total for p in parts[at])
+            now = engine.pair_step(
+                pieces, x, y, parts[at], rule, rates=rates, seed=(seed + epoch) % 2**63, together=t.together
+            )
+            told = told.merge(now)
+            if at == len(parts) - 1:
+                trace.add(told.loss / max(told.heard, 1))
+                told = PairEvidence(0.0, 0, 0)
+            watch("words", begin + int(pieces.bounds[parts[at][1]]), total)
+    except KeyboardInterrupt:
+        trace.reason = StopReason.INTERRUPTED
+    return x, y, trace
+
+
+def _parts(bounds: np.ndarray) -> list[tuple[int, int]]:
+    """Ranges of pieces of about PART_WORDS words; one empty range where there is no piece."""
+    cuts = np.arange(bounds[0], bounds[-1], PART_WORDS)
+    at = [*np.searchsorted(bounds, cuts).tolist(), len(bounds) - 1]
+    return [(a, b) for a, b in itertools.pairwise(at) if b > a] or [(0, 0)]

@@ -1,0 +1,154 @@
+"""Counting neighbours: the CPU engine against its plain twin, on sentences where each argument matters."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from eckart.embed.cooccurrence import pair_rule
+from eckart.engines import engine_named
+from eckart.engines.cpu import pairs
+from eckart.engines.protocol import PairRule
+from eckart.matrix import Observed
+
+PLAIN = engine_named("plain")
+ENGINES = {"cpu, 1 thread": engine_named("cpu", 1), "cpu, 3 threads": engine_named("cpu", 3)}
+N = 5000
+"""Words: more than one block of 64 x 64 bits."""
+
+
+@pytest.fixture(params=list(ENGINES))
+def engine(request):
+    return ENGINES[request.param]
+
+
+@pytest.fixture
+def text():
+    rng = np.random.default_rng(5)
+    lengths = np.concatenate([rng.integers(0, 30, 60), [0, 1, 1, 0, 400]])
+    pointers = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    ids = np.minimum(rng.zipf(1.3, pointers[-1]) - 1, N - 1).astype(np.int32)
+    ids[ids == 7] = 8  # a word that never occurs
+    return ids, pointers
+
+
+def rows_of(pieces):
+    """All rows as compressed ones, after a look at the manners of the pieces."""
+    rows = list(pieces)
+    assert [r.first for r in rows] == np.concatenate([[0], np.cumsum([len(r.lengths) for r in rows])])[:-1].tolist()
+    lengths, indices, data = (np.concatenate(part) for part in list(zip(*rows))[1:])
+    assert len(lengths) == N
+    assert data.min(initial=1.0) > 0
+    for part in np.split(indices, np.cumsum(lengths)[:-1]):
+        assert (np.diff(part) > 0).all()  # ascending, each column once
+    return lengths, indices, data
+
+
+def equal(a, b):
+    for one, two in zip(rows_of(a), rows_of(b)):
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("sides", ["both", "left", "right"])
+@pytest.mark.parametrize("weighting", ["harmonic", "flat", "linear"])
+@pytest.mark.parametrize("window", [1, 10])
+def test_cooccur(engine, text, window, weighting, sides):
+    rule = pair_rule(window, weighting, sides)
+    equal(engine.cooccur(*text, N, rule), PLAIN.cooccur(*text, N, rule))
+
+
+def test_weights_that_are_no_whole_numbers(engine, text):
+    rule = PairRule((0.3, 0.7, 0.123), 1.0)
+    for a, b in zip(*(rows_of(e.cooccur(*text, N, rule)) for e in (engine, PLAIN))):
+        np.testing.assert_allclose(a, b, rtol=1e-13)
+
+
+@pytest.mark.parametrize("cuts", [[0.5], [0.1, 0.11, 0.9]])
+def test_spans_add_up_to_the_whole(engine, text, cuts):
+    ids, pointers = text
+    rule = pair_rule(10)
+    at = [0, *(int(c * len(ids)) for c in cuts), len(ids)]
+    runs = [list(engine.cooccur(ids, pointers, N, rule, span)) for span in itertools.pairwise(at)]
+    for run, span in zip(runs, itertools.pairwise(at)):
+        equal(run, PLAIN.cooccur(ids, pointers, N, rule, span))
+    joined = [whole(run) for run in runs]
+    merged = list(engine.merge_counts(iter([joined]), N, rule))
+    equal(merged, PLAIN.merge_counts(iter([joined]), N, rule))
+    equal(merged, engine.cooccur(ids, pointers, N, rule))
+
+
+def whole(run):
+    first, *others = zip(*run)
+    return type(run[0])(first[0], *(np.concatenate(part) for part in others))
+
+
+def test_small_pieces_change_nothing(text, monkeypatch):
+    rule = pair_rule(5)
+    monkeypatch.setattr(pairs, "TOKENS", 20)
+    pieces = list(ENGINES["cpu, 3 threads"].cooccur(*text, N, rule, piece=100))
+    assert len(pieces) > 10
+    equal(pieces, PLAIN.cooccur(*text, N, rule))
+
+
+def test_nothing_to_count(engine):
+    empty = np.empty(0, np.int32)
+    assert rows_of(engine.cooccur(empty, np.array([0, 0]), N, pair_rule(3)))[0].sum() == 0
+    assert rows_of(engine.cooccur(np.zeros(1, np.int32), np.array([0, 1]), N, pair_rule(3)))[0].sum() == 0
+
+
+# ---- GloVe
+
+
+@pytest.fixture
+def entries():
+    rng = np.random.default_rng(1)
+    a = sparse.random_array((600, 600), density=0.02, random_state=1, data_sampler=lambda size: rng.normal(0, 2, size))
+    x = Observed.from_triples(*a.tocoo().coords, a.tocoo().data.astype(np.float32), shape=(600, 600))
+    return x, rng.random(x.nnz).astype(np.float32)
+
+
+def test_glove_tables_hold_every_entry_once_in_its_block(engine, entries):
+    x, weights = entries
+    for e in (engine, PLAIN):
+        t = e.glove_table(x, weights, 7)
+        assert t.strata == 2
+        for b in range(4):
+            part = slice(t.ends[b], t.ends[b + 1])
+            assert (t.rows[part] % 2 * 2 + t.columns[part] % 2 == b).all()
+        order = np.lexsort((t.columns, t.rows))
+        np.testing.assert_array_equal(t.rows[order], np.repeat(np.arange(600), x.row_counts()))
+        np.testing.assert_array_equal(t.columns[order], x.indices)
+        np.testing.assert_array_equal(t.targets[order], x.data)
+        np.testing.assert_array_equal(t.weights[order], weights)
+        assert not np.array_equal(order, np.sort(order))
+        assert sorted(b for turn in range(2) for b in t.round(turn)) == list(range(4))
+
+
+def test_glove_step(engine, entries):
+    x, weights = entries
+    table = engine.glove_table(x, weights, 3)
+    rng, k = np.random.default_rng(0), 5
+    own, other = (np.ones((600, 3 * (k + 1)), np.float32) for _ in range(2))
+    for side in (own, other):
+        side[:, : k + 1] = rng.normal(0, 0.5, (600, k + 1))
+    a, b = ([own.copy(), other.copy()], [own.astype(float), other.astype(float)])
+    for order in (np.array([1, 0]), np.array([0, 1])):
+        got, want = engine.glove_step(table, *a, 0.05, order), PLAIN.glove_step(table, *b, 0.05, order)
+        assert got == pytest.approx(want, rel=1e-4)
+    for mine, theirs in zip(a, b):
+        np.testing.assert_allclose(mine, theirs, rtol=2e-3, atol=2e-4)
+    assert engine.glove_loss(table, *a) == pytest.approx(PLAIN.glove_loss(table, *b), rel=1e-3)
+    assert engine.glove_loss(table, *a) < engine.glove_loss(table, own, other)
+
+
+def test_glove_steps_stay_finite_where_residuals_are_large(engine, entries):
+    x, weights = entries
+    table = engine.glove_table(Observed(x.indptr, x.indices, 1e4 * x.data, 600), weights, 3)
+    own, other = np.ones((600, 18), np.float32), np.ones((600, 18), np.float32)
+    for _ in range(20):
+        engine.glove_step(table, own, other, 1.0, np.array([0, 1]))
+    assert np.isfinite(own).all()
+    assert (own[:, 6:] > 0).all()  # G and 1 / sqrt(G)
