@@ -13,7 +13,7 @@ from eckart.factors import Network
 from eckart.fit import Fit
 from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
 from eckart.nn.options import check_shared, check_widths
-from eckart.nn.shell import NetworkShell, Part, rows_at, split_rows
+from eckart.nn.shell import NetworkShell, rows_at, split_rows
 
 
 class NetworkHead(NetworkShell):
@@ -109,6 +109,7 @@ class NetworkHead(NetworkShell):
 
         from eckart.nn.modules import with_weights
         from eckart.nn.place import threads
+        from eckart.nn.rows import Part
         from eckart.nn.train import batches, slope
 
         judged, name = (split[1], "held-out error") if len(split[1]) else (split[0], "error")

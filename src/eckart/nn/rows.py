@@ -6,6 +6,7 @@ spread 0: it enters as 0, leaves as its mean, and counts nowhere.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -14,6 +15,9 @@ import torch
 
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
+
+Index = Any
+"""Positions of rows: an array, or a tensor on the device that holds the rows."""
 
 
 class Batch(NamedTuple):
@@ -102,11 +106,40 @@ def _filled(part: Any) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 class Source(Protocol):
-    """Anything that gives batches of rows by position."""
+    """Anything that gives batches of rows by position. ``index`` puts positions where the rows lie, so that taking them waits for nothing."""
 
     def __len__(self) -> int: ...
 
-    def take(self, at: np.ndarray) -> Batch: ...
+    def index(self, at: np.ndarray) -> Index: ...
+
+    def take(self, at: Index) -> Batch: ...
+
+
+def pieces(at: Index, count: int) -> list[Index]:
+    """Positions in ``count`` runs, whose lengths differ by one at most.
+
+    >>> [p.tolist() for p in pieces(np.arange(5), 2)]
+    [[0, 1, 2], [3, 4]]
+    """
+    short, more = divmod(len(at), count)
+    cuts = np.cumsum([0] + [short + 1] * more + [short] * (count - more))
+    return [at[a:b] for a, b in itertools.pairwise(cuts.tolist())]
+
+
+class Part:
+    """Some of the rows, seen as rows of their own."""
+
+    def __init__(self, rows: Source, at: np.ndarray):
+        self.rows, self.at = rows, rows.index(at)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def index(self, at: np.ndarray) -> Index:
+        return self.rows.index(at)
+
+    def take(self, at: Index) -> Batch:
+        return self.rows.take(self.at[at])
 
 
 class Rows:
@@ -129,15 +162,22 @@ class Rows:
     def __len__(self) -> int:
         return int(self.matrix.shape[0] or 0)
 
-    def take(self, at: np.ndarray) -> Batch:
+    def index(self, at: np.ndarray) -> Index:
+        """Positions as a tensor beside the rows, or as they are where batches are filled in."""
+        return at if self.x is None else torch.as_tensor(at, device=self.x.device)
+
+    def all(self) -> Batch:
+        """Every row, in order."""
+        return self.take(self.index(np.arange(len(self))))
+
+    def take(self, at: Index) -> Batch:
         """The rows at these positions."""
         if self.x is None:
-            x, seen = self._fill(at)
+            x, seen = self._fill(np.asarray(at))
         else:
-            index = torch.as_tensor(at, device=self.x.device)
-            x = self._move(self.x[index])
-            seen = None if self.seen is None else self._move(self.seen[index])
-        y = None if self.y is None else self._move(self.y[torch.as_tensor(at, device=self.y.device)])
+            x = self._move(self.x[at])
+            seen = None if self.seen is None else self._move(self.seen[at])
+        y = None if self.y is None else self._move(self.y[at])
         return Batch(x, seen, y)
 
     def _hold(self, values: np.ndarray) -> None:

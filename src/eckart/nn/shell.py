@@ -25,19 +25,6 @@ LEAST_HELD_OUT = 5
 """Fewer rows than this judge nothing: such a fit goes without."""
 
 
-class Part:
-    """Some of the rows, seen as rows of their own."""
-
-    def __init__(self, rows: Any, at: np.ndarray):
-        self.rows, self.at = rows, at
-
-    def __len__(self) -> int:
-        return len(self.at)
-
-    def take(self, at: np.ndarray) -> Any:
-        return self.rows.take(self.at[at])
-
-
 def rows_at(matrix: Matrix, at: np.ndarray) -> Matrix:
     """A matrix of the rows at these positions."""
     labels = None if matrix.rows is None else matrix.rows[at]
@@ -119,6 +106,7 @@ class NetworkShell(Estimator):
     def _run(self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, file: Any) -> tuple[Any, Any]:
         """Train on one part of the rows, judge on the other; (recipe, progress)."""
         from eckart.nn.place import threads
+        from eckart.nn.rows import Part
         from eckart.nn.train import train
 
         held = Part(rows, split[1]) if len(split[1]) else None
@@ -173,7 +161,7 @@ class NetworkShell(Estimator):
         with torch.no_grad(), threads(self.n_threads):
             for a in range(0, count, BLOCK):
                 part = rows_at(matrix, np.arange(a, min(a + BLOCK, count)))
-                made = use(net, Rows(part, scale, place).take(np.arange(part.shape[0] or 0)))
+                made = use(net, Rows(part, scale, place).all())
                 out.append(made.detach().cpu().numpy())
         return np.concatenate(out).astype(matrix.dtype, copy=False)
 

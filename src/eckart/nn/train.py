@@ -21,7 +21,7 @@ from eckart.io.checkpoint import Checkpoint
 from eckart.io.state import pack, resumed_trace, unpack
 from eckart.nn.losses import Loss
 from eckart.nn.place import Place, out_of_memory
-from eckart.nn.rows import Batch, Source
+from eckart.nn.rows import Batch, Index, Source, pieces
 from eckart.nn.rules import Nesterov, optimizer_of, schedule_of
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -76,7 +76,7 @@ def train(
     run = Progress(optimizer=optimizer, kept=_copy(net))
     if file is not None and (found := file.load()) is not None:
         _resume(run, net, optimizer, unpack(found[1]), place)
-    step = torch.compile(loss) if place.compiled else loss
+    step = torch.compile(loss, dynamic=False) if place.compiled else loss
     devices = [place.device] if place.cuda else []
     try:
         with torch.random.fork_rng(devices=devices):
@@ -97,7 +97,7 @@ def train(
 def _epoch(net: Any, loss: Any, rows: Source, order: np.ndarray, recipe: Recipe, place: Place, run: Progress) -> float:
     """One pass in the given order; the mean loss of its batches, or the value that is not finite."""
     net.train()
-    batches = np.array_split(order, max(1, -(-len(order) // recipe.batch_size)))
+    batches = pieces(rows.index(order), max(1, -(-len(order) // recipe.batch_size)))
     factor = schedule_of(recipe.schedule, recipe.max_iter * len(batches))
     if isinstance(run.optimizer, Nesterov) and len(batches) > 1:
         run.optimizer.restart()
@@ -115,13 +115,13 @@ def _epoch(net: Any, loss: Any, rows: Source, order: np.ndarray, recipe: Recipe,
     return float(total) / len(order)
 
 
-def _gradient(net: Any, loss: Any, rows: Source, at: np.ndarray, place: Place, run: Progress) -> torch.Tensor:
+def _gradient(net: Any, loss: Any, rows: Source, at: Index, place: Place, run: Progress) -> torch.Tensor:
     """Loss and gradient of one batch, in as many parts as the memory of the device asks for."""
     while True:
         try:
             net.zero_grad(set_to_none=True)
             value = torch.zeros((), device=place.device)
-            for part in np.array_split(at, min(run.parts, len(at))):
+            for part in pieces(at, min(run.parts, len(at))):
                 with place.products():
                     share = loss(net, rows.take(part)) * (len(part) / len(at))
                 share.backward()
@@ -161,7 +161,7 @@ def batches(rows: Source, run: Progress | None = None) -> Iterator[Batch]:
     """All rows in order, for a look without training."""
     size = max(1, JUDGED_AT_ONCE // (1 if run is None else run.parts))
     for a in range(0, len(rows), size):
-        yield rows.take(np.arange(a, min(a + size, len(rows))))
+        yield rows.take(rows.index(np.arange(a, min(a + size, len(rows)))))
 
 
 def mean_loss(net: Any, loss: Loss, rows: Source, place: Place, run: Progress | None = None) -> float:
@@ -192,7 +192,7 @@ def slope(
     """
     net.eval()
     at = np.random.default_rng(0).permutation(len(rows))[:most]
-    parts = np.array_split(at, max(1, -(-len(at) // batch_size)))
+    parts = pieces(rows.index(at), max(1, -(-len(at) // batch_size)))
     weights = [p for p in net.parameters() if p.requires_grad]
     total = [torch.zeros_like(p, dtype=torch.float64) for p in weights]
     value = squares = 0.0

@@ -24,7 +24,7 @@ from eckart.io.numbers import numeric
 from eckart.matrix import Dense, Matrix, row_parts
 from eckart.nn.lazy import need_torch
 from eckart.nn.options import check_shared, recipe_of
-from eckart.nn.shell import NetworkShell, Part, live, rows_at, split_rows
+from eckart.nn.shell import NetworkShell, live, rows_at, split_rows
 from eckart.reduce.compare import linear_risk, principal_subspace
 from eckart.reduce.rebuild import fill_gaps, link, logit, risk_of, shares_only
 from eckart.rng import generator
@@ -269,6 +269,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """The certificate, measured at the weights of the factors."""
         from eckart.nn.modules import with_weights
         from eckart.nn.place import threads
+        from eckart.nn.rows import Part
         from eckart.nn.train import slope
 
         with threads(self.n_threads):
