@@ -48,7 +48,7 @@ class NetworkHead(NetworkShell):
         architecture = self._architecture(matrix.shape[1], about["out"], len(split[0]))
         net, file = build(architecture, seed), self._file(matrix, seed, targets)
         rows = Rows(matrix, scale, place, _precise(targets, place))
-        recipe, run = self._run(net, self._loss(), rows, split, place, seed, file)
+        recipe, run, place = self._run(net, self._loss(), rows, split, place, seed, file)
         weights = {name: w.astype(np.float64) if place.dtype.itemsize == 8 else w for name, w in arrays_of(net).items()}
         more = (matrix.columns, count, about["classes"], about["extras"])
         network = Network(weights, architecture, scale.mean, scale.spread, about["out"], *more)

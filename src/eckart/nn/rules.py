@@ -73,8 +73,20 @@ def optimizer_of(name: str, net: torch.nn.Module, lr: float, weight_decay: float
     if name == "adagrad":
         return torch.optim.Adagrad(groups, lr, eps=1e-10)
     if name == "adam":
+        if all(p.is_cuda for p in params):
+            rate = torch.tensor(lr, device=params[0].device)
+            return torch.optim.Adam(groups, rate, eps=1e-8, fused=True, capturable=True)
         return torch.optim.Adam(groups, lr, eps=1e-8, fused=True)
     return torch.optim.SGD(groups, lr, momentum=0.9 if name == "heavy_ball" else 0.0, fused=True)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """The learning rate of the next step; where it lies on the device, it is set there."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def schedule_of(name: str, steps: int) -> Callable[[int], float]:

@@ -103,14 +103,19 @@ class NetworkShell(Estimator):
             about["seed"] = str(seed)
         return Checkpoint(self.checkpoint, about, CHECKPOINT_SECONDS)
 
-    def _run(self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, file: Any) -> tuple[Any, Any]:
-        """Train on one part of the rows, judge on the other; (recipe, progress)."""
+    def _run(
+        self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, file: Any
+    ) -> tuple[Any, Any, Any]:
+        """Train on one part of the rows, judge on the other; (recipe, progress, place)."""
         from eckart.nn.place import threads
         from eckart.nn.rows import Part
         from eckart.nn.train import train
 
         held = Part(rows, split[1]) if len(split[1]) else None
-        recipe = recipe_of(self, len(split[0]), place.cuda)
+        count = len(split[0])
+        recipe = recipe_of(self, count, place.cuda)
+        steps = recipe.max_iter * -(-count // recipe.batch_size)
+        place = place.settled(steps, sum(p.numel() for p in net.parameters()), recipe.max_iter * count)
         with progress(bool(self.verbose)) as watch, threads(self.n_threads):
             run = train(net, loss, Part(rows, split[0]), held, recipe, place, seed=seed, watch=watch, file=file)
         if run.trace.reason is StopReason.DIVERGED:
@@ -119,7 +124,7 @@ class NetworkShell(Estimator):
             from sklearn.exceptions import ConvergenceWarning
 
             warnings.warn(f"training stopped: {run.trace.note}", ConvergenceWarning, stacklevel=3)
-        return recipe, run
+        return recipe, run, place
 
     def _choices(self, recipe: Any, run: Any, place: Any, split: Any, seed: int, network: Network) -> dict[str, Any]:
         """The plan: every resolved choice."""
@@ -140,9 +145,9 @@ class NetworkShell(Estimator):
         }
         if run.errors:
             plan["best epoch"] = int(np.argmin(run.errors)) + 1
-        if run.parts > 1:
+        if run.room.parts > 1:
             plan["memory"] = (
-                f"the device had no room for {recipe.batch_size} rows; each batch was summed in {run.parts} parts, with the same gradient"
+                f"the device had no room for {recipe.batch_size} rows; each batch was summed in {run.room.parts} parts, with the same gradient"
             )
         return plan
 

@@ -20,12 +20,15 @@ import torch
 from eckart.io.checkpoint import Checkpoint
 from eckart.io.state import pack, resumed_trace, unpack
 from eckart.nn.losses import Loss
-from eckart.nn.place import Place, out_of_memory
-from eckart.nn.rows import Batch, Index, Source, pieces
+from eckart.nn.place import Place
+from eckart.nn.rows import Batch, Source, pieces
 from eckart.nn.rules import Nesterov, optimizer_of, schedule_of
+from eckart.nn.steps import Room, Steps, gradient, steps_of
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 JUDGED_AT_ONCE = 4096
+REFINED = 0.1
+"""Last share of the epochs on a GPU in which products are rounded less: the weights then rest where those of the unrounded network do."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Progress:
     epoch: int = 0
     best: float = float("inf")
     since: int = 0
-    parts: int = 1
+    room: Room = field(default_factory=Room)
     errors: list[float] = field(default_factory=list)
     trace: Trace = field(default_factory=lambda: Trace("training loss", reason=StopReason.MAX_ITER))
     kept: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -71,20 +74,23 @@ def train(
     optimizer: Any = None,
 ) -> Progress:
     """Train ``net`` in place; it ends with the best weights. ``optimizer`` goes on with one of an earlier run."""
-    net.to(place.device, place.dtype)
+    net.to(place.device, place.dtype, memory_format=torch.channels_last)
     optimizer = optimizer or optimizer_of(recipe.optimizer, net, recipe.learning_rate, recipe.weight_decay)
     run = Progress(optimizer=optimizer, kept=_copy(net))
     if file is not None and (found := file.load()) is not None:
         _resume(run, net, optimizer, unpack(found[1]), place)
-    step = torch.compile(loss, dynamic=False) if place.compiled else loss
+    compiled = torch.compile(loss, dynamic=False) if place.compiled is True else loss
+    steps = steps_of(net, compiled, rows, optimizer, recipe.clip, place, run.room)
     devices = [place.device] if place.cuda else []
     try:
         with torch.random.fork_rng(devices=devices):
             while run.epoch < recipe.max_iter and run.trace.reason is StopReason.MAX_ITER:
                 _offer(file, run, net, optimizer)
+                if place.mixed and place.cuda and not steps.place.fine and run.epoch >= (1 - REFINED) * recipe.max_iter:
+                    steps.refine()
                 torch.manual_seed(int(np.random.SeedSequence([seed, run.epoch]).generate_state(1)[0]))
                 order = np.random.default_rng([seed, run.epoch]).permutation(len(rows))
-                value = _epoch(net, step, rows, order, recipe, place, run)
+                value = _epoch(steps, order, recipe, run.epoch)
                 _judge(run, net, value, loss, held_out, recipe, place)
                 watch("epochs", run.epoch, recipe.max_iter)
     except KeyboardInterrupt:
@@ -94,45 +100,19 @@ def train(
     return run
 
 
-def _epoch(net: Any, loss: Any, rows: Source, order: np.ndarray, recipe: Recipe, place: Place, run: Progress) -> float:
+def _epoch(steps: Steps, order: np.ndarray, recipe: Recipe, epoch: int) -> float:
     """One pass in the given order; the mean loss of its batches, or the value that is not finite."""
-    net.train()
-    batches = pieces(rows.index(order), max(1, -(-len(order) // recipe.batch_size)))
+    steps.net.train()
+    batches = pieces(steps.rows.index(order), max(1, -(-len(order) // recipe.batch_size)))
     factor = schedule_of(recipe.schedule, recipe.max_iter * len(batches))
-    if isinstance(run.optimizer, Nesterov) and len(batches) > 1:
-        run.optimizer.restart()
-    total = torch.zeros((), device=place.device, dtype=torch.float64)
+    if isinstance(steps.optimizer, Nesterov) and len(batches) > 1:
+        steps.optimizer.restart()
+    steps.begin()
     for i, at in enumerate(batches):
-        for group in run.optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * factor(run.epoch * len(batches) + i)
-        value = _gradient(net, loss, rows, at, place, run)
-        if not place.cuda and not torch.isfinite(value):
+        value = steps.step(at, recipe.learning_rate * factor(epoch * len(batches) + i))
+        if not steps.place.cuda and not torch.isfinite(value):
             return float(value)
-        if recipe.clip is not None:
-            torch.nn.utils.clip_grad_norm_(net.parameters(), recipe.clip)
-        run.optimizer.step()
-        total += value.double() * len(at)
-    return float(total) / len(order)
-
-
-def _gradient(net: Any, loss: Any, rows: Source, at: Index, place: Place, run: Progress) -> torch.Tensor:
-    """Loss and gradient of one batch, in as many parts as the memory of the device asks for."""
-    while True:
-        try:
-            net.zero_grad(set_to_none=True)
-            value = torch.zeros((), device=place.device)
-            for part in pieces(at, min(run.parts, len(at))):
-                with place.products():
-                    share = loss(net, rows.take(part)) * (len(part) / len(at))
-                share.backward()
-                value = value + share.detach()
-            return value
-        except torch.OutOfMemoryError as error:
-            if not out_of_memory(error) or run.parts >= len(at):
-                raise
-            run.parts *= 2
-            if place.cuda:
-                torch.cuda.empty_cache()
+    return float(steps.total) / len(order)
 
 
 def _judge(
@@ -159,7 +139,7 @@ def _judge(
 
 def batches(rows: Source, run: Progress | None = None) -> Iterator[Batch]:
     """All rows in order, for a look without training."""
-    size = max(1, JUDGED_AT_ONCE // (1 if run is None else run.parts))
+    size = max(1, JUDGED_AT_ONCE // (1 if run is None else run.room.parts))
     for a in range(0, len(rows), size):
         yield rows.take(rows.index(np.arange(a, min(a + size, len(rows)))))
 
@@ -196,9 +176,9 @@ def slope(
     weights = [p for p in net.parameters() if p.requires_grad]
     total = [torch.zeros_like(p, dtype=torch.float64) for p in weights]
     value = squares = 0.0
-    exact, run = replace(place, mixed=False), Progress()
+    exact, room = replace(place, mixed=False), Room()
     for part in parts:
-        one = _gradient(net, loss, rows, part, exact, run)
+        one = gradient(net, loss, rows, part, exact, room)
         share = len(part) / len(at)
         value += float(one) * share
         for g, p in zip(total, weights):
@@ -229,7 +209,7 @@ def _offer(file: Checkpoint | None, run: Progress, net: Any, optimizer: Any) -> 
         "epoch": run.epoch,
         "best": str(run.best),
         "since": run.since,
-        "parts": run.parts,
+        "parts": run.room.parts,
         "errors": run.errors,
         "trace": [run.trace.values, run.trace.seconds],
         "kept": _plain(run.kept),
@@ -263,7 +243,7 @@ def _resume(run: Progress, net: Any, optimizer: Any, state: dict[str, Any], plac
     }
     groups = [{**g, **kept} for g, kept in zip(held["param_groups"], state["groups"])]
     optimizer.load_state_dict({"state": inner, "param_groups": groups})
-    run.epoch, run.since, run.parts = state["epoch"], state["since"], state["parts"]
+    run.epoch, run.since, run.room.parts = state["epoch"], state["since"], state["parts"]
     run.best, run.errors, run.kept = float(state["best"]), list(state["errors"]), tensors["kept"]
     run.trace = resumed_trace("training loss", state["trace"])
     run.trace.reason = StopReason.MAX_ITER

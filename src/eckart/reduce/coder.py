@@ -57,7 +57,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
         loss, rows = self._loss(scale, place), Rows(matrix, scale, place)
         file = self._file(matrix, seed)
-        recipe, run = self._run(net, loss, rows, split, place, seed, file)
+        recipe, run, place = self._run(net, loss, rows, split, place, seed, file)
         network = self._network(net, scale, architecture, matrix, rows.gaps)
         plan = self._choices(recipe, run, place, split, seed, network)
         certificate = self._evidence(

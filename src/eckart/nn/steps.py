@@ -1,0 +1,141 @@
+"""One step of descent: the gradient of a batch, clipped where asked, and the update.
+
+A small network on a GPU waits for the CPU, which starts its kernels one by one. There the whole step is recorded once for each size of batch, as a CUDA
+graph, and played back: the same kernels on the same numbers, started together. Steps are recorded only where all their inputs lie on the device and the
+optimiser keeps its state there; everything else goes step by step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from eckart.nn.place import Place, out_of_memory
+from eckart.nn.rows import Index, Source, pieces
+from eckart.nn.rules import set_rate
+
+_NONE = np.arange(0)
+WARM = 3
+"""Steps of a size that are done one by one before it is recorded: libraries choose their kernels in them."""
+
+
+class Room:
+    """In how many parts a batch is summed, because the device has no room for it whole."""
+
+    def __init__(self, parts: int = 1):
+        self.parts = parts
+
+
+def gradient(net: Any, loss: Any, rows: Source, at: Index, place: Place, room: Room) -> torch.Tensor:
+    """Loss of the rows at these positions, and its gradient in the weights; in as many parts as the memory of the device asks for."""
+    while True:
+        try:
+            net.zero_grad(set_to_none=True)
+            value = torch.zeros((), device=place.device)
+            for part in pieces(at, min(room.parts, len(at))):
+                with place.products():
+                    share = loss(net, rows.take(part)) * (len(part) / len(at))
+                share.backward()
+                value = value + share.detach()
+            return value
+        except torch.OutOfMemoryError as error:
+            recording = place.cuda and torch.cuda.is_current_stream_capturing()
+            if not out_of_memory(error) or room.parts >= len(at) or recording:
+                raise
+            room.parts *= 2
+            if place.cuda:
+                torch.cuda.empty_cache()
+
+
+class Steps:
+    """Steps on batches of ``rows``; ``total`` is the sum of their losses, each times its rows, since ``begin``."""
+
+    def __init__(self, net: Any, loss: Any, rows: Source, optimizer: Any, clip: float | None, place: Place, room: Room):
+        self.net, self.loss, self.rows, self.optimizer = net, loss, rows, optimizer
+        self.clip, self.place, self.room = clip, place, room
+        self.total = torch.zeros((), device=place.device, dtype=torch.float64)
+
+    def begin(self) -> None:
+        self.total.zero_()
+
+    def refine(self) -> None:
+        """From here on products with finer rounding."""
+        self.place = replace(self.place, fine=True)
+
+    def step(self, at: Index, rate: float) -> torch.Tensor:
+        """The loss before the step. On a CPU a loss that is not finite leaves the weights as they were."""
+        set_rate(self.optimizer, rate)
+        return self._step(at)
+
+    def _step(self, at: Index) -> torch.Tensor:
+        value = gradient(self.net, self.loss, self.rows, at, self.place, self.room)
+        if not self.place.cuda and not torch.isfinite(value):
+            return value
+        if self.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.clip)
+        self.optimizer.step()
+        self.total += value.double() * len(at)
+        return value
+
+
+class RecordedSteps(Steps):
+    """Steps that are recorded and played back."""
+
+    def __init__(self, *what: Any):
+        super().__init__(*what)
+        self.tapes: dict[int, tuple[Any, torch.Tensor, torch.Tensor]] = {}
+        self.done: dict[int, int] = {}
+        self.aside = torch.cuda.Stream(self.place.device)
+
+    def refine(self) -> None:
+        super().refine()
+        self.tapes.clear()
+        self.done.clear()
+
+    def step(self, at: Index, rate: float) -> torch.Tensor:
+        size = len(at)
+        set_rate(self.optimizer, rate)
+        if size not in self.tapes and not self._recorded(at):
+            return self._one(at)
+        tape, where, value = self.tapes[size]
+        where.copy_(at)
+        tape.replay()
+        return value
+
+    def _one(self, at: Index) -> torch.Tensor:
+        """A step that is not recorded, on the stream on which recording takes place."""
+        self.done[len(at)] = self.done.get(len(at), 0) + 1
+        here = torch.cuda.current_stream(self.place.device)
+        self.aside.wait_stream(here)
+        with torch.cuda.stream(self.aside):
+            value = self._step(at)
+        here.wait_stream(self.aside)
+        return value
+
+    def _recorded(self, at: Index) -> bool:
+        """Record a step of this size, if it is time and the device has the memory."""
+        if self.done.get(len(at), 0) < WARM or self.room.parts > 1:
+            return False
+        tape, where = torch.cuda.CUDAGraph(), at.clone()
+        try:
+            self.net.zero_grad(set_to_none=True)
+            with torch.cuda.graph(tape, stream=self.aside):
+                value = self._step(where)
+        except torch.OutOfMemoryError:
+            self.room.parts = 2
+            self.tapes.clear()
+            torch.cuda.empty_cache()
+            return False
+        self.tapes[len(at)] = (tape, where, value)
+        return True
+
+
+def steps_of(net: Any, loss: Any, rows: Source, optimizer: Any, clip: float | None, place: Place, room: Room) -> Steps:
+    """Recorded steps where they can be: rows and the state of the optimiser on a GPU."""
+    there = place.cuda and place.resident and isinstance(rows.index(_NONE), torch.Tensor)
+    kept = all(group.get("capturable") for group in optimizer.param_groups)
+    kind = RecordedSteps if there and kept else Steps
+    return kind(net, loss, rows, optimizer, clip, place, room)
