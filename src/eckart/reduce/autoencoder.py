@@ -51,7 +51,7 @@ class Autoencoder(NetworkCoder):
     device : None, "cpu", "cuda"
         None: the CPU, unless X is a tensor on a GPU.
     precision, compile : "auto" or names
-        "float32", "float64", "bfloat16" (products, on a GPU); "auto" is float32 on a CPU; on a GPU products in bfloat16, and steps compiled where the run is long.
+        "float32", "float64", "bfloat16" (products, on a GPU); "auto" is float32 on a CPU; on a GPU bfloat16 products, long runs compiled.
     checkpoint : None or path
         Keep the state here every two minutes; the same call after a crash goes on from there, with the same bits on a CPU.
     random_state, n_threads, verbose
