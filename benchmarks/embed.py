@@ -28,14 +28,15 @@ CASES = [
     ("sgns 5M", "gensim corpus_file 2 workers"),
     ("sgns 5M", "gensim corpus_file 2 workers rate 0.05"),
     ("sgns 5M", "eckart SkipGram"),
-    ("sgns 5M", "eckart SkipGram rate 0.025"),
+    ("sgns 5M", "eckart SkipGram rate 0.025 to a tenth"),
     ("sgns 5M", "eckart SkipGram deterministic"),
     ("sgns 17M", "gensim corpus_file 2 workers"),
     ("sgns 17M", "eckart SkipGram"),
     ("text8", "gensim corpus_file 2 workers"),
     ("text8", "gensim corpus_file 2 workers rate 0.05"),
     ("text8", "eckart SkipGram"),
-    ("text8", "eckart SkipGram rate 0.025"),
+    ("text8", "eckart SkipGram rate 0.05 to a tenth"),
+    ("text8", "eckart SkipGram rate 0.025 to a tenth"),
     ("text8", "eckart PMI"),
     ("text8", "eckart GloVe"),
     ("text8", "eckart GloVe adagrad"),
@@ -171,8 +172,10 @@ def model(contender: str, seed: int) -> Any:
     if "GloVe" in contender:
         return GloVe(100, solver="adagrad" if "adagrad" in contender else "als", random_state=seed)
     rate = 0.025 if "0.025" in contender else 0.05
-    alone = "deterministic" in contender
-    return SkipGram(100, window=5, negatives=5, learning_rate=rate, deterministic=alone, random_state=seed)
+    alone, last = "deterministic" in contender, rate / 10 if "tenth" in contender else 1e-4
+    return SkipGram(
+        100, window=5, negatives=5, learning_rate=rate, last_learning_rate=last, deterministic=alone, random_state=seed
+    )
 
 
 def counting(contender: str, quick: bool) -> dict[str, Any]:

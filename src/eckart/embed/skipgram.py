@@ -62,7 +62,7 @@ class SkipGram(WordModel):
     negatives, noise_exponent : int, float
         r, and the exponent of the counts in the distribution of the noise.
     drawn : None or int
-        Noise words that a window shares, each weighing r / drawn; None is about 2 r.
+        Noise words that two words of a window share, each weighing r / drawn; None is r, or a few more where they cost nothing.
     solver : "auto", "stochastic" or "exact"
         "auto" is "exact" for the softmax, else "stochastic".
     sample : None or float
@@ -222,7 +222,7 @@ class SkipGram(WordModel):
         plan = {
             "solver": "stochastic",
             "words": s.rules,
-            "noise of a window": drawn,
+            "noise of two neighbours": drawn,
             "threads": "one after another" if self.deterministic else "share the vectors without locks",
         }
         self.fit_ = Fit(f, self._certify(self._pairs(s, CERTIFIED), f, "stochastic", trace, facts), trace, plan)

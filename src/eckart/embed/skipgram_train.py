@@ -2,7 +2,8 @@
 
     eta_t = eta_0 + (eta_end - eta_0) t / T       t of T words
 
-A window shares its noise: ``drawn`` words, more than r, that weigh r / drawn each, so that the expectation is that of r negatives and its variance smaller.
+Two words of a window share their noise: ``drawn`` words that weigh r / drawn each, so that the expectation is that of r negatives. (Noise that a whole window
+shares is faster still, but it makes the words of a window alike: related words come nearer, similar ones do not.)
 Threads share the tables without locks; one alone (``together=False``) always ends with the same bits.
 """
 
@@ -38,12 +39,12 @@ class Training:
 
 
 def drawn_for(negatives: int) -> int:
-    """Noise words of a window: about twice the negatives, so that they and the word fill whole groups of six.
+    """Noise words that are drawn: the negatives, or a few more, so that they and the word fill whole groups of six.
 
     >>> [drawn_for(r) for r in (1, 5, 15)]
-    [5, 11, 35]
+    [5, 5, 17]
     """
-    return 6 * -(-(2 * negatives + 1) // 6) - 1
+    return 6 * -(-(negatives + 1) // 6) - 1
 
 
 def train(

@@ -1,4 +1,4 @@
-"""Skip-gram steps in Python, one window after another: the specification and the judge of the other engines."""
+"""Skip-gram steps in Python, two words of a window after another: the specification and the judge of the other engines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from eckart.engines.skipgram import PairEvidence, Pieces, WindowRule
 
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
-LISTEN, SIX = 16, 6
+LISTEN, SIX, TOGETHER = 16, 6, 2
 
 
 class PlainSkipGram:
@@ -35,22 +35,21 @@ class PlainSkipGram:
             kept = [w for w in pieces.ids[begin:end].tolist() if draw.next() & 0xFFFFFFFF < int(pieces.keep[w])]
             if len(kept) < 2:
                 continue
-            targets, times = _targets(draw, kept[0], pieces, rule)
             for p in range(len(kept)):
-                following = _targets(draw, kept[p + 1], pieces, rule) if p + 1 < len(kept) else (targets, times)
                 reach = 1 + draw.below(rule.window)
-                rows = [kept[q] for q in range(max(0, p - reach), min(len(kept), p + reach + 1)) if q != p]
-                scores = x[rows].astype(np.float64) @ y[targets].T.astype(np.float64)
-                label = np.zeros(len(targets))
-                label[0] = 1.0
-                g = rate * (label - times / (1.0 + np.exp(-scores)))
-                if (piece + p) % LISTEN == 0:
-                    heard += len(rows)
-                    loss += float((times * np.logaddexp(0.0, scores)).sum() - scores[:, 0].sum())
-                for j in range(0, len(targets), SIX):
-                    _update(x, y, rows, targets[j : j + SIX], g[:, j : j + SIX], rule.bias)
-                pairs += len(rows)
-                targets, times = following
+                window = [kept[q] for q in range(max(0, p - reach), min(len(kept), p + reach + 1)) if q != p]
+                for i in range(0, len(window), TOGETHER):
+                    rows, (targets, times) = window[i : i + TOGETHER], _targets(draw, kept[p], pieces, rule)
+                    scores = x[rows].astype(np.float64) @ y[targets].T.astype(np.float64)
+                    label = np.zeros(len(targets))
+                    label[0] = 1.0
+                    g = rate * (label - times / (1.0 + np.exp(-scores)))
+                    if (piece + p) % LISTEN == 0:
+                        heard += len(rows)
+                        loss += float((times * np.logaddexp(0.0, scores)).sum() - scores[:, 0].sum())
+                    for j in range(0, len(targets), SIX):
+                        _update(x, y, rows, targets[j : j + SIX], g[:, j : j + SIX], rule.bias)
+                pairs += len(window)
         return PairEvidence(loss, heard, pairs)
 
 

@@ -44,7 +44,7 @@ class Pieces:
 
 
 class WindowRule(NamedTuple):
-    """Window, noise words that are drawn for a window, what each of them weighs, and the column of the bias (-1: none)."""
+    """Window, noise words that are drawn for two words of a window, what each of them weighs, and the column of the bias (-1: none)."""
 
     window: int
     drawn: int

@@ -45,7 +45,7 @@ class SkipGramPrimitives:
                 longest = int(np.diff(pieces.bounds).max(initial=0))
                 groups = (rule.drawn + 6) // 6
                 scratch["kept"] = np.empty(longest, np.int32)
-                scratch["scores"] = np.zeros((2, groups, 2 * rule.window + 2, 8), np.float32)
+                scratch["scores"] = np.zeros((2, groups, 2, 8), np.float32)
             a, b = runs[i]
             found[i] = PairEvidence(
                 *train_pieces(

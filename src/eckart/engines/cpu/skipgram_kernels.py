@@ -1,6 +1,7 @@
-"""Skip-gram with negative sampling over pieces of a corpus, window by window as two small matrix products.
+"""Skip-gram with negative sampling over pieces of a corpus, two words of a window at a time as two small matrix products.
 
-For each word v that is kept, the words w_1..w_b inside its (randomly shortened) window and r noise words u_1..u_r drawn once for the window:
+For each word v that is kept, the words inside its (randomly shortened) window are taken in order, two at a time: w_1, w_2, and r noise words u_1..u_r
+drawn for them both:
 
     s_ij = <zeta_{w_i}, z_j>     j over v and the noise
     g_ij = eta (label_j - times_j sigma(s_ij))     label is 1 for v, 0 for noise; times_j is how often j was drawn (plus 1 for v)
@@ -21,6 +22,8 @@ from eckart.engines.cpu.skipgram_registers import SIX, window_scores, window_upd
 GOLDEN, MIX_1, MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 S30, S27, S31, S32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 LOW = np.uint64(0xFFFFFFFF)
+TOGETHER = 2
+"""Words of a window that share their noise."""
 LISTEN = 16
 """The loss is measured at every so many windows."""
 
@@ -50,6 +53,18 @@ def kept_words(ids, first, last, keep, state, out):
             out[n] = w
             n += 1
     return n, state
+
+
+@njit(inline="always")
+def neighbours(kept, n, p, far, dummy, rows):
+    """The words up to ``far`` places away from place p, and a dummy behind them; how many."""
+    b = 0
+    for q in range(max(0, p - far), min(n, p + far + 1)):
+        if q != p:
+            rows[b] = kept[q]
+            b += 1
+    rows[b] = dummy
+    return b
 
 
 @njit(nogil=True, cache=True)
@@ -129,9 +144,9 @@ def train_pieces(
     """
     dummy = len(x) - 1
     groups = (negatives + SIX) // SIX
-    width = groups * SIX
-    targets, times = np.empty((2, width), np.int32), np.empty((2, width), np.float32)
-    rows = np.empty(2 * window + 2, np.int32)
+    targets = np.empty((2, window, groups * SIX), np.int32)
+    times = np.empty((2, window, groups * SIX), np.float32)
+    rows, reach = np.empty((2, 2 * window + 2), np.int32), np.empty(2, np.int64)
     lines = x.shape[1]
     whole = max(bounds[last] - bounds[first], 1)
     loss, heard, pairs = 0.0, 0, 0
@@ -141,41 +156,48 @@ def train_pieces(
         n, state = kept_words(ids, bounds[piece], bounds[piece + 1], keep, stream(seed, piece), kept)
         if n < 2:
             continue
-        state = draw_targets(kept[0], chance, alias, negatives, weight, dummy, state, targets[0], times[0])
-        for p in range(n):
+        for p in range(-1, n):
             now, then = p & 1, (p + 1) & 1
             if p + 1 < n:
-                state = draw_targets(
-                    kept[p + 1], chance, alias, negatives, weight, dummy, state, targets[then], times[then]
-                )
-                for j in range(negatives + 1):
-                    for c in range(0, lines, 16):
-                        prefetch(y, targets[then, j], c)
+                state += GOLDEN
+                far = 1 + np.int64(((mixed(state) >> S32) * np.uint64(window)) >> S32)
+                reach[then] = neighbours(kept, n, p + 1, far, dummy, rows[then])
+                for pair in range((reach[then] + 1) // TOGETHER):
+                    state = draw_targets(
+                        kept[p + 1],
+                        chance,
+                        alias,
+                        negatives,
+                        weight,
+                        dummy,
+                        state,
+                        targets[then, pair],
+                        times[then, pair],
+                    )
+                    for j in range(negatives + 1):
+                        for c in range(0, lines, 16):
+                            prefetch(y, targets[then, pair, j], c)
                 if p + window + 1 < n:
                     for c in range(0, lines, 16):
                         prefetch(x, kept[p + window + 1], c)
-            state += GOLDEN
-            reach = 1 + np.int64(((mixed(state) >> S32) * np.uint64(window)) >> S32)
-            b = 0
-            for q in range(max(0, p - reach), min(n, p + reach + 1)):
-                if q != p:
-                    rows[b] = kept[q]
-                    b += 1
-            rows[b] = dummy
+            if p < 0:
+                continue
             listen = (piece + p) % LISTEN == 0
-            for group in range(groups):
-                begin = group * SIX
-                for i in range(0, b, 2):
-                    window_scores(x, rows, i, y, targets[now], begin, s[group])
-                steps_of(s[group], b, times[now], begin, group == 0, rate, g[group])
-                if listen:
-                    loss += window_loss(s[group], b, times[now], begin, group == 0)
-            for group in range(groups):
-                window_update(x, rows, b, y, targets[now], group * SIX, g[group])
-                if bias >= 0:
-                    for i in range(b):
-                        x[rows[i], bias] = 1.0
-            pairs += b
+            for begin in range(0, reach[now], TOGETHER):
+                beside, both = targets[now, begin // TOGETHER], times[now, begin // TOGETHER]
+                two = rows[now, begin : begin + TOGETHER]
+                b = min(TOGETHER, reach[now] - begin)
+                for group in range(groups):
+                    window_scores(x, two, 0, y, beside, group * SIX, s[group])
+                    steps_of(s[group], b, both, group * SIX, group == 0, rate, g[group])
+                    if listen:
+                        loss += window_loss(s[group], b, both, group * SIX, group == 0)
+                for group in range(groups):
+                    window_update(x, two, b, y, beside, group * SIX, g[group])
+                    if bias >= 0:
+                        for i in range(b):
+                            x[two[i], bias] = 1.0
+            pairs += reach[now]
             if listen:
-                heard += b
+                heard += reach[now]
     return loss, heard, pairs

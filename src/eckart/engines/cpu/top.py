@@ -13,8 +13,8 @@ from numba import njit
 from eckart.engines.pool import run_lanes
 
 ROWS, COLUMNS, GROUP = 256, 2048, 16
-LEAST_ITEMS = 16
-"""Pieces of work wanted, so that threads have some to share."""
+LEAST_ITEMS, ITEMS_OF_ONE = 16, 4
+"""Pieces of work wanted, so that threads have some to share: of many rows, and of a single one, for which handing out a piece takes as long as its work."""
 
 
 @njit(nogil=True, cache=True)
@@ -88,7 +88,8 @@ def top_columns(
     dtype = np.result_type(left.dtype, right.dtype)
     left, columns = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype).T
     blocks = -(-rows // ROWS)
-    parts = max(1, min(LEAST_ITEMS // max(blocks, 1), m // (4 * COLUMNS)))
+    items, wide = (ITEMS_OF_ONE, 8 * COLUMNS) if rows == 1 else (LEAST_ITEMS, COLUMNS)
+    parts = max(1, min(items // max(blocks, 1), m // (4 * COLUMNS)))
     width = -(-m // parts)
     where, best = np.full((parts, rows, n), -1, np.int64), np.full((parts, rows, n), -np.inf, dtype)
 
@@ -98,10 +99,13 @@ def top_columns(
         if "tile" not in scratch:
             scratch["tile"] = np.empty(ROWS * COLUMNS, dtype)
         stop = min(width * (part + 1), m)
-        for begin in range(width * part, stop, COLUMNS):
-            end = min(begin + COLUMNS, stop)
+        for begin in range(width * part, stop, wide):
+            end = min(begin + wide, stop)
             tile = scratch["tile"][: (last - first) * (end - begin)].reshape(last - first, end - begin)
-            np.matmul(left[first:last], columns[:, begin:end], out=tile)
+            if rows == 1:
+                np.dot(columns.T[begin:end], left[0], out=tile[0])
+            else:
+                np.matmul(left[first:last], columns[:, begin:end], out=tile)
             if offset is not None:
                 tile += offset[begin:end]
             if excluded is not None:
