@@ -359,3 +359,43 @@ def test_a_network_that_was_not_trained_fails_its_certificate(x):
     assert not c.holds
     assert "gradient / noise" in c.reason
     assert Autoencoder(3, **{**options, "learning_rate": 3e-3, "max_iter": 40}).fit(x).certificate_.holds
+
+
+def test_impute_leaves_the_zeros_of_a_sparse_matrix(rng):
+    x = rng.random((60, 8)) * (rng.random((60, 8)) < 0.4)
+    model = Autoencoder(2, hidden=[8], max_iter=3, random_state=0).fit(sparse.csr_array(x))
+    np.testing.assert_allclose(model.impute(sparse.csr_array(x)), x)
+
+
+def test_a_reconstruction_that_is_no_number_is_no_good_one(x):
+    model = Autoencoder(2, hidden=[8], max_iter=2, random_state=0).fit(x)
+    model.fit_.factors.mean[3] = np.nan
+    assert np.isnan(model.reconstruction_error(x))
+
+
+def test_certify_knows_the_training_rows(x):
+    model = Autoencoder(2, hidden=[8], max_iter=3, random_state=0).fit(x)
+    again = model.certify(x)
+    assert again["rows judged"] == model.certificate_["rows judged"] < len(x)
+    assert again["held-out risk"] == pytest.approx(model.certificate_["held-out risk"])
+    other = model.certify(x + 1e-3)
+    assert other["rows judged"] == len(x)
+    assert "risk / PCA" not in other.facts
+
+
+def test_partial_fit_keeps_to_its_weights(x):
+    model = Autoencoder(2, hidden=[8], random_state=0).partial_fit(x[:40])
+    with pytest.raises(eckart.InputError, match=r"n_components=3 came, wanted 2, that of the weights"):
+        model.set_params(n_components=3).partial_fit(x[40:])
+    model.set_params(n_components=2, optimizer="gd").partial_fit(x[40:])
+    assert type(model._stream["optimizer"]).__name__ == "SGD"
+    gappy = x.copy()
+    gappy[0, 0] = np.nan
+    for part in (gappy, x):
+        model.partial_fit(part)
+    assert model.fit_.factors.architecture["rounds"] == 0
+    shares = Autoencoder(2, hidden=[8], loss="bernoulli", random_state=0).partial_fit(np.clip(x, 0, 1))
+    with pytest.raises(eckart.InputError, match="numbers from 0 to 1"):
+        shares.partial_fit(np.clip(x, 0, 1) + 5)
+    with pytest.raises(eckart.InputError, match="noise=inf came, wanted a finite number"):
+        Autoencoder(2, noise=np.inf).fit(x)

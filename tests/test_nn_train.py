@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import eckart
 from conftest import planted
-from eckart import Autoencoder, NetworkClassifier
+from eckart import Autoencoder, ConvAutoencoder, NetworkClassifier
 from eckart.optim.rules import RULES, rule_named
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
@@ -83,6 +83,24 @@ def test_a_loss_that_is_not_finite_stops_with_the_last_good_weights(rng):
     assert model.fit_.trace.reason.name == "DIVERGED"
     assert np.isfinite(model.transform(x)).all()
     assert "no longer finite" in model.certificate_["stopped"]
+    assert not model.certificate_.holds
+    with pytest.warns(ConvergenceWarning):
+        alone = Autoencoder(
+            2,
+            hidden=[16],
+            optimizer="gd",
+            learning_rate=1e12,
+            schedule="constant",
+            max_iter=20,
+            validation_fraction=0,
+            random_state=0,
+        ).fit(x[:40])
+    assert alone.reconstruction_error(x) < 10 * Autoencoder(2, hidden=[16], max_iter=1, random_state=0).fit(
+        x
+    ).reconstruction_error(x)
+    assert not alone.certificate_.holds
+    with pytest.warns(ConvergenceWarning):
+        Autoencoder(2, hidden=[16], optimizer="gd", learning_rate=1e30, batch_size=5, random_state=0).partial_fit(x)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         clipped = Autoencoder(
@@ -143,9 +161,11 @@ def test_no_memory_for_a_batch_sums_it_in_parts_with_the_same_gradient(rng, monk
 
     with monkeypatch.context() as m:
         m.setattr(Rows, "take", small_device)
-        m.setattr(train, "JUDGED_AT_ONCE", 8)
-        m.setattr(shell, "BLOCK", 8)
         model = Autoencoder(2, random_state=0, **options).fit(x)
+        judged = Autoencoder(2, random_state=0, **{**options, "validation_fraction": 0.5}).fit(x)
+        labels = NetworkClassifier(hidden=[8], max_iter=2, random_state=0).fit(x, x[:, 0] > 0)
+    assert len(judged.held_out_curve_) == 3
+    assert labels.predict_proba(x).shape == (90, 2)
     assert "summed in 4 parts" in model.fit_.plan["memory"]
     assert "memory" not in whole_run.fit_.plan
     for name, w in whole_run.fit_.factors.weights.items():
@@ -294,3 +314,70 @@ def test_a_fit_stopped_after_any_epoch_resumes_to_the_same_bits(tmp_path, rng, m
         NetworkClassifier(**options, checkpoint=tmp_path / "s").fit(x + 1, y)
     assert_same(NetworkClassifier(**options, checkpoint=tmp_path / "s").fit(x, y), whole_run)
     assert not (tmp_path / "s").exists()
+
+
+def stopped(monkeypatch, at, fit):
+    """Run a fit that is killed when its checkpoint of epoch ``at`` has been written."""
+    saved = eckart.io.checkpoint.Checkpoint.save
+
+    def save(self, done, arrays):
+        saved(self, done, arrays)
+        if done == at:
+            raise Killed
+
+    with monkeypatch.context() as m:
+        m.setattr(eckart.io.checkpoint.Checkpoint, "save", save)
+        with pytest.raises(Killed):
+            fit()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "heavy_ball", "nesterov", "adagrad"])
+def test_a_convolutional_fit_resumes_to_the_same_bits(tmp_path, rng, monkeypatch, optimizer):
+    """Filters lie in memory channel by channel, and so must what the optimiser keeps about them."""
+    monkeypatch.setattr(shell, "CHECKPOINT_SECONDS", 0.0)
+    x = rng.random((60, 64))
+    shape = {"image": (8, 8), "channels": (4, 8), "hidden": [8]}
+    options = {**shape, "max_iter": 5, "optimizer": optimizer, "random_state": 0, "n_threads": 1}
+    whole_run = ConvAutoencoder(2, **options).fit(x)
+    stopped(monkeypatch, 2, lambda: ConvAutoencoder(2, **options, checkpoint=tmp_path / "s").fit(x))
+    assert_same(ConvAutoencoder(2, **options, checkpoint=tmp_path / "s").fit(x), whole_run)
+
+
+def test_a_fit_without_a_seed_goes_on_with_the_rows_it_held_out(tmp_path, rng, monkeypatch):
+    monkeypatch.setattr(shell, "CHECKPOINT_SECONDS", 0.0)
+    x, seen, split = planted(rng, rows=80, n=6), [], shell.split_rows
+    monkeypatch.setattr("eckart.reduce.coder.split_rows", lambda *a: seen.append(split(*a)) or seen[-1])
+    model = Autoencoder(2, hidden=[8], max_iter=6, checkpoint=tmp_path / "s")
+    stopped(monkeypatch, 3, lambda: model.fit(x))
+    first = seen[0][1].tolist()
+    model.fit(x)
+    assert [s[1].tolist() for s in seen] == [first] * len(seen)
+
+
+def test_ctrl_c_leaves_the_checkpoint(tmp_path, rng, monkeypatch):
+    monkeypatch.setattr(shell, "CHECKPOINT_SECONDS", 0.0)
+    x, judge, left = planted(rng, rows=80, n=6), train._judge, [4]
+
+    def stop(*a):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        return judge(*a)
+
+    options = {"hidden": [8], "max_iter": 8, "random_state": 0}
+    with monkeypatch.context() as m:
+        m.setattr(train, "_judge", stop)
+        part = Autoencoder(2, **options, checkpoint=tmp_path / "s").fit(x)
+    assert part.fit_.trace.reason.name == "INTERRUPTED"
+    assert_same(Autoencoder(2, **options, checkpoint=tmp_path / "s").fit(x), Autoencoder(2, **options).fit(x))
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_model_of_a_gpu_works_where_there_is_none(tmp_path, rng, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    x = planted(rng, rows=60, n=6)
+    model = Autoencoder(2, hidden=[8], max_iter=3, random_state=0).fit(x)
+    codes = model.transform(x)
+    np.testing.assert_array_equal(model.set_params(device="cuda").transform(x), codes)
+    with pytest.raises(eckart.InputError, match="sees no CUDA device"):
+        model.fit(x)

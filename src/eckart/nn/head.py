@@ -13,7 +13,8 @@ from eckart.factors import Network
 from eckart.fit import Fit
 from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
 from eckart.nn.options import check_shared, check_widths
-from eckart.nn.shell import NetworkShell, rows_at, split_rows
+from eckart.nn.shell import NetworkShell, fingerprint, rows_at, split_rows
+from eckart.trace import StopReason
 
 
 class NetworkHead(NetworkShell):
@@ -39,23 +40,23 @@ class NetworkHead(NetworkShell):
         matrix, gpu = self._door(X)
         count = int(matrix.shape[0] or 0)
         targets, about = self._targets(y, count)
-        seed, place = self._seed(), self._place(matrix, gpu)
+        (seed, file), place = self._start(matrix, targets), self._place(matrix, gpu)
         split = split_rows(count, self.validation_fraction, seed)
         from eckart.nn.modules import arrays_of, build
         from eckart.nn.rows import Rows, scale_of
 
         scale = scale_of(rows_at(matrix, split[0]))
         architecture = self._architecture(matrix.shape[1], about["out"], len(split[0]))
-        net, file = build(architecture, seed), self._file(matrix, seed, targets)
+        net = build(architecture, seed)
         rows = Rows(matrix, scale, place, _precise(targets, place))
         recipe, run, place = self._run(net, self._loss(), rows, split, place, seed, file)
         weights = {name: w.astype(np.float64) if place.dtype.itemsize == 8 else w for name, w in arrays_of(net).items()}
         more = (matrix.columns, count, about["classes"], about["extras"])
         network = Network(weights, architecture, scale.mean, scale.spread, about["out"], *more)
-        plan = self._choices(recipe, run, place, split, seed, network)
+        plan = self._choices(recipe, run, place, split, seed, network, matrix)
         certificate = self._evidence(network, rows, targets, split, place, run.trace.reason.value, recipe.batch_size)
         self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.array(run.errors)})
-        if file is not None:
+        if file is not None and run.trace.reason is not StopReason.INTERRUPTED:
             file.remove()
         return self
 
@@ -66,7 +67,7 @@ class NetworkHead(NetworkShell):
 
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
         targets = self._coded(y, count)
-        share = self.validation_fraction if count == plan["rows"] else 0.0
+        share = self.validation_fraction if fingerprint(matrix) == plan["data checksum"] else 0.0
         split, place = split_rows(count, share, int(plan["seed"])), self._place(matrix, gpu)
         rows = Rows(matrix, Scale(f.mean, f.spread, float(f.n)), place, _precise(targets, place))
         return self._evidence(f, rows, targets, split, place, self.fit_.trace.reason.value, plan["batch_size"])
@@ -110,20 +111,23 @@ class NetworkHead(NetworkShell):
         from eckart.nn.modules import with_weights
         from eckart.nn.place import threads
         from eckart.nn.rows import Part
-        from eckart.nn.train import batches, slope
+        from eckart.nn.steps import over_rows
+        from eckart.nn.train import slope
 
         judged, name = (split[1], "held-out error") if len(split[1]) else (split[0], "error")
         with threads(self.n_threads):
             net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
             measured = slope(net, self._loss(), Part(rows, split[0]), place, float(self.weight_decay), batch_size)
             with torch.no_grad():
-                out = np.concatenate([net(b.x).double().cpu().numpy() for b in batches(Part(rows, judged))])
+                out = np.concatenate(over_rows(Part(rows, judged), lambda b: net(b.x).double().cpu().numpy()))
         error, more = self._measured(out, targets[judged])
         trivial, words = self._trivial(targets[split[0]], targets[judged], network.k)
         facts = {name: error, f"{name} by {words}": trivial, "rows judged": len(judged), **more}
         problem = f"{self._problem}, {network.size:,} weights"
         against = (error, trivial * (1 + 1e-6) + 1e-9, words)
-        return certify_network(problem, *measured, facts, against=against, stopped=stopped)
+        return certify_network(
+            problem, *measured, facts, against=against, stopped=stopped, diverged=stopped == StopReason.DIVERGED.value
+        )
 
     def _targets(self, y: Any, rows: int) -> tuple[np.ndarray, dict[str, Any]]:
         raise NotImplementedError

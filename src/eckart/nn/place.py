@@ -1,4 +1,4 @@
-"""Where a network runs: device, precision, compilation, threads. The only lines in which a GPU differs from a CPU."""
+"""Where a network runs: device, precision, compilation, threads. What a GPU does differently is decided here; ``nn.steps`` records steps there."""
 
 from __future__ import annotations
 
@@ -37,16 +37,18 @@ class Place:
 
     @contextmanager
     def products(self) -> Iterator[None]:
-        """Matrix products in bfloat16 where precision is mixed; sums and weights stay in float32.
+        """Matrix products in bfloat16 where precision is mixed; sums and weights stay in float32."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed and not self.fine):
+            yield
 
-        A ``fine`` place rounds the factors of a product to 11 bits (TF32) instead of 8.
-        """
+    @contextmanager
+    def rounding(self) -> Iterator[None]:
+        """At a ``fine`` place the factors of products in float32 are rounded to 11 bits (TF32), not to 8 (bfloat16); forwards and backwards."""
         before = torch.get_float32_matmul_precision()
         if self.fine:
             torch.set_float32_matmul_precision("high")
         try:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed and not self.fine):
-                yield
+            yield
         finally:
             torch.set_float32_matmul_precision(before)
 
@@ -70,8 +72,12 @@ class Place:
         return replace(self, compiled=self.cuda and seconds > WORTH_COMPILING)
 
 
-def choose_place(device: Any, precision: str, compiled: Any, size: int, on_gpu: bool = False) -> Place:
+def choose_place(
+    device: Any, precision: str, compiled: Any, size: int, on_gpu: bool = False, in_use: bool = False
+) -> Place:
     """The place for ``size`` bytes of data: the CPU, unless CUDA is asked for or the data lies there (``on_gpu``).
+
+    A model ``in_use`` that was trained on a GPU works on the CPU of a machine that has none.
 
     >>> choose_place(None, "auto", "auto", 1000).in_words()
     'cpu, float32'
@@ -87,6 +93,8 @@ def choose_place(device: Any, precision: str, compiled: Any, size: int, on_gpu: 
         raise wrong("device", device, "None, 'cpu' or 'cuda'") from None
     if where.type not in ("cpu", "cuda"):
         raise wrong("device", device, "None, 'cpu' or 'cuda'")
+    if where.type == "cuda" and in_use and not torch.cuda.is_available():
+        where = torch.device("cpu")
     if where.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
             f"device={device!r} came, but this PyTorch sees no CUDA device; leave it out to run on the CPU"
@@ -113,8 +121,3 @@ def threads(wanted: int | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that the device has no memory left."""
-    return isinstance(error, torch.OutOfMemoryError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,11 +14,12 @@ from eckart.factors import Network
 from eckart.fit import Estimator, one_kind_of_names
 from eckart.io.checkpoint import Checkpoint
 from eckart.io.read import read
-from eckart.matrix import Dense, Matrix, Observed
+from eckart.io.state import unpack
+from eckart.matrix import Dense, Matrix
 from eckart.nn.lazy import is_tensor, need_torch
 from eckart.nn.options import recipe_of
 from eckart.rng import generator
-from eckart.trace import StopReason, progress
+from eckart.trace import StopReason, Trace, progress
 
 CHECKPOINT_SECONDS = 120.0
 BLOCK = 4096
@@ -67,26 +69,37 @@ class NetworkShell(Estimator):
         from eckart.nn.rows import whole
 
         gpu = is_tensor(X) and X.is_cuda
-        return whole(one_kind_of_names(read(_array(X)))), gpu
+        return whole(one_kind_of_names(read(as_array(X)))), gpu
 
     def _new(self, X: Any) -> tuple[Matrix, bool]:
         """New rows in memory, with the columns of the training data."""
         from eckart.nn.rows import whole
 
         gpu = is_tensor(X) and X.is_cuda
-        return whole(self._new_rows(_array(X))), gpu
+        return whole(self._new_rows(as_array(X))), gpu
 
     def _place(self, matrix: Matrix, gpu: bool) -> Any:
         from eckart.nn.place import choose_place
 
-        count = matrix.shape[0] or 0
-        size = 4 * count * matrix.shape[1] * (5 if isinstance(matrix, Observed) else 4) // 4
-        return choose_place(self.device, self.precision, self.compile, size, gpu)
+        count = (matrix.shape[0] or 0) if isinstance(matrix, Dense) else 0
+        size = count * matrix.shape[1] * (9 if self.precision == "float64" else 5)
+        place = choose_place(self.device, self.precision, self.compile, size, gpu)
+        if isinstance(matrix, Dense):
+            return place
+        return replace(place, resident=False, reason="rows are filled in batch by batch")
 
     # ---- training
 
     def _seed(self) -> int:
         return int(generator(self.random_state).integers(2**31))
+
+    def _start(self, matrix: Matrix, y: Any = None) -> tuple[int, Checkpoint | None]:
+        """The seed and the checkpoint; a run without a seed of its own goes on with the seed of the run that was stopped."""
+        seed = self._seed()
+        file = self._file(matrix, seed, y)
+        if self.random_state is None and file is not None and (found := file.load()) is not None:
+            seed = int(unpack(found[1])["seed"])
+        return seed, file
 
     def _file(self, matrix: Matrix, seed: int, y: Any = None) -> Checkpoint | None:
         """The checkpoint, about these data, this model and its parameters."""
@@ -118,15 +131,12 @@ class NetworkShell(Estimator):
         place = place.settled(steps, sum(p.numel() for p in net.parameters()), recipe.max_iter * count)
         with progress(bool(self.verbose)) as watch, threads(self.n_threads):
             run = train(net, loss, Part(rows, split[0]), held, recipe, place, seed=seed, watch=watch, file=file)
-        if run.trace.reason is StopReason.DIVERGED:
-            import warnings
-
-            from sklearn.exceptions import ConvergenceWarning
-
-            warnings.warn(f"training stopped: {run.trace.note}", ConvergenceWarning, stacklevel=3)
+        warn_of(run.trace)
         return recipe, run, place
 
-    def _choices(self, recipe: Any, run: Any, place: Any, split: Any, seed: int, network: Network) -> dict[str, Any]:
+    def _choices(
+        self, recipe: Any, run: Any, place: Any, split: Any, seed: int, network: Network, matrix: Matrix
+    ) -> dict[str, Any]:
         """The plan: every resolved choice."""
         plan = {
             "solver": recipe.optimizer,
@@ -143,6 +153,7 @@ class NetworkShell(Estimator):
             "held-out rows": len(split[1]),
             "seed": seed,
         }
+        plan["data checksum"] = fingerprint(matrix)
         if run.errors:
             plan["best epoch"] = int(np.argmin(run.errors)) + 1
         if run.room.parts > 1:
@@ -158,16 +169,16 @@ class NetworkShell(Estimator):
         torch = need_torch(type(self).__name__)
         from eckart.nn.place import choose_place, threads
         from eckart.nn.rows import Rows, Scale
+        from eckart.nn.steps import over_rows
 
         kind = "float64" if matrix.dtype == np.float64 else "float32"
-        place = choose_place(self.device, kind, False, 0, gpu)
+        place = choose_place(self.device, kind, False, 0, gpu, in_use=True)
         net, scale = live(f, place.dtype, place.device), Scale(f.mean, f.spread, 1.0)
         count, out = int(matrix.shape[0] or 0), []
         with torch.no_grad(), threads(self.n_threads):
             for a in range(0, count, BLOCK):
-                part = rows_at(matrix, np.arange(a, min(a + BLOCK, count)))
-                made = use(net, Rows(part, scale, place).all())
-                out.append(made.detach().cpu().numpy())
+                part = Rows(rows_at(matrix, np.arange(a, min(a + BLOCK, count))), scale, place)
+                out += over_rows(part, lambda batch: use(net, batch).detach().cpu().numpy())
         return np.concatenate(out).astype(matrix.dtype, copy=False)
 
     # ---- what is kept
@@ -213,9 +224,33 @@ def live(f: Network, dtype: Any, device: Any) -> Any:
     return _BUILT[f][1]
 
 
-def _array(x: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
-    return x.detach().cpu().numpy() if is_tensor(x) else x
+def as_array(x: Any) -> Any:
+    """A tensor as an array, in float32 where NumPy lacks its kind; anything else as it is."""
+    if not is_tensor(x):
+        return x
+    x = x.detach().cpu()
+    return (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()
+
+
+def warn_of(trace: Trace) -> None:
+    """Say that training went astray, if it did."""
+    if trace.reason is StopReason.DIVERGED:
+        import warnings
+
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.warn(f"training stopped: {trace.note}", ConvergenceWarning, stacklevel=4)
+
+
+def fingerprint(matrix: Matrix) -> int:
+    """A checksum of the shape and of some 64 rows, which tells whether data are those of the training."""
+    count = int(matrix.shape[0] or 0)
+    some = rows_at(matrix, np.unique(np.linspace(0, max(count - 1, 0), 64).astype(np.int64)[: max(count, 0)]))
+    held = (some.values,) if isinstance(some, Dense) else (some.indptr, some.indices, some.data)
+    data = zlib.crc32(str(list(matrix.shape)).encode())
+    for part in held:
+        data = zlib.crc32(np.ascontiguousarray(part).tobytes(), data)
+    return data
 
 
 def in_words(architecture: dict[str, Any]) -> str:

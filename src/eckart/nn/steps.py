@@ -7,17 +7,19 @@ optimiser keeps its state there; everything else goes step by step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from eckart.nn.place import Place, out_of_memory
-from eckart.nn.rows import Index, Source, pieces
+from eckart.nn.place import Place
+from eckart.nn.rows import Batch, Index, Source, pieces
 from eckart.nn.rules import set_rate
 
 _NONE = np.arange(0)
+AT_ONCE = 4096
 WARM = 3
 """Steps of a size that are done one by one before it is recorded: libraries choose their kernels in them."""
 
@@ -32,22 +34,39 @@ class Room:
 def gradient(net: Any, loss: Any, rows: Source, at: Index, place: Place, room: Room) -> torch.Tensor:
     """Loss of the rows at these positions, and its gradient in the weights; in as many parts as the memory of the device asks for."""
     while True:
+        share: Any = None
         try:
             net.zero_grad(set_to_none=True)
             value = torch.zeros((), device=place.device)
-            for part in pieces(at, min(room.parts, len(at))):
-                with place.products():
-                    share = loss(net, rows.take(part)) * (len(part) / len(at))
-                share.backward()
-                value = value + share.detach()
+            with place.rounding():
+                for part in pieces(at, min(room.parts, len(at))):
+                    with place.products():
+                        share = loss(net, rows.take(part)) * (len(part) / len(at))
+                    share.backward()
+                    value = value + share.detach()
             return value
-        except torch.OutOfMemoryError as error:
-            recording = place.cuda and torch.cuda.is_current_stream_capturing()
-            if not out_of_memory(error) or room.parts >= len(at) or recording:
+        except torch.OutOfMemoryError:
+            if room.parts >= len(at) or (place.cuda and torch.cuda.is_current_stream_capturing()):
                 raise
-            room.parts *= 2
-            if place.cuda:
-                torch.cuda.empty_cache()
+            share, room.parts = None, 2 * room.parts
+        if place.cuda:
+            torch.cuda.empty_cache()
+
+
+def over_rows(rows: Source, use: Callable[[Batch], Any], size: int | None = None) -> list[Any]:
+    """``use(batch)`` for all rows in order, in blocks of ``size`` at most (4096), smaller ones where the device has no room for these."""
+    size, out, done = size or AT_ONCE, [], 0
+    while done < len(rows):
+        end = min(done + size, len(rows))
+        try:
+            out.append(use(rows.take(rows.index(np.arange(done, end)))))
+            done = end
+        except torch.OutOfMemoryError:
+            if size == 1:
+                raise
+            torch.cuda.empty_cache()
+            size = (min(size, end - done) + 1) // 2
+    return out
 
 
 class Steps:
@@ -89,6 +108,7 @@ class RecordedSteps(Steps):
         self.tapes: dict[int, tuple[Any, torch.Tensor, torch.Tensor]] = {}
         self.done: dict[int, int] = {}
         self.aside = torch.cuda.Stream(self.place.device)
+        self.given_up = False
 
     def refine(self) -> None:
         super().refine()
@@ -117,15 +137,15 @@ class RecordedSteps(Steps):
 
     def _recorded(self, at: Index) -> bool:
         """Record a step of this size, if it is time and the device has the memory."""
-        if self.done.get(len(at), 0) < WARM or self.room.parts > 1:
+        if self.given_up or self.done.get(len(at), 0) < WARM or self.room.parts > 1:
             return False
         tape, where = torch.cuda.CUDAGraph(), at.clone()
         try:
             self.net.zero_grad(set_to_none=True)
             with torch.cuda.graph(tape, stream=self.aside):
                 value = self._step(where)
-        except torch.OutOfMemoryError:
-            self.room.parts = 2
+        except RuntimeError:  # no memory for a tape, or a step that cannot be recorded: steps one by one have worked
+            self.given_up = True
             self.tapes.clear()
             torch.cuda.empty_cache()
             return False

@@ -10,7 +10,6 @@ for a batch, the batch is summed in parts: the same gradient, in less memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -21,12 +20,11 @@ from eckart.io.checkpoint import Checkpoint
 from eckart.io.state import pack, resumed_trace, unpack
 from eckart.nn.losses import Loss
 from eckart.nn.place import Place
-from eckart.nn.rows import Batch, Source, pieces
+from eckart.nn.rows import Source, pieces
 from eckart.nn.rules import Nesterov, optimizer_of, schedule_of
-from eckart.nn.steps import Room, Steps, gradient, steps_of
+from eckart.nn.steps import Room, Steps, gradient, over_rows, steps_of
 from eckart.trace import StopReason, Trace, Watcher, silent
 
-JUDGED_AT_ONCE = 4096
 REFINED = 0.1
 """Last share of the epochs on a GPU in which products are rounded less: the weights then rest where those of the unrounded network do."""
 
@@ -57,7 +55,9 @@ class Progress:
     errors: list[float] = field(default_factory=list)
     trace: Trace = field(default_factory=lambda: Trace("training loss", reason=StopReason.MAX_ITER))
     kept: dict[str, torch.Tensor] = field(default_factory=dict)
+    proven: dict[str, torch.Tensor] = field(default_factory=dict)
     optimizer: Any = None
+    seed: int = 0
 
 
 def train(
@@ -76,7 +76,8 @@ def train(
     """Train ``net`` in place; it ends with the best weights. ``optimizer`` goes on with one of an earlier run."""
     net.to(place.device, place.dtype, memory_format=torch.channels_last)
     optimizer = optimizer or optimizer_of(recipe.optimizer, net, recipe.learning_rate, recipe.weight_decay)
-    run = Progress(optimizer=optimizer, kept=_copy(net))
+    run = Progress(optimizer=optimizer, kept=_copy(net), seed=seed)
+    run.proven = run.kept
     if file is not None and (found := file.load()) is not None:
         _resume(run, net, optimizer, unpack(found[1]), place)
     compiled = torch.compile(loss, dynamic=False) if place.compiled is True else loss
@@ -120,10 +121,11 @@ def _judge(
 ) -> None:
     """Note an epoch, keep the weights where they are the best so far, decide whether to stop."""
     run.epoch += 1
-    error = value if held_out is None or not np.isfinite(value) else mean_loss(net, loss, held_out, place, run)
+    error = value if held_out is None or not np.isfinite(value) else mean_loss(net, loss, held_out, place)
     if not np.isfinite(value) or not np.isfinite(error):
         run.trace.reason = StopReason.DIVERGED
         run.trace.note = f"the loss was {value if np.isfinite(error) else error} in epoch {run.epoch}; lower learning_rate, or set clip"
+        run.kept = run.kept if held_out is not None else run.proven
         return
     run.trace.add(value)
     if held_out is not None:
@@ -131,27 +133,18 @@ def _judge(
     better = error < run.best - recipe.tol * abs(run.best) if np.isfinite(run.best) else True
     run.since = 0 if better else run.since + 1
     if error < run.best or held_out is None:
-        run.kept = _copy(net)
+        run.proven, run.kept = run.kept, _copy(net)
     run.best = min(run.best, error)
     if run.since >= recipe.patience:
         run.trace.reason = StopReason.CONVERGED
 
 
-def batches(rows: Source, run: Progress | None = None) -> Iterator[Batch]:
-    """All rows in order, for a look without training."""
-    size = max(1, JUDGED_AT_ONCE // (1 if run is None else run.room.parts))
-    for a in range(0, len(rows), size):
-        yield rows.take(rows.index(np.arange(a, min(a + size, len(rows)))))
-
-
-def mean_loss(net: Any, loss: Loss, rows: Source, place: Place, run: Progress | None = None) -> float:
+def mean_loss(net: Any, loss: Loss, rows: Source, place: Place) -> float:
     """The loss on rows, nothing random in it."""
     net.eval()
-    total = torch.zeros((), dtype=torch.float64, device=place.device)
     with torch.no_grad():
-        for batch in batches(rows, run):
-            total += loss(net, batch).double() * len(batch.x)
-    return float(total) / max(1, len(rows))
+        parts = over_rows(rows, lambda batch: loss(net, batch).double() * len(batch.x))
+    return float(sum(parts, torch.zeros((), dtype=torch.float64, device=place.device))) / max(1, len(rows))
 
 
 class Slope(NamedTuple):
@@ -207,6 +200,7 @@ def _offer(file: Checkpoint | None, run: Progress, net: Any, optimizer: Any) -> 
     held = optimizer.state_dict()
     state = {
         "epoch": run.epoch,
+        "seed": run.seed,
         "best": str(run.best),
         "since": run.since,
         "parts": run.room.parts,
@@ -243,7 +237,10 @@ def _resume(run: Progress, net: Any, optimizer: Any, state: dict[str, Any], plac
     }
     groups = [{**g, **kept} for g, kept in zip(held["param_groups"], state["groups"])]
     optimizer.load_state_dict({"state": inner, "param_groups": groups})
+    for weight, kept in optimizer.state.items():
+        kept |= {n: torch.empty_like(weight).copy_(v) for n, v in kept.items() if v.shape == weight.shape}
     run.epoch, run.since, run.room.parts = state["epoch"], state["since"], state["parts"]
     run.best, run.errors, run.kept = float(state["best"]), list(state["errors"]), tensors["kept"]
+    run.proven = run.kept
     run.trace = resumed_trace("training loss", state["trace"])
     run.trace.reason = StopReason.MAX_ITER

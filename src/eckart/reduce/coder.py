@@ -21,13 +21,14 @@ from eckart.errors import InputError, wrong
 from eckart.factors import Network
 from eckart.fit import Fit
 from eckart.io.numbers import numeric
-from eckart.matrix import Dense, Matrix, row_parts
+from eckart.matrix import Counts, Dense, Matrix, row_parts
 from eckart.nn.lazy import need_torch
 from eckart.nn.options import check_shared, recipe_of
-from eckart.nn.shell import NetworkShell, live, rows_at, split_rows
+from eckart.nn.shell import NetworkShell, as_array, fingerprint, live, rows_at, split_rows, warn_of
 from eckart.reduce.compare import linear_risk, principal_subspace
 from eckart.reduce.rebuild import fill_gaps, link, logit, risk_of, shares_only
 from eckart.rng import generator
+from eckart.trace import StopReason
 
 ROUNDS = 10
 """How often a row with gaps is filled and encoded again, by a network that has met no gaps in training."""
@@ -50,22 +51,21 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play no part in the loss."""
         self._check()
         matrix, gpu = self._door(X)
-        seed, place = self._seed(), self._place(matrix, gpu)
+        (seed, file), place = self._start(matrix), self._place(matrix, gpu)
         split = split_rows(int(matrix.shape[0] or 0), self.validation_fraction, seed)
         net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)
         from eckart.nn.rows import Rows
 
         loss, rows = self._loss(scale, place), Rows(matrix, scale, place)
-        file = self._file(matrix, seed)
         recipe, run, place = self._run(net, loss, rows, split, place, seed, file)
         network = self._network(net, scale, architecture, matrix, rows.gaps)
-        plan = self._choices(recipe, run, place, split, seed, network)
+        plan = self._choices(recipe, run, place, split, seed, network, matrix)
         certificate = self._evidence(
             network, matrix, split, place, rows, loss, run.trace.reason.value, recipe.batch_size
         )
         self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.array(run.errors)})
         self.__dict__.pop("_stream", None)
-        if file is not None:
+        if file is not None and run.trace.reason is not StopReason.INTERRUPTED:
             file.remove()
         return self
 
@@ -81,14 +81,20 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         rows = Rows(matrix, stream["scale"], place)
         recipe = replace(recipe_of(self, len(rows), place.cuda), max_iter=1, schedule="constant")
         loss, split = self._loss(stream["scale"], place), (np.arange(len(rows)), np.arange(0))
-        at = {"seed": stream["seed"] + stream["calls"], "optimizer": stream["optimizer"]}
+        of = (self.optimizer, str(place.device))
+        at = {
+            "seed": stream["seed"] + stream["calls"],
+            "optimizer": stream["optimizer"] if stream["of"] == of else None,
+        }
         with threads(self.n_threads):
             run = train(stream["net"], loss, rows, None, recipe, place, **at)
+        warn_of(run.trace)
         stream |= {"rows": stream["rows"] + len(rows), "calls": stream["calls"] + 1, "optimizer": run.optimizer}
+        stream |= {"of": of, "gaps": stream["gaps"] or rows.gaps}
         network = self._network(
-            stream["net"], stream["scale"], stream["architecture"], matrix, rows.gaps, stream["rows"]
+            stream["net"], stream["scale"], stream["architecture"], matrix, stream["gaps"], stream["rows"]
         )
-        plan = self._choices(recipe, run, place, split, stream["seed"], network)
+        plan = self._choices(recipe, run, place, split, stream["seed"], network, matrix)
         plan |= {"reason": "partial_fit", "rows": stream["rows"]}
         certificate = self._evidence(
             network, matrix, split, place, rows, loss, run.trace.reason.value, recipe.batch_size
@@ -103,8 +109,13 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             matrix, gpu = self._door(X)
             seed = self._seed()
             made = zip(("net", "scale", "architecture"), self._new_network(matrix, matrix, seed))
-            return {**dict(made), "seed": seed, "rows": 0, "calls": 0, "optimizer": None}, matrix, gpu
+            fresh = {"seed": seed, "rows": 0, "calls": 0, "optimizer": None, "of": None, "gaps": False}
+            return {**dict(made), **fresh}, matrix, gpu
         matrix, gpu = self._new(X)
+        if self.n_components != self.fit_.factors.k:
+            raise wrong("n_components", self.n_components, f"{self.fit_.factors.k}, that of the weights; fit anew")
+        if self.loss == "bernoulli":
+            shares_only(matrix)
         if "_stream" in vars(self):
             return dict(self._stream), matrix, gpu
         from eckart.nn.modules import with_weights
@@ -113,7 +124,9 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         f, seed = self.fit_.factors, int(self.fit_.plan["seed"])
         scale = Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
         kept = {"net": with_weights(f.architecture, f.weights), "scale": scale, "architecture": f.architecture}
-        return {**kept, "seed": seed, "rows": f.rows, "calls": 1, "optimizer": None}, matrix, gpu
+        gaps = f.architecture["rounds"] == 0
+        more = {"seed": seed, "rows": f.rows, "calls": 1, "optimizer": None, "of": None, "gaps": gaps}
+        return {**kept, **more}, matrix, gpu
 
     def transform(self, X: Any) -> Any:
         """Codes F(x), k numbers a row; of a Gaussian code, its mean."""
@@ -125,13 +138,14 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """Rows G(z) from codes z."""
         torch = need_torch(type(self).__name__)
         f = self._fitted("inverse_transform").factors
+        X = as_array(X)
         codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
         if codes.ndim != 2 or codes.shape[1] != f.k:
             raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {f.k})")
         kind = torch.float64 if codes.dtype == np.float64 else torch.float32
         net = live(f, kind, "cpu")
         with torch.no_grad():
-            out = net.decode(torch.as_tensor(np.ascontiguousarray(codes)).to(kind)).numpy()
+            out = net.decode(torch.tensor(np.ascontiguousarray(codes), dtype=kind)).numpy()
         return link(f, out).astype(codes.dtype if codes.dtype.kind == "f" else np.float64)
 
     def reconstruct(self, X: Any) -> np.ndarray:
@@ -152,6 +166,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             if keep and isinstance(part, Dense):
                 values = np.asarray(part.values)
                 out = np.where(np.isnan(values), out, values)
+            elif keep and isinstance(part, Counts):
+                out = part.to_scipy().toarray().astype(out.dtype)
             elif keep:
                 out[np.repeat(np.arange(count), np.diff(part.indptr)), part.indices] = part.data  # type: ignore[union-attr]
             yield (np.arange(at, at + count) if part.rows is None else part.rows), out
@@ -180,14 +196,14 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         from eckart.nn.rows import Rows, Scale
 
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
-        seed, known = int(plan["seed"]), count == plan["rows"] and plan["reason"] != "partial_fit"
+        seed, known = int(plan["seed"]), fingerprint(matrix) == plan["data checksum"]
+        known = known and plan["reason"] != "partial_fit"
         split = split_rows(count, self.validation_fraction if known else 0.0, seed)
         place = self._place(matrix, gpu)
         scale = Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
         rows = Rows(matrix, scale, place)
-        return self._evidence(
-            f, matrix, split, place, rows, self._loss(scale, place), self.fit_.trace.reason.value, plan["batch_size"]
-        )
+        more = (self.fit_.trace.reason.value, plan["batch_size"], known)
+        return self._evidence(f, matrix, split, place, rows, self._loss(scale, place), *more)
 
     # ---- pieces
 
@@ -207,8 +223,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             raise wrong("init", self.init, "'random' or 'pca'")
         for name in ("noise", "variational"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not value >= 0:
-                raise wrong(name, value, "a number >= 0")
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
+                raise wrong(name, value, "a finite number >= 0")
         if self.corruption == "mask" and self.noise >= 1:
             raise wrong("noise", self.noise, "a share below 1 of entries to hide, with corruption='mask'")
 
@@ -265,8 +281,9 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         loss: Any,
         stopped: str,
         batch_size: int,
+        trained_on: bool = True,
     ) -> Certificate:
-        """The certificate, measured at the weights of the factors."""
+        """The certificate, measured at the weights of the factors; PCA stands beside it where its training rows are at hand (``trained_on``)."""
         from eckart.nn.modules import with_weights
         from eckart.nn.place import threads
         from eckart.nn.rows import Part
@@ -279,14 +296,24 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         part = rows_at(matrix, judged)
         risk = risk_of(part, lambda x: self._rebuilt(network, x))
         by_mean = risk_of(part, lambda x: np.broadcast_to(network.mean, (x.shape[0] or 0, network.n)))
-        linear = linear_risk(rows_at(matrix, split[0]), part, network.k)
+        linear = linear_risk(rows_at(matrix, split[0]), part, network.k) if trained_on else None
         facts: dict[str, Any] = {name: risk, f"{name} by the mean": by_mean, "rows judged": len(judged)}
         if linear is not None:
-            facts |= {f"{name} by PCA at equal k": linear, "risk / PCA": risk / linear if linear else float(risk > 0)}
+            facts[f"{name} by PCA at equal k"] = linear
+            if linear > 0 or risk == 0:
+                facts["risk / PCA"] = risk / linear if linear else 1.0
         notes = ("objective and gradient without noise and sampling",) if self.noise or self.variational else ()
         problem = f"{self.loss} reconstruction through {network.k} numbers, {network.size:,} weights"
         against = (risk, by_mean * (1 + 1e-6) + 1e-12, "the mean of the training rows")
-        return certify_network(problem, *measured, facts, against=against, stopped=stopped, notes=notes)
+        return certify_network(
+            problem,
+            *measured,
+            facts,
+            against=against,
+            stopped=stopped,
+            diverged=stopped == StopReason.DIVERGED.value,
+            notes=notes,
+        )
 
     @property
     def n_components_(self) -> int:

@@ -36,7 +36,8 @@ def risk_of(matrix: Matrix, reconstruct: Any) -> float:
         seen = as_observed(part)
         out = reconstruct(part)
         if isinstance(part, Dense):
-            away = np.nan_to_num(np.asarray(part.values, np.float64) - out, nan=0.0)
+            values = np.asarray(part.values, np.float64)
+            away = np.where(np.isnan(values), 0.0, values - out)
         elif seen is not None:
             rows = np.repeat(np.arange(len(out)), seen.row_counts())
             away = seen.data - out[rows, seen.indices]
