@@ -60,9 +60,10 @@ def transpose(
         out = np.empty(n_columns + 1, np.int64), np.empty(len(data), kind), np.empty_like(data)
         flip(indptr, indices, data, *out)
         return out
-    order = np.argsort(indices, kind="stable")
-    of = np.repeat(np.arange(rows, dtype=kind), np.diff(indptr))
-    return _pointers(indices, n_columns), of[order], data[order]
+    from scipy import sparse
+
+    flipped = sparse.csr_array((data, indices, indptr), shape=(rows, n_columns)).tocsc()
+    return flipped.indptr.astype(np.int64, copy=False), flipped.indices.astype(kind, copy=False), flipped.data
 
 
 def first_repeat(indptr: np.ndarray, indices: np.ndarray) -> tuple[int, int] | None:
