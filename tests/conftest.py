@@ -12,6 +12,7 @@ from hypothesis import settings
 from sklearn.datasets import load_digits
 
 settings.register_profile("same", derandomize=True)  # a commit is judged on the same examples every time
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads of PyTorch in two test processes share the cores
 if not os.environ.get("EXPLORE"):
     settings.load_profile("same")
 

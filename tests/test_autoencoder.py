@@ -399,3 +399,16 @@ def test_partial_fit_keeps_to_its_weights(x):
         shares.partial_fit(np.clip(x, 0, 1) + 5)
     with pytest.raises(eckart.InputError, match="noise=inf came, wanted a finite number"):
         Autoencoder(2, noise=np.inf).fit(x)
+
+
+def test_rows_with_gaps_are_judged_by_entries_that_were_hidden(rng):
+    """Ratings of planted rank 3 with noise: a wide network copies what it sees, and the epoch that is kept is one that fills what it does not see."""
+    truth = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 40)) + 0.5 * rng.standard_normal((300, 40))
+    seen = rng.random(truth.shape) < 0.3
+    model = Autoencoder(40, hidden=[], max_iter=80, n_threads=1, random_state=0).fit(np.where(seen, truth, np.nan))
+    curve = model.held_out_curve_
+    assert curve.argmin() < len(curve) - 1
+    assert model.loss_curve_[-1] < model.loss_curve_[curve.argmin()]
+    filled = model.impute(np.where(seen, truth, np.nan))
+    by_mean = np.nanmean(np.where(seen, truth, np.nan), axis=0)
+    assert np.mean((filled - truth)[~seen] ** 2) < 0.8 * np.mean((by_mean - truth)[~seen] ** 2)

@@ -14,7 +14,7 @@ REDUCE_HELP = """
 Reduce a table to a few components (PCA, or an autoencoder) and show how good the answer is.
 
 Reads .npy, .npz, .csv, .tsv, .parquet, .arrow (quote a pattern such as 'part-*.parquet' to chain files). Empty cells are missing
-entries: the model is then fitted to what is there. Files larger than memory are read once, in blocks.
+entries: the model is then fitted to what is there. Files larger than memory are read once, in blocks (by PCA; an autoencoder holds its rows in memory).
 
 Examples:
 
@@ -61,7 +61,10 @@ def reduce(
     epochs: Annotated[int | None, typer.Option(help="Of an autoencoder: most passes over the rows.")] = None,
     device: Annotated[str | None, typer.Option(help="Of an autoencoder: cpu or cuda.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
-    threads: Annotated[int | None, typer.Option(help="Most threads; the result does not depend on it.")] = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Most threads; the result of PCA does not depend on it, the last digits of a network do."),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="Keep the state of a long pass here; the same command goes on from it after a crash."),

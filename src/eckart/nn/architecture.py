@@ -155,6 +155,19 @@ def image_shape(image: Any, n: int) -> list[int]:
     return sizes
 
 
+def first_convolution(architecture: dict[str, Any]) -> tuple[str, int] | None:
+    """Where the first convolution stands: the name of its chain, and its position there; None without one.
+
+    Its filters are the weights "chain.position.weight", whatever order the weights were stored in.
+
+    >>> first_convolution(conv_head([4, 4, 1], 2, [3], [], "relu")), first_convolution(dense_head(4, 2, [], "relu"))
+    (('layers', 1), None)
+    """
+    chain = "encoder" if architecture["kind"] == "coder" else "layers"
+    at = next((i for i, part in enumerate(architecture[chain]) if part["layer"] == "convolution"), None)
+    return None if at is None else (chain, at)
+
+
 def _coder(
     n: int, k: int, encoder: list[Layer], decoder: list[Layer], tied: bool, variational: bool, shortcut: bool
 ) -> dict[str, Any]:

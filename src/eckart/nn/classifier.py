@@ -60,7 +60,7 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
     --------
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = NetworkClassifier(hidden=[64], max_iter=15, random_state=0).fit(X[:1200], y[:1200])
+    >>> model = NetworkClassifier(hidden=[64], max_iter=15, n_threads=1, random_state=0).fit(X[:1200], y[:1200])
     >>> model.score(X[1200:], y[1200:]) > 0.85
     True
 
@@ -138,6 +138,7 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
 
     def _targets(self, y: Any, rows: int) -> tuple[np.ndarray, dict[str, Any]]:
         labels = labels_of(y, rows)
+        _check_kind(labels)
         try:
             check_classification_targets(labels)
             classes, codes = np.unique(labels, return_inverse=True)
@@ -161,3 +162,13 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
         from eckart.nn.losses import class_loss
 
         return class_loss
+
+
+def _check_kind(labels: np.ndarray) -> None:
+    """Refuse labels that a model file cannot hold, such as bytes and dates."""
+    raw = labels.dtype == object and any(isinstance(v, bytes) for v in labels)
+    if raw or labels.dtype.kind not in "biufUO":
+        kind = "bytes" if raw or labels.dtype.kind == "S" else f"labels of type {labels.dtype}"
+        raise InputError(
+            f"y holds {kind}, wanted text, numbers or booleans; convert them, for instance by y.astype(str)"
+        )

@@ -57,7 +57,7 @@ class NetworkRegressor(RegressorMixin, NetworkHead):
     --------
     >>> import numpy as np
     >>> x = np.linspace(-3, 3, 400)[:, None]
-    >>> model = NetworkRegressor(hidden=[64, 64], max_iter=60, learning_rate=0.01, random_state=0).fit(x, np.sin(2 * x[:, 0]))
+    >>> model = NetworkRegressor(hidden=[64, 64], max_iter=60, learning_rate=0.01, n_threads=1, random_state=0).fit(x, np.sin(2 * x[:, 0]))
     >>> model.score(x, np.sin(2 * x[:, 0])) > 0.95
     True
     """

@@ -7,6 +7,7 @@ spread 0: it enters as 0, leaves as its mean, and counts nowhere.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -16,6 +17,8 @@ import torch
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
 
+BLOCK_BYTES = 2**25
+"""Bytes of the float64 numbers that are looked at together."""
 Index = Any
 """Positions of rows: an array, or a tensor on the device that holds the rows."""
 
@@ -69,40 +72,81 @@ def whole(matrix: Matrix) -> Dense | Observed | Counts:
 
 def scale_of(matrix: Matrix, centered: bool = True) -> Scale:
     """Mean over the observed entries of each column, and the root mean square around it over all of them."""
-    n = matrix.shape[1]
-    count, total, square = np.zeros(n), np.zeros(n), 0.0
-    for part in row_parts(matrix, 16384):
-        values, seen = _filled(part)
-        count += len(values) if seen is None else seen.sum(axis=0)
-        total += values.sum(axis=0, dtype=np.float64)
+    sums, squares = (_dense_sums, _dense_square) if isinstance(matrix, Dense) else (_sparse_sums, _sparse_square)
+    count, total = sums(matrix)
     never = count == 0
     mean = total / np.maximum(count, 1)
     mean[never] = total.sum() / max(count.sum(), 1)
-    mean = mean if centered else np.zeros(n)
-    for part in row_parts(matrix, 16384):
-        values, seen = _filled(part)
-        away = values - mean if seen is None else np.where(seen, values - mean, 0.0)
-        square += float(np.einsum("ij,ij->", away, away, dtype=np.float64))
-    size = float(np.sqrt(square / max(count.sum(), 1)))
+    mean = mean if centered else np.zeros(len(mean))
+    size = float(np.sqrt(squares(matrix, mean) / max(count.sum(), 1)))
     tiny = 1e-12 * float(np.abs(mean).max(initial=0.0))
     spread = np.where(never, 0.0, size if size > tiny else 1.0)
     return Scale(mean, spread, float(count.sum()) / max(1, int(matrix.shape[0] or 1)) or 1.0)
 
 
-def _filled(part: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """A block as a dense array with gaps at 0, and the mask of what is observed (None: all)."""
-    if isinstance(part, Dense):
-        values = np.asarray(part.values)
-        seen = ~np.isnan(values) if values.dtype.kind == "f" else None
-        if seen is None or seen.all():
-            return values, None
-        return np.where(seen, values, 0.0), seen
-    values = part.to_scipy().toarray()
-    if isinstance(part, Counts):
+def block_rows(n: int) -> int:
+    """Rows of n numbers in one block of float64: 16384, fewer where they are wide.
+
+    >>> block_rows(10), block_rows(10**5), block_rows(10**9)
+    (16384, 41, 1)
+    """
+    return max(1, min(16384, BLOCK_BYTES // (8 * max(1, n))))
+
+
+def _dense_sums(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Number and sum of the observed entries of each column."""
+    n = matrix.shape[1]
+    count, total = np.zeros(n), np.zeros(n)
+    for part in row_parts(matrix, block_rows(n)):
+        values, seen = _filled(np.asarray(part.values))  # type: ignore[union-attr]
+        count += len(values) if seen is None else seen.sum(axis=0)
+        total += values.sum(axis=0, dtype=np.float64)
+    return count, total
+
+
+def _dense_square(matrix: Any, mean: np.ndarray) -> float:
+    """sum (x_ij - mean_j)^2 over the observed entries."""
+    square = 0.0
+    for part in row_parts(matrix, block_rows(matrix.shape[1])):
+        values, seen = _filled(np.asarray(part.values))  # type: ignore[union-attr]
+        away = values - mean if seen is None else np.where(seen, values - mean, 0.0)
+        square += float(np.einsum("ij,ij->", away, away, dtype=np.float64))
+    return square
+
+
+def _filled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    """A block with gaps at 0, and the mask of what is observed (None: all)."""
+    seen = ~np.isnan(values) if values.dtype.kind == "f" else None
+    if seen is None or seen.all():
         return values, None
-    seen = np.zeros(part.shape, bool)
-    seen[np.repeat(np.arange(part.shape[0]), part.row_counts()), part.indices] = True
-    return values, seen
+    return np.where(seen, values, 0.0), seen
+
+
+def _sparse_sums(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Number and sum of the entries of each column, from the stored ones; entries of ``Counts`` that are not stored are zeros and count too."""
+    n = matrix.n_columns
+    stored, total = np.zeros(n), np.zeros(n)
+    for at, values in _entries(matrix):
+        stored += np.bincount(at, minlength=n)
+        total += np.bincount(at, values, minlength=n)
+    return (stored if isinstance(matrix, Observed) else np.full(n, float(matrix.shape[0]))), total
+
+
+def _sparse_square(matrix: Any, mean: np.ndarray) -> float:
+    """sum (x_ij - mean_j)^2 over the stored entries, and mean_j^2 for each zero of ``Counts`` that is not stored."""
+    square, zeros = 0.0, np.full(len(mean), float(matrix.shape[0]))
+    for at, values in _entries(matrix):
+        away = values - mean[at]
+        square += float(away @ away)
+        zeros -= np.bincount(at, minlength=len(mean))
+    return square if isinstance(matrix, Observed) else square + float(zeros @ mean**2)
+
+
+def _entries(matrix: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Columns and values of the stored entries, in blocks."""
+    size = BLOCK_BYTES // 8
+    for a in range(0, matrix.nnz, size):
+        yield matrix.indices[a : a + size], matrix.data[a : a + size]
 
 
 class Source(Protocol):
@@ -183,8 +227,9 @@ class Rows:
     def _hold(self, values: np.ndarray) -> None:
         kind = np.float64 if self.place.dtype == torch.float64 else np.float32
         out, gaps = np.empty(values.shape, kind), False
-        for a in range(0, len(values), 16384):
-            out[a : a + 16384] = self.scale.apply(values[a : a + 16384])
+        step = block_rows(values.shape[1])
+        for a in range(0, len(values), step):
+            out[a : a + step] = self.scale.apply(values[a : a + step])
         seen = ~np.isnan(out)
         gaps = not seen.all() or self.gaps
         if gaps:
@@ -209,9 +254,11 @@ class Rows:
         return torch.as_tensor(values).to(self.place.device, kind), mask
 
     def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
-        if not self.place.cuda:
-            return tensor
-        return tensor.to(self.place.device) if self.place.resident else tensor.pin_memory()
+        """On the device where all rows have room there, else beside the CPU."""
+        return tensor.to(self.place.device) if self.place.cuda and self.place.resident else tensor
 
     def _move(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A batch on the device. From the CPU it leaves through pinned memory, so that the copy waits for nothing."""
+        if self.place.cuda and not tensor.is_cuda:
+            tensor = tensor.pin_memory()
         return tensor.to(self.place.device, non_blocking=True)

@@ -117,7 +117,7 @@ class NetworkShell(Estimator):
         return Checkpoint(self.checkpoint, about, CHECKPOINT_SECONDS)
 
     def _run(
-        self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, file: Any
+        self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, file: Any, judge: Any = None
     ) -> tuple[Any, Any, Any]:
         """Train on one part of the rows, judge on the other; (recipe, progress, place)."""
         from eckart.nn.place import threads
@@ -130,7 +130,8 @@ class NetworkShell(Estimator):
         steps = recipe.max_iter * -(-count // recipe.batch_size)
         place = place.settled(steps, sum(p.numel() for p in net.parameters()), recipe.max_iter * count)
         with progress(bool(self.verbose)) as watch, threads(self.n_threads):
-            run = train(net, loss, Part(rows, split[0]), held, recipe, place, seed=seed, watch=watch, file=file)
+            more = {"seed": seed, "watch": watch, "file": file, "judge": judge}
+            run = train(net, loss, Part(rows, split[0]), held, recipe, place, **more)
         warn_of(run.trace)
         return recipe, run, place
 

@@ -72,8 +72,10 @@ def train(
     watch: Watcher = silent,
     file: Checkpoint | None = None,
     optimizer: Any = None,
+    judge: Loss | None = None,
 ) -> Progress:
-    """Train ``net`` in place; it ends with the best weights. ``optimizer`` goes on with one of an earlier run."""
+    """Train ``net`` in place; it ends with the best weights. ``optimizer`` goes on with one of an earlier run; ``judge`` is the loss of held-out rows,
+    where it is another one."""
     net.to(place.device, place.dtype, memory_format=torch.channels_last)
     optimizer = optimizer or optimizer_of(recipe.optimizer, net, recipe.learning_rate, recipe.weight_decay)
     run = Progress(optimizer=optimizer, kept=_copy(net), seed=seed)
@@ -92,7 +94,7 @@ def train(
                 torch.manual_seed(int(np.random.SeedSequence([seed, run.epoch]).generate_state(1)[0]))
                 order = np.random.default_rng([seed, run.epoch]).permutation(len(rows))
                 value = _epoch(steps, order, recipe, run.epoch)
-                _judge(run, net, value, loss, held_out, recipe, place)
+                _judge(run, net, value, judge or loss, held_out, recipe, place)
                 watch("epochs", run.epoch, recipe.max_iter)
     except KeyboardInterrupt:
         run.trace.reason = StopReason.INTERRUPTED

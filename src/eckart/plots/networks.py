@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputError
+from eckart.nn.architecture import first_convolution
 from eckart.plots.reduce import code_map
 from eckart.plots.style import BLUE, INK, ORANGE, coloured, montage, new_axes, plain
 
@@ -84,7 +85,8 @@ def loss_curves(model: Any, ax: Any = None) -> Any:
 
 def filters(model: Any, ax: Any = None, *, columns: int = 8) -> Any:
     """Filters of the first convolution, blue below and red above zero, each on its own scale."""
-    w = _first_filters(model)
+    name, at = _first(model)
+    w = model.fit_.factors.weights[f"{name}.{at}.weight"]
     images = w.mean(axis=1)
     top = np.abs(images).max(axis=(1, 2)) + 1e-12
     ax = new_axes(ax, (0.7 * columns, 0.7 * -(-len(images) // columns) + 0.4))
@@ -99,16 +101,17 @@ def feature_maps(model: Any, row: Any, ax: Any = None, *, columns: int = 8) -> A
     from eckart.nn.shell import live
 
     f = model.fit_.factors
+    name, at = _first(model)
     height, width, c = f.architecture["image"]
     row = np.asarray(row, np.float64).reshape(1, -1)
     if row.shape[1] != f.n:
         raise InputError(f"row has {row.shape[1]} numbers, wanted {f.n}, one image")
     net = live(f, torch.float64, "cpu")
-    chain = list(net.encoder if hasattr(net, "encoder") else net.layers)[:3]
+    bent = [part["layer"] == "activation" for part in f.architecture[name][at + 1 : at + 2]]
     scale = np.divide(1.0, f.spread, out=np.zeros_like(f.spread), where=f.spread > 0)
     z = torch.as_tensor(np.nan_to_num((row - f.mean) * scale))
     with torch.no_grad():
-        for part in chain:
+        for part in getattr(net, name)[: at + 1 + sum(bent)]:
             z = part(z)
     maps = z[0].numpy()
     first = np.nan_to_num(row).reshape(height, width, c).mean(axis=2)
@@ -137,11 +140,13 @@ def code_walk(model: Any, first: Any, last: Any, shape: tuple[int, int], ax: Any
     return _bare(ax, "A walk through code space")
 
 
-def _first_filters(model: Any) -> np.ndarray:
-    found = [w for w in model.fit_.factors.weights.values() if w.ndim == 4]
-    if not found:
+def _first(model: Any) -> tuple[str, int]:
+    """Chain and position of the first convolution; refused where there is none."""
+    architecture = getattr(model.fit_.factors, "architecture", None)
+    found = None if architecture is None else first_convolution(architecture)
+    if found is None:
         raise InputError(f"{type(model).__name__} has no convolution, wanted a network of images")
-    return found[0]
+    return found
 
 
 def _bare(ax: Any, title: str) -> Any:

@@ -57,7 +57,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         from eckart.nn.rows import Rows
 
         loss, rows = self._loss(scale, place), Rows(matrix, scale, place)
-        recipe, run, place = self._run(net, loss, rows, split, place, seed, file)
+        judge = self._loss(scale, place, hide=True) if rows.gaps else None
+        recipe, run, place = self._run(net, loss, rows, split, place, seed, file, judge)
         network = self._network(net, scale, architecture, matrix, rows.gaps)
         plan = self._choices(recipe, run, place, split, seed, network, matrix)
         certificate = self._evidence(
@@ -242,7 +243,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             start_at_subspace(net, principal_subspace(training, int(self.n_components), seed))
         return net, scale, architecture
 
-    def _loss(self, scale: Any, place: Any) -> Any:
+    def _loss(self, scale: Any, place: Any, hide: bool = False) -> Any:
         import torch
 
         from eckart.nn.losses import coding_loss
@@ -252,7 +253,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             where = {"device": place.device, "dtype": place.dtype}
             back = (torch.as_tensor(scale.mean, **where), torch.as_tensor(scale.spread, **where))
             offset = torch.as_tensor(logit(scale.mean), **where)
-        more: dict[str, Any] = {"variational": float(self.variational), "noise": float(self.noise)}
+        more: dict[str, Any] = {"variational": float(self.variational), "noise": float(self.noise), "hide": hide}
         return coding_loss(self.loss, scale.per_row, corruption=self.corruption, back=back, offset=offset, **more)
 
     def _network(

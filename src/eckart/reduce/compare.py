@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eckart.matrix import Dense, Matrix, Observed
+from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.reduce.codes import as_observed
 from eckart.reduce.pca import PCA
 
@@ -20,7 +20,7 @@ def linear_risk(training: Matrix, judged: Matrix, k: int) -> float | None:
         if len(some) == 0:
             return None
         training, judged = (Observed.from_scipy(_observed(m).to_scipy()[:, some]) for m in (training, judged))
-    model = _pca(training, k)
+    model = linear_model(training, k)
     return None if model is None else model.reconstruction_error(judged)
 
 
@@ -32,8 +32,7 @@ def _observed(matrix: Matrix) -> Observed:
 
 def principal_subspace(training: Matrix, k: int, seed: int = 0) -> np.ndarray:
     """n x k orthonormal: the principal directions; where the data has fewer, random ones beside them; gaps at their column's mean."""
-    if (seen := as_observed(training)) is not None:
-        training = Dense(_at_means(seen))
+    training = _at_means(training)
     u = PCA(min(k, *training.shape), random_state=seed).fit(training).components_.T.astype(np.float64)  # type: ignore[type-var]
     if u.shape[1] == k:
         return u
@@ -41,17 +40,23 @@ def principal_subspace(training: Matrix, k: int, seed: int = 0) -> np.ndarray:
     return np.hstack([u, more])
 
 
-def _pca(training: Matrix, k: int) -> PCA | None:
+def linear_model(training: Matrix, k: int) -> PCA | None:
+    """PCA at k; None without rows, and with gaps: where a column was never observed, k is more than half the columns, or the entries are too many."""
     rows, n = int(training.shape[0] or 0), training.shape[1]
-    gappy = as_observed(training) is not None
-    if rows == 0 or (gappy and rows * n > MOST_GAPPY):
+    seen = as_observed(training)
+    if rows == 0:
+        return None
+    if seen is not None and (rows * n > MOST_GAPPY or 2 * k > n or not (seen.column_counts() > 0).all()):
         return None
     return PCA(min(k, rows, n), random_state=0).fit(training)
 
 
-def _at_means(x: Observed) -> np.ndarray:
-    count = x.column_counts()
-    mean = np.bincount(x.indices, x.data, minlength=x.n_columns) / np.maximum(count, 1)
-    out = np.tile(mean, (x.shape[0], 1))
-    out[np.repeat(np.arange(x.shape[0]), x.row_counts()), x.indices] = x.data
-    return out
+def _at_means(x: Matrix) -> Matrix:
+    """Gaps at the mean of their column. Of sparse entries the mean is taken off: the gaps are then the zeros that are not stored."""
+    seen = as_observed(x)
+    if seen is None:
+        return x
+    mean = np.bincount(seen.indices, seen.data, minlength=seen.n_columns) / np.maximum(seen.column_counts(), 1)
+    if isinstance(x, Dense):
+        return Dense(np.where(np.isnan(x.array), mean, x.array))
+    return Counts(seen.indptr, seen.indices, seen.data - mean[seen.indices], seen.n_columns)

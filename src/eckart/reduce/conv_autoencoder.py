@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import wrong
-from eckart.nn.architecture import conv_coder, image_shape
+from eckart.nn.architecture import conv_coder, first_convolution, image_shape
 from eckart.nn.options import check_widths
 from eckart.reduce.coder import NetworkCoder
 
@@ -163,5 +163,7 @@ class ConvAutoencoder(NetworkCoder):
     @property
     def filters_(self) -> np.ndarray:
         """Filters of the first convolution: out x in x 3 x 3."""
-        weights = self._fitted("filters_").factors.weights
-        return next(w for w in weights.values() if w.ndim == 4)
+        f = self._fitted("filters_").factors
+        found = first_convolution(f.architecture)
+        assert found is not None
+        return f.weights[f"{found[0]}.{found[1]}.weight"]

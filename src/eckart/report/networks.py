@@ -8,7 +8,7 @@ import numpy as np
 
 from eckart import plots
 from eckart.matrix import Dense
-from eckart.reduce.pca import PCA
+from eckart.reduce.compare import linear_model
 from eckart.report.html import Report, in_words
 
 SHOWN = 10
@@ -53,21 +53,25 @@ def in_one_sentence(certificate: Any, k: int) -> tuple[str, bool]:
 
 
 def _with_rows(page: Report, model: Any, rows: np.ndarray, labels: Any, image: tuple[int, int] | None) -> None:
-    """Maps, reconstructions and a walk, PCA of the same rows beside them."""
+    """Maps, reconstructions and a walk; PCA of the same rows beside them, where it can be fitted in a short time."""
     f = model.fit_.factors
     named = Dense(rows, columns=f.columns)
     k = min(f.k, *rows.shape)
-    linear = PCA(k, random_state=0).fit(rows)
+    linear = linear_model(Dense(rows), k)
+    if linear is None:
+        page.text("PCA is not shown: these rows have a column without an entry, or too many gaps for a short fit.")
     if k >= 2:
-        codes = {"Autoencoder": model.transform(named), "PCA": linear.transform(rows)}
+        codes = {"Autoencoder": model.transform(named)} | ({"PCA": linear.transform(rows)} if linear else {})
         figure = plots.code_maps({n: np.asarray(c)[:, :2] for n, c in codes.items()}, labels)
-        page.section("Where the rows are").pictures((figure.axes[0], "The first two numbers of the code, beside PCA's"))
+        words = "The first two numbers of the code" + (", beside PCA's" if linear else "")
+        page.section("Where the rows are").pictures((figure.axes[0], words))
     if image is None:
         return
     at = np.linspace(0, len(rows) - 1, min(SHOWN, len(rows))).astype(int)
-    back = {"PCA": linear.inverse_transform(linear.transform(rows[at])), "autoencoder": model.reconstruct(rows[at])}
+    back = {"PCA": linear.inverse_transform(linear.transform(rows[at]))} if linear else {}
+    back["autoencoder"] = model.reconstruct(Dense(rows[at], columns=f.columns))
     page.section("How well it reconstructs")
-    page.pictures((plots.rows_beside(rows[at], back, image), f"Inputs, PCA and autoencoder at k = {f.k}"))
+    page.pictures((plots.rows_beside(rows[at], back, image), f"Inputs, {' and '.join(back)} at k = {f.k}"))
     whole = at[~np.isnan(rows[at]).any(axis=1)]
     if len(whole) >= 2:
         walk = plots.code_walk(model, rows[whole[0]], rows[whole[-1]], image)
