@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 
 import eckart
 from eckart import Autoencoder, ConvAutoencoder, NetworkClassifier, plots
+from eckart.cli.shell import Table
 from eckart.report.networks import in_one_sentence, network_report
 
 pytest.importorskip("torch", reason="networks need PyTorch")
@@ -107,3 +108,8 @@ def test_a_report_says_when_pca_is_better(conv):
     page = network_report(conv, x, labels=load_digits().target[:300], image=(8, 8)).render()
     assert ('verdict no"' in page) == (not good or not conv.certificate_.holds)
     assert network_report(conv).render().count("<img") == 2
+
+
+def test_rows_shown_in_a_report_keep_their_gaps():
+    x = np.array([[1.0, np.nan, 0.0], [np.nan, 2.0, 3.0]])
+    np.testing.assert_array_equal(Table(eckart.Observed.from_nan(x)).sample()[0], x)

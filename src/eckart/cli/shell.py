@@ -17,7 +17,7 @@ from eckart.errors import FileError, InputError, wrong
 from eckart.io.read import read
 from eckart.io.save import check_place
 from eckart.io.write import check_target
-from eckart.matrix import Dense, Matrix
+from eckart.matrix import Dense, Matrix, Observed
 
 SAMPLE_ROWS = 5000
 
@@ -38,8 +38,14 @@ class Table:
             return values, None if self.labels is None else self.labels[: len(values)]
         count = int(self.matrix.shape[0] or 0)
         chosen = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
-        dense = isinstance(self.matrix, Dense)
-        values = np.asarray(self.matrix.array[chosen]) if dense else self.matrix.to_scipy()[chosen].toarray()  # type: ignore[union-attr]
+        if isinstance(self.matrix, Dense):
+            values = np.asarray(self.matrix.array[chosen])
+        else:
+            part = self.matrix.to_scipy()[chosen]
+            values = part.toarray()
+            if isinstance(self.matrix, Observed):
+                part.data = np.ones_like(part.data)
+                values = np.where(part.toarray() > 0, values, np.nan)
         return values, None if self.labels is None else self.labels[chosen]
 
 
