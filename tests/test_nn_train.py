@@ -284,6 +284,21 @@ class Killed(Exception):
     pass
 
 
+def stopped(monkeypatch, at, fit):
+    """Run a fit that is killed when its checkpoint of epoch ``at`` has been written."""
+    saved = eckart.io.checkpoint.Checkpoint.save
+
+    def save(self, done, arrays):
+        saved(self, done, arrays)
+        if done == at:
+            raise Killed
+
+    with monkeypatch.context() as m:
+        m.setattr(eckart.io.checkpoint.Checkpoint, "save", save)
+        with pytest.raises(Killed):
+            fit()
+
+
 @pytest.mark.parametrize("optimizer", list(RULES))
 @pytest.mark.parametrize("at", [1, 4])
 def test_a_fit_stopped_after_any_epoch_resumes_to_the_same_bits(tmp_path, rng, monkeypatch, optimizer, at):
@@ -298,37 +313,12 @@ def test_a_fit_stopped_after_any_epoch_resumes_to_the_same_bits(tmp_path, rng, m
         "weight_decay": 0.01,
     }
     whole_run = NetworkClassifier(**options).fit(x, y)
-    saved = eckart.io.checkpoint.Checkpoint.save
-
-    def save(self, done, arrays):
-        saved(self, done, arrays)
-        if done == at:
-            raise Killed
-
-    with monkeypatch.context() as m:
-        m.setattr(eckart.io.checkpoint.Checkpoint, "save", save)
-        with pytest.raises(Killed):
-            NetworkClassifier(**options, checkpoint=tmp_path / "s").fit(x, y)
+    stopped(monkeypatch, at, lambda: NetworkClassifier(**options, checkpoint=tmp_path / "s").fit(x, y))
     assert (tmp_path / "s").exists()
     with pytest.raises(eckart.FileError, match="checkpoint of other work"):
         NetworkClassifier(**options, checkpoint=tmp_path / "s").fit(x + 1, y)
     assert_same(NetworkClassifier(**options, checkpoint=tmp_path / "s").fit(x, y), whole_run)
     assert not (tmp_path / "s").exists()
-
-
-def stopped(monkeypatch, at, fit):
-    """Run a fit that is killed when its checkpoint of epoch ``at`` has been written."""
-    saved = eckart.io.checkpoint.Checkpoint.save
-
-    def save(self, done, arrays):
-        saved(self, done, arrays)
-        if done == at:
-            raise Killed
-
-    with monkeypatch.context() as m:
-        m.setattr(eckart.io.checkpoint.Checkpoint, "save", save)
-        with pytest.raises(Killed):
-            fit()
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "heavy_ball", "nesterov", "adagrad"])

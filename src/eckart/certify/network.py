@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
+from eckart.trace import StopReason
 
 GRADIENT_LIMIT = 1.0
 
@@ -30,7 +31,6 @@ def certify_network(
     *,
     against: tuple[float, float, str] | None = None,
     stopped: str = "",
-    diverged: bool = False,
     notes: tuple[str, ...] = (),
 ) -> Certificate:
     """The certificate from what was measured; ``against`` = (error, error of the trivial answer, what that answer is).
@@ -50,7 +50,7 @@ def certify_network(
             "gradient / noise", ratio, GRADIENT_LIMIT, "norm of the gradient over the spread of those of single batches"
         )
     checks = [Check("finite", 0.0 if finite else 1.0, 0.0, "objective and gradient are finite numbers"), slope]
-    if diverged:
+    if stopped == StopReason.DIVERGED.value:
         checks.append(
             Check("diverged", 1.0, 0.0, "the loss left the range of numbers; these are the weights before it did")
         )

@@ -88,6 +88,18 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
 
+def checksum(*parts: np.ndarray | None) -> int:
+    """CRC-32 of the bytes of arrays, one after another; None is passed over.
+
+    >>> checksum(np.arange(3)) == checksum(None, np.arange(3)) != checksum(np.arange(4))
+    True
+    """
+    found = 0
+    for part in parts:
+        found = found if part is None else zlib.crc32(np.ascontiguousarray(part).data, found)
+    return found
+
+
 def about_rows(matrix: Matrix, options: dict[str, Any]) -> dict[str, Any]:
     """What identifies the data of a pass: shape, precision and, for a file, its name, size and time of change."""
     about: dict[str, Any] = {"rows": matrix.shape[0], "columns": matrix.shape[1], "dtype": matrix.dtype.name, **options}
@@ -101,8 +113,6 @@ def about_rows(matrix: Matrix, options: dict[str, Any]) -> dict[str, Any]:
 
 def about_entries(model: str, x: Observed, weights: np.ndarray | None, options: dict[str, Any]) -> dict[str, Any]:
     """What identifies a fit to observed entries: the model, its options, and a checksum of where the entries are, what they are and what they weigh."""
-    data = 0
-    for part in (x.indptr, x.indices, x.data, weights):
-        data = data if part is None else zlib.crc32(np.ascontiguousarray(part).data, data)
+    data = checksum(x.indptr, x.indices, x.data, weights)
     about = {"model": model, "shape": list(x.shape), "entries": x.nnz, "data": data}
     return about | {name: str(value) for name, value in options.items()}

@@ -125,9 +125,7 @@ class NetworkHead(NetworkShell):
         facts = {name: error, f"{name} by {words}": trivial, "rows judged": len(judged), **more}
         problem = f"{self._problem}, {network.size:,} weights"
         against = (error, trivial * (1 + 1e-6) + 1e-9, words)
-        return certify_network(
-            problem, *measured, facts, against=against, stopped=stopped, diverged=stopped == StopReason.DIVERGED.value
-        )
+        return certify_network(problem, *measured, facts, against=against, stopped=stopped)
 
     def _targets(self, y: Any, rows: int) -> tuple[np.ndarray, dict[str, Any]]:
         raise NotImplementedError

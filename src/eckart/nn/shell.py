@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,7 +11,7 @@ import numpy as np
 from eckart.errors import InputError
 from eckart.factors import Network
 from eckart.fit import Estimator, one_kind_of_names
-from eckart.io.checkpoint import Checkpoint
+from eckart.io.checkpoint import Checkpoint, checksum
 from eckart.io.read import read
 from eckart.io.state import unpack
 from eckart.matrix import Dense, Matrix
@@ -105,10 +104,7 @@ class NetworkShell(Estimator):
         """The checkpoint, about these data, this model and its parameters."""
         if self.checkpoint is None:
             return None
-        data = 0
-        held = (matrix.values,) if isinstance(matrix, Dense) else (matrix.indptr, matrix.indices, matrix.data)
-        for part in (*held, y):
-            data = data if part is None else zlib.crc32(np.ascontiguousarray(part).tobytes(), data)
+        data = checksum(*_arrays(matrix), y)
         others = {"checkpoint", "n_threads", "verbose"}
         about = {name: str(value) for name, value in self.get_params().items() if name not in others}
         about |= {"model": type(self).__name__, "shape": str(list(matrix.shape)), "data": str(data)}
@@ -247,11 +243,12 @@ def fingerprint(matrix: Matrix) -> int:
     """A checksum of the shape and of some 64 rows, which tells whether data are those of the training."""
     count = int(matrix.shape[0] or 0)
     some = rows_at(matrix, np.unique(np.linspace(0, max(count - 1, 0), 64).astype(np.int64)[: max(count, 0)]))
-    held = (some.values,) if isinstance(some, Dense) else (some.indptr, some.indices, some.data)
-    data = zlib.crc32(str(list(matrix.shape)).encode())
-    for part in held:
-        data = zlib.crc32(np.ascontiguousarray(part).tobytes(), data)
-    return data
+    return checksum(np.array([count, matrix.shape[1]]), *_arrays(some))
+
+
+def _arrays(matrix: Matrix) -> tuple[Any, ...]:
+    """What a matrix in memory consists of."""
+    return (matrix.values,) if isinstance(matrix, Dense) else (matrix.indptr, matrix.indices, matrix.data)
 
 
 def in_words(architecture: dict[str, Any]) -> str:

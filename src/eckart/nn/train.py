@@ -89,7 +89,7 @@ def train(
         with torch.random.fork_rng(devices=devices):
             while run.epoch < recipe.max_iter and run.trace.reason is StopReason.MAX_ITER:
                 _offer(file, run, net, optimizer)
-                if place.mixed and place.cuda and not steps.place.fine and run.epoch >= (1 - REFINED) * recipe.max_iter:
+                if place.mixed and not steps.place.fine and run.epoch >= (1 - REFINED) * recipe.max_iter:
                     steps.refine()
                 torch.manual_seed(int(np.random.SeedSequence([seed, run.epoch]).generate_state(1)[0]))
                 order = np.random.default_rng([seed, run.epoch]).permutation(len(rows))

@@ -312,7 +312,6 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             facts,
             against=against,
             stopped=stopped,
-            diverged=stopped == StopReason.DIVERGED.value,
             notes=notes,
         )
 
