@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 import eckart
 from conftest import planted
 from eckart import PCA, LinearAutoencoder, Projection, power_method, principal_angles
-from eckart.reduce.autoencode import risk_objective
+from eckart.reduce.train_linear import risk_objective
 
 SOLVERS = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
 
