@@ -7,8 +7,8 @@ import pytest
 
 import eckart
 from eckart.complete.nuclear.exact import ExactRecovery
-from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares
 from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares
 from eckart.matrix import Observed
 from test_soft_impute import planted, random_observed, whole
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import eckart
 from eckart.certify.recovery import _dense_smallest, _lanczos_smallest, recovery_certificate
 from eckart.complete.nuclear.recovery import incoherence, recovery
-from eckart.engines.cpu.entries.tangent import Tangent
 from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.engines.cpu.entries.tangent import Tangent
 from eckart.factors import LowRank
 from eckart.matrix import Observed
 

@@ -27,9 +27,9 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.recovery import recovery_certificate
 from eckart.complete.nuclear.operators import Operator, Solution, Triples, low_rank_svd, partial_svd
 from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, entries_norm, zero_solution
-from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares
 from eckart.engines.cpu.entries import sampled
 from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares
 from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import wrong
 from eckart.factors import LowRank

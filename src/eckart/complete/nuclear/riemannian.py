@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares, shares
 from eckart.engines.cpu.entries import sampled
 from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares, shares
 from eckart.io.models.levels import NOTHING, Memory
 from eckart.trace import StopReason, Trace, Watcher, silent
 
