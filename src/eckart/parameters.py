@@ -75,9 +75,11 @@ def number(
     """
 
     def fits(v: Any) -> bool:
-        if isinstance(v, (bool, np.bool_)) or not isinstance(v, numbers.Real) or (finite and not np.isfinite(v)):
+        if isinstance(v, (bool, np.bool_)) or not isinstance(v, numbers.Real):
             return False
         size = float(v)
+        if np.isnan(size) or (finite and np.isinf(size)):
+            return False
         over = low is None or (size > low if above else size >= low)
         return over and (high is None or (size < high if below else size <= high))
 
