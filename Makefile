@@ -7,7 +7,8 @@ DOCS_STAMP := $(VENV)/.docs-ready
 RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
-.PHONY: demo test test-slow lint docs bench clean
+
+.PHONY: demo test test-slow test-cpus lint docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -37,6 +38,10 @@ test: lint
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow tests
+
+# the specification, promises and contracts as on other processors: about five minutes a setting
+test-cpus: $(STAMP)
+	$(BIN)/python tests/cpus.py $(CPUS)
 
 docs: $(DOCS_STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
