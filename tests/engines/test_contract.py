@@ -470,6 +470,29 @@ def test_bias_rows(engine, dtype, weighted):
         assert got[5] == 0
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [0, 1, 3, 8, 21])
+def test_products_at_the_stored_entries(engine, k, dtype):
+    rng = np.random.default_rng(k)
+    x = Observed.from_nan(np.where(rng.random((230, 170)) < 0.3, rng.standard_normal((230, 170)), np.nan).astype(dtype))
+    placed = engine.put(x)
+    u, v = rng.standard_normal((230, k)).astype(dtype), rng.standard_normal((170, k)).astype(dtype)
+    data = rng.standard_normal(x.nnz).astype(dtype)
+    left, right, at = (engine.take(a) for a in (u, v, data))
+    rest, square = engine.residual(placed, at, left, right)
+    wanted = PLAIN.residual(x, data, u, v)
+    assert_close(engine.get(rest), wanted[0], dtype)
+    assert square == pytest.approx(wanted[1], rel=1e-5 if dtype == np.float32 else 1e-12)
+    turned = engine.by_columns(placed, at)
+    np.testing.assert_array_equal(engine.get(turned), PLAIN.by_columns(x, data))
+    if k:
+        assert_close(engine.get(engine.entry_times(placed, at, right)), PLAIN.entry_times(x, data, v), dtype)
+        assert_close(engine.get(engine.entry_times_t(placed, turned, left)), PLAIN.entry_times_t(x, PLAIN.by_columns(x, data), u), dtype)
+        r = engine.triangle(left)
+        assert_close(r.T @ r, u.T.astype(np.float64) @ u, dtype, 10)
+        np.testing.assert_allclose(np.tril(r, -1), 0, atol=0)
+
+
 @dtypes
 @pytest.mark.parametrize("k", [1, 7, 16, 33])
 def test_sampled(engine, dtype, k):

@@ -97,6 +97,9 @@ class PlainDense:
         out = np.asarray(q, np.float64) @ s
         return (out if plus is None else out + scale * np.asarray(plus, np.float64)).astype(q.dtype)
 
+    def triangle(self, v: np.ndarray) -> np.ndarray:
+        return np.asarray(np.linalg.qr(np.asarray(v, np.float64), mode="r"))
+
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         values, vectors = np.linalg.eigh(np.asarray(c, np.float64))
         return values[::-1][:k], vectors[:, ::-1][:, :k]

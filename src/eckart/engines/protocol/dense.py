@@ -150,6 +150,10 @@ class DenseFamily(Protocol):
         """Q S + scale ``plus`` for a tall Q, a small S of the host and a tall ``plus`` of the answer's shape; tall, of Q's dtype."""
         ...
 
+    def triangle(self, v: Tall) -> np.ndarray:
+        """R with R^T R = V^T V, as accurate as that of a QR factorization, in float64."""
+        ...
+
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k largest eigenvalues, falling, and their eigenvectors as columns."""
         ...

@@ -52,6 +52,19 @@ def outer(q: np.ndarray, s: np.ndarray, plus: np.ndarray | None, scale: float, t
     return out
 
 
+def triangle(v: np.ndarray, threads: int) -> np.ndarray:
+    """R of a QR factorization of V: those of ranges of rows, stacked and factored again."""
+    parts = parts_of(len(v), 2 * v.shape[1] ** 2) if len(v) else []
+    found: list[list[np.ndarray]] = [[] for _ in parts]
+
+    def step(own: list, part: tuple[int, int], scratch: dict) -> None:
+        own.append(np.linalg.qr(v[part[0] : part[1]].astype(np.float64), mode="r"))
+
+    run_lanes(parts, found, step, threads)
+    tops = [r for own in found for r in own]
+    return np.asarray(np.linalg.qr(np.vstack(tops), mode="r") if tops else np.zeros((0, v.shape[1])))
+
+
 def subtract(w: np.ndarray, q: np.ndarray, h: np.ndarray, threads: int) -> None:
     """W <- W - Q H in place."""
     h = h.astype(w.dtype, copy=False)
