@@ -7,9 +7,9 @@ import pytest
 
 import eckart
 from eckart.complete.nuclear.exact import ExactRecovery
-from eckart.engines.cpu.entries.sampled import Pattern
-from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares
+from eckart.engines import engine_named
 from eckart.matrix import Observed
+from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares
 from test_soft_impute import planted, random_observed, whole
 
 
@@ -91,7 +91,7 @@ def test_odd_data_has_a_defined_answer(x, k):
 def test_tangent_coordinates_are_an_isometry_and_adjoint():
     x, rng = random_observed(0, 20, 15, 0.4), np.random.default_rng(0)
     u, v = (np.linalg.qr(rng.standard_normal((n, 2)))[0] for n in (20, 15))
-    t = Tangent(Pattern.of(x), u, v)
+    t = Tangent(Sampling(x, engine_named()), u, v)
     g = t.inside(Coordinates(rng.standard_normal((2, 2)), rng.standard_normal((20, 2)), rng.standard_normal((15, 2))))
     left, right = t.factors(g)
     assert g.dot(g) == pytest.approx(np.sum((left @ right.T) ** 2))
@@ -106,7 +106,7 @@ def test_tangent_coordinates_are_an_isometry_and_adjoint():
 def test_retraction_is_the_best_rank_k_approximation():
     rng = np.random.default_rng(0)
     u, v = (np.linalg.qr(rng.standard_normal((n, 2)))[0] for n in (12, 9))
-    t = Tangent(Pattern.of(random_observed(0, 12, 9)), u, v)
+    t = Tangent(Sampling(random_observed(0, 12, 9), engine_named()), u, v)
     g = t.inside(Coordinates(rng.standard_normal((2, 2)), rng.standard_normal((12, 2)), rng.standard_normal((9, 2))))
     left, right = t.factors(Coordinates(np.diag([3.0, 2.0]) + g.m, g.x, g.y))
     a, s, bt = np.linalg.svd(left @ right.T)
@@ -117,7 +117,7 @@ def test_retraction_is_the_best_rank_k_approximation():
 def test_least_squares_on_the_tangent_space():
     x, rng = random_observed(0, 20, 15, 0.6), np.random.default_rng(0)
     u, v = (np.linalg.qr(rng.standard_normal((n, 2)))[0] for n in (20, 15))
-    t = Tangent(Pattern.of(x), u, v)
+    t = Tangent(Sampling(x, engine_named()), u, v)
     zero = np.zeros(1)
     g, steps, error = least_squares(
         t, x.data, Coordinates(zero, zero, zero), t.zero(), tol=1e-12, drop=0.0, max_iter=500

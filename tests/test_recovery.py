@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import eckart
 from eckart.certify.recovery import _dense_smallest, _lanczos_smallest, recovery_certificate
 from eckart.complete.nuclear.recovery import incoherence, recovery
-from eckart.engines.cpu.entries.sampled import Pattern
-from eckart.engines.cpu.entries.tangent import Tangent
+from eckart.engines import engine_named
 from eckart.factors import LowRank
 from eckart.matrix import Observed
+from eckart.optim.tangent import Sampling, Tangent
 
 
 def problem(seed=0, n=40, m=35, k=2, share=0.6):
@@ -134,8 +134,8 @@ def test_two_blocks_cannot_be_related():
 def test_lanczos_bound_is_below_the_exact_value():
     f, x = problem(1, 60, 50, 2, 0.6)
     u, v = (np.linalg.qr(a)[0] for a in (f.left, f.right))
-    t = Tangent(Pattern.of(x), u, v)
-    exact = _dense_smallest(t)
+    t = Tangent(Sampling(x, engine_named()), u, v)
+    exact = _dense_smallest(t, x)
     low, words, _ = _lanczos_smallest(t, np.random.default_rng(0), 2 * (60 + 50 - 2))
     assert 0 < low <= exact * (1 + 1e-9)
     assert low > 0.3 * exact

@@ -13,6 +13,7 @@ import eckart
 from eckart.certify.nuclear import svp_certificate
 from eckart.complete.nuclear import svp
 from eckart.complete.nuclear.svp import SVP
+from eckart.engines import engine_named
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.factors import LowRank
 from eckart.matrix import Observed
@@ -57,16 +58,16 @@ def test_certificate_fails_on_a_perturbed_answer():
     _, x = planted()
     f = SVP(3, random_state=0).fit(x).fit_.factors
     entries, rng = Observed.from_nan(x), np.random.default_rng(0)
-    assert svp_certificate(entries, f, tol=2e-3, fitted=1e-8, rng=rng).holds
+    assert svp_certificate(entries, f, tol=2e-3, fitted=1e-8, rng=rng, engine=engine_named()).holds
     moved = LowRank(f.left * 1.05, f.right)
-    assert "stationarity" in svp_certificate(entries, moved, tol=2e-3, fitted=1e-8, rng=rng).reason
+    assert "stationarity" in svp_certificate(entries, moved, tol=2e-3, fitted=1e-8, rng=rng, engine=engine_named()).reason
 
 
 def test_a_missed_direction_breaks_the_fixed_point():
     """Stationary at the second and third direction, while the first, which is worth more, is left out."""
     a = np.diag([9.0, 4.0, 2.0, 0.0])
     wrong = LowRank(np.eye(4)[:, 1:3] * [4.0, 2.0], np.eye(4)[:, 1:3])
-    c = svp_certificate(Observed.from_nan(a), wrong, tol=1e-3, fitted=1e-8, rng=np.random.default_rng(0))
+    c = svp_certificate(Observed.from_nan(a), wrong, tol=1e-3, fitted=1e-8, rng=np.random.default_rng(0), engine=engine_named())
     assert c["stationarity"] < 1e-12
     assert "fixed point" in c.reason
 

@@ -9,6 +9,7 @@ import eckart
 from eckart.certify.nuclear import svt_certificate
 from eckart.complete.nuclear import svt
 from eckart.complete.nuclear.svt import SVT
+from eckart.engines import engine_named
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.factors import LowRank
 from eckart.matrix import Observed
@@ -64,8 +65,8 @@ def test_certificate_fails_on_a_perturbed_answer(spoil):
         "rotate": LowRank(f.left + 0.01 * rng.standard_normal(f.left.shape), f.right),
     }[spoil]
     entries = Observed.from_nan(x)
-    assert svt_certificate(entries, f, model.tau_, tol=1e-5, rng=rng).holds
-    assert "feasibility" in svt_certificate(entries, bad, model.tau_, tol=1e-5, rng=rng).reason
+    assert svt_certificate(entries, f, model.tau_, tol=1e-5, rng=rng, engine=engine_named()).holds
+    assert "feasibility" in svt_certificate(entries, bad, model.tau_, tol=1e-5, rng=rng, engine=engine_named()).reason
 
 
 def test_a_feasible_answer_that_is_not_the_minimiser_is_not_certified():
@@ -75,7 +76,7 @@ def test_a_feasible_answer_that_is_not_the_minimiser_is_not_certified():
     x[3:, 3:] = 1.0
     ones = np.ones((6, 1))
     entries, rng = Observed.from_nan(x), np.random.default_rng(0)
-    c = svt_certificate(entries, LowRank(ones, ones), 30.0, tol=1e-5, rng=rng)
+    c = svt_certificate(entries, LowRank(ones, ones), 30.0, tol=1e-5, rng=rng, engine=engine_named())
     assert c["feasibility"] < 1e-12
     assert "dual" in c.reason
 

@@ -148,11 +148,28 @@ def test_orth_spans_the_same_and_drops_dependent_columns(engine, dtype):
     assert engine.orth(np.zeros((10, 3), dtype)).shape == (10, 0)
 
 
-def test_inner_outer_and_eigh_top(engine):
+@dtypes
+@weighted
+@pytest.mark.parametrize("shape", [(0, 3, 2), (1, 3, 2), (ROWS, 7, 3), (200_000, 8, 5)], ids=str)
+def test_inner_and_outer(engine, shape, dtype, weighted):
+    rows, a, b = shape
     rng = np.random.default_rng(0)
-    q, w, s = rng.standard_normal((9000, 7)), rng.standard_normal((9000, 3)), rng.standard_normal((7, 2))
-    assert_close(engine.inner(q, w), PLAIN.inner(q, w), np.float64)
-    assert_close(engine.outer(q, s), PLAIN.outer(q, s), np.float64)
+    q, w, plus = (engine.take(rng.standard_normal((rows, c)), dtype) for c in (a, b, b))
+    s = rng.standard_normal((a, b))
+    om = engine.take(rng.random(rows) * (np.arange(rows) % 3)) if weighted else None
+    host = [PLAIN.take(engine.get(each)) for each in (q, w, plus)]
+    got = engine.inner(q, w, om)
+    assert isinstance(got, np.ndarray) and got.dtype == np.float64
+    assert_close(got, PLAIN.inner(host[0], host[1], om), dtype, 10)
+    assert_close(engine.inner(q[:, 1:], w[:, :1], om), PLAIN.inner(host[0], host[1], om)[1:, :1], dtype, 10)
+    assert engine.outer(q, s).dtype == dtype
+    assert_close(engine.get(engine.outer(q, s)), PLAIN.outer(host[0], s), dtype)
+    assert_close(engine.get(engine.outer(q, s, plus)), PLAIN.outer(host[0], s, host[2]), dtype)
+    assert_close(engine.get(engine.outer(q, s, plus, -0.3)), PLAIN.outer(host[0], s, host[2], -0.3), dtype)
+
+
+def test_eigh_top(engine):
+    rng = np.random.default_rng(0)
     a = rng.standard_normal((30, 30))
     for k in (0, 1, 5, 30):
         values, vectors = engine.eigh_top(a + a.T, k)
@@ -451,6 +468,29 @@ def test_bias_rows(engine, dtype, weighted):
         assert got.dtype == dtype
         assert_close(got, PLAIN.bias_rows(x, rule, offset, w), dtype)
         assert got[5] == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [0, 1, 3, 8, 21])
+def test_products_at_the_stored_entries(engine, k, dtype):
+    rng = np.random.default_rng(k)
+    x = Observed.from_nan(np.where(rng.random((230, 170)) < 0.3, rng.standard_normal((230, 170)), np.nan).astype(dtype))
+    placed = engine.put(x)
+    u, v = rng.standard_normal((230, k)).astype(dtype), rng.standard_normal((170, k)).astype(dtype)
+    data = rng.standard_normal(x.nnz).astype(dtype)
+    left, right, at = (engine.take(a) for a in (u, v, data))
+    rest, square = engine.residual(placed, at, left, right)
+    wanted = PLAIN.residual(x, data, u, v)
+    assert_close(engine.get(rest), wanted[0], dtype)
+    assert square == pytest.approx(wanted[1], rel=1e-5 if dtype == np.float32 else 1e-12)
+    turned = engine.by_columns(placed, at)
+    np.testing.assert_array_equal(engine.get(turned), PLAIN.by_columns(x, data))
+    if k:
+        assert_close(engine.get(engine.entry_times(placed, at, right)), PLAIN.entry_times(x, data, v), dtype)
+        assert_close(engine.get(engine.entry_times_t(placed, turned, left)), PLAIN.entry_times_t(x, PLAIN.by_columns(x, data), u), dtype)
+        r = engine.triangle(left)
+        assert_close(r.T @ r, u.T.astype(np.float64) @ u, dtype, 10)
+        np.testing.assert_allclose(np.tril(r, -1), 0, atol=0)
 
 
 @dtypes

@@ -19,13 +19,11 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.spectral import remainder_norm
-from eckart.engines.cpu.entries import sampled
-from eckart.engines.cpu.entries.sampled import Pattern
-from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares
+from eckart.engines.protocol import Engine
 from eckart.errors import InputError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
-from eckart.scheduler import single_threaded_blas
+from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares
 
 PROBES = ((8, 4), (24, 4), (60, 6))
 """Steps and random starts of the norm's bound; the next pair is tried where the bound decides."""
@@ -35,17 +33,16 @@ SURE = "with probability >= 0.999"
 class Measured:
     """The problem at the returned point, in float64: pattern, targets b, residual R, and the triples of B."""
 
-    def __init__(self, x: Observed, f: LowRank, threads: int = 1):
+    def __init__(self, x: Observed, f: LowRank, engine: Engine):
         if f.shape != x.shape:
             raise InputError(f"the model has shape {f.shape}, the data {x.shape}, wanted the data it was fitted to")
         if f.row_scale is not None or f.column_scale is not None:
             raise InputError(
                 "the model was fitted to rescaled entries (scale=True), wanted the normalised data and its plain factors"
             )
-        self.threads = threads
-        self.pattern = Pattern.of(x)
+        self.x, self.engine, self.pattern = x, engine, Sampling(x, engine)
         left, right = f.left.astype(np.float64), f.right.astype(np.float64)
-        inside = sampled.sampled(self.pattern, left, right, threads)
+        inside = self.pattern.at(left, right)
         rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
         b = x.data.astype(np.float64) - f.mean
         if f.row_bias is not None:
@@ -55,12 +52,12 @@ class Measured:
         self.b, self.rest = b, b - inside
         self.square = float(self.rest @ self.rest)
         self.norms = float(np.sum(left**2) + np.sum(right**2))
-        ql, rl = np.linalg.qr(left)
-        qr, rr = np.linalg.qr(right)
-        a, s, ct = np.linalg.svd(rl @ rr.T)
+        ql, qr = engine.orth(left), engine.orth(right)
+        a, s, ct = np.linalg.svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
+        # values that are rounding alone would make directions out of nothing
         real = s > 1e-14 * max(float(s[0]) if len(s) else 0.0, np.finfo(float).tiny)
-        self.u, self.s, self.v = ql @ a[:, : len(s)][:, real], s[real], qr @ ct[: len(s)][real].T
-        self.tangent = Tangent(self.pattern, self.u, self.v, threads)
+        self.u, self.s, self.v = engine.outer(ql, a[:, real]), s[real], engine.outer(qr, ct[real].T)
+        self.tangent = Tangent(self.pattern, self.u, self.v)
 
     @property
     def relative(self) -> float:
@@ -69,14 +66,14 @@ class Measured:
 
     def outside(self, data: np.ndarray, rng: np.random.Generator, probe: tuple[int, int]) -> tuple[float, float, str]:
         """(found, bound, words) for ||(I - U U^T) Z (I - V V^T)||_2, Z sparse with this data."""
-        by_column = sampled.by_columns(self.pattern, data, self.threads)
+        e, by_column = self.engine, self.pattern.by_columns(data)
+
+        def off(q: np.ndarray, block: np.ndarray) -> np.ndarray:
+            return e.outer(q, -e.inner(q, block), block)
 
         def product(a: np.ndarray) -> np.ndarray:
-            a = a - self.v @ (self.v.T @ a)
-            y = sampled.residual_times(self.pattern, data, a, self.threads)
-            y = y - self.u @ (self.u.T @ y)
-            z = sampled.residual_times_t(self.pattern, by_column, y, self.threads)
-            return z - self.v @ (self.v.T @ z)
+            y = off(self.u, self.pattern.times(data, off(self.v, a)))
+            return off(self.v, self.pattern.times_t(by_column, y))
 
         if self.v.shape[1] >= len(self.v):
             return 0.0, 0.0, "exact: nothing is outside"
@@ -101,11 +98,11 @@ def _norm(a: np.ndarray) -> float:
 
 
 def gap_certificate(
-    x: Observed, f: LowRank, tau: float, *, tol: float, rng: np.random.Generator, threads: int = 1, ridge: bool = False
+    x: Observed, f: LowRank, tau: float, *, tol: float, rng: np.random.Generator, engine: Engine, ridge: bool = False
 ) -> Certificate:
     """Duality gap of Soft-Impute (``ridge=False``) or of ridge ALS with l2 = tau, as a share of the value."""
-    with single_threaded_blas():
-        m = Measured(x, f, threads)
+    with engine.at_work():
+        m = Measured(x, f, engine)
         penalty = tau / 2 * m.norms if ridge else tau * float(m.s.sum())
         value = 0.5 * m.square + penalty
         for probe in PROBES:
@@ -142,16 +139,8 @@ def _dual(m: Measured, tau: float, norm: float) -> float:
     return c * inner - 0.5 * c * c * m.square if m.square > 0 else 0.0
 
 
-def global_certificate(
-    x: Observed, f: LowRank, l2: float, *, tol: float = 1e-3, rng: np.random.Generator | None = None, threads: int = 1
-) -> Certificate:
-    """Is a ridge-ALS answer the global minimiser over all ranks? If not, how far can it be: the duality gap."""
-    rng = np.random.default_rng(0) if rng is None else rng
-    return gap_certificate(x, f, l2, tol=tol, rng=rng, threads=threads, ridge=True)
-
-
 def svt_certificate(
-    x: Observed, f: LowRank, tau: float, *, tol: float, rng: np.random.Generator, threads: int = 1
+    x: Observed, f: LowRank, tau: float, *, tol: float, rng: np.random.Generator, engine: Engine
 ) -> Certificate:
     """Evidence for min tau ||B||_* + 1/2 ||B||_F^2, Pi(B) = Pi(A): feasibility, and a dual point made from B alone.
 
@@ -159,8 +148,8 @@ def svt_certificate(
     Lagrangian and D(y) = <y, b> - 1/2 ||B||_F^2 bounds every feasible value. The feasible point B + Pi^T r, r the residual, is worth at most
     tau (||B||_* + sqrt(min(n, m)) ||r||) + 1/2 (||B||_F + ||r||)^2; half the squared distance of B from the minimiser is at most the difference.
     """
-    with single_threaded_blas():
-        m = Measured(x, f, threads)
+    with engine.at_work():
+        m = Measured(x, f, engine)
         k = len(m.s)
         goal = Coordinates(np.diag(m.s + tau), np.zeros((m.pattern.shape[0], k)), np.zeros((m.pattern.shape[1], k)))
         y, missed, _ = dual_point(m, goal)
@@ -210,11 +199,11 @@ def dual_point(m: Measured, goal: Coordinates, max_iter: int = 2000) -> tuple[np
 
 
 def svp_certificate(
-    x: Observed, f: LowRank, *, tol: float, fitted: float, rng: np.random.Generator, threads: int = 1
+    x: Observed, f: LowRank, *, tol: float, fitted: float, rng: np.random.Generator, engine: Engine
 ) -> Certificate:
     """Evidence for the best fit of rank k: stationary, a fixed point of the projection, and global where the entries are fitted."""
-    with single_threaded_blas():
-        m = Measured(x, f, threads)
+    with engine.at_work():
+        m = Measured(x, f, engine)
         g = m.tangent.adjoint(m.rest)
         size = float(np.sqrt(m.square))
         exact = m.relative <= fitted

@@ -27,11 +27,11 @@ import numpy as np
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.nuclear import PROBES, SURE, Measured, dual_point
 from eckart.certify.spectral import FAILURE
-from eckart.engines.cpu.entries.tangent import Coordinates, Tangent
+from eckart.engines import engine_named
 from eckart.errors import InputTypeError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
-from eckart.scheduler import single_threaded_blas
+from eckart.optim.tangent import Coordinates, Tangent
 
 DENSE = 3000
 """dim T up to which the smallest eigenvalue is computed exactly."""
@@ -46,6 +46,7 @@ def recovery_certificate(
     tol: float = 1e-6,
     random_state: Any = 0,
     n_threads: int | None = None,
+    engine: Any = "auto",
 ) -> Certificate:
     """Is the completed matrix proven to be the one that the entries determine?
 
@@ -64,13 +65,11 @@ def recovery_certificate(
     'proven'
     """
     from eckart.rng import generator
-    from eckart.scheduler import resolve_threads
 
     f, x = _resolve(fit, observed)
-    rng = generator(random_state)
-    with single_threaded_blas():
-        m = Measured(x, f, resolve_threads(n_threads))
-        return _certify(m, tol, rng)
+    engine, rng = engine_named(engine, n_threads), generator(random_state)
+    with engine.at_work():
+        return _certify(Measured(x, f, engine), tol, rng)
 
 
 def _resolve(fit: Any, observed: Observed | None) -> tuple[LowRank, Observed]:
@@ -94,7 +93,7 @@ def _certify(m: Measured, tol: float, rng: np.random.Generator) -> Certificate:
         facts["verdict"] = "proven" if checks[0].passed else "disproven"
         return Certificate(PROBLEM, "global", tuple(checks), facts, (_words(facts["verdict"], checks, dimension, m),))
     low, how, direct = (
-        smallest(m.tangent, rng) if dimension <= m.pattern.nnz else (0.0, "fewer entries than degrees of freedom", True)
+        smallest(m.tangent, m.x, rng) if dimension <= m.pattern.nnz else (0.0, "fewer entries than degrees of freedom", True)
     )
     facts |= {"smallest eigenvalue on T": low, "how it is known": how}
     checks.append(
@@ -139,25 +138,25 @@ def _words(verdict: str, checks: list[Check], dimension: int, m: Measured) -> st
     return "not proven: neither a free direction nor its absence could be shown"
 
 
-def smallest(t: Tangent, rng: np.random.Generator) -> tuple[float, str, bool]:
+def smallest(t: Tangent, x: Observed, rng: np.random.Generator) -> tuple[float, str, bool]:
     """A lower bound of lambda_min(P_T Pi P_T), how it is known, and whether it is the value itself."""
     (n, m), k = t.pattern.shape, t.left.shape[1]
     dimension = k * (n + m - k)
     if dimension <= DENSE:
-        return _dense_smallest(t), f"exact: a dense eigenvalue problem of size {dimension}", True
+        return _dense_smallest(t, x), f"exact: a dense eigenvalue problem of size {dimension}", True
     return _lanczos_smallest(t, rng, dimension)
 
 
-def _dense_smallest(t: Tangent) -> float:
+def _dense_smallest(t: Tangent, x: Observed) -> float:
     """Rows of Pi on T as a matrix: entry (i, j) has the coordinates u_i v_j^T, u_perp,i v_j^T, u_i v_perp,j^T."""
     (n, m), k = t.pattern.shape, t.left.shape[1]
-    rows = np.repeat(np.arange(n), np.diff(t.pattern.indptr))
-    u, v = t.left[rows], t.right[t.pattern.indices]
+    rows = np.repeat(np.arange(n), x.row_counts())
+    u, v = t.left[rows], t.right[x.indices]
     gram = np.zeros((k * (n + m - k),) * 2)
     full_u, full_v = (np.linalg.qr(a, mode="complete")[0][:, k:] for a in (t.left, t.right))
     step = max(1, 2**24 // max(1, len(gram)))
     for a in range(0, len(rows), step):
-        i, j = rows[a : a + step], t.pattern.indices[a : a + step]
+        i, j = rows[a : a + step], x.indices[a : a + step]
         ua, va = u[a : a + step], v[a : a + step]
         parts = [
             (x[:, :, None] * y[:, None, :]).reshape(len(i), -1) for x, y in ((ua, va), (full_u[i], va), (ua, full_v[j]))

@@ -52,6 +52,10 @@ class Host:
     def counts(self) -> np.ndarray:
         return self.matrix.row_counts()
 
+    @cached_property
+    def column_counts(self) -> np.ndarray:
+        return self.matrix.column_counts()
+
     @property
     def weighted(self) -> bool:
         return self.weights is not None or self.entry_weights is not None

@@ -18,7 +18,7 @@ squares idea also in Bauch, Nadler and Zilber (R2RILS, 2021) and Zilber and Nadl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,15 +26,13 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.recovery import recovery_certificate
 from eckart.complete.nuclear.operators import Operator, Solution, Triples, low_rank_svd, partial_svd
-from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, entries_norm, zero_solution
-from eckart.engines.cpu.entries import sampled
-from eckart.engines.cpu.entries.sampled import Pattern
-from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares
+from eckart.complete.nuclear.spectral_completer import RANK, SpectralCompleter, at_least, entries_norm, zero_solution
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
-from eckart.scheduler import single_threaded_blas
+from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares
+from eckart.parameters import number, param, whole
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 PACES = (0.9, 0.97)
@@ -71,9 +69,9 @@ def solve(
     if k == 0 or size == 0.0:
         return zero_solution(x, trace, {"relative residual": float(size > 0)})
     b = x.data.astype(np.float64) / size
-    search = _Search(Pattern.of(x), b, k, tol, max_iter, engine.threads, rng, trace, watch)
+    search = _Search(Sampling(x, engine), b, k, tol, max_iter, rng, trace, watch)
     try:
-        with single_threaded_blas():
+        with engine.at_work():
             for pace in PACES[used : max(1, attempts)]:
                 attempt = memory.inner({"trace": (trace.values, trace.seconds), "used": used, "best": best})
                 used += 1
@@ -103,12 +101,11 @@ class Found(NamedTuple):
 class _Search:
     """The entries ``b`` on their pattern, the rank, and when to stop."""
 
-    pattern: Pattern
+    pattern: Sampling
     b: np.ndarray
     k: int
     tol: float
     max_iter: int
-    threads: int
     rng: np.random.Generator
     trace: Trace
     watch: Watcher
@@ -136,10 +133,10 @@ class _Search:
             rest, misfit = self._rest(left, right)
             self.trace.add(misfit)
             self.watch("reweighting", len(self.trace), None)
-            low = low_rank_svd(left, right)
+            low = low_rank_svd(pattern.engine, left, right)
             spare = np.zeros((pattern.shape[1], 0)) if found.spare is None else found.spare
             found = partial_svd(
-                Operator(pattern, rest, *low, threads=self.threads),
+                Operator(pattern, rest, *low),
                 k + 1,
                 rng=self.rng,
                 start=np.hstack([low[2][:, :k], found.right[:, k:], spare]),
@@ -160,13 +157,13 @@ class _Search:
 
     def _begin(self) -> tuple[Triples, float, list[Any]]:
         """X = Pi(A): its k + 1 leading triples, eps = sigma_{k+1}, and nothing behind us."""
-        z = Operator(self.pattern, self.b, threads=self.threads)
+        z = Operator(self.pattern, self.b)
         found = partial_svd(z, self.k + 1, rng=self.rng, tol=1e-2)
         return found, float(found.values[self.k]) if len(found.values) > self.k else 0.0, []
 
     def _reweighted(self, u: np.ndarray, s: np.ndarray, v: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
         """L, R with P_T g = L R^T, g the solution of the ridge problem on T at the triples above eps."""
-        t = Tangent(self.pattern, u, v, self.threads)
+        t = Tangent(self.pattern, u, v)
         off = eps / np.maximum(s - eps, 1e-12 * s[0])
         ridge = Coordinates(eps**2 / np.maximum(np.outer(s, s) - eps**2, 1e-12 * s[0] ** 2), off, off)
         now = Coordinates(np.diag(s), np.zeros_like(u), np.zeros_like(v))
@@ -175,7 +172,7 @@ class _Search:
 
     def _rest(self, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
         """The residual at the entries and its norm."""
-        rest, square = sampled.residual(self.pattern, self.b, left, right, self.threads)
+        rest, square = self.pattern.residual(self.b, left, right)
         return rest, float(np.sqrt(square))
 
     def polish(self, found: Found, memory: Memory) -> Found:
@@ -186,7 +183,7 @@ class _Search:
             memory.offer((count, (misfit, (u, s, v))))
             if not len(s):
                 break
-            t = Tangent(self.pattern, u, v, self.threads)
+            t = Tangent(self.pattern, u, v)
             zero = np.zeros(1)
             g, _, _ = least_squares(
                 t, self._rest(u * s, v)[0], Coordinates(zero, zero, zero), t.zero(), tol=1e-6, drop=1e-6, max_iter=CG
@@ -213,6 +210,7 @@ def _leading(found: Triples, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return found.left[:, :k], found.values[:k], found.right[:, :k]
 
 
+@dataclass(eq=False, repr=False)
 class ExactRecovery(SpectralCompleter):
     """Recover a matrix of rank k exactly from few of its entries: find B of rank k with Pi(B) = Pi(A).
 
@@ -227,7 +225,7 @@ class ExactRecovery(SpectralCompleter):
         rank of exact data, so None is the default.
     tol : stop at ||Pi(A - B)|| <= tol ||Pi(A)||.
     checkpoint : file in which the state is kept after iterations; the same fit resumes from it after a crash, with the same bits.
-    max_iter, random_state, n_threads, verbose : most iterations; seed; most threads (the result does not depend on them); progress bars.
+    max_iter, random_state, engine, n_threads, verbose : most iterations; seed; the engine; most threads (they do not change the result); progress bars.
 
     Attributes
     ----------
@@ -245,28 +243,11 @@ class ExactRecovery(SpectralCompleter):
     References: Kuemmerle and Mayrink Verdun (2021).
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        attempts: int = 2,
-        normalise: str | None = None,
-        tol: float = 1e-12,
-        max_iter: int = 500,
-        checkpoint: Any = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.attempts = attempts
-        self.normalise = normalise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    n_components: int = param(10, RANK)
+    _: KW_ONLY
+    attempts: int = param(2, whole(1))
+    tol: float = param(1e-12, number(0))
+    max_iter: int = param(500, whole(1))
 
     def _find(
         self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
@@ -280,7 +261,7 @@ class ExactRecovery(SpectralCompleter):
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
     ) -> Certificate:
-        whole = recovery_certificate(f, x, tol=at_least(1e-9, x), random_state=rng, n_threads=engine.threads)
+        whole = recovery_certificate(f, x, tol=at_least(1e-9, x), random_state=rng, engine=engine)
         # the promise is a fit of rank k that the entries determine; the nuclear norm's certificate is told beside it
         return Certificate(
             "find B of rank k with Pi(B) = Pi(A)",

@@ -21,10 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.engines.cpu.dense.linear import orth
-from eckart.engines.cpu.entries import sampled
-from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
+from eckart.optim.tangent import Sampling
 from eckart.rng import generator, normal
 from eckart.trace import Trace
 
@@ -46,12 +45,11 @@ class Triples(NamedTuple):
 class Operator:
     """S + U diag(s) V^T with S sparse on a pattern (row-order ``data``; None for S = 0) and the low-rank part optional."""
 
-    pattern: Pattern
+    pattern: Sampling
     data: np.ndarray | None
     left: np.ndarray | None = None
     values: np.ndarray | None = None
     right: np.ndarray | None = None
-    threads: int = 1
     t_data: np.ndarray | None = field(default=None, repr=False)
 
     @property
@@ -66,25 +64,25 @@ class Operator:
 
     def times(self, v: np.ndarray) -> np.ndarray:
         """Z V."""
-        out = np.zeros((self.shape[0], v.shape[1]), self.dtype)
-        if self.data is not None:
-            out = sampled.residual_times(self.pattern, self.data, v, self.threads)
-        if self.left is not None:
-            assert self.right is not None
-            out += self.left @ _scaled(self.values, self.right.T @ v)
-        return out
+        return self._with_low_rank(None if self.data is None else self.pattern.times(self.data, v), self.left, self.right, v)
 
     def times_t(self, y: np.ndarray) -> np.ndarray:
         """Z^T Y."""
-        out = np.zeros((self.shape[1], y.shape[1]), self.dtype)
-        if self.data is not None:
-            if self.t_data is None:
-                self.t_data = sampled.by_columns(self.pattern, self.data, self.threads)
-            out = sampled.residual_times_t(self.pattern, self.t_data, y, self.threads)
-        if self.left is not None:
-            assert self.right is not None
-            out += self.right @ _scaled(self.values, self.left.T @ y)
-        return out
+        if self.data is None:
+            return self._with_low_rank(None, self.right, self.left, y)
+        if self.t_data is None:
+            self.t_data = self.pattern.by_columns(self.data)
+        return self._with_low_rank(self.pattern.times_t(self.t_data, y), self.right, self.left, y)
+
+    @property
+    def engine(self) -> Any:
+        return self.pattern.engine
+
+    def _with_low_rank(self, sparse: Any, own: Any, other: Any, block: np.ndarray) -> np.ndarray:
+        """The sparse part plus own diag(s) other^T block."""
+        if own is None:
+            return sparse
+        return self.engine.outer(own, _scaled(self.values, self.engine.inner(other, block).astype(self.dtype)), sparse)
 
 
 @dataclass(eq=False)
@@ -95,13 +93,14 @@ class Products:
     dtype: np.dtype
     times: Product
     times_t: Product
+    engine: Any = field(default_factory=engine_named)
 
 
 def operator(given: Any) -> Any:
     """An array, a SciPy sparse matrix or LinearOperator, or an object with ``times`` and ``times_t``, as an operator on blocks."""
     a: Any = given
     if hasattr(a, "times") and hasattr(a, "times_t"):
-        return a
+        return a if hasattr(a, "engine") else Products(a.shape, a.dtype, a.times, a.times_t)
     if not hasattr(a, "shape"):
         a = np.asarray(a, np.float64)
     if len(a.shape) != 2:
@@ -143,64 +142,61 @@ def partial_svd(
     first = np.column_stack([first, normal(rng, (m, max(0, width - first.shape[1])), z.dtype)])
     limit = basis_limit or max(6 * width, width + 40)
     eps = float(np.finfo(z.dtype).eps)
-    fresh, products = _basis(first, None), 0
+    e = z.engine
+    fresh, products = e.orth(first), 0
     x, q = np.zeros((m, 0), z.dtype), np.zeros((n, 0), z.dtype)
     r, back = np.zeros((0, 0)), np.zeros((m, 0), z.dtype)
     step = 0
     while True:
         step += 1
         image = z.times(fresh)
-        new = _basis(image, q)
+        new = _basis(e, image, q)
         x = np.hstack([x, fresh])
-        upper = q.T @ image if q.shape[1] else np.zeros((0, fresh.shape[1]))
-        r = np.block([[r, upper], [np.zeros((new.shape[1], r.shape[1])), new.T @ image]]).astype(np.float64)
+        upper = e.inner(q, image) if q.shape[1] else np.zeros((0, fresh.shape[1]))
+        r = np.block([[r, upper], [np.zeros((new.shape[1], r.shape[1])), e.inner(new, image)]])
         q = np.hstack([q, new])
         back = np.hstack([back, z.times_t(new)]) if new.shape[1] else back
         products += fresh.shape[1] + new.shape[1]
         a, theta, bt = np.linalg.svd(r, full_matrices=False)  # right-restricted: Z (X b) = theta (Q a)
         wanted = min(k, len(theta))
-        images = back @ a[:, :wanted]
-        residuals = np.linalg.norm(images - (x @ bt[:wanted].T) * theta[:wanted], axis=0)
+        missed = e.outer(x, -bt[:wanted].T * theta[:wanted], e.outer(back, a[:, :wanted]))
+        residuals = np.linalg.norm(missed, axis=0)
         scale = float(theta[0]) if len(theta) else 0.0
         if len(theta) < k:
             residuals = np.append(residuals, np.inf)  # the basis does not hold k triples yet
         done = bool((residuals <= max(tol, 8 * eps) * scale).all())
-        following = _basis(back[:, back.shape[1] - new.shape[1] :], x) if not done and step < max_steps else x[:, :0]
+        following = _basis(e, back[:, back.shape[1] - new.shape[1] :], x) if not done and step < max_steps else x[:, :0]
         if done or step >= max_steps or following.shape[1] == 0 or scale == 0.0:
             break
         if x.shape[1] + following.shape[1] > limit:
-            x, q = x @ bt[:width].T.astype(z.dtype), q @ a[:, :width].astype(z.dtype)
-            r, back = np.diag(theta[:width]), back @ a[:, :width].astype(z.dtype)
-            following = _basis(back[:, :k] - x[:, :k] * theta[:k].astype(z.dtype), x)
+            x, q = e.outer(x, bt[:width].T), e.outer(q, a[:, :width])
+            r, back = np.diag(theta[:width]), e.outer(back, a[:, :width])
+            following = _basis(e, back[:, :k] - x[:, :k] * theta[:k].astype(z.dtype), x)
             if following.shape[1] == 0:
                 break
         fresh = following
     # one half step better: the left space alone, Q^T Z = (Z^T Q)^T
-    _, s, ut = np.linalg.svd(np.asarray(np.linalg.qr(back)[1], np.float64), full_matrices=False)
+    _, s, ut = np.linalg.svd(e.triangle(back), full_matrices=False)
     real = int((s > 50 * eps * max(scale, np.finfo(float).tiny)).sum())
     kept = min(k, real)
-    left = q @ ut[:kept].T.astype(z.dtype)
-    right = back @ (ut[:real].T / s[:real]).astype(z.dtype)
+    left = e.outer(q, ut[:kept].T)
+    right = e.outer(back, ut[:real].T / s[:real])
     return Triples(left, s[:kept], right[:, :kept].copy(), residuals[:kept], products, right[:, kept:width])
 
 
-def _basis(v: np.ndarray, against: np.ndarray | None) -> np.ndarray:
-    return orth(v, against if against is not None and against.shape[1] else None)
+def _basis(engine: Any, v: np.ndarray, against: np.ndarray) -> np.ndarray:
+    return engine.orth(v, against if against.shape[1] else None)
 
 
 def _scaled(values: np.ndarray | None, block: np.ndarray) -> np.ndarray:
     return block if values is None else block * values[:, None].astype(block.dtype, copy=False)
 
 
-def low_rank_svd(
-    left: np.ndarray, right: np.ndarray, k: int | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """U, s, V of the product ``left right^T`` from two thin QR factorizations; the k leading triples, or all."""
-    ql, rl = np.linalg.qr(left)
-    qr, rr = np.linalg.qr(right)
-    a, s, bt = np.linalg.svd(rl.astype(np.float64) @ rr.T.astype(np.float64))
-    kept = len(s) if k is None else min(k, len(s))
-    return ql @ a[:, :kept].astype(left.dtype), s[:kept], qr @ bt[:kept].T.astype(left.dtype)
+def low_rank_svd(engine: Any, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """U, s, V of the product ``left right^T`` from orthonormal bases of both."""
+    ql, qr = engine.orth(left), engine.orth(right)
+    a, s, bt = np.linalg.svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
+    return engine.outer(ql, a), s, engine.outer(qr, bt.T)
 
 
 def shrink(z: Triples, tau: float) -> Triples:
@@ -248,19 +244,19 @@ def randomized_svd(
         wide = min(2 * width + 1, n)
         psi = normal(rng, (n, wide), z.dtype)
         y, w = z.times(omega), z.times_t(psi)
-        q = _basis(y, None)
+        q = z.engine.orth(y)
         small = np.linalg.lstsq((psi.T @ q).astype(np.float64), w.T.astype(np.float64), rcond=None)[0].T
     else:
-        q = _basis(z.times(omega), None)
+        q = z.engine.orth(z.times(omega))
         for _ in range(power_iterations):
-            q = _basis(z.times(_basis(z.times_t(q), None)), None)
+            q = z.engine.orth(z.times(z.engine.orth(z.times_t(q))))
         small = z.times_t(q).astype(np.float64)
     v, s, ut = np.linalg.svd(small, full_matrices=False)
     kept = min(k, len(s))
     left, values, right = q @ ut[:kept].T.astype(z.dtype), s[:kept], v[:, :kept].astype(z.dtype)
     if kept < k:  # the matrix has fewer directions than asked for: zeros with any orthonormal vectors
-        left = np.hstack([left, _basis(normal(rng, (n, k - kept), z.dtype), left)])
-        right = np.hstack([right, _basis(normal(rng, (m, k - kept), z.dtype), right)])
+        left = np.hstack([left, _basis(z.engine, normal(rng, (n, k - kept), z.dtype), left)])
+        right = np.hstack([right, _basis(z.engine, normal(rng, (m, k - kept), z.dtype), right)])
         values = np.append(values, np.zeros(k - kept))
     return left, values, right
 

@@ -23,12 +23,10 @@ import numpy as np
 
 from eckart.complete.nuclear.operators import Operator, Products, Solution, low_rank_svd, partial_svd, shrink
 from eckart.complete.nuclear.riemannian import Descent, Point, merged
-from eckart.engines.cpu.entries import sampled
-from eckart.engines.cpu.entries.sampled import Pattern
 from eckart.errors import wrong
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
-from eckart.scheduler import single_threaded_blas
+from eckart.optim.tangent import Sampling
 from eckart.trace import StopReason, Watcher, silent
 
 FACTOR = 4.0
@@ -73,20 +71,20 @@ def solve(
         raise wrong("method", method, "'descent' or 'proximal'")
     n, m = x.shape
     most = min(n, m) if max_rank is None else min(max_rank, n, m)
-    pattern = Pattern.of(x)
+    pattern = Sampling(x, engine)
     size = float(np.sqrt(np.mean(np.square(x.data, dtype=np.float64)))) if x.nnz else 0.0
     size = size or 1.0
     kept = memory.last()
     trace = resumed_trace("objective", kept and kept["trace"])
-    d = Descent(pattern, (x.data / size).astype(x.dtype), engine.threads, trace, watch)
-    with single_threaded_blas():
+    d = Descent(pattern, (x.data / size).astype(x.dtype), trace, watch)
+    with engine.at_work():
         begin = start or (np.zeros((n, 0), x.dtype), np.zeros(0), np.zeros((m, 0), x.dtype))
         run = _Run(d, most, rng, tol, max_iter)
         if kept:
             at = run.take(kept)
         else:
             at = d.point(begin[0], begin[1] / size, begin[2], float(taus[0]) / size)
-            run.top = largest(pattern, d.b, rng=rng, tol=1e-4, threads=d.threads)
+            run.top = largest(pattern, d.b, rng=rng, tol=1e-4)
         move = run.proximal if method == "proximal" else run.lower
         try:
             for goal in taus[len(run.path) :] / size:
@@ -101,9 +99,9 @@ def solve(
     return Solution(at.u, at.s * size, at.v, trace, evidence)
 
 
-def largest(pattern: Pattern, data: np.ndarray, *, rng: np.random.Generator, tol: float, threads: int) -> float:
+def largest(pattern: Sampling, data: np.ndarray, *, rng: np.random.Generator, tol: float) -> float:
     """tau_max = ||Pi(A)||_2."""
-    found = partial_svd(Operator(pattern, data, threads=threads), 1, rng=rng, tol=tol)
+    found = partial_svd(Operator(pattern, data), 1, rng=rng, tol=tol)
     return float(found.values[0]) if len(found.values) else 0.0
 
 
@@ -187,13 +185,14 @@ class _Run:
     def above(self, at: Point, level: float, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Singular pairs of (I - U U^T) R (I - V V^T) above ``level``; at most as many again as there are, eight at least."""
         d = self.d
-        r = Operator(d.pattern, at.rest, threads=d.threads)
+        r = Operator(d.pattern, at.rest)
+        e = r.engine
 
         def off(q: np.ndarray, y: np.ndarray) -> np.ndarray:
-            return y - q @ (q.T @ y) if q.shape[1] else y
+            return e.outer(q, -e.inner(q, y).astype(y.dtype), y) if q.shape[1] else y
 
         z = Products(
-            r.shape, r.dtype, lambda a: off(at.u, r.times(off(at.v, a))), lambda y: off(at.v, r.times_t(off(at.u, y)))
+            r.shape, r.dtype, lambda a: off(at.u, r.times(off(at.v, a))), lambda y: off(at.v, r.times_t(off(at.u, y))), e
         )
         k = min(max(BATCH, len(at.s)), min(z.shape) - len(at.s))
         if k <= 0:
@@ -220,12 +219,12 @@ class _Run:
             t_next = float((1 + np.sqrt(1 + 4 * t * t)) / 2)
             beta = (t - 1) / t_next
             left = np.hstack([at.u * ((1 + beta) * at.s), before[0] * (-beta * before[1])]).astype(at.u.dtype)
-            u, s, v = low_rank_svd(left, np.hstack([at.v, before[2]]))
-            rest = sampled.residual(d.pattern, d.b, u * s.astype(u.dtype), v, d.threads)[0]
+            u, s, v = low_rank_svd(d.pattern.engine, left, np.hstack([at.v, before[2]]))
+            rest = d.pattern.residual(d.b, u * s.astype(u.dtype), v)[0]
             k = min(len(at.s) + BATCH, self.most)
             while True:
                 found = partial_svd(
-                    Operator(d.pattern, rest, u, s, v, d.threads), k, rng=self.rng, start=hint, tol=1e-6
+                    Operator(d.pattern, rest, u, s, v), k, rng=self.rng, start=hint, tol=1e-6
                 )
                 if len(found.values) < k or found.values[-1] <= tau or k >= self.most:
                     break

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.recovery import recovery_certificate
+from eckart.engines import engine_named
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.matrix import Observed
-from eckart.scheduler import single_threaded_blas
 
 __all__ = ["Recovery", "incoherence", "recovery", "recovery_certificate"]
 
@@ -185,7 +185,7 @@ def incoherence(fit: Any, block: int = 2**22) -> float:
     1.0
     """
     f = getattr(getattr(fit, "fit_", fit), "factors", fit)
-    with single_threaded_blas():
+    with engine_named().at_work():
         u, s, v = _triples(f)
         n, m, k = len(u), len(v), len(s)
         if k == 0:

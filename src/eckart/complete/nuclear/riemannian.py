@@ -22,10 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.engines.cpu.entries import sampled
-from eckart.engines.cpu.entries.sampled import Pattern
-from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares, shares
 from eckart.io.models.levels import NOTHING, Memory
+from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares, shares
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 CUTS = 8
@@ -66,9 +64,9 @@ class Descent:
     """The problem (entries ``b`` on a pattern) and its steps; ``best`` is the last point reached, ``trace`` the values of F."""
 
     def __init__(
-        self, pattern: Pattern, b: np.ndarray, threads: int = 1, trace: Trace | None = None, watch: Watcher = silent
+        self, pattern: Sampling, b: np.ndarray, trace: Trace | None = None, watch: Watcher = silent
     ):
-        self.pattern, self.b, self.threads, self.watch = pattern, b, threads, watch
+        self.pattern, self.b, self.watch = pattern, b, watch
         self.trace = Trace("objective") if trace is None else trace
         self.share = max(pattern.nnz, 1) / max(pattern.shape[0] * pattern.shape[1], 1)
         self.floor = 20 * float(np.finfo(b.dtype).eps)
@@ -77,12 +75,12 @@ class Descent:
     def point(self, u: np.ndarray, s: np.ndarray, v: np.ndarray, tau: float = 0.0) -> Point:
         """The triples with their residual and value."""
         s = np.asarray(s, np.float64)
-        rest, square = sampled.residual(self.pattern, self.b, u * s.astype(u.dtype), v, self.threads)
+        rest, square = self.pattern.residual(self.b, u * s.astype(u.dtype), v)
         return Point(u, s, v, rest, float(np.sqrt(square)), 0.5 * square + tau * float(s.sum()))
 
     def gradient(self, at: Point, tau: float) -> tuple[Tangent, Coordinates]:
         """T and -grad F on it."""
-        t = Tangent(self.pattern, at.u, at.v, self.threads)
+        t = Tangent(self.pattern, at.u, at.v)
         g = t.adjoint(at.rest)
         return t, Coordinates(g.m - tau * np.eye(len(at.s), dtype=g.m.dtype), g.x, g.y)
 
@@ -130,7 +128,7 @@ class Descent:
         slope = g.dot(scaled)
         direction = scaled
         if last is not None:
-            there = Tangent(self.pattern, last.u, last.v, self.threads)
+            there = Tangent(self.pattern, last.u, last.v)
             carried = t.project(*there.factors(last.gradient))
             beta = max(0.0, (slope - carried.dot(scaled)) / last.slope)
             direction = scaled.plus(beta, t.project(*there.factors(last.direction)))
@@ -146,11 +144,11 @@ class Descent:
         """A truncated Newton step; None where its direction does not descend."""
         s = np.maximum(at.s, 1e-12 * at.s[0])
         curve, core = tau / s, tau / (s[:, None] + s[None, :])
-        by_column = sampled.by_columns(self.pattern, at.rest, self.threads)
+        by_column = self.pattern.by_columns(at.rest)
 
         def bend(d: Coordinates) -> Coordinates:
-            across = sampled.residual_times(self.pattern, at.rest, d.y, self.threads)
-            down = sampled.residual_times_t(self.pattern, by_column, d.x, self.threads)
+            across = self.pattern.times(at.rest, d.y)
+            down = self.pattern.times_t(by_column, d.x)
             return t.inside(Coordinates(core * (d.m - d.m.T), -across / s, -down / s))
 
         size = np.sqrt(g.dot(g))

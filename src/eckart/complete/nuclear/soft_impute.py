@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,11 @@ from eckart.complete.nuclear.path import largest, solve
 from eckart.complete.nuclear.riemannian import Descent
 from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, entries_norm
 from eckart.complete.split import split
-from eckart.engines.cpu.entries import sampled
-from eckart.engines.cpu.entries.sampled import Pattern
-from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, generator_at
 from eckart.matrix import Observed
-from eckart.scheduler import single_threaded_blas
+from eckart.optim.tangent import Sampling
+from eckart.parameters import either, flag, number, one_of, optional, param, whole
 from eckart.trace import StopReason, Trace, Watcher
 
 __all__ = ["SoftImpute", "choose_tau", "debiased", "solve"]
@@ -30,8 +29,8 @@ def debiased(
 ) -> Solution:
     """The least-squares fit of the rank that was found, started from B: the nuclear norm's shrinkage taken back."""
     size = entries_norm(x) or 1.0
-    d = Descent(Pattern.of(x), (x.data / size).astype(x.dtype), engine.threads)
-    with single_threaded_blas():
+    d = Descent(Sampling(x, engine), (x.data / size).astype(x.dtype))
+    with engine.at_work():
         at = d.point(*(memory.last() or (found.U, found.s / size, found.V)))
         try:
             at, _ = d.run(at, 0.0, tol, 1e-8, max_iter, memory.inner(d.reached))
@@ -60,7 +59,7 @@ def choose_tau(
     drawn = kept["drawn"] if kept else rng.bit_generator.state
     parts = split(x, share, random_state=generator_at(rng, drawn) if kept else rng)
     train, test = parts.train, parts.test
-    where = Pattern.of(test)
+    where = Sampling(test, engine)
     top, rises = (kept["top"], kept["rises"]) if kept else (_top(train, engine, rng), 0)
     table: list[tuple[float, float, int]] = [(a, b, c) for a, b, c in kept["table"]] if kept else []
     start, leap = None, False
@@ -75,7 +74,7 @@ def choose_tau(
         if found.trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt  # before there is an answer
         start, rank = (found.U, found.s, found.V), len(found.s)
-        _, square = sampled.residual(where, test.data, (found.U * found.s).astype(test.dtype), found.V, engine.threads)
+        _, square = where.residual(test.data, (found.U * found.s).astype(test.dtype), found.V)
         error = float(np.sqrt(square / max(test.nnz, 1)))
         leap = bool(table) and rank > table[-1][2] and error > 0.9 * table[-1][1]
         rises = 0 if error < 0.999 * min((row[1] for row in table), default=np.inf) else rises + 1
@@ -87,9 +86,10 @@ def choose_tau(
 
 def _top(x: Observed, engine: Any, rng: np.random.Generator) -> float:
     """tau_max = ||Pi(A)||_2, or 1 where that is 0."""
-    return largest(Pattern.of(x), x.data.astype(np.float64), rng=rng, tol=1e-3, threads=engine.threads) or 1.0
+    return largest(Sampling(x, engine), x.data.astype(np.float64), rng=rng, tol=1e-3) or 1.0
 
 
+@dataclass(eq=False, repr=False)
 class SoftImpute(SpectralCompleter):
     """Fill in noisy data by the nuclear norm: min 1/2 ||Pi(A - B)||_F^2 + tau ||B||_*. The rank is found, not given.
 
@@ -103,7 +103,7 @@ class SoftImpute(SpectralCompleter):
     normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None.
     tol : the duality gap, as a share of the value.
     checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits.
-    max_iter, random_state, n_threads, verbose : most steps; seed; most threads (the result does not depend on them); progress bars.
+    max_iter, random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads (they do not change the result); progress bars.
 
     Attributes
     ----------
@@ -121,34 +121,14 @@ class SoftImpute(SpectralCompleter):
     References: Mazumder, Hastie and Tibshirani (2010).
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        tau: float | None = None,
-        path: bool | int = False,
-        debias: bool = False,
-        method: str = "descent",
-        normalise: str | None = None,
-        tol: float = 1e-3,
-        max_iter: int = 1000,
-        checkpoint: Any = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.tau = tau
-        self.path = path
-        self.debias = debias
-        self.method = method
-        self.normalise = normalise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    n_components: int | None = param(None, optional(whole(1)))
+    _: KW_ONLY
+    tau: float | None = param(None, optional(number(0, above=True)))
+    path: bool | int = param(False, either(flag(), whole(0), wanted="True, False, or a number of values"))
+    debias: bool = param(False)
+    method: str = param("descent", one_of("descent", "proximal"))
+    tol: float = param(1e-3, number(0))
+    max_iter: int = param(1000, whole(1))
 
     @property
     def tau_(self) -> float:
@@ -174,8 +154,6 @@ class SoftImpute(SpectralCompleter):
     def _find(
         self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
     ) -> tuple[Solution, dict[str, Any]]:
-        if not isinstance(self.path, (bool, int, np.integer)) or self.path < 0:
-            raise wrong("path", self.path, "True, False, or a number of values")
         done: dict[str, Any] = memory.last() or {}
         tau = self.tau
         if tau is None:
@@ -224,5 +202,5 @@ class SoftImpute(SpectralCompleter):
     ) -> Certificate:
         tol, fitted = (at_least(limit, x, roundings=100) for limit in (self.tol, 1e-8))
         if self.debias:
-            return svp_certificate(x, f, tol=1.5 * tol, fitted=fitted, rng=rng, threads=engine.threads)
-        return gap_certificate(x, f, float(plan["tau"]), tol=tol, rng=rng, threads=engine.threads)
+            return svp_certificate(x, f, tol=1.5 * tol, fitted=fitted, rng=rng, engine=engine)
+        return gap_certificate(x, f, float(plan["tau"]), tol=tol, rng=rng, engine=engine)

@@ -6,6 +6,7 @@ code of a new row is the nuclear norm's price for it.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,30 +15,30 @@ from eckart.certify.certificate import Certificate
 from eckart.complete.completer import Completer
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.nuclear.operators import Solution
-from eckart.engines import engine_named
 from eckart.engines.protocol import RidgeRule
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError
 from eckart.factors import LowRank, signs
-from eckart.fit import Fit
+from eckart.fit import Fit, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import Memory
 from eckart.matrix import Observed
+from eckart.parameters import check, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
 
 CHECKPOINT_SECONDS = 10.0
 
 
+RANK = whole(1)._replace(wanted="an int >= 1, or None where the rank is found")
+
+
+@dataclass(eq=False, repr=False)
 class SpectralCompleter(Completer):
     """Fit, certificate and fold-in; a subclass provides ``_find`` (the solver) and ``_evidence`` (its certificate)."""
 
-    n_components: int | None
-    normalise: str | None
-    tol: float
-    max_iter: int
-    checkpoint: Any
-    random_state: Any
-    verbose: bool
+    _: KW_ONLY
+    normalise: str | None = param(None)
+    checkpoint: Any = param(None)
 
     def _find(
         self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
@@ -69,12 +70,12 @@ class SpectralCompleter(Completer):
             raise InputError(
                 f"weights= came, {type(self).__name__} counts every entry alike; use ALS for weighted entries"
             )
-        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
+        engine, rng = self._engine(), generator(self.random_state)
         norm, y = (None, x) if self.normalise is None else normalise(x, self.normalise)
         keeper = Checkpoint.of_fit(self, x, seconds=CHECKPOINT_SECONDS)
         with progress(self.verbose) as watch:
             solution, chosen = self._find(y, engine, rng, watch, Memory.of(keeper, rng))
-        plan = {"engine": engine.name, "solver": type(self).__name__, "normalise": str(self.normalise), **chosen}
+        plan = {**plan_of(engine), "solver": type(self).__name__, "normalise": str(self.normalise), **chosen}
         bare = _balanced(solution, y)
         certificate = self._evidence(y, bare, plan, engine, np.random.default_rng(0))
         if solution.trace.reason in (StopReason.MAX_ITER, StopReason.INTERRUPTED):
@@ -95,27 +96,12 @@ class SpectralCompleter(Completer):
             raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
         y = x if self.normaliser_ is None else self.normaliser_.apply(x)
         bare = LowRank(f.left, f.right)
-        return self._evidence(y, bare, self.fit_.plan, engine_named("cpu", self.n_threads), np.random.default_rng(0))
+        return self._evidence(y, bare, self.fit_.plan, self._engine(), np.random.default_rng(0))
 
     def _check(self, x: Observed) -> None:
-        k = self.n_components
-        if k is not None and (isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1):
-            raise wrong("n_components", k, "an int >= 1, or None where the rank is found")
-        for name, value, least in (("tol", self.tol, 0.0), ("max_iter", self.max_iter, 1)):
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, float, np.number))
-                or not (np.isfinite(value) and value >= least)
-            ):
-                raise wrong(name, value, f"a finite number >= {least:g}")
+        check(self)
         if x.nnz == 0:
             raise InputError("X has no observed entry, wanted at least one")
-        if not np.isfinite(x.data).all():
-            at = int(np.argmax(~np.isfinite(x.data)))
-            row = int(np.searchsorted(x.indptr, at, side="right")) - 1
-            raise InputError(
-                f"X contains {x.data[at]} at row {row}, column {x.indices[at]}, wanted finite numbers; leave the entry out"
-            )
 
 
 def entries_norm(x: Observed) -> float:

@@ -16,6 +16,7 @@ References: Jain, Meka and Dhillon, "Guaranteed rank minimization via singular v
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,14 +25,13 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import svp_certificate
 from eckart.complete.nuclear.operators import Operator, Solution, partial_svd
 from eckart.complete.nuclear.riemannian import CUTS, Descent, Point
-from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, entries_norm, zero_solution
-from eckart.engines.cpu.entries import sampled
-from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.complete.nuclear.spectral_completer import RANK, SpectralCompleter, at_least, entries_norm, zero_solution
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
-from eckart.scheduler import single_threaded_blas
+from eckart.optim.tangent import Sampling
+from eckart.parameters import number, optional, param, whole
 from eckart.trace import StopReason, Watcher, silent
 
 
@@ -68,10 +68,10 @@ def solve(
     trace = resumed_trace("1/2 (relative residual)^2 at the observed entries", kept and kept["trace"])
     if k == 0 or size == 0.0:
         return zero_solution(x, trace, {"relative residual": float(size > 0)})
-    d = Descent(Pattern.of(x), (x.data / size).astype(x.dtype), engine.threads, trace, watch)
+    d = Descent(Sampling(x, engine), (x.data / size).astype(x.dtype), trace, watch)
     steps = memory.inner({"trace": (trace.values, trace.seconds), "point": d.reached})
     stop = Stop(tol, max(fitted, d.floor), max_iter)
-    with single_threaded_blas():
+    with engine.at_work():
         at, spare = (d.point(*kept["point"]), None) if kept else _start(d, k, rng)
         try:
             at = (
@@ -86,8 +86,8 @@ def solve(
 
 def _start(d: Descent, k: int, rng: np.random.Generator) -> tuple[Point, np.ndarray | None]:
     """[Pi(A) / p]_k, rescaled to fit the entries best."""
-    found = partial_svd(Operator(d.pattern, d.b, threads=d.threads), k, rng=rng, tol=3e-2)
-    at = sampled.sampled(d.pattern, found.left * found.values.astype(d.b.dtype), found.right, d.threads)
+    found = partial_svd(Operator(d.pattern, d.b), k, rng=rng, tol=3e-2)
+    at = d.pattern.at(found.left * found.values.astype(d.b.dtype), found.right)
     scale = float(np.vdot(at, d.b)) / max(float(np.vdot(at, at)), 1e-300)
     return d.point(found.left, found.values * scale, found.right), found.spare
 
@@ -110,7 +110,7 @@ def _outside(d: Descent, at: Point, k: int, rng: np.random.Generator) -> bool:
     """Is some direction outside T worth more than the smallest singular value? The projection would exchange them."""
     if len(at.s) < k:
         return True
-    found = partial_svd(Operator(d.pattern, at.rest, threads=d.threads), 1, rng=rng, tol=0.1, max_steps=6, oversample=2)
+    found = partial_svd(Operator(d.pattern, at.rest), 1, rng=rng, tol=0.1, max_steps=6, oversample=2)
     return bool(len(found.values) and found.values[0] / d.share > at.s[-1])
 
 
@@ -127,7 +127,7 @@ def _projected(
     """[B + eta R]_k by a warm-started partial SVD, eta halved until the misfit falls; None where it never does."""
     start = at.v if spare is None else np.hstack([at.v, spare])
     for _ in range(CUTS):
-        z = Operator(d.pattern, (eta * at.rest).astype(at.rest.dtype), at.u, at.s, at.v, d.threads)
+        z = Operator(d.pattern, (eta * at.rest).astype(at.rest.dtype), at.u, at.s, at.v)
         found = partial_svd(z, k, rng=rng, start=start, tol=accuracy)
         trial = d.point(found.left, found.values, found.right)
         if trial.value < at.value * (1 - gain):
@@ -159,6 +159,7 @@ def _plain_steps(d: Descent, at: Point, k: int, eta: float, spare: Any, stop: St
     return at
 
 
+@dataclass(eq=False, repr=False)
 class SVP(SpectralCompleter):
     """Fill in a matrix with the best fit of a given rank: min 1/2 ||Pi(A - B)||_F^2 over rank(B) <= k, by singular value projection.
 
@@ -170,7 +171,7 @@ class SVP(SpectralCompleter):
     tol : stop where the residual's tangential part is at most this share of it.
     fitted : stop where the residual is at most this share of the data (exact data).
     checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits.
-    max_iter, random_state, n_threads, verbose : most steps; seed; most threads (the result does not depend on them); progress bars.
+    max_iter, random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads (they do not change the result); progress bars.
 
     Attributes
     ----------
@@ -187,30 +188,12 @@ class SVP(SpectralCompleter):
     References: Jain, Meka and Dhillon (2010).
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        step: float | None = None,
-        normalise: str | None = None,
-        tol: float = 1e-3,
-        fitted: float = 1e-8,
-        max_iter: int = 500,
-        checkpoint: Any = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.step = step
-        self.normalise = normalise
-        self.tol = tol
-        self.fitted = fitted
-        self.max_iter = max_iter
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    n_components: int = param(10, RANK)
+    _: KW_ONLY
+    step: float | None = param(None, optional(number(0, above=True)))
+    tol: float = param(1e-3, number(0))
+    fitted: float = param(1e-8, number(0))
+    max_iter: int = param(500, whole(1))
 
     def _find(
         self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
@@ -225,4 +208,4 @@ class SVP(SpectralCompleter):
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
     ) -> Certificate:
         tol, fitted = (1.5 * at_least(limit, x) for limit in (self.tol, self.fitted))
-        return svp_certificate(x, f, tol=tol, fitted=fitted, rng=rng, threads=engine.threads)
+        return svp_certificate(x, f, tol=tol, fitted=fitted, rng=rng, engine=engine)

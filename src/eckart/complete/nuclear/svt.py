@@ -16,6 +16,7 @@ Reference: Cai, Candes and Shen, "A singular value thresholding algorithm for ma
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,12 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import svt_certificate
 from eckart.complete.nuclear.operators import Operator, Solution, Triples, partial_svd
 from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, entries_norm, zero_solution
-from eckart.engines.cpu.entries import sampled
-from eckart.engines.cpu.entries.sampled import Pattern
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
-from eckart.scheduler import single_threaded_blas
+from eckart.optim.tangent import Sampling
+from eckart.parameters import number, optional, param, whole
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 SVD = 0.1
@@ -67,10 +67,10 @@ def solve(
     if size == 0.0:
         return zero_solution(x, trace, {"tau": tau or 1.0, "dual": np.zeros(x.nnz, x.dtype), "relative residual": 0.0})
     most = min(n, m) if max_rank is None else min(max_rank, n, m)
-    pattern = Pattern.of(x)
+    pattern = Sampling(x, engine)
     eta = step or max(1.0, 1.2 * n * m / x.nnz)
-    with single_threaded_blas():
-        ascent = _Ascent(pattern, (x.data / size).astype(x.dtype), most, engine.threads, rng)
+    with engine.at_work():
+        ascent = _Ascent(pattern, (x.data / size).astype(x.dtype), most, rng)
         steps = memory.inner({"trace": (trace.values, trace.seconds)})
         if kept is None:
             ascent.begin(None if tau is None else float(tau) / size, eta)
@@ -94,12 +94,12 @@ class _Ascent:
     best_y: np.ndarray
     best: tuple[np.ndarray, np.ndarray, np.ndarray]
 
-    def __init__(self, pattern: Pattern, b: np.ndarray, most: int, threads: int, rng: np.random.Generator):
-        self.pattern, self.b, self.most, self.threads, self.rng = pattern, b, most, threads, rng
+    def __init__(self, pattern: Sampling, b: np.ndarray, most: int, rng: np.random.Generator):
+        self.pattern, self.b, self.most, self.rng = pattern, b, most, rng
 
     def begin(self, tau: float | None, eta: float) -> None:
         """y a multiple of the entries, until which B(y) = 0."""
-        z = Operator(self.pattern, self.b, threads=self.threads)
+        z = Operator(self.pattern, self.b)
         norm = float(partial_svd(z, 1, rng=self.rng, tol=1e-2).values[0])
         n, m = z.shape
         self.tau, self.eta = 5 * norm * n * m / self.pattern.nnz if tau is None else tau, eta
@@ -111,7 +111,7 @@ class _Ascent:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint: all that the steps change."""
-        fixed = ("pattern", "b", "most", "threads", "rng")
+        fixed = ("pattern", "b", "most", "rng")
         return {name: value for name, value in vars(self).items() if name not in fixed}
 
     def take(self, kept: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ class _Ascent:
 
     def shrunk(self, y: np.ndarray, tol: float) -> Triples:
         """shrink_tau of the sparse Y: as many triples as exceed tau."""
-        z = Operator(self.pattern, y, threads=self.threads)
+        z = Operator(self.pattern, y)
         k = min(self.rank + 1, self.most)
         while True:
             found = partial_svd(z, k, rng=self.rng, start=self.hint, tol=tol)
@@ -153,7 +153,7 @@ class _Ascent:
         """One step; whether the residual had come down to ``tol`` before it."""
         kind = self.b.dtype.type
         b = self.shrunk(self.z, self.accuracy)
-        rest, square = sampled.residual(self.pattern, self.b, b.left * b.values.astype(kind), b.right, self.threads)
+        rest, square = self.pattern.residual(self.b, b.left * b.values.astype(kind), b.right)
         misfit = float(np.sqrt(square))
         trace.add(misfit)
         self.accuracy = max(min(1e-3, SVD * misfit), 1e-13)
@@ -185,6 +185,7 @@ class _Ascent:
         return False
 
 
+@dataclass(eq=False, repr=False)
 class SVT(SpectralCompleter):
     """Fill in exact data by the nuclear norm: min tau ||B||_* + 1/2 ||B||_F^2 subject to Pi(B) = Pi(A), by singular value thresholding.
 
@@ -199,7 +200,7 @@ class SVT(SpectralCompleter):
     normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None.
     tol : stop at ||Pi(A - B)|| <= tol ||Pi(A)||.
     checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits.
-    max_iter, random_state, n_threads, verbose : most steps; seed; most threads (the result does not depend on them); progress bars.
+    max_iter, random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads (they do not change the result); progress bars.
 
     Attributes
     ----------
@@ -216,32 +217,13 @@ class SVT(SpectralCompleter):
     References: Cai, Candes and Shen (2010).
     """
 
-    def __init__(
-        self,
-        n_components: int | None = None,
-        *,
-        tau: float | None = None,
-        step: float | None = None,
-        accelerate: bool = True,
-        normalise: str | None = None,
-        tol: float = 1e-4,
-        max_iter: int = 500,
-        checkpoint: Any = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.tau = tau
-        self.step = step
-        self.accelerate = accelerate
-        self.normalise = normalise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    n_components: int | None = param(None, optional(whole(1)))
+    _: KW_ONLY
+    tau: float | None = param(None, optional(number(0, above=True)))
+    step: float | None = param(None, optional(number(0, above=True)))
+    accelerate: bool = param(True)
+    tol: float = param(1e-4, number(0))
+    max_iter: int = param(500, whole(1))
 
     @property
     def tau_(self) -> float:
@@ -260,4 +242,4 @@ class SVT(SpectralCompleter):
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
     ) -> Certificate:
-        return svt_certificate(x, f, float(plan["tau"]), tol=at_least(self.tol, x), rng=rng, threads=engine.threads)
+        return svt_certificate(x, f, float(plan["tau"]), tol=at_least(self.tol, x), rng=rng, engine=engine)

@@ -10,6 +10,7 @@ import numpy as np
 from eckart.engines.cpu.dense import passes as dense
 from eckart.engines.cpu.dense import thin as tall
 from eckart.engines.cpu.dense.linear import eigh_top, orth
+from eckart.engines.cpu.entries.primitives import SampledPrimitives
 from eckart.engines.cpu.mixtures.primitives import MixturePrimitives
 from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
 from eckart.engines.cpu.ridge.primitives import CompletionPrimitives
@@ -33,6 +34,7 @@ SEGMENT = 16
 
 
 class CpuEngine(
+    SampledPrimitives,
     CompletionPrimitives,
     TopicPrimitives,
     MixturePrimitives,
@@ -235,11 +237,14 @@ class CpuEngine(
     def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
         return orth(v, against, self.threads)
 
-    def inner(self, q: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return tall.inner(q, w, self.threads)
+    def inner(self, q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        return tall.inner(q, w, weights, self.threads)
 
-    def outer(self, q: np.ndarray, s: np.ndarray) -> np.ndarray:
-        return tall.outer(q, s, self.threads)
+    def outer(self, q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0) -> np.ndarray:
+        return tall.outer(q, s, plus, scale, self.threads)
+
+    def triangle(self, v: np.ndarray) -> np.ndarray:
+        return tall.triangle(v, self.threads)
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         return eigh_top(c, k)

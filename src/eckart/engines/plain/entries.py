@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from eckart.engines.plain.rows import entry_rows
-from eckart.matrix import Observed
+import numpy as np
 
 
 class PlainEntries:
     """Low rank met at the stored entries."""
 
-    def sampled(self, x: Observed, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        whole = np.asarray(left, np.float64) @ np.asarray(right, np.float64).T
-        return np.concatenate([np.zeros(0), *(whole[i, seen] for i, (seen, _) in enumerate(entry_rows(x)))])
+    def sampled(self, x: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        i, j = positions(x)
+        return np.einsum("pc,pc->p", np.asarray(left, np.float64)[i], np.asarray(right, np.float64)[j])
+
+    def residual(self, x: Any, data: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
+        rest = np.asarray(data, np.float64) - self.sampled(x, left, right)
+        return rest, float(rest @ rest)
+
+    def by_columns(self, x: Any, data: np.ndarray) -> np.ndarray:
+        return np.asarray(data)[np.argsort(positions(x)[1], kind="stable")]
+
+    def entry_times(self, x: Any, data: np.ndarray, v: np.ndarray) -> np.ndarray:
+        i, j = positions(x)
+        out = np.zeros((x.shape[0], v.shape[1]))
+        np.add.at(out, i, np.asarray(data, np.float64)[:, None] * v[j])
+        return out
+
+    def entry_times_t(self, x: Any, t_data: np.ndarray, y: np.ndarray) -> np.ndarray:
+        i, j = positions(x)
+        order = np.argsort(j, kind="stable")
+        out = np.zeros((x.shape[1], y.shape[1]))
+        np.add.at(out, j[order], np.asarray(t_data, np.float64)[:, None] * y[i[order]])
+        return out
 
     def top_columns(
         self,
@@ -31,3 +50,9 @@ class PlainEntries:
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
         best = np.take_along_axis(scores, order, axis=1)
         return np.where(np.isneginf(best), -1, order), best
+
+
+def positions(x: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of every stored entry, in row order."""
+    matrix = getattr(x, "matrix", x)
+    return np.repeat(np.arange(matrix.shape[0]), matrix.row_counts()), matrix.indices

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from eckart.engines.protocol.placed import Tall
 from eckart.engines.protocol.ridge import RidgeRule
 from eckart.matrix import Observed
 
@@ -29,6 +30,22 @@ class EntriesFamily(Protocol):
 
     def sampled(self, x: Observed, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """U V^T at the stored entries of x, in row order."""
+        ...
+
+    def residual(self, x: Any, data: Tall, left: Tall, right: Tall) -> tuple[Tall, float]:
+        """data - U V^T at the stored entries of x, in row order, and the sum of its squares in float64; ``data`` stands in place of the stored values."""
+        ...
+
+    def by_columns(self, x: Any, data: Tall) -> Tall:
+        """Numbers at the stored entries of x, given in row order, in the order of columns."""
+        ...
+
+    def entry_times(self, x: Any, data: Tall, v: Tall) -> Tall:
+        """R V for the sparse R with ``data`` (row order) at the stored entries of x."""
+        ...
+
+    def entry_times_t(self, x: Any, t_data: Tall, y: Tall) -> Tall:
+        """R^T Y for the sparse R with ``t_data`` (column order, see ``by_columns``)."""
         ...
 
     def evidence_rows(

@@ -51,6 +51,11 @@ class Placed(Protocol):
         ...
 
     @property
+    def column_counts(self) -> np.ndarray:
+        """Stored entries of each column, on the host."""
+        ...
+
+    @property
     def weighted(self) -> bool:
         """Whether rows or entries have weights."""
         ...

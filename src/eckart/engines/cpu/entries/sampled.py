@@ -13,7 +13,6 @@ bits. Dots are summed in the working precision over vector lanes (an error of ab
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,56 +20,41 @@ from numba import njit
 
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.matrix import Observed
-from eckart.scheduler import run_lanes
+from eckart.scheduler import lanes_for, run_lanes
 
-PARTS = 16
 SMALL = 2**20
-"""Multiply-adds below which a product is not worth a thread."""
+"""Multiply-adds below which a product is not worth a thread (about 0.2 ms of one core)."""
 
 
-@dataclass(frozen=True, eq=False)
 class Pattern:
-    """Where the observed entries stand, by rows and by columns; ``order[q]`` is the row-order position of column-order entry q."""
+    """Where the observed entries stand, by rows and, from when that is asked for, by columns."""
 
-    indptr: np.ndarray
-    indices: np.ndarray
-    t_indptr: np.ndarray
-    t_indices: np.ndarray
-    order: np.ndarray
-
-    @classmethod
-    def of(cls, x: Observed) -> Pattern:
-        """The pattern of a matrix; one counting sort."""
-        rows, n = x.shape
-        count = x.nnz
-        small = np.int32 if max(count, rows) < 2**31 else np.int64
-        t_indptr = np.concatenate([[0], np.cumsum(np.bincount(x.indices, minlength=n))]).astype(x.indptr.dtype)
-        t_indices, order = np.empty(count, small), np.empty(count, small)
-        _transpose(x.indptr, x.indices, t_indptr[:-1].copy(), t_indices, order)
-        return cls(x.indptr, x.indices, t_indptr, t_indices, order)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self.indptr) - 1, len(self.t_indptr) - 1
+    def __init__(self, x: Observed):
+        self.indptr, self.indices, self.shape = x.indptr, x.indices, x.shape
 
     @property
     def nnz(self) -> int:
         return len(self.indices)
 
-    @property
-    def transpose(self) -> Pattern:
-        """The pattern of A^T; its ``order`` leads back."""
-        back = np.empty_like(self.order)
-        back[self.order] = np.arange(self.nnz, dtype=self.order.dtype)
-        return Pattern(self.t_indptr, self.t_indices, self.indptr, self.indices, back)
+    @cached_property
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Pointers, rows, and the row-order position of every entry in the order of columns; one counting sort."""
+        rows, n = self.shape
+        small = np.int32 if max(self.nnz, rows) < 2**31 else np.int64
+        counts = np.bincount(self.indices, minlength=n)
+        pointers = np.concatenate([[0], np.cumsum(counts)]).astype(self.indptr.dtype)
+        t_indices, order = np.empty(self.nnz, small), np.empty(self.nnz, small)
+        _transpose(self.indptr, self.indices, pointers[:-1].copy(), t_indices, order)
+        return pointers, t_indices, order
 
     @cached_property
     def parts(self) -> list[tuple[int, int]]:
-        return balanced(self.indptr, PARTS)
+        # ranges of 4,096 entries at the least
+        return balanced(self.indptr, lanes_for(self.nnz // 2**12))
 
     @cached_property
     def t_parts(self) -> list[tuple[int, int]]:
-        return balanced(self.t_indptr, PARTS)
+        return balanced(self.columns[0], lanes_for(self.nnz // 2**12))
 
 
 def _over(parts: list[tuple[int, int]], work: int, threads: int, do: Callable[[int, int], float | None]) -> float:
@@ -118,12 +102,13 @@ def residual(
 
 def by_columns(pattern: Pattern, data: np.ndarray, threads: int = 1) -> np.ndarray:
     """Entries in row order put into column order."""
+    pointers, _, order = pattern.columns
     out = np.empty_like(data)
     _over(
         pattern.t_parts,
         16 * out.size,
         threads,
-        lambda a, b: _gather(data, pattern.order, pattern.t_indptr[a], pattern.t_indptr[b], out),
+        lambda a, b: _gather(data, order, pointers[a], pointers[b], out),
     )
     return out
 
@@ -135,7 +120,7 @@ def residual_times(pattern: Pattern, data: np.ndarray, v: np.ndarray, threads: i
 
 def residual_times_t(pattern: Pattern, t_data: np.ndarray, y: np.ndarray, threads: int = 1) -> np.ndarray:
     """R^T Y for the sparse R with ``t_data`` (column order, see ``by_columns``)."""
-    return _product(pattern.t_indptr, pattern.t_indices, pattern.t_parts, t_data, y, threads)
+    return _product(*pattern.columns[:2], pattern.t_parts, t_data, y, threads)
 
 
 def _product(indptr, indices, parts, data, v, threads: int) -> np.ndarray:
@@ -231,16 +216,3 @@ def _rows(indptr, indices, data, v, first, last, out):
             for c in range(b):
                 row[c] += a0 * v[j0, c]
             p += 1
-
-
-def plain_sampled(x: Observed, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The judge of ``sampled``: in float64, the whole of it by NumPy."""
-    i = np.repeat(np.arange(x.shape[0]), x.row_counts())
-    return np.einsum("pc,pc->p", left[i].astype(np.float64), right[x.indices].astype(np.float64))
-
-
-def plain_times(x: Observed, data: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """The judge of ``residual_times``; of ``residual_times_t`` when everything is transposed."""
-    out = np.zeros((x.shape[0], v.shape[1]))
-    np.add.at(out, np.repeat(np.arange(x.shape[0]), x.row_counts()), data[:, None] * v[x.indices])
-    return out

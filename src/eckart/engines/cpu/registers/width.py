@@ -18,8 +18,9 @@ def features() -> frozenset[str]:
     from llvmlite import binding
     from numba.core import config
 
-    if config.CPU_FEATURES is not None:
-        return frozenset(name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+"))
+    asked = getattr(config, "CPU_FEATURES", None)
+    if asked is not None:
+        return frozenset(name[1:] for name in asked.split(",") if name.startswith("+"))
     return frozenset(name for name, there in binding.get_host_cpu_features().items() if there)
 
 

@@ -18,8 +18,37 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eckart.engines.cpu.entries import sampled
-from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.engines.protocol import Engine, Tall
+from eckart.matrix import Observed
+
+
+class Sampling:
+    """Pi: the observed entries of a matrix, met by an engine. Numbers at the entries are in row order."""
+
+    def __init__(self, x: Observed, engine: Engine):
+        self.engine, self.x = engine, engine.put(x)
+        self.shape: tuple[int, int] = x.shape
+        self.nnz = x.nnz
+
+    def at(self, left: Tall, right: Tall) -> Tall:
+        """U V^T at the entries."""
+        return self.engine.sampled(self.x, left, right)
+
+    def residual(self, data: Tall, left: Tall, right: Tall) -> tuple[Tall, float]:
+        """data - U V^T at the entries, and its squared norm."""
+        return self.engine.residual(self.x, data, left, right)
+
+    def by_columns(self, data: Tall) -> Tall:
+        """The same numbers in the order of columns."""
+        return self.engine.by_columns(self.x, data)
+
+    def times(self, data: Tall, v: Tall) -> Tall:
+        """R V for the sparse R with these numbers."""
+        return self.engine.entry_times(self.x, data, v)
+
+    def times_t(self, t_data: Tall, y: Tall) -> Tall:
+        """R^T Y for the sparse R with these numbers, which are in the order of columns."""
+        return self.engine.entry_times_t(self.x, t_data, y)
 
 
 class Coordinates(NamedTuple):
@@ -39,8 +68,8 @@ class Coordinates(NamedTuple):
 class Tangent:
     """T at orthonormal U, V, met on a pattern."""
 
-    def __init__(self, pattern: Pattern, left: np.ndarray, right: np.ndarray, threads: int = 1):
-        self.pattern, self.left, self.right, self.threads = pattern, left, right, threads
+    def __init__(self, pattern: Sampling, left: np.ndarray, right: np.ndarray):
+        self.pattern, self.left, self.right, self.engine = pattern, left, right, pattern.engine
 
     def zero(self) -> Coordinates:
         k = self.left.shape[1]
@@ -48,44 +77,48 @@ class Tangent:
 
     def factors(self, g: Coordinates) -> tuple[np.ndarray, np.ndarray]:
         """L, R with 2k columns such that the element is L R^T."""
-        return np.hstack([self.left @ g.m + g.x, self.left]), np.hstack([self.right, g.y])
+        return np.hstack([self.engine.outer(self.left, g.m, g.x), self.left]), np.hstack([self.right, g.y])
 
     def forward(self, g: Coordinates) -> np.ndarray:
         """The element's values at the observed entries."""
-        return sampled.sampled(self.pattern, *self.factors(g), self.threads)
+        return self.pattern.at(*self.factors(g))
 
     def adjoint(self, data: np.ndarray) -> Coordinates:
         """P_T of the sparse matrix with this data."""
-        across = sampled.residual_times(self.pattern, data, self.right, self.threads)
-        down = sampled.residual_times_t(
-            self.pattern, sampled.by_columns(self.pattern, data, self.threads), self.left, self.threads
-        )
-        core = self.left.T @ across
-        return Coordinates(core, across - self.left @ core, down - self.right @ core.T)
+        across = self.pattern.times(data, self.right)
+        return self._split(across, self.pattern.times_t(self.pattern.by_columns(data), self.left))
+
+    def _split(self, across: np.ndarray, down: np.ndarray) -> Coordinates:
+        """P_T Z from Z V and Z^T U."""
+        core = self.engine.inner(self.left, across).astype(self.left.dtype)
+        return Coordinates(core, self.engine.outer(self.left, -core, across), self.engine.outer(self.right, -core.T, down))
 
     def retract(self, s: np.ndarray, g: Coordinates) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """[U diag(s) V^T + g]_k: the best rank-k approximation of a point plus a tangent element, by a 2k x 2k SVD."""
         k = len(s)
-        qx, rx = np.linalg.qr(g.x)
-        qy, ry = np.linalg.qr(g.y)
+        qx, qy = self.engine.orth(g.x), self.engine.orth(g.y)
+        rx, ry = self.engine.inner(qx, g.x), self.engine.inner(qy, g.y)
         core = np.zeros((k + len(rx), k + len(ry)))
         core[:k, :k] = np.diag(s) + g.m
         core[k:, :k], core[:k, k:] = rx, ry.T
         a, values, bt = np.linalg.svd(core)
         kind = self.left.dtype
-        left = np.hstack([self.left, qx]) @ a[:, :k].astype(kind)
-        right = np.hstack([self.right, qy]) @ bt[:k].T.astype(kind)
+        turn_left, turn_right = a[:, :k].astype(kind), bt[:k].T.astype(kind)
+        left = self.engine.outer(self.left, turn_left[:k], self.engine.outer(qx, turn_left[k:]))
+        right = self.engine.outer(self.right, turn_right[:k], self.engine.outer(qy, turn_right[k:]))
         return left, values[:k], right
 
     def project(self, left: np.ndarray, right: np.ndarray) -> Coordinates:
         """P_T of the low-rank matrix ``left right^T``."""
-        across, down = left @ (right.T @ self.right), right @ (left.T @ self.left)
-        core = self.left.T @ across
-        return Coordinates(core, across - self.left @ core, down - self.right @ core.T)
+        e, kind = self.engine, self.left.dtype
+        across = e.outer(left, e.inner(right, self.right).astype(kind))
+        return self._split(across, e.outer(right, e.inner(left, self.left).astype(kind)))
 
     def inside(self, g: Coordinates) -> Coordinates:
         """X and Y made orthogonal to U and V."""
-        return Coordinates(g.m, g.x - self.left @ (self.left.T @ g.x), g.y - self.right @ (self.right.T @ g.y))
+        e, kind = self.engine, self.left.dtype
+        off = [e.outer(q, -e.inner(q, part).astype(kind), part) for q, part in ((self.left, g.x), (self.right, g.y))]
+        return Coordinates(g.m, *off)
 
 
 def shares(t: Tangent, ridge: Coordinates | None = None) -> Callable[[Coordinates], Coordinates]:
@@ -93,8 +126,8 @@ def shares(t: Tangent, ridge: Coordinates | None = None) -> Callable[[Coordinate
     rows, columns = t.pattern.shape
     mean = max(t.pattern.nnz / (rows * columns), 1e-300)
     kind = t.left.dtype
-    by_row = np.maximum(np.diff(t.pattern.indptr)[:, None] / columns, 0.1 * mean)
-    by_column = np.maximum(np.diff(t.pattern.t_indptr)[:, None] / rows, 0.1 * mean)
+    by_row = np.maximum(t.pattern.x.counts[:, None] / columns, 0.1 * mean)
+    by_column = np.maximum(t.pattern.x.column_counts[:, None] / rows, 0.1 * mean)
     d = ridge or Coordinates(*(np.zeros(1),) * 3)
     scale = [(1 / (a + b)).astype(kind) for a, b in zip((mean, by_row, by_column), d)]
     return lambda g: t.inside(Coordinates(*(a * c for a, c in zip(g, scale))))
