@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.protocol.mixtures import DIAGONAL, Gaussians
+from eckart.scheduler import lanes_for
 
 NEAR = 1e6
 """Squared distance from the origin, in variances, up to which moments about it keep ten digits."""
@@ -29,10 +30,27 @@ class Sums:
     bound: float = 0.0
 
     @classmethod
-    def of(cls, layout: Layout) -> Sums:
+    def lanes(cls, layout: Layout, blocks: int) -> list[Sums]:
+        """Sums for as many lanes as blocks and room allow."""
         k, p = layout.theta.k, layout.p
         shape = {"tied": (1, p, p), "full": (k, p, p)}.get(layout.theta.kind, (k, 1, p))
-        return cls(np.zeros(k), None, np.zeros((k, p)), np.zeros(shape))
+        count = lanes_for(blocks, 8 * int(np.prod(shape)))
+        parts = (np.zeros((count, *s)) for s in ((k,), (k, p), shape))
+        return [cls(c, None, m, s) for c, m, s in zip(*parts)]
+
+    @classmethod
+    def total(cls, lanes: list[Sums]) -> Sums:
+        """Everything added up, in order."""
+        shape = next((lane.seen.shape for lane in lanes if lane.seen is not None), None)
+        seen = None
+        if shape is not None:
+            every = [lane.counts[:, None] if lane.seen is None else lane.seen for lane in lanes]
+            seen = np.add.reduce([np.broadcast_to(part, shape) for part in every])
+        counts, shift, scatter = (
+            np.add.reduce(getattr(lanes[0], name).base, axis=0) for name in ("counts", "shift", "scatter")
+        )
+        weight, bound = (sum(getattr(lane, name) for lane in lanes) for name in ("weight", "bound"))
+        return cls(counts, seen, shift, scatter, weight, bound)
 
     def unpadded(self, layout: Layout) -> Sums:
         """Without padding, and with both triangles."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         theta = layout.theta
         complete = x.checked and x.kind != "observed"
         work, count = _cut(x, theta, watch)
-        lanes = [Sums.of(layout) for _ in range(lanes_for(count, Sums.of(layout).scatter.nbytes))]
+        lanes = Sums.lanes(layout, count)
         found: list[int] = []
 
         def step(total: Sums, job: Job, scratch: dict[str, Any]) -> None:
@@ -112,14 +113,15 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         run_lanes(work, lanes, step, self.threads)
         if x.kind == "dense" and not found:
             x.checked = True  # later passes need not look again
-        return _total(lanes)
+        return Sums.total(lanes)
 
     def _factor_sums(self, x: Host, theta: Gaussians, watch: Watcher) -> Any:
         from eckart.engines.cpu.mixtures.factor import FactorSums, add_rows, log_probs
 
+        assert theta.loadings is not None
+
         work, count = _cut(x, theta, watch)
-        size = sum(part.nbytes for part in (FactorSums.of(theta).cross, FactorSums.of(theta).square))
-        lanes = [FactorSums.of(theta) for _ in range(lanes_for(count, size))]
+        lanes = [FactorSums.of(theta) for _ in range(lanes_for(count, 16 * theta.loadings.size))]
 
         def step(sums: Any, job: Job, scratch: dict[str, Any]) -> None:
             start, rows, fetch = job
@@ -134,7 +136,7 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
             add_rows(block, q, theta, sums)
 
         run_lanes(work, lanes, step, self.threads)
-        return _total(lanes)
+        return reduce(FactorSums.add, lanes)
 
 
 def _add(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums, scratch: dict[str, Any]) -> None:
@@ -258,19 +260,3 @@ def _cut(x: Host, theta: Gaussians, watch: Watcher) -> tuple[Any, int]:
             watch("reading rows", job[0] + job[1], rows)
 
     return work(), MOST_LANES if rows is None else -(-rows // max(1, size // (theta.n * x.dtype.itemsize)))
-
-
-def _total(parts: list[Any]) -> Any:
-    """Everything added up, in order."""
-    first = parts[0]
-    wide = next((part.seen.shape[1] for part in parts if getattr(part, "seen", None) is not None), 0)
-    for part in parts if wide else ():
-        if part.seen is None:
-            part.seen = np.repeat(part.counts[:, None], wide, axis=1)
-    for part in parts[1:]:
-        for name, value in vars(part).items():
-            if isinstance(value, np.ndarray):
-                getattr(first, name).__iadd__(value)
-            elif value is not None:
-                setattr(first, name, getattr(first, name) + value)
-    return first
