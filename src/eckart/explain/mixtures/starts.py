@@ -68,8 +68,9 @@ def by_value(rows: np.ndarray) -> np.ndarray:
     >>> by_value(np.array([[2.0, 1.0], [1.0, 5.0], [1.0, 3.0]])).tolist()
     [2, 1, 0]
     """
-    order = np.argsort(rows[:, 0], kind="stable")
-    first = rows[order, 0]
+    first = rows[:, 0].copy()
+    order = np.argsort(first)  # not stable, so equals are looked for
+    first = first[order]
     same = (first[1:] == first[:-1]) | (np.isnan(first[1:]) & np.isnan(first[:-1]))
     return np.lexsort(rows.T[::-1]) if same.any() else order
 
@@ -124,7 +125,8 @@ def k_means_plus_plus(
     for _ in range(1, k):
         mass = nearest * w
         candidates = drawn(mass if mass.any() else w, tries)
-        after = np.minimum(nearest[:, None], engine.get(engine.distances(placed, points[candidates])))
+        after = engine.get(engine.distances(placed, points[candidates]))
+        np.minimum(nearest[:, None], after, out=after)
         best = int(np.argmin(w @ after))
         chosen.append(int(candidates[best]))
         nearest = after[:, best]

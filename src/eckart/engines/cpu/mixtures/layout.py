@@ -49,8 +49,9 @@ class Sums:
         counts, shift, scatter = (
             np.add.reduce(getattr(lanes[0], name).base, axis=0) for name in ("counts", "shift", "scatter")
         )
-        weight, bound = (sum(getattr(lane, name) for lane in lanes) for name in ("weight", "bound"))
-        return cls(counts, seen, shift, scatter, weight, bound)
+        return cls(
+            counts, seen, shift, scatter, sum([lane.weight for lane in lanes]), sum([lane.bound for lane in lanes])
+        )
 
     def unpadded(self, layout: Layout) -> Sums:
         """Without padding, and with both triangles."""

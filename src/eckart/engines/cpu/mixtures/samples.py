@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,14 @@ from eckart.engines.cpu.mixtures.layout import NONE
 from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
 from eckart.engines.host import Host, place
 from eckart.engines.protocol.mixtures import GroupSums
-from eckart.scheduler import lanes_for, run_lanes
+from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 
 WORK = 2**20
 """Multiplications in a block of rows at the least, some tenths of a millisecond: much more than handing it to a thread costs."""
+
+
+ROWS = 2**21
+"""Bytes in a block of rows that are only copied or looked at."""
 
 
 class SamplePrimitives:
@@ -27,19 +30,24 @@ class SamplePrimitives:
 
     def rows_at(self, x: Any, rows: np.ndarray | None = None) -> np.ndarray:
         x, found = place(x), dict[int, Any]()
+        rows = rows if rows is None or x.shape[0] is None else rows[: np.searchsorted(rows, x.shape[0])]
+        out = None if rows is None else np.empty((len(rows), x.shape[1]), x.dtype)
 
         def step(_: Any, job: Job, scratch: dict) -> None:
             start, count, fetch = job
-            if rows is None:
+            if rows is None or out is None:
                 found[start] = np.array(fetch(scratch))
                 return
-            mine = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + count)]
-            if len(mine):
-                found[start] = fetch(scratch)[mine - start]
+            a, b = np.searchsorted(rows, [start, start + count])
+            if a < b:
+                np.take(fetch(scratch), rows[a:b] - start, axis=0, out=out[a:b], mode="clip")
+                found[start] = out[a:b]
 
         last = np.inf if rows is None else rows[-1]
-        work = itertools.takewhile(lambda job: job[0] <= last, jobs(x.matrix))
-        run_lanes(work, list(range(8)), step, self.threads)
+        work = itertools.takewhile(lambda job: job[0] <= last, jobs(x.matrix, ROWS))
+        run_lanes(work, list(range(MOST_LANES)), step, self.threads)
+        if out is not None:
+            return out[: sum(len(part) for part in found.values())]
         return np.concatenate([found[start] for start in sorted(found)])
 
     def gap_patterns(self, x: Any) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -50,7 +58,7 @@ class SamplePrimitives:
         def step(_: Any, job: Job, scratch: dict) -> None:
             found[job[0]] = [(rows + job[0], seen) for rows, seen in patterns(np.asarray(job[2](scratch)))]
 
-        run_lanes(jobs(x.matrix), list(range(8)), step, self.threads)
+        run_lanes(jobs(x.matrix, ROWS), list(range(MOST_LANES)), step, self.threads)
         groups: dict[bytes, list[np.ndarray]] = {}
         masks: dict[bytes, np.ndarray] = {}
         for start in sorted(found):
@@ -110,9 +118,10 @@ class SamplePrimitives:
         rows, n = x.shape
         assert rows is not None
         count = lanes_for(rows * k * n // WORK, 8 * k * n)
-        lanes = [GroupSums(np.zeros(k), np.zeros((k, n))) for _ in range(count)]
+        counts, sums = np.zeros((count, k)), np.zeros((count, k, n))
+        lanes = [GroupSums(*part) for part in zip(counts, sums)]
         run_lanes(jobs(x.matrix, -(-rows // count) * n * x.dtype.itemsize), lanes, step, self.threads)
-        return reduce(GroupSums.merge, lanes)
+        return GroupSums(np.add.reduce(counts), np.add.reduce(sums))
 
 
 def _weights(x: Host, job: Job) -> np.ndarray:
