@@ -5,13 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from registry import ENGINES
+from scipy import sparse
 
 from eckart.engines import engine_named
-from eckart.engines.cpu.mixtures.wide import WIDE
+from eckart.engines.cpu.mixtures.layout import WIDE
+from eckart.engines.protocol import GapsFound
 from eckart.engines.protocol.mixtures import KINDS, Gaussians
 from eckart.errors import InputError
+from eckart.explain.mixtures.families_discrete import Bernoulli, Multinomial
+from eckart.explain.mixtures.families_gaussian import Gaussian
 from eckart.io.tables.row_blocks import IteratorBlocks
-from eckart.matrix import Dense, Observed
+from eckart.matrix import Counts, Dense, Observed
 
 PLAIN = engine_named("plain")
 ROWS = 50
@@ -69,7 +73,8 @@ def test_statistics(engine, kind, gaps, weighted):
     rng = np.random.default_rng(1)
     x = holes(x, rng) if gaps else x
     w = rng.random(ROWS) * (rng.random(ROWS) < 0.8) if weighted else None
-    same(engine.gaussian_statistics(Dense(x), theta, w), PLAIN.gaussian_statistics(Dense(x), theta, w))
+    placed = PLAIN.put(Dense(x), w)
+    same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), PLAIN.gaussian_statistics(placed, theta))
 
 
 @kinds
@@ -85,7 +90,8 @@ def test_wide_rows(engine, kind, far):
     x, theta = make(kind, WIDE + 3, 3, far)
     x, w = x[:6], np.random.default_rng(0).random(6)
     x[3, 7] = np.nan
-    same(engine.gaussian_statistics(Dense(x), theta, w), PLAIN.gaussian_statistics(Dense(x), theta, w), 1e-6)
+    placed = PLAIN.put(Dense(x), w)
+    same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), PLAIN.gaussian_statistics(placed, theta), 1e-6)
     got, want = (e.gaussian_posteriors(Dense(x), theta, shares=True) for e in (engine, PLAIN))
     np.testing.assert_allclose(got.loglik, want.loglik, rtol=1e-8)
 
@@ -119,7 +125,7 @@ def test_parts_merge_to_the_whole(kind):
     engine = ENGINES["cpu, 1 thread"]
     a, b = (engine.gaussian_statistics(Dense(part), theta) for part in (x[:31], x[31:]))
     same(a.merge(b), engine.gaussian_statistics(Dense(x), theta))
-    twice = engine.gaussian_statistics(Dense(x), theta, np.full(ROWS, 2.0))
+    twice = engine.gaussian_statistics(engine.put(Dense(x), np.full(ROWS, 2.0)), theta)
     same(engine.gaussian_statistics(Dense(x), theta).scaled(2.0), twice)
 
 
@@ -175,3 +181,96 @@ def test_exp_of_the_kernel_is_exact_to_rounding():
     exp_below(got, np.zeros(4097), powers, parts, parts.view(np.int64), powers.view(np.int64))
     want = np.where(a >= -46, np.exp(a), 0.0)
     np.testing.assert_allclose(got, want, rtol=4e-16 * 2)
+
+
+def placed(x, gaps=False, weighted=True):
+    """Rows as one array, as row blocks, in float32 and as sparse entries, with weights of which some are zero."""
+    rng = np.random.default_rng(5)
+    w = rng.random(len(x)) * (rng.random(len(x)) < 0.8) if weighted else None
+    x = holes(x, rng) if gaps else x
+    yield Dense(x), w
+    yield Dense(IteratorBlocks([x[i : i + 7] for i in range(0, len(x), 7)])), w
+    yield Dense(x.astype(np.float32)), w
+    yield Observed.from_nan(x), w
+    if not gaps:
+        yield Counts.from_scipy(sparse.csr_array(np.where(x > 1, x, 0.0))), w
+
+
+@pytest.mark.parametrize("kind", ["unit", "spherical", "diag", "tied", "full"])
+@pytest.mark.parametrize("n", [1, 11, WIDE + 1])
+def test_statistics_with_shares_that_are_given(engine, kind, n):
+    rng = np.random.default_rng(0)
+    x = make("unit", n)[0] + 100
+    q = rng.dirichlet(np.ones(5), ROWS) * (rng.random((ROWS, 5)) < 0.7)
+    q[:, 3] = 0.0  # a component without rows
+    for matrix, w in placed(x):
+        if matrix.shape[0] is None:
+            continue  # a sample is in memory
+        got, want = (e.share_statistics(e.put(matrix, w), q, kind) for e in (engine, PLAIN))
+        same(got, want)
+    with pytest.raises(GapsFound):
+        engine.share_statistics(Dense(np.where(x > x.mean(), x, np.nan)), q, kind)
+
+
+def test_distances_and_groups(engine):
+    x = make("unit", 11)[0]
+    x[7] = x[3]
+    centres = x[[3, 8, 7, 20]]  # the third never wins over the first, which is as near
+    for matrix, w in placed(x):
+        if matrix.shape[0] is None:
+            continue  # a sample is in memory
+        ours, plain = engine.put(matrix, w), PLAIN.put(matrix, w)
+        np.testing.assert_allclose(engine.distances(ours, centres), PLAIN.distances(plain, centres), rtol=1e-9, atol=1e-5)
+        np.testing.assert_array_equal(engine.nearest(ours, centres), PLAIN.nearest(plain, centres))
+        for got, want in zip(engine.group_sums(ours, centres), PLAIN.group_sums(plain, centres)):
+            np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+    parts = [engine.group_sums(engine.put(Dense(part)), centres) for part in (x[:20], x[20:])]
+    for got, want in zip(parts[0].merge(parts[1]), PLAIN.group_sums(PLAIN.put(Dense(x)), centres)):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_rows_and_patterns(engine, gaps):
+    x = make("unit", 11)[0]
+    for matrix, w in placed(x, gaps):
+        ours, plain = engine.put(matrix, w), PLAIN.put(matrix, w)
+        for rows in (None, np.array([0, 3, 49]), np.array([40, 49, 50, 1000])):
+            got = engine.rows_at(ours, rows)
+            np.testing.assert_array_equal(got, PLAIN.rows_at(plain, rows))
+            assert got.dtype == matrix.dtype
+        found = {mask.tobytes(): rows.tolist() for rows, mask in engine.gap_patterns(ours)}
+        assert found == {mask.tobytes(): rows.tolist() for rows, mask in PLAIN.gap_patterns(plain)}
+
+
+@pytest.mark.parametrize("family", [Bernoulli(), Multinomial(), Gaussian("diag")])
+def test_families(engine, family):
+    """Sums of a family's own; ``check_family`` refuses the first bad row, whatever the number of threads."""
+    rng = np.random.default_rng(0)
+    x = (rng.random((ROWS, 6)) < 0.4).astype(float)
+    w = rng.random(ROWS) * (rng.random(ROWS) < 0.8)
+    parameters, weights = family.weighted_fit(x, rng.dirichlet(np.ones(3), ROWS)), np.array([0.2, 0.3, 0.5])
+    ours, plain = engine.put(Dense(x), w), PLAIN.put(Dense(x), w)
+    if hasattr(family, "statistics"):
+        got, want = (e.family_statistics(e.put(Dense(x), w), family, weights, parameters) for e in (engine, PLAIN))
+        np.testing.assert_allclose(got[0], want[0])
+        np.testing.assert_allclose(got[1], want[1])
+        np.testing.assert_allclose(got[2], want[2])
+        for name, a in want[3].arrays.items():
+            np.testing.assert_allclose(got[3].arrays[name], a)
+    else:
+        got, want = (e.gaussian_posteriors(e.put(Dense(x)), family.gaussians(weights, parameters), shares=True) for e in (engine, PLAIN))
+        by_hand = PLAIN.family_posteriors(plain, family, weights, parameters)
+        np.testing.assert_allclose(by_hand.shares, want.shares, rtol=1e-8)
+    a, b = (e.family_posteriors(p, family, weights, parameters) for e, p in ((engine, ours), (PLAIN, plain)))
+    np.testing.assert_allclose(a.loglik, b.loglik)
+    np.testing.assert_allclose(a.shares, b.shares, atol=1e-12)
+    engine.check_family(ours, family)
+    x[[30, 40], 2] = np.nan
+    if getattr(family, "gaps", False):
+        engine.check_family(engine.put(Dense(x)), family)
+    else:
+        with pytest.raises(GapsFound, match="row 30, column 2"):
+            engine.check_family(engine.put(Dense(x)), family)
+    x[45, 1] = np.inf
+    with pytest.raises(InputError, match="inf at row 45, column 1"):
+        engine.check_family(engine.put(Dense(x)), family)

@@ -272,7 +272,7 @@ def _judged(build: Any, x: Any, share: float, asked: float | None, seed: int, qu
 
 def _summary(model: Any, x: Any, seconds: str, top: int) -> None:
     from eckart.cli.common import say
-    from eckart.factors import Mixture
+    from eckart.factors import Components
     from eckart.trace import StopReason
 
     f, c, trace = model.fit_.factors, model.certificate_, model.fit_.trace
@@ -282,7 +282,7 @@ def _summary(model: Any, x: Any, seconds: str, top: int) -> None:
         say(False, "", f"the iteration limit was reached first: raise --max-iter above {model.max_iter}")
     for note in c.notes:
         say(False, "", note)
-    for line in _components(model, f, top) if isinstance(f, Mixture) else _topics(model, x, top):
+    for line in _components(model, f, top) if isinstance(f, Components) else _topics(model, x, top):
         say(False, *line)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from eckart import plots
-from eckart.factors import Mixture, Topics
+from eckart.factors import Components, Topics
 from eckart.io.read import read
 from eckart.report.html import Report, in_words
 from eckart.report.mixtures import mixture_page
@@ -35,7 +35,7 @@ def explain_report(
     title = f"Explain: {name}" if name else "Explain"
     if isinstance(fit.factors, Topics):
         page = topics_page(model, x, title, held_out, excerpts)
-    elif isinstance(fit.factors, Mixture):
+    elif isinstance(fit.factors, Components):
         page = mixture_page(model, x, title, labels)
     else:
         page = parts_page(model, x, title, image, excerpts)

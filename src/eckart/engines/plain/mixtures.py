@@ -7,20 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.row_blocks import jobs
-from eckart.engines.protocol.mixtures import DIAGONAL, FactorStatistics, Gaussians, Posteriors, raw_to_statistics
-from eckart.matrix import Matrix
+from eckart.engines.host import place
+from eckart.engines.plain.rows import entry_rows, ones_or
+from eckart.engines.protocol import refuse_bad
+from eckart.engines.protocol.mixtures import (
+    DIAGONAL,
+    TINY,
+    FactorStatistics,
+    Gaussians,
+    GaussianStatistics,
+    GroupSums,
+    Posteriors,
+    raw_to_statistics,
+)
+from eckart.matrix import Counts, Dense
 from eckart.trace import Watcher, silent
 
 
 class PlainMixtures:
     """The mixture part of ``PlainEngine``."""
 
-    def gaussian_statistics(
-        self, x: Matrix, theta: Gaussians, weights: np.ndarray | None = None, watch: Watcher = silent
-    ) -> Any:
+    def gaussian_statistics(self, x: Any, theta: Gaussians, watch: Watcher = silent) -> Any:
         a = _rows(x)
-        w = np.ones(len(a)) if weights is None else np.asarray(weights, np.float64)
+        w = ones_or(place(x).weights, len(a))
         loglik, q = _posterior(a, theta)
         q = q * w[:, None]
         bound = float(w @ np.where(w > 0, loglik, 0.0))
@@ -54,9 +63,21 @@ class PlainMixtures:
         )
         return raw_to_statistics(theta, raw)
 
-    def gaussian_posteriors(
-        self, x: Matrix, theta: Gaussians, *, shares: bool = False, fill: bool = False
-    ) -> Posteriors:
+    def share_statistics(self, x: Any, shares: np.ndarray, kind: str) -> GaussianStatistics:
+        a = _rows(x)
+        if np.isnan(a).any():
+            refuse_bad(a)
+        q = shares * ones_or(place(x).weights, len(a))[:, None]
+        counts = q.sum(axis=0)
+        means = q.T @ a / np.where(counts > 0, counts, 1.0)[:, None]
+        scatter: Any = np.array([(a - m).T @ (q[:, z, None] * (a - m)) for z, m in enumerate(means)])
+        if kind in DIAGONAL:
+            scatter = np.diagonal(scatter, axis1=1, axis2=2)
+        elif kind == "tied":
+            scatter = scatter.sum(axis=0)
+        return GaussianStatistics(kind, float(ones_or(place(x).weights, len(a)).sum()), 0.0, counts, counts[:, None], means, scatter)
+
+    def gaussian_posteriors(self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False) -> Posteriors:
         a = _rows(x)
         loglik, q = _posterior(a, theta)
         if not fill:
@@ -70,23 +91,60 @@ class PlainMixtures:
         there = ~np.isnan(a)
         return Posteriors(loglik, q, np.where(there, a, filled), np.where(there, 0.0, variance))
 
+    def check_family(self, x: Any, family: Any) -> None:
+        a = _rows(x)
+        if not getattr(family, "gaps", False):
+            refuse_bad(a)
+        if hasattr(family, "check"):
+            family.check(a, 0)
+
     def family_statistics(
-        self, x: Matrix, family: Any, weights: np.ndarray, parameters: Any, row_weights: np.ndarray | None = None
+        self, x: Any, family: Any, weights: np.ndarray, parameters: Any
     ) -> tuple[float, float, np.ndarray, Any]:
         a = _rows(x)
-        w = np.ones(len(a)) if row_weights is None else row_weights
+        w = ones_or(place(x).weights, len(a))
         loglik, q = self.family_posteriors(x, family, weights, parameters)[:2]
         assert q is not None
         q = q * w[:, None]
         return float(w.sum()), float(w @ np.where(w > 0, loglik, 0.0)), q.sum(axis=0), family.statistics(a, q)
 
-    def family_posteriors(self, x: Matrix, family: Any, weights: np.ndarray, parameters: Any) -> Posteriors:
-        return Posteriors(*_shares(np.log(np.maximum(weights, 1e-300)) + family.log_prob(_rows(x), parameters)))
+    def family_posteriors(self, x: Any, family: Any, weights: np.ndarray, parameters: Any) -> Posteriors:
+        return Posteriors(*_shares(np.log(np.maximum(weights, TINY)) + family.log_prob(_rows(x), parameters)))
+
+    def rows_at(self, x: Any, rows: np.ndarray | None = None) -> np.ndarray:
+        a = _rows(x).astype(x.dtype)
+        return a if rows is None else a[rows[rows < len(a)]]
+
+    def gap_patterns(self, x: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+        seen = ~np.isnan(_rows(x))
+        masks, which = np.unique(seen, axis=0, return_inverse=True)
+        return [(np.flatnonzero(which.ravel() == g), mask) for g, mask in enumerate(masks)]
+
+    def distances(self, x: Any, centres: np.ndarray) -> np.ndarray:
+        return ((_rows(x)[:, None] - centres) ** 2).sum(axis=2)
+
+    def group_sums(self, x: Any, centres: np.ndarray) -> GroupSums:
+        a = _rows(x)
+        q = np.eye(len(centres))[self.nearest(x, centres)] * ones_or(place(x).weights, len(a))[:, None]
+        return GroupSums(q.sum(axis=0), q.T @ a)
+
+    def nearest(self, x: Any, centres: np.ndarray) -> np.ndarray:
+        return self.distances(x, centres).argmin(axis=1)
 
 
-def _rows(x: Matrix) -> np.ndarray:
-    """All rows in float64, NaN at unknown entries."""
-    return np.concatenate([np.array(fetch({}), np.float64) for _, _, fetch in jobs(x)])
+def _rows(x: Any) -> np.ndarray:
+    """All rows in float64, NaN at unknown entries; an infinity is refused."""
+    matrix = place(x).matrix
+    if isinstance(matrix, Dense):
+        blocks = [matrix.values] if isinstance(matrix.values, np.ndarray) else matrix.values.blocks(1024)
+        out = np.concatenate([np.array(b, matrix.dtype) for b in blocks]).astype(np.float64)
+    else:
+        out = np.full(matrix.shape, 0.0 if isinstance(matrix, Counts) else np.nan)
+        for i, (columns, values) in enumerate(entry_rows(matrix)):
+            out[i, columns] = values
+    if np.isinf(out).any():
+        refuse_bad(out)
+    return out
 
 
 def _posterior(a: np.ndarray, theta: Gaussians) -> tuple[np.ndarray, np.ndarray]:

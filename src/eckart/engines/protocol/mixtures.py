@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from eckart.matrix import Matrix
+from eckart.engines.protocol.placed import Tall
 from eckart.trace import Watcher, silent
 
 LOG_2PI = float(np.log(2 * np.pi))
@@ -102,18 +102,27 @@ class Gaussians:
 
 def inverse_roots(covariance: np.ndarray) -> np.ndarray:
     """Upper triangular C with C C^T = S^-1 for one matrix or a stack; where rounding left S indefinite, its small eigenvalues are raised."""
-    from scipy.linalg import solve_triangular
+    from scipy.linalg.lapack import dtrtri
 
-    if covariance.ndim == 3:
-        return np.array([inverse_roots(s) for s in covariance])
+    stack = covariance if covariance.ndim == 3 else covariance[None]
     try:
-        lower = np.linalg.cholesky(covariance)
+        lower = np.linalg.cholesky(stack)
     except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(covariance)
-        floor = max(values[-1] * len(values) * np.finfo(float).eps, TINY)
+        lower = np.array([_root(s) for s in stack])
+    # LAPACK reads columns first: the lower triangle of L is the upper one of L^T, and C = (L^-1)^T = (L^T)^-1
+    roots = np.array([dtrtri(low.T, lower=0)[0] for low in lower])
+    return roots if covariance.ndim == 3 else roots[0]
+
+
+def _root(s: np.ndarray) -> np.ndarray:
+    """Lower triangular L with L L^T = S, or near it where S is not positive definite."""
+    try:
+        return np.linalg.cholesky(s)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(s)
+        floor = max(values[-1] * len(values) * np.finfo(float).eps, TINY)  # what rounding may hide in an eigenvalue
         lower = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, floor))).T, mode="r")).T
-        lower *= np.sign(np.diagonal(lower))
-    return solve_triangular(lower, np.eye(len(covariance)), lower=True, check_finite=False).T
+        return lower * np.sign(np.diagonal(lower))
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,25 +212,62 @@ def raw_to_statistics(theta: Gaussians, sums: Any) -> GaussianStatistics:
     return GaussianStatistics(theta.kind, sums.weight, sums.bound, sums.counts, seen, theta.means + move, scatter)
 
 
-class MixturesFamily(Protocol):
-    """Rows under a mixture."""
+class GroupSums(NamedTuple):
+    """Rows by their nearest centre: ``counts`` = sum w (k), ``sums`` = sum w x (k x n)."""
 
-    def gaussian_statistics(
-        self, x: Matrix, theta: Any, weights: np.ndarray | None = None, watch: Watcher = silent
-    ) -> Any:
-        """The E step of ``mixtures.Gaussians`` over all rows, missing entries integrated out: GaussianStatistics or FactorStatistics."""
+    counts: np.ndarray
+    sums: np.ndarray
+
+    def merge(self, other: GroupSums) -> GroupSums:
+        return GroupSums(self.counts + other.counts, self.sums + other.sums)
+
+
+class MixturesFamily(Protocol):
+    """Rows under a mixture. Weights of rows are those that the placed matrix has; NaN and absent entries of Observed are missing."""
+
+    def gaussian_statistics(self, x: Any, theta: Any, watch: Watcher = silent) -> Any:
+        """The E step of ``Gaussians`` over all rows, missing entries integrated out: GaussianStatistics or FactorStatistics."""
         ...
 
-    def gaussian_posteriors(self, x: Matrix, theta: Any, *, shares: bool = False, fill: bool = False) -> Any:
-        """``mixtures.Posteriors`` of every row: log p, with shares of the components and expected entries where asked for."""
+    def share_statistics(self, x: Any, shares: Tall, kind: str) -> GaussianStatistics:
+        """The same sums (not those of kind factor) of complete rows in memory whose shares (rows x k) are given; the bound is 0."""
+        ...
+
+    def gaussian_posteriors(self, x: Any, theta: Any, *, shares: bool = False, fill: bool = False) -> Any:
+        """``Posteriors`` of every row: log p, with shares of the components and expected entries where asked for."""
+        ...
+
+    def check_family(self, x: Any, family: Any) -> None:
+        """Refuse the first row that a family cannot explain: an infinity, what ``family.check(block, first_row)`` refuses, and (by GapsFound) NaN where
+        the family has no ``gaps``."""
         ...
 
     def family_statistics(
-        self, x: Matrix, family: Any, weights: np.ndarray, parameters: Any, row_weights: np.ndarray | None = None
+        self, x: Any, family: Any, weights: np.ndarray, parameters: Any
     ) -> tuple[float, float, np.ndarray, Any]:
         """The E step of a mixture of any family: sum w, sum w log p, sum w q of each component, and the family's own statistics."""
         ...
 
-    def family_posteriors(self, x: Matrix, family: Any, weights: np.ndarray, parameters: Any) -> Any:
-        """``mixtures.Posteriors`` with shares."""
+    def family_posteriors(self, x: Any, family: Any, weights: np.ndarray, parameters: Any) -> Any:
+        """``Posteriors`` with shares."""
+        ...
+
+    def rows_at(self, x: Any, rows: np.ndarray | None = None) -> np.ndarray:
+        """Rows of these numbers (ascending; those beyond the end are left out), or all: on the host, in the precision of x, NaN where missing."""
+        ...
+
+    def gap_patterns(self, x: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+        """(rows, mask of the columns that they see) for every pattern of missing entries."""
+        ...
+
+    def distances(self, x: Any, centres: np.ndarray) -> Tall:
+        """Squared distances of rows (in memory, as for the next two) from centres, rows x centres."""
+        ...
+
+    def group_sums(self, x: Any, centres: np.ndarray) -> GroupSums:
+        """Rows summed by their nearest centre, the first of those as near."""
+        ...
+
+    def nearest(self, x: Any, centres: np.ndarray) -> Tall:
+        """The number of the nearest centre of each row."""
         ...

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from eckart.engines.cpu.mixtures.primitives import log_densities
-from eckart.engines.protocol.mixtures import DIAGONAL, KINDS, Gaussians, GaussianStatistics
+from eckart.engines.protocol.mixtures import DIAGONAL, KINDS, LOG_2PI, Gaussians, GaussianStatistics
 from eckart.errors import wrong
 from eckart.explain.mixtures.gaussian_steps import FLOOR, Rules, draw, free_parameters
 
@@ -41,10 +40,16 @@ class Gaussian:
         return out
 
     def log_prob(self, x: np.ndarray, parameters: Parameters) -> np.ndarray:
-        return log_densities(x, self._theta(parameters))
+        theta = self.gaussians(np.ones(len(parameters["means"])), parameters)
+        if self.kind not in DIAGONAL:
+            roots = theta.roots[None] if self.kind == "tied" else theta.roots
+            squares = [(((x - m) @ roots[z % len(roots)]) ** 2).sum(axis=1) for z, m in enumerate(theta.means)]
+            return theta.constants - 0.5 * np.array(squares).T
+        seen = ~np.isnan(x)
+        squares = [np.where(seen, x - m, 0.0) ** 2 @ (1.0 / v) for m, v in zip(theta.means, theta.variances)]
+        return -0.5 * (seen @ (np.log(theta.variances) + LOG_2PI).T + np.array(squares).T)
 
-    def statistics(self, x: np.ndarray, q: np.ndarray) -> GaussianStatistics:
-        """Statistics of rows with shares that are given."""
+    def weighted_fit(self, x: np.ndarray, q: np.ndarray) -> Parameters:
         counts = q.sum(axis=0)
         seen = ~np.isnan(x)
         mass = q.T @ seen if not seen.all() else counts[:, None]
@@ -56,23 +61,19 @@ class Gaussian:
         else:
             scatter = np.array([d[z].T @ (q[:, z, None] * d[z]) for z in range(len(counts))])
             scatter = scatter.sum(axis=0) if self.kind == "tied" else scatter
-        return GaussianStatistics(self.kind, float(counts.sum()), 0.0, counts, mass, mean, scatter)
+        return self.maximise(GaussianStatistics(self.kind, float(counts.sum()), 0.0, counts, mass, mean, scatter))
 
     def maximise(self, s: GaussianStatistics) -> Parameters:
         floor = np.full(s.mean.shape[1], 1e-12) if self.floor is None else self.floor
         theta = Rules(self.kind, floor).maximise(s)
         return {"means": theta.means} | ({} if self.kind == "unit" else {"spread": theta.spread})
 
-    def weighted_fit(self, x: np.ndarray, q: np.ndarray) -> Parameters:
-        return self.maximise(self.statistics(x, q))
-
     def draw(self, parameters: Parameters, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return draw(self._theta(parameters), labels, rng)
+        return draw(self.gaussians(np.ones(len(parameters["means"])), parameters), labels, rng)
 
     def n_parameters(self, k: int, n: int) -> int:
         return free_parameters(self.kind, k, n) - (k - 1)
 
-    def _theta(self, parameters: Parameters) -> Gaussians:
-        means = parameters["means"]
-        even = np.full(len(means), 1.0 / len(means))
-        return Gaussians(self.kind, even, means, parameters.get("spread", np.empty(0)))
+    def gaussians(self, weights: np.ndarray, parameters: Parameters) -> Gaussians:
+        """The components, for primitives of engines that know Gaussians."""
+        return Gaussians(self.kind, weights, parameters["means"], parameters.get("spread", np.empty(0)))

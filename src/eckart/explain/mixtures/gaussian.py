@@ -8,20 +8,22 @@ and that one more step does not move it: a stationary point.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from eckart.certify.certificate import Certificate
-from eckart.engines import engine_named
-from eckart.engines.protocol.mixtures import Gaussians, Posteriors, inverse_roots
+from eckart.engines.protocol.mixtures import KINDS, Gaussians, Posteriors, inverse_roots
 from eckart.errors import InputError, wrong
 from eckart.explain.mixtures.gaussian_solve import Options, certify, checked_scale, from_factors, rules_for, solve
 from eckart.explain.mixtures.gaussian_steps import GaussianProblem, draw, free_parameters
+from eckart.explain.mixtures.starts import WAYS
 from eckart.explain.mixtures.verbs import MixtureVerbs, known_weights, readable_twice
 from eckart.fit import one_kind_of_names
 from eckart.io.read import read
 from eckart.matrix import Matrix
+from eckart.parameters import check, either, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import progress
 
@@ -29,6 +31,7 @@ LARGE = 10**8
 """Numbers in covariances that are formed on request, at most."""
 
 
+@dataclass(eq=False, repr=False)
 class GaussianMixture(MixtureVerbs):
     """A mixture of k Gaussians for dense, streamed, weighted or incomplete rows, with a certificate.
 
@@ -50,8 +53,8 @@ class GaussianMixture(MixtureVerbs):
     weights_init, means_init, precisions_init : a start to use instead, or parts of one.
     warm_start : go on from the present components.
     n_factors : directions of each component, for "factor".
-    random_state, n_threads, verbose, verbose_interval
-        Seed; most threads (the result does not depend on them); progress bars; accepted for compatibility.
+    random_state, engine, n_threads, verbose, verbose_interval
+        Seed; which engine ("auto", "cpu", "plain"); most threads (the result does not depend on them); progress bars; accepted for compatibility.
 
     Attributes
     ----------
@@ -68,51 +71,29 @@ class GaussianMixture(MixtureVerbs):
     References: Dempster, Laird and Rubin 1977; Ghahramani and Jordan 1994 (missing entries); Ghahramani and Hinton 1996 (factor analysers).
     """
 
-    _stream: dict[str, Any]
+    n_components: Any = param(1, either(whole(1), one_of("auto")))
+    _: KW_ONLY
+    covariance_type: str = param("full", one_of(*KINDS))
+    tol: float = param(1e-3, number(0))
+    reg_covar: float | None = param(None, optional(number(0)))
+    max_iter: int = param(100, whole(1))
+    n_init: int = param(1, whole(1))
+    init_params: str = param("k-means++", one_of(*WAYS))
+    weights_init: Any = param(None)
+    means_init: Any = param(None)
+    precisions_init: Any = param(None)
+    warm_start: bool = param(False, flag())
+    n_factors: int = param(2, whole(1))
+    verbose_interval: int = param(10)
 
-    def __init__(
-        self,
-        n_components: Any = 1,
-        *,
-        covariance_type: str = "full",
-        tol: float = 1e-3,
-        reg_covar: float | None = None,
-        max_iter: int = 100,
-        n_init: int = 1,
-        init_params: str = "k-means++",
-        weights_init: Any = None,
-        means_init: Any = None,
-        precisions_init: Any = None,
-        random_state: Any = None,
-        warm_start: bool = False,
-        n_factors: int = 2,
-        n_threads: int | None = None,
-        verbose: Any = 0,
-        verbose_interval: int = 10,
-    ):
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.weights_init = weights_init
-        self.means_init = means_init
-        self.precisions_init = precisions_init
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.n_factors = n_factors
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.verbose_interval = verbose_interval
+    _stream: dict[str, Any] = field(init=False)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GaussianMixture:
         """Fit to rows of X: array, frame, file or list of row blocks; NaN marks a missing entry. Memory does not grow with the number of rows."""
         matrix = readable_twice(one_kind_of_names(read(X)))
         options = self._options(matrix.shape[1])
         weights = known_weights(matrix, sample_weight)
-        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
+        engine, rng = self._engine(), generator(self.random_state)
         with progress(bool(self.verbose)) as watch:
             if options.k == 0:
                 from eckart.explain.mixtures.select import grow
@@ -143,14 +124,15 @@ class GaussianMixture(MixtureVerbs):
         if options.k == 0:
             raise wrong("n_components", self.n_components, "an int for partial_fit")
         weights = known_weights(matrix, sample_weight)
-        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
+        engine, rng = self._engine(), generator(self.random_state)
         before, state = (None, {}) if fresh else (self.fit_, self._stream)
         self.fit_, self._stream = take(matrix, options, weights, before, state, engine=engine, rng=rng)
         return self
 
     def impute(self, X: Any, *, return_variance: bool = False) -> Any:
         """X with every missing entry at its expectation given the observed entries of its row; with ``return_variance`` also its variances (0 where seen)."""
-        found = engine_named("cpu", self.n_threads).gaussian_posteriors(self._new_rows(X), self._theta(), fill=True)
+        engine = self._engine()
+        found = engine.gaussian_posteriors(engine.put(self._new_rows(X)), self._theta(), fill=True)
         filled = found.filled.astype(self._dtype)
         return (filled, found.variance.astype(self._dtype)) if return_variance else filled
 
@@ -160,18 +142,19 @@ class GaussianMixture(MixtureVerbs):
         theta, plan = self._theta(), self.fit_.plan
         options = self._options(matrix.shape[1], k=theta.k, kind=theta.kind)
         weights = known_weights(matrix, sample_weight)
-        engine = engine_named("cpu", self.n_threads)
-        rules = rules_for(checked_scale(matrix, options, weights, engine), options)
-        problem = GaussianProblem(matrix, weights, rules, engine)
-        return certify(
-            problem,
-            theta,
-            self.fit_.trace,
-            float(plan.get("tol", self.tol)),
-            ends=plan.get("ends", ()),
-            events=plan.get("revived", ()),
-            notes=("measured again from model and data",),
-        )
+        engine = self._engine()
+        with engine.at_work():
+            x = engine.put(matrix, weights)
+            rules = rules_for(checked_scale(x, options, weights, engine), options)
+            return certify(
+                GaussianProblem(x, rules, engine),
+                theta,
+                self.fit_.trace,
+                float(plan.get("tol", self.tol)),
+                ends=plan.get("ends", ()),
+                events=plan.get("revived", ()),
+                notes=("measured again from model and data",),
+            )
 
     @property
     def means_(self) -> np.ndarray:
@@ -234,7 +217,8 @@ class GaussianMixture(MixtureVerbs):
         return from_factors(self._fitted(name).factors)
 
     def _posteriors(self, matrix: Matrix, shares: bool = False) -> Posteriors:
-        return engine_named("cpu", self.n_threads).gaussian_posteriors(matrix, self._theta(), shares=shares)
+        engine = self._engine()
+        return engine.gaussian_posteriors(engine.put(matrix), self._theta(), shares=shares)
 
     def _n_parameters(self) -> int:
         theta = self._theta()
@@ -254,6 +238,13 @@ class GaussianMixture(MixtureVerbs):
 
     def _options(self, n: int, k: int | None = None, kind: str | None = None) -> Options:
         """Parameters, checked; k = 0 stands for "auto"."""
-        from eckart.explain.mixtures.gaussian_options import checked_options
+        from eckart.explain.mixtures.given import given_start
 
-        return checked_options(self, n, k, kind)
+        check(self)
+        kind = self.covariance_type if kind is None else kind
+        if k is None:
+            k = 0 if self.n_components == "auto" else int(self.n_components)
+        return Options(
+            k, kind, float(self.tol), None if self.reg_covar is None else float(self.reg_covar), int(self.max_iter), int(self.n_init),
+            self.init_params, int(self.n_factors), *(given_start(self, k, n, kind) if k else (None, None, None)),
+        )  # fmt: skip

@@ -16,15 +16,15 @@ import numpy as np
 
 from eckart.certify.ascent import FALL, certify_ascent
 from eckart.certify.certificate import Certificate
-from eckart.engines.protocol import Engine
+from eckart.engines.protocol import Engine, Placed
 from eckart.engines.protocol.mixtures import Gaussians
 from eckart.errors import InputError
 from eckart.explain.em import Ascent, best_of, climb
 from eckart.explain.mixtures.gaussian_steps import FLOOR, LOWEST, GaussianProblem, Rules, Scale, scale_of
-from eckart.explain.mixtures.starts import filled_in, gaussians_from, sample_of, seeds, units
-from eckart.factors import Mixture
+from eckart.explain.mixtures.starts import Sample, gaussians_from
+from eckart.factors import Components
 from eckart.fit import Fit
-from eckart.matrix import Dense, Matrix
+from eckart.matrix import Matrix
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 EMPTY = 0.1
@@ -61,16 +61,23 @@ def solve(
     start: Gaussians | None = None,
 ) -> Fit:
     """The best of ``n_init`` climbs; from ``start`` alone where it is given."""
+    with engine.at_work():
+        return _solve(engine.put(x, weights), options, weights, engine, rng, watch, start)
+
+
+def _solve(
+    x: Placed, options: Options, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher,
+    start: Gaussians | None,
+) -> Fit:  # fmt: skip
     scale = checked_scale(x, options, weights, engine, watch)
     rules = rules_for(scale, options)
-    problem = GaussianProblem(x, weights, rules, engine)
-    sample, w = sample_of(x, scale.rows, weights, rng, 20 * options.k)
-    points = filled_in(sample, scale)
-    reviver = [_Reviver(points, w, rules, engine, rng, scale) for _ in range(options.n_init)]
+    problem = GaussianProblem(x, rules, engine)
+    sample = Sample.of(x, scale, weights, rng, 20 * options.k, engine)
+    reviver = [_Reviver(sample, rules, rng, scale) for _ in range(options.n_init)]
 
     def from_start(i: int) -> Callable[[], Ascent[Gaussians, Any]]:
         def run() -> Ascent[Gaussians, Any]:
-            theta = start if start is not None else first_theta(points, w, rules, options, rng, whiten=i % 2 == 1)
+            theta = start if start is not None else first_theta(sample, rules, options, rng, whiten=i % 2 == 1)
             trace = Trace("log-likelihood a row")
             return climb(
                 problem, rules.admit(theta), tol=options.tol, max_iter=options.max_iter, trace=trace, watch=watch,
@@ -94,7 +101,7 @@ def solve(
         "k": options.k,
         "covariance": options.kind,
         "start": "given" if given else options.way,
-        "sample": len(points),
+        "sample": len(sample),
         "rows": scale.rows,
         "weight": scale.weight,
         "tol": options.tol,
@@ -111,7 +118,7 @@ def solve(
 
 
 def checked_scale(
-    x: Matrix, options: Options, weights: np.ndarray | None, engine: Engine, watch: Watcher = silent
+    x: Placed, options: Options, weights: np.ndarray | None, engine: Engine, watch: Watcher = silent
 ) -> Scale:
     """The scale of the data, refused where no mixture of k components can be fitted to it."""
     scale = scale_of(x, weights, engine, watch)
@@ -138,29 +145,28 @@ def rules_for(scale: Scale, options: Options) -> Rules:
 
 
 def first_theta(
-    points: np.ndarray, w: np.ndarray, rules: Rules, options: Options, rng: np.random.Generator, whiten: bool
+    sample: Sample, rules: Rules, options: Options, rng: np.random.Generator, whiten: bool
 ) -> Gaussians:
     """A start from the sample, with what the user gave put in its place."""
     given = (options.weights, options.means, options.spread)
     if all(part is not None for part in given):
         return Gaussians(rules.kind, *given, origin=rules.origin)  # type: ignore[arg-type]
-    q = seeds(units(points, w, whiten), w, options.k, options.way, rng)
-    theta = gaussians_from(points, q, w, rules)
+    theta = gaussians_from(sample, sample.shares(options.k, options.way, rng, whiten), rules)
     named: Any = {name: part for name, part in zip(("weights", "means", "spread"), given) if part is not None}
     return replace(theta, **named)
 
 
-def to_factors(theta: Gaussians, columns: np.ndarray | None) -> Mixture:
+def to_factors(theta: Gaussians, columns: np.ndarray | None) -> Components:
     """The components as they are kept."""
     parameters = {"means": theta.means}
     if theta.kind != "unit":
         parameters["spread"] = theta.spread
     if theta.loadings is not None and theta.origin is not None:
         parameters |= {"loadings": theta.loadings, "origin": theta.origin}
-    return Mixture(theta.weights, f"gaussian {theta.kind}", parameters, theta.n, columns)
+    return Components(theta.weights, f"gaussian {theta.kind}", parameters, theta.n, columns)
 
 
-def from_factors(f: Mixture) -> Gaussians:
+def from_factors(f: Components) -> Gaussians:
     p = f.parameters
     kind = f.family.removeprefix("gaussian ")
     return Gaussians(kind, f.weights, p["means"], p.get("spread", np.empty(0)), p.get("loadings"), p.get("origin"))
@@ -222,10 +228,8 @@ def _notes(best: Ascent[Gaussians, Any], rules: Rules, scale: Scale, events: lis
 class _Reviver:
     """Moves a component that has become empty to a row of the sample that is explained badly."""
 
-    points: np.ndarray
-    w: np.ndarray
+    sample: Sample
     rules: Rules
-    engine: Engine
     rng: np.random.Generator
     scale: Scale
     events: list[dict[str, int]] = field(default_factory=list)
@@ -236,11 +240,12 @@ class _Reviver:
         dead = [int(z) for z in np.flatnonzero(s.counts < EMPTY * row) if tried.count(int(z)) < REVIVALS]
         if not dead or theta.k == 1:
             return None
-        loglik = self.engine.gaussian_posteriors(Dense(self.points), theta).loglik
+        engine = self.sample.engine
+        loglik = engine.get(engine.gaussian_posteriors(self.sample.placed, theta).loglik)
         worst = np.argsort(loglik, kind="stable")[: max(4 * len(dead), len(loglik) // 20)]
         chosen = self.rng.choice(worst, len(dead), replace=len(worst) < len(dead))
         means, weights = theta.means.copy(), theta.weights.copy()
-        means[dead] = self.points[chosen]
+        means[dead] = self.sample.filled[chosen]
         weights[dead] = max(row / self.scale.weight, 0.05 / theta.k)
         spread, loadings = theta.spread, theta.loadings
         alive = np.setdiff1d(np.arange(theta.k), dead)

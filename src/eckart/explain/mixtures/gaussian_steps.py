@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol import Engine
+from eckart.engines.protocol import Engine, Placed
 from eckart.engines.protocol.mixtures import DIAGONAL, FactorStatistics, Gaussians
-from eckart.matrix import Matrix
 from eckart.trace import Watcher, silent
 
 FLOOR = 1e-6
@@ -43,15 +42,13 @@ class Scale:
         return np.where(self.variance > 0, self.variance, some.mean() if len(some) else 1.0)
 
 
-def scale_of(x: Matrix, weights: np.ndarray | None, engine: Engine, watch: Watcher = silent) -> Scale:
+def scale_of(x: Placed, weights: np.ndarray | None, engine: Engine, watch: Watcher = silent) -> Scale:
     """One pass over the rows, as the E step of a single component near the first rows."""
-    from eckart.engines.cpu.row_blocks import jobs
-
-    start = np.array(next(iter(jobs(x)))[2]({})[:64], np.float64)
+    start = engine.rows_at(x, np.arange(64)).astype(np.float64)
     there = np.isfinite(start)
     anchor = np.where(there, start, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
     one = Gaussians("unit", np.ones(1), anchor[None], np.empty(0))
-    s = engine.gaussian_statistics(x, one, weights, watch)
+    s = engine.gaussian_statistics(x, one, watch)
     seen = np.broadcast_to(s.seen, s.mean.shape)[0]
     rows = int(s.weight) if weights is None else int(np.count_nonzero(weights))
     mean = np.where(seen > 0, s.mean[0], np.nan)
@@ -85,24 +82,29 @@ class Rules:
         elif self.kind == "diag":
             spread = np.maximum(np.where(seen > 0, s.scatter / safe, self.floor) + self.reg, self.floor)
         elif self.kind == "tied":
-            spread = self.raised(s.scatter / s.counts.sum())
+            spread = self.raised((s.scatter / s.counts.sum())[None])[0]
         else:
-            spread = np.array([self.raised(a / c[0]) for a, c in zip(s.scatter, safe)])
+            spread = self.raised(s.scatter / safe[:, :1, None])
         return Gaussians(self.kind, weights, s.mean, spread)
 
-    def raised(self, s: np.ndarray) -> np.ndarray:
-        """S with ``reg`` on its diagonal, no eigenvalue (relative to the floor) below one."""
-        s = 0.5 * (s + s.T)
-        s[np.diag_indices(len(s))] += self.reg
+    def raised(self, stack: np.ndarray) -> np.ndarray:
+        """Every S of a stack with ``reg`` on its diagonal, no eigenvalue (relative to the floor) below one."""
+        stack = 0.5 * (stack + stack.transpose(0, 2, 1))
+        at = np.arange(len(self.floor))
+        stack[:, at, at] += self.reg
         root = np.sqrt(self.floor)
-        scaled = s / np.outer(root, root)
+        size = np.outer(root, root)
+        scaled = stack / size
         try:
-            np.linalg.cholesky(scaled - np.eye(len(s)))
-            return s
+            np.linalg.cholesky(scaled - np.eye(len(root)))
+            return stack
         except np.linalg.LinAlgError:
-            values, vectors = np.linalg.eigh(scaled)
-            lifted = (vectors * np.maximum(values, 1.0)) @ vectors.T
-            return 0.5 * (lifted + lifted.T) * np.outer(root, root)
+            for z, s in enumerate(scaled):
+                values, vectors = np.linalg.eigh(s)
+                if values[0] < 1.0:
+                    lifted = (vectors * np.maximum(values, 1.0)) @ vectors.T
+                    stack[z] = 0.5 * (lifted + lifted.T) * size
+            return stack
 
     def _factors(self, s: FactorStatistics, weights: np.ndarray) -> Gaussians:
         k, n, wide = s.cross.shape
@@ -129,10 +131,8 @@ class Rules:
         elif self.kind in ("diag", "factor"):
             spread = np.maximum(theta.spread, self.floor)
         else:
-            bare = Rules(self.kind, self.floor)
-            spread = (
-                bare.raised(theta.spread) if self.kind == "tied" else np.array([bare.raised(a) for a in theta.spread])
-            )
+            stack = theta.spread.reshape(-1, theta.n, theta.n)
+            spread = Rules(self.kind, self.floor).raised(stack).reshape(theta.spread.shape)
         return Gaussians(self.kind, theta.weights, theta.means, spread, theta.loadings, self.origin)
 
     def at_floor(self, theta: Gaussians) -> list[int]:
@@ -144,20 +144,20 @@ class Rules:
             return [z for z in range(theta.k) if (theta.variances[z] <= floor * (1 + 1e-9)).any()]
         root = np.sqrt(self.floor)
         stack = theta.spread[None] if self.kind == "tied" else theta.spread
-        return [z for z, s in enumerate(stack) if np.linalg.eigvalsh(s / np.outer(root, root))[0] <= 1 + 1e-6]
+        least = np.linalg.eigvalsh(stack / np.outer(root, root))[:, 0]
+        return np.flatnonzero(least <= 1 + 1e-6).tolist()  # rounding of an eigenvalue that was raised to one, with room
 
 
 @dataclass(eq=False)
 class GaussianProblem:
     """Rows and rules: the two steps of EM for ``em.climb``."""
 
-    x: Matrix
-    weights: np.ndarray | None
+    x: Placed
     rules: Rules
     engine: Engine
 
     def expect(self, theta: Gaussians) -> Any:
-        return self.engine.gaussian_statistics(self.x, theta, self.weights)
+        return self.engine.gaussian_statistics(self.x, theta)
 
     def maximise(self, statistics: Any) -> Gaussians:
         return self.rules.maximise(statistics)

@@ -8,32 +8,30 @@ The certificate shows that the bound never fell and that one more step does not 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.certify.ascent import certify_ascent
 from eckart.certify.certificate import Certificate
-from eckart.engines import engine_named
-from eckart.engines.cpu.row_blocks import jobs
-from eckart.engines.protocol import Engine, GapsFound, refuse_bad
+from eckart.engines.protocol import Engine, GapsFound, Placed
 from eckart.engines.protocol.mixtures import Posteriors
-from eckart.errors import InputError, InputTypeError, wrong
+from eckart.errors import InputError, InputTypeError
 from eckart.explain.em import Ascent, best_of, climb
-from eckart.explain.mixtures.families import Family, family_named
-from eckart.explain.mixtures.gaussian_options import whole
+from eckart.explain.mixtures.families import family_named
 from eckart.explain.mixtures.gaussian_solve import EMPTY, REVIVALS
 from eckart.explain.mixtures.gaussian_steps import Scale, scale_of
-from eckart.explain.mixtures.starts import WAYS, filled_in, sample_of, seeds, units
+from eckart.explain.mixtures.starts import WAYS, Sample
 from eckart.explain.mixtures.verbs import MixtureVerbs, known_weights, readable_twice
-from eckart.factors import Mixture as Components
+from eckart.factors import Components
 from eckart.fit import Fit, one_kind_of_names
 from eckart.io.read import read
 from eckart.matrix import Matrix
+from eckart.parameters import check, number, one_of, param, whole
 from eckart.rng import generator
-from eckart.trace import Trace, progress
+from eckart.trace import Trace, Watcher, progress
 
 
 class Theta(NamedTuple):
@@ -63,45 +61,44 @@ class FamilyStatistics:
 
 @dataclass(eq=False)
 class FamilyProblem:
-    """Rows and a family: the two steps of EM for ``em.climb``."""
+    """Rows and a family: the two steps of EM for ``em.climb``. Gaussians have primitives of their own."""
 
-    x: Matrix
-    weights: np.ndarray | None
+    x: Placed
     family: Any
     engine: Engine
 
     def expect(self, theta: Theta) -> FamilyStatistics:
-        return FamilyStatistics(*self.engine.family_statistics(self.x, self.family, *theta, self.weights))
+        if hasattr(self.family, "gaussians"):
+            s = self.engine.gaussian_statistics(self.x, self.family.gaussians(*theta))
+            return FamilyStatistics(s.weight, s.bound, s.counts, s)
+        return FamilyStatistics(*self.engine.family_statistics(self.x, self.family, *theta))
 
     def maximise(self, s: FamilyStatistics) -> Theta:
         return Theta(s.counts / s.counts.sum(), self.family.maximise(s.found))
 
 
-@dataclass(frozen=True, eq=False)
-class _Held:
-    """Rows and shares kept as they are, for a family that can only be fitted to all of them."""
+@dataclass(eq=False)
+class HeldProblem(FamilyProblem):
+    """The same for a family that can only be fitted to all rows at once: they and their shares are held on the host."""
 
-    x: np.ndarray
-    q: np.ndarray
+    weights: np.ndarray | None = None
 
-    def merge(self, other: _Held) -> _Held:
-        return _Held(np.concatenate([self.x, other.x]), np.concatenate([self.q, other.q]))
+    @cached_property
+    def rows(self) -> np.ndarray:
+        return self.engine.rows_at(self.x).astype(np.float64, copy=False)
 
+    def expect(self, theta: Theta) -> FamilyStatistics:
+        found = self.engine.family_posteriors(self.x, self.family, *theta)
+        loglik, q = self.engine.get(found.loglik), self.engine.get(found.shares)
+        w = np.ones(len(loglik)) if self.weights is None else self.weights
+        q = q * w[:, None]
+        return FamilyStatistics(float(w.sum()), float(np.where(w > 0, w * loglik, 0.0).sum()), q.sum(axis=0), q)
 
-class _Holding:
-    """A family without statistics of its own, given some."""
-
-    def __init__(self, family: Family):
-        self.family, self.name = family, getattr(family, "name", type(family).__name__)
-        self.log_prob = family.log_prob
-
-    def statistics(self, x: np.ndarray, q: np.ndarray) -> _Held:
-        return _Held(x.copy(), q)
-
-    def maximise(self, held: _Held) -> Any:
-        return self.family.weighted_fit(held.x, held.q)
+    def maximise(self, s: FamilyStatistics) -> Theta:
+        return Theta(s.counts / s.counts.sum(), self.family.weighted_fit(self.rows, s.found))
 
 
+@dataclass(eq=False, repr=False)
 class Mixture(MixtureVerbs):
     """A mixture of k components of any family, with a certificate.
 
@@ -113,7 +110,7 @@ class Mixture(MixtureVerbs):
         ``eckart.explain.mixtures.families``).
     tol, max_iter : stop when the mean log-likelihood rises by less than ``tol``, after ``max_iter`` steps at the latest.
     n_init, init_params : how many starts, and how: "k-means++", "kmeans", "random" or "random_from_data", on a sample of the rows.
-    random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
+    random_state, engine, n_threads, verbose : seed; which engine ("auto", "cpu", "plain"); most threads (the result does not depend on them); progress bars.
 
     Attributes
     ----------
@@ -137,80 +134,66 @@ class Mixture(MixtureVerbs):
     ([[1.0, 9.0], [7.9, 1.9]], True)
     """
 
-    def __init__(
-        self,
-        n_components: int = 1,
-        *,
-        family: Any = "gaussian",
-        tol: float = 1e-3,
-        max_iter: int = 100,
-        n_init: int = 1,
-        init_params: str = "k-means++",
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: Any = 0,
-    ):
-        self.n_components = n_components
-        self.family = family
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    n_components: int = param(1, whole(1))
+    _: KW_ONLY
+    family: Any = param("gaussian")
+    tol: float = param(1e-3, number(0))
+    max_iter: int = param(100, whole(1))
+    n_init: int = param(1, whole(1))
+    init_params: str = param("k-means++", one_of(*WAYS))
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mixture:
         """Fit to rows of X: array, frame, sparse counts, file or list of row blocks."""
         matrix = readable_twice(one_kind_of_names(read(X)))
-        k, tries = whole("n_components", self.n_components), whole("n_init", self.n_init)
-        steps = whole("max_iter", self.max_iter)
-        if not isinstance(self.tol, (int, float)) or not 0 <= self.tol < np.inf:
-            raise wrong("tol", self.tol, "a number >= 0")
-        if self.init_params not in WAYS:
-            raise wrong("init_params", self.init_params, ", ".join(map(repr, WAYS)))
+        check(self)
         weights = known_weights(matrix, sample_weight)
-        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
-        scale, family = prepared(matrix, family_named(self.family), weights, engine)
+        engine, rng = self._engine(), generator(self.random_state)
+        with engine.at_work(), progress(bool(self.verbose)) as watch:
+            self.fit_ = self._solve(engine.put(matrix, weights), weights, engine, rng, watch)
+        return self
+
+    def _solve(
+        self, x: Placed, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher
+    ) -> Fit:
+        k, tries = self.n_components, self.n_init
+        scale, problem = prepared(x, family_named(self.family), weights, engine)
+        family = problem.family
         if scale.rows < k:
             raise InputError(
                 f"n_components={k} came, wanted at most {scale.rows}: X has {scale.rows} sample(s) (rows with weight); lower it"
             )
-        problem = FamilyProblem(matrix, weights, family, engine)
-        sample, w = sample_of(matrix, scale.rows, weights, rng, 20 * k)
-        revivers = [_Reviver(sample, w, problem, scale) for _ in range(tries)]
-        with progress(bool(self.verbose)) as watch:
+        sample = Sample.of(x, scale, weights, rng, 20 * k, engine)
+        revivers = [_Reviver(sample, problem, scale) for _ in range(tries)]
 
-            def run(i: int) -> Ascent[Theta, FamilyStatistics]:
-                q = seeds(units(filled_in(sample, scale), w, i % 2 == 1), w, k, self.init_params, rng)
-                theta = from_shares(family, sample, (0.9 * q + 0.1 / k) * w[:, None])
-                trace = Trace("log-likelihood a row")
-                return climb(
-                    problem, theta, tol=self.tol, max_iter=steps, trace=trace, watch=watch, each=revivers[i]
-                )  # fmt: skip
+        def run(i: int) -> Ascent[Theta, FamilyStatistics]:
+            q = sample.shares(k, self.init_params, rng, whiten=i % 2 == 1)
+            theta = from_shares(family, sample.rows, (0.9 * q + 0.1 / k) * sample.w[:, None])
+            trace = Trace("log-likelihood a row")
+            return climb(
+                problem, theta, tol=self.tol, max_iter=self.max_iter, trace=trace, watch=watch, each=revivers[i]
+            )
 
-            best, ends = best_of(partial(run, i) for i in range(tries))
+        best, ends = best_of(partial(run, i) for i in range(tries))
         at = next(i for i, end in enumerate(ends) if end == best.bound or i == len(ends) - 1)
         events = revivers[at].events
         plan: dict[str, Any] = {
-            "engine": engine.name, "k": k, "family": family.name, "start": self.init_params, "sample": len(sample),
-            "rows": scale.rows, "weight": scale.weight, "tol": self.tol, "dtype": matrix.dtype.name,
+            "engine": engine.name, "k": k, "family": name_of(family), "start": self.init_params, "sample": len(sample),
+            "rows": scale.rows, "weight": scale.weight, "tol": self.tol, "dtype": x.dtype.name,
         }  # fmt: skip
         plan |= ({"ends": ends} if len(ends) > 1 else {}) | ({"revived": events} if events else {})
         certificate = certify(problem, best.theta, best.trace, plan, best.statistics)
         kept = {name: np.asarray(a, np.float64) for name, a in best.theta.parameters.items()}
-        factors = Components(best.theta.weights, family.name, kept, matrix.shape[1], matrix.columns)
-        self.fit_ = Fit(factors, certificate, best.trace, plan)
-        return self
+        factors = Components(best.theta.weights, name_of(family), kept, x.shape[1], x.columns)
+        return Fit(factors, certificate, best.trace, plan)
 
     def certify(self, X: Any, sample_weight: Any = None) -> Certificate:
         """Measure the certificate again from this model and data: one more EM step, taken through the rows."""
         matrix = readable_twice(self._new_rows(X))
         weights = known_weights(matrix, sample_weight)
-        engine, f = engine_named("cpu", self.n_threads), self.fit_.factors
-        _, family = prepared(matrix, self._family(), weights, engine)
-        problem = FamilyProblem(matrix, weights, family, engine)
-        return certify(problem, Theta(f.weights, f.parameters), self.fit_.trace, self.fit_.plan)
+        engine, f = self._engine(), self.fit_.factors
+        with engine.at_work():
+            _, problem = prepared(engine.put(matrix, weights), self._family(), weights, engine)
+            return certify(problem, Theta(f.weights, f.parameters), self.fit_.trace, self.fit_.plan)
 
     @property
     def parameters_(self) -> dict[str, np.ndarray]:
@@ -230,9 +213,12 @@ class Mixture(MixtureVerbs):
         return family_named(self.fit_.factors.family if isinstance(self.family, str) else self.family)
 
     def _posteriors(self, matrix: Matrix, shares: bool = False) -> Posteriors:
-        f, family = self.fit_.factors, self._family()
-        check_rows(matrix, family)
-        return engine_named("cpu", self.n_threads).family_posteriors(matrix, family, f.weights, f.parameters)
+        f, family, engine = self.fit_.factors, self._family(), self._engine()
+        x = engine.put(matrix)
+        check_rows(x, family, engine)
+        if hasattr(family, "gaussians"):
+            return engine.gaussian_posteriors(x, family.gaussians(f.weights, f.parameters), shares=shares)
+        return engine.family_posteriors(x, family, f.weights, f.parameters)
 
     def _draw(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         family = self._family()
@@ -258,35 +244,39 @@ class Mixture(MixtureVerbs):
         return tags
 
 
-def prepared(x: Matrix, family: Any, weights: np.ndarray | None, engine: Engine) -> tuple[Scale, Any]:
-    """The scale of the data, and the family ready for them: rows checked, floors set, statistics where it has none."""
-    check_rows(x, family)
+def prepared(
+    x: Placed, family: Any, weights: np.ndarray | None, engine: Engine
+) -> tuple[Scale, FamilyProblem]:
+    """The scale of the data, and the problem with the family ready for them: rows checked, floors set."""
+    check_rows(x, family, engine)
     scale = scale_of(x, weights, engine)
     if hasattr(family, "for_data"):
         family = family.for_data(scale.sizes)
-    return scale, family if hasattr(family, "statistics") and hasattr(family, "maximise") else _Holding(family)
+    adds_up = hasattr(family, "gaussians") or hasattr(family, "statistics")
+    if adds_up and hasattr(family, "maximise"):
+        return scale, FamilyProblem(x, family, engine)
+    return scale, HeldProblem(x, family, engine, weights)
 
 
-def check_rows(x: Matrix, family: Any) -> None:
+def check_rows(x: Placed, family: Any, engine: Engine) -> None:
     """Refuse rows that the family cannot explain, with their place."""
-    for start, _, fetch in jobs(x):
-        block = np.asarray(fetch({}))
-        try:
-            refuse_bad(block, start)
-        except GapsFound as gap:
-            if not getattr(family, "gaps", False):
-                raise InputError(
-                    f"X contains NaN at row {gap.row}, column {gap.column}, wanted complete rows for family={getattr(family, 'name', '')!r}; "
-                    "GaussianMixture, 'gaussian diag' and 'bernoulli' take missing entries"
-                ) from None
-        if hasattr(family, "check"):
-            family.check(block, start)
+    try:
+        engine.check_family(x, family)
+    except GapsFound as gap:
+        raise InputError(
+            f"X contains NaN at row {gap.row}, column {gap.column}, wanted complete rows for family={getattr(family, 'name', '')!r}; "
+            "GaussianMixture, 'gaussian diag' and 'bernoulli' take missing entries"
+        ) from None
+
+
+def name_of(family: Any) -> str:
+    return getattr(family, "name", type(family).__name__)
 
 
 def from_shares(family: Any, x: np.ndarray, q: np.ndarray) -> Theta:
     """One M step on rows whose shares are given."""
     counts = q.sum(axis=0)
-    return Theta(counts / counts.sum(), family.maximise(family.statistics(x, q)))
+    return Theta(counts / counts.sum(), family.weighted_fit(x, q))
 
 
 def certify(
@@ -296,7 +286,7 @@ def certify(
     here = problem.expect(theta) if statistics is None else statistics
     gain = (problem.expect(problem.maximise(here)).bound - here.bound) / here.weight
     return certify_ascent(
-        f"mixture of {len(theta.weights)} components, {problem.family.name}: log-likelihood of {here.weight:g} rows",
+        f"mixture of {len(theta.weights)} components, {name_of(problem.family)}: log-likelihood of {here.weight:g} rows",
         trace=trace,
         bound=here.bound / here.weight,
         gain=gain,
@@ -310,8 +300,7 @@ def certify(
 class _Reviver:
     """Gives an empty component the rows of the sample that are explained worst."""
 
-    sample: np.ndarray
-    w: np.ndarray
+    sample: Sample
     problem: FamilyProblem
     scale: Scale
     events: list[dict[str, int]] = field(default_factory=list)
@@ -323,7 +312,7 @@ class _Reviver:
         k = len(theta.weights)
         if not dead or k == 1:
             return None
-        logp = np.log(np.maximum(theta.weights, 1e-300)) + self.problem.family.log_prob(self.sample, theta.parameters)
+        logp = np.log(np.maximum(theta.weights, 1e-300)) + self.problem.family.log_prob(self.sample.rows, theta.parameters)
         loglik = np.logaddexp.reduce(logp, axis=1)
         q = np.exp(logp - loglik[:, None])
         worst = np.argsort(loglik, kind="stable")[: max(len(dead), len(loglik) // (2 * k))]
@@ -331,4 +320,4 @@ class _Reviver:
             q[rows] = 0.1 * q[rows]
             q[rows, z] += 0.9
         self.events += [{"step": len(trace) - 1, "component": z} for z in dead]
-        return from_shares(self.problem.family, self.sample, q * self.w[:, None])
+        return from_shares(self.problem.family, self.sample.rows, q * self.sample.w[:, None])

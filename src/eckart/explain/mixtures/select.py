@@ -62,6 +62,7 @@ def select_mixture(
     held_out: float = 0.2,
     sample_weight: Any = None,
     random_state: Any = None,
+    engine: Any = "auto",
     n_threads: int | None = None,
     verbose: bool = False,
     **params: Any,
@@ -74,6 +75,7 @@ def select_mixture(
     n_components, covariance_types : what is tried
     criterion : "bic", "aic" or "held_out": by which the returned model is chosen; "held_out" fits every model a second time
     held_out : share of the rows that get no weight in that second fit
+    engine, n_threads, verbose : which engine ("auto", "cpu", "plain"); most threads; progress bars
     params : other parameters of ``GaussianMixture``
 
     >>> rng = np.random.default_rng(0)
@@ -92,19 +94,19 @@ def select_mixture(
         raise InputError("n_components or covariance_types is empty, wanted at least one of each")
     matrix = readable_twice(read(X))
     weights = known_weights(matrix, sample_weight)
-    engine, rng = engine_named("cpu", n_threads), generator(random_state)
+    chosen_engine, rng = engine_named(engine, n_threads), generator(random_state)
     params = {"n_init": 2} | params
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out" or criterion == "held_out"}
     fits: list[Fit] = []
-    split = _split(matrix, weights, held_out, rng, engine) if criterion == "held_out" else None
+    split = _split(matrix, weights, held_out, rng, chosen_engine) if criterion == "held_out" else None
     models = [(int(k), kind) for kind in covariance_types for k in n_components]
     with progress(verbose) as watch:
         for done, (k, kind) in enumerate(models):
             model = GaussianMixture(k, covariance_type=kind, n_threads=n_threads, **params)
             options = model._options(matrix.shape[1])
-            fit = solve(matrix, options, weights, engine=engine, rng=rng)
+            fit = solve(matrix, options, weights, engine=chosen_engine, rng=rng)
             fits.append(fit)
-            _add(table, fit, _judged(matrix, options, split, engine, rng) if split else None)
+            _add(table, fit, _judged(matrix, options, split, chosen_engine, rng) if split else None)
             watch("mixtures", done + 1, len(models))
     choices = {
         name: models[int(np.argmin(table[column]) if name != "held_out" else np.argmax(table[column]))]
@@ -112,7 +114,9 @@ def select_mixture(
         if column in table
     }
     best = models.index(choices[criterion])
-    chosen = GaussianMixture(models[best][0], covariance_type=models[best][1], random_state=random_state, n_threads=n_threads, **params)  # fmt: skip
+    chosen = GaussianMixture(
+        models[best][0], covariance_type=models[best][1], random_state=random_state, engine=engine, n_threads=n_threads, **params
+    )  # fmt: skip
     chosen.fit_ = fits[best]
     return MixtureSelection(table, choices, chosen, _disagreements(models, fits, table))
 
@@ -130,7 +134,7 @@ def grow(
     watch: Watcher = silent,
 ) -> Fit:
     """k = 1, 2, ... until the BIC has not improved for three of them: the fit of least BIC, with the table in its plan."""
-    rows = checked_scale(x, replace(options, k=1), weights, engine).rows
+    rows = checked_scale(engine.put(x, weights), replace(options, k=1), weights, engine).rows
     options = replace(options, n_init=max(options.n_init, 2))
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out"}
     fits: list[Fit] = []
@@ -174,7 +178,7 @@ def _split(
     """Row weights for the fit and for the judgement."""
     from eckart.explain.mixtures.gaussian_steps import scale_of
 
-    rows = x.shape[0] if x.shape[0] is not None else scale_of(x, None, engine).rows
+    rows = x.shape[0] if x.shape[0] is not None else scale_of(engine.put(x), None, engine).rows
     w = np.ones(rows) if weights is None else weights
     hidden = np.zeros(rows, bool)
     hidden[rng.permutation(rows)[: max(1, round(share * rows))]] = True
@@ -191,7 +195,8 @@ def _judged(
     if np.count_nonzero(train) < options.k:
         return float("-inf")
     fit = solve(x, options, train, engine=engine, rng=rng)
-    return float(test @ engine.gaussian_posteriors(x, from_factors(fit.factors)).loglik / test.sum())
+    found = engine.gaussian_statistics(engine.put(x, test), from_factors(fit.factors))
+    return found.bound / found.weight
 
 
 def _disagreements(models: list[tuple[int, str]], fits: list[Fit], table: dict[str, list[Any]]) -> tuple[str, ...]:

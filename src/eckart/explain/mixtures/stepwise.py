@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
-from eckart.engines.cpu.row_blocks import jobs
-from eckart.engines.protocol import Engine
+from eckart.engines.protocol import Engine, Placed
 from eckart.explain.mixtures.gaussian_solve import Options, checked_scale, from_factors, rules_for, solve, to_factors
 from eckart.explain.mixtures.gaussian_steps import GaussianProblem, free_parameters
 from eckart.fit import Fit
@@ -38,16 +37,25 @@ def take(
     rng: np.random.Generator,
 ) -> tuple[Fit, dict[str, Any]]:
     """The fit and the state after one more batch; an empty state at first."""
+    with engine.at_work():
+        return _take(x, options, weights, before, state, engine, rng)
+
+
+def _take(
+    x: Matrix, options: Options, weights: np.ndarray | None, before: Fit | None, state: dict[str, Any], engine: Engine,
+    rng: np.random.Generator,
+) -> tuple[Fit, dict[str, Any]]:  # fmt: skip
+    placed = engine.put(x, weights)
     if "running" in state:
         assert before is not None
-        return _step(x, options, weights, before, state, engine)
-    rows = np.concatenate([*state.get("rows", ()), *(np.array(fetch({})) for _, _, fetch in jobs(x))])
+        return _step(placed, options, before, state, engine)
+    rows = np.concatenate([*state.get("rows", ()), engine.rows_at(placed)])
     w = np.concatenate([*state.get("weights", ()), np.ones(len(rows) - _length(state)) if weights is None else weights])
     columns = x.columns if before is None else before.factors.columns
-    kept = Dense(rows, None, columns)
-    fit = solve(kept, options, w, engine=engine, rng=rng)
+    fit = solve(Dense(rows, None, columns), options, w, engine=engine, rng=rng)
+    kept = engine.put(Dense(rows, None, columns), w)
     theta, rules = from_factors(fit.factors), rules_for(checked_scale(kept, options, w, engine), options)
-    found = engine.gaussian_statistics(kept, theta, w)
+    found = engine.gaussian_statistics(kept, theta)
     batches = state.get("batches", 0) + 1
     new: dict[str, Any] = {"rules": rules, "batches": batches, "weight": found.weight}
     enough = max(1000, 50 * options.k, 5 * options.k * kept.shape[1])
@@ -59,14 +67,14 @@ def take(
         Trace("log-likelihood of each batch", [], [], StopReason.MAX_ITER) if before is None else _copy(before.trace)
     )
     trace.add(found.bound / found.weight)
-    return _fit(kept, new, theta, trace, fit.plan, options, (found, w, engine), columns), new
+    return _fit(kept, new, theta, trace, fit.plan, options, (found, engine), columns), new
 
 
 def _step(
-    x: Matrix, options: Options, weights: np.ndarray | None, before: Fit, state: dict[str, Any], engine: Engine
+    x: Placed, options: Options, before: Fit, state: dict[str, Any], engine: Engine
 ) -> tuple[Fit, dict[str, Any]]:
     theta = from_factors(before.factors)
-    found = engine.gaussian_statistics(x, theta, weights)
+    found = engine.gaussian_statistics(x, theta)
     seen = state["weight"] + found.weight
     rate = (found.weight / seen) ** FADE
     running = state["running"].scaled(1.0 - rate).merge(found.scaled(rate / found.weight))
@@ -74,8 +82,8 @@ def _step(
     trace = _copy(before.trace)
     trace.add(found.bound / found.weight)
     theta = state["rules"].maximise(running)
-    after = engine.gaussian_statistics(x, theta, weights)
-    return _fit(x, state, theta, trace, before.plan, options, (after, weights, engine), before.factors.columns), state
+    after = engine.gaussian_statistics(x, theta)
+    return _fit(x, state, theta, trace, before.plan, options, (after, engine), before.factors.columns), state
 
 
 def _length(state: dict[str, Any]) -> int:
@@ -87,10 +95,10 @@ def _copy(trace: Trace) -> Trace:
 
 
 def _fit(
-    x: Matrix, state: dict[str, Any], theta: Any, trace: Trace, plan: dict[str, Any], options: Options, last: Any, columns: Any
+    x: Placed, state: dict[str, Any], theta: Any, trace: Trace, plan: dict[str, Any], options: Options, last: Any, columns: Any
 ) -> Fit:  # fmt: skip
-    found, weights, engine = last
-    problem = GaussianProblem(x, weights, state["rules"], engine)
+    found, engine = last
+    problem = GaussianProblem(x, state["rules"], engine)
     gain = (problem.expect(problem.maximise(found)).bound - found.bound) / found.weight
     free = free_parameters(theta.kind, theta.k, theta.n, state["rules"].factors)
     check = Check(

@@ -11,6 +11,7 @@ from eckart.engines.protocol.mixtures import Posteriors
 from eckart.errors import InputError, wrong
 from eckart.fit import Estimator, sample_weights
 from eckart.matrix import Dense, Matrix
+from eckart.parameters import whole
 from eckart.rng import generator
 from eckart.trace import StopReason
 
@@ -20,8 +21,6 @@ DRAWS, FEW = 4096, 64
 
 class MixtureVerbs(DensityMixin, Estimator):
     """Verbs of a fitted mixture; below, a model says how posteriors, draws and free parameters come about."""
-
-    random_state: Any
 
     def _posteriors(self, matrix: Matrix, shares: bool = False) -> Posteriors:
         raise NotImplementedError
@@ -111,8 +110,8 @@ class MixtureVerbs(DensityMixin, Estimator):
     def sample(self, n_samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Rows drawn from the mixture, and the component of each; ordered by component."""
         f = self._fitted("sample").factors
-        if isinstance(n_samples, bool) or not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
-            raise wrong("n_samples", n_samples, "an int >= 1")
+        if not whole(1).fits(n_samples):
+            raise wrong("n_samples", n_samples, whole(1).wanted)
         rng = generator(self.random_state)
         labels = np.repeat(np.arange(f.k), rng.multinomial(n_samples, f.weights / f.weights.sum()))
         return self._draw(labels, rng).astype(self._dtype), labels
@@ -128,7 +127,8 @@ class MixtureVerbs(DensityMixin, Estimator):
             return surprise
         f = self.fit_.factors
         rng = np.random.default_rng(0)
-        groups = _patterns(matrix)
+        engine = self._engine()
+        groups = engine.gap_patterns(engine.put(matrix))
         count = max(DRAWS * FEW // max(len(groups), FEW), 256)
         draws = self._draw(rng.choice(f.k, count, p=f.weights / f.weights.sum()), rng)
         out = np.empty(len(surprise))
@@ -137,20 +137,6 @@ class MixtureVerbs(DensityMixin, Estimator):
             usual = np.sort(-self._posteriors(Dense(masked)).loglik)
             out[rows] = np.searchsorted(usual, surprise[rows]) / count
         return out
-
-
-def _patterns(matrix: Matrix) -> Any:
-    """(rows, columns that they see) for every pattern of missing entries."""
-    from eckart.engines.cpu.mixtures.missing import patterns
-    from eckart.engines.cpu.row_blocks import jobs
-
-    groups: dict[bytes, list[np.ndarray]] = {}
-    masks: dict[bytes, np.ndarray] = {}
-    for start, _, fetch in jobs(matrix):
-        for rows, seen in patterns(np.asarray(fetch({}))):
-            groups.setdefault(seen.tobytes(), []).append(rows + start)
-            masks[seen.tobytes()] = seen
-    return [(np.concatenate(rows), masks[key]) for key, rows in groups.items()]
 
 
 def readable_twice(matrix: Matrix) -> Matrix:

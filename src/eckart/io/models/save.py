@@ -21,7 +21,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.errors import FileError, InputTypeError
-from eckart.factors import Basis, Embedding, Factors, LowRank, Mixture, Network, Topics
+from eckart.factors import Basis, Components, Embedding, Factors, LowRank, Network, Topics
 from eckart.trace import Trace
 
 FORMAT = "eckart-model"
@@ -51,7 +51,9 @@ CLASSES = {
     "NetworkRegressor": "eckart.nn.regressor",
 }
 """Every estimator that can be saved, listed once."""
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, LowRank, Mixture, Network, Topics)}
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, LowRank, Network, Topics)} | {
+    "Mixture": Components
+}
 
 
 def save(model: Any, path: Any) -> None:
@@ -205,7 +207,7 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "class": type(model).__name__,
         "params": params,
         "params_not_saved": dropped,
-        "kind": type(fit.factors).__name__,
+        "kind": next(name for name, kind in KINDS.items() if type(fit.factors) is kind),
         "factors": _plain(values),
         "rows": labels["rows"] if isinstance(fit.factors, LowRank) else None,
         "columns": labels["columns"],

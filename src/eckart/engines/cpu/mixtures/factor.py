@@ -35,6 +35,13 @@ class FactorSums:
         k, n, r = theta.loadings.shape
         return cls(np.zeros(k), np.zeros((k, r + 1, r + 1)), np.zeros((k, n, r + 1)), np.zeros((k, n)))
 
+    def add(self, other: FactorSums) -> FactorSums:
+        """Both together; the arrays of the first are used again."""
+        for mine, more in zip(*((s.counts, s.second, s.cross, s.square) for s in (self, other))):
+            mine += more
+        self.weight, self.bound = self.weight + other.weight, self.bound + other.bound
+        return self
+
 
 @dataclass
 class _Seen:

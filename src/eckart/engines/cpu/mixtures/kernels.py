@@ -13,17 +13,55 @@ Arrays over columns are padded to p, whole tiles of B; ``panels`` holds the root
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.registers.mixtures import TILE, add_squares, scaled_squares, take_moments
 from eckart.engines.cpu.registers.tiles import add_gram, add_rows
 
+DIAGONAL, TIED, FULL = 0, 1, 2
+"""Which density and which sums: of diagonal components, of one covariance for all, of one each."""
 CHUNK = 256
+"""Rows in a chunk at the most: what one chunk works on stays in the second cache."""
 BEYOND = -46.0
+"""Logarithm of a share, beside the largest of its row, below which it is lost in the rounding of a sum of float64."""
 FAST = {"contract", "reassoc", "nsz"}
 MAGIC = 1.5 * 2.0**52
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+
+
+class Components(NamedTuple):
+    """The components as the kernels want them; ``centres`` are the means less the origin, constants c_z, scales a_z, offsets b_z."""
+
+    origin: np.ndarray
+    centres: np.ndarray
+    constants: np.ndarray
+    scales: np.ndarray
+    offsets: np.ndarray
+    panels: np.ndarray
+    near: np.ndarray
+
+
+class Room(NamedTuple):
+    """Working space of a thread for one chunk."""
+
+    xc: np.ndarray
+    xt: np.ndarray
+    logp: np.ndarray
+    spare: np.ndarray
+    rows: np.ndarray
+    packed: np.ndarray
+    pair: np.ndarray
+
+
+class Targets(NamedTuple):
+    """What rows are added to: sums of shares (k), of s (x - m) (k x p) and of their squares, k x 1 x p for diagonal components, else k (or 1) x p x p."""
+
+    counts: np.ndarray
+    shift: np.ndarray
+    scatter: np.ndarray
 
 
 def chunk_rows(n: int) -> int:
@@ -145,17 +183,18 @@ def share_chunk(logp, k, count, weights, counts, spare):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def add_diagonal(xc, count, n, k, shares, centres, near, shift, square, rows, parts, one, two):
-    """shift[z] += sum_i s_i (x - m), square[z] += sum_i s_i (x - m)^2.
+def add_diagonal(xc, count, n, k, shares, c, sums, room):
+    """shift[z] += sum_i s_i (x - m), scatter[z] += sum_i s_i (x - m)^2.
 
     Where most rows have a share, four components at once by moments about the origin, if these are ``near`` enough to it for that to be exact; else
     over the rows with a share only, four at a time.
     """
+    shift, square, one, two = sums.shift, sums.scatter, room.pair[0], room.pair[1]
     for first in range(0, k, 4):
         last = min(first + 4, k)
         used, all_near = 0, True
         for z in range(first, last):
-            all_near = all_near and near[z]
+            all_near = all_near and c.near[z]
             for i in range(count):
                 used += shares[z, i] > 0.0
         if all_near and 4 * used > (last - first) * count:
@@ -165,13 +204,13 @@ def add_diagonal(xc, count, n, k, shares, centres, near, shift, square, rows, pa
                 mass = 0.0
                 for i in range(count):
                     mass += shares[z, i]
-                a, b, c = one[z - first], two[z - first], centres[z]
+                a, b, m, to, square_to = one[z - first], two[z - first], c.centres[z], shift[z], square[z, 0]
                 for j in range(n):
-                    shift[z, j] += a[j] - mass * c[j]
-                    square[z, j] += b[j] - 2.0 * c[j] * a[j] + mass * c[j] * c[j]
+                    to[j] += a[j] - mass * m[j]
+                    square_to[j] += b[j] - 2.0 * m[j] * a[j] + mass * m[j] * m[j]
         elif used > 0:
             for z in range(first, last):
-                add_some(xc, count, n, shares[z], centres[z], shift[z], square[z], rows, parts)
+                add_some(xc, count, n, shares[z], c.centres[z], shift[z], square[z, 0], room.rows, room.spare[0])
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -195,7 +234,7 @@ def add_some(x, count, n, shares, m, one, two, rows, parts):
 
 
 @njit(nogil=True, cache=True)
-def add_full(xc, count, n, k, shares, centres, shift, scatter, packed, roots):
+def add_full(xc, count, n, k, shares, centres, sums, packed, roots):
     """scatter[z] += sum_i s_i (x - m)(x - m)^T over rows with a share, upper tiles; one scatter for all where there is one only."""
     for z in range(k):
         used = 0
@@ -207,8 +246,8 @@ def add_full(xc, count, n, k, shares, centres, shift, scatter, packed, roots):
                 roots[0, used] = root
                 used += 1
         if used > 0:
-            add_upper(packed, used, scatter[z % len(scatter)])
-            add_rows(packed, roots, used, shift[z : z + 1])
+            add_upper(packed, used, sums.scatter[z % len(sums.scatter)])
+            add_rows(packed, roots[:1], used, sums.shift[z : z + 1])
 
 
 @njit(nogil=True, cache=True)
@@ -220,13 +259,13 @@ def add_upper(packed, used, target):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def add_tied(xc, count, n, k, shares, weights, centres, shift, scatter, packed, one, two):
+def add_tied(xc, count, n, k, shares, weights, c, sums, room):
     """The same sums for one covariance near the origin: sum_z s (x - m)(x - m)^T = w x x^T - sum_z [m o^T + o m^T - mass m m^T] with o = sum_i s x."""
+    packed, one, two, target = room.packed, room.pair[0], room.pair[1], sums.scatter[0]
     for i in range(count):
         root = np.sqrt(weights[i]) if len(weights) else 1.0
         for j in range(n):
             packed[i, j] = root * xc[i, j]
-    target = scatter[0]
     add_upper(packed, count, target)
     for first in range(0, k, 4):
         for j in range(0, xc.shape[1], TILE):
@@ -235,125 +274,61 @@ def add_tied(xc, count, n, k, shares, weights, centres, shift, scatter, packed, 
             mass = 0.0
             for i in range(count):
                 mass += shares[z, i]
-            o, c = one[z - first], centres[z]
+            o, m = one[z - first], c.centres[z]
             for r in range(n):
-                shift[z, r] += o[r] - mass * c[r]
-                left = mass * c[r] - o[r]
+                sums.shift[z, r] += o[r] - mass * m[r]
+                left = mass * m[r] - o[r]
                 for j in range(r, n):
-                    target[r, j] += left * c[j] - c[r] * o[j]
+                    target[r, j] += left * m[j] - m[r] * o[j]
 
 
 @njit(nogil=True, cache=True)
-def diagonal_statistics(
-    x,
-    weights,
-    origin,
-    centres,
-    near,
-    scales,
-    offsets,
-    constants,
-    xc,
-    xt,
-    logp,
-    spare,
-    rows,
-    pair,
-    counts,
-    shift,
-    square,
-):
-    """Adds the rows of x to counts, shift and square; returns the bound. ``centres`` are the means less the origin."""
-    n = x.shape[1]
-    k, size, bound = len(constants), xt.shape[1], 0.0
-    for a in range(0, len(x), size):
-        count = min(size, len(x) - a)
-        centre(x, a, count, origin, xc)
-        turn(xc, count, n, xt)
-        diagonal_chunk(xt, n, scales, offsets, constants, logp)
-        bound += share_chunk(logp, k, count, weights[a : a + count], counts, spare)
-        add_diagonal(xc, count, n, k, logp, centres, near, shift, square, rows, spare[0], pair[0], pair[1])
-    return bound
+def given_chunk(shares, a, count, k, weights, logp, counts):
+    """logp = w q of rows a.. whose shares are given, its sums go to ``counts``."""
+    for z in range(k):
+        mass = 0.0
+        for i in range(count):
+            logp[z, i] = shares[a + i, z] * (weights[i] if len(weights) else 1.0)
+            mass += logp[z, i]
+        logp[z, count:] = 0.0
+        counts[z] += mass
+    logp[k:] = 0.0
 
 
 @njit(nogil=True, cache=True)
-def full_statistics(
-    x, weights, origin, centres, panels, constants, xc, xt, logp, spare, packed, counts, shift, scatter
-):
-    """Adds the rows of x to counts, shift and scatter; returns the bound."""
-    n = x.shape[1]
-    k, size, bound = len(constants), xt.shape[1], 0.0
+def over_chunks(kind, x, white, shares, weights, c, room, sums, out):
+    """The one loop over chunks of rows: density, then what is asked for. Returns the bound.
+
+    Rows are added to ``sums``; where ``out`` has rows, log weight + log density is written there instead; where ``shares`` (rows x k) has rows, it takes the
+    place of the density. For kind TIED, ``white`` holds the rows (and ``c.offsets`` the means) less the origin, times the root.
+    """
+    n, k, size, bound = x.shape[1], len(c.constants), room.xt.shape[1], 0.0
+    xc, xt, logp, spare = room.xc, room.xt, room.logp, room.spare
     for a in range(0, len(x), size):
         count = min(size, len(x) - a)
-        centre(x, a, count, origin, xc)
-        turn(xc, count, n, xt)
-        triangular_chunk(xt, n, centres, panels, constants, logp)
-        bound += share_chunk(logp, k, count, weights[a : a + count], counts, spare)
-        add_full(xc, count, n, k, logp, centres, shift, scatter, packed, spare[:1])
-    return bound
-
-
-@njit(nogil=True, cache=True)
-def tied_statistics(
-    x,
-    white,
-    weights,
-    origin,
-    centres,
-    near,
-    scales,
-    offsets,
-    constants,
-    xc,
-    xt,
-    logp,
-    spare,
-    packed,
-    pair,
-    counts,
-    shift,
-    scatter,
-):
-    """The same with one covariance for all; ``white`` holds the rows (and ``offsets`` the means) less the origin, times its root."""
-    n = x.shape[1]
-    k, size, bound = len(constants), xt.shape[1], 0.0
-    for a in range(0, len(x), size):
-        count = min(size, len(x) - a)
-        turn(white[a : a + count], count, n, xt)
-        diagonal_chunk(xt, n, scales, offsets, constants, logp)
-        bound += share_chunk(logp, k, count, weights[a : a + count], counts, spare)
-        centre(x, a, count, origin, xc)
-        if near:
-            w = weights[a : a + count]
-            add_tied(xc, count, n, k, logp, w, centres, shift, scatter, packed, pair[0], pair[1])
+        w = weights[a : a + count]
+        centre(x, a, count, c.origin, xc)
+        if len(shares) > 0:
+            given_chunk(shares, a, count, k, w, logp, sums.counts)
         else:
-            add_full(xc, count, n, k, logp, centres, shift, scatter, packed, spare[:1])
+            if kind == TIED:
+                turn(white[a : a + count], count, n, xt)
+            else:
+                turn(xc, count, n, xt)
+            if kind == FULL:
+                triangular_chunk(xt, n, c.centres, c.panels, c.constants, logp)
+            else:
+                diagonal_chunk(xt, n, c.scales, c.offsets, c.constants, logp)
+            if len(out) > 0:
+                for i in range(count):
+                    for z in range(k):
+                        out[a + i, z] = logp[z, i]
+                continue
+            bound += share_chunk(logp, k, count, w, sums.counts, spare)
+        if kind == DIAGONAL:
+            add_diagonal(xc, count, n, k, logp, c, sums, room)
+        elif kind == TIED and c.near[0]:
+            add_tied(xc, count, n, k, logp, w, c, sums, room)
+        else:
+            add_full(xc, count, n, k, logp, c.centres, sums, room.packed, spare)
     return bound
-
-
-@njit(nogil=True, cache=True)
-def diagonal_log_probs(x, origin, scales, offsets, constants, xc, xt, logp, out):
-    """out[i, z] = log weight_z + log density, for each row."""
-    size, n = xt.shape[1], x.shape[1]
-    for a in range(0, len(x), size):
-        count = min(size, len(x) - a)
-        centre(x, a, count, origin, xc)
-        turn(xc, count, n, xt)
-        diagonal_chunk(xt, n, scales, offsets, constants, logp)
-        for i in range(count):
-            for z in range(len(constants)):
-                out[a + i, z] = logp[z, i]
-
-
-@njit(nogil=True, cache=True)
-def triangular_log_probs(x, origin, centres, panels, constants, xc, xt, logp, out):
-    """The same with full covariances."""
-    size, n = xt.shape[1], x.shape[1]
-    for a in range(0, len(x), size):
-        count = min(size, len(x) - a)
-        centre(x, a, count, origin, xc)
-        turn(xc, count, n, xt)
-        triangular_chunk(xt, n, centres, panels, constants, logp)
-        for i in range(count):
-            for z in range(len(constants)):
-                out[a + i, z] = logp[z, i]

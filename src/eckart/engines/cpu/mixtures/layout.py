@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.row_blocks import scratch_array
 from eckart.engines.protocol.mixtures import DIAGONAL, Gaussians
+from eckart.scheduler import lanes_for
 
 NEAR = 1e6
 """Squared distance from the origin, in variances, up to which moments about it keep ten digits."""
+WIDE = 192
+"""Columns from which on a root no longer stays in the first cache, so that BLAS on whole blocks is faster than chunks."""
+NONE, NO_ROWS = np.empty(0), np.empty((0, 0))
 
 
 @dataclass(eq=False)
 class Sums:
-    """Sums about the means of theta, in float64, padded to whole tiles."""
+    """Sums about the means of theta, in float64, padded to whole tiles; ``seen`` only where entries are missing."""
 
     counts: np.ndarray
     seen: np.ndarray | None
@@ -25,47 +29,107 @@ class Sums:
     weight: float = 0.0
     bound: float = 0.0
 
+    @classmethod
+    def lanes(cls, layout: Layout, blocks: int) -> list[Sums]:
+        """Sums for as many lanes as blocks and room allow."""
+        k, p = layout.theta.k, layout.p
+        shape = {"tied": (1, p, p), "full": (k, p, p)}.get(layout.theta.kind, (k, 1, p))
+        count = lanes_for(blocks, 8 * int(np.prod(shape)))
+        parts = (np.zeros((count, *s)) for s in ((k,), (k, p), shape))
+        return [cls(c, None, m, s) for c, m, s in zip(*parts)]
+
+    @classmethod
+    def total(cls, lanes: list[Sums]) -> Sums:
+        """Everything added up, in order."""
+        shape = next((lane.seen.shape for lane in lanes if lane.seen is not None), None)
+        seen = None
+        if shape is not None:
+            every = [lane.counts[:, None] if lane.seen is None else lane.seen for lane in lanes]
+            seen = np.add.reduce([np.broadcast_to(part, shape) for part in every])
+        counts, shift, scatter = (
+            np.add.reduce(getattr(lanes[0], name).base, axis=0) for name in ("counts", "shift", "scatter")
+        )
+        return cls(
+            counts, seen, shift, scatter, sum([lane.weight for lane in lanes]), sum([lane.bound for lane in lanes])
+        )
+
+    def unpadded(self, layout: Layout) -> Sums:
+        """Without padding, and with both triangles."""
+        n, kind, scatter = layout.theta.n, layout.theta.kind, self.scatter[:, :, : layout.theta.n]
+        if kind in DIAGONAL:
+            scatter = scatter[:, 0]
+        else:
+            upper = np.triu(scatter[:, :n])
+            scatter = upper + np.triu(upper, 1).transpose(0, 2, 1)
+            scatter = scatter[0] if kind == "tied" else scatter
+        return Sums(self.counts, self.seen, self.shift[:, :n], scatter, self.weight, self.bound)
+
 
 class Layout:
-    """The components as the kernels want them, made once for each E step."""
+    """The components as the kernels want them, made once for each E step. Without ``density``, for sums with shares that are given."""
 
-    def __init__(self, theta: Gaussians, wide: bool = False):
+    def __init__(self, theta: Gaussians, density: bool = True):
         from eckart.engines.cpu.mixtures import kernels
         from eckart.engines.cpu.registers.mixtures import pack_panels, padded
 
         k, n = theta.means.shape
-        p, four = padded(n), -(-k // 4) * 4
+        p, four, kind = padded(n), -(-k // 4) * 4, theta.kind
         self.theta, self.kernels, self.p, self.rows = theta, kernels, p, kernels.chunk_rows(n)
-        self.wide = wide
+        self.wide = n >= WIDE and kind in ("tied", "full")
+        self.kind = {"tied": kernels.TIED, "full": kernels.FULL}.get(kind, kernels.DIAGONAL)
         self.origin = theta.weights @ theta.means
-        self.centres = np.zeros((k, p))
-        self.centres[:, :n] = theta.means - self.origin
-        self.constants, self.four = theta.constants, four
-        self.scales, self.offsets = np.zeros((four, p)), np.zeros((four, p))
-        if theta.kind in DIAGONAL:
-            self.scales[:k, :n] = np.sqrt(0.5 / theta.variances)
-            self.offsets[:k] = self.scales[:k] * self.centres
-            self.near: Any = (self.offsets[:k] ** 2 < NEAR).all(axis=1)
-        elif theta.kind == "tied":
-            self.root, self.zero = np.ascontiguousarray(theta.roots), np.zeros(n)
-            self.scales[:k, :n] = np.sqrt(0.5)
-            self.offsets[:k, :n] = np.sqrt(0.5) * (self.centres[:, :n] @ self.root)
-            self.near = bool((self.centres**2).sum(axis=1).max() * np.linalg.norm(self.root, 2) ** 2 < NEAR)
-        elif wide:
+        centres, scales, offsets, panels = np.zeros((k, p)), np.zeros((four, p)), np.zeros((four, p)), NO_ROWS
+        centres[:, :n] = theta.means - self.origin
+        near: Any = np.zeros(k, bool)
+        if kind in DIAGONAL:
+            scales[:k, :n] = np.sqrt(0.5 / theta.variances)
+            offsets[:k] = scales[:k] * centres
+            near = (offsets[:k] ** 2 < NEAR).all(axis=1)
+        elif kind == "tied" and density:
+            self.root = np.ascontiguousarray(theta.roots)
+            scales[:k, :n] = np.sqrt(0.5)
+            offsets[:k, :n] = np.sqrt(0.5) * (centres[:, :n] @ self.root)
+            near[:] = (centres**2).sum(axis=1).max() * np.linalg.norm(self.root, 2) ** 2 < NEAR
+        elif self.wide and density:
             self.wide_roots = [np.asfortranarray(root) for root in theta.roots]
-        else:
-            self.panels = pack_panels(theta.roots)
+        elif density:
+            panels = pack_panels(theta.roots)
+        constants = theta.constants if density else np.zeros(k)
+        self.components = kernels.Components(self.origin, centres, constants, scales, offsets, panels, near)
+        self.shapes = {
+            "xc": (self.rows, p), "xt": (n, self.rows), "logp": (four, self.rows), "spare": (4, self.rows), "rows": (self.rows + 4,),
+            "packed": (self.rows, p), "pair": (2, 4, p),
+        }  # fmt: skip
 
-    def buffers(self, scratch: dict) -> tuple[np.ndarray, ...]:
-        """xc, xt, logp and working space of a thread."""
-        shapes = {"xt": (self.theta.n, self.rows), "logp": (self.four, self.rows), "spare": (4, self.rows)}
-        xc = scratch_array(scratch, "xc", (self.rows, self.p), np.float64)
-        xc[:, self.theta.n :] = 0.0
-        return xc, *(scratch_array(scratch, name, shape, np.float64) for name, shape in shapes.items())
+    def room(self, scratch: dict) -> Any:
+        """Working space of a thread; padded columns are zero and stay so."""
+        if "room" not in scratch:
+            scratch["room"] = self.kernels.Room(
+                *(np.zeros(shape, np.int64 if name == "rows" else np.float64) for name, shape in self.shapes.items())
+            )
+        return scratch["room"]
 
     def white(self, block: np.ndarray) -> np.ndarray:
-        return (block - self.origin) @ self.root
+        return (block - self.origin) @ self.root if self.kind == self.kernels.TIED else NO_ROWS
 
+    def add(self, block: np.ndarray, shares: np.ndarray, w: np.ndarray, t: Sums, scratch: dict) -> float:
+        """Add complete rows to the sums; returns sum w log p."""
+        to = self.kernels.Targets(t.counts, t.shift, t.scatter)
+        white = NO_ROWS if len(shares) else self.white(block)
+        return self.kernels.over_chunks(
+            self.kind, block, white, shares, w, self.components, self.room(scratch), to, NO_ROWS
+        )
+
+    def log_probs(self, block: np.ndarray, scratch: dict) -> np.ndarray:
+        """rows x k: log weight + log density of complete rows."""
+        out = np.empty((len(block), self.theta.k))
+        to = self.kernels.Targets(NONE, NO_ROWS, np.empty((0, 0, 0)))
+        self.kernels.over_chunks(
+            self.kind, block, self.white(block), NO_ROWS, NONE, self.components, self.room(scratch), to, out
+        )
+        return out
+
+    @cached_property
     def stacks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Covariances, precisions and roots, k of each or one, for rows with gaps."""
         roots = np.ascontiguousarray(np.atleast_3d(self.theta.roots.T).T)

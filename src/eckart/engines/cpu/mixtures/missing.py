@@ -46,7 +46,7 @@ def add_diagonal(block: np.ndarray, shares: np.ndarray, theta: Gaussians, sums) 
     for z in range(theta.k):
         d = np.where(seen, block - theta.means[z], 0.0)
         sums.shift[z, :n] += shares[:, z] @ d
-        sums.scatter[z, :n] += shares[:, z] @ d**2
+        sums.scatter[z, 0, :n] += shares[:, z] @ d**2
 
 
 def expected(block: np.ndarray, shares: np.ndarray, theta: Gaussians) -> tuple[np.ndarray, np.ndarray]:

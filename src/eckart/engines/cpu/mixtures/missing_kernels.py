@@ -7,11 +7,23 @@ entries are missing, of S_OO where few are there. Then log |S_OO| = log |S| + lo
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
 BEYOND = -46.0
 LOG_2PI = np.log(2 * np.pi)
+
+
+class Stack(NamedTuple):
+    """Components, for rows with gaps: means (k x n), covariances, their inverses and roots (k of each, or one for all), constants (k)."""
+
+    means: np.ndarray
+    spread: np.ndarray
+    precision: np.ndarray
+    roots: np.ndarray
+    constants: np.ndarray
 
 
 @njit(nogil=True, cache=True)
@@ -109,8 +121,9 @@ def add_missing_covariance(seen, o, missing, m, spread, precision, low, v, share
 
 
 @njit(nogil=True, cache=True)
-def gap_rows(x, weights, means, spread, precision, roots, constants, loglik, shares, counts, shift, scatter):
+def gap_rows(x, weights, stack, loglik, shares, counts, shift, scatter):
     """log p of each row and shares; where ``counts`` has entries, sums about the means are added too. One matrix for all where there is one only."""
+    means, spread, precision, roots, constants = stack
     n, k = x.shape[1], len(constants)
     low, v, d = np.empty((n, n)), np.empty(n), np.empty((k, n))
     seen, missing, logp = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(k)

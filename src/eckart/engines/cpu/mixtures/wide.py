@@ -12,9 +12,8 @@ import numpy as np
 
 from eckart.engines.cpu.mixtures.layout import Layout
 
-WIDE = 192
-"""Columns from which on rows are wide."""
 NEGLIGIBLE = 1e-20
+"""A share that no sum over fewer than 10^4 rows can see in float64."""
 
 
 def log_probs(block: np.ndarray, layout: Layout) -> np.ndarray:
@@ -26,7 +25,7 @@ def log_probs(block: np.ndarray, layout: Layout) -> np.ndarray:
     for z in range(theta.k):
         d = block - theta.means[z]
         y = dtrmm(1.0, layout.wide_roots[z], d.T, side=0, lower=0, trans_a=1, overwrite_b=1)
-        out[:, z] = layout.constants[z] - 0.5 * np.minimum(np.einsum("ij,ij->j", y, y), 1e300)
+        out[:, z] = layout.components.constants[z] - 0.5 * np.minimum(np.einsum("ij,ij->j", y, y), 1e300)
     return out
 
 
@@ -34,9 +33,9 @@ def add_rows(block: np.ndarray, shares: np.ndarray, w: np.ndarray, layout: Layou
     """Add rows with shares w q to the sums; one covariance for all by its total and means, where they are near the origin."""
     theta, n = layout.theta, layout.theta.n
     sums.counts += shares.sum(axis=0)
-    if theta.kind == "tied" and layout.near:
+    if theta.kind == "tied" and layout.components.near[0]:
         xc = block - layout.origin
-        c, o = layout.centres[:, :n], shares.T @ xc
+        c, o = layout.components.centres[:, :n], shares.T @ xc
         sums.shift[:, :n] += o - shares.sum(axis=0)[:, None] * c
         if len(w):
             xc *= np.sqrt(w)[:, None]

@@ -1,4 +1,4 @@
-"""Mixture: p(x) = sum_z weights_z p(x; theta_z), what a mixture fit leaves behind."""
+"""Components of a mixture: p(x) = sum_z weights_z p(x; theta_z), what a mixture fit leaves behind."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from eckart.errors import FileError
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class Components:
     """Weights of k components and the parameters of their family.
 
     ``family`` is the name of the component family, ``parameters`` its arrays by name (one slice for each component along the first axis, or shared by
     all); ``n`` is the number of columns of the data.
 
-    >>> Mixture(np.array([0.25, 0.75]), "bernoulli", {"means": np.array([[0.1], [0.9]])}, 1).k
+    >>> Components(np.array([0.25, 0.75]), "bernoulli", {"means": np.array([[0.1], [0.9]])}, 1).k
     2
     """
 
@@ -37,7 +37,7 @@ class Mixture:
         return arrays, {"family": self.family, "n": self.n}
 
     @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Mixture:
+    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Components:
         mark = "parameter."
         parameters = {name.removeprefix(mark): a for name, a in arrays.items() if name.startswith(mark)}
         return cls(arrays["weights"], values["family"], parameters, values["n"], columns)

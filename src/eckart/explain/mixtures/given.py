@@ -1,62 +1,15 @@
-"""The parameters of ``GaussianMixture``, checked once, with the start that a user gave."""
+"""The start that a user of ``GaussianMixture`` gave, checked."""
 
 from __future__ import annotations
 
-import numbers
 from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol.mixtures import KINDS
 from eckart.errors import InputError, wrong
-from eckart.explain.mixtures.gaussian_solve import Options
-from eckart.explain.mixtures.starts import WAYS
 
 
-def checked_options(model: Any, n: int, k: int | None = None, kind: str | None = None) -> Options:
-    """Options from the parameters of an estimator, for data of n columns; k = 0 stands for "auto"."""
-    kind = model.covariance_type if kind is None else kind
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise wrong("covariance_type", kind, ", ".join(map(repr, KINDS)))
-    if k is None:
-        k = (
-            0
-            if isinstance(model.n_components, str) and model.n_components == "auto"
-            else whole("n_components", model.n_components)
-        )
-    if model.init_params not in WAYS:
-        raise wrong("init_params", model.init_params, ", ".join(map(repr, WAYS)))
-    if model.reg_covar is not None and not _number(model.reg_covar):
-        raise wrong("reg_covar", model.reg_covar, "None or a number >= 0")
-    if not _number(model.tol):
-        raise wrong("tol", model.tol, "a number >= 0")
-    if not isinstance(model.warm_start, (bool, np.bool_)):
-        raise wrong("warm_start", model.warm_start, "True or False")
-    return Options(
-        k,
-        kind,
-        float(model.tol),
-        None if model.reg_covar is None else float(model.reg_covar),
-        whole("max_iter", model.max_iter),
-        whole("n_init", model.n_init),
-        model.init_params,
-        whole("n_factors", model.n_factors),
-        *(_start(model, k, n, kind) if k else (None, None, None)),
-    )
-
-
-def whole(name: str, value: Any, least: int = 1) -> int:
-    """An int from ``least`` on."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
-        raise wrong(name, value, f"an int >= {least}")
-    return int(value)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and 0 <= float(value) < np.inf
-
-
-def _start(model: Any, k: int, n: int, kind: str) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+def given_start(model: Any, k: int, n: int, kind: str) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
     """Weights, means and covariances that the user gave."""
     weights = _array("weights_init", model.weights_init, (k,))
     if weights is not None:

@@ -1,0 +1,128 @@
+"""Samples of rows and their groups, as part of ``CpuEngine``: what the starts of mixtures are made of."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.cpu.mixtures.families import block_of
+from eckart.engines.cpu.mixtures.layout import NONE
+from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
+from eckart.engines.host import Host, place
+from eckart.engines.protocol.mixtures import GroupSums
+from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
+
+WORK = 2**20
+"""Multiplications in a block of rows at the least, some tenths of a millisecond: much more than handing it to a thread costs."""
+
+
+ROWS = 2**21
+"""Bytes in a block of rows that are only copied or looked at."""
+
+
+class SamplePrimitives:
+    """rows_at, gap_patterns, distances, group_sums and nearest on ``threads`` threads."""
+
+    threads: int
+
+    def rows_at(self, x: Any, rows: np.ndarray | None = None) -> np.ndarray:
+        x, found = place(x), dict[int, Any]()
+        rows = rows if rows is None or x.shape[0] is None else rows[: np.searchsorted(rows, x.shape[0])]
+        out = None if rows is None else np.empty((len(rows), x.shape[1]), x.dtype)
+
+        def step(_: Any, job: Job, scratch: dict) -> None:
+            start, count, fetch = job
+            if rows is None or out is None:
+                found[start] = np.array(fetch(scratch))
+                return
+            a, b = np.searchsorted(rows, [start, start + count])
+            if a < b:
+                np.take(fetch(scratch), rows[a:b] - start, axis=0, out=out[a:b], mode="clip")
+                found[start] = out[a:b]
+
+        last = np.inf if rows is None else rows[-1]
+        work = itertools.takewhile(lambda job: job[0] <= last, jobs(x.matrix, ROWS))
+        run_lanes(work, list(range(MOST_LANES)), step, self.threads)
+        if out is not None:
+            return out[: sum(len(part) for part in found.values())]
+        return np.concatenate([found[start] for start in sorted(found)])
+
+    def gap_patterns(self, x: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+        from eckart.engines.cpu.mixtures.missing import patterns
+
+        x, found = place(x), dict[int, Any]()
+
+        def step(_: Any, job: Job, scratch: dict) -> None:
+            found[job[0]] = [(rows + job[0], seen) for rows, seen in patterns(np.asarray(job[2](scratch)))]
+
+        run_lanes(jobs(x.matrix, ROWS), list(range(MOST_LANES)), step, self.threads)
+        groups: dict[bytes, list[np.ndarray]] = {}
+        masks: dict[bytes, np.ndarray] = {}
+        for start in sorted(found):
+            for rows, seen in found[start]:
+                groups.setdefault(seen.tobytes(), []).append(rows)
+                masks[seen.tobytes()] = seen
+        return [(np.concatenate(rows), masks[key]) for key, rows in groups.items()]
+
+    def distances(self, x: Any, centres: np.ndarray) -> np.ndarray:
+        from eckart.engines.cpu.mixtures.sample_kernels import squared_distances
+
+        x, c = place(x), np.ascontiguousarray(centres, np.float64)
+        out: Any = np.empty((len(c), x.shape[0]))  # the columns of the result lie together
+
+        def step(_: Any, job: Job, scratch: dict) -> None:
+            squared_distances(block_of(job[2], scratch), c, out[:, job[0] : job[0] + job[1]])
+
+        self._groups(x, len(c), step)
+        return out.T
+
+    def group_sums(self, x: Any, centres: np.ndarray) -> GroupSums:
+        from eckart.engines.cpu.mixtures.sample_kernels import group_rows
+
+        x, half = place(x), 0.5 * np.einsum("ij,ij->i", centres, centres)
+
+        def step(sums: GroupSums, job: Job, scratch: dict) -> None:
+            block = block_of(job[2], scratch)
+            products = np.dot(block, centres.T, out=scratch_array(scratch, "products", (len(block), len(half)), float))
+            group_rows(block, products, half, _weights(x, job), *sums)
+
+        return self._groups(x, len(half), step)
+
+    def nearest(self, x: Any, centres: np.ndarray) -> np.ndarray:
+        x, half = place(x), 0.5 * np.einsum("ij,ij->i", centres, centres)
+        labels: Any = np.empty(x.shape[0], np.int64)
+
+        def step(_: Any, job: Job, scratch: dict) -> None:
+            products = block_of(job[2], scratch) @ centres.T
+            np.argmin(np.subtract(half, products, out=products), axis=1, out=labels[job[0] : job[0] + job[1]])
+
+        self._groups(x, len(half), step)
+        return labels
+
+    def sums_by_share(self, x: Host, shares: np.ndarray) -> GroupSums:
+        """Sums of w q and of w q x for shares (rows x k) that are given."""
+
+        def step(sums: GroupSums, job: Job, scratch: dict) -> None:
+            q, w = shares[job[0] : job[0] + job[1]], _weights(x, job)
+            q = q * w[:, None] if len(w) else q
+            sums.counts[:] += q.sum(axis=0)
+            sums.sums[:] += q.T @ block_of(job[2], scratch)
+
+        return self._groups(x, shares.shape[1], step)
+
+    def _groups(self, x: Host, k: int, step: Callable[[GroupSums, Job, dict], None]) -> GroupSums:
+        """Blocks of rows on as many lanes as have enough to do, by the shape only; their sums together."""
+        rows, n = x.shape
+        assert rows is not None
+        count = lanes_for(rows * k * n // WORK, 8 * k * n)
+        counts, sums = np.zeros((count, k)), np.zeros((count, k, n))
+        lanes = [GroupSums(*part) for part in zip(counts, sums)]
+        run_lanes(jobs(x.matrix, -(-rows // count) * n * x.dtype.itemsize), lanes, step, self.threads)
+        return GroupSums(np.add.reduce(counts), np.add.reduce(sums))
+
+
+def _weights(x: Host, job: Job) -> np.ndarray:
+    return NONE if x.weights is None else x.weights[job[0] : job[0] + job[1]]
