@@ -2,9 +2,8 @@
 
     p(z_i = z | all other topics)  proportional to  (n_dz + a_z) (n_wz + b_wz) / (n_z + b_z),      token i itself left out of the counts
 
-``table`` (words x k, padded) holds n_wz + b_wz and ``sizes`` n_z + b_z, both the lane's own copy for a sweep (their changes are merged after it); n_dz lives
-while its document is visited. ``topics`` holds one number a token, c_p consecutive ones for the entry p, from ``starts[p]`` on. Random numbers come from a
-counter: token i of sweep t draws the same number wherever it runs.
+``table`` (words x k, padded) holds n_wz + b_wz and ``sizes`` n_z + b_z; n_dz lives while its document is visited. ``topics`` holds one number a token,
+c_p consecutive ones for the entry p, from ``starts[p]`` on. Random numbers come from a counter: token i of sweep t draws the same number wherever it runs.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.registers.prefetch import prefetch
+from eckart.engines.cpu.topics.word_kernels import dealt
 
 FAST = {"contract", "reassoc", "nsz"}
-AHEAD = 8
-BLOCK = 16
+AHEAD = 8  # entries between a prefetch and its use: a token takes longer than an entry of a sweep
+BLOCK = 16  # weights that are skipped together; rows are padded to whole blocks
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -32,9 +32,10 @@ def uniform(seed, counter):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def draw_rows(indptr, indices, starts, words, shares, seed, first, last, topics):
+def draw_rows(tokens, words, shares, seed, first, last, topics):
     """Topics of the tokens drawn from theta_dz phi_wz alone: where a chain begins."""
     k = words.shape[1]
+    indptr, indices, starts = tokens.indptr, tokens.indices, tokens.starts
     weight = np.empty(k, words.dtype)
     for d in range(first, last):
         for p in range(indptr[d], indptr[d + 1]):
@@ -55,24 +56,22 @@ def draw_rows(indptr, indices, starts, words, shares, seed, first, last, topics)
 
 
 @njit(nogil=True, cache=True)
-def tally_rows(indptr, indices, starts, topics, first, last, table, shares):
-    """table_wz += n_wz and shares_dz = n_dz of a range of documents; one without rows is left alone."""
-    for d in range(first, last):
-        if shares.shape[0]:
-            shares[d] = 0
-        for p in range(indptr[d], indptr[d + 1]):
-            for i in range(starts[p], starts[p + 1]):
-                if table.shape[0]:
-                    table[indices[p], topics[i]] += 1
-                if shares.shape[0]:
-                    shares[d, topics[i]] += 1
+def tally_documents(indptr, starts, topics, spacing, first, last, out):
+    """out_iz = n_dz of the documents d = i spacing, for i from first to last."""
+    for i in range(first, last):
+        d = i * spacing
+        for t in range(starts[indptr[d]], starts[indptr[d + 1]]):
+            out[i, topics[t]] += 1
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def gibbs_rows(indptr, indices, starts, prior, seed, first, last, topics, table, sizes):
-    """One sweep over documents first..last, all in place. Returns sum_i log p(w_i | all other tokens), in which only b and the counts enter."""
+def gibbs_rows(tokens, prior, seed, first, last, deal, old_topics, topics, table, sizes, live):
+    """One sweep over a group's documents of first..last from ``old_topics`` to ``topics``. ``live``: the words' counts follow every move (the two arrays of topics are then
+    one); else they stay as they are, and only a token's own count is left out. Returns sum_i log p(w_i | all other tokens), in which only b and
+    the counts enter."""
     k = table.shape[1]
     line = 64 // table.itemsize
+    indptr, indices, starts = tokens.indptr, tokens.indices, tokens.starts
     end = indices.shape[0] - 1
     here, weight = np.zeros(k, table.dtype), np.empty(k, table.dtype)
     inverse = np.empty(k, table.dtype)
@@ -83,14 +82,14 @@ def gibbs_rows(indptr, indices, starts, prior, seed, first, last, topics, table,
         inverse[c] = 1.0 / sizes[c] if sizes[c] > 0 else zero
         alpha += prior[c]
     value = 0.0
-    for d in range(first, last):
+    for d in dealt(first, last, deal):
         a, b = indptr[d], indptr[d + 1]
         if a == b:
             continue
         for c in range(k):
             here[c] = prior[c]
         for i in range(starts[a], starts[b]):
-            here[topics[i]] += one
+            here[old_topics[i]] += one
         length = starts[b] - starts[a]
         value -= length * math.log(max(length - 1 + alpha, 1e-30))
         product = 1.0
@@ -100,13 +99,13 @@ def gibbs_rows(indptr, indices, starts, prior, seed, first, last, topics, table,
                 prefetch(table, soon, c)
             row = table[indices[p]]
             for i in range(starts[p], starts[p + 1]):
-                old = np.int64(topics[i])
+                old = np.int64(old_topics[i])
                 whole = zero
                 for c in range(k):
                     w = here[c] * row[c] * inverse[c]
                     weight[c] = w
                     whole += w
-                # its own topic comes first: most tokens stay there, and nothing is written unless the topic changes
+                # its own topic comes first: most tokens stay there, and no count is written unless the topic changes
                 own = (here[old] - one) * (row[old] - one) * table.dtype.type(1.0 / (sizes[old] - 1.0))
                 whole += own - weight[old]
                 weight[old] = zero
@@ -116,16 +115,17 @@ def gibbs_rows(indptr, indices, starts, prior, seed, first, last, topics, table,
                 if product < 1e-200 or product > 1e200:
                     value += math.log(max(product, 1e-300))
                     product = 1.0
+                topics[i] = new
                 if new != old:
-                    topics[i] = new
                     here[old] -= one
                     here[new] += one
-                    row[old] -= one
-                    row[new] += one
-                    sizes[old] -= 1.0
-                    sizes[new] += 1.0
-                    inverse[old] = 1.0 / sizes[old]
-                    inverse[new] = 1.0 / sizes[new]
+                    if live:
+                        row[old] -= one
+                        row[new] += one
+                        sizes[old] -= 1.0
+                        sizes[new] += 1.0
+                        inverse[old] = 1.0 / sizes[old]
+                        inverse[new] = 1.0 / sizes[new]
         value += math.log(max(product, 1e-300))
     return value
 
@@ -152,17 +152,53 @@ def _find(weight, rest, old):
 
 
 @njit(nogil=True, cache=True)
-def merge_rows(lanes, table, prior, first, last, mean):
-    """n + b of words first..last after a sweep, n = n_before + sum over lanes of what changed, into ``table`` and every lane; n is added to ``mean``."""
+def tally_words(columns, starts, topics, first, last, table):
+    """table_wz += n_wz of words first..last."""
     for j in range(first, last):
+        for q in range(columns.ends[j], columns.ends[j + 1]):
+            p = columns.entries[q]
+            for i in range(starts[p], starts[p + 1]):
+                table[j, topics[i]] += 1
+
+
+@njit(nogil=True, cache=True)
+def move_words(columns, starts, begin, end, old_topics, topics, first, last, table, prior, moved):
+    """Bring the counts n + b of words first..last up to date with what the entries ``begin[w]`` to ``end[w]`` of each have moved to; the net moves by topic
+    are added to ``moved``."""
+    many = prior.shape[0] > 1
+    for j in range(first, last):
+        changed = False
+        for q in range(begin[j], end[j]):
+            p = columns.entries[q]
+            for i in range(starts[p], starts[p + 1]):
+                old, new = old_topics[i], topics[i]
+                if old != new:
+                    table[j, old] -= 1
+                    table[j, new] += 1
+                    moved[old] -= 1
+                    moved[new] += 1
+                    changed = True
+        if changed:  # n is made a whole number again: a sum with b loses digits
+            b = prior[j if many else 0]
+            for c in range(table.shape[1]):
+                table[j, c] = np.rint(table[j, c] - b[c]) + b[c]
+
+
+@njit(nogil=True, cache=True)
+def settle_words(table, prior, other, first, last):
+    """From n + prior to n + other; each prior has a row for each word or one for all."""
+    many, more = prior.shape[0] > 1, other.shape[0] > 1
+    for j in range(first, last):
+        b, o = prior[j if many else 0], other[j if more else 0]
         for c in range(table.shape[1]):
-            before = table[j, c]
-            change = before - before
-            for s in range(lanes.shape[0]):
-                change += lanes[s, j, c] - before
-            n = np.rint(before - prior[j, c]) + np.rint(change)
-            if mean.shape[0]:
-                mean[j, c] += n
-            table[j, c] = n + prior[j, c]
-            for s in range(lanes.shape[0]):
-                lanes[s, j, c] = n + prior[j, c]
+            table[j, c] = np.rint(table[j, c] - b[c]) + o[c]
+
+
+@njit(nogil=True, cache=True)
+def add_words(table, prior, first, last, mean):
+    """mean += n of words first..last."""
+    many = prior.shape[0] > 1
+    for j in range(first, last):
+        b = prior[j if many else 0]
+        for c in range(table.shape[1]):
+            mean[j, c] += np.rint(table[j, c] - b[c])

@@ -1,0 +1,146 @@
+"""The words' side of topic models, as serial numba kernels over a range of words.
+
+``count_entries``, ``place_entries``  the entries of documents sorted by word
+``gather_words``   n_wz = phi_wz sum_d r_dw theta_dz from the ratios r = c / s that the pass over documents left
+``normal_words``   phi = (n + b) / sum over words, and sum b log phi
+``expect_words``   exp(E log beta) under q(beta) = Dir(lambda), and the parts of its bound
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from eckart.engines.cpu.registers.prefetch import prefetch
+
+FAST = {"contract", "reassoc", "nsz"}
+AHEAD = 12  # entries between a prefetch and its use: a gather from beyond the second cache takes as long as about ten rows
+
+
+@njit(nogil=True, cache=True, inline="always")
+def dealt(first, last, deal):
+    """The documents of first..last that belong to a group, ``deal`` = (group, number of groups): they are dealt in turn, so that groups are alike."""
+    group, groups = deal
+    return range(first + (group - first) % groups, last, groups)
+
+
+@njit(nogil=True, cache=True)
+def count_entries(indptr, indices, first, last, deal, counts):
+    """counts_w += entries of word w in a group's documents of first..last."""
+    for d in dealt(first, last, deal):
+        for p in range(indptr[d], indptr[d + 1]):
+            counts[indices[p]] += 1
+
+
+@njit(nogil=True, cache=True)
+def place_entries(indptr, indices, first, last, deal, places, documents, entries):
+    """Write each of these entries where its word's next one goes."""
+    for d in dealt(first, last, deal):
+        for p in range(indptr[d], indptr[d + 1]):
+            at = places[indices[p]]
+            places[indices[p]] = at + 1
+            documents[at] = d
+            entries[at] = p
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def gather_words(columns, ratios, theta, words, first, last, counts, sizes):
+    """n_wz of words first..last into ``counts``; their sums over words are added to ``sizes``. Four entries at a time, so that sums are stored less often."""
+    k = words.shape[1]
+    line = 64 // theta.itemsize
+    whole = np.empty(k, theta.dtype)
+    end = columns.documents.shape[0] - 1
+    zero = words.dtype.type(0)
+    for j in range(first, last):
+        a, b = columns.ends[j], columns.ends[j + 1]
+        for c in range(k):
+            whole[c] = zero
+        q = a
+        while q < b:
+            for i in range(q, min(q + 4, b)):
+                soon = columns.documents[min(i + AHEAD, end)]
+                for c in range(0, k, line):
+                    prefetch(theta, soon, c)
+            if q + 4 <= b:
+                r0, r1 = ratios[columns.entries[q]], ratios[columns.entries[q + 1]]
+                r2, r3 = ratios[columns.entries[q + 2]], ratios[columns.entries[q + 3]]
+                t0, t1 = theta[columns.documents[q]], theta[columns.documents[q + 1]]
+                t2, t3 = theta[columns.documents[q + 2]], theta[columns.documents[q + 3]]
+                for c in range(k):
+                    whole[c] += (r0 * t0[c] + r1 * t1[c]) + (r2 * t2[c] + r3 * t3[c])
+                q += 4
+            else:
+                r0, t0 = ratios[columns.entries[q]], theta[columns.documents[q]]
+                for c in range(k):
+                    whole[c] += r0 * t0[c]
+                q += 1
+        for c in range(k):
+            n = whole[c] * words[j, c]
+            counts[j, c] = n
+            sizes[c] += n
+
+
+@njit(nogil=True, cache=True)
+def normal_words(counts, prior, scale, lift, k, first, last, words):
+    """words = (counts + prior) scale + lift, all padded; ``prior`` has a row for each word, or one for all. Returns sum prior log words over the range, by
+    the logarithms of products that are about to leave the range of numbers where the prior is the same for all."""
+    many = prior.shape[0] > 1
+    value, product = 0.0, 1.0
+    for j in range(first, last):
+        b = prior[j if many else 0]
+        for c in range(words.shape[1]):
+            words[j, c] = (counts[j, c] + b[c]) * scale[c] + lift[c]
+        if many:
+            for c in range(k):
+                if b[c] > 0:
+                    value += b[c] * math.log(max(float(words[j, c]), 1e-45))
+        elif b[0] > 0:
+            for c in range(k):
+                product *= max(float(words[j, c]), 1e-45)
+                if product < 1e-250:
+                    value += b[0] * math.log(product)
+                    product = 1.0
+    return value + (prior[0, 0] * math.log(product) if not many else 0.0)
+
+
+@njit(nogil=True, cache=True)
+def digamma(x):
+    """psi(x) for x > 0: the recurrence up to 6, then the asymptotic series (error below 1e-11)."""
+    y = 0.0
+    while x < 6.0:
+        y -= 1.0 / x
+        x += 1.0
+    f = 1.0 / (x * x)
+    tail = f * (1 / 12 - f * (1 / 120 - f * (1 / 252 - f * (1 / 240 - f * (1 / 132 - f * 691 / 32760)))))
+    return y + math.log(x) - 0.5 / x - tail
+
+
+@njit(nogil=True, cache=True)
+def expect_words(counts, totals, prior, first, last, words, shift, sums):
+    """words = exp(E log beta - shift) with the largest of each word at 1; ``sums`` collects E log beta, prior . E log beta, and
+    log Gamma(lambda) - lambda . E log beta, over the range. ``totals`` is psi of the sums over words."""
+    k, many = len(totals), prior.shape[0] > 1
+    logs = np.empty(k)
+    for j in range(first, last):
+        b = prior[j if many else 0]
+        most = -np.inf
+        for c in range(k):
+            n = float(counts[j, c])
+            logs[c] = digamma(n) - totals[c]
+            most = max(most, logs[c])
+            sums[0] += logs[c]
+            sums[1] += b[c] * logs[c]
+            sums[2] += math.lgamma(n) - n * logs[c]
+        shift[j] = most
+        for c in range(k):
+            words[j, c] = math.exp(logs[c] - most)
+
+
+@njit(nogil=True, cache=True)
+def sum_words(columns, data, first, last, out):
+    """out_w = sum of the counts of words first..last."""
+    for j in range(first, last):
+        for q in range(columns.ends[j], columns.ends[j + 1]):
+            out[j] += data[columns.entries[q]]
