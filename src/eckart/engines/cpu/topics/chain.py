@@ -1,7 +1,7 @@
 """One chain of the collapsed Gibbs sampler: a topic for each token, and the counts that follow from them.
 
 A small corpus is sampled token after token: the exact sampler. In a larger one documents go in groups. The documents of a group are sampled side by
-side against the words' counts that the groups before have left, and then each range of words takes up what its tokens have moved to. So a token misses
+side against the words' counts that the groups before have left, and list the tokens that move; then each range of words takes up its moves. So a token misses
 the moves of its own group only, whatever the number of threads, there is one table of counts, and nothing has to be merged.
 """
 
@@ -17,15 +17,14 @@ from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
 from eckart.engines.cpu.topics.gibbs import (
     add_words,
+    apply_moves,
     draw_rows,
     gibbs_rows,
-    move_words,
     settle_words,
+    sort_moves,
     tally_documents,
-    tally_words,
 )
 from eckart.engines.cpu.topics.layout import (
-    GROUPS,
     WORK,
     Documents,
     each,
@@ -43,6 +42,8 @@ from eckart.scheduler import lanes_for
 SINGLE = np.dtype(np.float32)
 EXACT_TOKENS = 100_000
 """Corpora below this are sampled token after token: a sweep takes a few milliseconds, and groups would be so small that what they miss shows."""
+GROUPS = 2
+"""Groups of documents in a sweep: at most half of the other tokens' moves are seen late, and by less than a sweep."""
 
 
 class Tokens(NamedTuple):
@@ -58,69 +59,77 @@ class TopicChain:
 
     def __init__(self, x: Documents, words: np.ndarray, shares: np.ndarray, prior: Any, seed: int, threads: int):
         self.k, self.threads, self.seed, self.sweeps, self.averaged = words.shape[1], threads, seed, 0, 0
-        m = x.matrix
-        self.columns, self.shape = x.columns, m.shape
-        self.rows = Tokens(m.indptr, m.indices, x.starts)
+        (documents, self.n), wide = x.matrix.shape, width(self.k)
+        self.rows = Tokens(x.matrix.indptr, x.matrix.indices, x.starts)
         self.tokens = int(x.starts[-1])
-        self.exact = self.tokens < EXACT_TOKENS
+        self.exact = self.tokens < EXACT_TOKENS or self.k > 2**16  # a move holds 16 bits of a topic
         self.topics = np.zeros(self.tokens, np.uint16 if self.k <= 2**16 else np.int32)
-        self.before = self.topics if self.exact else np.zeros_like(self.topics)
-        wide, groups = width(self.k), 1 if self.exact else GROUPS
-        ranges = [(0, m.shape[0])] if self.exact else balanced(m.indptr, lanes_for(self.tokens * wide // (GROUPS * WORK)))
-        self.groups = [[(a, b, (g, groups)) for a, b in ranges] for g in range(groups)]
-        self.ranges = balanced(x.columns.ends, lanes_for(4 * self.tokens // WORK))
-        self.even = word_ranges(m.shape[1], wide)
-        w, theta = wide_of(words, SINGLE), tall_of(shares, m.shape[0], SINGLE)
+        self.parts = balanced(x.matrix.indptr, lanes_for(self.tokens * wide // (GROUPS * WORK)))
+        tokens_at = self.rows.starts[self.rows.indptr]
+        self.firsts = np.array([tokens_at[a] for a, _ in self.parts], np.int64)
+        self.longest = max([int(tokens_at[b] - tokens_at[a]) for a, b in self.parts], default=0)
+        self.even = word_ranges(self.n, wide)
+        owners = x.word_parts(16)
+        self.range_of = np.repeat(np.arange(len(owners), dtype=np.uint8), [b - a for a, b in owners])
+        self.moves = np.empty(self.tokens, np.int64)
+        self.ends = np.zeros((len(self.parts), len(owners) + 1), np.int64)
         self.prior = prior_of(prior, self.k, SINGLE)
-        self.table, self.mean = aligned_zeros((m.shape[1], wide), SINGLE), np.zeros((0, wide), SINGLE)
-        parts = x.parts(2 * wide)
-        self._each(parts, lambda a, b: draw_rows(self.rows, w, theta, self._stream(), a, b, self.topics))
-        self._each(self.ranges, lambda a, b: tally_words(x.columns, x.starts, self.topics, a, b, self.table))
-        self._each(self.even, lambda a, b: settle_words(self.table, np.zeros((1, wide), SINGLE), self.prior, a, b))
-        self._sum_up()
+        self.table, self.mean = aligned_zeros((self.n, wide), SINGLE), np.zeros((0, wide), SINGLE)
+        self._settle(np.zeros((1, wide), SINGLE))
+        self.sizes = self._prior_sizes()
+        w, theta = wide_of(words, SINGLE), tall_of(shares, documents, SINGLE)
+        self._take(lambda a, b, moves: draw_rows(self.rows, w, theta, self._stream(), a, b, self.topics, moves), True)
 
     def set_prior(self, prior: Any) -> None:
         """Exchange b and keep the counts."""
-        old, self.prior = self.prior, prior_of(prior, self.k, SINGLE)
-        self._each(self.even, lambda a, b: settle_words(self.table, old, self.prior, a, b))
-        self._sum_up()
+        counts, old = self._topic_sizes(), self.prior
+        self.prior = prior_of(prior, self.k, SINGLE)
+        self._settle(old)
+        self.sizes = counts + self._prior_sizes()
 
     def sweep(self, alpha: np.ndarray, average: bool = False) -> float:
         """Every token once; returns sum_i log p(w_i | all other tokens). ``average`` adds the counts after it to their mean."""
         self.sweeps += 1
         a, seed, values = row_of(alpha, SINGLE), self._stream(), []
-        if not self.exact:
-            self.before, self.topics = self.topics, self.before
-        for g, parts in enumerate(self.groups):
-            values += self._sample(a, seed, parts)
-            if not self.exact:
-                self._move(self.columns.groups[g], self.columns.groups[g + 1])
         if self.exact:
-            self._each(self.even, lambda a, b: settle_words(self.table, self.prior, self.prior, a, b))
+            state = self.topics, self.table, self.sizes, True, self.moves
+            values.append(gibbs_rows(self.rows, a, seed, 0, len(self.rows.indptr) - 1, (0, 1), *state)[0])
+            self._settle(self.prior)
+        for group in range(0 if self.exact else GROUPS):
+            values.append(self._group(a, seed, group))
         if average:
             self.mean = self.mean if len(self.mean) else aligned_zeros(self.table.shape, SINGLE)
             self._each(self.even, lambda a, b: add_words(self.table, self.prior, a, b, self.mean))
         self.averaged += average
         return float(np.sum(values))
 
-    def _sample(self, alpha: np.ndarray, seed: np.uint64, parts: list[tuple]) -> list[float]:
-        state = self.before, self.topics, self.table, self.sizes, self.exact
+    def _group(self, alpha: np.ndarray, seed: np.uint64, group: int) -> float:
+        values: dict[int, float] = {}
 
-        def one(first: int, last: int, deal: tuple[int, int]) -> float:
-            return gibbs_rows(self.rows, alpha, seed, first, last, deal, *state)
+        def one(first: int, last: int, moves: np.ndarray) -> int:
+            state = self.topics, self.table, self.sizes, False, moves
+            values[first], count = gibbs_rows(self.rows, alpha, seed, first, last, (group, GROUPS), *state)
+            return count
 
-        return self._each(parts, one)
+        self._take(one, False)
+        return float(np.sum([values[first] for first, _ in self.parts]))
 
-    def _move(self, begin: np.ndarray, end: np.ndarray) -> None:
-        """Bring the words' counts up to date with a group."""
+    def _take(self, do: Callable[[int, int, np.ndarray], int], born: bool) -> None:
+        """``do`` of all ranges of documents, which list moves and say how many; then every range of words takes up its own."""
 
-        def one(first: int, last: int) -> np.ndarray:
-            moved = np.zeros(len(self.sizes))
-            topics = self.before, self.topics
-            move_words(self.columns, self.rows.starts, begin, end, *topics, first, last, self.table, self.prior, moved)
-            return moved
+        def listed(i: int, first: int, last: int, moves: np.ndarray) -> None:
+            count = do(first, last, moves)
+            sort_moves(moves, count, self.range_of, self.moves[self.firsts[i] :], self.ends[i])
 
-        self.sizes = self.sizes + np.sum(self._each(self.ranges, one), axis=0)
+        def taken(r: int) -> np.ndarray:
+            net = np.zeros(self.table.shape[1])
+            apply_moves(self.moves, self.firsts, self.ends, r, born, self.table, self.prior, net)
+            return net
+
+        work = [(i, *part) for i, part in enumerate(self.parts)]
+        each(work, listed, self.threads, lambda: np.empty(self.longest, np.int64))
+        nets = self._each([(r,) for r in range(self.ends.shape[1] - 1)], taken)
+        self.sizes = self.sizes + np.sum(nets, axis=0)
 
     def counts(self) -> np.ndarray:
         """n_wz now, words x k."""
@@ -136,29 +145,27 @@ class TopicChain:
 
     def draw(self, documents: int, words: int) -> TopicDraw:
         """n_dz and n_wz now of at most so many documents and words, evenly spaced, and n_z."""
-        far = spacing(self.shape[0], documents)
-        count = -(-self.shape[0] // far)
-        out = np.zeros((count, self.k), SINGLE)
-        cuts = np.linspace(0, count, 17).astype(int).tolist()
         rows = self.rows
-        at = rows.indptr, rows.starts
+        far = spacing(len(rows.indptr) - 1, documents)
+        count = -(-(len(rows.indptr) - 1) // far)
+        out, at = np.zeros((count, self.k), SINGLE), (rows.indptr, rows.starts)
+        cuts = np.linspace(0, count, lanes_for(count // 128) + 1).astype(int).tolist()
         self._each(itertools.pairwise(cuts), lambda a, b: tally_documents(*at, self.topics, far, a, b, out))
-        every = spacing(self.shape[1], words)
+        every = spacing(self.n, words)
         prior = self.prior[::every] if len(self.prior) > 1 else self.prior
         some = np.rint(self.table[::every] - prior)[:, : self.k]
-        return TopicDraw(out, some, self.shape[1], np.rint(self.sizes - self._prior_sizes())[: self.k])
+        return TopicDraw(out, some, self.n, self._topic_sizes()[: self.k])
+
+    def _topic_sizes(self) -> np.ndarray:
+        """n_z."""
+        return np.rint(self.sizes - self._prior_sizes())
 
     def _prior_sizes(self) -> np.ndarray:
-        return self.prior.sum(axis=0, dtype=np.float64) * (1 if len(self.prior) > 1 else self.shape[1])
+        return self.prior.sum(axis=0, dtype=np.float64) * (1 if len(self.prior) > 1 else self.n)
 
-    def _sum_up(self) -> None:
-        """n_z + b_z: whole numbers are added up first, so that the sum does not depend on how the words are cut."""
-
-        def one(a: int, b: int) -> np.ndarray:
-            prior = self.prior[a:b] if len(self.prior) > 1 else self.prior
-            return np.rint(self.table[a:b] - prior).sum(axis=0, dtype=np.float64)
-
-        self.sizes = np.sum(self._each(self.even, one), axis=0) + self._prior_sizes()
+    def _settle(self, old: np.ndarray) -> None:
+        """From n + old to n + b, with n a whole number."""
+        self._each(self.even, lambda a, b: settle_words(self.table, old, self.prior, a, b))
 
     def _each(self, parts: Any, do: Callable[..., Any]) -> list[Any]:
         return each(parts, do, self.threads)
@@ -166,4 +173,3 @@ class TopicChain:
     def _stream(self) -> np.uint64:
         """The seed of this sweep."""
         return np.uint64((self.seed * 0x2545F4914F6CDD1D + self.sweeps * 0xD1342543DE82EF95) % 2**64)
-

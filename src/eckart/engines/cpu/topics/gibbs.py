@@ -14,7 +14,6 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.registers.prefetch import prefetch
-from eckart.engines.cpu.topics.word_kernels import dealt
 
 FAST = {"contract", "reassoc", "nsz"}
 AHEAD = 8  # entries between a prefetch and its use: a token takes longer than an entry of a sweep
@@ -31,12 +30,19 @@ def uniform(seed, counter):
     return (float(x >> np.uint64(41)) + 0.5) * (1.0 / 8388608.0)
 
 
+@njit(nogil=True, cache=True, inline="always")
+def move(word, old, new):
+    """A token of a word that goes from one topic to another, in one number."""
+    return (np.int64(word) << 32) | (np.int64(old) << 16) | np.int64(new)
+
+
 @njit(nogil=True, cache=True, fastmath=FAST)
-def draw_rows(tokens, words, shares, seed, first, last, topics):
-    """Topics of the tokens drawn from theta_dz phi_wz alone: where a chain begins."""
+def draw_rows(tokens, words, shares, seed, first, last, topics, moves):
+    """Topics of the tokens drawn from theta_dz phi_wz alone, where a chain begins; each token is listed in ``moves``. Returns how many there are."""
     k = words.shape[1]
     indptr, indices, starts = tokens.indptr, tokens.indices, tokens.starts
     weight = np.empty(k, words.dtype)
+    count = 0
     for d in range(first, last):
         for p in range(indptr[d], indptr[d + 1]):
             j = indices[p]
@@ -45,14 +51,11 @@ def draw_rows(tokens, words, shares, seed, first, last, topics):
                 weight[c] = shares[d, c] * words[j, c]
                 whole += weight[c]
             for i in range(starts[p], starts[p + 1]):
-                rest = words.dtype.type(uniform(seed, i)) * whole
-                z = 0
-                while z < k - 1 and rest >= weight[z]:
-                    rest -= weight[z]
-                    z += 1
-                while weight[z] <= 0 and z > 0:
-                    z -= 1
+                z = _find(weight, words.dtype.type(uniform(seed, i)) * whole, 0)
                 topics[i] = z
+                moves[count] = move(j, z, z)
+                count += 1
+    return count
 
 
 @njit(nogil=True, cache=True)
@@ -65,10 +68,10 @@ def tally_documents(indptr, starts, topics, spacing, first, last, out):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def gibbs_rows(tokens, prior, seed, first, last, deal, old_topics, topics, table, sizes, live):
-    """One sweep over a group's documents of first..last from ``old_topics`` to ``topics``. ``live``: the words' counts follow every move (the two arrays of topics are then
-    one); else they stay as they are, and only a token's own count is left out. Returns sum_i log p(w_i | all other tokens), in which only b and
-    the counts enter."""
+def gibbs_rows(tokens, prior, seed, first, last, deal, topics, table, sizes, live, moves):
+    """One sweep over the documents of first..last that belong to a group, ``deal`` = (group, number of groups): they are dealt in turn, so that groups
+    are alike. ``live``: the words' counts follow every move; else they stay as they are, only a token's own count is left out, and moves are listed.
+    Returns sum_i log p(w_i | all other tokens), in which only b and the counts enter, and how many moves were listed."""
     k = table.shape[1]
     line = 64 // table.itemsize
     indptr, indices, starts = tokens.indptr, tokens.indices, tokens.starts
@@ -82,14 +85,15 @@ def gibbs_rows(tokens, prior, seed, first, last, deal, old_topics, topics, table
         inverse[c] = 1.0 / sizes[c] if sizes[c] > 0 else zero
         alpha += prior[c]
     value = 0.0
-    for d in dealt(first, last, deal):
+    count = 0
+    for d in range(first + (deal[0] - first) % deal[1], last, deal[1]):
         a, b = indptr[d], indptr[d + 1]
         if a == b:
             continue
         for c in range(k):
             here[c] = prior[c]
         for i in range(starts[a], starts[b]):
-            here[old_topics[i]] += one
+            here[topics[i]] += one
         length = starts[b] - starts[a]
         value -= length * math.log(max(length - 1 + alpha, 1e-30))
         product = 1.0
@@ -99,7 +103,7 @@ def gibbs_rows(tokens, prior, seed, first, last, deal, old_topics, topics, table
                 prefetch(table, soon, c)
             row = table[indices[p]]
             for i in range(starts[p], starts[p + 1]):
-                old = np.int64(old_topics[i])
+                old = np.int64(topics[i])
                 whole = zero
                 for c in range(k):
                     w = here[c] * row[c] * inverse[c]
@@ -115,11 +119,14 @@ def gibbs_rows(tokens, prior, seed, first, last, deal, old_topics, topics, table
                 if product < 1e-200 or product > 1e200:
                     value += math.log(max(product, 1e-300))
                     product = 1.0
-                topics[i] = new
                 if new != old:
+                    topics[i] = new
                     here[old] -= one
                     here[new] += one
-                    if live:
+                    if not live:
+                        moves[count] = move(indices[p], old, new)
+                        count += 1
+                    else:
                         row[old] -= one
                         row[new] += one
                         sizes[old] -= 1.0
@@ -127,7 +134,7 @@ def gibbs_rows(tokens, prior, seed, first, last, deal, old_topics, topics, table
                         inverse[old] = 1.0 / sizes[old]
                         inverse[new] = 1.0 / sizes[new]
         value += math.log(max(product, 1e-300))
-    return value
+    return value, count
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, inline="always")
@@ -152,36 +159,33 @@ def _find(weight, rest, old):
 
 
 @njit(nogil=True, cache=True)
-def tally_words(columns, starts, topics, first, last, table):
-    """table_wz += n_wz of words first..last."""
-    for j in range(first, last):
-        for q in range(columns.ends[j], columns.ends[j + 1]):
-            p = columns.entries[q]
-            for i in range(starts[p], starts[p + 1]):
-                table[j, topics[i]] += 1
+def sort_moves(moves, count, range_of, out, ends):
+    """Moves by the range that owns their word, into ``out``; ``ends`` says where the moves of each range end."""
+    ends[:] = 0
+    for i in range(count):
+        ends[range_of[moves[i] >> 32] + 1] += 1
+    for r in range(1, len(ends)):
+        ends[r] += ends[r - 1]
+    at = ends.copy()
+    for i in range(count):
+        r = range_of[moves[i] >> 32]
+        out[at[r]] = moves[i]
+        at[r] += 1
 
 
 @njit(nogil=True, cache=True)
-def move_words(columns, starts, begin, end, old_topics, topics, first, last, table, prior, moved):
-    """Bring the counts n + b of words first..last up to date with what the entries ``begin[w]`` to ``end[w]`` of each have moved to; the net moves by topic
-    are added to ``moved``."""
+def apply_moves(moves, firsts, ends, r, born, table, prior, net):
+    """The moves of a range of words, from all lists, in the counts n + b; a token that is ``born`` leaves no topic. ``net`` collects the moves by topic."""
     many = prior.shape[0] > 1
-    for j in range(first, last):
-        changed = False
-        for q in range(begin[j], end[j]):
-            p = columns.entries[q]
-            for i in range(starts[p], starts[p + 1]):
-                old, new = old_topics[i], topics[i]
-                if old != new:
-                    table[j, old] -= 1
-                    table[j, new] += 1
-                    moved[old] -= 1
-                    moved[new] += 1
-                    changed = True
-        if changed:  # n is made a whole number again: a sum with b loses digits
+    for part in range(len(firsts)):
+        for i in range(firsts[part] + ends[part, r], firsts[part] + ends[part, r + 1]):
+            j, old, new = moves[i] >> 32, (moves[i] >> 16) & 0xFFFF, moves[i] & 0xFFFF
             b = prior[j if many else 0]
-            for c in range(table.shape[1]):
-                table[j, c] = np.rint(table[j, c] - b[c]) + b[c]
+            if not born:  # n is a whole number again at each step: a sum with b loses digits
+                table[j, old] = np.rint(table[j, old] - b[old]) - 1 + b[old]
+                net[old] -= 1
+            table[j, new] = np.rint(table[j, new] - b[new]) + 1 + b[new]
+            net[new] += 1
 
 
 @njit(nogil=True, cache=True)

@@ -3,7 +3,7 @@
     s_p = sum_z theta_dz phi_wz          r_p = c_p / s_p          gamma_pz = r_p theta_dz phi_wz
 
 for the entry p = (d, w) with count c_p. A row gathers its words' phi once into ``buffer`` (entries of the longest row, rounded up to 4, x k), where its
-steps find them in cache. Nothing of the size non-zeros x k is kept: a sweep leaves the ratios r, from which ``word_kernels`` adds up the words' counts.
+steps find them in cache. Nothing of the size non-zeros x k is kept: a sweep leaves theta, from which ``word_kernels`` adds up the words' counts.
 Rows of ``words`` and ``shares`` start on cache lines and are padded with zeros to whole vectors.
 
 ``fold_rows``   theta_dz <- (sum_p gamma_pz + a_z) / sum at fixed topics
@@ -51,16 +51,21 @@ def _pull(data, a, b, buffer, theta, pull, ratio, least):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def _leave(data, a, b, ratio, ratios):
-    """Keep the row's ratios; returns sum c_p log s_p and the count it is over."""
-    value, seen = 0.0, 0.0
+def _value(data, a, b, ratio):
+    """sum c_p log s_p of the row and the count it is over; single tokens, the most, by the logarithm of their product."""
+    value, seen, product = 0.0, 0.0, 1.0
     for p in range(a, b):
         r = ratio[0, p - a]
-        ratios[p] = r
         if r > 0:
-            value += data[p] * math.log(data[p] / r)
             seen += data[p]
-    return value, seen
+            if data[p] == 1:
+                product *= r
+                if product > 1e200 or product < 1e-200:
+                    value -= math.log(product)
+                    product = 1.0
+            else:
+                value += data[p] * math.log(data[p] / r)
+    return value - math.log(product), seen
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -109,7 +114,7 @@ def fold_rows(rows, words, prior, shares, first, last, steps, tol, buffer):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def map_rows(rows, words, prior, before, after, first, last, steps, tol, ratios, buffer):
+def map_rows(rows, words, prior, before, after, first, last, steps, tol, buffer):
     """``steps`` updates of each row's shares from ``before``, which is left at the shares before the last of them, while ``after`` gets those after it.
 
     Returns the log-likelihood and prior . log theta at ``before``, and the counts it is over.
@@ -127,7 +132,7 @@ def map_rows(rows, words, prior, before, after, first, last, steps, tol, ratios,
         for c in range(k):
             before[d, c] = theta[0, c]
         _pull(rows.data, a, b, buffer, theta, pull, ratio, least)
-        v, n = _leave(rows.data, a, b, ratio, ratios)
+        v, n = _value(rows.data, a, b, ratio)
         value += v
         seen += n
         penalty += _log_prior(theta[0], prior)
@@ -178,8 +183,8 @@ def _expect_log(gamma, log_theta, theta):
 
 
 @njit(nogil=True, cache=True)
-def bayes_rows(rows, words, prior, gammas, thetas, first, last, steps, tol, ratios, logs, buffer):
-    """Variational steps of each row from its gamma (in place) at words = exp(E log beta); leaves the ratios and theta = exp(E log theta) for the words' counts.
+def bayes_rows(rows, words, prior, gammas, thetas, first, last, steps, tol, logs, buffer):
+    """Variational steps of each row from its gamma (in place) at words = exp(E log beta); leaves theta = exp(E log theta) for the words' counts.
 
     Adds E log theta to ``logs`` (k). Returns the log-likelihood, the rest of the rows' part of the bound less the terms in alpha alone, and the counts.
     """
@@ -205,7 +210,7 @@ def bayes_rows(rows, words, prior, gammas, thetas, first, last, steps, tol, rati
             if moved < tol * k:
                 break
         _pull(rows.data, a, b, buffer, theta, pull, ratio, least)
-        v, n = _leave(rows.data, a, b, ratio, ratios)
+        v, n = _value(rows.data, a, b, ratio)
         value += v
         seen += n
         penalty -= math.lgamma(size)

@@ -21,8 +21,6 @@ from eckart.scheduler import lanes_for, run_lanes
 
 WORK = 2**19
 """Numbers that a range must touch to be worth handing to a thread: about 0.2 ms."""
-GROUPS = 2
-"""Groups of documents that a chain samples one after another: at most half of the other tokens' moves are seen late, and by less than a sweep."""
 
 
 class Rows(NamedTuple):
@@ -34,13 +32,11 @@ class Rows(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The same word by word: the entries of word j are at ``ends[j]`` to ``ends[j + 1]``, each with its document and its place among the rows' entries, those
-    of the documents of group g from ``groups[g, j]`` on."""
+    """The same word by word: the entries of word j are at ``ends[j]`` to ``ends[j + 1]``, each with its document and its count."""
 
     ends: np.ndarray
     documents: np.ndarray
-    entries: np.ndarray
-    groups: np.ndarray
+    values: np.ndarray
 
 
 class Documents:
@@ -48,6 +44,8 @@ class Documents:
 
     def __init__(self, matrix: Any, threads: int):
         self.matrix, self.threads, self.casts = matrix, threads, dict[Any, Rows]()
+        self.by_word: Columns | None = None
+        self.totals: np.ndarray | None = None
         self.longest = int(np.diff(matrix.indptr).max(initial=1)) + 3  # the dots of a row are taken four at a time
 
     def rows(self, dtype: Any) -> Rows:
@@ -61,29 +59,31 @@ class Documents:
         """Ranges of documents for a pass that touches so many numbers of each entry."""
         return balanced(self.matrix.indptr, lanes_for(self.matrix.nnz * numbers // WORK))
 
-    def word_parts(self, numbers: int) -> list[tuple[int, int]]:
+    def word_parts(self, numbers: int, dtype: Any = None) -> list[tuple[int, int]]:
         """Ranges of words, likewise."""
-        return balanced(self.columns.ends, lanes_for(self.matrix.nnz * numbers // WORK))
+        ends = self.columns(dtype).ends
+        return balanced(ends, lanes_for(self.matrix.nnz * numbers // WORK))
 
-    @cached_property
-    def columns(self) -> Columns:
-        """By counting: how often each range of documents holds each word says where its entries go. The groups of documents come one after another."""
-        m, n = self.matrix, self.matrix.shape[1]
-        ranges = balanced(m.indptr, lanes_for(m.nnz * 8 // WORK, 8 * GROUPS * n))
-        work = [(a, b, (g, GROUPS)) for g in range(GROUPS) for a, b in ranges]
-        places = np.zeros((len(work), n), np.int64)
-        each(enumerate(work), lambda i, w: count_entries(m.indptr, m.indices, *w, places[i]), self.threads)
-        ends = np.concatenate([[0], np.cumsum(places.sum(axis=0))])
-        at = ends[:-1].copy()
-        for lane in places:  # from counts to the place of the first entry
-            held = lane.copy()
-            lane[:] = at
-            at += held
-        groups = np.concatenate([places[:: max(1, len(ranges))], ends[None, 1:]])
-        kind = np.int32 if max(m.nnz, m.shape[0]) < 2**31 else np.int64
-        documents, entries = np.empty(m.nnz, kind), np.empty(m.nnz, kind)
-        each(enumerate(work), lambda i, w: place_entries(m.indptr, m.indices, *w, places[i], documents, entries), self.threads)  # fmt: skip
-        return Columns(ends, documents, entries, groups)
+    def columns(self, dtype: Any = None) -> Columns:
+        """The entries by word, counts in that precision (None: in any). By counting: how often each range of documents holds each word says where its entries go."""
+        if self.by_word is None or dtype not in (None, self.by_word.values.dtype):
+            dtype = self.matrix.dtype if dtype is None else np.dtype(dtype)
+            rows, n = self.rows(dtype), self.matrix.shape[1]
+            ranges = balanced(rows.indptr, lanes_for(self.matrix.nnz * 8 // WORK, 8 * n))
+            work = [(i, *part) for i, part in enumerate(ranges)]
+            places = np.zeros((len(work), n), np.int64)
+            each(work, lambda i, a, b: count_entries(rows.indptr, rows.indices, a, b, places[i]), self.threads)
+            ends = np.concatenate([[0], np.cumsum(places.sum(axis=0))])
+            at = ends[:-1].copy()
+            for lane in places:  # from counts to the place of the first entry
+                held = lane.copy()
+                lane[:] = at
+                at += held
+            documents = np.empty(self.matrix.nnz, np.int32 if self.matrix.shape[0] < 2**31 else np.int64)
+            values = np.empty(self.matrix.nnz, dtype)
+            each(work, lambda i, a, b: place_entries(rows, a, b, places[i], documents, values), self.threads)
+            self.by_word = Columns(ends, documents, values)
+        return self.by_word
 
     @cached_property
     def starts(self) -> np.ndarray:

@@ -23,9 +23,10 @@ class TopicPrimitives:
         from eckart.engines.cpu.topics.word_kernels import sum_words
 
         at = documents_of(x, self.threads)
-        out, rows = np.zeros(at.matrix.shape[1]), at.matrix.data
-        each(at.word_parts(2), lambda a, b: sum_words(at.columns, rows, a, b, out), self.threads)
-        return out
+        if at.totals is None:
+            held, at.totals = at.columns(), np.zeros(at.matrix.shape[1])
+            each(at.word_parts(2), lambda a, b: sum_words(held, a, b, at.totals), self.threads)
+        return at.totals
 
     def topic_start(self, totals: np.ndarray, k: int, seed: int, dtype: Any) -> np.ndarray:
         from eckart.engines.cpu.topics.layout import each
@@ -103,13 +104,12 @@ class TopicPrimitives:
         before = tall_of(shares, at.matrix.shape[0], dtype)
         after = getattr(shares, "spare", None)
         after = np.empty_like(before) if after is None or after.dtype != dtype else after
-        ratios = np.empty(at.matrix.nnz, dtype)
 
         def one(first: int, last: int, buffer: np.ndarray) -> tuple[float, float, float]:
-            return map_rows(rows, w, a, before, after, first, last, steps, tol, ratios, buffer)
+            return map_rows(rows, w, a, before, after, first, last, steps, tol, buffer)
 
         found = self._over(at, steps, w, one)
-        return padded(after, words.shape[1], before), self._words(at, ratios, before, words, found)
+        return padded(after, words.shape[1], before), self._words(at, before, words, found)
 
     def topic_bayes(
         self, x: Any, words: np.ndarray, prior: np.ndarray, gamma: Any, *, steps: int = 100, tol: float = 1e-3
@@ -122,15 +122,14 @@ class TopicPrimitives:
         g = gamma.wide if is_own(gamma, np.float64) else np.array(np.broadcast_to(gamma, (n, k)), np.float64)
         theta = getattr(gamma, "spare", None)
         theta = np.empty((n, w.shape[1]), dtype) if theta is None or theta.dtype != dtype else theta
-        ratios = np.empty(at.matrix.nnz, dtype)
 
         def one(first: int, last: int, buffer: np.ndarray) -> tuple[float, float, float, np.ndarray]:
             logs = np.zeros(k)
-            return *bayes_rows(rows, w, a, g, theta, first, last, steps, tol, ratios, logs, buffer), logs
+            return *bayes_rows(rows, w, a, g, theta, first, last, steps, tol, logs, buffer), logs
 
         found = self._over(at, 4 * steps, w, one)
         logs = np.sum([part[3] for part in found], axis=0) if found else np.zeros(k)
-        return padded(g, k, theta), self._words(at, ratios, theta, words, found)._replace(logs=logs)
+        return padded(g, k, theta), self._words(at, theta, words, found)._replace(logs=logs)
 
     def topic_scores(self, x: Any, words: np.ndarray, shares: Any, floor: float) -> tuple[float, float]:
         from eckart.engines.cpu.topics.kernels import score_rows
@@ -160,22 +159,20 @@ class TopicPrimitives:
         parts = at.parts(2 * min(steps, 8) * words.shape[1])
         return each(parts, one, self.threads, lambda: aligned_zeros(shape, words.dtype))
 
-    def _words(
-        self, at: Documents, ratios: np.ndarray, theta: np.ndarray, words: np.ndarray, found: list[Any]
-    ) -> TopicStatistics:
+    def _words(self, at: Documents, theta: np.ndarray, words: np.ndarray, found: list[Any]) -> TopicStatistics:
         """The words' counts by topic from what the documents left, with the sums of their evidence."""
         from eckart.engines.cpu.topics.layout import each, padded, wide_of
         from eckart.engines.cpu.topics.word_kernels import gather_words
 
         w = wide_of(words, words.dtype)
-        counts = np.empty_like(w)
+        counts, columns = np.empty_like(w), at.columns(words.dtype)
 
         def one(first: int, last: int) -> np.ndarray:
             sizes = np.zeros(w.shape[1])
-            gather_words(at.columns, ratios, theta, w, first, last, counts, sizes)
+            gather_words(columns, theta, w, first, last, counts, sizes)
             return sizes
 
         k = words.shape[1]
-        sizes = np.sum(each(at.word_parts(2 * w.shape[1]), one, self.threads), axis=0)[:k]
+        sizes = np.sum(each(at.word_parts(3 * w.shape[1], words.dtype), one, self.threads), axis=0)[:k]
         likelihood, penalty, seen = (float(sum(part[i] for part in found)) for i in range(3))
         return TopicStatistics(padded(counts, k), sizes, likelihood + penalty, likelihood, seen)

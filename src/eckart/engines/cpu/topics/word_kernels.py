@@ -1,7 +1,8 @@
 """The words' side of topic models, as serial numba kernels over a range of words.
 
 ``count_entries``, ``place_entries``  the entries of documents sorted by word
-``gather_words``   n_wz = phi_wz sum_d r_dw theta_dz from the ratios r = c / s that the pass over documents left
+``sum_words``      counts of words
+``gather_words``   n_wz = phi_wz sum_d theta_dz c_dw / s_dw with s = theta . phi
 ``normal_words``   phi = (n + b) / sum over words, and sum b log phi
 ``expect_words``   exp(E log beta) under q(beta) = Dir(lambda), and the parts of its bound
 """
@@ -19,65 +20,85 @@ FAST = {"contract", "reassoc", "nsz"}
 AHEAD = 12  # entries between a prefetch and its use: a gather from beyond the second cache takes as long as about ten rows
 
 
-@njit(nogil=True, cache=True, inline="always")
-def dealt(first, last, deal):
-    """The documents of first..last that belong to a group, ``deal`` = (group, number of groups): they are dealt in turn, so that groups are alike."""
-    group, groups = deal
-    return range(first + (group - first) % groups, last, groups)
+@njit(nogil=True, cache=True)
+def count_entries(indptr, indices, first, last, counts):
+    """counts_w += entries of word w in documents first..last."""
+    for p in range(indptr[first], indptr[last]):
+        counts[indices[p]] += 1
 
 
 @njit(nogil=True, cache=True)
-def count_entries(indptr, indices, first, last, deal, counts):
-    """counts_w += entries of word w in a group's documents of first..last."""
-    for d in dealt(first, last, deal):
-        for p in range(indptr[d], indptr[d + 1]):
-            counts[indices[p]] += 1
-
-
-@njit(nogil=True, cache=True)
-def place_entries(indptr, indices, first, last, deal, places, documents, entries):
-    """Write each of these entries where its word's next one goes."""
-    for d in dealt(first, last, deal):
-        for p in range(indptr[d], indptr[d + 1]):
-            at = places[indices[p]]
-            places[indices[p]] = at + 1
+def place_entries(rows, first, last, places, documents, values):
+    """Write each entry of documents first..last where its word's next one goes."""
+    for d in range(first, last):
+        for p in range(rows.indptr[d], rows.indptr[d + 1]):
+            j = rows.indices[p]
+            at = places[j]
+            places[j] = at + 1
             documents[at] = d
-            entries[at] = p
+            values[at] = rows.data[p]
+
+
+@njit(nogil=True, cache=True)
+def sum_words(columns, first, last, out):
+    """out_w = sum of the counts of words first..last."""
+    for j in range(first, last):
+        whole = 0.0
+        for q in range(columns.ends[j], columns.ends[j + 1]):
+            whole += columns.values[q]
+        out[j] = whole
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def gather_words(columns, ratios, theta, words, first, last, counts, sizes):
-    """n_wz of words first..last into ``counts``; their sums over words are added to ``sizes``. Four entries at a time, so that sums are stored less often."""
+def gather_words(columns, theta, words, first, last, counts, sizes):
+    """n_wz of words first..last into ``counts``; their sums over words are added to ``sizes``. Four entries at a time, so that sums are stored less often.
+
+    The ratios c / s are found again: a dot product with a row that has to be read anyway costs less than reading a number from a random place.
+    """
     k = words.shape[1]
     line = 64 // theta.itemsize
     whole = np.empty(k, theta.dtype)
-    end = columns.documents.shape[0] - 1
+    documents, values = columns.documents, columns.values
+    end = documents.shape[0] - 1
+    least = np.finfo(words.dtype).tiny * words.dtype.type(1e3)
     zero = words.dtype.type(0)
     for j in range(first, last):
         a, b = columns.ends[j], columns.ends[j + 1]
+        phi = words[j]
         for c in range(k):
             whole[c] = zero
         q = a
         while q < b:
             for i in range(q, min(q + 4, b)):
-                soon = columns.documents[min(i + AHEAD, end)]
+                soon = documents[min(i + AHEAD, end)]
                 for c in range(0, k, line):
                     prefetch(theta, soon, c)
+            t0 = theta[documents[q]]
             if q + 4 <= b:
-                r0, r1 = ratios[columns.entries[q]], ratios[columns.entries[q + 1]]
-                r2, r3 = ratios[columns.entries[q + 2]], ratios[columns.entries[q + 3]]
-                t0, t1 = theta[columns.documents[q]], theta[columns.documents[q + 1]]
-                t2, t3 = theta[columns.documents[q + 2]], theta[columns.documents[q + 3]]
+                t1, t2, t3 = theta[documents[q + 1]], theta[documents[q + 2]], theta[documents[q + 3]]
+                s0, s1, s2, s3 = zero, zero, zero, zero
+                for c in range(k):
+                    s0 += t0[c] * phi[c]
+                    s1 += t1[c] * phi[c]
+                    s2 += t2[c] * phi[c]
+                    s3 += t3[c] * phi[c]
+                r0 = values[q] / s0 if s0 > least else zero
+                r1 = values[q + 1] / s1 if s1 > least else zero
+                r2 = values[q + 2] / s2 if s2 > least else zero
+                r3 = values[q + 3] / s3 if s3 > least else zero
                 for c in range(k):
                     whole[c] += (r0 * t0[c] + r1 * t1[c]) + (r2 * t2[c] + r3 * t3[c])
                 q += 4
             else:
-                r0, t0 = ratios[columns.entries[q]], theta[columns.documents[q]]
+                s0 = zero
+                for c in range(k):
+                    s0 += t0[c] * phi[c]
+                r0 = values[q] / s0 if s0 > least else zero
                 for c in range(k):
                     whole[c] += r0 * t0[c]
                 q += 1
         for c in range(k):
-            n = whole[c] * words[j, c]
+            n = whole[c] * phi[c]
             counts[j, c] = n
             sizes[c] += n
 
@@ -136,11 +157,3 @@ def expect_words(counts, totals, prior, first, last, words, shift, sums):
         shift[j] = most
         for c in range(k):
             words[j, c] = math.exp(logs[c] - most)
-
-
-@njit(nogil=True, cache=True)
-def sum_words(columns, data, first, last, out):
-    """out_w = sum of the counts of words first..last."""
-    for j in range(first, last):
-        for q in range(columns.ends[j], columns.ends[j + 1]):
-            out[j] += data[columns.entries[q]]
