@@ -7,13 +7,15 @@ import pickle
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.special import digamma
 from sklearn.base import clone
 from sklearn.decomposition import LatentDirichletAllocation
 
 import eckart
 from eckart import LDA, InputError, align_topics
-from eckart.certify.topics import expected_words, variational_step
 from eckart.engines import engine_named
+from eckart.engines.protocol.topics import TopicDraw
+from eckart.explain.topics.lda_variational import VariationalProblem
 from eckart.explain.topics.lda_variational import solve as solve_variational
 from eckart.explain.topics.priors import Priors, dirichlet_of_logs, learned_alpha, learned_eta, symmetric_of_logs
 from eckart.factors import Topics
@@ -54,11 +56,14 @@ def test_planted_topics_are_found(planted, method):
 @every
 def test_threads_and_seeds_give_the_same_bits(method, monkeypatch):
     import eckart.engines.cpu.topics.chain as module
+    import eckart.engines.cpu.topics.layout as layout
 
-    monkeypatch.setattr(module, "TOKENS_A_LANE", 2000)
+    monkeypatch.setattr(module, "EXACT_TOKENS", 2000)  # chains in groups, many ranges
+    monkeypatch.setattr(module, "WORK", 500)
+    monkeypatch.setattr(layout, "WORK", 500)
     _, _, x = corpus(np.random.default_rng(1), 200)
     bits = set()
-    for threads in (1, 2, 3, 2):
+    for threads in (1, 2, 3, 5, 16, 2):
         model = LDA(4, learning_method=method, max_iter=8, burn_in=7, n_samples=3, batch_size=50, random_state=3, n_threads=threads).fit(x)  # fmt: skip
         bits.add(model.components_.tobytes() + model.doc_topic_prior_.tobytes() + model.transform(x).tobytes())
     assert len(bits) == 1
@@ -125,9 +130,9 @@ def test_two_thousand_topics_in_single_precision_are_finite(rng, method):
 
 @pytest.mark.parametrize("learn", [False, True])
 def test_the_variational_bound_never_falls(planted, learn):
-    x = Counts.from_scipy(sparse.csr_array(planted[2].astype(float)))
+    x = engine_named("cpu", 2).put(Counts.from_scipy(sparse.csr_array(planted[2].astype(float))))
     priors = Priors(np.full(4, 0.3), 0.2, None, learn, learn)
-    best, _ = solve_variational(
+    best = solve_variational(
         x, priors, tol=0.0, max_iter=40, n_init=1, inner=20, inner_tol=1e-4, engine=engine_named("cpu", 2), rng=np.random.default_rng(0)
     )  # fmt: skip
     values = np.array(best.trace.values)
@@ -141,10 +146,10 @@ def test_the_bound_and_the_document_step_are_those_of_scikit_learn(planted):
         4, doc_topic_prior=0.3, topic_word_prior=0.2, max_iter=3, learning_method="batch", random_state=0, mean_change_tol=1e-9, max_doc_update_iter=2000
     ).fit(x)  # fmt: skip
     c = Counts.from_scipy(sparse.csr_array(x.astype(float)))
-    engine, alpha = engine_named("cpu", 1), np.full(4, 0.3)
-    value, _, gamma = variational_step(
-        c, rival.components_.T, np.ones((100, 4)), alpha, 0.2, engine, steps=5000, tol=1e-10
-    )
+    engine, priors = engine_named("cpu", 1), Priors(np.full(4, 0.3), 0.2, None, False, False)
+    problem = VariationalProblem(engine.put(c), priors, engine, 5000, 1e-10)
+    value = problem.expect(problem.begin(np.ascontiguousarray(rival.components_.T))).bound
+    gamma = np.array(engine.get(problem.gamma))
     theirs, _ = rival._e_step(sparse.csr_matrix(x.astype(float)), False, False)
     np.testing.assert_allclose(gamma, theirs, rtol=1e-5, atol=1e-6)
     assert value == pytest.approx(
@@ -152,13 +157,14 @@ def test_the_bound_and_the_document_step_are_those_of_scikit_learn(planted):
     )
 
 
-def test_expected_words_do_not_underflow():
-    words, shift = expected_words(np.full((5, 3), 1e-5))
-    np.testing.assert_allclose(words, 1.0)
-    assert np.isfinite(shift).all()
-
-
 # ---- priors
+
+
+def _minka_eta(drawn, eta):
+    """One step, written out."""
+    n = drawn.n
+    up = n / len(drawn.words) * (digamma(drawn.words + eta) - digamma(eta)).sum()
+    return eta * up / (n * (digamma(drawn.sizes + n * eta) - digamma(n * eta)).sum())
 
 
 def test_learned_priors_are_those_that_made_the_counts(rng):
@@ -166,7 +172,10 @@ def test_learned_priors_are_those_that_made_the_counts(rng):
     n = np.vstack([rng.multinomial(100, rng.dirichlet(alpha)) for _ in range(3000)])
     np.testing.assert_allclose(learned_alpha(n, np.full(3, 0.5), 200), alpha, rtol=0.1)
     words = rng.multinomial(5000, rng.dirichlet(np.full(500, 0.05), 20)[:, :]).T
-    assert learned_eta(words, 0.5, 100) == pytest.approx(0.05, rel=0.1)
+    assert learned_eta(TopicDraw(n, words, 500, words.sum(axis=0)), 0.5, 100) == pytest.approx(0.05, rel=0.1)
+    big = TopicDraw(n, words[::2] * 5000, 500, words.sum(axis=0) * 5000)  # counts beyond the table of sums
+    wanted = _minka_eta(big, 0.5)
+    assert learned_eta(big, 0.5, 1) == pytest.approx(wanted, rel=1e-10)
     logs = np.log(rng.dirichlet(alpha, 20000)).mean(axis=0)
     np.testing.assert_allclose(dirichlet_of_logs(logs, np.ones(3), 500), alpha, rtol=0.05)
     log = np.log(rng.dirichlet(np.full(50, 0.4), 5000)).mean()

@@ -13,7 +13,7 @@ import eckart
 from eckart import PLSA, InputError, align_topics
 from eckart.engines import engine_named
 from eckart.explain.em import climb
-from eckart.explain.topics.topic_em import State, TopicProblem, equal_shares, start
+from eckart.explain.topics.topic_em import TopicProblem, start
 from eckart.factors import Topics
 from eckart.matrix import Counts
 from eckart.trace import StopReason
@@ -34,15 +34,22 @@ def loglik(x, theta, words):
 @pytest.mark.parametrize("inner", [1, 3])
 def test_the_likelihood_never_falls_and_is_that_of_the_trace(rng, dtype, inner):
     _, x = corpus(rng)
-    c = Counts.from_scipy(sparse.csr_array(x.astype(dtype)))
-    problem = TopicProblem(c, engine_named("cpu", 2), np.zeros(4), 0.0, inner)
-    state = State(start(c, 4, rng, np.dtype(dtype)), equal_shares(200, np.zeros(4), np.dtype(dtype)))
-    found = climb(problem, state, tol=0.0, max_iter=60)
+    engine = engine_named("cpu", 2)
+    c = engine.put(Counts.from_scipy(sparse.csr_array(x.astype(dtype))))
+    problem = TopicProblem(c, engine, np.zeros(4), 0.0, inner)
+    before = []
+
+    def expect(state, real=problem.expect):
+        before.append(np.broadcast_to(engine.get(problem.shares), (200, 4)).copy())
+        return real(state)
+
+    problem.expect = expect
+    found = climb(problem, problem.begin(start(c, 4, rng, dtype, engine)), tol=0.0, max_iter=60)
     values = np.array(found.trace.values)
     assert len(values) == 61
     assert (np.diff(values) > -(1e-6 if dtype == np.float32 else 1e-12)).all()
     if inner == 1:
-        again = loglik(x, np.float64(found.theta.shares), np.float64(found.theta.words.T))
+        again = loglik(x, np.float64(before[-1]), np.float64(found.theta.words.T))
         assert values[-1] == pytest.approx(again, rel=1e-5 if dtype == np.float32 else 1e-11)
 
 

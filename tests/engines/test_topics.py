@@ -34,65 +34,155 @@ def close(a, b, dtype, size=1.0):
     np.testing.assert_allclose(a, b, rtol=2e-4 if dtype == np.float32 else 1e-9, atol=size * (1e-5 if dtype == np.float32 else 1e-10))  # fmt: skip
 
 
+def get(engine, tall):
+    return np.array(engine.get(tall))
+
+
 @pytest.mark.parametrize("steps", [1, 2, 5])
 def test_topic_sweep(engine, data, steps):
     x, words, prior, shares = data
-    a, b = (e.topic_sweep(x, words, prior, shares, steps=steps) for e in (engine, PLAIN))
-    close(a.shares, b.shares, x.dtype)
+    (theta, a), (wanted, b) = (e.topic_sweep(e.put(x), words, prior, shares, steps=steps) for e in (engine, PLAIN))
+    close(get(engine, theta), wanted, x.dtype)
     close(a.counts, b.counts, x.dtype)
+    close(a.sizes, b.counts.sum(axis=0), x.dtype)
     close(a.value, b.value, x.dtype, abs(b.value))
+    close(a.likelihood, b.likelihood, x.dtype, abs(b.value))
+    assert a.value < a.likelihood
     assert a.seen == b.seen == x.data.sum() - x.data[x.indices == 11].sum()
     np.testing.assert_allclose(a.counts.sum(), a.seen, rtol=1e-5)
-    assert a.shares.dtype == a.counts.dtype == x.dtype
-    only = engine.topic_sweep(x, words, prior, shares, steps=steps, collect=False)
-    close(only.shares, a.shares, x.dtype)
-    assert only.counts is None
+    assert theta.dtype == a.counts.dtype == x.dtype
+    assert theta.shape == shares.shape
 
 
-def test_topic_sweep_without_prior_leaves_empty_documents_alone(engine, data):
+def test_topic_sweeps_go_on_from_the_shares_that_came_back(engine, data):
     x, words, prior, shares = data
-    found = engine.topic_sweep(x, words, 0 * prior, shares, steps=3)
-    np.testing.assert_array_equal(found.shares[7], shares[7])
-    close(found.shares, PLAIN.topic_sweep(x, words, 0 * prior, shares, steps=3).shares, x.dtype)
+    kept = shares.copy()
+    ends = []
+    for e in (engine, PLAIN):
+        placed = e.put(x)
+        theta, first = e.topic_sweep(placed, words, prior, shares, steps=2)
+        theta, second = e.topic_sweep(placed, words, prior, theta)
+        ends.append((get(e, theta), second.counts, first.merge(second).value))
+    for a, b in zip(*ends):
+        close(a, b, x.dtype, 1e3)
+    np.testing.assert_array_equal(shares, kept)  # an array of the caller is not written to
+
+
+def test_statistics_of_parts_add_up(engine, data):
+    x, words, prior, shares = data
+    whole = engine.topic_sweep(x, words, prior, shares)[1]
+    a = x.to_scipy()
+    parts = [Counts.from_scipy(sparse.csr_array(a[i:j])) for i, j in ((0, 90), (90, D))]
+    first, second = (engine.topic_sweep(p, words, prior, s)[1] for p, s in zip(parts, (shares[:90], shares[90:])))
+    for m, w in zip(first.merge(second)[:5], whole[:5]):
+        close(m, w, x.dtype, 1e3)
+
+
+def test_topic_fold(engine, data):
+    x, words, prior, shares = data
+    for start in (shares, shares[0]):
+        a, b = (e.topic_fold(e.put(x), words, prior, start, steps=4) for e in (engine, PLAIN))
+        close(get(engine, a), b, x.dtype)
+    a, b = (e.topic_fold(x, words, prior + 0.1, shares, steps=50, tol=0.05) for e in (engine, PLAIN))
+    close(get(engine, a), b, np.float32)
+
+
+def test_topic_fold_without_prior_leaves_empty_documents_alone(engine, data):
+    x, words, prior, shares = data
+    found = get(engine, engine.topic_fold(x, words, 0 * prior, shares, steps=3))
+    np.testing.assert_array_equal(found[7], shares[7])
+    close(found, PLAIN.topic_fold(x, words, 0 * prior, shares, steps=3), x.dtype)
 
 
 def test_topic_sweep_stops_documents_that_stand_still(engine, data):
     x, words, prior, shares = data
-    far = engine.topic_sweep(x, words, prior + 0.1, shares, steps=2000, collect=False).shares
-    near = engine.topic_sweep(x, words, prior + 0.1, shares, steps=2000, tol=1e-5, collect=False).shares
+    far = get(engine, engine.topic_fold(x, words, prior + 0.1, shares, steps=2000))
+    near = get(engine, engine.topic_fold(x, words, prior + 0.1, shares, steps=2000, tol=1e-5))
     assert np.abs(far - near).sum(axis=1).max() < 0.02
-    both = engine.topic_sweep(x, words, prior + 0.1, shares, steps=2000, tol=1e-5)
-    assert np.abs(far - both.shares).sum(axis=1).max() < 0.02
+    both = get(engine, engine.topic_sweep(x, words, prior + 0.1, shares, steps=2000, tol=1e-5)[0])
+    assert np.abs(far - both).sum(axis=1).max() < 0.02
 
 
 def test_topic_bayes(engine, data):
     x, words, prior, shares = data
     words, prior = words + 1e-3, prior + 0.05
     gamma = shares.astype(float) * 10 + 0.1
-    a, b = (e.topic_bayes(x, words.astype(x.dtype), prior, gamma, steps=7, tol=0.0) for e in (engine, PLAIN))
-    close(a.shares, b.shares, x.dtype)
+    (g, a), (h, b) = (
+        e.topic_bayes(x, words.astype(x.dtype), prior, gamma, steps=7, tol=0.0) for e in (engine, PLAIN)
+    )
+    close(get(engine, g), h, x.dtype)
     close(a.counts, b.counts, x.dtype)
     close(a.logs, b.logs, x.dtype, 1e3)
     close(a.value, b.value, x.dtype, abs(b.value))
+    close(a.likelihood, b.likelihood, x.dtype, abs(b.value))
+    (g, a), (h, b) = (e.topic_bayes(x, words.astype(x.dtype), prior, t, steps=2, tol=0.0) for e, t in ((engine, g), (PLAIN, h)))
+    close(get(engine, g), h, x.dtype)
+    same = [get(e, e.topic_bayes(x, words.astype(x.dtype), prior, prior + 1, steps=3)[0]) for e in (engine, PLAIN)]
+    close(*same, x.dtype)
 
 
 def test_topic_scores(engine, data):
     x, words, _, shares = data
     for a, b in zip(engine.topic_scores(x, words, shares, 1e-12), PLAIN.topic_scores(x, words, shares, 1e-12)):
-        close(a, b, x.dtype, 100)
+        close(a, b, x.dtype, abs(b))
 
 
-def test_threads_do_not_change_a_bit(data):
+def test_topic_totals_and_start(engine, data):
+    x = data[0]
+    totals = engine.topic_totals(x)
+    np.testing.assert_array_equal(totals, np.bincount(x.indices, x.data, minlength=N))
+    many = np.random.default_rng(0).random(2500)  # more words than draw from one stream
+    a, b = (e.topic_start(many, 3, 7, x.dtype) for e in (engine, PLAIN))
+    close(a, b, x.dtype, 1e-2)
+    assert a.dtype == x.dtype
+    np.testing.assert_allclose(a.sum(axis=0), 1, rtol=1e-4)
+    assert np.abs(a / PLAIN.topic_start(many, 3, 8, x.dtype) - 1).max() > 0.05
+
+
+@pytest.mark.parametrize("kind", ["number", "matrix", "none"])
+def test_topic_words(engine, data, kind):
+    x, words, _, _ = data
+    counts = (words * 50).astype(x.dtype)
+    counts[:, 6] = 0  # a topic without counts
+    prior = {"number": 0.3, "none": 0.0, "matrix": np.random.default_rng(1).random(words.shape)}[kind]
+    sizes = counts.sum(axis=0, dtype=float)
+    a, b = (e.topic_words(counts, sizes, prior) for e in (engine, PLAIN))
+    close(a.words, b.words, x.dtype)
+    close(a.log_prior, b.log_prior, x.dtype, abs(b.log_prior))
+    assert a.words.dtype == x.dtype
+    again = engine.topic_words(counts, sizes, prior, np.float64)
+    assert again.words.dtype == np.float64
+    close(engine.topic_words(a.words, np.ones(K), prior).words, PLAIN.topic_words(b.words, np.ones(K), prior).words, x.dtype)
+
+
+def test_topic_beliefs(engine, data):
+    counts = data[1].astype(float) * 30 + 1e-4
+    for prior in (0.2, np.random.default_rng(1).random(counts.shape)):
+        for a, b in zip(engine.topic_beliefs(counts, prior), PLAIN.topic_beliefs(counts, prior)):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    tiny = engine.topic_beliefs(np.full((5, 3), 1e-5), 0.1)  # nothing underflows
+    np.testing.assert_allclose(tiny.words, 1.0)
+    assert np.isfinite(tiny.shift).all()
+
+
+def test_threads_do_not_change_a_bit(data, monkeypatch):
+    import eckart.engines.cpu.topics.layout as layout
+
+    monkeypatch.setattr(layout, "WORK", 200)
     x, words, prior, shares = data
-    results = []
-    for threads in (1, 2, 3, 5):
+    results = set()
+    for threads in (1, 2, 3, 5, 16):
         e = engine_named("cpu", threads)
-        s, g = (
-            e.topic_sweep(x, words, prior, shares, steps=2),
-            e.topic_bayes(x, words + x.dtype.type(0.01), prior + 0.1, shares + 1.0),
-        )
-        results.append(s.counts.tobytes() + s.shares.tobytes() + g.counts.tobytes() + g.logs.tobytes() + str(s.value + g.value).encode())  # fmt: skip
-    assert len(set(results)) == 1
+        placed = e.put(x)
+        theta, s = e.topic_sweep(placed, words, prior, shares, steps=2)
+        gamma, g = e.topic_bayes(placed, words + x.dtype.type(0.01), prior + 0.1, shares + 1.0)
+        w = e.topic_words(s.counts, s.sizes, 0.1)
+        q = e.topic_beliefs(g.counts + 0.1, 0.1)
+        assert len(placed.kept["topics"].parts(8)) > 16
+        arrays = [theta, gamma, s.counts, s.sizes, g.counts, g.logs, w.words, q.words]
+        values = [s.value, g.value, w.log_prior, *q[2:], *e.topic_scores(placed, words, theta, 1e-9)]
+        results.add(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays) + str(values).encode())
+    assert len(results) == 1
 
 
 # ---- the sampler
@@ -135,32 +225,68 @@ def test_the_chain_visits_states_as_often_as_they_are_probable(name):
     assert mean[1, 0] == pytest.approx(in_word, abs=0.15)
 
 
-def test_chain_keeps_its_books(engine, data):
+@pytest.mark.parametrize("exact", [True, False])
+def test_chain_keeps_its_books(engine, data, exact, monkeypatch):
+    import eckart.engines.cpu.topics.chain as module
+
+    if not exact:
+        monkeypatch.setattr(module, "EXACT_TOKENS", 0)
     x, words, prior, shares = data
-    chain = engine.topic_chain(x, words + 1e-3, shares, np.full(words.shape, 0.1), 3)
+    chain = engine.topic_chain(engine.put(x), words + 1e-3, shares, np.full(words.shape, 0.1), 3)
+    lengths = np.asarray(x.to_scipy().sum(axis=1)).ravel()
     for i in range(6):
         assert np.isfinite(chain.sweep(prior + 0.1, average=i > 2))
-        np.testing.assert_array_equal(chain.counts().sum(axis=1), np.bincount(x.indices, x.data, minlength=N))
-        np.testing.assert_array_equal(chain.document_counts().sum(axis=1), np.asarray(x.to_scipy().sum(axis=1)).ravel())
-    np.testing.assert_array_equal(chain.counts().sum(axis=0), chain.document_counts().sum(axis=0))
-    before = chain.counts()
+        counts, drawn = chain.counts(), chain.draw(D, N)
+        np.testing.assert_array_equal(counts.sum(axis=1), np.bincount(x.indices, x.data, minlength=N))
+        np.testing.assert_array_equal(drawn.documents.sum(axis=1), lengths)
+        np.testing.assert_array_equal(drawn.words, counts)
+        np.testing.assert_array_equal(drawn.sizes, counts.sum(axis=0))
+        np.testing.assert_array_equal(drawn.documents.sum(axis=0), drawn.sizes)
+        if i == 3:
+            chain.set_prior(0.3)  # one number for all words
+            np.testing.assert_array_equal(chain.counts(), counts)
+    before, some = chain.counts(), chain.draw(100, 10)
     chain.set_prior(np.full(words.shape, 2.0))
     np.testing.assert_array_equal(chain.counts(), before)
+    np.testing.assert_array_equal(some.documents, chain.draw(D, N).documents[::3])
+    np.testing.assert_array_equal(some.words, before[::5])
     np.testing.assert_allclose(chain.mean_counts().sum(), x.data.sum(), rtol=1e-6)
 
 
 def test_chain_does_not_depend_on_threads(monkeypatch, data):
     import eckart.engines.cpu.topics.chain as module
+    import eckart.engines.cpu.topics.layout as layout
 
-    monkeypatch.setattr(module, "TOKENS_A_LANE", 200)
+    monkeypatch.setattr(module, "EXACT_TOKENS", 0)
+    monkeypatch.setattr(module, "WORK", 200)
+    monkeypatch.setattr(layout, "WORK", 200)
     x, words, prior, shares = data
     states = set()
-    for threads in (1, 2, 4):
-        chain = engine_named("cpu", threads).topic_chain(x, words + 1e-3, shares, np.full(words.shape, 0.1), 3)
-        assert len(chain.parts) == 4
+    for threads in (1, 2, 3, 5, 16):
+        chain = engine_named("cpu", threads).topic_chain(x, words + 1e-3, shares, 0.1, 3)
+        assert len(chain.parts) > 16 and chain.ends.shape[1] > 5
         values = [chain.sweep(prior + 0.1, average=True) for _ in range(4)]
-        states.add(chain.topics.tobytes() + chain.mean_counts().tobytes() + str(values).encode())
+        states.add(chain.topics.tobytes() + np.ascontiguousarray(chain.mean_counts()).tobytes() + str(values).encode())
     assert len(states) == 1
+
+
+def test_a_chain_in_groups_ends_where_the_exact_one_does(monkeypatch):
+    """Documents of two kinds: both samplers part them alike, and their log-likelihoods agree."""
+    import eckart.engines.cpu.topics.chain as module
+
+    rng = np.random.default_rng(0)
+    phi = rng.dirichlet(np.full(60, 0.1), 3)
+    a = np.vstack([rng.multinomial(60, t @ phi) for t in rng.dirichlet(np.full(3, 0.2), 400)])
+    x, ends = Counts.from_scipy(sparse.csr_array(a.astype(float))), []
+    for least in (10**9, 0):
+        monkeypatch.setattr(module, "EXACT_TOKENS", least)
+        chain = engine_named("cpu", 2).topic_chain(x, np.full((60, 3), 1 / 60), np.full(3, 1 / 3), 0.1, 1)
+        assert chain.exact == (least > 0)
+        values = [chain.sweep(np.full(3, 0.2), average=i >= 150) for i in range(250)]
+        ends.append((np.mean(values[150:]) / a.sum(), chain.mean_counts()))
+    assert ends[0][0] == pytest.approx(ends[1][0], abs=3e-3)
+    p, q = (c / c.sum(axis=0) for _, c in ends)
+    assert (np.sqrt(p).T @ np.sqrt(q)).max(axis=1).min() > 0.995
 
 
 def test_the_value_of_a_sweep_is_the_log_likelihood_of_tokens_given_the_others():

@@ -13,7 +13,7 @@ import eckart
 from eckart import PLSA
 from eckart.engines import engine_named
 from eckart.explain.em import climb
-from eckart.explain.topics.topic_em import State, TopicProblem, equal_shares, start
+from eckart.explain.topics.topic_em import TopicProblem, start
 from eckart.matrix import Counts
 
 
@@ -30,10 +30,15 @@ def kl(x, y):
 
 
 def factors(x, k, steps, rng):
-    c = Counts.from_scipy(sparse.csr_array(x))
-    problem = TopicProblem(c, engine_named("cpu", 1), np.zeros(k), 0.0)
-    found = climb(problem, State(start(c, k, rng, np.dtype(float)), equal_shares(len(x), np.zeros(k), np.dtype(float))), tol=0.0, max_iter=steps)  # fmt: skip
-    return found.theta.shares, found.theta.words.T, found.trace
+    engine = engine_named("cpu", 1)
+    c = engine.put(Counts.from_scipy(sparse.csr_array(x)))
+    problem, shares = TopicProblem(c, engine, np.zeros(k), 0.0), []
+
+    def each(words, statistics, trace):
+        shares.append(np.array(engine.get(problem.shares)))
+
+    found = climb(problem, problem.begin(start(c, k, rng, float, engine)), tol=0.0, max_iter=steps, each=each)
+    return shares[-1], np.array(found.theta.words).T, found.trace
 
 
 def test_3_2_the_model_is_a_mixture_of_topics_and_its_likelihood_is_what_is_maximised(x):
@@ -81,7 +86,7 @@ def test_3_2_top_words_per_topic(x):
 
 def test_3_2_plsa_is_nmf_under_kl_divergence_up_to_scaling(x, rng):
     """One EM step is one pair of multiplicative updates, and the optima agree."""
-    theta, words, trace = factors(x, 3, 400, rng)
+    theta, words, trace = factors(x, 3, 3000, rng)
     scale = x.sum(axis=1)
     divergence = kl(x, (scale[:, None] * theta) @ words)
     constant = (x[x > 0] * np.log(x[x > 0])).sum() - (x.sum(axis=1) * np.log(x.sum(axis=1))).sum()

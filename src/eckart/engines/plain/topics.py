@@ -8,53 +8,77 @@ from typing import Any
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from eckart.engines.protocol import TopicStatistics
-from eckart.matrix import Counts
+from eckart.engines.host import place
+from eckart.engines.protocol.topics import (
+    NOISE,
+    NOISE_WORDS,
+    TopicBeliefs,
+    TopicDraw,
+    TopicStatistics,
+    TopicWords,
+    spacing,
+)
 
 
 class PlainTopics:
-    """topic_sweep, topic_bayes, topic_scores and topic_chain as part of ``PlainEngine``."""
+    """The topics' family as part of ``PlainEngine``."""
+
+    def topic_totals(self, x: Any) -> np.ndarray:
+        return np.asarray(place(x).matrix.to_scipy().astype(np.float64).sum(axis=0)).ravel()
+
+    def topic_start(self, totals: np.ndarray, k: int, seed: int, dtype: Any) -> np.ndarray:
+        firsts = range(0, len(totals), NOISE_WORDS)
+        sizes = [min(NOISE_WORDS, len(totals) - first) for first in firsts]
+        noise = [np.random.default_rng([seed, f]).gamma(NOISE, 1.0 / NOISE, (n, k)) for f, n in zip(firsts, sizes)]
+        words = totals[:, None] * np.concatenate(noise)
+        return self.topic_words(words, words.sum(axis=0), 0.0, dtype).words
+
+    def topic_words(self, counts: np.ndarray, sizes: np.ndarray, prior: Any, dtype: Any = None) -> TopicWords:
+        whole = counts.astype(np.float64) + prior
+        whole[:, ~(whole.sum(axis=0) > 0)] = 1.0
+        words = whole / whole.sum(axis=0)
+        value = np.sum(np.asarray(prior) * np.log(np.maximum(words, 1e-45)))
+        return TopicWords(words.astype(dtype or counts.dtype), float(value))
+
+    def topic_beliefs(self, counts: np.ndarray, prior: Any) -> TopicBeliefs:
+        logs = digamma(counts) - digamma(counts.sum(axis=0))
+        shift = logs.max(axis=1)
+        rest = np.sum(gammaln(counts) - counts * logs) - np.sum(gammaln(counts.sum(axis=0)))
+        cross = np.sum(np.asarray(prior) * logs)
+        return TopicBeliefs(np.exp(logs - shift[:, None]), shift, float(logs.sum()), float(cross), float(rest))
+
+    def topic_fold(
+        self, x: Any, words: np.ndarray, prior: np.ndarray, shares: Any, *, steps: int, tol: float = 0.0
+    ) -> Any:
+        theta = _tall(x, shares)
+        for d, (w, c) in enumerate(_documents(x)):
+            for _ in range(steps):
+                old, theta[d] = theta[d].copy(), _share(words[w], c, prior, theta[d])[0]
+                if np.abs(theta[d] - old).sum() < tol:
+                    break
+        return theta.astype(words.dtype)
 
     def topic_sweep(
-        self,
-        x: Counts,
-        words: np.ndarray,
-        prior: np.ndarray,
-        shares: np.ndarray,
-        *,
-        steps: int = 1,
-        tol: float = 0.0,
-        collect: bool = True,
-    ) -> TopicStatistics:
-        theta, counts, value, seen = shares.astype(np.float64), np.zeros(words.shape), 0.0, 0.0
+        self, x: Any, words: np.ndarray, prior: np.ndarray, shares: Any, *, steps: int = 1, tol: float = 0.0
+    ) -> tuple[Any, TopicStatistics]:
+        theta, counts = self.topic_fold(x, words, prior, shares, steps=steps - 1, tol=tol), np.zeros(words.shape)
+        value, penalty, seen = 0.0, 0.0, 0.0
         for d, (w, c) in enumerate(_documents(x)):
-            for step in range(steps):
-                s = words[w] @ theta[d]
-                held = s > 0
-                gamma = np.where(held, c / np.where(held, s, 1.0), 0.0)[:, None] * words[w] * theta[d]
-                new = gamma.sum(axis=0) + prior
-                new = new / new.sum() if new.sum() > 0 else theta[d]
-                last = step == steps - 1
-                if last:
-                    np.add.at(counts, w, gamma)
-                    value += float(c[held] @ np.log(s[held]) + prior @ np.log(np.where(prior > 0, theta[d], 1.0)))
-                    seen += float(c[held].sum())
-                theta[d] = new
-        return TopicStatistics(theta, counts if collect else None, value if collect else 0.0, seen if collect else 0.0)
+            new, gamma, s = _share(words[w], c, prior, theta[d].astype(np.float64))
+            held = s > 0
+            np.add.at(counts, w, gamma)
+            value += float(c[held] @ np.log(s[held]))
+            penalty += float(prior @ np.log(np.where(prior > 0, np.maximum(theta[d], 1e-37), 1.0)))
+            seen += float(c[held].sum())
+            theta[d] = new
+        counts = counts.astype(words.dtype)
+        return theta, TopicStatistics(counts, counts.sum(axis=0, dtype=np.float64), value + penalty, value, seen)
 
     def topic_bayes(
-        self,
-        x: Counts,
-        words: np.ndarray,
-        prior: np.ndarray,
-        gamma: np.ndarray,
-        *,
-        steps: int = 100,
-        tol: float = 1e-3,
-        collect: bool = True,
-    ) -> TopicStatistics:
-        gamma, counts, value, seen = gamma.astype(np.float64), np.zeros(words.shape), 0.0, 0.0
-        logs = np.zeros(len(prior))
+        self, x: Any, words: np.ndarray, prior: np.ndarray, gamma: Any, *, steps: int = 100, tol: float = 1e-3
+    ) -> tuple[Any, TopicStatistics]:
+        gamma, counts = _tall(x, gamma), np.zeros(words.shape)
+        value, rest, seen, logs = 0.0, 0.0, 0.0, np.zeros(len(prior))
         for d, (w, c) in enumerate(_documents(x)):
             theta = np.exp(digamma(gamma[d]) - digamma(gamma[d].sum()))
             for _ in range(steps):
@@ -66,41 +90,53 @@ class PlainTopics:
                     break
             s = words[w] @ theta
             np.add.at(counts, w, (c / s)[:, None] * words[w] * theta)
-            value += float(c @ np.log(s) + (prior - gamma[d]) @ np.log(theta))
-            value += float(gammaln(gamma[d]).sum() - gammaln(gamma[d].sum()))
+            value += float(c @ np.log(s))
+            rest += float((prior - gamma[d]) @ np.log(theta) + gammaln(gamma[d]).sum() - gammaln(gamma[d].sum()))
             seen += float(c.sum())
             logs += np.log(theta)
-        return TopicStatistics(gamma, counts if collect else None, value, seen, logs)
+        return gamma, TopicStatistics(counts, counts.sum(axis=0), value + rest, value, seen, logs)
 
-    def topic_scores(
-        self, x: Counts, words: np.ndarray, shares: np.ndarray, floor: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        rows = [
-            (c @ np.log(np.maximum(words[w] @ shares[d], floor)), c.sum()) for d, (w, c) in enumerate(_documents(x))
-        ]
-        out = np.array(rows, np.float64).reshape(-1, 2)
-        return out[:, 0], out[:, 1]
+    def topic_scores(self, x: Any, words: np.ndarray, shares: Any, floor: float) -> tuple[float, float]:
+        theta, value, seen = _tall(x, shares), 0.0, 0.0
+        for d, (w, c) in enumerate(_documents(x)):
+            value += float(c @ np.log(np.maximum(words[w] @ theta[d], floor)))
+            seen += float(c.sum())
+        return value, seen
 
-    def topic_chain(self, x: Counts, words: np.ndarray, shares: np.ndarray, prior: np.ndarray, seed: int) -> Any:
+    def topic_chain(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int) -> Any:
         return PlainChain(x, words, shares, prior, seed)
+
+
+def _share(words: np.ndarray, c: np.ndarray, prior: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The next theta of a document, gamma of its words, and their probabilities."""
+    s = words.astype(np.float64) @ theta
+    gamma = np.where(s > 0, c / np.where(s > 0, s, 1.0), 0.0)[:, None] * words * theta
+    new = gamma.sum(axis=0) + prior
+    return (new / new.sum() if new.sum() > 0 else theta), gamma, s
+
+
+def _tall(x: Any, start: np.ndarray) -> np.ndarray:
+    """A float64 copy, one row for each document."""
+    return np.array(np.broadcast_to(start, (place(x).shape[0], start.shape[-1])), np.float64)
 
 
 class PlainChain:
     """The exact collapsed sampler, token after token."""
 
-    def __init__(self, x: Counts, words: np.ndarray, shares: np.ndarray, prior: np.ndarray, seed: int):
-        self.prior, self.rng, self.averaged = np.asarray(prior, np.float64), np.random.default_rng(seed), 0
+    def __init__(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int):
+        self.rng, self.averaged, shares = np.random.default_rng(seed), 0, _tall(x, shares)
         self.tokens_of = [np.repeat(w, c.astype(int)) for w, c in _documents(x)]
         self.tokens = sum(map(len, self.tokens_of))
         self.topics = [
             np.array([self._draw(words[w] * shares[d]) for w in tokens], int) for d, tokens in enumerate(self.tokens_of)
         ]
         self.table, self.mean = np.zeros(words.shape), np.zeros(words.shape)
+        self.set_prior(prior)
         for w, z in zip(self.tokens_of, self.topics):
             np.add.at(self.table, (w, z), 1)
 
-    def set_prior(self, prior: np.ndarray) -> None:
-        self.prior = np.asarray(prior, np.float64)
+    def set_prior(self, prior: Any) -> None:
+        self.prior = np.broadcast_to(np.asarray(prior, np.float64), self.table.shape)
 
     def sweep(self, alpha: np.ndarray, average: bool = False) -> float:
         value = 0.0
@@ -125,15 +161,18 @@ class PlainChain:
     def mean_counts(self) -> np.ndarray:
         return self.mean / self.averaged if self.averaged else self.counts()
 
-    def document_counts(self) -> np.ndarray:
-        k = len(self.table[0])
-        return np.array([np.bincount(z, minlength=k) for z in self.topics], np.float64)
+    def draw(self, documents: int, words: int) -> TopicDraw:
+        n, k = self.table.shape
+        some = self.topics[:: spacing(len(self.topics), documents)]
+        counts = np.array([np.bincount(z, minlength=k) for z in some], np.float64).reshape(-1, k)
+        return TopicDraw(counts, self.table[:: spacing(n, words)].copy(), n, self.table.sum(axis=0))
 
     def _draw(self, weight: np.ndarray) -> int:
         running = np.cumsum(weight)
         return int(np.searchsorted(running, self.rng.random() * running[-1], side="right").clip(0, len(weight) - 1))
 
 
-def _documents(x: Counts) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for a, b in zip(x.indptr[:-1], x.indptr[1:]):
-        yield x.indices[a:b], x.data[a:b].astype(np.float64)
+def _documents(x: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    m = place(x).matrix
+    for a, b in zip(m.indptr[:-1], m.indptr[1:]):
+        yield m.indices[a:b], m.data[a:b].astype(np.float64)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from eckart.errors import InputError
@@ -62,6 +64,22 @@ def require_whole_numbers(x: Counts, method: str) -> None:
             f"X holds {value} at row {row}, word {word}, wanted whole numbers: learning_method={method!r} samples a topic for each token; use 'cvb0' or "
             "'variational' for weights such as tf-idf"
         )
+
+
+def batches(x: Counts, size: int, order: np.ndarray) -> Iterator[Counts]:
+    """The documents in the given order, ``size`` at a time."""
+    for first in range(0, len(order), size):
+        yield _taken(x, order[first : first + size])
+
+
+def _taken(x: Counts, rows: np.ndarray) -> Counts:
+    part = x.to_scipy()[rows]
+    return Counts(part.indptr, part.indices, part.data, x.n_columns, None, x.columns)
+
+
+def every_other(x: Counts) -> list[Counts]:
+    """The documents 0, 2, 4 ... and 1, 3, 5 ..."""
+    return [_taken(x, np.arange(first, x.shape[0], 2)) for first in (0, 1)]
 
 
 def tokens_of(x: Counts) -> float:

@@ -10,7 +10,7 @@ alignment             the pairing of two models' topics with the largest total o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from eckart.errors import InputError, wrong
 from eckart.explain.topics.documents import as_counts, whole_numbers
 from eckart.factors import Topics
 from eckart.io.read import read
+from eckart.io.text.shards import pieces
 from eckart.matrix import Counts
 from eckart.rng import generator
 
@@ -61,7 +62,14 @@ def split_tokens(X: Any, share: float = 0.5, random_state: Any = None) -> tuple[
 
 
 def document_completion(
-    words: Any, seen: Any, scored: Any, *, prior: Any = 0.1, steps: int = 50, n_threads: int | None = None
+    words: Any,
+    seen: Any,
+    scored: Any,
+    *,
+    prior: Any = 0.1,
+    steps: int = 50,
+    n_threads: int | None = None,
+    engine: Any = "auto",
 ) -> Completion:
     """Held-out likelihood by document completion, the same for every model.
 
@@ -71,6 +79,7 @@ def document_completion(
     seen, scored : two halves of the same documents (``split_tokens``)
     prior : pseudo-counts of the topics when the seen half is folded in, a number or one for each topic
     steps : updates of the shares
+    n_threads, engine : most threads to use; the engine by name
 
     >>> p = [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
     >>> round(document_completion(p, [[3.0, 1.0, 0.0]], [[1.0, 1.0, 0.0]], prior=1e-9).perplexity, 4)
@@ -83,15 +92,14 @@ def document_completion(
     if p.ndim != 2 or p.shape[1] != a.shape[1]:
         raise InputError(f"words has shape {p.shape}, wanted topics x {a.shape[1]} words")
     phi = np.ascontiguousarray((p / p.sum(axis=1, keepdims=True)).T)
-    engine, k = engine_named("cpu", n_threads), len(p)
-    start = np.full((a.shape[0], k), 1.0 / k)
+    on, k = engine_named(engine, n_threads), len(p)
     alpha = np.broadcast_to(np.asarray(prior, np.float64), (k,))
-    shares = engine.topic_sweep(a, phi, alpha, start, steps=steps, collect=False).shares
-    value, count = engine.topic_scores(b, phi, shares, 1e-300)
-    total = float(count.sum())
+    with on.at_work():
+        shares = on.topic_fold(on.put(a), phi, alpha, np.full(k, 1.0 / k), steps=steps)
+        value, total = on.topic_scores(on.put(b), phi, shares, 1e-300)
     if not total > 0:
         raise InputError("scored has no token, wanted at least one; give more or longer documents")
-    return Completion(float(value.sum()) / total, total)
+    return Completion(value / total, total)
 
 
 def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability") -> list[list[Any]]:
@@ -129,7 +137,7 @@ def coherence(topics: Any, X: Any, n: int = 10) -> np.ndarray:
     every = sorted({w for top in tops for w in top}, key=str)
     at = {w: i for i, w in enumerate(every)}
     meet, documents = np.zeros((len(every), len(every))), 0
-    for block in _blocks(X):
+    for block in (as_counts(block, "coherence") for block in pieces(X) or [read(X)]):
         names = block.columns if columns is None else columns
         held = block.to_scipy()[:, _positions(every, names, block.shape[1])].tocsc()
         held.data = (held.data > 0).astype(np.float64)
@@ -208,7 +216,7 @@ def select_topics(
         fitted = clone(model).set_params(n_components=int(k)).fit(train)
         seconds = time.perf_counter() - begin
         t = fitted.fit_.factors
-        judged = document_completion(t.words, seen, scored, prior=np.maximum(t.prior, 1e-3), n_threads=model.n_threads)
+        judged = document_completion(t.words, seen, scored, prior=np.maximum(t.prior, 1e-3), engine=fitted._engine())
         npmi = float(np.nanmean(coherence(t, test, n))) if t.n > 1 else float("nan")
         row = {"n_components": int(k), "perplexity": judged.perplexity, "npmi": npmi, "diversity": topic_diversity(t)}
         table.append(row | {"seconds": round(seconds, 3)})
@@ -243,14 +251,6 @@ def _tops(topics: Any, n: int) -> tuple[list[list[Any]], np.ndarray | None]:
         plain = replace(topics, columns=None) if isinstance(topics, Topics) else topics
         return top_words(plain, n), None
     return [list(top)[:n] for top in topics], None
-
-
-def _blocks(X: Any) -> Iterable[Counts]:
-    many = hasattr(X, "__iter__") and not hasattr(X, "shape") and not isinstance(X, (str, Counts))
-    if many and not (isinstance(X, (list, tuple)) and len(X) and not hasattr(X[0], "shape")):
-        yield from (as_counts(read(block), "coherence") for block in X)
-    else:
-        yield as_counts(read(X), "coherence")
 
 
 def _positions(words: list[Any], names: np.ndarray | None, n: int) -> list[int]:

@@ -14,33 +14,39 @@ The certificate: a stationary point (EM, variational), or fresh chains that stay
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.topics import certify_em, certify_gibbs, certify_stream, certify_variational
-from eckart.engines import engine_named
-from eckart.explain.topics import lda_em, lda_gibbs, lda_variational
-from eckart.explain.topics.documents import as_counts, require_whole_numbers, tokens_of, whole_numbers
-from eckart.explain.topics.judge import align_topics
-from eckart.explain.topics.lda_options import LDAOptions, count_blocks
-from eckart.explain.topics.lda_streams import LDAStreams, Solved, topics_of
-from eckart.explain.topics.priors import Priors
+from eckart.errors import InputError, wrong
+from eckart.explain.topics import lda_em, lda_gibbs, lda_online, lda_variational
+from eckart.explain.topics.documents import as_counts, batches, every_other, require_whole_numbers, tokens_of, whole_numbers
+from eckart.explain.topics.priors import Priors, Solved
+from eckart.explain.topics.topic_em import TopicProblem, as_topics
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
 from eckart.factors import Topics
 from eckart.fit import Fit, one_kind_of_names
 from eckart.io.read import read
+from eckart.io.text.shards import pieces
 from eckart.matrix import Counts
+from eckart.parameters import check, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
 
+METHODS = ("auto", "gibbs", "cvb0", "variational", "batch", "online")
+ALPHA, ETA = 0.1, 0.05
+"""Where learned priors start."""
 GIBBS_TOKENS = 2e8
 """More tokens than this are not sampled one by one by default."""
-BURN_TOKENS = 2.5e8
 
 
-class LDA(LDAStreams, LDAOptions, TopicModel):
+@dataclass(eq=False, repr=False)
+class LDA(TopicModel):
     """Topics with Dirichlet priors, by Gibbs sampling, EM, variational Bayes or from a stream.
 
     Parameters
@@ -69,8 +75,8 @@ class LDA(LDAStreams, LDAOptions, TopicModel):
         Words (names or positions) that lean a topic; topics then keep their numbers. ``seed_weight`` is the pseudo-count of each.
     warm_start : bool
         Begin at the topics of the last fit and keep their numbers.
-    random_state, n_threads, verbose
-        Seed; most threads to use (results do not depend on it, Gibbs included); progress bars.
+    random_state, engine, n_threads, verbose
+        Seed; what computes ("auto", "cpu", "plain"); most threads to use (results do not depend on it, Gibbs included); progress bars.
 
     Attributes
     ----------
@@ -94,20 +100,52 @@ class LDA(LDAStreams, LDAOptions, TopicModel):
     D. Blei, A. Ng and M. Jordan, "Latent Dirichlet allocation", JMLR 3 (2003).
     """
 
+    n_components: int = param(10, whole(1))
+    _: KW_ONLY
+    doc_topic_prior: Any = param("auto")
+    topic_word_prior: Any = param("auto")
+    learning_method: str = param("auto", one_of(*METHODS))
+    learning_decay: float = param(0.7, number(0, 1, above=True))
+    learning_offset: float = param(10.0, number(0))
+    max_iter: int | None = param(None, optional(whole(1)))
+    batch_size: int = param(4096, whole(1))
+    total_samples: float | None = param(None, optional(number(0)))
+    tol: float = param(1e-4, number(0))
+    mean_change_tol: float = param(1e-3, number(0))
+    max_doc_update_iter: int = param(100, whole(1))
+    burn_in: int | None = param(None, optional(whole(0)))
+    n_samples: int = param(30, whole(1))
+    n_init: int = param(1, whole(1))
+    seed_words: Any = param(None)
+    seed_weight: float = param(100.0, number(0))
+    warm_start: bool = param(False, flag())
+
     def fit(self, X: Any, y: Any = None) -> LDA:
         """Fit to documents x words: sparse matrix, array, frame, file, or a re-readable source of sparse blocks (``eckart.shards``)."""
-        self._check()
+        check(self)
         self.__dict__.pop("_running", None)
-        blocks = count_blocks(X)
-        with progress(bool(self.verbose)) as watch:
-            if blocks is not None:
-                self._fit_blocks(blocks, watch)
+        engine = self._engine()
+        with progress(bool(self.verbose)) as watch, engine.at_work():
+            if pieces(X) is not None:
+                self._fit_pieces(X, engine, watch)
             else:
-                x = as_counts(one_kind_of_names(read(X)), "LDA")
-                first = self._warm(X)
-                method, reason = self._method(x)
-                solved = getattr(self, f"_solve_{method}")(x, self._priors(x.shape[1], x.columns), first, watch)
-                self._keep(x, solved, {"method": method, "reason": reason}, first is not None)
+                self._fit_matrix(X, engine, watch)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> LDA:
+        """One more batch of documents by stepwise EM; it is not kept. A model that was fitted online, or loaded after it was, goes on; else the first
+        call begins."""
+        check(self)
+        engine, fresh = self._engine(), "_running" not in vars(self)
+        if fresh and "fit_" in vars(self) and self.fit_.plan["method"] == "online":
+            fresh, self._running = False, self._resumed()
+        with engine.at_work():
+            x = self._documents(X) if not fresh else as_counts(one_kind_of_names(read(X)), "LDA")
+            r = self._begin(x, generator(self.random_state), engine) if fresh else self._running
+            self._running = self._step(x, r, engine)
+            trace = lda_online.new_trace()
+            trace.add(self._running.value)
+            self._keep_running(x, x.columns if fresh else self._topics().columns, trace, 1, engine)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
@@ -116,10 +154,10 @@ class LDA(LDAStreams, LDAOptions, TopicModel):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._documents(X)
-        plan = self.fit_.plan
-        moves = plan.get("priors moved at", ())
-        return self._certify(x, self._topics(), self._eta, plan["method"], self.fit_.trace, moves=moves)
+        x, engine, plan = self._documents(X), self._engine(), self.fit_.plan
+        with engine.at_work():
+            moves = plan.get("priors moved at", ())
+            return self._certify(x, engine.put(x), engine, self._topics(), self._eta, plan["method"], self.fit_.trace, moves=moves)
 
     @property
     def doc_topic_prior_(self) -> np.ndarray:
@@ -141,6 +179,29 @@ class LDA(LDAStreams, LDAOptions, TopicModel):
         eta = arrays["eta"]
         self._eta: Any = eta if eta.ndim == 2 else float(eta[0])
 
+    def _fit_matrix(self, X: Any, engine: Any, watch: Watcher) -> None:
+        """Choose the method, solve, order the topics by size unless their numbers are to be kept, measure the certificate, and become fitted."""
+        x = as_counts(one_kind_of_names(read(X)), "LDA")
+        first = self._warm(X)
+        docs, priors = engine.put(x), self._priors(x.shape[1], x.columns)
+        method, reason = self._method(x)
+        options = {"engine": engine, "rng": generator(self.random_state), "first": first, "watch": watch}
+        solved = self._solver(method, x, docs, engine)(priors, **options)
+        priors = solved.priors
+        t = as_topics(solved.counts, priors.words, priors.alpha, x.dtype, x.columns)
+        numbered = (
+            self.seed_words is not None or np.ndim(self.topic_word_prior) > 1 or np.ndim(self.doc_topic_prior) > 0
+        )
+        if first is None and not numbered:
+            order = by_size(t)
+            t, priors = reordered(t, order), priors.reordered(order)
+        self._eta = priors.words
+        moves = solved.plan.get("priors moved at", ())
+        certificate = self._certify(x, docs, engine, t, self._eta, method, solved.trace, solved.facts, moves)
+        plan = {"method": method, "reason": reason, "engine": engine.name} | solved.plan
+        eta = float(priors.eta) if priors.boost is None else "by word"
+        self.fit_ = Fit(t, certificate, solved.trace, plan | {"eta": eta, "tokens": tokens_of(x)})
+
     def _method(self, x: Counts) -> tuple[str, str]:
         method = {"batch": "variational"}.get(self.learning_method, self.learning_method)
         if method == "gibbs":
@@ -153,110 +214,181 @@ class LDA(LDAStreams, LDAOptions, TopicModel):
             return "cvb0", f"{tokens_of(x):.3g} tokens are too many to sample one by one"
         return "gibbs", "whole counts: averaged Gibbs sweeps predict best for their time"
 
-    def _solve_gibbs(self, x: Counts, priors: Priors, first: Any, watch: Watcher) -> Solved:
-        best, chains = lda_gibbs.solve(
-            x,
-            priors,
-            max_iter=24 if self.max_iter is None else int(self.max_iter),
-            burn_in=burn_in_for(tokens_of(x)) if self.burn_in is None else int(self.burn_in),
-            n_samples=int(self.n_samples),
-            n_init=int(self.n_init),
-            engine=engine_named("cpu", self.n_threads),
-            rng=generator(self.random_state),
-            first=first,
-            watch=watch,
-        )
-        facts: dict[str, Any] = {}
-        if len(chains) > 1:
-            others = [c for c in chains if c is not best]
-            overlap = [align_topics((best.counts + 1e-9).T, (c.counts + 1e-9).T)[1].mean() for c in others]
-            facts = {"starts": len(chains), "overlap between starts": float(np.mean(overlap))}
-        plan = {"sweeps": best.ascent + len(best.trace), "EM sweeps": best.ascent}
-        return Solved(best.counts, best.priors, best.trace, plan, facts)
-
-    def _solve_cvb0(self, x: Counts, priors: Priors, first: Any, watch: Watcher) -> Solved:
-        best, ends = lda_em.best_start(
-            x,
-            priors,
-            int(self.n_init),
-            tol=float(self.tol),
-            max_iter=100 if self.max_iter is None else int(self.max_iter),
-            engine=engine_named("cpu", self.n_threads),
-            rng=generator(self.random_state),
-            dtype=np.float64 if _large(x) else np.float32,
-            first=first,
-            watch=watch,
-        )
-        plan = {"sweeps": len(best.ascent.trace), "priors moved at": list(best.moves)}
-        return Solved(best.counts, best.priors, best.ascent.trace, plan, _spread(ends))
-
-    def _solve_variational(self, x: Counts, priors: Priors, first: Any, watch: Watcher) -> Solved:
-        best, ends = lda_variational.solve(
-            x,
-            priors,
-            tol=float(self.tol),
-            max_iter=100 if self.max_iter is None else int(self.max_iter),
-            n_init=int(self.n_init),
-            inner=int(self.max_doc_update_iter),
-            inner_tol=float(self.mean_change_tol),
-            engine=engine_named("cpu", self.n_threads),
-            rng=generator(self.random_state),
-            first=first,
-            watch=watch,
-        )
-        found = best.statistics
-        return Solved(found.counts, found.priors, best.trace, {"sweeps": len(best.trace)}, _spread(ends))
-
-    def _keep(self, x: Counts, solved: Solved, chosen: dict[str, Any], keep: bool) -> None:
-        """Order the topics by size, unless their numbers are to be kept, measure the certificate, and become fitted."""
-        priors, trace = solved.priors, solved.trace
-        t = topics_of(solved.counts, priors, x.dtype, x.columns)
-        numbered = (
-            self.seed_words is not None or np.ndim(self.topic_word_prior) > 1 or np.ndim(self.doc_topic_prior) > 0
-        )
-        if not keep and not numbered:
-            order = by_size(t)
-            t, priors = reordered(t, order), priors.reordered(order)
-        moves = solved.plan.get("priors moved at", ())
-        certificate = self._certify(x, t, priors.words, chosen["method"], trace, solved.facts, moves)
-        eta = float(priors.eta) if priors.boost is None else "by word"
-        self._eta = priors.words
-        self.fit_ = Fit(t, certificate, trace, chosen | solved.plan | {"eta": eta, "tokens": tokens_of(x)})
+    def _solver(self, method: str, x: Counts, docs: Any, engine: Any) -> Callable[..., Solved]:
+        """The solver of that name with the parameters that it takes, as a function of priors, engine, rng, first and watch."""
+        most, starts, tol = self.max_iter, int(self.n_init), float(self.tol)
+        if method == "gibbs":
+            burn_in = lda_gibbs.burn_in_for(tokens_of(x)) if self.burn_in is None else int(self.burn_in)
+            sweeps = {"burn_in": burn_in, "n_samples": int(self.n_samples)}
+            return partial(lda_gibbs.solve, docs, max_iter=int(most or 24), n_init=starts, **sweeps)
+        if method == "cvb0":
+            kinds = {"whole": whole_numbers(x), "dtype": _precision(engine, docs)}
+            return partial(lda_em.solve, docs, max_iter=int(most or 100), n_init=starts, tol=tol, **kinds)
+        if method == "variational":
+            inner = {"inner": int(self.max_doc_update_iter), "inner_tol": float(self.mean_change_tol)}
+            return partial(lda_variational.solve, docs, max_iter=int(most or 100), n_init=starts, tol=tol, **inner)
+        return partial(self._solve_online, x)
 
     def _certify(
-        self, x: Counts, t: Topics, eta: Any, method: str, trace: Trace, facts: dict | None = None, moves: Any = ()
+        self,
+        x: Counts,
+        docs: Any,
+        engine: Any,
+        t: Topics,
+        eta: Any,
+        method: str,
+        trace: Trace,
+        facts: dict[str, Any] | None = None,
+        moves: Iterable[int] = (),
     ) -> Certificate:
-        engine = engine_named("cpu", self.n_threads)
-        if method == "gibbs" and tokens_of(x) > 0:
-            c = certify_gibbs(x, t, eta, engine=engine, facts=facts)
-        elif method == "online":
-            c = certify_stream(x, t, engine=engine)
+        """Evidence of the method's kind over the documents x, placed as ``docs``."""
+        tol = float(self.tol)
+        if method == "online":
+            c = certify_stream([engine.put(half) for half in every_other(x)], t, engine=engine)
+        elif method == "gibbs" and tokens_of(x) > 0:
+            c = certify_gibbs(docs, t, eta, engine=engine)
         elif method == "variational":
-            c = certify_variational(x, t, eta, engine=engine, trace=trace, tol=float(self.tol))
+            priors = Priors(t.prior, 0.0, eta, False, False) if np.ndim(eta) else Priors(t.prior, eta, None, False, False)
+            problem = lda_variational.VariationalProblem(docs, priors, engine, 1, 0.0)
+            c = certify_variational(problem, t, trace=trace, tol=tol)
         else:
-            single = None if _large(x) else np.float32
-            options = {"tol": float(self.tol), "name": "LDA", "moves": moves, "dtype": single}
-            c = certify_em(x, t, eta, engine=engine, trace=trace, **options)
+            em = TopicProblem(docs, engine, t.prior, eta, dtype=_precision(engine, docs))
+            c = certify_em(em, t, trace=trace, tol=tol, name="LDA", moves=moves)
+        checks = c.checks
         if trace.reason is StopReason.INTERRUPTED:
-            stopped = Check("interrupted", 1, 0, "the fit was interrupted before its end")
-            c = Certificate(c.problem, c.kind, (*c.checks, stopped), c.facts, c.notes)
-        return Certificate(c.problem, c.kind, c.checks, c.facts | (facts or {}), c.notes)
+            checks = (*checks, Check("interrupted", 1, 0, "the fit was interrupted before its end"))
+        return Certificate(c.problem, c.kind, checks, c.facts | (facts or {}), c.notes)
+
+    # ---- streams
+
+    def _solve_online(self, x: Counts, priors: Priors, *, engine: Any, rng: Any, first: Any, watch: Watcher) -> Solved:
+        passes, rows, total = int(self.max_iter or 1), x.shape[0], tokens_of(x)
+
+        def shuffled() -> Iterator[Counts]:
+            return batches(x, int(self.batch_size), rng.permutation(rows))
+
+        def take(batch: Counts, r: Any) -> lda_online.Running:
+            after = self._step(batch, r, engine, total)
+            watch("documents", after.documents, passes * rows)
+            return after
+
+        begun = lda_online.begin(x, priors, rng, engine, first)
+        few = min(lda_online.FIRST, rows // 4) if first is None else 0
+        r, trace, _ = lda_online.run(shuffled, passes, begun, take, few)
+        assert r is not None
+        return Solved(r.counts(total), r.priors, trace, {"sweeps": passes, "batches": r.batches}, {})
+
+    def _fit_pieces(self, X: Any, engine: Any, watch: Watcher) -> None:
+        """One or more passes over a source that does not fit in memory."""
+        rng, passes = generator(self.random_state), int(self.max_iter or 1)
+
+        def take(x: Counts, r: lda_online.Running | None) -> lda_online.Running:
+            after = self._step(x, r or self._begin(x, rng, engine), engine)
+            watch("documents", after.documents, None)
+            return after
+
+        def cut() -> Iterator[Counts]:
+            for block in pieces(X) or ():
+                x = as_counts(block, "LDA")
+                yield from batches(x, int(self.batch_size), np.arange(x.shape[0]))
+
+        r, trace, x = lda_online.run(cut, passes, None, take, lda_online.FIRST)
+        if r is None or x is None:
+            raise InputError("X gave no block of documents, wanted at least one")
+        self._running = r
+        self._keep_running(x, x.columns, trace, passes, engine)
+
+    def _begin(self, x: Counts, rng: np.random.Generator, engine: Any) -> lda_online.Running:
+        return lda_online.begin(x, self._priors(x.shape[1], x.columns), rng, engine)
+
+    def _step(self, x: Counts, r: lda_online.Running, engine: Any, total: float | None = None) -> lda_online.Running:
+        if total is None and self.total_samples is not None and r.documents:
+            total = float(self.total_samples) * r.tokens / r.documents
+        rates = lda_online.Rates(float(self.learning_decay), float(self.learning_offset))
+        return lda_online.step(x, r, rates, total, engine)
+
+    def _resumed(self) -> lda_online.Running:
+        """The running statistic of topics that were loaded from a file."""
+        t, plan = self._topics(), self.fit_.plan
+        priors = self._priors(t.n, t.columns)
+        eta = priors.eta if priors.boost is not None else float(self._eta)
+        priors = replace(priors, alpha=t.prior, eta=eta)
+        counts = np.maximum(t.counts.T - np.asarray(priors.words), 0.0)
+        share = np.ascontiguousarray(counts / max(counts.sum(), 1e-300), np.float32)
+        words = np.ascontiguousarray(t.words.T, np.float32)
+        value = self.fit_.trace.values[-1] if len(self.fit_.trace) else -np.inf
+        seen = float(plan["tokens"]), int(plan.get("documents", 0))
+        return lda_online.Running(share, words, priors, int(plan["batches"]), *seen, value)
+
+    def _keep_running(self, x: Counts, columns: Any, trace: Trace, passes: int, engine: Any) -> None:
+        r = self._running
+        plan = {"method": "online", "reason": "batches of a stream", "engine": engine.name, "sweeps": passes}
+        plan |= {"batches": r.batches, "documents": r.documents, "tokens": r.tokens}
+        t = as_topics(r.counts(r.tokens), r.priors.words, r.priors.alpha, x.dtype, columns)
+        self._eta = r.priors.words
+        self.fit_ = Fit(t, self._certify(x, None, engine, t, self._eta, "online", trace), trace, plan)
+
+    # ---- priors
+
+    def _priors(self, n: int, columns: Any) -> Priors:
+        """alpha, eta and the boost of seed words for n words."""
+        k = int(self.n_components)
+        alpha = self._prior("doc_topic_prior", self.doc_topic_prior, ALPHA, ((), (k,)))
+        eta = self._prior("topic_word_prior", self.topic_word_prior, ETA, ((), (n,), (k, n)))
+        boost = None
+        if eta.ndim == 1:
+            boost, eta = np.tile(eta[:, None], (1, k)), np.array(0.0)
+        elif eta.ndim == 2:
+            boost, eta = eta.T.copy(), np.array(0.0)
+        if self.seed_words is not None:
+            seeds = self._seeds(n, columns)
+            boost = seeds if boost is None else boost + seeds
+        learn_eta = isinstance(self.topic_word_prior, str) and self.seed_words is None
+        learn_alpha = isinstance(self.doc_topic_prior, str)
+        return Priors(np.broadcast_to(alpha, (k,)).astype(np.float64), float(eta), boost, learn_alpha, learn_eta)
+
+    def _prior(self, name: str, value: Any, begin: float, shapes: tuple) -> np.ndarray:
+        if isinstance(value, str):
+            if value != "auto":
+                raise wrong(name, value, "'auto', None, a number > 0 or an array of them")
+            return np.array(begin)
+        try:
+            out = np.array(1.0 / self.n_components if value is None else value, np.float64)
+        except (TypeError, ValueError):
+            raise wrong(name, value, "'auto', None, a number > 0 or an array of them") from None
+        if out.shape not in shapes:
+            raise InputError(f"{name} has shape {out.shape}, wanted {' or '.join(map(str, shapes))}")
+        if not (np.isfinite(out).all() and (out > 0).all()):
+            raise wrong(name, float(out.min()), "finite numbers > 0")
+        return out
+
+    def _seeds(self, n: int, columns: Any) -> np.ndarray:
+        """Pseudo-counts of the seed words, words x k."""
+        out = np.zeros((n, int(self.n_components)))
+        at = {} if columns is None else {name: j for j, name in enumerate(columns)}
+        if not isinstance(self.seed_words, dict):
+            raise wrong("seed_words", self.seed_words, "a dictionary {topic: [words]}")
+        for z, words in self.seed_words.items():
+            if not str(z).lstrip("-").isdigit() or not 0 <= int(z) < out.shape[1]:
+                raise wrong("seed_words", z, f"topics from 0 to {out.shape[1] - 1}")
+            for word in words:
+                j = at.get(word, word if isinstance(word, (int, np.integer)) and 0 <= word < n else None)
+                if j is None:
+                    raise InputError(f"seed_words names {word!r} for topic {z}, which is no word of X; leave it out")
+                out[j, int(z)] += float(self.seed_weight)
+        return out
+
+    def _warm(self, X: Any) -> np.ndarray | None:
+        """phi of the last fit, words x k, where the fit is to begin there."""
+        if not self.warm_start or "fit_" not in vars(self):
+            return None
+        self._new_rows(X)
+        t = self.fit_.factors
+        if t.k != self.n_components:
+            raise wrong("n_components", self.n_components, f"{t.k}, as in the fit that warm_start goes on from")
+        return np.ascontiguousarray(t.words.T)
 
 
-def burn_in_for(tokens: float) -> int:
-    """Sweeps before averaging: those that sample BURN_TOKENS in all, 20 to 200.
-
-    >>> [burn_in_for(tokens) for tokens in (1e4, 2.5e6, 1e9)]
-    [200, 100, 20]
-    """
-    return int(np.clip(BURN_TOKENS / max(tokens, 1.0), 20, 200))
-
-
-def _spread(ends: list[float]) -> dict[str, Any]:
-    """What is said of several starts."""
-    return {} if len(ends) < 2 else {"starts": len(ends), "spread over starts": max(ends) - min(ends)}
-
-
-def _large(x: Counts) -> bool:
-    """Whether a word's count may be too large to be added up in single precision."""
-    return bool(np.bincount(x.indices, x.data.astype(np.float64)).max(initial=0.0) >= 2**24)
+def _precision(engine: Any, docs: Any) -> type:
+    """Double where a word's count may be too large to be added up in single precision."""
+    return np.float64 if engine.topic_totals(docs).max(initial=0.0) >= 2**24 else np.float32

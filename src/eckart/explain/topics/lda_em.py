@@ -12,91 +12,88 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.protocol.topics import TopicWords
 from eckart.explain.em import Ascent, climb
-from eckart.explain.topics.documents import whole_numbers
-from eckart.explain.topics.priors import Priors
-from eckart.explain.topics.topic_em import State, Sweep, TopicProblem, equal_shares, start
-from eckart.matrix import Counts
+from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors, Solved, spread
+from eckart.explain.topics.topic_em import Sweep, TopicProblem, start
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 LEARN_AT, DRAWS = (16, 24, 32, 48), 3
+"""EM steps at which the priors move, and Gibbs sweeps at each."""
 LEAST, SETTLE = 15, 5
 """EM steps at least (a climb starts near a saddle), and after the last move of the priors."""
 
 
 @dataclass(frozen=True)
-class Begun:
-    """Where the climb ended, the expected counts of words by topic, and the priors."""
+class Climbed:
+    """Where a climb ended, with phi and theta after one more M step (theta in the engine), and the priors."""
 
-    ascent: Ascent[State, Sweep]
-    counts: np.ndarray
-    priors: Priors
-    moves: tuple[int, ...]
+    ascent: Ascent[TopicWords, Sweep]
+    problem: LearningProblem
 
     @property
-    def state(self) -> State:
-        """phi and theta after one more M step."""
-        from eckart.explain.topics.topic_em import normalised
-
-        return State(normalised(self.counts, self.priors.words), self.ascent.statistics.shares)
+    def words(self) -> np.ndarray:
+        return self.problem.maximise(self.ascent.statistics).words
 
 
 class LearningProblem(TopicProblem):
-    """A topic problem whose priors move."""
+    """A topic problem whose priors move, where the counts can be drawn (``whole`` numbers)."""
 
-    def __init__(self, x: Counts, engine: Any, priors: Priors, steps: int, most: int, seed: int):
-        super().__init__(x, engine, priors.alpha, priors.words, steps)
+    def __init__(
+        self, docs: Any, engine: Any, priors: Priors, steps: int, dtype: Any, most: int, seed: int, whole: bool
+    ):
+        super().__init__(docs, engine, priors.alpha, priors.words, steps, dtype)
         self.priors, self.most, self.seed = priors, most, seed
-        self.learns = (priors.learn_alpha or priors.learn_eta) and whole_numbers(x)
+        self.learns = (priors.learn_alpha or priors.learn_eta) and whole
         self.moves: list[int] = []
 
-    def each(self, state: State, sweep: Sweep, trace: Trace) -> State | None:
+    def each(self, phi: TopicWords, sweep: Sweep, trace: Trace) -> TopicWords | None:
         """Learn the priors from drawn counts; the climb goes on at the topics and shares that the step leads to."""
         step = len(trace)
         if not self.learns or step not in LEARN_AT or step > self.most - SETTLE:
             return None
-        shape = state.words.shape
-        prior = np.broadcast_to(np.asarray(self.eta, np.float32), shape)
-        drawn = self.engine.topic_chain(self.x, state.words, sweep.shares, prior, self.seed + step)
+        chain = self.engine.topic_chain(self.docs, phi.words, self.shares, self.eta, self.seed + step)
         for _ in range(DRAWS):
-            drawn.sweep(self.priors.alpha)
-            self.priors = self.priors.learned(drawn.document_counts(), drawn.counts())
+            chain.sweep(self.priors.alpha)
+            self.priors = self.priors.learned(chain.draw(DOCUMENTS, WORDS))
         self.alpha, self.eta = self.priors.alpha, self.priors.words
         self.moves.append(step)
         return self.maximise(sweep)
 
 
-def solve(
-    x: Counts,
+def ascend(
+    docs: Any,
     priors: Priors,
     *,
     tol: float,
     max_iter: int,
     engine: Any,
     rng: np.random.Generator,
+    whole: bool = False,
     steps: int = 3,
     dtype: Any = np.float32,
     first: np.ndarray | None = None,
     watch: Watcher = silent,
-) -> Begun:
+) -> Climbed:
     """One climb from random topics, or from ``first`` (phi, words x k)."""
-    k, kind = len(priors.alpha), np.dtype(dtype)
-    words = start(x, k, rng, kind, priors.boost) if first is None else first.astype(kind)
-    problem = LearningProblem(x, engine, priors, steps, max_iter, int(rng.integers(2**31)))
-    begin = State(words, equal_shares(x.shape[0], priors.alpha, kind))
-    found = climb(problem, begin, tol=tol, max_iter=max_iter, least=LEAST, watch=watch, each=problem.each)
+    words = start(docs, len(priors.alpha), rng, dtype, engine, priors.boost) if first is None else first
+    problem = LearningProblem(docs, engine, priors, steps, dtype, max_iter, int(rng.integers(2**31)), whole)
+    found = climb(
+        problem, problem.begin(words), tol=tol, max_iter=max_iter, least=LEAST, watch=watch, each=problem.each
+    )
     if tol == 0 and found.trace.reason is StopReason.MAX_ITER:
         found.trace.reason = StopReason.CONVERGED
-    return Begun(found, found.statistics.counts, problem.priors, tuple(problem.moves))
+    return Climbed(found, problem)
 
 
-def best_start(
-    x: Counts, priors: Priors, n_init: int, *, rng: np.random.Generator, **options: Any
-) -> tuple[Begun, list[float]]:
-    """The highest of several climbs, and where each of them ended; an interrupted one is the last."""
-    found: list[Begun] = []
+def solve(docs: Any, priors: Priors, *, n_init: int, rng: np.random.Generator, **options: Any) -> Solved:
+    """The highest of several climbs (``options`` are those of ``ascend``); an interrupted one is the last."""
+    found: list[Climbed] = []
     for stream in rng.spawn(n_init):
-        found.append(solve(x, priors, rng=stream, **options))
+        found.append(ascend(docs, priors, rng=stream, **options))
         if found[-1].ascent.trace.reason is StopReason.INTERRUPTED:
             break
-    return max(found, key=lambda b: b.ascent.bound), [b.ascent.bound for b in found]
+    best = max(found, key=lambda b: b.ascent.bound)
+    trace, problem = best.ascent.trace, best.problem
+    plan = {"sweeps": len(trace), "priors moved at": list(problem.moves)}
+    return Solved(best.ascent.statistics.counts, problem.priors, trace, plan, spread([b.ascent.bound for b in found]))

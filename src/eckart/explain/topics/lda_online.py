@@ -10,75 +10,110 @@ References: Cappe and Moulines (2009); Foulds, Boyles, DuBois, Smyth and Welling
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.explain.topics.documents import tokens_of, whole_numbers
-from eckart.explain.topics.priors import Priors
-from eckart.explain.topics.topic_em import equal_shares, normalised, start
+from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors
+from eckart.explain.topics.topic_em import mean_shares, start
 from eckart.matrix import Counts
+from eckart.trace import StopReason, Trace
 
 STEPS, TOL = 12, 0.05
+"""Updates of the shares of documents that are met for the first time, and the change at which they stop."""
 LEARN_EVERY, DRAWS = 16, 3
+"""Batches between two moves of the priors, and Gibbs sweeps at each."""
 FIRST, PASSES = 16_384, 24
 """Documents that a stream begins with, and how often they are gone over."""
 
 
+class Rates(NamedTuple):
+    """r_t = (offset + t)^-decay."""
+
+    decay: float
+    offset: float
+
+
 @dataclass(frozen=True)
 class Running:
-    """S (words x k, a token's share), phi, the priors, batches and tokens seen, and the log-likelihood of a token in the last batch."""
+    """S (words x k, a token's share), phi, the priors, batches, tokens and documents seen, and the log-likelihood of a token in the last batch."""
 
     share: np.ndarray
     words: np.ndarray
     priors: Priors
-    batches: int
-    tokens: float
-    documents: int
-    value: float
+    batches: int = 0
+    tokens: float = 0.0
+    documents: int = 0
+    value: float = -np.inf
 
     def counts(self, total: float) -> np.ndarray:
         """Expected counts for a corpus of ``total`` tokens."""
         return self.share * self.share.dtype.type(total)
 
 
-def begin(x: Counts, priors: Priors, rng: np.random.Generator, first: np.ndarray | None = None) -> Running:
+def begin(x: Counts, priors: Priors, rng: np.random.Generator, engine: Any, first: np.ndarray | None = None) -> Running:
     """Topics from a first batch, or from ``first`` (phi, words x k)."""
     k = len(priors.alpha)
-    words = start(x, k, rng, np.dtype(np.float32), priors.boost) if first is None else first.astype(np.float32)
-    return Running(words / np.float32(k), words, priors, 0, 0.0, 0, -np.inf)
+    words = start(engine.put(x), k, rng, np.float32, engine, priors.boost) if first is None else np.float32(first)
+    return Running(words / np.float32(k), words, priors)
 
 
-def step(
-    x: Counts, r: Running, *, decay: float, offset: float, total: float | None, engine: Any, passes: int = 1
-) -> Running:
-    """One batch; the first one is gone over several times (``passes``), because near the start all topics are alike."""
+def step(x: Counts, r: Running, rates: Rates, total: float | None, engine: Any) -> Running:
+    """One batch; the first one is gone over several times, because near the start all topics are alike."""
     tokens = tokens_of(x)
     if tokens <= 0:
         return replace(r, batches=r.batches + 1, documents=r.documents + x.shape[0])
-    alpha, share, words, value = r.priors.alpha, r.share, r.words, r.value
+    docs, alpha, share, words, value = engine.put(x), r.priors.alpha, r.share, r.words, r.value
+    passes = PASSES if r.batches == 0 else 1
     whole = max(r.tokens + tokens, total or 0.0)
-    shares = equal_shares(x.shape[0], alpha, np.dtype(np.float32))
+    shares: Any = mean_shares(alpha)
     for i in range(passes):
-        found = engine.topic_sweep(x, words, alpha, shares, steps=STEPS if i == 0 else 3, tol=TOL if i == 0 else 0.0)
-        shares = found.shares
-        rate = 1.0 if i < passes - 1 or r.batches == 0 else (offset + r.batches) ** -decay
-        fresh = found.counts * np.float32(rate / tokens)
+        steps, tol = (STEPS, TOL) if i == 0 else (3, 0.0)
+        shares, found = engine.topic_sweep(docs, words, alpha, shares, steps=steps, tol=tol)
+        rate = 1.0 if i < passes - 1 or r.batches == 0 else (rates.offset + r.batches) ** -rates.decay
+        fresh = np.asarray(found.counts) * np.float32(rate / tokens)
         share = fresh if rate == 1.0 else share * np.float32(1.0 - rate) + fresh
-        words = normalised(share * np.float32(whole), r.priors.words)
+        counts = share * np.float32(whole)
+        words = engine.topic_words(counts, counts.sum(axis=0, dtype=np.float64), r.priors.words).words
         value = found.value / max(found.seen, 1e-300)
     priors = r.priors
     if (priors.learn_alpha or priors.learn_eta) and r.batches % LEARN_EVERY == 0 and whole_numbers(x):
-        drawn = engine.topic_chain(x, words, shares, share * np.float32(whole) + priors.words, r.batches)
+        chain = engine.topic_chain(docs, words, shares, share * np.float32(whole) + priors.words, r.batches)
         for _ in range(DRAWS):
-            drawn.sweep(alpha)
-        priors = priors.learned(drawn.document_counts(), drawn.counts())
+            chain.sweep(alpha)
+        priors = priors.learned(chain.draw(DOCUMENTS, WORDS))
     return Running(share, words, priors, r.batches + 1, r.tokens + tokens, r.documents + x.shape[0], value)
 
 
-def ahead(batches: Iterable[Counts], documents: int) -> Iterator[Counts]:
+def run(
+    batches: Callable[[], Iterable[Counts]],
+    passes: int,
+    r: Running | None,
+    take: Callable[[Counts, Running | None], Running],
+    first: int,
+) -> tuple[Running | None, Trace, Counts | None]:
+    """``take`` of every batch of so many passes, the first ``first`` documents together; the running state, its trace, and the last batch. An interrupt keeps
+    what there is."""
+    trace, x = new_trace(), None
+    try:
+        for _ in range(passes):
+            for x in _ahead(batches(), 0 if r is not None and r.batches else first):
+                r = take(x, r)
+                trace.add(r.value)
+    except KeyboardInterrupt:
+        trace.reason = StopReason.INTERRUPTED
+    return r, trace, x
+
+
+def new_trace() -> Trace:
+    """The trace of a stream."""
+    return Trace("log-likelihood of a token in each batch", reason=StopReason.CONVERGED)
+
+
+def _ahead(batches: Iterable[Counts], documents: int) -> Iterator[Counts]:
     """The batches, the first of them put together until they hold ``documents`` documents: topics that part on too few never meet the others again."""
     kept: list[Counts] = []
     held = 0

@@ -5,7 +5,7 @@
     E   gamma_d  <- alpha + sum_w c_dw phi_dw until it stands still, from where the last step left it
     M   lambda_z <- eta + sum_d c_dw phi_dwz;  alpha and eta at their maximum of F where they are learned
 
-Every step raises F: the documents keep their gamma, and each update maximises F over one block of it.
+Every step raises F: the documents keep their gamma (in the engine), and each update maximises F over one block of it.
 
 Reference: Blei, Ng and Jordan (2003); Hoffman, Blei and Bach (2010).
 """
@@ -17,13 +17,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import digamma
+from scipy.special import gammaln
 
-from eckart.certify.topics import expected_words, log_norm, topics_bound
+from eckart.engines.protocol.topics import TopicBeliefs
 from eckart.explain.em import Ascent, best_of, climb
-from eckart.explain.topics.lda_em import solve as ascend
-from eckart.explain.topics.priors import Priors, dirichlet_of_logs, symmetric_of_logs
-from eckart.matrix import Counts
+from eckart.explain.topics.lda_em import ascend
+from eckart.explain.topics.priors import Priors, Solved, dirichlet_of_logs, spread, symmetric_of_logs
+from eckart.factors import Topics
 from eckart.trace import Watcher, silent
 
 AHEAD = 20
@@ -31,59 +31,84 @@ AHEAD = 20
 
 
 class State(NamedTuple):
-    """lambda (words x k), gamma (documents x k), and the priors they go with."""
+    """lambda (words x k) with what the bound needs of it, and the priors that it goes with."""
 
     counts: np.ndarray
-    gamma: np.ndarray
+    beliefs: TopicBeliefs
     priors: Priors
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One E step: expected counts of words by topic, gamma, the bound, the tokens; sum_d E log theta_d."""
+    """One E step: expected counts of words by topic, sum_d E log theta_d, the bound, the tokens."""
 
     counts: np.ndarray
-    gamma: np.ndarray
     logs: np.ndarray
     bound: float
     weight: float
     priors: Priors
 
     def merge(self, other: Sweep) -> Sweep:
-        """Of two parts of the documents, in their order."""
-        gamma, logs = np.concatenate([self.gamma, other.gamma]), self.logs + other.logs
+        """Of two parts of the documents."""
         bound, weight = self.bound + other.bound, self.weight + other.weight
-        return Sweep(self.counts + other.counts, gamma, logs, bound, weight, self.priors)
+        return Sweep(self.counts + other.counts, self.logs + other.logs, bound, weight, self.priors)
 
 
 class VariationalProblem:
-    """Documents as a problem of ``em.climb``."""
+    """Placed documents as a problem of ``em.climb``; gamma starts where all tokens are shared out equally."""
 
-    def __init__(self, x: Counts, engine: Any, steps: int, tol: float):
-        self.x, self.engine, self.steps, self.tol = x, engine, steps, tol
-        self.tokens = max(float(x.data.sum(dtype=np.float64)), 1e-300)
+    def __init__(self, docs: Any, priors: Priors, engine: Any, steps: int, tol: float):
+        self.docs, self.priors, self.engine, self.steps, self.tol = docs, priors, engine, steps, tol
+        self.totals = engine.topic_totals(docs)
+        self.tokens = max(float(self.totals.sum()), 1e-300)
+        k, self.documents = len(priors.alpha), docs.shape[0]
+        self.gamma: Any = np.full(k, 1.0 + self.tokens / (max(1, self.documents) * k))
+
+    def begin(self, counts: np.ndarray) -> State:
+        """A theta of ``em.climb`` at lambda = ``counts`` (words x k)."""
+        return State(counts, self.engine.topic_beliefs(counts, self.priors.words), self.priors)
+
+    def settled(self, t: Topics, steps: int, tol: float) -> State:
+        """Begin at given topics; every step settles the documents."""
+        self.steps, self.tol = steps, tol
+        return self.begin(np.ascontiguousarray(t.counts.T, np.float64))
 
     def expect(self, state: State) -> Sweep:
         alpha = state.priors.alpha
-        words, shift = expected_words(state.counts)
-        found = self.engine.topic_bayes(self.x, words, alpha, state.gamma, steps=self.steps, tol=self.tol)
-        bound = found.value + float(self.x.data.astype(np.float64) @ shift[self.x.indices])
-        bound += self.x.shape[0] * log_norm(alpha) + topics_bound(state.counts, state.priors.words)
-        return Sweep(found.counts, found.shares, found.logs, bound, self.tokens, state.priors)
+        options = {"steps": self.steps, "tol": self.tol}
+        self.gamma, found = self.engine.topic_bayes(self.docs, state.beliefs.words, alpha, self.gamma, **options)
+        bound = found.value + float(self.totals @ state.beliefs.shift)
+        bound += self.documents * log_norm(alpha) + topics_bound(state.beliefs, state.priors)
+        return Sweep(found.counts, found.logs, bound, self.tokens, state.priors)
 
     def maximise(self, sweep: Sweep) -> State:
         priors = sweep.priors
         counts = sweep.counts + priors.words
-        if priors.learn_alpha and self.x.shape[0]:
-            priors = replace(priors, alpha=dirichlet_of_logs(sweep.logs / self.x.shape[0], priors.alpha))
+        beliefs = self.engine.topic_beliefs(counts, priors.words)
+        if priors.learn_alpha and self.documents:
+            priors = replace(priors, alpha=dirichlet_of_logs(sweep.logs / self.documents, priors.alpha))
         if priors.learn_eta and priors.boost is None:
-            logs = digamma(counts) - digamma(counts.sum(axis=0))
-            priors = replace(priors, eta=symmetric_of_logs(float(logs.mean()), priors.eta, len(counts)))
-        return State(counts, sweep.gamma, priors)
+            eta = symmetric_of_logs(beliefs.logs / counts.size, priors.eta, len(counts))
+            priors, beliefs = replace(priors, eta=eta), beliefs._replace(cross=eta * beliefs.logs)
+        return State(counts, beliefs, priors)
+
+
+def topics_bound(q: TopicBeliefs, priors: Priors) -> float:
+    """-KL(q(beta) | Dir(eta)) over all topics."""
+    n, k = q.words.shape
+    eta = np.asarray(priors.words)
+    if eta.ndim == 0:
+        return float(q.cross + q.entropy + k * (gammaln(n * eta) - n * gammaln(eta)))
+    return float(q.cross + q.entropy + np.sum(gammaln(eta.sum(axis=0))) - np.sum(gammaln(eta)))
+
+
+def log_norm(alpha: np.ndarray) -> float:
+    """log Gamma(sum alpha) - sum log Gamma(alpha_z)."""
+    return float(gammaln(alpha.sum()) - gammaln(alpha).sum())
 
 
 def solve(
-    x: Counts,
+    docs: Any,
     priors: Priors,
     *,
     tol: float,
@@ -95,21 +120,21 @@ def solve(
     rng: np.random.Generator,
     first: np.ndarray | None = None,
     watch: Watcher = silent,
-) -> tuple[Ascent[State, Sweep], list[float]]:
+) -> Solved:
     """The best of ``n_init`` climbs, each from where a few EM steps lead from random topics, or all from ``first`` (phi, words x k).
 
     Near the saddle where all topics are equal the bound rises so slowly, and alpha falls so fast, that a climb would stop there.
     """
-    k = len(priors.alpha)
-    problem = VariationalProblem(x, engine, inner, inner_tol)
 
     def one(stream: np.random.Generator) -> Ascent[State, Sweep]:
+        problem = VariationalProblem(docs, priors, engine, inner, inner_tol)
         words = first
         if words is None:
             fixed = replace(priors, learn_alpha=False, learn_eta=False)
-            words = ascend(x, fixed, tol=0.0, max_iter=min(AHEAD, max_iter), engine=engine, rng=stream).state.words
-        counts = words.astype(np.float64) * (problem.tokens / k) + priors.words
-        gamma = np.full((x.shape[0], k), 1.0) + problem.tokens / (max(1, x.shape[0]) * k)
-        return climb(problem, State(counts, gamma, priors), tol=tol, max_iter=max_iter, least=15, watch=watch)
+            words = ascend(docs, fixed, tol=0.0, max_iter=min(AHEAD, max_iter), engine=engine, rng=stream).words
+        counts = np.float64(words) * (problem.tokens / len(priors.alpha)) + priors.words
+        return climb(problem, problem.begin(counts), tol=tol, max_iter=max_iter, least=15, watch=watch)
 
-    return best_of(partial(one, stream) for stream in rng.spawn(n_init))
+    best, ends = best_of(partial(one, stream) for stream in rng.spawn(n_init))
+    found = best.statistics
+    return Solved(found.counts, found.priors, best.trace, {"sweeps": len(best.trace)}, spread(ends))

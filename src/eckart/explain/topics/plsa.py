@@ -12,6 +12,7 @@ Reference: Hofmann (1999), Probabilistic latent semantic indexing.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -19,21 +20,20 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.topics import certify_em
-from eckart.engines import engine_named
+from eckart.engines.protocol.topics import TopicWords
 from eckart.explain.em import Ascent, best_of, climb
-from eckart.explain.topics.documents import as_counts, tokens_of
-from eckart.explain.topics.topic_em import State, Sweep, TopicProblem, equal_shares, normalised, start
-from eckart.explain.topics.topic_model import TopicModel, by_size, check_common, reordered
-from eckart.factors import Topics
+from eckart.explain.topics.documents import as_counts
+from eckart.explain.topics.topic_em import Sweep, TopicProblem, as_topics, start
+from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
 from eckart.fit import Fit, one_kind_of_names
 from eckart.io.read import read
-from eckart.matrix import Counts
+from eckart.parameters import check, flag, number, param, whole
 from eckart.rng import generator
 from eckart.trace import Watcher, progress, silent
 
 
 def solve(
-    x: Counts,
+    docs: Any,
     k: int,
     *,
     steps: int,
@@ -44,48 +44,32 @@ def solve(
     rng: np.random.Generator,
     first: np.ndarray | None = None,
     watch: Watcher = silent,
-) -> tuple[Fit, np.ndarray]:
-    """The best of ``n_init`` climbs, as topics by size (or in the order of ``first``, words x k, where that is given) with the documents' shares."""
+) -> Fit:
+    """The best of ``n_init`` climbs over placed documents, as topics by size (or in the order of ``first``, words x k, where that is given)."""
     nothing = np.zeros(k)
-    problem = TopicProblem(x, engine, nothing, 0.0, steps)
 
-    def one(stream: np.random.Generator) -> Ascent[State, Sweep]:
-        words = start(x, k, stream, x.dtype) if first is None else first.astype(x.dtype)
-        return climb(
-            problem,
-            State(words, equal_shares(x.shape[0], nothing, x.dtype)),
-            tol=tol,
-            max_iter=max_iter,
-            least=15,
-            watch=watch,
-        )
+    def one(stream: np.random.Generator) -> Ascent[TopicWords, Sweep]:
+        problem = TopicProblem(docs, engine, nothing, 0.0, steps)
+        words = start(docs, k, stream, docs.dtype, engine) if first is None else first
+        return climb(problem, problem.begin(words), tol=tol, max_iter=max_iter, least=15, watch=watch)
 
     best, ends = best_of(partial(one, stream) for stream in rng.spawn(n_init))
-    state = problem.maximise(best.statistics)
-    topics = as_topics(best.statistics.counts, 0.0, nothing, x)
-    order = by_size(topics) if first is None else np.arange(k)
-    topics = reordered(topics, order)
-    certificate = certify_em(x, topics, 0.0, engine=engine, trace=best.trace, tol=tol, ends=ends, name="pLSA")
+    topics = as_topics(best.statistics.counts, 0.0, nothing, docs.dtype, docs.columns)
+    topics = topics if first is not None else reordered(topics, by_size(topics))
+    problem = TopicProblem(docs, engine, nothing, 0.0)
+    certificate = certify_em(problem, topics, trace=best.trace, tol=tol, ends=ends, name="pLSA")
     plan = {
         "method": "EM",
         "reason": "the likelihood of pLSA has no other structure",
+        "engine": engine.name,
         "sweeps": len(best.trace),
         "starts": len(ends),
+        "tokens": float(engine.topic_totals(docs).sum()),
     }
-    return Fit(topics, certificate, best.trace, plan), np.ascontiguousarray(state.shares[:, order])
+    return Fit(topics, certificate, best.trace, plan)
 
 
-def as_topics(counts: np.ndarray, eta: Any, alpha: np.ndarray, x: Counts) -> Topics:
-    """Topics of the words' counts (words x k); where a topic has neither counts nor prior it is uniform."""
-    sizes = counts.sum(axis=0, dtype=np.float64)
-    sizes = sizes / sizes.sum() if sizes.sum() > 0 else np.full(len(sizes), 1.0 / len(sizes))
-    whole = counts + np.asarray(eta, counts.dtype)
-    empty = ~(whole.sum(axis=0) > 0)
-    if empty.any():
-        whole[:, empty] = normalised(counts, eta)[:, empty]
-    return Topics(np.ascontiguousarray(whole.T, x.dtype), np.asarray(alpha, np.float64), sizes, x.columns)
-
-
+@dataclass(eq=False, repr=False)
 class PLSA(TopicModel):
     """Topics by maximum likelihood: p(w|d) = sum_z p(w|z) p(z|d), fitted to counts by EM.
 
@@ -103,8 +87,8 @@ class PLSA(TopicModel):
         Updates of the documents' shares in each step; more than one is cheaper than more steps.
     warm_start : bool
         Begin at the topics of the last fit and keep their numbers.
-    random_state, n_threads, verbose
-        Seed; most threads to use (results do not depend on it); progress bars.
+    random_state, engine, n_threads, verbose
+        Seed; what computes ("auto", "cpu", "plain"); most threads to use (results do not depend on it); progress bars.
 
     Attributes
     ----------
@@ -128,28 +112,13 @@ class PLSA(TopicModel):
     T. Hofmann, "Probabilistic latent semantic indexing", SIGIR (1999).
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        tol: float = 1e-5,
-        max_iter: int = 300,
-        n_init: int = 1,
-        inner: int = 2,
-        warm_start: bool = False,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.inner = inner
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    n_components: int = param(10, whole(1))
+    _: KW_ONLY
+    tol: float = param(1e-5, number(0))
+    max_iter: int = param(300, whole(1))
+    n_init: int = param(1, whole(1))
+    inner: int = param(2, whole(1))
+    warm_start: bool = param(False, flag())
 
     def fit(self, X: Any, y: Any = None) -> PLSA:
         """Fit to documents x words: sparse matrix, array, frame, file; counts or weights >= 0."""
@@ -162,30 +131,29 @@ class PLSA(TopicModel):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._documents(X)
-        engine = engine_named("cpu", self.n_threads)
-        return certify_em(x, self._topics(), 0.0, engine=engine, trace=self.fit_.trace, tol=self.tol, name="pLSA")
+        engine = self._engine()
+        with engine.at_work():
+            t = self._topics()
+            problem = TopicProblem(engine.put(self._documents(X)), engine, t.prior, 0.0, dtype=t.counts.dtype)
+            return certify_em(problem, t, trace=self.fit_.trace, tol=float(self.tol), name="pLSA")
 
     def _fit(self, X: Any) -> PLSA:
-        check_common(self)
-        x = as_counts(one_kind_of_names(read(X)), "PLSA")
-        first = None
+        check(self)
+        x, first, engine = as_counts(one_kind_of_names(read(X)), "PLSA"), None, self._engine()
         if self.warm_start and "fit_" in vars(self):
             self._new_rows(X)
             first = np.ascontiguousarray(self._topics().words.T)
-        with progress(bool(self.verbose)) as watch:
-            fit, _ = solve(
-                x,
+        with progress(bool(self.verbose)) as watch, engine.at_work():
+            self.fit_ = solve(
+                engine.put(x),
                 int(self.n_components),
                 steps=int(self.inner),
                 tol=float(self.tol),
                 max_iter=int(self.max_iter),
                 n_init=1 if first is not None else int(self.n_init),
-                engine=engine_named("cpu", self.n_threads),
+                engine=engine,
                 rng=generator(self.random_state),
                 first=first,
                 watch=watch,
             )
-        fit.plan["tokens"] = tokens_of(x)
-        self.fit_ = fit
         return self

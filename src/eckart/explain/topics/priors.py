@@ -11,14 +11,20 @@ Reference: Minka (2000), Estimating a Dirichlet distribution; Wallach, Mimno and
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import digamma, polygamma
 
+from eckart.engines.protocol.topics import TopicDraw
+from eckart.trace import Trace
+
 LEAST, MOST = 1e-4, 1e2
+"""The range of a learned parameter."""
 DOCUMENTS, WORDS = 4000, 6000
 """Rows that a step looks at; of more, evenly spaced ones are taken."""
+TABLE = 4096
+"""Counts up to this are added up as sums of 1 / (alpha + i) over all that are larger than i; those beyond it are few."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +42,10 @@ class Priors:
         """b: eta, or words x k."""
         return self.eta if self.boost is None else self.eta + self.boost
 
-    def learned(self, documents: np.ndarray, words: np.ndarray) -> Priors:
-        """After some steps on the counts of documents by topic and of words by topic."""
-        alpha = learned_alpha(documents, self.alpha) if self.learn_alpha else self.alpha
-        eta = learned_eta(words, self.eta) if self.learn_eta else self.eta
+    def learned(self, drawn: TopicDraw) -> Priors:
+        """After some steps on drawn counts of documents by topic and of words by topic."""
+        alpha = learned_alpha(drawn.documents, self.alpha) if self.learn_alpha else self.alpha
+        eta = learned_eta(drawn, self.eta) if self.learn_eta else self.eta
         return replace(self, alpha=alpha, eta=eta)
 
     def reordered(self, order: np.ndarray) -> Priors:
@@ -48,39 +54,65 @@ class Priors:
         return replace(self, alpha=self.alpha[order], boost=boost)
 
 
+class Solved(NamedTuple):
+    """What a method found: expected counts of words by topic, the priors, the trace, and what plan and certificate say about it."""
+
+    counts: np.ndarray
+    priors: Priors
+    trace: Trace
+    plan: dict[str, Any]
+    facts: dict[str, Any]
+
+
+def spread(ends: list[float]) -> dict[str, Any]:
+    """What is said of several starts."""
+    return {} if len(ends) < 2 else {"starts": len(ends), "spread over starts": max(ends) - min(ends)}
+
+
 def learned_alpha(counts: np.ndarray, alpha: np.ndarray, steps: int = 5) -> np.ndarray:
-    """alpha after some steps on the documents' counts by topic (documents x k, whole or expected)."""
-    n = _spaced(counts, DOCUMENTS).astype(np.float64)
-    n = n[n.sum(axis=1) > 0]
+    """alpha after some steps on the documents' counts by topic (documents x k, whole numbers)."""
+    n = counts.astype(np.int64)
+    total = n.sum(axis=1)
+    n, total = n[total > 0], total[total > 0]
     if not len(n):
         return alpha
-    total = n.sum(axis=1)
+    rise = _Rise(n)
     for _ in range(steps):
         whole = alpha.sum()
         down = (digamma(total + whole) - digamma(whole)).sum()
-        alpha = np.clip(alpha * (digamma(n + alpha) - digamma(alpha)).sum(axis=0) / down, LEAST, MOST)
+        alpha = np.clip(alpha * rise(alpha) / down, LEAST, MOST)
     return alpha
 
 
-def learned_eta(counts: np.ndarray, eta: float, steps: int = 3) -> float:
-    """eta after some steps on the words' counts by topic (words x k)."""
-    words = len(counts)
-    n = _spaced(counts, WORDS).astype(np.float64)
-    scale = words / len(n)
-    total = counts.sum(axis=0, dtype=np.float64)
-    total, n = total[total > 0], n[:, total > 0]
+def learned_eta(drawn: TopicDraw, eta: float, steps: int = 3) -> float:
+    """eta after some steps on the words' counts by topic."""
+    total = drawn.sizes[drawn.sizes > 0]
     if not len(total):
         return eta
-    n = n[n > 0]
+    n, words = drawn.words[drawn.words > 0].astype(np.int64), drawn.n
+    rise, scale = _Rise(n[:, None]), words / len(drawn.words)
     for _ in range(steps):
-        up = scale * (digamma(n + eta) - digamma(eta)).sum()
         down = words * (digamma(total + words * eta) - digamma(words * eta)).sum()
-        eta = float(np.clip(eta * up / down, LEAST, MOST))
+        eta = float(np.clip(eta * scale * rise(np.array([eta]))[0] / down, LEAST, MOST))
     return eta
 
 
-def _spaced(a: np.ndarray, most: int) -> np.ndarray:
-    return a[:: -(-len(a) // most)]
+class _Rise:
+    """sum over rows of psi(n_z + a_z) - psi(a_z) for whole n (rows x k), as sum_i (rows with n_z > i) / (a_z + i)."""
+
+    def __init__(self, n: np.ndarray):
+        k, most = n.shape[1], int(min(n.max(initial=0), TABLE))
+        held = np.minimum(n, most) * k + np.arange(k)
+        equal = np.bincount(held.ravel(), minlength=(most + 1) * k).reshape(most + 1, k)
+        self.above = equal[::-1].cumsum(axis=0)[-2::-1].astype(np.float64) if most else np.zeros((0, k))
+        self.numbers = np.arange(most, dtype=np.float64)[:, None]
+        self.large = [(c, n[n[:, c] > TABLE, c]) for c in range(k) if (n[:, c] > TABLE).any()]
+
+    def __call__(self, a: np.ndarray) -> np.ndarray:
+        out = (self.above / (self.numbers + a)).sum(axis=0)
+        for c, n in self.large:
+            out[c] += (digamma(n + a[c]) - digamma(TABLE + a[c])).sum()
+        return out
 
 
 def dirichlet_of_logs(logs: np.ndarray, alpha: np.ndarray, steps: int = 20) -> np.ndarray:

@@ -7,102 +7,95 @@
 
 With a = b = 0 this is pLSA, and KL-NMF up to scaling. With a = alpha, b = eta it is LDA: the update of collapsed variational Bayes of order zero (CVB0)
 with a token's own count left in, which is MAP under Dir(alpha + 1), Dir(eta + 1). A few extra updates of theta alone, at fixed phi, cost less than they gain.
-Neither step can lower the objective.
+Neither step can lower the objective. theta stays in the engine: phi goes in, the words' counts by topic come out.
 
 References: Hofmann (1999); Asuncion, Welling, Smyth and Teh (2009).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from eckart.matrix import Counts
-
-
-class State(NamedTuple):
-    """``words`` is phi (words x k), ``shares`` theta (documents x k)."""
-
-    words: np.ndarray
-    shares: np.ndarray
+from eckart.engines.protocol.topics import TopicWords
+from eckart.factors import Topics
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Statistics of one E step: the words' counts by topic, the documents' new shares, the objective, the tokens."""
+    """Statistics of one E step: the words' counts by topic, their sums over words, the log-likelihood, the objective, the tokens."""
 
     counts: np.ndarray
-    shares: np.ndarray
+    sizes: np.ndarray
+    likelihood: float
     bound: float
     weight: float
 
     def merge(self, other: Sweep) -> Sweep:
-        """Of two parts of the documents, in their order."""
-        shares = np.concatenate([self.shares, other.shares])
-        return Sweep(self.counts + other.counts, shares, self.bound + other.bound, self.weight + other.weight)
+        """Of two parts of the documents."""
+        sums = self.counts + other.counts, self.sizes + other.sizes, self.likelihood + other.likelihood
+        return Sweep(*sums, self.bound + other.bound, self.weight + other.weight)
 
 
 class TopicProblem:
-    """Documents with priors, as a problem of ``em.climb``; ``eta`` is one number or words x k."""
+    """Placed documents with priors, as a problem of ``em.climb``; ``eta`` is one number or words x k. ``shares`` is theta, from the prior's mean on."""
 
-    def __init__(self, x: Counts, engine: Any, alpha: np.ndarray, eta: Any, steps: int = 1):
-        self.x, self.engine, self.alpha, self.eta, self.steps = x, engine, alpha, eta, steps
+    def __init__(self, docs: Any, engine: Any, alpha: np.ndarray, eta: Any, steps: int = 1, dtype: Any = None):
+        self.docs, self.engine, self.alpha, self.eta, self.steps = docs, engine, alpha, eta, steps
+        self.dtype = np.dtype(docs.dtype if dtype is None else dtype)
+        self.shares: Any = mean_shares(alpha)
 
-    def expect(self, state: State) -> Sweep:
-        found = self.engine.topic_sweep(self.x, state.words, self.alpha, state.shares, steps=self.steps)
-        return Sweep(found.counts, found.shares, found.value + self._log_prior(state.words), max(found.seen, 1e-300))
-
-    def maximise(self, sweep: Sweep) -> State:
-        return State(normalised(sweep.counts, self.eta), sweep.shares)
-
-    def _log_prior(self, words: np.ndarray) -> float:
+    def begin(self, words: np.ndarray) -> TopicWords:
+        """A theta of ``em.climb``: phi (words x k) with the log of its prior."""
+        words = np.asarray(words, self.dtype)
         if not np.any(self.eta):
-            return 0.0
-        with np.errstate(divide="ignore"):
-            logs = np.maximum(np.log(words), -1e3)
-        return float(np.sum(self.eta * logs, dtype=np.float64))
+            return TopicWords(words, 0.0)
+        return TopicWords(words, float(np.sum(self.eta * np.log(np.maximum(words, 1e-45)), dtype=np.float64)))
+
+    def settled(self, t: Topics, steps: int, tol: float) -> TopicWords:
+        """Begin at given topics with documents that are folded in there."""
+        words = np.ascontiguousarray(t.words.T, self.dtype)
+        start = np.full(t.k, 1.0 / t.k)
+        self.shares = self.engine.topic_fold(self.docs, words, self.alpha, start, steps=steps, tol=tol)
+        return self.begin(words)
+
+    def expect(self, phi: TopicWords) -> Sweep:
+        self.shares, found = self.engine.topic_sweep(self.docs, phi.words, self.alpha, self.shares, steps=self.steps)
+        bound, weight = found.value + phi.log_prior, max(found.seen, 1e-300)
+        return Sweep(found.counts, found.sizes, found.likelihood, bound, weight)
+
+    def maximise(self, sweep: Sweep) -> TopicWords:
+        return self.engine.topic_words(sweep.counts, sweep.sizes, self.eta)
 
 
-def normalised(counts: np.ndarray, eta: Any) -> np.ndarray:
-    """phi = (n + b) / sum over words, words x k; a topic without counts or prior becomes uniform."""
-    words = counts + np.asarray(eta, counts.dtype)
-    total = words.sum(axis=0, dtype=np.float64)
-    if not (total > 0).all():
-        words[:, ~(total > 0)] = 1.0
-        total = np.where(total > 0, total, len(words))
-    words *= (1.0 / total).astype(words.dtype)
-    return words
+def mean_shares(alpha: np.ndarray) -> np.ndarray:
+    """The prior's mean, where every document starts (equal shares where there is no prior)."""
+    return alpha / alpha.sum() if alpha.sum() > 0 else np.full(len(alpha), 1.0 / len(alpha))
 
 
-def start(x: Counts, k: int, rng: np.random.Generator, dtype: np.dtype, boost: np.ndarray | None = None) -> np.ndarray:
+def start(
+    docs: Any, k: int, rng: np.random.Generator, dtype: Any, engine: Any, boost: np.ndarray | None = None
+) -> np.ndarray:
     """phi to begin with: the words of the corpus with a little noise, near the saddle where all topics are equal; ``boost`` (words x k) leans it to seed words.
 
     From there EM follows the strongest differences first. Topics made of single documents part sooner and end lower.
     """
-    corpus = np.bincount(x.indices, x.data.astype(np.float64), minlength=x.shape[1])
-    corpus = corpus / max(corpus.sum(), 1e-300) + 1e-3 / x.shape[1]
-    words = corpus[:, None] * rng.gamma(NOISE, 1.0 / NOISE, (x.shape[1], k))
-    if boost is not None:
-        words = words / words.sum(axis=0) + boost / np.maximum(boost.sum(axis=0), 1.0)
-    return (words / words.sum(axis=0)).astype(dtype)
+    totals = engine.topic_totals(docs)
+    # a word that does not occur gets a thousandth of a mean share, so that no topic rules it out
+    corpus = totals / max(totals.sum(), 1e-300) + 1e-3 / len(totals)
+    words = engine.topic_start(corpus, k, int(rng.integers(2**31)), dtype)
+    if boost is None:
+        return words
+    leaning = words + boost / np.maximum(boost.sum(axis=0), 1.0)
+    return engine.topic_words(leaning, leaning.sum(axis=0), 0.0, dtype).words
 
 
-NOISE = 100.0
-"""Shape of the gamma noise: a tenth of each probability."""
-
-
-def equal_shares(rows: int, alpha: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The prior's mean for every document (equal where there is no prior)."""
-    mean = alpha / alpha.sum() if alpha.sum() > 0 else np.full(len(alpha), 1.0 / len(alpha))
-    return np.tile(mean.astype(dtype), (rows, 1))
-
-
-def batches(x: Counts, size: int, order: np.ndarray) -> Iterator[Counts]:
-    """The documents in the given order, ``size`` at a time."""
-    a = x.to_scipy()
-    for first in range(0, len(order), size):
-        part = a[order[first : first + size]]
-        yield Counts(part.indptr, part.indices, part.data, x.n_columns)
+def as_topics(counts: np.ndarray, eta: Any, alpha: np.ndarray, dtype: Any, columns: Any) -> Topics:
+    """Topics of the words' counts (words x k) and their prior; where a topic has neither it is uniform."""
+    sizes = counts.sum(axis=0, dtype=np.float64)
+    sizes = sizes / sizes.sum() if sizes.sum() > 0 else np.full(len(sizes), 1.0 / len(sizes))
+    whole = np.maximum(counts + np.asarray(eta, counts.dtype), 0)
+    whole[:, ~(whole.sum(axis=0) > 0)] = 1.0 / len(whole)
+    return Topics(np.ascontiguousarray(whole.T, dtype), np.asarray(alpha, np.float64), sizes, columns)

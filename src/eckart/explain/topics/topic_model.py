@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from eckart.engines import engine_named
-from eckart.errors import wrong
 from eckart.explain.topics.documents import as_counts
-from eckart.explain.topics.judge import document_completion, split_tokens
+from eckart.explain.topics.judge import document_completion, split_tokens, top_words
 from eckart.factors import Topics
 from eckart.fit import Estimator
 from eckart.matrix import Counts
 
 FOLD_STEPS, FOLD_TOL = 200, 1e-4
+"""Updates of a new document's shares at the most, and the change at which they stop: less than a reader of the shares would see."""
 
 
+@dataclass(eq=False, repr=False)
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Fitted attributes and verbs of PLSA and LDA; ``fit_.factors`` is a ``Topics``."""
-
-    n_threads: int | None
 
     @property
     def components_(self) -> np.ndarray:
@@ -64,19 +63,22 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         x = self._documents(X)
         seen, scored = split_tokens(x, random_state=0)
         t = self._topics()
-        return document_completion(t.words, seen, scored, prior=t.prior, n_threads=self.n_threads).log_likelihood
+        return document_completion(t.words, seen, scored, prior=t.prior, engine=self._engine()).log_likelihood
 
     def top_words(self, n: int = 10, by: str = "probability") -> list[list[Any]]:
         """The n words of each topic that are most probable in it, or (``by="lift"``) most typical of it: p(w|z) / p(w)."""
-        from eckart.explain.topics.judge import top_words
-
         return top_words(self._topics(), n, by)
 
     def _documents(self, X: Any) -> Counts:
         return as_counts(self._new_rows(X), type(self).__name__)
 
     def _shares(self, x: Counts) -> np.ndarray:
-        return fold_in(x, self._topics(), self.n_threads)
+        """Shares at fixed topics: theta_z <- (counts of the document in topic z + prior_z) / sum, until they stand still."""
+        t, engine = self._topics(), self._engine()
+        words, start = np.ascontiguousarray(t.words.T), np.full(t.k, 1.0 / t.k)
+        with engine.at_work():
+            found = engine.topic_fold(engine.put(x), words, t.prior, start, steps=FOLD_STEPS, tol=FOLD_TOL)
+        return np.ascontiguousarray(engine.get(found), x.dtype)
 
     def _topics(self) -> Topics:
         return self._fitted("its topics").factors
@@ -89,15 +91,6 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return tags
 
 
-def fold_in(x: Counts, t: Topics, n_threads: int | None = None) -> np.ndarray:
-    """Shares of documents at fixed topics: theta_z <- (counts of the document in topic z + prior_z) / sum, until they stand still."""
-    words = np.ascontiguousarray(t.words.T)
-    start = np.full((x.shape[0], t.k), 1.0 / t.k, words.dtype)
-    engine = engine_named("cpu", n_threads)
-    found = engine.topic_sweep(x, words, t.prior, start, steps=FOLD_STEPS, tol=FOLD_TOL, collect=False)
-    return np.ascontiguousarray(found.shares, x.dtype)
-
-
 def by_size(t: Topics) -> np.ndarray:
     """The order of topics from the largest to the smallest; equals keep their order."""
     return np.argsort(-t.sizes, kind="stable")
@@ -106,18 +99,3 @@ def by_size(t: Topics) -> np.ndarray:
 def reordered(t: Topics, order: np.ndarray) -> Topics:
     """The same topics under other numbers."""
     return Topics(np.ascontiguousarray(t.counts[order]), t.prior[order], t.sizes[order], t.columns)
-
-
-def check_common(model: Any) -> None:
-    """Refuse parameters that no topic model can use."""
-    k = model.n_components
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-        raise wrong("n_components", k, "an int >= 1")
-    for name, least in (("max_iter", 1), ("n_init", 1)):
-        value = getattr(model, name)
-        if name == "max_iter" and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise wrong(name, value, f"an int >= {least}")
-    if isinstance(model.tol, bool) or not isinstance(model.tol, (int, float, np.number)) or not 0 <= model.tol < np.inf:
-        raise wrong("tol", model.tol, "a finite number >= 0")

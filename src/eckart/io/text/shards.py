@@ -11,16 +11,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+
 from eckart.errors import FileError, InputError
 from eckart.io.models.save import check_place, replacing
 from eckart.io.read import read
-from eckart.matrix import Counts
+from eckart.matrix import Counts, Matrix
 
 
 class Shards:
     """A re-readable sequence of ``Counts``, one for each file."""
-
-    holds_counts = True
 
     def __init__(self, files: list[str], columns: Any = None):
         self.files, self.columns = files, columns
@@ -60,6 +59,20 @@ def shards(pattern: Any, columns: Any = None) -> Shards:
     if not files:
         raise FileError(f"{pattern} matches no file")
     return Shards(files, columns)
+
+
+def pieces(source: Any) -> Iterator[Matrix] | None:
+    """The blocks of documents that a source gives one after another (``shards``, a list of matrices, an iterator), or None where it is one matrix.
+
+    >>> import numpy as np
+    >>> len(list(pieces([np.eye(2), np.eye(2)]))), pieces(np.eye(2)), pieces([[1.0, 0.0]])
+    (2, None, None)
+    """
+    if isinstance(source, (str, bytes, dict)) or hasattr(source, "shape") or not hasattr(source, "__iter__"):
+        return None
+    if isinstance(source, (list, tuple)) and not (len(source) and len(getattr(source[0], "shape", ())) == 2):
+        return None
+    return map(read, source)
 
 
 def write_shards(blocks: Iterable[Any], folder: Any, name: str = "part") -> Shards:

@@ -1,113 +1,174 @@
 """One chain of the collapsed Gibbs sampler: a topic for each token, and the counts that follow from them.
 
-Documents are dealt to lanes (their number depends on the data only). A lane samples its documents against its own copy of the words' counts, and after
-a sweep the changes of all lanes are added up. Small data have one lane, which is the exact sampler; with several, a lane sees the others' counts
-one sweep late.
+A small corpus is sampled token after token: the exact sampler. In a larger one documents go in groups. The documents of a group are sampled side by
+side against the words' counts that the groups before have left, and list the tokens that move; then each range of words takes up its moves. So a token misses
+the moves of its own group only, whatever the number of threads, there is one table of counts, and nothing has to be merged.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
-from eckart.engines.cpu.topics.gibbs import draw_rows, gibbs_rows, merge_rows, tally_rows
-from eckart.engines.cpu.topics.primitives import _wide
-from eckart.matrix import Counts
-from eckart.scheduler import run_lanes
+from eckart.engines.cpu.topics.gibbs import (
+    add_words,
+    apply_moves,
+    draw_rows,
+    gibbs_rows,
+    settle_words,
+    sort_moves,
+    tally_documents,
+)
+from eckart.engines.cpu.topics.layout import (
+    WORK,
+    Documents,
+    each,
+    padded,
+    prior_of,
+    row_of,
+    tall_of,
+    wide_of,
+    width,
+    word_ranges,
+)
+from eckart.engines.protocol.topics import TopicDraw, spacing
+from eckart.scheduler import lanes_for
 
 SINGLE = np.dtype(np.float32)
-TOKENS_A_LANE = 50_000
-MOST_LANES = 4
+EXACT_TOKENS = 100_000
+"""Corpora below this are sampled token after token: a sweep takes a few milliseconds, and groups would be so small that what they miss shows."""
+GROUPS = 2
+"""Groups of documents in a sweep: at most half of the other tokens' moves are seen late, and by less than a sweep."""
+
+
+class Tokens(NamedTuple):
+    """The rows' words, and where the tokens of each entry begin."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    starts: np.ndarray
 
 
 class TopicChain:
-    """State of one chain over the counts ``x`` (whole numbers); ``prior`` is b, words x k."""
+    """State of one chain over whole counts; ``prior`` is b, one number or words x k."""
 
-    def __init__(self, x: Counts, words: np.ndarray, shares: np.ndarray, prior: np.ndarray, seed: int, threads: int):
-        self.x, self.k, self.threads, self.seed, self.sweeps = x, words.shape[1], threads, seed, 0
-        self.starts = np.concatenate([[0], np.cumsum(x.data, dtype=np.int64)])
-        self.tokens = int(self.starts[-1])
+    def __init__(self, x: Documents, words: np.ndarray, shares: np.ndarray, prior: Any, seed: int, threads: int):
+        self.k, self.threads, self.seed, self.sweeps, self.averaged = words.shape[1], threads, seed, 0, 0
+        (documents, self.n), wide = x.matrix.shape, width(self.k)
+        self.rows = Tokens(x.matrix.indptr, x.matrix.indices, x.starts)
+        self.tokens = int(x.starts[-1])
+        self.exact = self.tokens < EXACT_TOKENS or self.k > 2**16  # a move holds 16 bits of a topic
         self.topics = np.zeros(self.tokens, np.uint16 if self.k <= 2**16 else np.int32)
-        lanes = int(np.clip(self.tokens // TOKENS_A_LANE, 1, MOST_LANES))
-        self.parts = balanced(x.indptr, lanes)
-        w, theta = _wide(words.astype(np.float32)), _wide(shares.astype(np.float32))
-        self.table, self.mean = aligned_zeros(w.shape, SINGLE), np.zeros((0, w.shape[1]), np.float32)
-        self.averaged = 0
-        self.lanes = np.stack([self.table] * len(self.parts))
-        self.prior = aligned_zeros(w.shape, SINGLE)
-        rows = x.indptr, x.indices, self.starts
-        nothing = np.zeros((0, 0), np.float32)
+        self.parts = balanced(x.matrix.indptr, lanes_for(self.tokens * wide // (GROUPS * WORK)))
+        tokens_at = self.rows.starts[self.rows.indptr]
+        self.firsts = np.array([tokens_at[a] for a, _ in self.parts], np.int64)
+        self.longest = max([int(tokens_at[b] - tokens_at[a]) for a, b in self.parts], default=0)
+        self.even = word_ranges(self.n, wide)
+        owners = x.word_parts(16)
+        self.range_of = np.repeat(np.arange(len(owners), dtype=np.uint8), [b - a for a, b in owners])
+        self.moves = np.empty(self.tokens, np.int64)
+        self.ends = np.zeros((len(self.parts), len(owners) + 1), np.int64)
+        self.prior = prior_of(prior, self.k, SINGLE)
+        self.table, self.mean = aligned_zeros((self.n, wide), SINGLE), np.zeros((0, wide), SINGLE)
+        self._settle(np.zeros((1, wide), SINGLE))
+        self.sizes = self._prior_sizes()
+        w, theta = wide_of(words, SINGLE), tall_of(shares, documents, SINGLE)
+        self._take(lambda a, b, moves: draw_rows(self.rows, w, theta, self._stream(), a, b, self.topics, moves), True)
 
-        def begin(lane: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
-            draw_rows(*rows, w, theta, self._stream(), *part, self.topics)
-            tally_rows(*rows, self.topics, *part, lane, nothing)
-
-        self._run(begin)
-        self._merge()
-        self.set_prior(prior)
-
-    def set_prior(self, prior: np.ndarray) -> None:
+    def set_prior(self, prior: Any) -> None:
         """Exchange b and keep the counts."""
-        counts = self.counts()
-        self.prior[:, : self.k] = prior
-        self.table[:, : self.k] = counts + self.prior[:, : self.k]
-        self.lanes[:] = self.table
+        counts, old = self._topic_sizes(), self.prior
+        self.prior = prior_of(prior, self.k, SINGLE)
+        self._settle(old)
+        self.sizes = counts + self._prior_sizes()
 
     def sweep(self, alpha: np.ndarray, average: bool = False) -> float:
-        """Every token once; returns sum_i log p(w_i | all other tokens). ``average`` adds the counts after it to ``mean``."""
+        """Every token once; returns sum_i log p(w_i | all other tokens). ``average`` adds the counts after it to their mean."""
         self.sweeps += 1
-        a = _wide(alpha[None].astype(np.float32))[0]
-        sizes = self.table.sum(axis=0, dtype=np.float64)
-        rows = self.x.indptr, self.x.indices, self.starts
-        values = [0.0] * len(self.parts)
-
-        def step(lane: int, part: tuple[int, int], scratch: dict) -> None:
-            values[lane] = gibbs_rows(*rows, a, self._stream(), *part, self.topics, self.lanes[lane], sizes.copy())
-
-        run_lanes(self.parts, list(range(len(self.parts))), step, self.threads)
-        if average and not len(self.mean):
-            self.mean = np.zeros_like(self.table)
+        a, seed, values = row_of(alpha, SINGLE), self._stream(), []
+        if self.exact:
+            state = self.topics, self.table, self.sizes, True, self.moves
+            values.append(gibbs_rows(self.rows, a, seed, 0, len(self.rows.indptr) - 1, (0, 1), *state)[0])
+            self._settle(self.prior)
+        for group in range(0 if self.exact else GROUPS):
+            values.append(self._group(a, seed, group))
+        if average:
+            self.mean = self.mean if len(self.mean) else aligned_zeros(self.table.shape, SINGLE)
+            self._each(self.even, lambda a, b: add_words(self.table, self.prior, a, b, self.mean))
         self.averaged += average
-        self._merge(average)
         return float(np.sum(values))
+
+    def _group(self, alpha: np.ndarray, seed: np.uint64, group: int) -> float:
+        values: dict[int, float] = {}
+
+        def one(first: int, last: int, moves: np.ndarray) -> int:
+            state = self.topics, self.table, self.sizes, False, moves
+            values[first], count = gibbs_rows(self.rows, alpha, seed, first, last, (group, GROUPS), *state)
+            return count
+
+        self._take(one, False)
+        return float(np.sum([values[first] for first, _ in self.parts]))
+
+    def _take(self, do: Callable[[int, int, np.ndarray], int], born: bool) -> None:
+        """``do`` of all ranges of documents, which list moves and say how many; then every range of words takes up its own."""
+
+        def listed(i: int, first: int, last: int, moves: np.ndarray) -> None:
+            count = do(first, last, moves)
+            sort_moves(moves, count, self.range_of, self.moves[self.firsts[i] :], self.ends[i])
+
+        def taken(r: int) -> np.ndarray:
+            net = np.zeros(self.table.shape[1])
+            apply_moves(self.moves, self.firsts, self.ends, r, born, self.table, self.prior, net)
+            return net
+
+        work = [(i, *part) for i, part in enumerate(self.parts)]
+        each(work, listed, self.threads, lambda: np.empty(self.longest, np.int64))
+        nets = self._each([(r,) for r in range(self.ends.shape[1] - 1)], taken)
+        self.sizes = self.sizes + np.sum(nets, axis=0)
 
     def counts(self) -> np.ndarray:
         """n_wz now, words x k."""
-        return np.rint(self.table - self.prior)[:, : self.k]
+        out = aligned_zeros(self.table.shape, SINGLE)
+        self._each(self.even, lambda a, b: add_words(self.table, self.prior, a, b, out))
+        return padded(out, self.k)
 
     def mean_counts(self) -> np.ndarray:
         """The mean of n_wz over the sweeps that were averaged; those of now where there were none."""
-        return self.mean[:, : self.k] / np.float32(self.averaged) if self.averaged else self.counts()
+        if not self.averaged:
+            return self.counts()
+        return padded(self.mean / SINGLE.type(self.averaged), self.k)
 
-    def document_counts(self) -> np.ndarray:
-        """n_dz now, documents x k."""
-        out = np.zeros((self.x.shape[0], self.k), np.float32)
-        rows = self.x.indptr, self.x.indices, self.starts
-        nothing = np.zeros((0, 0), np.float32)
+    def draw(self, documents: int, words: int) -> TopicDraw:
+        """n_dz and n_wz now of at most so many documents and words, evenly spaced, and n_z."""
+        rows = self.rows
+        far = spacing(len(rows.indptr) - 1, documents)
+        count = -(-(len(rows.indptr) - 1) // far)
+        out, at = np.zeros((count, self.k), SINGLE), (rows.indptr, rows.starts)
+        cuts = np.linspace(0, count, lanes_for(count // 128) + 1).astype(int).tolist()
+        self._each(itertools.pairwise(cuts), lambda a, b: tally_documents(*at, self.topics, far, a, b, out))
+        every = spacing(self.n, words)
+        prior = self.prior[::every] if len(self.prior) > 1 else self.prior
+        some = np.rint(self.table[::every] - prior)[:, : self.k]
+        return TopicDraw(out, some, self.n, self._topic_sizes()[: self.k])
 
-        def step(lane: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
-            first, last = part
-            tally_rows(*rows, self.topics, first, last, nothing, out)
+    def _topic_sizes(self) -> np.ndarray:
+        """n_z."""
+        return np.rint(self.sizes - self._prior_sizes())
 
-        self._run(step)
-        return out
+    def _prior_sizes(self) -> np.ndarray:
+        return self.prior.sum(axis=0, dtype=np.float64) * (1 if len(self.prior) > 1 else self.n)
 
-    def _run(self, step: Any) -> None:
-        run_lanes(self.parts, list(self.lanes), step, self.threads)
+    def _settle(self, old: np.ndarray) -> None:
+        """From n + old to n + b, with n a whole number."""
+        self._each(self.even, lambda a, b: settle_words(self.table, old, self.prior, a, b))
 
-    def _merge(self, average: bool = False) -> None:
-        mean = self.mean if average else np.zeros((0, 0), np.float32)
-        cuts = np.linspace(0, len(self.table), 9).astype(int).tolist()
-
-        def step(lane: int, part: tuple[int, int], scratch: dict) -> None:
-            first, last = part
-            merge_rows(self.lanes, self.table, self.prior, first, last, mean)
-
-        run_lanes(itertools.pairwise(cuts), list(range(8)), step, self.threads)
+    def _each(self, parts: Any, do: Callable[..., Any]) -> list[Any]:
+        return each(parts, do, self.threads)
 
     def _stream(self) -> np.uint64:
         """The seed of this sweep."""

@@ -2,9 +2,8 @@
 
     p(z_i = z | all other topics)  proportional to  (n_dz + a_z) (n_wz + b_wz) / (n_z + b_z),      token i itself left out of the counts
 
-``table`` (words x k, padded) holds n_wz + b_wz and ``sizes`` n_z + b_z, both the lane's own copy for a sweep (their changes are merged after it); n_dz lives
-while its document is visited. ``topics`` holds one number a token, c_p consecutive ones for the entry p, from ``starts[p]`` on. Random numbers come from a
-counter: token i of sweep t draws the same number wherever it runs.
+``table`` (words x k, padded) holds n_wz + b_wz and ``sizes`` n_z + b_z; n_dz lives while its document is visited. ``topics`` holds one number a token,
+c_p consecutive ones for the entry p, from ``starts[p]`` on. Random numbers come from a counter: token i of sweep t draws the same number wherever it runs.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from numba import njit
 from eckart.engines.cpu.registers.prefetch import prefetch
 
 FAST = {"contract", "reassoc", "nsz"}
-AHEAD = 8
-BLOCK = 16
+AHEAD = 8  # entries between a prefetch and its use: a token takes longer than an entry of a sweep
+BLOCK = 16  # weights that are skipped together; rows are padded to whole blocks
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -31,11 +30,19 @@ def uniform(seed, counter):
     return (float(x >> np.uint64(41)) + 0.5) * (1.0 / 8388608.0)
 
 
+@njit(nogil=True, cache=True, inline="always")
+def move(word, old, new):
+    """A token of a word that goes from one topic to another, in one number."""
+    return (np.int64(word) << 32) | (np.int64(old) << 16) | np.int64(new)
+
+
 @njit(nogil=True, cache=True, fastmath=FAST)
-def draw_rows(indptr, indices, starts, words, shares, seed, first, last, topics):
-    """Topics of the tokens drawn from theta_dz phi_wz alone: where a chain begins."""
+def draw_rows(tokens, words, shares, seed, first, last, topics, moves):
+    """Topics of the tokens drawn from theta_dz phi_wz alone, where a chain begins; each token is listed in ``moves``. Returns how many there are."""
     k = words.shape[1]
+    indptr, indices, starts = tokens.indptr, tokens.indices, tokens.starts
     weight = np.empty(k, words.dtype)
+    count = 0
     for d in range(first, last):
         for p in range(indptr[d], indptr[d + 1]):
             j = indices[p]
@@ -44,35 +51,30 @@ def draw_rows(indptr, indices, starts, words, shares, seed, first, last, topics)
                 weight[c] = shares[d, c] * words[j, c]
                 whole += weight[c]
             for i in range(starts[p], starts[p + 1]):
-                rest = words.dtype.type(uniform(seed, i)) * whole
-                z = 0
-                while z < k - 1 and rest >= weight[z]:
-                    rest -= weight[z]
-                    z += 1
-                while weight[z] <= 0 and z > 0:
-                    z -= 1
+                z = _find(weight, words.dtype.type(uniform(seed, i)) * whole, 0)
                 topics[i] = z
+                moves[count] = move(j, z, z)
+                count += 1
+    return count
 
 
 @njit(nogil=True, cache=True)
-def tally_rows(indptr, indices, starts, topics, first, last, table, shares):
-    """table_wz += n_wz and shares_dz = n_dz of a range of documents; one without rows is left alone."""
-    for d in range(first, last):
-        if shares.shape[0]:
-            shares[d] = 0
-        for p in range(indptr[d], indptr[d + 1]):
-            for i in range(starts[p], starts[p + 1]):
-                if table.shape[0]:
-                    table[indices[p], topics[i]] += 1
-                if shares.shape[0]:
-                    shares[d, topics[i]] += 1
+def tally_documents(indptr, starts, topics, spacing, first, last, out):
+    """out_iz = n_dz of the documents d = i spacing, for i from first to last."""
+    for i in range(first, last):
+        d = i * spacing
+        for t in range(starts[indptr[d]], starts[indptr[d + 1]]):
+            out[i, topics[t]] += 1
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def gibbs_rows(indptr, indices, starts, prior, seed, first, last, topics, table, sizes):
-    """One sweep over documents first..last, all in place. Returns sum_i log p(w_i | all other tokens), in which only b and the counts enter."""
+def gibbs_rows(tokens, prior, seed, first, last, deal, topics, table, sizes, live, moves):
+    """One sweep over the documents of first..last that belong to a group, ``deal`` = (group, number of groups): they are dealt in turn, so that groups
+    are alike. ``live``: the words' counts follow every move; else they stay as they are, only a token's own count is left out, and moves are listed.
+    Returns sum_i log p(w_i | all other tokens), in which only b and the counts enter, and how many moves were listed."""
     k = table.shape[1]
     line = 64 // table.itemsize
+    indptr, indices, starts = tokens.indptr, tokens.indices, tokens.starts
     end = indices.shape[0] - 1
     here, weight = np.zeros(k, table.dtype), np.empty(k, table.dtype)
     inverse = np.empty(k, table.dtype)
@@ -83,7 +85,8 @@ def gibbs_rows(indptr, indices, starts, prior, seed, first, last, topics, table,
         inverse[c] = 1.0 / sizes[c] if sizes[c] > 0 else zero
         alpha += prior[c]
     value = 0.0
-    for d in range(first, last):
+    count = 0
+    for d in range(first + (deal[0] - first) % deal[1], last, deal[1]):
         a, b = indptr[d], indptr[d + 1]
         if a == b:
             continue
@@ -106,7 +109,7 @@ def gibbs_rows(indptr, indices, starts, prior, seed, first, last, topics, table,
                     w = here[c] * row[c] * inverse[c]
                     weight[c] = w
                     whole += w
-                # its own topic comes first: most tokens stay there, and nothing is written unless the topic changes
+                # its own topic comes first: most tokens stay there, and no count is written unless the topic changes
                 own = (here[old] - one) * (row[old] - one) * table.dtype.type(1.0 / (sizes[old] - 1.0))
                 whole += own - weight[old]
                 weight[old] = zero
@@ -120,14 +123,18 @@ def gibbs_rows(indptr, indices, starts, prior, seed, first, last, topics, table,
                     topics[i] = new
                     here[old] -= one
                     here[new] += one
-                    row[old] -= one
-                    row[new] += one
-                    sizes[old] -= 1.0
-                    sizes[new] += 1.0
-                    inverse[old] = 1.0 / sizes[old]
-                    inverse[new] = 1.0 / sizes[new]
+                    if not live:
+                        moves[count] = move(indices[p], old, new)
+                        count += 1
+                    else:
+                        row[old] -= one
+                        row[new] += one
+                        sizes[old] -= 1.0
+                        sizes[new] += 1.0
+                        inverse[old] = 1.0 / sizes[old]
+                        inverse[new] = 1.0 / sizes[new]
         value += math.log(max(product, 1e-300))
-    return value
+    return value, count
 
 
 @njit(nogil=True, cache=True, fastmath=FAST, inline="always")
@@ -152,17 +159,50 @@ def _find(weight, rest, old):
 
 
 @njit(nogil=True, cache=True)
-def merge_rows(lanes, table, prior, first, last, mean):
-    """n + b of words first..last after a sweep, n = n_before + sum over lanes of what changed, into ``table`` and every lane; n is added to ``mean``."""
+def sort_moves(moves, count, range_of, out, ends):
+    """Moves by the range that owns their word, into ``out``; ``ends`` says where the moves of each range end."""
+    ends[:] = 0
+    for i in range(count):
+        ends[range_of[moves[i] >> 32] + 1] += 1
+    for r in range(1, len(ends)):
+        ends[r] += ends[r - 1]
+    at = ends.copy()
+    for i in range(count):
+        r = range_of[moves[i] >> 32]
+        out[at[r]] = moves[i]
+        at[r] += 1
+
+
+@njit(nogil=True, cache=True)
+def apply_moves(moves, firsts, ends, r, born, table, prior, net):
+    """The moves of a range of words, from all lists, in the counts n + b; a token that is ``born`` leaves no topic. ``net`` collects the moves by topic."""
+    many = prior.shape[0] > 1
+    for part in range(len(firsts)):
+        for i in range(firsts[part] + ends[part, r], firsts[part] + ends[part, r + 1]):
+            j, old, new = moves[i] >> 32, (moves[i] >> 16) & 0xFFFF, moves[i] & 0xFFFF
+            b = prior[j if many else 0]
+            if not born:  # n is a whole number again at each step: a sum with b loses digits
+                table[j, old] = np.rint(table[j, old] - b[old]) - 1 + b[old]
+                net[old] -= 1
+            table[j, new] = np.rint(table[j, new] - b[new]) + 1 + b[new]
+            net[new] += 1
+
+
+@njit(nogil=True, cache=True)
+def settle_words(table, prior, other, first, last):
+    """From n + prior to n + other; each prior has a row for each word or one for all."""
+    many, more = prior.shape[0] > 1, other.shape[0] > 1
     for j in range(first, last):
+        b, o = prior[j if many else 0], other[j if more else 0]
         for c in range(table.shape[1]):
-            before = table[j, c]
-            change = before - before
-            for s in range(lanes.shape[0]):
-                change += lanes[s, j, c] - before
-            n = np.rint(before - prior[j, c]) + np.rint(change)
-            if mean.shape[0]:
-                mean[j, c] += n
-            table[j, c] = n + prior[j, c]
-            for s in range(lanes.shape[0]):
-                lanes[s, j, c] = n + prior[j, c]
+            table[j, c] = np.rint(table[j, c] - b[c]) + o[c]
+
+
+@njit(nogil=True, cache=True)
+def add_words(table, prior, first, last, mean):
+    """mean += n of words first..last."""
+    many = prior.shape[0] > 1
+    for j in range(first, last):
+        b = prior[j if many else 0]
+        for c in range(table.shape[1]):
+            mean[j, c] += np.rint(table[j, c] - b[c])

@@ -1,150 +1,178 @@
-"""The primitives of topic models, as part of ``CpuEngine``: ranges of documents on lanes, counts of words merged in a fixed order."""
+"""The primitives of topic models, as part of ``CpuEngine``: ranges of documents, then ranges of words, on the threads."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import digamma, gammaln
 
-from eckart.engines.protocol import TopicStatistics
-from eckart.matrix import Counts
-from eckart.scheduler import run_lanes
+from eckart.engines.protocol.topics import NOISE, NOISE_WORDS, TopicBeliefs, TopicStatistics, TopicWords
 
-LANE_BYTES = 48 * 2**20
-PIECES = 16
-"""Ranges of documents in a pass that adds nothing up."""
+if TYPE_CHECKING:
+    from eckart.engines.cpu.topics.layout import Documents
 
 
 class TopicPrimitives:
-    """topic_sweep, topic_bayes, topic_scores and topic_chain on ``threads`` threads; numba is loaded when the first of them is called."""
+    """The topics' family on ``threads`` threads; numba is loaded when the first of them is called."""
 
     threads: int
 
+    def topic_totals(self, x: Any) -> np.ndarray:
+        from eckart.engines.cpu.topics.layout import each, documents_of
+        from eckart.engines.cpu.topics.word_kernels import sum_words
+
+        at = documents_of(x, self.threads)
+        if at.totals is None:
+            held, at.totals = at.columns(), np.zeros(at.matrix.shape[1])
+            each(at.word_parts(2), lambda a, b: sum_words(held, a, b, at.totals), self.threads)
+        return at.totals
+
+    def topic_start(self, totals: np.ndarray, k: int, seed: int, dtype: Any) -> np.ndarray:
+        from eckart.engines.cpu.topics.layout import each
+
+        n = len(totals)
+        words = np.empty((n, k))
+
+        def one(first: int) -> np.ndarray:
+            part = words[first : first + NOISE_WORDS]
+            part[:] = np.random.default_rng([seed, first]).gamma(NOISE, 1.0 / NOISE, part.shape)
+            part *= totals[first : first + NOISE_WORDS, None]
+            return part.sum(axis=0)
+
+        firsts = [(first,) for first in range(0, n, NOISE_WORDS)]
+        whole = np.sum(each(firsts, one, self.threads), axis=0)
+        return self.topic_words(words, whole, 0.0, dtype).words
+
+    def topic_words(self, counts: np.ndarray, sizes: np.ndarray, prior: Any, dtype: Any = None) -> TopicWords:
+        from eckart.engines.cpu.topics.layout import each, padded, prior_of, row_of, wide_of, width, word_ranges
+        from eckart.engines.cpu.topics.word_kernels import normal_words
+
+        (n, k), dtype = counts.shape, np.dtype(dtype or counts.dtype)
+        b, words = prior_of(prior, k, dtype), np.empty((n, width(k)), dtype)
+        total = np.asarray(sizes, np.float64) + b[:, :k].sum(axis=0, dtype=np.float64) * (1 if len(b) > 1 else n)
+        held = total > 0
+        scale = row_of(np.where(held, 1.0 / np.where(held, total, 1.0), 0.0), dtype)
+        lift = row_of(np.where(held, 0.0, 1.0 / n), dtype)
+        c = wide_of(counts, counts.dtype)
+        parts = word_ranges(n, 2 * width(k))
+        values = each(parts, lambda a, z: normal_words(c, b, scale, lift, k, a, z, words), self.threads)
+        return TopicWords(padded(words, k), float(np.sum(values)))
+
+    def topic_beliefs(self, counts: np.ndarray, prior: Any) -> TopicBeliefs:
+        from eckart.engines.cpu.topics.layout import each, padded, prior_of, width, word_ranges
+        from eckart.engines.cpu.topics.word_kernels import expect_words
+
+        n, k = counts.shape
+        words, shift, b = np.zeros((n, width(k))), np.empty(n), prior_of(prior, k, np.float64)
+        parts = word_ranges(n, 64 * k)  # a digamma and a log Gamma cost as much as some dozen products
+        totals = np.sum(each(parts, lambda a, z: counts[a:z].sum(axis=0, dtype=np.float64), self.threads), axis=0)
+        psi = digamma(totals)
+
+        def one(first: int, last: int) -> np.ndarray:
+            sums = np.zeros(3)
+            expect_words(counts, psi, b, first, last, words, shift, sums)
+            return sums
+
+        logs, cross, rest = np.sum(each(parts, one, self.threads), axis=0)
+        return TopicBeliefs(padded(words, k), shift, float(logs), float(cross), float(rest - gammaln(totals).sum()))
+
+    def topic_fold(
+        self, x: Any, words: np.ndarray, prior: np.ndarray, shares: Any, *, steps: int, tol: float = 0.0
+    ) -> Any:
+        from eckart.engines.cpu.topics.kernels import fold_rows
+        from eckart.engines.cpu.topics.layout import documents_of, padded, row_of, tall_of, wide_of
+
+        at, dtype = documents_of(x, self.threads), words.dtype
+        w, a, rows = wide_of(words, dtype), row_of(prior, dtype), at.rows(dtype)
+        theta = tall_of(shares, at.matrix.shape[0], dtype)
+
+        def one(first: int, last: int, buffer: np.ndarray) -> None:
+            fold_rows(rows, w, a, theta, first, last, steps, tol, buffer)
+
+        self._over(at, steps, w, one)
+        return padded(theta, words.shape[1])
+
     def topic_sweep(
-        self,
-        x: Counts,
-        words: np.ndarray,
-        prior: np.ndarray,
-        shares: np.ndarray,
-        *,
-        steps: int = 1,
-        tol: float = 0.0,
-        collect: bool = True,
-    ) -> TopicStatistics:
+        self, x: Any, words: np.ndarray, prior: np.ndarray, shares: Any, *, steps: int = 1, tol: float = 0.0
+    ) -> tuple[Any, TopicStatistics]:
         from eckart.engines.cpu.topics.kernels import map_rows
+        from eckart.engines.cpu.topics.layout import documents_of, padded, row_of, tall_of, wide_of
 
-        k, dtype = words.shape[1], words.dtype
-        w, a, theta = _wide(words), _wide(prior[None].astype(dtype))[0], _wide(shares.astype(dtype, copy=False))
-        data = x.data.astype(dtype, copy=False)
+        at, dtype = documents_of(x, self.threads), words.dtype
+        w, a, rows = wide_of(words, dtype), row_of(prior, dtype), at.rows(dtype)
+        before = tall_of(shares, at.matrix.shape[0], dtype)
+        after = getattr(shares, "spare", None)
+        after = np.empty_like(before) if after is None or after.dtype != dtype else after
 
-        def work(lane: _Lane, part: tuple[int, int], buffer: np.ndarray) -> tuple[float, float]:
-            return map_rows(x.indptr, x.indices, data, w, a, theta, *part, steps, tol, lane.total, buffer)
+        def one(first: int, last: int, buffer: np.ndarray) -> tuple[float, float, float]:
+            return map_rows(rows, w, a, before, after, first, last, steps, tol, buffer)
 
-        counts, value, seen, _ = self._lanes(x, w, k, collect, work)
-        return TopicStatistics(theta[:, :k], None if counts is None else counts[:, :k], value, seen)
+        found = self._over(at, steps, w, one)
+        return padded(after, words.shape[1], before), self._words(at, before, words, found)
 
     def topic_bayes(
-        self,
-        x: Counts,
-        words: np.ndarray,
-        prior: np.ndarray,
-        gamma: np.ndarray,
-        *,
-        steps: int = 100,
-        tol: float = 1e-3,
-        collect: bool = True,
-    ) -> TopicStatistics:
+        self, x: Any, words: np.ndarray, prior: np.ndarray, gamma: Any, *, steps: int = 100, tol: float = 1e-3
+    ) -> tuple[Any, TopicStatistics]:
         from eckart.engines.cpu.topics.kernels import bayes_rows
+        from eckart.engines.cpu.topics.layout import documents_of, is_own, padded, wide_of
 
-        k, dtype = words.shape[1], words.dtype
-        w, g, a = _wide(words), gamma.astype(np.float64), prior.astype(np.float64)
-        rows = x.indptr, x.indices, x.data.astype(dtype, copy=False)
+        at, dtype, k = documents_of(x, self.threads), words.dtype, words.shape[1]
+        n, w, rows, a = at.matrix.shape[0], wide_of(words, dtype), at.rows(dtype), np.asarray(prior, np.float64)
+        g = gamma.wide if is_own(gamma, np.float64) else np.array(np.broadcast_to(gamma, (n, k)), np.float64)
+        theta = getattr(gamma, "spare", None)
+        theta = np.empty((n, w.shape[1]), dtype) if theta is None or theta.dtype != dtype else theta
 
-        def work(lane: _Lane, part: tuple[int, int], buffer: np.ndarray) -> tuple[float, float]:
-            return bayes_rows(*rows, w, a, k, g, *part, steps, tol, lane.total, lane.logs, buffer)
+        def one(first: int, last: int, buffer: np.ndarray) -> tuple[float, float, float, np.ndarray]:
+            logs = np.zeros(k)
+            return *bayes_rows(rows, w, a, g, theta, first, last, steps, tol, logs, buffer), logs
 
-        counts, value, seen, logs = self._lanes(x, w, k, collect, work)
-        return TopicStatistics(g, None if counts is None else counts[:, :k], value, seen, logs)
+        found = self._over(at, 4 * steps, w, one)
+        logs = np.sum([part[3] for part in found], axis=0) if found else np.zeros(k)
+        return padded(g, k, theta), self._words(at, theta, words, found)._replace(logs=logs)
 
-    def topic_scores(
-        self, x: Counts, words: np.ndarray, shares: np.ndarray, floor: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        from eckart.engines.cpu.entries.sparse import balanced
+    def topic_scores(self, x: Any, words: np.ndarray, shares: Any, floor: float) -> tuple[float, float]:
         from eckart.engines.cpu.topics.kernels import score_rows
+        from eckart.engines.cpu.topics.layout import documents_of, each, tall_of, wide_of
 
-        w, theta = _wide(words), _wide(shares.astype(words.dtype, copy=False))
-        out, seen = np.zeros(x.shape[0]), np.zeros(x.shape[0])
-        parts = balanced(x.indptr, PIECES)
-        least = words.dtype.type(floor)
+        at, dtype = documents_of(x, self.threads), words.dtype
+        w, rows = wide_of(words, dtype), at.rows(dtype)
+        theta, least = tall_of(shares, at.matrix.shape[0], dtype), dtype.type(floor)
+        found = each(
+            at.parts(w.shape[1]), lambda a, b: score_rows(rows, w, theta, a, b, least), self.threads
+        )
+        value, seen = np.sum(found, axis=0) if found else (0.0, 0.0)
+        return float(value), float(seen)
 
-        def step(lane: int, part: tuple[int, int], scratch: dict) -> None:
-            score_rows(x.indptr, x.indices, x.data, w, theta, *part, least, out, seen)
-
-        run_lanes(parts, list(range(len(parts))), step, self.threads)
-        return out, seen
-
-    def topic_chain(self, x: Counts, words: np.ndarray, shares: np.ndarray, prior: np.ndarray, seed: int) -> Any:
+    def topic_chain(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int) -> Any:
         from eckart.engines.cpu.topics.chain import TopicChain
+        from eckart.engines.cpu.topics.layout import documents_of
 
-        return TopicChain(x, words, shares, prior, seed, self.threads)
+        return TopicChain(documents_of(x, self.threads), words, shares, prior, seed, self.threads)
 
-    def _lanes(
-        self, x: Counts, words: np.ndarray, k: int, collect: bool, work: Any
-    ) -> tuple[np.ndarray | None, float, float, np.ndarray]:
-        """``work`` on ranges of rows: the sums of the lanes' counts, of the two numbers that it returns, and of the lanes' logs."""
-        from eckart.engines.cpu.entries.sparse import balanced
+    def _over(self, at: Documents, steps: int, words: np.ndarray, one: Any) -> list[Any]:
+        """``one`` of ranges of documents, each thread with a buffer for the words of a row."""
         from eckart.engines.cpu.registers.prefetch import aligned_zeros
+        from eckart.engines.cpu.topics.layout import each
 
-        count = lanes_of(words.nbytes, x.nnz * words.shape[1]) if collect else PIECES
-        longest = int(np.diff(x.indptr).max(initial=1)) + 3
-        lanes = [_Lane(words.shape if collect else (0, words.shape[1]), words.dtype, k) for _ in range(count)]
+        shape = at.longest, words.shape[1]
+        parts = at.parts(2 * min(steps, 8) * words.shape[1])
+        return each(parts, one, self.threads, lambda: aligned_zeros(shape, words.dtype))
 
-        def step(lane: _Lane, part: tuple[int, int], scratch: dict) -> None:
-            if "buffer" not in scratch:
-                scratch["buffer"] = aligned_zeros((longest, words.shape[1]), words.dtype)
-            lane.value, lane.seen = work(lane, part, scratch["buffer"])
+    def _words(self, at: Documents, theta: np.ndarray, words: np.ndarray, found: list[Any]) -> TopicStatistics:
+        """The words' counts by topic from what the documents left, with the sums of their evidence."""
+        from eckart.engines.cpu.topics.layout import each, padded, wide_of
+        from eckart.engines.cpu.topics.word_kernels import gather_words
 
-        run_lanes(balanced(x.indptr, count), lanes, step, self.threads)
-        value, seen = sum(lane.value for lane in lanes), sum(lane.seen for lane in lanes)
-        total = tree_sum([lane.total for lane in lanes]) if collect else None
-        return total, value, seen, np.sum([lane.logs for lane in lanes], axis=0)
+        w = wide_of(words, words.dtype)
+        counts, columns = np.empty_like(w), at.columns(words.dtype)
 
+        def one(first: int, last: int) -> np.ndarray:
+            sizes = np.zeros(w.shape[1])
+            gather_words(columns, theta, w, first, last, counts, sizes)
+            return sizes
 
-class _Lane:
-    """Partial sums of one lane."""
-
-    def __init__(self, shape: tuple[int, int], dtype: np.dtype, k: int):
-        from eckart.engines.cpu.registers.prefetch import aligned_zeros
-
-        self.total, self.logs = aligned_zeros(shape, dtype), np.zeros(k)
-        self.value, self.seen = 0.0, 0.0
-
-
-def lanes_of(lane_bytes: int, work: int) -> int:
-    """A power of two from 1 to 8, by the size of a partial sum and of the work only: adding up must not cost more than the rows do."""
-    most = int(np.clip(np.log2(LANE_BYTES / max(1, lane_bytes)), 1, 3))
-    worth = int(np.clip(np.log2(max(1, 4 * work) / max(1, lane_bytes)), 0, 3))
-    return 2 ** min(most, worth)
-
-
-def tree_sum(parts: list[np.ndarray]) -> np.ndarray:
-    """Pairwise sum in place, in a fixed order."""
-    while len(parts) > 1:
-        for a, b in zip(parts[::2], parts[1::2]):
-            a += b
-        parts = parts[::2]
-    return parts[0]
-
-
-def _wide(a: np.ndarray) -> np.ndarray:
-    """A copy whose rows start on cache lines and are padded with zeros to whole vectors."""
-    from eckart.engines.cpu.registers.prefetch import aligned_zeros
-
-    out = aligned_zeros((len(a), width(a.shape[1])), a.dtype)
-    out[:, : a.shape[1]] = a
-    return out
-
-
-def width(k: int) -> int:
-    """k rounded up to whole vectors."""
-    return -(-k // 16) * 16
+        k = words.shape[1]
+        sizes = np.sum(each(at.word_parts(3 * w.shape[1], words.dtype), one, self.threads), axis=0)[:k]
+        likelihood, penalty, seen = (float(sum(part[i] for part in found)) for i in range(3))
+        return TopicStatistics(padded(counts, k), sizes, likelihood + penalty, likelihood, seen)
