@@ -26,7 +26,8 @@ class Totals(NamedTuple):
 
     def merge(self, other: Totals) -> Totals:
         columns = None if self.columns is None or other.columns is None else self.columns + other.columns
-        return Totals(*(a + b for a, b in zip(self[:5], other[:5])), columns)  # type: ignore[arg-type]
+        rows, weight, cells, total, square = (a + b for a, b in zip(self[:5], other[:5]))
+        return Totals(int(rows), weight, cells, total, square, columns)
 
 
 class FactorSums(NamedTuple):
@@ -74,7 +75,8 @@ class CrossSums(NamedTuple):
     square: np.ndarray
 
     def merge(self, other: CrossSums) -> CrossSums:
-        return CrossSums(*(a + b for a, b in zip(self, other)))
+        sums = self.value + other.value, self.kkt + other.kkt
+        return CrossSums(*sums, self.cross + other.cross, self.square + other.square)
 
 
 class Pass(NamedTuple):

@@ -50,7 +50,9 @@ def agree(ends: Ends) -> Consensus:
     from scipy.optimize import linear_sum_assignment
 
     stacks = [_unit(right.T.astype(np.float64)) for right in ends.rights]
-    centres = stacks[int(np.argmin(ends.values))]
+    centres, runs = stacks[int(np.argmin(ends.values))], len(stacks)
+    if runs == 1:  # one agrees with itself
+        return Consensus(centres, np.ones(len(centres)), 1.0, tuple(ends.values))
     matched = np.array(stacks)
     for _ in range(20):
         before = matched
@@ -58,13 +60,9 @@ def agree(ends: Ends) -> Consensus:
         centres = _unit(matched.mean(axis=0))
         if np.array_equal(before, matched):
             break
-    runs = len(stacks)
     total = matched.sum(axis=0)
-    pairs = (np.einsum("ij,ij->i", total, total) - np.einsum("rij,rij->i", matched, matched)) / max(
-        1, runs * (runs - 1)
-    )
-    stability = pairs if runs > 1 else np.ones(len(centres))
-    return Consensus(centres, np.clip(stability, 0.0, 1.0), _cophenetic(ends.largest), tuple(ends.values))
+    pairs = np.einsum("ij,ij->i", total, total) - np.einsum("rij,rij->i", matched, matched)
+    return Consensus(centres, np.clip(pairs / (runs * (runs - 1)), 0.0, 1.0), _cophenetic(ends.largest), tuple(ends.values))
 
 
 def select_rank(

@@ -280,7 +280,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 raise InputError(f"{name} holds a negative or infinite number, wanted numbers >= 0")
         return np.array(W, matrix.dtype, order="C"), np.array(np.transpose(H), matrix.dtype, order="C")
 
-    def _fit_blocks(self, matrix: Dense, codes: Callable[[np.ndarray], Any]) -> None:
+    def _fit_blocks(self, matrix: Matrix, codes: Callable[[np.ndarray], Any]) -> None:
         """A stream that can be read once only: block after block. The codes of each are handed on and not kept."""
         stream = None
         for part in row_parts(matrix, max(256, BLOCK // matrix.shape[1])):

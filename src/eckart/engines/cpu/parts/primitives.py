@@ -394,7 +394,7 @@ class NonnegativePrimitives:
     def _mapped(self, factor: np.ndarray, rows: Callable[[int, int, np.ndarray], None]) -> np.ndarray:
         """A new array of the same shape, filled by ranges of rows."""
         out = np.empty(factor.shape, factor.dtype)
-        self._each(len(factor), 8 * factor.shape[1], lambda a, b: rows(a, b, out[a:b]))
+        self._each(len(factor), 32 * factor.shape[1], lambda a, b: rows(a, b, out[a:b]))  # bound by memory, not by sums
         return out
 
     def _block(self, x: Host, work: int, rows: int | None = None) -> int:
