@@ -124,5 +124,5 @@ def encode(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall
     start = engine.take(np.broadcast_to(x.dtype.type(0), shape)) if start is None else start
     if x.kind == "observed":
         return engine.hals_seen(x, right, start, l1=l1, l2=l2, **how).factor
-    pull = engine.times(products(x), right, None)
+    pull = engine.times(products(engine, x), right, None)
     return engine.hals_rows(own.square + l2 * np.eye(shape[1]), pull, start, l1, **how).factor
