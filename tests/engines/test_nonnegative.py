@@ -99,6 +99,8 @@ def test_sums_of_a_factor(engine, dtype, k, weighted):
     w, x = factors(dtype, k)[0], data(dtype, "dense", weighted)
     for got, want in zip(engine.factor_sums(w, x), PLAIN.factor_sums(w, x)):
         close(np.asarray(got), np.asarray(want), dtype)
+    close(engine.factor_mass(w, x), PLAIN.factor_mass(w, x), dtype)
+    close(engine.factor_mass(w), PLAIN.factor_sums(w).mass, dtype)
     close(engine.factor_sums(w).square, w.T.astype(float) @ w, dtype)
     signed = w - dtype(0.4)
     for got, want in zip(engine.sign_sums(signed, x), PLAIN.sign_sums(signed, x)):

@@ -44,6 +44,9 @@ class PlainParts:
     def as_rows(self, tall: np.ndarray, x: Placed) -> Host:
         return Host(Dense(tall), place(x).weights, checked=True)
 
+    def factor_mass(self, factor: np.ndarray, x: Placed | None = None) -> np.ndarray:
+        return self.factor_sums(factor, x).mass
+
     def factor_sums(self, factor: np.ndarray, x: Placed | None = None) -> FactorSums:
         f = np.asarray(factor, np.float64)
         heavy = ones_or(None if x is None else place(x).weights, len(f))[:, None] * f

@@ -122,6 +122,10 @@ class PartsFamily(Protocol):
         """A tall array as dense rows with the weights of the rows of x."""
         ...
 
+    def factor_mass(self, factor: Tall, x: Placed | None = None) -> np.ndarray:
+        """F^T D 1 alone."""
+        ...
+
     def factor_sums(self, factor: Tall, x: Placed | None = None) -> FactorSums:
         """The sums of a factor; with ``x`` its rows weigh what those of x weigh."""
         ...

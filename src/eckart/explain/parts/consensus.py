@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from eckart.explain.parts.options import LOSSES
 from eckart.explain.parts.solve import Ends
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Observed
-from eckart.reduce.select import Selection
 from eckart.rng import generator
+
+if TYPE_CHECKING:
+    from eckart.reduce.select import Selection
 
 MOST_CELLS = 2**22
 """Cells of the table on which ranks are compared: a fit of it takes about a second."""
@@ -86,6 +88,7 @@ def select_rank(
     3
     """
     from eckart.explain.parts.nmf import NMF
+    from eckart.reduce.select import Selection
 
     tried = sorted({int(k) for k in ks})
     if not tried or tried[0] < 1:

@@ -151,19 +151,19 @@ class KlSides(Sides):
         return self.totals.total
 
     def rows(self, left: Tall, right: Tall, fast: bool = False, still: bool = False) -> Half:
-        rule, own = KlRule(*self.penalties.left, fast and not still), self.engine.factor_sums(right)
-        found = self.engine.kl_rows(self.x, right, left, rule, own.mass, steps=1 if still else self.sweeps)
-        return self._half(found, _cost(own, *self.penalties.right))
+        rule, mass = KlRule(*self.penalties.left, fast and not still), self.engine.factor_mass(right)
+        found = self.engine.kl_rows(self.x, right, left, rule, mass, steps=1 if still else self.sweeps)
+        return self._half(found, self.cost_right(right))
 
     def columns(self, rows: Half, right: Tall, fast: bool = False, still: bool = False) -> Half:
         rule, left = KlRule(*self.penalties.right, fast and not still, valued=still), rows.factor
-        own = self.engine.factor_sums(left, self.x)
+        mass = self.engine.factor_mass(left, self.x)
         if self.totals.columns is not None:
             sums = self.engine.kl_sums(self.x, left, right, still)
-            found = self.engine.kl_step(right, sums, own.mass, self.totals.columns, rule)
+            found = self.engine.kl_step(right, sums, mass, self.totals.columns, rule)
         else:
-            found = self.engine.kl_rows(self.x.T, left, right, rule, own.mass, steps=1 if still else self.sweeps)
-        return self._half(found, _cost(own, *self.penalties.left) if still else np.nan)
+            found = self.engine.kl_rows(self.x.T, left, right, rule, mass, steps=1 if still else self.sweeps)
+        return self._half(found, self.cost_left(left) if still else np.nan)
 
     def data_term(self, rows: Half, left: Tall, right: Tall) -> float:
         return max(rows.value - self.cost_right(right) - self.cost_left(left), 0.0)

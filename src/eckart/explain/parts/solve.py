@@ -73,7 +73,7 @@ def _one(sides: Sides, start: Start, options: Options, rng: np.random.Generator,
         state, trace = alternate(sides, left, right, fast=options.solver == "mm", leap=careful, **how)
     left, right = state.left, state.right
     if options.loss == "kl":
-        masses = (engine.factor_sums(f).mass for f in (right, left))
+        masses = [engine.factor_mass(f) for f in (right, left)]
         left, right = (engine.cleaned(f, mass, CLEAN) for f, mass in zip((left, right), masses))
     if options.solver in ("hals", "mm") and trace.reason is not StopReason.INTERRUPTED:
         left = encode(sides.x, right, options, engine, left)  # rows to their optimum: F can only fall
@@ -109,20 +109,21 @@ def _notes(p: Penalties) -> tuple[str, ...]:
 
 def encode(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall | None = None) -> Tall:
     """W for given H: every row's convex problem, from the same start for every row to rounding, or from ``start`` to what a fit needs."""
-    (l1, l2), fine, own = options.penalties.left, float(np.finfo(x.dtype).eps), engine.factor_sums(right)
+    (l1, l2), fine = options.penalties.left, float(np.finfo(x.dtype).eps)
     shape = (x.shape[0] or 0, right.shape[1])
     if options.loss == "kl":
-        rule, steps = KlRule(l1, l2, False, 1e-4, False), 100
+        rule, steps, mass = KlRule(l1, l2, False, 1e-4, False), 100, engine.factor_mass(right)
         if start is None:  # the same share of every row for every component; the size of a start does not matter to a step
-            even = np.divide(1.0, own.mass, out=np.zeros_like(own.mass), where=own.mass > 0)
+            even = np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)
             start = engine.take(np.broadcast_to(even, shape), x.dtype)
-            start = engine.kl_rows(x, right, start, rule, own.mass, steps=10).factor
+            start = engine.kl_rows(x, right, start, rule, mass, steps=10).factor
             rule, steps = rule._replace(fast=True, tol=4 * fine), 2000
-        found = engine.kl_rows(x, right, start, rule, own.mass, steps=steps).factor
-        return engine.cleaned(found, own.mass, CLEAN)
+        found = engine.kl_rows(x, right, start, rule, mass, steps=steps).factor
+        return engine.cleaned(found, mass, CLEAN)
     how: dict[str, Any] = {"sweeps": 2000, "shrink": fine**2} if start is None else {"sweeps": 100, "shrink": fine}
     start = engine.take(np.broadcast_to(x.dtype.type(0), shape)) if start is None else start
     if x.kind == "observed":
         return engine.hals_seen(x, right, start, l1=l1, l2=l2, **how).factor
     pull = engine.times(products(engine, x), right, None)
-    return engine.hals_rows(own.square + l2 * np.eye(shape[1]), pull, start, l1, **how).factor
+    gram = engine.factor_sums(right).square + l2 * np.eye(shape[1])
+    return engine.hals_rows(gram, pull, start, l1, **how).factor
