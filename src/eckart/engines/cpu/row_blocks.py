@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from collections.abc import Callable, Iterator
@@ -108,7 +109,7 @@ def _compressed_jobs(x: Counts | Observed, rows: int) -> Iterator[Job]:
 
 def scratch_array(scratch: dict[str, Any], name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """An uninitialised array from the thread's scratch space, reused between blocks."""
-    size = int(np.prod(shape))
+    size = math.prod(shape)
     held = scratch.get(name)
     if held is None or held.size < size or held.dtype != dtype:
         held = scratch[name] = np.empty(size, dtype)

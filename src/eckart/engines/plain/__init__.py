@@ -11,7 +11,7 @@ from eckart.engines.host import Host, place
 from eckart.engines.plain.dense import PlainDense
 from eckart.engines.plain.entries import PlainEntries
 from eckart.engines.plain.mixtures import PlainMixtures
-from eckart.engines.plain.parts import PlainNonnegative
+from eckart.engines.plain.parts import PlainParts
 from eckart.engines.plain.ridge import PlainRidge
 from eckart.engines.plain.topics import PlainTopics
 from eckart.engines.plain.windows import PlainSkipGram
@@ -20,7 +20,7 @@ from eckart.matrix import Matrix
 
 
 class PlainEngine(
-    PlainDense, PlainRidge, PlainEntries, PlainTopics, PlainMixtures, PlainNonnegative, PlainPairs, PlainSkipGram
+    PlainDense, PlainRidge, PlainEntries, PlainTopics, PlainMixtures, PlainParts, PlainPairs, PlainSkipGram
 ):
     """The reference engine: float64, one thread, whole arrays."""
 

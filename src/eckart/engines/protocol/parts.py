@@ -1,37 +1,99 @@
-"""Half sweeps of non-negative factorization: the primitives and their records. Shapes and letters as in ``protocol``."""
+"""Half sweeps of non-negative factorization: the primitives and their records. Shapes and letters as in ``protocol``.
+
+X ~ W H is seen from its rows (factor W, the other factor V = H^T) or, as ``x.T``, from its columns. Weights are those of the placed matrix: D = diag(w) for
+its rows, v_ij for its entries. W and V are tall arrays, k columns each.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.engines.protocol.placed import Placed, Tall
 
 
 class Totals(NamedTuple):
-    """Rows, weighted sum and weighted sum of squares of the entries."""
+    """Rows, their weight, the weight of the cells that are known (rows alone weigh here), weighted sum and weighted sum of squares of the stored entries; of
+    dense rows the weighted sum of each column too."""
 
     rows: int
+    weight: float
+    cells: float
     total: float
     square: float
+    columns: np.ndarray | None = None
+
+    def merge(self, other: Totals) -> Totals:
+        columns = None if self.columns is None or other.columns is None else self.columns + other.columns
+        rows, weight, cells, total, square = (a + b for a, b in zip(self[:5], other[:5]))
+        return Totals(int(rows), weight, cells, total, square, columns)
+
+
+class FactorSums(NamedTuple):
+    """Of a tall factor F with row weights D: F^T D 1 (k), F^T D F (k x k), the least entry, and the largest of each column."""
+
+    mass: np.ndarray
+    square: np.ndarray
+    least: float
+    most: np.ndarray
+
+    def merge(self, other: FactorSums) -> FactorSums:
+        least, most = min(self.least, other.least), np.maximum(self.most, other.most)
+        return FactorSums(self.mass + other.mass, self.square + other.square, least, most)
+
+
+class SignSums(NamedTuple):
+    """Of each column of a tall array with row weights D: the squared length of its positive and of its negative part, and the largest entry of both."""
+
+    squares: np.ndarray
+    most: np.ndarray
+
+    def merge(self, other: SignSums) -> SignSums:
+        return SignSums(self.squares + other.squares, np.maximum(self.most, other.most))
 
 
 class Descent(NamedTuple):
     """A factor after a half sweep; the objective of its rows (without what is constant) and their squared violations of the optimality conditions before
-    it, summed with the rows' weights (see ``engines.cpu.parts.kernels``)."""
+    it, summed with the rows' weights:
 
-    factor: np.ndarray
+    least squares   sum_c G_cc min(u_c, g_c / G_cc)^2, g the gradient           (in units of the objective)
+    KL              m sum_c min(u_c d_c / m, 1 - r_c)^2, d_c the denominator of a step, r_c its factor, m = max(sum_j w a, sum_c u_c d_c)
+    """
+
+    factor: Tall
     value: float
     kkt: float
 
 
-class Pass(NamedTuple):
-    """A half sweep of the rows with X^T D W and W^T D W of the new rows."""
+class CrossSums(NamedTuple):
+    """What a half sweep of the rows leaves to the columns: X^T D W (n x k) and W^T D W of the new rows; value and violations as in ``Descent``."""
 
-    rows: Descent
+    value: float
+    kkt: float
     cross: np.ndarray
     square: np.ndarray
+
+    def merge(self, other: CrossSums) -> CrossSums:
+        sums = self.value + other.value, self.kkt + other.kkt
+        return CrossSums(*sums, self.cross + other.cross, self.square + other.square)
+
+
+class Pass(NamedTuple):
+    """The new rows, which stay in the engine, and their sums."""
+
+    factor: Tall
+    sums: CrossSums
+
+
+class KlSums(NamedTuple):
+    """R^T D W (n x k), R = A / (W V^T) where A > 0, and sum w (a log(a / s) - a)."""
+
+    up: np.ndarray
+    value: float
+
+    def merge(self, other: KlSums) -> KlSums:
+        return KlSums(self.up + other.up, self.value + other.value)
 
 
 class KlRule(NamedTuple):
@@ -48,84 +110,88 @@ class KlRule(NamedTuple):
 class PartsFamily(Protocol):
     """Half sweeps of non-negative factorization."""
 
-    def totals(self, x: Matrix, weights: np.ndarray | None = None) -> Totals:
-        """Rows, sum w a and sum w a^2 of the stored entries; refuses a negative or infinite one, raises GapsFound at a NaN."""
+    def totals(self, x: Placed) -> Totals:
+        """One pass over the stored entries; refuses a negative one, and what ``put`` would have refused in dense rows."""
+        ...
+
+    def zero_filled(self, x: Placed) -> Placed:
+        """A partly observed matrix with zeros where nothing is known; others as they are."""
+        ...
+
+    def as_rows(self, tall: Tall, x: Placed) -> Placed:
+        """A tall array as dense rows with the weights of the rows of x."""
+        ...
+
+    def factor_mass(self, factor: Tall, x: Placed | None = None) -> np.ndarray:
+        """F^T D 1 alone."""
+        ...
+
+    def factor_sums(self, factor: Tall, x: Placed | None = None) -> FactorSums:
+        """The sums of a factor; with ``x`` its rows weigh what those of x weigh."""
+        ...
+
+    def sign_sums(self, factor: Tall, x: Placed | None = None) -> SignSums:
+        """The same for a tall array with negative entries."""
+        ...
+
+    def rectified(self, factor: Tall, scale: np.ndarray, least: float = 0.0, fill: float = 0.0) -> Tall:
+        """f_ic s_c where that is larger than ``least`` >= 0, else ``fill``."""
+        ...
+
+    def projected_rows(self, pull: Tall, inverse: np.ndarray, l1: float) -> Tall:
+        """max(0, (p_i - l1) G^-1): least squares without the sign, then negative entries set to zero."""
+        ...
+
+    def leap(self, new: Tall, old: Tall, stride: float) -> Tall:
+        """max(0, new + stride (new - old))."""
+        ...
+
+    def cleaned(self, factor: Tall, mass: np.ndarray, share: float) -> Tall:
+        """The factor with zeros where f_ic mass_c is at most that share of its sum over c."""
         ...
 
     def hals_rows(
-        self,
-        gram: np.ndarray,
-        pull: np.ndarray,
-        start: np.ndarray,
-        *,
-        sweeps: int = 1,
-        shrink: float = 0.0,
-        weights: np.ndarray | None = None,
+        self, gram: np.ndarray, pull: Any, start: Tall, l1: float = 0.0, *, sweeps: int = 1, shrink: float = 0.0
     ) -> Descent:
-        """Coordinate descent on 1/2 u^T G u - p_i.u over u >= 0 for every row, from ``start``."""
+        """Coordinate descent on 1/2 u^T G u - (p_i - l1).u over u >= 0 for every row, from ``start``; a row may stop when the squared change of a sweep is
+        under ``shrink`` of its first."""
         ...
 
     def hals_pass(
-        self,
-        x: Dense,
-        right: np.ndarray,
-        left: np.ndarray,
-        gram: np.ndarray,
-        l1: float,
-        *,
-        sweeps: int = 1,
-        weights: np.ndarray | None = None,
+        self, x: Placed, right: Any, left: Tall, gram: np.ndarray, l1: float, *, sweeps: int = 1, shrink: float = 0.0
     ) -> Pass:
-        """hals_rows with p = X V - l1, and X^T D W, W^T D W of the new rows, in one pass over X."""
+        """hals_rows with p = X V, and X^T D W, W^T D W of the new rows, where all entries are known."""
         ...
 
     def hals_seen(
         self,
-        x: Observed,
-        other: np.ndarray,
-        start: np.ndarray,
+        x: Placed,
+        other: Tall,
+        start: Tall,
         *,
         l1: float = 0.0,
         l2: float = 0.0,
         sweeps: int = 1,
         shrink: float = 0.0,
-        entry_weights: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
     ) -> Descent:
         """Coordinate descent on 1/2 sum_j v_ij (a_ij - u.h_j)^2 + l1 sum u + l2/2 ||u||^2 over the observed entries of every row."""
         ...
 
     def kl_rows(
-        self,
-        x: Matrix,
-        other: np.ndarray,
-        start: np.ndarray,
-        rule: KlRule,
-        *,
-        steps: int = 1,
-        entry_weights: np.ndarray | None = None,
-        entry_scale: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
-        real: int | None = None,
+        self, x: Placed, other: Tall, start: Tall, rule: KlRule, mass: np.ndarray, *, steps: int = 1
     ) -> Descent:
-        """Multiplicative steps on sum_j v_ij (a log(a / u.h_j) - a + u.h_j) + l1 sum u + l2/2 ||u||^2 for every row; absent entries are zero in Counts,
-        left out in Observed. ``entry_scale`` weighs columns. ``real``: the factors are padded already, so many of their columns are real."""
+        """Multiplicative steps on sum_j v_ij (a log(a / u.h_j) - a + u.h_j) + l1 sum u + l2/2 ||u||^2 for every row. ``mass`` is sum_j w_j h_j over all
+        columns, absent ones are zeros; where they are unknown only the observed ones count and ``mass`` is not used."""
         ...
 
-    def kl_pass(
-        self,
-        x: Dense,
-        left: np.ndarray,
-        right: np.ndarray,
-        rule: KlRule,
-        totals: np.ndarray,
-        weights: np.ndarray | None = None,
-    ) -> Descent:
-        """One multiplicative step of the columns' factor, in one pass over the rows of X, whose column sums are ``totals``."""
+    def kl_sums(self, x: Placed, left: Tall, right: Tall, valued: bool = True) -> KlSums:
+        """What a multiplicative step of the columns needs to know of dense rows; unless ``valued``, the value is 0."""
         ...
 
-    def square_error(
-        self, x: Dense | Counts, left: np.ndarray, right: np.ndarray, weights: np.ndarray | None = None
-    ) -> float:
-        """sum_i w_i ||x_i - V u_i||^2, from the residuals themselves."""
+    def kl_step(self, right: Tall, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule) -> Descent:
+        """The step itself: ``mass`` is sum_i w_i W_i, ``totals`` the weighted sum of each column."""
+        ...
+
+    def square_error(self, x: Placed, left: Tall, right: Tall) -> float:
+        """sum v_ij w_i (a_ij - u_i.h_j)^2 over all entries or the observed ones, from the residuals themselves."""
         ...

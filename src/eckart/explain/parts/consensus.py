@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eckart.errors import wrong
-from eckart.explain.parts.solve import Ends, door
+from eckart.explain.parts.options import LOSSES
+from eckart.explain.parts.solve import Ends
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Observed
-from eckart.reduce.select import Selection
 from eckart.rng import generator
 
-MOST_ROWS, MOST_CELLS = 500, 2**22
+if TYPE_CHECKING:
+    from eckart.reduce.select import Selection
+
+MOST_CELLS = 2**22
+"""Cells of the table on which ranks are compared: a fit of it takes about a second."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +52,9 @@ def agree(ends: Ends) -> Consensus:
     from scipy.optimize import linear_sum_assignment
 
     stacks = [_unit(right.T.astype(np.float64)) for right in ends.rights]
-    centres = stacks[int(np.argmin(ends.values))]
+    centres, runs = stacks[int(np.argmin(ends.values))], len(stacks)
+    if runs == 1:  # one agrees with itself
+        return Consensus(centres, np.ones(len(centres)), 1.0, tuple(ends.values))
     matched = np.array(stacks)
     for _ in range(20):
         before = matched
@@ -56,13 +62,9 @@ def agree(ends: Ends) -> Consensus:
         centres = _unit(matched.mean(axis=0))
         if np.array_equal(before, matched):
             break
-    runs = len(stacks)
     total = matched.sum(axis=0)
-    pairs = (np.einsum("ij,ij->i", total, total) - np.einsum("rij,rij->i", matched, matched)) / max(
-        1, runs * (runs - 1)
-    )
-    stability = pairs if runs > 1 else np.ones(len(centres))
-    return Consensus(centres, np.clip(stability, 0.0, 1.0), _cophenetic(ends.lefts), tuple(ends.values))
+    pairs = np.einsum("ij,ij->i", total, total) - np.einsum("rij,rij->i", matched, matched)
+    return Consensus(centres, np.clip(pairs / (runs * (runs - 1)), 0.0, 1.0), _cophenetic(ends.largest), tuple(ends.values))
 
 
 def select_rank(
@@ -86,6 +88,7 @@ def select_rank(
     3
     """
     from eckart.explain.parts.nmf import NMF
+    from eckart.reduce.select import Selection
 
     tried = sorted({int(k) for k in ks})
     if not tried or tried[0] < 1:
@@ -104,7 +107,7 @@ def select_rank(
     for k in tried:
         model = NMF(k, n_init=n_init, random_state=int(rng.integers(2**31)), **params).fit(train)
         predicted = np.maximum(model.fit_.factors.at(i, j).astype(np.float64), 0.0)
-        each = _losses(table[hidden], predicted, model._options_of(train).loss)
+        each = _losses(table[hidden], predicted, LOSSES[model.beta_loss])
         errors.append(float(each.mean()))
         spreads.append(float(each.std() / np.sqrt(max(1, len(each)))))
         stabilities.append(model.consensus_.score)
@@ -133,7 +136,7 @@ def _losses(a: np.ndarray, s: np.ndarray, loss: str) -> np.ndarray:
 
 def _table(X: Any, rng: np.random.Generator, notes: list[str]) -> np.ndarray:
     """The data as an array with NaN for what is unknown; rows are drawn where it would be too large."""
-    matrix = door(read(X))
+    matrix = read(X)
     rows, n = matrix.shape
     if isinstance(matrix, Dense) and not matrix.in_memory:
         notes.append(f"the first {MOST_CELLS // n} rows of the stream are used")
@@ -153,18 +156,13 @@ def _table(X: Any, rng: np.random.Generator, notes: list[str]) -> np.ndarray:
     return out
 
 
-def _cophenetic(lefts: list[np.ndarray]) -> float:
-    """The cophenetic correlation of at most MOST_ROWS rows, evenly spaced; 1 where nothing varies."""
+def _cophenetic(runs: list[np.ndarray]) -> float:
+    """The cophenetic correlation of some rows from their largest components; 1 where nothing varies."""
     from scipy.cluster.hierarchy import average, cophenet
     from scipy.spatial.distance import squareform
 
-    rows = len(lefts[0])
-    chosen = np.unique(np.linspace(0, rows - 1, min(rows, MOST_ROWS)).astype(int))
-    together = np.zeros((len(chosen), len(chosen)))
-    for left in lefts:
-        largest = left[chosen].argmax(axis=1)
-        together += largest[:, None] == largest[None]
-    distance = squareform(1 - together / len(lefts), checks=False)
+    together = np.mean([largest[:, None] == largest[None] for largest in runs], axis=0)
+    distance = squareform(1 - together, checks=False)
     if len(distance) == 0 or np.ptp(distance) == 0:
         return 1.0
     tree = cophenet(average(distance))

@@ -3,37 +3,42 @@
     minimise  D(A, W H) + penalties   over   W, H >= 0,     D = 1/2 ||A - W H||^2   or   sum a log(a / s) - a + s,  s = (W H)_ij
 
 Nothing can be taken away again, so components become parts that add up (Lee and Seung 1999). With the divergence, scaled so that rows of H and of W sum to 1,
-it is probabilistic latent semantic analysis. The loop is in ``nmf_loop``, the half sweeps in ``nmf_sides``, the start in ``nmf_start``.
+it is probabilistic latent semantic analysis. The loop is in ``loop``, the half sweeps in ``sides``, the start in ``start``.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.nonnegative import certify_parts
-from eckart.engines import engine_named
+from eckart.engines.protocol import Engine, Placed
 from eckart.errors import InputError
 from eckart.explain.parts.consensus import Consensus, agree
 from eckart.explain.parts.online import Stream, take
-from eckart.explain.parts.options import SOLVERS, Options, options_of
+from eckart.explain.parts.options import LOSSES, SOLVERS, Options, options_of
 from eckart.explain.parts.sides import sides_of
-from eckart.explain.parts.solve import door, encode, solve, traced
+from eckart.explain.parts.solve import encode, plan_of, solve
 from eckart.factors import LowRank
-from eckart.fit import Estimator, Fit, one_kind_of_names, sample_weights
+from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, sample_weights
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
-from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
+from eckart.matrix import Dense, Matrix, Observed, row_parts
+from eckart.parameters import Rule, either, number, one_of, optional, param, whole
 from eckart.rng import generator
-from eckart.scheduler import single_threaded_blas
-from eckart.trace import progress
+from eckart.trace import StopReason, Trace, progress
 
 FIRST = 50
 """Sweeps on the first block of a stream."""
+BLOCK = 2**22
+"""Entries of a block of a stream: enough rows for a statistic that tells something, few enough for memory."""
+
+T = TypeVar("T")
 
 
 class NormalForm(NamedTuple):
@@ -44,6 +49,7 @@ class NormalForm(NamedTuple):
     totals: np.ndarray
 
 
+@dataclass(eq=False, repr=False)
 class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Non-negative factors W, H of dense, sparse or partly observed data, with a certificate.
 
@@ -71,6 +77,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         little was seen.
     n_init : fits from several starts (the first from ``init``, others random); the best is kept and ``consensus_`` tells how far they agree.
     random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
+    engine : "auto", "cpu", "plain", or an engine of another package; what works on the data.
     shuffle : accepted for compatibility; coordinates are visited in order.
 
     Attributes
@@ -93,41 +100,23 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     D. Lee and H. S. Seung, Nature 401 (1999); N. Gillis and F. Glineur, "Accelerated multiplicative updates and hierarchical ALS" (2012).
     """
 
-    _stream: Stream
-    _consensus: Consensus
+    n_components: Any = param("auto", either(whole(1), one_of("auto", None), wanted="an int >= 1, 'auto' or None"))
+    _: KW_ONLY
+    init: str | None = param(None, one_of(None, "nndsvd", "nndsvda", "random", "custom"))
+    solver: str = param("auto")
+    beta_loss: Any = param(
+        "frobenius", Rule("'frobenius' or 'kullback-leibler'", lambda v: isinstance(v, (str, int)) and v in LOSSES)
+    )
+    tol: float | None = param(None, optional(number(0)))
+    max_iter: int = param(200, whole(1))
+    alpha_W: float = param(0.0, number(0))
+    alpha_H: Any = param("same", either(number(0), one_of("same")))
+    l1_ratio: float = param(0.0, number(0, 1))
+    n_init: int = param(1, whole(1))
+    shuffle: bool = param(False)
 
-    def __init__(
-        self,
-        n_components: Any = "auto",
-        *,
-        init: str | None = None,
-        solver: str = "auto",
-        beta_loss: Any = "frobenius",
-        tol: float | None = None,
-        max_iter: int = 200,
-        random_state: Any = None,
-        alpha_W: float = 0.0,
-        alpha_H: Any = "same",
-        l1_ratio: float = 0.0,
-        n_init: int = 1,
-        n_threads: int | None = None,
-        verbose: bool = False,
-        shuffle: bool = False,
-    ):
-        self.n_components = n_components
-        self.init = init
-        self.solver = solver
-        self.beta_loss = beta_loss
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.alpha_W = alpha_W
-        self.alpha_H = alpha_H
-        self.l1_ratio = l1_ratio
-        self.n_init = n_init
-        self.n_threads = n_threads
-        self.verbose = verbose
-        self.shuffle = shuffle
+    _stream: Stream = field(init=False)
+    _consensus: Consensus = field(init=False)
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, W: Any = None, H: Any = None, weights: Any = None
@@ -137,17 +126,21 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         ``sample_weight`` weighs rows (2 is the row twice). ``weights`` weighs entries: an array of X's shape, 0 where an entry is not to count.
         """
         matrix, entry = self._door(X, weights)
-        if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
-            return self._fit_blocks(matrix)
-        options = self._options_of(matrix)
-        row_weights = None if sample_weight is None else sample_weights(sample_weight, _rows(matrix))
-        options = self._options_of(matrix, None if row_weights is None else float(row_weights.sum()))
-        given = self._given(W, H, matrix, options)
-        with progress(bool(self.verbose)) as watch:
-            ends = solve(
-                matrix, options, engine=engine_named("cpu", self.n_threads), rng=generator(self.random_state),
-                weights=row_weights, entry_weights=entry, given=given, watch=watch,
-            )  # fmt: skip
+        if _once(matrix):
+            self._fit_blocks(matrix, lambda left: None)
+            return self
+        engine = self._engine()
+
+        def do(x: Placed) -> Any:
+            options = options_of(self, x, None if rows is None else float(rows.sum()))
+            given = self._given(W, H, x, options)
+            with progress(bool(self.verbose)) as watch:
+                return solve(
+                    x, options, engine=engine, rng=generator(self.random_state), given=given, watch=watch
+                )
+
+        rows = None if sample_weight is None else sample_weights(sample_weight, _rows(matrix))
+        ends = _on_data(engine, matrix, do, rows, entry)
         self.fit_ = ends.fit
         self._consensus = agree(ends)
         self.__dict__.pop("_stream", None)
@@ -157,6 +150,11 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         self, X: Any, y: Any = None, sample_weight: Any = None, *, W: Any = None, H: Any = None
     ) -> np.ndarray:
         """W of the fit; with ``init="custom"`` it starts from the given W and H."""
+        matrix = read(X)
+        if _once(matrix):  # codes of each block, by the H of that time
+            done: list[np.ndarray] = []
+            self._fit_blocks(self._door(matrix, None)[0], done.append)
+            return np.concatenate(done)
         return self.fit(X, sample_weight=sample_weight, W=W, H=H).fit_.factors.left
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> NMF:
@@ -166,20 +164,24 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             raise InputError(
                 "this model was loaded from a file, which does not hold its running statistic; call fit, or start with a new NMF"
             )
-        matrix = self._door(X, None)[0] if fresh else door(self._new_rows(X))
-        if isinstance(matrix, Observed):
-            raise InputError("X has missing entries, wanted complete rows for partial_fit; call fit on all rows")
+        matrix = self._door(X, None)[0] if fresh else self._new_rows(X)
         weights = None if sample_weight is None else sample_weights(sample_weight, _rows(matrix))
         self._take(matrix, weights, None if fresh else self._stream)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
         """W for new rows, H fixed: min over W >= 0, row by row."""
-        matrix = door(self._new_rows(X))
-        engine = engine_named("cpu", self.n_threads)
+        matrix, engine = self._new_rows(X), self._engine()
+        right = self.fit_.factors.right
+
+        def do(x: Placed) -> np.ndarray:
+            engine.totals(x)
+            options = options_of(self, x)
+            return np.ascontiguousarray(engine.get(encode(x, engine.take(right, x.dtype), options, engine)))
+
         if matrix.shape[0] is not None:
-            engine.totals(matrix)
-        return encode(matrix, self.fit_.factors.right, self._options_of(matrix), engine)
+            return _on_data(engine, matrix, do)
+        return np.concatenate([_on_data(engine, part, do) for part in row_parts(matrix)])
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """W H for given codes."""
@@ -208,12 +210,16 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             raise InputError(
                 f"X has {matrix.shape[0]} rows, wanted {len(f.left)}: the data that the model was fitted to"
             )
-        row_weights = None if sample_weight is None else sample_weights(sample_weight, _rows(matrix))
-        options = self._options_of(matrix, None if row_weights is None else float(row_weights.sum()))
-        engine = engine_named("cpu", self.n_threads)
-        with single_threaded_blas():
-            sides = sides_of(matrix, options.loss, options.penalties, engine, row_weights, entry)
-            return certify_parts(sides, f.left, f.right, self.fit_.trace, options.loss, self.fit_.certificate.notes)
+        rows = None if sample_weight is None else sample_weights(sample_weight, _rows(matrix))
+        engine = self._engine()
+
+        def do(x: Placed) -> Certificate:
+            options = options_of(self, x, None if rows is None else float(rows.sum()))
+            sides = sides_of(x, options.loss, options.penalties, engine)
+            measured = sides.measured(*(engine.take(factor, x.dtype) for factor in (f.left, f.right)))
+            return certify_parts(measured, self.fit_.trace, self.fit_.certificate.notes)
+
+        return _on_data(engine, matrix, do, rows, entry)
 
     @property
     def components_(self) -> np.ndarray:
@@ -248,7 +254,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     def _door(self, X: Any, weights: Any) -> tuple[Matrix, np.ndarray | None]:
         """The data, and one weight for each stored entry where entries are weighted."""
-        matrix = door(one_kind_of_names(read(X)))
+        matrix = one_kind_of_names(read(X))
         if weights is None:
             return matrix, None
         w = numeric(np.asarray(weights))
@@ -256,16 +262,14 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             raise InputError(
                 f"weights of shape {w.shape} came, wanted {matrix.shape}: a finite number >= 0 for each entry"
             )
-        if isinstance(matrix, Counts) or (isinstance(matrix, Dense) and matrix.in_memory):
-            values = (
-                matrix.to_scipy().toarray() if isinstance(matrix, Counts) else np.asarray(matrix.array, matrix.dtype)
-            )
-            matrix = Observed.from_nan(values, matrix.rows, matrix.columns)
-        if not isinstance(matrix, Observed):
+        if isinstance(matrix, Dense) and not matrix.in_memory:
             raise InputError("weights came with a stream of rows, wanted data in memory")
+        if not isinstance(matrix, Observed):  # every cell has a weight of its own, so every cell is stored
+            values = np.asarray(matrix.array, matrix.dtype) if isinstance(matrix, Dense) else matrix.to_scipy().toarray()
+            matrix = Observed.from_nan(values, matrix.rows, matrix.columns)
         return matrix, w[np.repeat(np.arange(matrix.shape[0]), matrix.row_counts()), matrix.indices].astype(np.float64)
 
-    def _given(self, W: Any, H: Any, matrix: Matrix, options: Options) -> tuple[np.ndarray, np.ndarray] | None:
+    def _given(self, W: Any, H: Any, matrix: Placed, options: Options) -> tuple[np.ndarray, np.ndarray] | None:
         if self.init != "custom":
             return None
         shapes = {"W": (W, (matrix.shape[0], options.k)), "H": (H, (options.k, matrix.shape[1]))}
@@ -276,58 +280,68 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 raise InputError(f"{name} holds a negative or infinite number, wanted numbers >= 0")
         return np.array(W, matrix.dtype, order="C"), np.array(np.transpose(H), matrix.dtype, order="C")
 
-    def _fit_blocks(self, matrix: Dense) -> NMF:
-        """A stream that can be read once only: block after block."""
-        stream, lefts = None, []
-        for part in row_parts(matrix, max(256, 2**22 // matrix.shape[1])):
+    def _fit_blocks(self, matrix: Matrix, codes: Callable[[np.ndarray], Any]) -> None:
+        """A stream that can be read once only: block after block. The codes of each are handed on and not kept."""
+        stream = None
+        for part in row_parts(matrix, max(256, BLOCK // matrix.shape[1])):
             self._take(Dense(np.asarray(part.values, matrix.dtype), None, matrix.columns), None, stream)  # type: ignore[union-attr]
             stream = self._stream
-            lefts.append(self.fit_.factors.left)
-        f, fit = self.fit_.factors, self.fit_
-        self.fit_ = Fit(
-            LowRank(np.concatenate(lefts), f.right, columns=f.columns), fit.certificate, fit.trace, fit.plan
-        )
-        return self
+            codes(self.fit_.factors.left)
 
     def _take(self, matrix: Matrix, weights: np.ndarray | None, stream: Stream | None) -> None:
-        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
-        size = float(_rows(matrix) if weights is None else weights.sum())
+        """One more block of rows."""
+        engine, size = self._engine(), float(_rows(matrix) if weights is None else weights.sum())
         faded = 0.0 if stream is None else stream.weight * (1 - 1 / (stream.blocks + 1))
-        options = self._options_of(matrix, faded + size)
-        with single_threaded_blas():
-            if stream is None:
-                init = None if self.init == "custom" or options.k > min(_rows(matrix), matrix.shape[1]) else self.init
-                first = replace(options, init=init, n_init=1, solver=SOLVERS[options.loss][0], max_iter=FIRST)
-                found = solve(matrix, first, engine=engine, rng=rng, weights=weights).fit.factors
-                stream = Stream.begin(found.right, options.loss)
-            stream, left = take(stream, matrix, options, engine, weights)
-            sides = sides_of(matrix, options.loss, options.penalties._replace(m1=0.0, m2=0.0), engine, weights)
-            rows = sides.rows(left, stream.right, still=True)
-        columns = matrix.columns if "fit_" not in vars(self) or stream.blocks == 1 else self.fit_.factors.columns
-        note = f"after {stream.blocks} blocks of rows: measured on the last block, whose W was solved given H"
-        trace = traced(rows.value)
-        c = certify_parts(sides, left, stream.right, trace, options.loss, (note,))
-        checks = tuple(check for check in c.checks if check.name != "residual of H")
-        plan = {
-            "engine": engine.name,
-            "solver": "stream",
-            "loss": options.loss,
-            "sweeps": stream.blocks,
-            "tol": options.tol,
-        }
-        factors = LowRank(left, stream.right, rows=matrix.rows, columns=columns)
-        self.fit_ = Fit(factors, Certificate(c.problem, c.kind, checks, c.facts, c.notes), trace, plan)
-        self._stream = stream
 
-    def _options_of(self, matrix: Matrix, weight: float | None = None) -> Options:
-        """The parameters, checked and resolved for data of this shape; ``weight`` is the number of rows with their weights."""
-        return options_of(self, matrix, weight)
+        def do(x: Placed) -> tuple[Fit, Stream]:
+            if x.kind == "observed":
+                raise InputError("X has missing entries, wanted complete rows for partial_fit; call fit on all rows")
+            options, before = options_of(self, x, faded + size), stream
+            if before is None:
+                few = options.k > min(_rows(matrix), x.shape[1])
+                init = None if few or self.init == "custom" else self.init
+                first = replace(options, init=init, n_init=1, solver=SOLVERS[options.loss][0], max_iter=FIRST)
+                found = solve(x, first, engine=engine, rng=generator(self.random_state)).fit.factors
+                before = Stream.begin(found.right, options.loss)
+            sides = sides_of(x, options.loss, options.penalties._replace(m1=0.0, m2=0.0), engine)
+            after, left = take(before, sides, options)
+            measured = sides.measured(left, engine.take(after.right, x.dtype))
+            note = f"after {after.blocks} blocks of rows: measured on the last block, whose W was solved given H"
+            trace = Trace("objective", reason=StopReason.DIRECT)
+            trace.add(measured.objective)
+            certificate = certify_parts(measured._replace(residuals=measured.residuals[:1]), trace, (note,))
+            old = stream is not None and "fit_" in vars(self)
+            columns = self.fit_.factors.columns if old else x.columns
+            factors = LowRank(np.ascontiguousarray(engine.get(left)), after.right, rows=x.rows, columns=columns)
+            plan = plan_of(engine, replace(options, solver="stream"), after.blocks)
+            return Fit(factors, certificate, trace, plan), after
+
+        self.fit_, self._stream = _on_data(engine, matrix, do, weights)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _on_data(
+    engine: Engine,
+    matrix: Matrix,
+    do: Callable[[Placed], T],
+    weights: np.ndarray | None = None,
+    entry_weights: np.ndarray | None = None,
+) -> T:
+    """``do`` of the placed matrix. Entries that have weights are observed ones, so NaN needs no second try."""
+    with engine.at_work():
+        if entry_weights is not None:
+            return do(engine.put(matrix, weights, entry_weights))
+        return on_data(engine, matrix, do, weights)
+
+
+def _once(matrix: Matrix) -> bool:
+    """Whether the rows can be read one time only."""
+    return isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable
 
 
 def _rows(matrix: Matrix) -> int:

@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eckart.engines.protocol import Engine, KlRule
+from eckart.engines.protocol import Tall
 from eckart.explain.parts.options import Options
+from eckart.explain.parts.sides import Half, Penalties, Sides
 from eckart.explain.parts.solve import encode
-from eckart.matrix import Counts, Dense, Matrix, Observed
 
 ROUNDS, SWEEPS = 3, 20
+"""Times that H and the codes of a block follow each other; coordinate sweeps of H in each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,48 +41,37 @@ class Stream:
         return cls(right, np.zeros(k if loss == "kl" else (k, k)), np.zeros((n, k)))
 
 
-def take(
-    stream: Stream, block: Matrix, options: Options, engine: Engine, weights: np.ndarray | None = None
-) -> tuple[Stream, np.ndarray]:
-    """The stream after one more block, and the block's W."""
-    right, t = stream.right, stream.blocks + 1
+def take(stream: Stream, sides: Sides, options: Options) -> tuple[Stream, Tall]:
+    """The stream after one more block, and the block's W. ``sides`` are those of the block without penalties on H."""
+    engine, right, t = sides.engine, sides.engine.take(stream.right, sides.x.dtype), stream.blocks + 1
     fade = 1 - 1 / t
-    left = encode(block, right, options, engine)
     square, cross = stream.square, stream.cross
+    left = encode(sides.x, right, options, engine)
     for _ in range(ROUNDS):
-        s, c = _statistics(block, left, right, options, engine, weights)
+        s, c = _statistics(sides, left, right)
         square, cross = fade * stream.square + s, fade * stream.cross + c
-        right = _columns(square, cross, right, options, engine)
-        left = encode(block, right, options, engine)
-    weight = float(left.shape[0] if weights is None else weights.sum())
-    return replace(
-        stream, right=right, square=square, cross=cross, blocks=t, weight=fade * stream.weight + weight
-    ), left
+        right = _columns(sides, square, cross, right, options.penalties)
+        left = encode(sides.x, right, options, engine)
+    weight = fade * stream.weight + sides.totals.weight
+    kept = np.ascontiguousarray(engine.get(right))
+    return replace(stream, right=kept, square=square, cross=cross, blocks=t, weight=weight), left
 
 
-def _statistics(
-    block: Matrix, left: np.ndarray, right: np.ndarray, options: Options, engine: Engine, weights: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    heavy = left if weights is None else left * weights[:, None].astype(left.dtype)
-    whole = Counts(block.indptr, block.indices, block.data, block.n_columns) if isinstance(block, Observed) else block
-    if options.loss != "kl":
-        return left.T.astype(np.float64) @ heavy, engine.times_t(whole, heavy, None).astype(np.float64)
-    if isinstance(block, Dense):
-        s = np.maximum(left @ right.T, np.finfo(left.dtype).tiny)
-        ratio: Dense | Counts = Dense(np.where(block.array > 0, block.array / s, 0).astype(left.dtype))
-    else:
-        s = engine.sampled(block, left, right)  # type: ignore[arg-type]
-        ratio = Counts(block.indptr, block.indices, block.data / np.maximum(s, np.finfo(s.dtype).tiny), block.n_columns)
-    return heavy.sum(axis=0, dtype=np.float64), right * engine.times_t(ratio, heavy, None).astype(np.float64)
+def _statistics(sides: Sides, left: Tall, right: Tall) -> tuple[np.ndarray, np.ndarray]:
+    """W^T D W and A^T D W, or (KL) the sum of rows of D W and H o (R^T D W), which a step without penalties divides by it."""
+    if sides.loss != "kl":
+        found = sides.rows(left, right, still=True).sums
+        assert found is not None
+        return found.square, found.cross.astype(np.float64)
+    mass = sides.engine.factor_mass(left, sides.x)
+    step = replace(sides, sweeps=1).columns(Half(left, 0.0, 0.0), right)
+    return mass, sides.engine.get(step.factor).astype(np.float64) * mass
 
 
-def _columns(square: np.ndarray, cross: np.ndarray, right: np.ndarray, options: Options, engine: Engine) -> np.ndarray:
-    m1, m2 = options.penalties.of_right()
-    if options.loss == "kl":
-        rule = KlRule(m1, m2)
-        down = np.maximum(square + rule.l1, np.finfo(np.float64).tiny)
-        if rule.l2:
-            return (2 * cross / (down + np.sqrt(down**2 + 4 * rule.l2 * cross))).astype(right.dtype)
-        return (cross / down).astype(right.dtype)
-    gram = square + m2 * np.eye(len(square))
-    return engine.hals_rows(gram, cross - m1, right, sweeps=SWEEPS).factor
+def _columns(sides: Sides, square: np.ndarray, cross: np.ndarray, right: Tall, p: Penalties) -> Tall:
+    if sides.loss != "kl":
+        gram = square + p.m2 * np.eye(len(square))
+        return sides.engine.hals_rows(gram, cross, right, p.m1, sweeps=SWEEPS).factor
+    down = np.maximum(square + p.m1, np.finfo(np.float64).tiny)
+    bend = np.sqrt(down**2 + 4 * p.m2 * cross)  # the positive root of m2 h^2 + down h = cross
+    return sides.engine.take(2 * cross / (down + bend), right.dtype)

@@ -3,6 +3,7 @@
 ``hals_range``   min 1/2 u^T G u - p_i.u over u >= 0 for every row, G common to all: coordinate descent, u_c <- max(0, u_c - (G u - p)_c / G_cc). Rows are
                  turned into tiles of 4B columns (B lanes of a vector register), so that one coordinate of 4B rows moves at once.
 ``seen_range``   the same where every row has its own G_i = sum_j w_ij h_j h_j^T over its observed entries, assembled in cache (``ridge.assemble``).
+``error_range``  squared errors at the stored entries; ``stored_rows``  dense rows as entries > 0.
 ``kl_range``     min sum_j w_ij (a log(a / u.h_j) - a + u.h_j) + l1 sum u + l2/2 ||u||^2 over u >= 0: multiplicative steps u_c <- u_c r_c with
                  r_c = sum_j w a/(u.h_j) h_jc / (sum_j w h_jc + l1), which never raise it, or r_c^1.75, which is faster and may.
 
@@ -11,7 +12,7 @@ Each returns, for every row, the objective and the squared violation of the opti
     least squares   sum_c G_cc min(u_c, g_c / G_cc)^2, g the gradient           (in units of the objective)
     KL              m sum_c min(u_c d_c / m, 1 - r_c)^2, d_c the denominator, m = max(sum_j w a, sum_c u_c d_c)
 
-Factors are padded with zero columns to whole registers (``rows.padded``); zeros stay zero.
+Factors are padded with zero columns to whole registers (``primitives.padded``); zeros stay zero.
 """
 
 from __future__ import annotations
@@ -98,30 +99,31 @@ def measure(typingctx, gram, c, inverse, pull, w, out):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def hals_range(gram, pull, w, sweeps, shrink, size, first, last, value, kkt):
-    """Sweep rows first..last of w in place, at most ``sweeps`` times; a tile stops when its squared change is under ``shrink`` of its first."""
-    k, tile = gram.shape[0], WIDE * size
+def hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level):
+    """Sweep the rows of ``start`` into w, at most ``sweeps`` times; a tile stops when its squared change is under ``shrink`` of its first. level[i] is the
+    objective and the violation of row i before."""
+    k, tile, rows = gram.shape[0], WIDE * size, w.shape[0]
     wt, pt = np.zeros((k, tile), w.dtype), np.zeros((k, tile), w.dtype)
     moved, seen = np.zeros((1, size), w.dtype), np.zeros((2, tile), w.dtype)
     inverse = np.empty(k, w.dtype)
     for c in range(k):
-        inverse[c] = 1 / max(gram[c, c], w.dtype.type(1e-30))
-    for a in range(first, last, tile):
-        m = min(tile, last - a)
+        inverse[c] = 1 / max(gram[c, c], w.dtype.type(1e-30))  # a component that is zero stays where it is: its slope is zero too
+    for a in range(0, rows, tile):
+        m = min(tile, rows - a)
         if m < tile:
             wt[:] = 0
             pt[:] = 0
         for r in range(m):
             for c in range(k):
-                wt[c, r] = w[a + r, c]
-                pt[c, r] = pull[a + r, c]
+                wt[c, r] = start[a + r, c]
+                pt[c, r] = pull[a + r, c] - l1
         seen[:] = 0
         for c in range(k):
             measure(gram, c, inverse[c], pt, wt, seen)
         for r in range(m):
-            kkt[a + r] = seen[0, r]
-            value[a + r] = seen[1, r]
-        start = 0.0
+            level[a + r, 0] = seen[1, r]
+            level[a + r, 1] = seen[0, r]
+        first = 0.0
         for s in range(sweeps):
             moved[:] = 0
             for c in range(k):
@@ -130,8 +132,8 @@ def hals_range(gram, pull, w, sweeps, shrink, size, first, last, value, kkt):
             for j in range(size):
                 change += moved[0, j]
             if s == 0:
-                start = change
-            elif change <= shrink * start:
+                first = change
+            elif change <= shrink * first:
                 break
         for r in range(m):
             for c in range(k):
@@ -139,10 +141,11 @@ def hals_range(gram, pull, w, sweeps, shrink, size, first, last, value, kkt):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def seen_range(
-    indptr, indices, data, weights, other, w, k, l1, l2, sweeps, shrink, size, first, last, chunk, gram, value, kkt
-):
-    """The same for rows first..last whose observed entries give each its own matrix; k columns are real."""
+def seen_range(entries, other, start, w, k, rule, size, first, last, chunk, gram, level):
+    """The same for rows first..last whose observed entries give each its own matrix. ``entries`` are indptr, indices, data and weights (none: all 1), ``rule``
+    l1, l2, sweeps and shrink; k columns are real, and the rows of w are those of the range."""
+    indptr, indices, data, weights = entries
+    l1, l2, sweeps, shrink = rule
     width = other.shape[1]
     rhs, side, offset = (
         np.empty((1, width), w.dtype),
@@ -164,7 +167,7 @@ def seen_range(
                 gram[c, d] = gram[d, c]
             gram[c, c] += l2
             inverse[c] = 1 / max(gram[c, c], w.dtype.type(1e-30))
-            u[c] = w[i, c]
+            u[c] = start[i, c]
         total, gap = 0.5 * square, 0.0
         for c in range(k):
             slope = l1 - rhs[0, c]
@@ -173,8 +176,8 @@ def seen_range(
             low = min(u[c], slope * inverse[c])
             gap += gram[c, c] * low * low
             total += 0.5 * u[c] * (slope - rhs[0, c] + l1)
-        value[i], kkt[i] = total, gap
-        start = 0.0
+        level[i, 0], level[i, 1] = total, gap
+        initial = 0.0
         for s in range(sweeps):
             change = 0.0
             for c in range(k):
@@ -185,11 +188,44 @@ def seen_range(
                 change += gram[c, c] * (new - u[c]) ** 2
                 u[c] = new
             if s == 0:
-                start = change
-            elif change <= shrink * start:
+                initial = change
+            elif change <= shrink * initial:
                 break
         for c in range(k):
             w[i, c] = u[c]
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def error_range(entries, left, right, rows, absent, first, last):
+    """sum v (a - s)^2, s = u.h, over the stored entries of rows first..last, rows weighted (none: all 1); with ``absent`` less s^2, which is then
+    counted for all columns elsewhere."""
+    indptr, indices, data, weights = entries
+    k, weighted, total = left.shape[1], weights.shape[0] > 0, 0.0
+    zero = left.dtype.type(0)
+    for i in range(first, last):
+        own = rows[i] if rows.shape[0] > 0 else 1.0
+        for p in range(indptr[i], indptr[i + 1]):
+            s, j = zero, indices[p]
+            for c in range(k):
+                s += left[i, c] * right[j, c]
+            rest = np.float64(data[p]) - s
+            rest = rest * rest - np.float64(s) * s if absent else rest * rest
+            total += own * (rest * weights[p] if weighted else rest)
+    return total
+
+
+@njit(nogil=True, cache=True)
+def stored_rows(block, indptr, indices, data):
+    """The entries > 0 of a dense block as compressed rows; the arrays have room for all."""
+    at = 0
+    indptr[0] = 0
+    for i in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            if block[i, j] > 0:
+                indices[at] = j
+                data[at] = block[i, j]
+                at += 1
+        indptr[i + 1] = at
 
 
 def _four_rows(tile, builder, context, kind, x, index, t):
@@ -266,10 +302,11 @@ def _take(indices, begin, m, x, at, ask):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def kl_range(
-    indptr, indices, data, weights, other, mass, w, k, l1, l2, steps, fast, tol, valued, first, last, value, kkt
-):
-    """Multiplicative steps of rows first..last of w in place; ``mass`` (length 0: of the observed entries) is sum_j h_j. k columns are real."""
+def kl_range(entries, other, mass, start, w, k, rule, first, last, level):
+    """Multiplicative steps of rows first..last of ``start`` into w; ``mass`` (length 0: of the observed entries) is sum_j h_j. ``entries`` as above, ``rule``
+    l1, l2, steps, fast, tol and valued; k columns are real."""
+    indptr, indices, data, weights = entries
+    l1, l2, steps, fast, tol, valued = rule
     width = other.shape[1]
     one, zero = w.dtype.type(1), w.dtype.type(0)
     low, least = w.dtype.type(1e-37), np.zeros(k, w.dtype)
@@ -299,7 +336,7 @@ def kl_range(
         for c in range(k):
             d = down[0, c] + l1
             least[c] = w.dtype.type(LEAST) * count / d if d > zero else zero
-            u[0, c] = max(w[i, c], least[c]) if d > zero else zero
+            u[0, c] = max(start[i, c], least[c]) if d > zero else zero
         for s in range(steps):
             up[:] = 0
             for begin in range(a, b, ROOM):
@@ -337,7 +374,7 @@ def kl_range(
                         r = up[0, c] / d if d > zero else zero
                         short = max(min(u[0, c] * d / size, one - r), -one)
                         gap += short * short
-                value[i], kkt[i] = total, size * gap
+                level[i, 0], level[i, 1] = total, size * gap
             moved = zero
             for c in range(k):
                 d = max(down[0, c] + l1, low)
