@@ -2,18 +2,105 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from eckart.engines.host import place
+from eckart.engines.plain.ridge import at, entry_weights
 from eckart.engines.plain.rows import entry_rows
-from eckart.matrix import Observed
+from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
 
 
 class PlainEntries:
     """Low rank met at the stored entries."""
 
-    def sampled(self, x: Observed, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def sampled(self, x: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         whole = np.asarray(left, np.float64) @ np.asarray(right, np.float64).T
-        return np.concatenate([np.zeros(0), *(whole[i, seen] for i, (seen, _) in enumerate(entry_rows(x)))])
+        return np.concatenate([np.zeros(0), *(whole[i, seen] for i, (seen, _) in enumerate(entry_rows(place(x).matrix)))])
+
+    def evidence_rows(
+        self,
+        x: Any,
+        left: np.ndarray,
+        right: np.ndarray,
+        rule: RidgeRule,
+        *,
+        mean: float = 0.0,
+        own: np.ndarray | None = None,
+        other: np.ndarray | None = None,
+        weights: np.ndarray | None = None,
+        spread: float = 0.0,
+        keep: bool = False,
+    ) -> Evidence:
+        """By the whole matrix: W, Q and Y hold the weights, the right-hand side weights and the targets of stored entries and zeros elsewhere."""
+        x, u, v = place(x), np.asarray(left, np.float64), np.asarray(right, np.float64)
+        s, seen, a = u @ v.T, _dense(x, np.ones(x.nnz)) > 0, _dense(x, x.matrix.data)
+        ridge, bias_ridge = rule.ridges(x.counts)
+        sums = dict.fromkeys(EvidenceSums._fields, 0.0)
+        if rule.alpha:
+            w = rule.alpha * a
+            q = np.where(w > 0, w + rule.shift, 0.0)
+            r = np.where(seen, q - w * s, 0.0)
+            whole, z = spread + w[seen], (spread * s - r)[seen]
+            sums["value"] = 0.5 * np.sum((q - 2 * q * s + w * s**2)[seen])
+            sums["square"], sums["cross"] = np.sum(z**2 / (2 * whole)), np.sum(z * q[seen] / whole)
+            sums["constant"], sums["dots"] = np.sum(q[seen] ** 2 / (2 * whole) - q[seen] / 2), np.sum(s[seen] ** 2)
+        else:
+            w, d = _dense(x, entry_weights(x, weights)), a - mean - s
+            if own is not None and other is not None:
+                d = d - own[:, None] - other
+            r = np.where(seen, w * d, 0.0)
+            sums["value"] = sums["square"] = 0.5 * np.sum((r * d)[seen])
+            sums["linear"] = np.sum(((a - mean) * r)[seen])
+        pull, push, row_sum = r @ v, ridge[:, None] * u + spread * u @ v.T @ v, r.sum(axis=1)
+        slope = push - pull
+        if rule.nonnegative:
+            slope = np.where(u > 0, slope, np.minimum(slope, 0.0))
+        sums["slope"], sums["pull"], sums["push"] = (np.sum(m**2) for m in (slope, pull, push))
+        if own is not None:
+            push = bias_ridge * np.asarray(own, np.float64)
+            sums["bias_slope"], sums["bias_pull"], sums["bias_push"] = (np.sum(m**2) for m in (push - row_sum, row_sum, push))
+            free = bias_ridge <= 0
+            sums["bias_cost"] = np.inf if row_sum[free].any() else np.sum(row_sum[~free] ** 2 / bias_ridge[~free])
+        rows = np.repeat(np.arange(len(u)), x.counts)
+        kept = r[rows, x.matrix.indices] if keep else None
+        return Evidence(pull, row_sum, kept, EvidenceSums(**{name: float(value) for name, value in sums.items()}))
+
+    def residual_gram(
+        self,
+        x: Any,
+        left: np.ndarray,
+        right: np.ndarray,
+        v: np.ndarray,
+        q: np.ndarray,
+        *,
+        mean: float,
+        own: np.ndarray | None,
+        other: np.ndarray | None,
+        weights: np.ndarray | None = None,
+    ) -> np.ndarray:
+        seen = self.evidence_rows(x, left, right, RidgeRule(0.0), mean=mean, own=own, other=other, weights=weights, keep=True)
+        assert seen.residual is not None
+        r = _dense(place(x), seen.residual)
+        return r.T @ (np.ravel(q)[:, None] * (r @ v))
+
+    def offset_times(
+        self,
+        x: Any,
+        v: np.ndarray,
+        mean: float,
+        own: np.ndarray | None,
+        other: np.ndarray | None,
+        row_scale: np.ndarray | None = None,
+        column_scale: np.ndarray | None = None,
+    ) -> np.ndarray:
+        x, block = place(x), np.asarray(v, np.float64)
+        out = np.zeros((x.counts.shape[0], block.shape[1]))
+        for i, (seen, values) in enumerate(entry_rows(x.matrix)):
+            y = values - mean - (0.0 if own is None else own[i]) - at(other, seen)
+            out[i] = (y * (1.0 if column_scale is None else at(column_scale, seen))) @ block[seen]
+        return out if row_scale is None else np.reshape(row_scale, (-1, 1)) * out
 
     def top_columns(
         self,
@@ -31,3 +118,10 @@ class PlainEntries:
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
         best = np.take_along_axis(scores, order, axis=1)
         return np.where(np.isneginf(best), -1, order), best
+
+
+def _dense(x: Any, numbers: np.ndarray) -> np.ndarray:
+    """Numbers of the stored entries as a whole matrix, zeros elsewhere."""
+    out = np.zeros(x.shape)
+    out[np.repeat(np.arange(len(out)), x.counts), x.matrix.indices] = numbers
+    return out
