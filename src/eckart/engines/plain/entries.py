@@ -31,28 +31,21 @@ class PlainEntries:
         other: np.ndarray | None = None,
         weights: np.ndarray | None = None,
         spread: float = 0.0,
-        keep: bool = False,
     ) -> Evidence:
-        """By the whole matrix: W, Q and Y hold the weights, the right-hand side weights and the targets of stored entries and zeros elsewhere."""
+        """By the whole matrix."""
         x, u, v = place(x), np.asarray(left, np.float64), np.asarray(right, np.float64)
+        r, w, q, y = _residual(x, u, v, rule, mean, own, other, weights)
         s, seen, a = u @ v.T, _dense(x, np.ones(x.nnz)) > 0, _dense(x, x.matrix.data)
         ridge, bias_ridge = rule.ridges(x.counts)
         sums = dict.fromkeys(EvidenceSums._fields, 0.0)
         if rule.alpha:
-            w = rule.alpha * a
-            q = np.where(w > 0, w + rule.shift, 0.0)
-            r = np.where(seen, q - w * s, 0.0)
             whole, z = spread + w[seen], (spread * s - r)[seen]
-            sums["value"] = 0.5 * np.sum((q - 2 * q * s + w * s**2)[seen])
+            sums["value"], sums["zero"] = 0.5 * np.sum((q - 2 * q * s + w * s**2)[seen]), 0.5 * q.sum()
             sums["square"], sums["cross"] = np.sum(z**2 / (2 * whole)), np.sum(z * q[seen] / whole)
             sums["constant"], sums["dots"] = np.sum(q[seen] ** 2 / (2 * whole) - q[seen] / 2), np.sum(s[seen] ** 2)
         else:
-            w, d = _dense(x, entry_weights(x, weights)), a - mean - s
-            if own is not None and other is not None:
-                d = d - own[:, None] - other
-            r = np.where(seen, w * d, 0.0)
-            sums["value"] = sums["square"] = 0.5 * np.sum((r * d)[seen])
-            sums["linear"] = np.sum(((a - mean) * r)[seen])
+            sums["value"] = sums["square"] = 0.5 * np.sum((w * (y - s) ** 2)[seen])
+            sums["linear"], sums["zero"] = np.sum(((a - mean) * r)[seen]), 0.5 * np.sum((w * (a - mean) ** 2)[seen])
         pull, push, row_sum = r @ v, ridge[:, None] * u + spread * u @ v.T @ v, r.sum(axis=1)
         slope = push - pull
         if rule.nonnegative:
@@ -63,9 +56,7 @@ class PlainEntries:
             sums["bias_slope"], sums["bias_pull"], sums["bias_push"] = (np.sum(m**2) for m in (push - row_sum, row_sum, push))
             free = bias_ridge <= 0
             sums["bias_cost"] = np.inf if row_sum[free].any() else np.sum(row_sum[~free] ** 2 / bias_ridge[~free])
-        rows = np.repeat(np.arange(len(u)), x.counts)
-        kept = r[rows, x.matrix.indices] if keep else None
-        return Evidence(pull, row_sum, kept, EvidenceSums(**{name: float(value) for name, value in sums.items()}))
+        return Evidence(pull, row_sum, EvidenceSums(**{name: float(value) for name, value in sums.items()}))
 
     def residual_gram(
         self,
@@ -74,16 +65,16 @@ class PlainEntries:
         right: np.ndarray,
         v: np.ndarray,
         q: np.ndarray,
+        rule: RidgeRule,
         *,
-        mean: float,
-        own: np.ndarray | None,
-        other: np.ndarray | None,
-        weights: np.ndarray | None = None,
+        mean: float = 0.0,
+        own: np.ndarray | None = None,
+        other: np.ndarray | None = None,
+        spread: float = 0.0,
     ) -> np.ndarray:
-        seen = self.evidence_rows(x, left, right, RidgeRule(0.0), mean=mean, own=own, other=other, weights=weights, keep=True)
-        assert seen.residual is not None
-        r = _dense(place(x), seen.residual)
-        return r.T @ (np.ravel(q)[:, None] * (r @ v))
+        u, w = np.asarray(left, np.float64), np.asarray(right, np.float64)
+        m = _residual(place(x), u, w, rule, mean, own, other, None)[0] - spread * u @ w.T
+        return m.T @ (np.ravel(q)[:, None] * (m @ v))
 
     def offset_times(
         self,
@@ -118,6 +109,20 @@ class PlainEntries:
         order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
         best = np.take_along_axis(scores, order, axis=1)
         return np.where(np.isneginf(best), -1, order), best
+
+
+def _residual(
+    x: Any, u: np.ndarray, v: np.ndarray, rule: RidgeRule, mean: float, own: Any, other: Any, weights: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """R, weights, right-hand side weights and targets as whole matrices; R is zero where nothing is stored."""
+    s, a, seen = u @ v.T, _dense(x, x.matrix.data), _dense(x, np.ones(x.nnz)) > 0
+    if rule.alpha:
+        w = rule.alpha * a
+        q = np.where(w > 0, w + rule.shift, 0.0)
+        return np.where(seen, q - w * s, 0.0), w, q, np.ones_like(a)
+    w, y = _dense(x, entry_weights(x, weights)), a - mean
+    y = y - (0.0 if own is None else np.ravel(own)[:, None]) - (0.0 if other is None else np.ravel(other))
+    return np.where(seen, w * (y - s), 0.0), w, w * y, y
 
 
 def _dense(x: Any, numbers: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ class EvidenceSums(NamedTuple):
     cross: float  # implicit: sum z q / W
     constant: float  # implicit: sum q^2 / 2W - q / 2
     dots: float  # implicit: sum s^2
+    zero: float  # the data term at B = mean
     slope: float  # ||push - pull||^2, the gradient by U: push_i = l_i u_i + a0 V^T V u_i, pull_i = sum_j R_ij v_j; of u = 0 <= u only what could fall
     pull: float  # ||pull||^2
     push: float  # ||push||^2
@@ -33,11 +34,10 @@ class EvidenceSums(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Sums, and what they were made of: sum_j R_ij v_j and sum_j R_ij of each row, and R in row order where it was asked for."""
+    """Sums, and what they were made of: sum_j R_ij v_j and sum_j R_ij of each row."""
 
     pull: Tall
     row_sum: Tall
-    residual: Tall | None
     sums: EvidenceSums
 
     @property
@@ -65,7 +65,6 @@ class EntriesFamily(Protocol):
         other: Tall | None = None,
         weights: Tall | None = None,
         spread: float = 0.0,
-        keep: bool = False,
     ) -> Evidence:
         """Value and gradient of the data term, and what a dual bound needs, in one pass; ``own`` and ``other`` are biases b and c, ``spread`` is a0."""
         ...
@@ -77,13 +76,14 @@ class EntriesFamily(Protocol):
         right: Tall,
         v: Tall,
         q: Tall,
+        rule: RidgeRule,
         *,
-        mean: float,
-        own: Tall | None,
-        other: Tall | None,
-        weights: Tall | None = None,
+        mean: float = 0.0,
+        own: Tall | None = None,
+        other: Tall | None = None,
+        spread: float = 0.0,
     ) -> Tall:
-        """R^T diag(q) R V with R = w (A - mean - b 1^T - 1 c^T - U V^T) on the stored entries; R is never stored."""
+        """M^T diag(q) M V with M = R - a0 U V^T, R as in ``evidence_rows`` on the stored entries and zero elsewhere; neither is ever stored."""
         ...
 
     def offset_times(

@@ -25,15 +25,15 @@ ROWS = 1024
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def evidence_range(e, left, right, spread, first, last, pull, row_sum, kept, sums):
-    """Rows first..last; ``kept`` (length 0: not wanted) takes R; ``spread`` is a0."""
+def evidence_range(e, left, right, spread, first, last, pull, row_sum, sums):
+    """Rows first..last; ``spread`` is a0."""
     k, indptr, indices, data = right.shape[1], e.indptr, e.indices, e.data
-    implicit, mean, keep = e.alpha > 0, e.mean, kept.shape[0] > 0
+    implicit, mean = e.alpha > 0, e.mean
     line = 64 // right.itemsize
     end = indices.shape[0] - 1
     known, out = np.empty((3, ROOM), right.dtype), np.empty(k, right.dtype)
     zero = right.dtype.type(0)
-    value, linear, square, cross, constant, dots = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    value, linear, square, cross, constant, dots, zero_value = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(first, last):
         total = 0.0
         for c in range(k):
@@ -59,16 +59,17 @@ def evidence_range(e, left, right, spread, first, last, pull, row_sum, kept, sum
                     cross += z * q / whole
                     constant += q * q / (2.0 * whole) - 0.5 * q
                     dots += np.float64(s) * s
+                    zero_value += 0.5 * q
                 else:
                     d = known[1, t] - s
                     r = w * d
                     value += 0.5 * np.float64(r) * d
-                    linear += np.float64(data[a + t] - mean) * r
+                    bare = np.float64(data[a + t] - mean)
+                    linear += bare * r
+                    zero_value += 0.5 * w * bare * bare
                 total += r
                 for c in range(k):
                     out[c] += r * right[j, c]
-                if keep:
-                    kept[a + t] = r
         for c in range(k):
             pull[i, c] = out[c]
         row_sum[i] = total
@@ -78,6 +79,7 @@ def evidence_range(e, left, right, spread, first, last, pull, row_sum, kept, sum
     sums[3] += cross
     sums[4] += constant
     sums[5] += dots
+    sums[6] += zero_value
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -133,13 +135,12 @@ def offset_times_range(e, row_scale, column_scale, v, first, last, out):
 
 
 def evidence_rows(
-    x: Host, left: np.ndarray, right: np.ndarray, rule: RidgeRule, *, own: Any, other: Any, spread: float, keep: bool, threads: int, **given: Any
+    x: Host, left: np.ndarray, right: np.ndarray, rule: RidgeRule, *, own: Any, other: Any, spread: float, threads: int, **given: Any
 ) -> Evidence:  # fmt: skip
     """One pass over the entries of x; see the head of this file."""
     dtype = np.dtype(right.dtype)
     u, v = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype)
     pull, row_sum = np.empty(u.shape, dtype), np.empty(len(u))
-    kept = np.empty(x.nnz if keep else 0, dtype)
     e = entries_of(x, dtype, rule, bias=own, offset=other, **given)
     shared = spread * inner(v, v, None, threads) if spread else None
     scale = dtype.type(spread)
@@ -148,16 +149,16 @@ def evidence_rows(
     penalties = ridges(x, rule)
 
     def step(sums: np.ndarray, part: tuple[int, int], scratch: Any) -> None:
-        evidence_range(e, u, v, scale, *part, pull, row_sum, kept, sums)
+        evidence_range(e, u, v, scale, *part, pull, row_sum, sums)
         for a in range(*part, ROWS):
             rows = slice(a, min(a + ROWS, part[1]))
             ridge, bias_ridge = (r[rows] for r in penalties)
-            sums[6:9] += _slopes(u[rows], pull[rows], ridge, shared, rule.nonnegative)
+            sums[7:10] += _slopes(u[rows], pull[rows], ridge, shared, rule.nonnegative)
             if own is not None:
-                sums[9:] += _bias_slopes(e.bias[rows], row_sum[rows], bias_ridge)
+                sums[10:] += _bias_slopes(e.bias[rows], row_sum[rows], bias_ridge)
 
     run_lanes(parts, lanes, step, threads)
-    return Evidence(pull, row_sum, kept if keep else None, EvidenceSums(*map(float, np.sum(lanes, axis=0))))
+    return Evidence(pull, row_sum, EvidenceSums(*map(float, np.sum(lanes, axis=0))))
 
 
 def _slopes(

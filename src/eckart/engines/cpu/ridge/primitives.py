@@ -77,22 +77,32 @@ class RidgePrimitives:
         own: np.ndarray | None = None,
         other: np.ndarray | None = None,
         spread: float = 0.0,
-        keep: bool = False,
         **more: Any,
     ) -> Evidence:
         from eckart.engines.cpu.entries.evidence import evidence_rows
 
-        here = {"own": own, "other": other, "spread": spread, "keep": keep, "threads": self.threads}
+        here = {"own": own, "other": other, "spread": spread, "threads": self.threads}
         return evidence_rows(place(x), left, right, rule, **here, **more)
 
     def residual_gram(
-        self, x: Any, left: np.ndarray, right: np.ndarray, v: np.ndarray, q: np.ndarray, *, mean: float, own: Any, other: Any, weights: Any = None
-    ) -> np.ndarray:  # fmt: skip
+        self,
+        x: Any,
+        left: np.ndarray,
+        right: np.ndarray,
+        v: np.ndarray,
+        q: np.ndarray,
+        rule: RidgeRule,
+        *,
+        mean: float = 0.0,
+        own: np.ndarray | None = None,
+        other: np.ndarray | None = None,
+        spread: float = 0.0,
+    ) -> np.ndarray:
         from eckart.engines.cpu.entries.entry import entries_of
         from eckart.engines.cpu.entries.residual_gram import residual_gram
 
-        e = entries_of(place(x), right.dtype, weights=weights, bias=own, offset=other, mean=mean)
-        return residual_gram(e, left, right, v, q, self.threads)
+        e = entries_of(place(x), right.dtype, rule, bias=own, offset=other, mean=mean)
+        return residual_gram(e, left, right, v, q, spread, self.threads)
 
     def offset_times(
         self, x: Any, v: np.ndarray, mean: float, own: Any, other: Any, row_scale: Any = None, column_scale: Any = None
