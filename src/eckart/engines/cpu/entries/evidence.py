@@ -15,7 +15,7 @@ from eckart.engines.cpu.dense.thin import inner
 from eckart.engines.cpu.entries.entry import AHEAD, FAST, ROOM, entries_of, look_at
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.registers.prefetch import prefetch
-from eckart.engines.cpu.ridge.schedule import ranges, ridges
+from eckart.engines.cpu.ridge.schedule import padded, ranges, ridges
 from eckart.engines.host import Host
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
 from eckart.scheduler import lanes_for, run_lanes
@@ -191,7 +191,7 @@ def misfit_rows(x: Host, left: np.ndarray, right: np.ndarray, threads: int, **gi
     """sum_j w (y - s)^2 of every row, as one column."""
     dtype = np.dtype(right.dtype)
     e, out = entries_of(x, dtype, **given), np.empty((len(left), 1))
-    u, v = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right)
+    u, v = padded(left, dtype, None, threads), padded(right, dtype, None, threads)
     parts = balanced(e.indptr, ranges(x.nnz))
     run_lanes(parts, [None] * len(parts), lambda _, part, scratch: misfit_range(e, u, v, *part, out), threads)
     return out
