@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from eckart.errors import wrong
+
+STREAM_ROWS = 4096
+"""Rows of a tall array that share a stream of draws: engines may draw the streams at the same time, or in different places."""
 
 
 def generator(random_state: Any = None) -> np.random.Generator:
@@ -27,3 +31,15 @@ def generator(random_state: Any = None) -> np.random.Generator:
 def normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """Standard normal numbers in the given precision; float32 takes the same draws as float64, rounded."""
     return rng.standard_normal(shape).astype(dtype, copy=False)
+
+
+def streams(seed: int | tuple[int, ...], rows: int) -> Iterator[tuple[slice, np.random.Generator]]:
+    """Ranges of rows and the generator that draws for each, the same on every engine.
+
+    >>> [(part.stop, float(rng.random().__round__(3))) for part, rng in streams((7, 1), 5000)] == [
+    ...     (part.stop, float(rng.random().__round__(3))) for part, rng in streams((7, 1), 5000)]
+    True
+    """
+    key = seed if isinstance(seed, tuple) else (seed,)
+    for b, a in enumerate(range(0, rows, STREAM_ROWS)):
+        yield slice(a, min(a + STREAM_ROWS, rows)), np.random.default_rng((*key, b))

@@ -10,148 +10,136 @@ convex, and any R' with ||L^-1/2 R' M^-1/2||_2 <= 1 bounds it from below by
     <a - mean, R'> - 1/2 sum R'^2 / w - 1/2 sum_i (sum_j R'_ij)^2 / (bias ridge of row i) - the same for columns.
 
 R' = R, scaled down to norm 1 where it must be, gives a duality gap. If the gap closes the factorization is a global minimiser, also over all larger ranks.
-
-``sides`` and ``state`` are those of ``complete.factors.alternate``.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.spectral import remainder_norm
-from eckart.engines.protocol import Evidence
-from eckart.matrix import Counts, Observed
+from eckart.engines.protocol import Engine, EvidenceSums, Placed, RidgeRule, Tall
+from eckart.trace import Trace
 
 GLOBAL_GAP = 1e-3
+"""Relative duality gap up to which a point counts as a global minimiser: far above what rounding leaves, far below what a user would see."""
 GRADIENT_LIMIT = 0.02
-SMALL, FIRST_LOOK, ROWS = 2 * 10**5, 4, 4096
-"""Lanczos steps that show most points to be far from a global minimum of the convex problem."""
+"""Relative gradient up to which a point counts as stationary: one more sweep would lower the objective by about its square."""
+SMALL, FIRST_LOOK = 2 * 10**5, 4
+"""Entries up to which the norm is always measured closely; else Lanczos steps that show most points to be far from a global minimum of the convex problem."""
 FLOOR = 1e-30
 
 
-class Point(NamedTuple):
+class RidgeProblem(NamedTuple):
+    """Placed entries (with their weights), the penalties of rows and of columns, their ridges l and m inside the engine, a0, and steps of conjugate gradients
+    a row (0: exact solutions)."""
+
+    x: Placed
+    rule: RidgeRule
+    rule_t: RidgeRule
+    ridge: Tall
+    ridge_t: Tall
+    unobserved: float = 0.0
+    cg_steps: int = 0
+
+    @classmethod
+    def of(cls, engine: Engine, x: Placed, rule: RidgeRule, unobserved: float = 0.0, cg_steps: int = 0) -> RidgeProblem:
+        """``rule`` with the unobserved weight of all cells of a row or column counted in."""
+        n, m = x.shape
+        rule, rule_t = rule._replace(extra=unobserved * m), rule._replace(extra=unobserved * (n or 0))
+        ridge, ridge_t = (engine.take(r.ridges(side.counts)[0], x.dtype) for r, side in ((rule, x), (rule_t, x.T)))
+        return cls(x, rule, rule_t, ridge, ridge_t, unobserved, cg_steps)
+
+    def base(self, engine: Engine, factor: Tall) -> np.ndarray | None:
+        """a0 V^T V for implicit feedback."""
+        return self.unobserved * engine.inner(factor, factor) if self.unobserved else None
+
+
+class RidgePoint(NamedTuple):
+    """Factors, biases (or None) and mean of a factorization."""
+
+    left: Tall
+    right: Tall
+    row_bias: Tall | None
+    column_bias: Tall | None
+    mean: float
+
+    def tall(self) -> dict[str, Tall]:
+        """What belongs to the engine, by name."""
+        return {name: a for name, a in zip(self._fields[:4], self[:4]) if a is not None}
+
+
+class Sums(NamedTuple):
     """Both sides of the data term at a point, and its value."""
 
-    rows: Evidence
-    columns: Evidence
+    rows: EvidenceSums
+    columns: EvidenceSums
     value: float
 
 
-def look(sides: Any, state: Any, engine: Any, keep: bool = False) -> Point:
-    """One pass over the entries by rows and one by columns; ``keep`` holds on to R."""
-    shared = {"mean": state.mean, "spread": sides.unobserved}
-    rows = engine.evidence_rows(
-        sides.x,
-        state.left,
-        state.right,
-        sides.rule,
-        own=state.row_bias,
-        other=state.column_bias,
-        weights=sides.weights,
-        keep=keep,
-        **shared,
-    )
-    columns = engine.evidence_rows(
-        sides.xt,
-        state.right,
-        state.left,
-        sides.rule_t,
-        own=state.column_bias,
-        other=state.row_bias,
-        weights=sides.weights_t,
-        **shared,
-    )
-    value = rows.value
-    if sides.unobserved:
-        value += 0.5 * sides.unobserved * _all_squares(state)
-    return Point(rows, columns, value)
+def look(p: RidgeProblem, at: RidgePoint, engine: Engine) -> Sums:
+    """One pass over the entries by rows and one by columns."""
+    shared: dict[str, Any] = {"mean": at.mean, "spread": p.unobserved}
+    rows = engine.evidence_rows(p.x, at.left, at.right, p.rule, own=at.row_bias, other=at.column_bias, **shared).sums
+    columns = engine.evidence_rows(p.x.T, at.right, at.left, p.rule_t, own=at.column_bias, other=at.row_bias, **shared).sums
+    return Sums(rows, columns, rows.value + 0.5 * p.unobserved * _all_squares(p, at, engine))
 
 
-def _all_squares(state: Any) -> float:
-    """sum of (u_i.v_j)^2 over all cells."""
-    u, v = (f.astype(np.float64) for f in (state.left, state.right))
-    return float(((u.T @ u) * (v.T @ v)).sum())
+def _all_squares(p: RidgeProblem, at: RidgePoint, engine: Engine) -> float:
+    """sum of (u_i.v_j)^2 over all cells, where it counts."""
+    if not p.unobserved:
+        return 0.0
+    return float((engine.inner(at.left, at.left) * engine.inner(at.right, at.right)).sum())
 
 
-def gradient(sides: Any, state: Any, point: Point, engine: Any, nonnegative: bool = False) -> float:
+def gradient(p: RidgeProblem, at: RidgePoint, seen: Sums, engine: Engine) -> float:
     """||gradient|| / (sum of the norms of its parts) over all four blocks."""
     square = size = 0.0
-    blocks = (
-        (point.rows, state.left, state.right, state.row_bias, sides.rule, sides.x),
-        (point.columns, state.right, state.left, state.column_bias, sides.rule_t, sides.xt),
-    )
-    for seen, own, other, bias, rule, x in blocks:
-        ridge, bias_ridge = rule.ridges(x.row_counts())
-        shared = sides.unobserved * (other.T @ other) if sides.unobserved else None
-        bare = None if rule.l2 or sides.unobserved else _data_pull(x, other, engine)
-        block = np.array(
-            [_gradient_rows(seen.pull, own, ridge, shared, bare, nonnegative, a) for a in range(0, len(own), ROWS)]
-        )
-        gradients, pulls, scales = block.sum(axis=0)
-        square += float(gradients)
-        size += float(np.sqrt(pulls) + np.sqrt(scales)) ** 2
-        if bias is not None:
-            push = bias_ridge * bias
-            square += float(np.sum((push - seen.row_sum) ** 2))
-            size += float(np.linalg.norm(seen.row_sum) + np.linalg.norm(push)) ** 2
+    for sums, x, other in ((seen.rows, p.x, at.right), (seen.columns, p.x.T, at.left)):
+        scale = sums.push
+        if not p.rule.l2 and not p.unobserved:  # no ridge balances the pull: A V is its scale
+            bare = engine.offset_times(x, other, 0.0, None, None)
+            scale = float(np.trace(engine.inner(bare, bare)))
+        square += sums.slope + sums.bias_slope
+        size += (np.sqrt(sums.pull) + np.sqrt(scale)) ** 2 + (np.sqrt(sums.bias_pull) + np.sqrt(sums.bias_push)) ** 2
     return float(np.sqrt(square / size)) if size > FLOOR else 0.0
 
 
-def _gradient_rows(
-    pull: np.ndarray, own: np.ndarray, ridge: np.ndarray, shared: Any, bare: Any, nonnegative: bool, a: int
-) -> tuple[float, float, float]:
-    """Squared norms of gradient, pull and scale over a block of rows."""
-    rows = slice(a, a + ROWS)
-    u, got = own[rows].astype(np.float64), pull[rows].astype(np.float64)
-    push = u * ridge[rows, None]
-    if shared is not None:
-        push += u @ shared
-    g = push - got
-    if nonnegative:
-        g = np.where(u > 0, g, np.minimum(g, 0.0))
-    scale = push if bare is None else bare[rows]
-    return float(np.sum(g * g)), float(np.sum(got * got)), float(np.sum(scale * scale))
-
-
-def _data_pull(x: Observed, other: np.ndarray, engine: Any) -> np.ndarray:
-    """A V: the scale of a gradient that no ridge balances."""
-    return engine.offset_times(x, other, 0.0, None, None).astype(np.float64)
-
-
-def relative_gradient(sides: Any, state: Any, engine: Any) -> float:
+def relative_gradient(p: RidgeProblem, at: RidgePoint, engine: Engine) -> float:
     """The gradient alone, for a stopping rule."""
-    return gradient(sides, state, look(sides, state, engine), engine, sides.rule.nonnegative)
+    return gradient(p, at, look(p, at, engine), engine)
 
 
 def certify_factors(
-    sides: Any, state: Any, engine: Any, trace: Any, nonnegative: bool, errors: list[float] | None = None
+    p: RidgeProblem, at: RidgePoint, engine: Engine, trace: Trace, errors: list[float] | None = None
 ) -> Certificate:
     """The certificate of a ridge factorization, from its data and its factors; ``errors`` on held-out entries make it a statistical one."""
-    convex = not nonnegative and sides.rule.l2 > 0
-    point = look(sides, state, engine, keep=convex and sides.unobserved > 0)
-    value = point.value + penalty(sides.x, sides.rule, state.left, state.row_bias)
-    value += penalty(sides.xt, sides.rule_t, state.right, state.column_bias)
-    slope = gradient(sides, state, point, engine, nonnegative)
+    seen = look(p, at, engine)
+    value = seen.value + engine.ridge_penalty(p.x, p.rule, at.left, at.row_bias)
+    value += engine.ridge_penalty(p.x.T, p.rule_t, at.right, at.column_bias)
     limit = 1.0 if errors else GRADIENT_LIMIT
+    slope = gradient(p, at, seen, engine)
     checks = [
         Check("relative gradient", slope, limit, "size of the gradient against the two parts that cancel in it"),
         Check("finite", 0.0 if np.isfinite(value) else 1.0, 0.0, "the objective is a finite number"),
     ]
     if len(trace.values) > 1:
-        rise = max(max(b - a for a, b in itertools.pairwise(trace.values)), 0.0) / _scale(sides, state, trace)
-        rounding = 50 * float(np.finfo(state.left.dtype).eps)
+        # relative to the size of the numbers whose rounding the trace carries: the objective at zero
+        scale = max(seen.rows.zero, *map(abs, trace.values)) or 1.0
+        rise = max(max(b - a for a, b in itertools.pairwise(trace.values)), 0.0) / scale
+        rounding = 50 * float(np.finfo(p.x.dtype).eps)
         checks.append(Check("never rises", rise, rounding, "largest rise of the objective at a half sweep, relative"))
-    facts: dict[str, Any] = {"objective": value, "data term": point.value, "stopped": trace.reason.value}
+    facts: dict[str, Any] = {"objective": value, "data term": seen.value, "stopped": trace.reason.value}
     kind, notes = "statistical" if errors else "stationary", []
     if errors:
         facts |= {"held-out error": min(errors), "sweeps after the best": len(errors) - 1 - int(np.argmin(errors))}
         notes.append("stopped early on held-out entries: a good predictor, not a minimiser of the training objective")
-    if convex:
-        gap, norm, words = duality_gap(sides, state, point, value, engine)
+    if not p.rule.nonnegative and p.rule.l2 > 0:
+        gap, norm, words = duality_gap(p, at, seen, value, engine)
         facts |= {"duality gap": gap, "residual norm / ridge": norm}
         if gap <= GLOBAL_GAP:
             kind = "global"
@@ -159,97 +147,66 @@ def certify_factors(
             notes.append(f"a global minimiser of the nuclear-norm problem over all ranks: {words}")
         else:
             notes.append(f"no matrix of any rank has an objective more than {gap:.1%} lower: {words}")
-    problem = "ridge factorization by alternating least squares" + (", implicit feedback" if sides.rule.alpha else "")
+    problem = "ridge factorization by alternating least squares" + (", implicit feedback" if p.rule.alpha else "")
     return Certificate(problem, kind, tuple(checks), facts, tuple(notes))
 
 
-def _scale(sides: Any, state: Any, trace: Any) -> float:
-    """The size of the numbers whose rounding the trace carries: the objective at zero."""
-    a, mean = sides.x.data, state.mean
-    total = float(a.sum(dtype=np.float64))
-    zero = 0.5 * (sides.rule.alpha * total if sides.rule.alpha else float(a @ a) - 2 * mean * total + mean**2 * len(a))
-    return max(zero, *map(abs, trace.values)) or 1.0
-
-
-def duality_gap(sides: Any, state: Any, point: Point, value: float, engine: Any) -> tuple[float, float, str]:
+def duality_gap(p: RidgeProblem, at: RidgePoint, seen: Sums, value: float, engine: Engine) -> tuple[float, float, str]:
     """(relative gap, ||L^-1/2 R M^-1/2||_2 from below, how it was bounded)."""
-    ridge, bias_ridge = sides.rule.ridges(sides.x.row_counts())
-    ridge_t, bias_ridge_t = sides.rule_t.ridges(sides.xt.row_counts())
-    if (sides.rule.bias and min(bias_ridge.min(), bias_ridge_t.min()) <= 0) or min(ridge.min(), ridge_t.min()) <= 0:
+    ridge, bias_ridge = p.rule.ridges(p.x.counts)
+    ridge_t, bias_ridge_t = p.rule_t.ridges(p.x.T.counts)
+    if (p.rule.bias and min(bias_ridge.min(), bias_ridge_t.min()) <= 0) or min(ridge.min(), ridge_t.min()) <= 0:
         return float("inf"), float("nan"), "no bound where a ridge is zero"
-    x = sides.x
-    columns = (1 / np.sqrt(ridge_t))[:, None]
-    if sides.unobserved:
-        product, limit = _implicit_product(sides, state, point, 1 / ridge, columns, engine), np.inf
-    else:
-        product, limit = (
-            _explicit_product(sides, state, 1 / ridge, columns, engine),
-            2 * point.rows.square / (ridge.min() * ridge_t.min()),
-        )
+    product = _product(p, at, 1 / ridge, (1 / np.sqrt(ridge_t))[:, None], engine)
+    limit = np.inf if p.unobserved else 2 * seen.rows.square / (ridge.min() * ridge_t.min())
+    elsewhere = 0.5 * p.unobserved * (_all_squares(p, at, engine) - seen.rows.dots)
 
     def bounds(steps: int) -> tuple[float, float, str]:
-        start = np.zeros((x.n_columns, 0))
-        return remainder_norm(product, start, state.left.dtype, np.random.default_rng(7), limit, steps, 2)
+        start = np.zeros((p.x.shape[1], 0))
+        return remainder_norm(product, start, p.x.dtype, np.random.default_rng(7), limit, steps, 2)
 
     def gap_at(square: float) -> float:
         shrink = min(1.0, 1.0 / float(np.sqrt(max(square, FLOOR))))
-        dual = _dual(sides, state, point, shrink, bias_ridge, bias_ridge_t)
+        dual = _dual(p, seen, shrink, elsewhere)
         return max(float((value - dual) / abs(value)), 0.0) if value else 0.0
 
     low, high, words = bounds(FIRST_LOOK)
-    if x.nnz <= SMALL or gap_at(low) <= 3 * GLOBAL_GAP:  # worth a closer look: the norm may be small enough
-        low, high, words = bounds(int(np.clip(4e7 / x.nnz, 12, 60)))
+    if p.x.nnz <= SMALL or gap_at(low) <= 3 * GLOBAL_GAP:  # worth a closer look: the norm may be small enough
+        low, high, words = bounds(int(np.clip(4e7 / p.x.nnz, 12, 60)))
     return gap_at(high), float(np.sqrt(max(low, 0.0))), words.replace("Ky Fan, ", "")
 
 
-def _explicit_product(sides: Any, state: Any, rows: np.ndarray, columns: np.ndarray, engine: Any) -> Any:
-    """block -> M^T M block with M = L^-1/2 R M^-1/2, R made anew in every pass."""
-    more = {"mean": state.mean, "own": state.row_bias, "other": state.column_bias, "weights": sides.weights}
+def _product(
+    p: RidgeProblem, at: RidgePoint, rows: np.ndarray, columns: np.ndarray, engine: Engine
+) -> Callable[[np.ndarray], np.ndarray]:
+    """block -> M^T M block with M = L^-1/2 R M^-1/2 (implicit feedback: R less a0 U V^T), R made anew in every pass."""
+    more: dict[str, Any] = {"mean": at.mean, "own": at.row_bias, "other": at.column_bias, "spread": p.unobserved}
+    scale = engine.take(rows, p.x.dtype)
 
     def apply(block: np.ndarray) -> np.ndarray:
-        return engine.residual_gram(sides.x, state.left, state.right, block * columns, rows, **more) * columns
+        z = engine.take(block * columns, p.x.dtype)
+        return engine.get(engine.residual_gram(p.x, at.left, at.right, z, scale, p.rule, **more)) * columns
 
     return apply
 
 
-def _implicit_product(sides: Any, state: Any, point: Point, rows: np.ndarray, columns: np.ndarray, engine: Any) -> Any:
-    """The same with M = L^-1/2 (R - a0 U V^T) M^-1/2."""
-    u, v, x = state.left, state.right, sides.x
-    assert point.rows.residual is not None
-    r = Counts(x.indptr, x.indices, point.rows.residual, x.n_columns)
-
-    def apply(block: np.ndarray) -> np.ndarray:
-        z = (block * columns).astype(u.dtype)
-        y = engine.times(r, z, None) - sides.unobserved * (u @ (v.T @ z))
-        y = (y * rows[:, None]).astype(u.dtype)
-        return (engine.times_t(r, y, None) - sides.unobserved * (v @ (u.T @ y))) * columns
-
-    return apply
-
-
-def _dual(
-    sides: Any, state: Any, point: Point, shrink: float, bias_ridge: np.ndarray, bias_ridge_t: np.ndarray
-) -> float:
+def _dual(p: RidgeProblem, seen: Sums, shrink: float, elsewhere: float) -> float:
     """The bound from below at R' = shrink R.
 
     Implicit feedback: the conjugate of the data term, cell by cell. An observed cell has weight W = a0 + w, and h*(z) = z^2 / 2W + z q / W + q^2 / 2W - q / 2
-    at z = -R' = shrink (a0 s - R); elsewhere h*(z) = z^2 / 2 a0 at z = shrink a0 s.
+    at z = -R' = shrink (a0 s - R); ``elsewhere`` h*(z) = z^2 / 2 a0 at z = shrink a0 s.
     """
-    e = point.rows
-    if sides.unobserved:
-        elsewhere = 0.5 * sides.unobserved * (_all_squares(state) - e.dots)
+    e = seen.rows
+    if p.unobserved:
         return -(shrink**2 * (e.square + elsewhere) + shrink * e.cross + e.constant)
     total = shrink * e.linear - shrink**2 * e.square
-    if sides.rule.bias:
-        for sums, ridge in ((e.row_sum, bias_ridge), (point.columns.row_sum, bias_ridge_t)):
-            total -= 0.5 * shrink**2 * float(np.sum(sums**2 / ridge))
+    if p.rule.bias:
+        total -= 0.5 * shrink**2 * (e.bias_cost + seen.columns.bias_cost)
     return total
 
 
-def penalty(x: Observed, rule: Any, factor: np.ndarray, bias: np.ndarray | None) -> float:
-    """1/2 sum_i l_i ||u_i||^2, and the same for the biases."""
+def penalty(x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None) -> float:
+    """1/2 sum_i l_i ||u_i||^2, and the same for the biases, of arrays on the host (GloVe; ``engine.ridge_penalty`` elsewhere)."""
     ridge, bias_ridge = rule.ridges(x.row_counts())
     square = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
-    return 0.5 * float(ridge @ square) + (
-        0.0 if bias is None else 0.5 * float(bias_ridge @ bias.astype(np.float64) ** 2)
-    )
+    return 0.5 * float(ridge @ square) + (0.0 if bias is None else 0.5 * float(bias_ridge @ bias.astype(np.float64) ** 2))

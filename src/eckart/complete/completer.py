@@ -37,7 +37,6 @@ from eckart.complete.folding import (
 )
 from eckart.complete.normalise import Normaliser
 from eckart.complete.recommend import Recommender
-from eckart.engines import engine_named
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
@@ -52,7 +51,6 @@ UPDATED = "measured before the last update; certify(X) measures the present mode
 class Completer(Recommender, TransformerMixin, Estimator):
     """Shared verbs of ``ALS``, ``BayesianMF``, ``SVP``, ``SVT``, ``SoftImpute`` and ``ExactRecovery``; see each of them."""
 
-    n_threads: int | None
     observed_: Observed
     normaliser_: Normaliser | None = None
     _row_ids: Labels | None = None
@@ -252,12 +250,12 @@ class Completer(Recommender, TransformerMixin, Estimator):
         norm = Normaliser(None, f.shape) if self.normaliser_ is None else self.normaliser_
         norm = norm.for_rows(x)
         y = replace(x, data=norm.apply(x).data)
-        offset = learned_columns(f, norm)
-        solution = engine_named("cpu", self.n_threads).ridge_rows(
-            y, f.right, rule, offset=offset, base=self._fold_base(f)
-        )
-        bias = norm.row_offset if solution.bias is None else solution.bias
-        left = solution.left[:, : f.k]
+        engine, offset = self._engine(), learned_columns(f, norm)
+        with engine.at_work():
+            beside = None if offset is None else engine.take(offset, y.dtype)
+            found = engine.ridge_rows(engine.put(y), engine.take(f.right), rule, offset=beside, base=self._fold_base(f))
+            left = np.ascontiguousarray(engine.get(found.left), f.right.dtype)
+            bias = norm.row_offset if found.bias is None else engine.get(found.bias)
         return f.with_rows(left, cast(bias, left), cast(norm.row_scale, left), x.rows), x
 
     def _fold_base(self, f: LowRank) -> np.ndarray | None:

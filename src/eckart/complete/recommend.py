@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.index.labels import Labels
@@ -116,7 +115,7 @@ class Recommender:
         if exclude_seen:
             hidden = _sorted(seen) if len(columns) == f.n else _on(seen, columns)
             hidden = (*hidden, at)
-        best, scores = engine_named("cpu", self.n_threads).top_columns(left, right, int(n), offset, hidden)
+        best, scores = self._engine().top_columns(left, right, int(n), offset, hidden)
         whole = np.where(best >= 0, columns[best], -1)
         return Recommendations(ids.names(at), _names(self.column_ids, whole), _full_scores(f, at, whole, scores), whole)
 
@@ -137,7 +136,7 @@ class Recommender:
         size = np.linalg.norm(factor, axis=1, keepdims=True)
         unit = np.divide(factor, size, out=np.zeros_like(factor), where=size > 0)
         own = np.arange(len(at) + 1), at, np.arange(len(at))
-        best, scores = engine_named("cpu", self.n_threads).top_columns(unit[at], unit, int(n), None, own)
+        best, scores = self._engine().top_columns(unit[at], unit, int(n), None, own)
         return Recommendations(ids.names(at), _names(ids, best), scores, best)
 
     def explain(self: Any, row: Any, column: Any, n: int = 10) -> Explanation:

@@ -11,7 +11,7 @@ References: Salakhutdinov and Mnih 2008 (BPMF); Simm et al. 2017 (Macau); Rendle
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -26,12 +26,12 @@ from eckart.complete.folding import is_matrix, limits, pairs
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Fit
+from eckart.fit import Fit, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
+from eckart.parameters import check, one_of, param, whole
 from eckart.rng import generator
-from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, progress
 
 PROBES = 256
@@ -40,6 +40,7 @@ CHECKPOINT_SECONDS = 10.0
 SMALL = 10**7
 
 
+@dataclass(eq=False, repr=False)
 class BayesianMF(Completer):
     """Fill in a partially observed matrix by the posterior mean of a Bayesian factorization, with an uncertainty for every cell.
 
@@ -61,6 +62,7 @@ class BayesianMF(Completer):
         (ratings).
     checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
     random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
+    engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation runs on.
 
     Attributes
     ----------
@@ -81,36 +83,18 @@ class BayesianMF(Completer):
     References: Salakhutdinov and Mnih 2008; Simm et al. 2017; Rendle, Zhang and Koren 2019.
     """
 
-    def __init__(
-        self,
-        n_components: int = 16,
-        *,
-        n_samples: int = 100,
-        burn_in: int = 200,
-        thin: int = 4,
-        n_chains: int = 2,
-        noise: str = "common",
-        implicit_features: bool | str = False,
-        clip: Any = "auto",
-        checkpoint: Any = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.n_samples = n_samples
-        self.burn_in = burn_in
-        self.thin = thin
-        self.n_chains = n_chains
-        self.noise = noise
-        self.implicit_features = implicit_features
-        self.clip = clip
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    n_components: int = param(16, whole(1))
+    _: KW_ONLY
+    n_samples: int = param(100, whole(1))
+    burn_in: int = param(200, whole(0))
+    thin: int = param(4, whole(1))
+    n_chains: int = param(2, whole(1))
+    noise: str = param("common", one_of("common", "row", "column", "both"))
+    implicit_features: bool | str = param(False, one_of(True, False, "rows", "columns"))
+    clip: Any = param("auto")
+    checkpoint: Any = param(None)
 
-    posterior_: Posterior
+    posterior_: Posterior = field(init=False)
 
     @property
     def noise_variance_(self) -> float:
@@ -125,20 +109,20 @@ class BayesianMF(Completer):
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         features = self._check(x)
-        keeper = self._keeper(x, weights)
-        with single_threaded_blas(), progress(self.verbose) as watch:
+        engine = self._engine_for(x)
+        keeper = Checkpoint.of_fit(self, x, weights, ignored=("clip",), seconds=CHECKPOINT_SECONDS)
+        with engine.at_work(), progress(self.verbose) as watch:
             factors, posterior, trace = solve(
                 x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
                 n_chains=self.n_chains, noise=self.noise, features=features, weights=weights, keeper=keeper,
-                rng=generator(self.random_state), engine=self._engine_for(x), watch=watch,
+                rng=generator(self.random_state), engine=engine, watch=watch,
             )  # fmt: skip
             certificate = certify(x, factors, posterior)
         if keeper and trace.reason is not StopReason.INTERRUPTED:
             keeper.remove()
         if trace.reason is not StopReason.INTERRUPTED and certificate.holds:
             trace.reason = StopReason.CONVERGED
-        plan = {
-            "engine": "cpu",
+        plan: dict[str, Any] = plan_of(engine) | {
             "solver": "gibbs",
             "noise": self.noise,
             "sweeps": len(trace),
@@ -193,15 +177,17 @@ class BayesianMF(Completer):
 
     def _folded(self, X: Any) -> tuple[LowRank, Observed]:
         x = self._aligned(X)
-        with single_threaded_blas():
-            return self.posterior_.fold(self._lowrank(), x, self._engine_for(x))[0], x
+        engine = self._engine_for(x)
+        with engine.at_work():
+            return self.posterior_.fold(self._lowrank(), x, engine)[0], x
 
     def update(self, X: Any, *, axis: str = "rows") -> Self:
         """Take in the full history of some rows (or columns): known ids are solved anew, new ids are added; all else stays as it is."""
         model = self._turned() if axis == "columns" else self
         x = model._aligned(observed(X).transposed() if axis == "columns" else observed(X))
-        with single_threaded_blas():
-            _, new = model.posterior_.fold(model._lowrank(), x, self._engine_for(x))
+        engine = self._engine_for(x)
+        with engine.at_work():
+            _, new = model.posterior_.fold(model._lowrank(), x, engine)
         ids = model.row_ids
         at = ids.find(np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows)
         super().update(X, axis=axis)
@@ -232,32 +218,15 @@ class BayesianMF(Completer):
 
     def _engine_for(self, x: Observed) -> Any:
         """One thread for a small matrix: dealing its rows out costs more than drawing them."""
-        return engine_named("cpu", 1 if x.nnz * (self.n_components + 1) ** 2 < SMALL else self.n_threads)
-
-    def _keeper(self, x: Observed, weights: np.ndarray | None) -> Checkpoint | None:
-        return Checkpoint.of_fit(self, x, weights, ignored=("clip",), seconds=CHECKPOINT_SECONDS)
+        return engine_named(self.engine, 1 if x.nnz * (self.n_components + 1) ** 2 < SMALL else self.n_threads)
 
     def _check(self, x: Observed) -> tuple[bool, bool]:
         """Refuse what cannot be done; returns for which sides features are used."""
-        for name, least in (("n_components", 1), ("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise wrong(name, value, f"an int >= {least}")
-        if self.noise not in ("common", "row", "column", "both"):
-            raise wrong("noise", self.noise, "'common', 'row', 'column' or 'both'")
-        sides = {"False": (False, False), "True": (True, True), "rows": (True, False), "columns": (False, True)}
-        if str(self.implicit_features) not in sides:
-            raise wrong("implicit_features", self.implicit_features, "True, False, 'rows' or 'columns'")
+        check(self)
         if x.nnz == 0:
             raise InputError("X has no observed entry, wanted at least one")
         limits(self.clip, x)
-        if not np.isfinite(x.data).all():
-            at = int(np.argmax(~np.isfinite(x.data)))
-            row = int(np.searchsorted(x.indptr, at, side="right")) - 1
-            raise InputError(
-                f"X contains {x.data[at]} at row {row}, column {int(x.indices[at])}, wanted finite numbers or NaN"
-            )
-        return sides[str(self.implicit_features)]
+        return self.implicit_features in (True, "rows"), self.implicit_features in (True, "columns")
 
 
 def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:

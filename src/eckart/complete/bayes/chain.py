@@ -20,84 +20,78 @@ import numpy as np
 from scipy import linalg, special
 
 from eckart.complete.bayes.features import Iterative, Spectral
-from eckart.engines.protocol import RidgeRule
-from eckart.matrix import Observed
+from eckart.engines.protocol import Placed, RidgeRule, Tall
 
 MEAN_WEIGHT = 2.0
 START = 0.1
 FLOOR = 1e-9
+"""Least noise precision and variance: beyond it the normal equations are no longer solvable in double precision."""
 NOISE_DEGREES, NOISE_VARIANCE = 1.0, 0.01
 SHAPES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0])
 """The degrees of freedom nu among which the spread of noise precisions is learned."""
 
 
 class Draw(NamedTuple):
-    """The factors drawn (rows x d) and each row's misfit, sum_j q_j w_ij (a_ij - o_j - x_j.u_i)^2."""
+    """The factors drawn (rows x d) and each row's misfit, sum_j q_j w_ij (a_ij - o_j - x_j.u_i)^2 (rows x 1)."""
 
-    factors: np.ndarray
-    misfit: np.ndarray
+    factors: Tall
+    misfit: Tall
 
 
 def draw_rows(
     engine: Any,
-    x: Observed,
-    at: np.ndarray,
-    weights: np.ndarray | None,
-    design: np.ndarray,
-    offset: np.ndarray,
-    p: np.ndarray | float,
-    q: np.ndarray | None,
+    x: Placed,
+    design: Tall,
+    offset: Tall,
+    p: Tall | float,
+    q: Tall | None,
     base: np.ndarray,
-    prior: np.ndarray,
-    z: np.ndarray | None,
+    prior: Tall,
+    z: Tall | None,
 ) -> Draw:
     """Draw every row's factors from their conditional; z = None gives the conditional means.
 
     Row i has the prior N(P^-1 h_i, P^-1) (``base`` P, ``prior`` h) and sees a_ij = o_j + x_j.u_i + noise of variance 1 / (p_i q_j w_ij): its conditional has
     the precision G_i = P + p_i sum_j q_j w_ij x_j x_j^T = R^T R, the mean G_i^-1 (h_i + p_i sum_j q_j w_ij (a_ij - o_j) x_j), and mean + R^-1 z_i is a
-    draw. ``at`` is the row of each entry. The normal numbers z are made before, from one generator, so that threads do not change the draw.
+    draw. The normal numbers z are made by the engine from streams of a seed, so that threads do not change the draw.
     """
-    given = weights if q is None else q[x.indices] if weights is None else weights * q[x.indices]
-    if isinstance(p, float):  # the same draw with all precisions divided by p
-        entry, unit, root = given, 1.0 / p, 1.0 / np.sqrt(p)
-    else:
-        entry, unit, root = p[at] if given is None else given * p[at], 1.0, 1.0
-    noise = None if z is None else z * root
-    solution = engine.ridge_rows(
-        x, design, RidgeRule(0.0), offset=offset, weights=entry, base=base * unit, prior=prior * unit, noise=noise
-    )
-    u = np.ascontiguousarray(solution.left[:, : design.shape[1]])
-    square = (x.data - offset[x.indices] - engine.sampled(x, u, design)) ** 2
-    misfit = np.bincount(at, square if given is None else square * given, minlength=len(u))
-    return Draw(u, misfit)
+    u = engine.ridge_rows(x, design, RidgeRule(0.0), offset=offset, own=p, other=q, base=base, prior=prior, noise=z).left
+    return Draw(u, engine.misfit_rows(x, u, design, offset=offset, other=q))
 
 
 @dataclass(eq=False)
 class Side:
-    """The rows (or columns) of the matrix: their entries, factors (u, b) of d columns, and what is learned about them."""
+    """The rows (or columns) of the matrix: their entries, factors (u, b) of d columns, and what is learned about them. Tall arrays belong to the engine."""
 
-    x: Observed
-    weights: np.ndarray | None
-    factors: np.ndarray
+    x: Placed
+    counts: Tall  # entries of each row that count, rows x 1
+    ones: Tall  # rows x 1
+    last: Tall  # rows x d, ones in the last column
     link: Spectral | Iterative | None = None
-    precisions: np.ndarray | None = None  # p_i, None: all 1
+    factors: Tall = None
+    precisions: Tall | None = None  # p_i, None: all 1
+    logs: float = 0.0  # sum n_i log p_i
     shape: float = 4.0  # nu
     scale: float = 1.0  # tau
-    at: np.ndarray = field(init=False)  # the row of each entry
-    counts: np.ndarray = field(init=False)  # entries of each row that count
     mu: np.ndarray = field(default_factory=lambda: np.zeros(0))
     precision: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
-    def __post_init__(self) -> None:
-        n = self.x.shape[0]
-        self.at = np.repeat(np.arange(n), self.x.row_counts())
-        self.counts = np.bincount(self.at if self.weights is None else self.at[self.weights > 0], minlength=n)
+    @classmethod
+    def of(cls, engine: Any, x: Placed, counts: np.ndarray, d: int, link: Spectral | Iterative | None) -> Side:
+        n = len(counts)
+        last = np.zeros((n, d))
+        last[:, -1] = 1
+        return cls(x, engine.take(counts[:, None], np.float64), engine.take(np.ones((n, 1))), engine.take(last), link)
 
-    def arrays(self, name: str) -> dict[str, np.ndarray]:
+    @property
+    def rows(self) -> int:
+        return self.last.shape[0]
+
+    def arrays(self, name: str, engine: Any) -> dict[str, np.ndarray]:
         """For a checkpoint."""
-        state = {f"{name}.factors": self.factors, f"{name}.noise": np.array([self.shape, self.scale])}
+        state = {f"{name}.factors": engine.get(self.factors), f"{name}.noise": np.array([self.shape, self.scale])}
         if self.precisions is not None:
-            state[f"{name}.precisions"] = self.precisions
+            state[f"{name}.precisions"] = engine.get(self.precisions)
         if self.link is not None:
             state |= {
                 f"{name}.coefficients": self.link.coefficients,
@@ -105,117 +99,110 @@ class Side:
             }
         return state
 
-    def take(self, name: str, state: dict[str, np.ndarray]) -> None:
+    def take(self, name: str, state: dict[str, np.ndarray], engine: Any) -> None:
         """Go on from a checkpoint."""
-        self.factors = state[f"{name}.factors"]
+        self.factors = engine.take(state[f"{name}.factors"])
         self.shape, self.scale = (float(v) for v in state[f"{name}.noise"])
         if self.precisions is not None:
-            self.precisions = state[f"{name}.precisions"]
+            self.precisions = engine.take(state[f"{name}.precisions"])
         if self.link is not None:
             self.link.put(state[f"{name}.coefficients"], float(state[f"{name}.strength"][0]))
 
 
 class Chain:
-    """State and sweep of one chain."""
+    """State and sweep of one chain. Its own generator draws what is small; tall draws come from streams keyed by (seed, sweep, what)."""
 
     def __init__(self, rows: Side, columns: Side, noise: str, rng: np.random.Generator, engine: Any):
         self.rows, self.columns, self.noise, self.rng, self.engine = rows, columns, noise, rng, engine
-        self.alpha = 1.0
-        for side in (rows, columns):
-            side.factors = START * rng.standard_normal(side.factors.shape)
-            side.factors[:, -1] = 0
+        self.alpha, self.sweeps, self.seed = 1.0, 0, int(rng.integers(2**63))
+        for what, side in enumerate((rows, columns)):
+            d = side.last.shape[1]
+            first = np.diag(np.append(np.full(d - 1, START), 0.0))  # biases start at 0
+            side.factors = engine.outer(engine.normal((self.seed, 0, what), (side.rows, d), np.float64), first)
         if noise in ("row", "both"):
-            rows.precisions = np.ones(len(rows.factors))
+            rows.precisions = rows.ones
         if noise in ("column", "both"):
-            columns.precisions = np.ones(len(columns.factors))
+            columns.precisions = columns.ones
 
     def sweep(self) -> float:
         """Draw everything once; returns the log-likelihood of an observed entry at the new state."""
-        misfit = self._draw(self.rows, self.columns)
+        self.sweeps += 1
+        misfit = self._draw(self.rows, self.columns, 0)
         if self.rows.precisions is not None:
-            self._draw_precisions(self.rows, misfit, learn_scale=True)
-        misfit = self._draw(self.columns, self.rows)
+            self._draw_precisions(self.rows, misfit, 2, learn_scale=True)
+        misfit = self._draw(self.columns, self.rows, 1)
         if self.columns.precisions is not None:
-            self._draw_precisions(self.columns, misfit, learn_scale=self.noise == "column")
-        own = 1.0 if self.columns.precisions is None else self.columns.precisions
-        square = float(np.sum(own * misfit))
+            self._draw_precisions(self.columns, misfit, 3, learn_scale=self.noise == "column")
+        own = self.columns.ones if self.columns.precisions is None else self.columns.precisions
+        square, size = float(self.engine.inner(own, misfit)[0, 0]), self._size()
         if self.noise == "common":
-            size = int(self.rows.counts.sum())
             degrees, rest = size + NOISE_DEGREES, square + NOISE_DEGREES * NOISE_VARIANCE
             self.alpha = min(self.rng.gamma(0.5 * degrees) / (0.5 * rest), 1.0 / FLOOR)
-        return self._loglik(square)
+        # the mean of log N(a_ij; ., .) over the entries
+        logs = sum(side.logs for side in (self.rows, self.columns))
+        return 0.5 * (logs / max(1, size) + np.log(self.alpha / (2 * np.pi)) - self.alpha * square / max(1, size))
 
-    def _draw(self, side: Side, other: Side) -> np.ndarray:
+    def _size(self) -> int:
+        """Entries that count."""
+        return round(float(self.engine.inner(self.rows.ones, self.rows.counts)[0, 0]))
+
+    def _draw(self, side: Side, other: Side, what: int) -> Tall:
         """The factors of one side given the other; returns the misfit of each row."""
-        u, link = side.factors, side.link
-        rest, scatter = (u, None) if link is None else (u - link.now, link.scatter())
-        side.mu, side.precision, root = _normal_wishart(self.rng, rest, scatter)
-        prior = np.broadcast_to(side.mu, u.shape)
-        if link is not None:
-            prior = side.mu + link.draw(self.rng, u - side.mu, side.precision, root)
-        design = other.factors.copy()
-        design[:, -1] = 1
+        engine, u, link, d = self.engine, side.factors, side.link, side.last.shape[1]
+        rest, scatter = (u, None) if link is None else (engine.take(engine.get(u) - link.now), link.scatter())
+        total, gram = engine.inner(side.ones, rest)[0], engine.inner(rest, rest)
+        side.mu, side.precision, root = _normal_wishart(self.rng, side.rows, total, gram, scatter)
+        prior = (side.mu @ side.precision)[None]
+        if link is not None:  # features are products of the host
+            now = link.draw(self.rng, engine.get(u) - side.mu, side.precision, root)
+            prior = engine.take((side.mu + now) @ side.precision)
+        design = engine.outer(other.factors, np.diag(np.append(np.ones(d - 1), 0.0)), other.last)
         drawn = draw_rows(
-            self.engine, side.x, side.at, side.weights, design, other.factors[:, -1],
-            float(self.alpha) if side.precisions is None else side.precisions, other.precisions,
-            side.precision, prior @ side.precision, self.rng.standard_normal(u.shape),
+            engine, side.x, design, other.factors[:, d - 1 : d], float(self.alpha) if side.precisions is None else side.precisions,
+            other.precisions, side.precision, prior, engine.normal((self.seed, self.sweeps, what), (side.rows, d), np.float64),
         )  # fmt: skip
         side.factors = drawn.factors
         return drawn.misfit
 
-    def _draw_precisions(self, side: Side, misfit: np.ndarray, learn_scale: bool) -> None:
+    def _draw_precisions(self, side: Side, misfit: Tall, what: int, learn_scale: bool) -> None:
         """p_i given its row's misfit; then tau and nu given all p."""
-        rng, n, nu = self.rng, len(misfit), side.shape
-        p = rng.gamma(0.5 * (nu + side.counts)) / (0.5 * (nu / side.scale + misfit))
-        p = np.clip(p, FLOOR, 1.0 / FLOOR)
+        rng, n, nu = self.rng, side.rows, side.shape
+        p = self.engine.precision_rows((self.seed, self.sweeps, what), misfit, side.counts, nu, side.scale, FLOOR)
         if learn_scale:
-            side.scale = float(np.clip(0.5 * nu * p.sum() / rng.gamma(0.5 * n * nu + 1.0), FLOOR, 1.0 / FLOOR))
-        half, total, logs = 0.5 * SHAPES, float(p.sum()), float(np.log(p).sum())
-        score = n * (half * np.log(half / side.scale) - special.gammaln(half)) + (half - 1) * logs
-        score -= half / side.scale * total
+            side.scale = float(np.clip(0.5 * nu * p.total / rng.gamma(0.5 * n * nu + 1.0), FLOOR, 1.0 / FLOOR))
+        half = 0.5 * SHAPES
+        score = n * (half * np.log(half / side.scale) - special.gammaln(half)) + (half - 1) * p.logs
+        score -= half / side.scale * p.total
         chance = np.exp(score - score.max())
         side.shape = float(rng.choice(SHAPES, p=chance / chance.sum()))
-        side.precisions = p
-
-    def _loglik(self, square: float) -> float:
-        """Mean of log N(a_ij; ., .) over the entries; ``square`` is sum p_i q_j w_ij residual^2."""
-        size = max(1, int(self.rows.counts.sum()))
-        logs = sum(
-            float(side.counts @ np.log(side.precisions))
-            for side in (self.rows, self.columns)
-            if side.precisions is not None
-        )
-        return 0.5 * (logs / size + np.log(self.alpha / (2 * np.pi)) - self.alpha * square / size)
+        side.precisions, side.logs = p.values, p.heavy_logs
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
         """For a checkpoint: everything the next sweep depends on."""
-        state = json.dumps(self.rng.bit_generator.state).encode()
+        state = json.dumps([self.rng.bit_generator.state, self.seed, self.sweeps, self.alpha]).encode()
         return {
-            f"{name}.alpha": np.array([self.alpha]),
-            f"{name}.rng": np.frombuffer(state, np.uint8),
-            **self.rows.arrays(f"{name}.rows"),
-            **self.columns.arrays(f"{name}.columns"),
+            f"{name}.state": np.frombuffer(state, np.uint8),
+            **self.rows.arrays(f"{name}.rows", self.engine),
+            **self.columns.arrays(f"{name}.columns", self.engine),
         }
 
     def take(self, name: str, state: dict[str, np.ndarray]) -> None:
         """Go on from a checkpoint."""
-        self.alpha = float(state[f"{name}.alpha"][0])
-        self.rng.bit_generator.state = json.loads(state[f"{name}.rng"].tobytes())
-        self.rows.take(f"{name}.rows", state)
-        self.columns.take(f"{name}.columns", state)
+        self.rng.bit_generator.state, self.seed, self.sweeps, self.alpha = json.loads(state[f"{name}.state"].tobytes())
+        self.rows.take(f"{name}.rows", state, self.engine)
+        self.columns.take(f"{name}.columns", state, self.engine)
 
 
 def _normal_wishart(
-    rng: np.random.Generator, u: np.ndarray, scatter: tuple[np.ndarray, int] | None
+    rng: np.random.Generator, n: int, total: np.ndarray, gram: np.ndarray, scatter: tuple[np.ndarray, int] | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw mu and L given the rows of u (and the link's share); returns mu, L and a root M with M M^T = L.
+    """Draw mu and L given the sum and the Gram matrix of n rows u_i (and the link's share); returns mu, L and a root M with M M^T = L.
 
     L ~ Wishart(S^-1, d + n), S = I + sum (u_i - m)(u_i - m)^T + 2n/(2 + n) m m^T: with S = C C^T and Bartlett's triangle T, M = C^-T T.
     """
-    n, d = u.shape
-    m = u.mean(axis=0)
-    rest = u - m
-    s = np.eye(d) + rest.T @ rest + MEAN_WEIGHT * n / (MEAN_WEIGHT + n) * np.outer(m, m)
+    d = len(total)
+    m = total / n
+    s = np.eye(d) + (gram + gram.T) / 2 - n * np.outer(m, m) + MEAN_WEIGHT * n / (MEAN_WEIGHT + n) * np.outer(m, m)
     degrees = d + n
     if scatter is not None:
         s, degrees = s + scatter[0], degrees + scatter[1]

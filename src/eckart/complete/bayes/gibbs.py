@@ -100,7 +100,7 @@ def solve(
             if sweep > burn_in and (sweep - burn_in) % thin == 0:
                 kept.add()
             watch("sweeps", sweep, total)
-            if keeper is not None and sweep < total:
+            if keeper is not None and keeper.due() and sweep < total:
                 keeper.save(sweep, _snapshot(kept, trace))
     except KeyboardInterrupt:
         if not len(trace):
@@ -123,17 +123,19 @@ def _start(
     engine: Any,
 ) -> list[Chain]:
     """Chains at random states; they share the entries and what is fixed about the features."""
-    yt = y.transposed()
-    wt = None if weights is None else replace(y, data=weights).transposed().data
+    x = engine.put(y, entry_weights=weights)
+    heavy = slice(None) if weights is None else weights > 0
+    at = np.repeat(np.arange(y.shape[0]), y.row_counts())
+    counts = [np.bincount(ids[heavy], minlength=size) for ids, size in ((at, y.shape[0]), (y.indices, y.shape[1]))]
     chains: list[Chain] = []
     for stream in rng.spawn(n_chains):
         sides = []
-        for at, (entries, own) in enumerate(((y, weights), (yt, wt))):
+        for side in (0, 1):
             link = None
-            if features[at]:
-                link = (chains[0].rows, chains[0].columns)[at].link if chains else link_of(entries, k + 1)
+            if features[side]:
+                link = (chains[0].rows, chains[0].columns)[side].link if chains else link_of(y.transposed() if side else y, k + 1)
                 link = link if not chains or link is None else link.fresh()
-            sides.append(Side(entries, own, np.empty((entries.shape[0], k + 1)), link))
+            sides.append(Side.of(engine, x.T if side else x, counts[side], k + 1, link))
         chains.append(Chain(sides[0], sides[1], noise, stream, engine))
     return chains
 
@@ -142,10 +144,11 @@ def _state(chain: Chain) -> dict[str, np.ndarray]:
     """What is kept of a chain's state."""
     out = {"alpha": np.array(chain.alpha)}
     for name, side in (("rows", chain.rows), ("columns", chain.columns)):
-        out |= {f"{name}.factors": side.factors, f"{name}.mu": side.mu, f"{name}.precision": side.precision}
+        get = chain.engine.get
+        out |= {f"{name}.factors": get(side.factors), f"{name}.mu": side.mu, f"{name}.precision": side.precision}
         out[f"{name}.noise"] = np.array([side.shape, side.scale])
         if side.precisions is not None:
-            out[f"{name}.precisions"] = side.precisions
+            out[f"{name}.precisions"] = get(side.precisions)[:, 0]
         if side.link is not None:
             out[f"{name}.link"] = side.link.weights()
     return out

@@ -100,7 +100,7 @@ class Posterior:
         """
         n, s, k, dtype = x.shape[0], self.size, f.k // self.size, f.left.dtype
         y = replace(x, data=(x.data.astype(np.float64) - self.mean) / self.scale)
-        at = np.repeat(np.arange(n), y.row_counts())
+        placed, counts = engine.put(y), y.row_counts()[:, None]
         features = None if self.rows.link is None else pattern(y)
         root = np.sqrt(self.scale / s)
         left, bias = np.empty((n, s, k), dtype), np.empty((n, s), dtype)
@@ -108,22 +108,23 @@ class Posterior:
         for t in range(s):
             design = np.ones((f.n, k + 1))
             design[:, :k] = f.right.reshape(-1, s, k)[:, t] / root
-            mean = np.broadcast_to(self.rows.mu[t], (n, k + 1))
+            lam = self.rows.precision[t]
+            prior = (self.rows.mu[t] @ lam)[None]
             if features is not None and self.rows.link is not None:
                 known = self.rows.link[t]  # columns added since the fit have no coefficients: their mean is 0
-                mean = mean + features[:, : len(known)] @ known
-            q = None if self.columns.precisions is None else self.columns.precisions[:, t].astype(np.float64)
-            lam = self.rows.precision[t]
-            given = engine, y, at, None, design, self.columns.bias[:, t].astype(np.float64)
+                prior = engine.take((self.rows.mu[t] + features[:, : len(known)] @ known) @ lam)
+            q = None if self.columns.precisions is None else engine.take(self.columns.precisions[:, t], np.float64)
+            given = engine, placed, engine.take(design), engine.take(self.columns.bias[:, t], np.float64)
             if precisions is None:
-                out = draw_rows(*given, float(self.alpha[t]), q, lam, mean @ lam, None)
+                out = draw_rows(*given, float(self.alpha[t]), q, lam, prior, None)
             else:
                 nu, tau = self.rows.noise[t]
-                out = draw_rows(*given, float(tau), q, lam, mean @ lam, None)
-                p = (nu + y.row_counts()) / (nu / tau + out.misfit)
-                out = draw_rows(*given, p, q, lam, mean @ lam, None)
-                precisions[:, t] = p
-            left[:, t], bias[:, t] = out.factors[:, :k] * root, out.factors[:, k]
+                out = draw_rows(*given, float(tau), q, lam, prior, None)
+                p = (nu + counts) / (nu / tau + engine.get(out.misfit))
+                out = draw_rows(*given, engine.take(p), q, lam, prior, None)
+                precisions[:, t] = p[:, 0]
+            u = engine.get(out.factors)
+            left[:, t], bias[:, t] = u[:, :k] * root, u[:, k]
         row_bias = (self.scale * bias.mean(axis=1)).astype(dtype)
         return f.with_rows(left.reshape(n, s * k), row_bias, None, x.rows), self.rows.with_rows(bias, precisions)
 

@@ -13,7 +13,7 @@ from eckart.engines.cpu.dense.linear import eigh_top, orth
 from eckart.engines.cpu.entries.primitives import SampledPrimitives
 from eckart.engines.cpu.mixtures.primitives import MixturePrimitives
 from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
-from eckart.engines.cpu.ridge.primitives import CompletionPrimitives
+from eckart.engines.cpu.ridge.primitives import RidgePrimitives
 from eckart.engines.cpu.row_blocks import SQUARE, THIN, Job, block_rows, jobs
 from eckart.engines.cpu.topics.primitives import TopicPrimitives
 from eckart.engines.cpu.words.glove import GlovePrimitives
@@ -22,6 +22,7 @@ from eckart.engines.cpu.words.windows import SkipGramPrimitives
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import ColumnMoments, GapCodes, GapStatistics, Keeper, Moments
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.rng import streams
 from eckart.scheduler import resolve_threads, run_lanes, single_threaded_blas
 from eckart.trace import Watcher, silent
 
@@ -35,7 +36,7 @@ SEGMENT = 16
 
 class CpuEngine(
     SampledPrimitives,
-    CompletionPrimitives,
+    RidgePrimitives,
     TopicPrimitives,
     MixturePrimitives,
     NonnegativePrimitives,
@@ -67,8 +68,14 @@ class CpuEngine(
     def get(self, array: np.ndarray) -> np.ndarray:
         return np.asarray(array)
 
-    def normal(self, seed: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    def normal(self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        out = np.empty(shape, dtype)
+
+        def step(_: None, item: tuple[slice, np.random.Generator], scratch: dict) -> None:
+            out[item[0]] = item[1].standard_normal(out[item[0]].shape)
+
+        run_lanes(streams(seed, shape[0]), [None] * 64, step, self.threads)
+        return out
 
     def at_work(self) -> Any:
         return single_threaded_blas()

@@ -17,6 +17,7 @@ from eckart.engines.plain.topics import PlainTopics
 from eckart.engines.plain.windows import PlainSkipGram
 from eckart.engines.plain.words import PlainPairs
 from eckart.matrix import Matrix
+from eckart.rng import streams
 
 
 class PlainEngine(
@@ -42,8 +43,11 @@ class PlainEngine(
     def get(self, array: np.ndarray) -> np.ndarray:
         return np.asarray(array)
 
-    def normal(self, seed: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+    def normal(self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        out = np.empty(shape, dtype)
+        for part, rng in streams(seed, shape[0]):
+            out[part] = rng.standard_normal(out[part].shape)
+        return out
 
     def at_work(self) -> Any:
         return nullcontext()

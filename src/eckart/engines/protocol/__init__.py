@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from eckart.engines.protocol.dense import ColumnMoments, DenseFamily, GapCodes, GapStatistics, Keeper, Moments
-from eckart.engines.protocol.entries import EntriesFamily, Evidence
+from eckart.engines.protocol.entries import EntriesFamily, Evidence, EvidenceSums
 from eckart.engines.protocol.mixtures import MixturesFamily
 from eckart.engines.protocol.parts import (
     CrossSums,
@@ -23,14 +23,14 @@ from eckart.engines.protocol.parts import (
     Totals,
 )
 from eckart.engines.protocol.placed import GapsFound, Placed, PlacingFamily, Tall, first_bad, refuse_bad
-from eckart.engines.protocol.ridge import RidgeFamily, RidgeRule, RowSolution
+from eckart.engines.protocol.ridge import PrecisionDraws, RidgeFamily, RidgeRule, RowSolution
 from eckart.engines.protocol.topics import TopicsFamily, TopicStatistics
 from eckart.engines.protocol.words import CountRows, GloveTable, PairRule, WordsFamily, strata_of
 
 __all__ = [
-    "ColumnMoments", "CountRows", "CrossSums", "Descent", "Engine", "Evidence", "FactorSums", "GapCodes", "GapStatistics", "GapsFound", "GloveTable",
-    "Keeper", "KlRule", "KlSums", "Moments", "PairRule", "Pass",
-    "Placed", "RidgeRule", "RowSolution", "SignSums", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
+    "ColumnMoments", "CountRows", "CrossSums", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes", "GapStatistics",
+    "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "Moments", "PairRule", "Pass", "Placed", "PrecisionDraws", "RidgeRule", "RowSolution",
+    "SignSums", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
 

@@ -8,27 +8,48 @@ import numpy as np
 
 from eckart.engines.protocol.placed import Tall
 from eckart.engines.protocol.ridge import RidgeRule
-from eckart.matrix import Observed
 
 
-class Evidence(NamedTuple):
-    """Sums over stored entries that a certificate is made of (see ``engines.cpu.entries.evidence``); R is the negative gradient by B."""
+class EvidenceSums(NamedTuple):
+    """Sums over stored entries and rows that a certificate is made of; s = u_i.v_j, R the negative gradient of the data term by B."""
 
-    pull: np.ndarray  # sum_j R_ij v_j of each row
-    row_sum: np.ndarray  # sum_j R_ij
-    residual: np.ndarray | None  # R in row order, where it was asked for
     value: float  # the data term
     linear: float  # explicit: sum (a - mean) R
     square: float  # explicit: 1/2 sum R^2 / w; implicit: sum z^2 / 2W with z = a0 s - R, W = a0 + w
     cross: float  # implicit: sum z q / W
     constant: float  # implicit: sum q^2 / 2W - q / 2
     dots: float  # implicit: sum s^2
+    zero: float  # the data term at B = mean
+    slope: float  # ||push - pull||^2, the gradient by U: push_i = l_i u_i + a0 V^T V u_i, pull_i = sum_j R_ij v_j; of u = 0 <= u only what could fall
+    pull: float  # ||pull||^2
+    push: float  # ||push||^2
+    bias_slope: float  # the same by b: push_i = m_i b_i, pull_i = sum_j R_ij
+    bias_pull: float
+    bias_push: float
+    bias_cost: float  # sum_i (sum_j R_ij)^2 / m_i
+
+    def merge(self, other: EvidenceSums) -> EvidenceSums:
+        """Sums over the rows of both."""
+        return EvidenceSums(*(a + b for a, b in zip(self, other)))
+
+
+class Evidence(NamedTuple):
+    """Sums, and what they were made of: sum_j R_ij v_j and sum_j R_ij of each row."""
+
+    pull: Tall
+    row_sum: Tall
+    sums: EvidenceSums
+
+    @property
+    def value(self) -> float:
+        """The data term."""
+        return self.sums.value
 
 
 class EntriesFamily(Protocol):
-    """Low rank met at the stored entries, and the best columns of each row."""
+    """Low rank met at the stored entries, and the best columns of each row. Where ``weights`` are not given, those of the placed matrix count."""
 
-    def sampled(self, x: Observed, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def sampled(self, x: Any, left: Tall, right: Tall) -> Tall:
         """U V^T at the stored entries of x, in row order."""
         ...
 
@@ -50,41 +71,48 @@ class EntriesFamily(Protocol):
 
     def evidence_rows(
         self,
-        x: Observed,
-        left: np.ndarray,
-        right: np.ndarray,
+        x: Any,
+        left: Tall,
+        right: Tall,
         rule: RidgeRule,
         *,
         mean: float = 0.0,
-        own: np.ndarray | None = None,
-        other: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
+        own: Tall | None = None,
+        other: Tall | None = None,
+        weights: Tall | None = None,
         spread: float = 0.0,
-        keep: bool = False,
     ) -> Evidence:
-        """Value and gradient of the data term, and what a dual bound needs, in one pass."""
+        """Value and gradient of the data term, and what a dual bound needs, in one pass; ``own`` and ``other`` are biases b and c, ``spread`` is a0."""
         ...
 
     def residual_gram(
         self,
-        x: Observed,
-        left: np.ndarray,
-        right: np.ndarray,
-        v: np.ndarray,
-        q: np.ndarray,
+        x: Any,
+        left: Tall,
+        right: Tall,
+        v: Tall,
+        q: Tall,
+        rule: RidgeRule,
         *,
-        mean: float,
-        own: np.ndarray | None,
-        other: np.ndarray | None,
-        weights: np.ndarray | None,
-    ) -> np.ndarray:
-        """R^T diag(q) R V with R = w (A - mean - b 1^T - 1 c^T - U V^T) on the stored entries; R is never stored."""
+        mean: float = 0.0,
+        own: Tall | None = None,
+        other: Tall | None = None,
+        spread: float = 0.0,
+    ) -> Tall:
+        """M^T diag(q) M V with M = R - a0 U V^T, R as in ``evidence_rows`` on the stored entries and zero elsewhere; neither is ever stored."""
         ...
 
     def offset_times(
-        self, x: Observed, v: np.ndarray, mean: float, own: np.ndarray | None, other: np.ndarray | None
-    ) -> np.ndarray:
-        """(A - mean - b 1^T - 1 c^T) on the stored entries, times V."""
+        self,
+        x: Any,
+        v: Tall,
+        mean: float,
+        own: Tall | None,
+        other: Tall | None,
+        row_scale: Tall | None = None,
+        column_scale: Tall | None = None,
+    ) -> Tall:
+        """D (A - mean - b 1^T - 1 c^T) C V on the stored entries, without weights; D and C are diagonal, given by ``row_scale`` and ``column_scale``."""
         ...
 
     def top_columns(

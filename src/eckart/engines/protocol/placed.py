@@ -87,8 +87,8 @@ class PlacingFamily(Protocol):
         """An array of the engine, on the host."""
         ...
 
-    def normal(self, seed: int, shape: tuple[int, ...], dtype: Any) -> Tall:
-        """Standard normal numbers, drawn where they are used; the same for the same seed on every engine up to rounding."""
+    def normal(self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> Tall:
+        """Standard normal numbers, drawn where they are used, from ``rng.streams``; the same for the same seed on every engine up to rounding."""
         ...
 
     def at_work(self) -> AbstractContextManager[None]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from eckart.matrix import Observed
+from eckart.engines.protocol.placed import Tall
 
 
 class RidgeRule(NamedTuple):
@@ -34,35 +34,62 @@ class RidgeRule(NamedTuple):
 class RowSolution(NamedTuple):
     """Codes, biases or None, and the objective of all rows at this solution."""
 
-    left: np.ndarray
-    bias: np.ndarray | None
+    left: Tall
+    bias: Tall | None
     value: float
 
 
+class PrecisionDraws(NamedTuple):
+    """Noise precisions p of all rows (N x 1), sum p, sum log p and sum n_i log p_i."""
+
+    values: Tall
+    total: float
+    logs: float
+    heavy_logs: float
+
+
 class RidgeFamily(Protocol):
-    """One small ridge problem for every row."""
+    """One small ridge problem for every row. Where ``weights`` of entries are not given, those of the placed matrix count."""
 
     def ridge_rows(
         self,
-        x: Observed,
-        right: np.ndarray,
+        x: Any,
+        right: Tall,
         rule: RidgeRule,
         *,
-        offset: np.ndarray | None = None,
-        weights: np.ndarray | None = None,
+        mean: float = 0.0,
+        offset: Tall | None = None,
+        weights: Tall | None = None,
+        own: Tall | float | None = None,
+        other: Tall | None = None,
         base: np.ndarray | None = None,
-        prior: np.ndarray | None = None,
-        noise: np.ndarray | None = None,
-        start: np.ndarray | None = None,
+        prior: Tall | None = None,
+        noise: Tall | None = None,
+        start: Tall | None = None,
         cg_steps: int = 0,
     ) -> RowSolution:
-        """min over u_i, b_i of 1/2 sum_j w (a_ij - offset_j - b_i - u_i.v_j)^2 + 1/2 u^T (P + l_i I) u - h_i.u + 1/2 m_i b_i^2 for every row:
-        P = ``base``, h = ``prior``; ``noise`` turns solutions into draws; ``start`` is where non-negative rows and
-        conjugate gradients (``cg_steps`` > 0) begin."""
+        """min over u_i, b_i of 1/2 sum_j w (a_ij - mean - offset_j - b_i - u_i.v_j)^2 + 1/2 u^T (P + l_i I) u - h_i.u + 1/2 m_i b_i^2 for every row:
+        w = weights_ij own_i other_j (``own`` may be one number), P = ``base``, h = ``prior`` (one row for each, or one for all); ``noise`` turns solutions into
+        draws; ``start`` is where non-negative rows and conjugate gradients (``cg_steps`` > 0) begin."""
         ...
 
-    def bias_rows(
-        self, x: Observed, rule: RidgeRule, offset: np.ndarray, weights: np.ndarray | None = None
-    ) -> np.ndarray:
-        """b_i = sum_j w (a_ij - offset_j) / (sum_j w + m_i)."""
+    def bias_rows(self, x: Any, rule: RidgeRule, offset: Tall | None, weights: Tall | None = None, *, mean: float = 0.0) -> Tall:
+        """b_i = sum_j w (a_ij - mean - offset_j) / (sum_j w + m_i)."""
+        ...
+
+    def ridge_penalty(self, x: Any, rule: RidgeRule, factor: Tall, bias: Tall | None) -> float:
+        """1/2 sum_i l_i ||u_i||^2 + 1/2 sum_i m_i b_i^2."""
+        ...
+
+    def misfit_rows(
+        self, x: Any, left: Tall, right: Tall, *, offset: Tall | None = None, other: Tall | None = None
+    ) -> Tall:
+        """sum_j weights_ij other_j (a_ij - offset_j - u_i.v_j)^2 of every row, N x 1 in float64."""
+        ...
+
+    def precision_rows(
+        self, seed: tuple[int, ...], misfit: Tall, counts: Tall, shape: float, scale: float, floor: float
+    ) -> PrecisionDraws:
+        """p_i ~ Gamma((nu + n_i) / 2) / ((nu / tau + misfit_i) / 2) between ``floor`` and its inverse, drawn from ``rng.streams``; nu is ``shape``, tau
+        ``scale``, n (N x 1) the ``counts``."""
         ...

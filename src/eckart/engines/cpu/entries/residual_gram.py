@@ -1,55 +1,56 @@
-"""R^T diag(q) R V for the residual R = w (a - mean - b_i - c_j - u_i.v_j) on the stored entries, R made anew in every pass.
+"""M^T diag(q) M V for M = R - a0 U V^T, R the negative gradient of the data term on the stored entries, made anew in every pass.
 
-A pass costs a dot product of length k for every entry and keeps the residuals of one row at a time, in place of one number for every entry.
+With G = V^T Z for the block Z, row i has y_i = q_i (R_i Z - a0 u_i G); then M^T y = R^T y - a0 V (U^T y), U^T y being small. A pass costs a dot product of length k for every entry and keeps the residuals of one row at a time, in place of one number for every entry.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.dense.thin import inner, outer
+from eckart.engines.cpu.entries.entry import AHEAD, FAST, ROOM, Entries, look_at
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.registers.prefetch import prefetch
-from eckart.matrix import Observed
-from eckart.scheduler import run_lanes
-
-AHEAD = 8
-LANES = 4
+from eckart.engines.cpu.ridge.schedule import ranges
+from eckart.scheduler import lanes_for, run_lanes
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
-def residual_gram_range(indptr, indices, data, weights, mean, left, right, own, other, q, v, first, last, kept, total):
-    """total += sum over rows first..last of q_i r_i (r_i^T V); ``kept`` has room for the longest row."""
-    k, b = right.shape[1], v.shape[1]
+@njit(nogil=True, cache=True, fastmath=FAST)
+def residual_gram_range(e, left, right, q, v, small, first, last, kept, total, back):
+    """total += sum over rows first..last of r_i y_i^T, back += u_i y_i^T; ``small`` is a0 G (no row: none), ``kept`` has room for the longest row."""
+    k, b, indptr, indices = right.shape[1], v.shape[1], e.indptr, e.indices
     line = 64 // right.itemsize
     end = indices.shape[0] - 1
-    weighted, biased = weights.shape[0] > 0, own.shape[0] > 0
-    y = np.empty(b, v.dtype)
-    zero = right.dtype.type(0)
+    known, y = np.empty((3, ROOM), right.dtype), np.empty(b, v.dtype)
+    zero, implicit = right.dtype.type(0), e.alpha > 0
     for i in range(first, last):
         start = indptr[i]
         for c in range(b):
             y[c] = zero
-        for p in range(start, indptr[i + 1]):
-            j = indices[p]
-            soon = indices[min(p + AHEAD, end)]
-            for c in range(0, k, line):
-                prefetch(right, soon, c)
-            s = zero
-            for c in range(k):
-                s += left[i, c] * right[j, c]
-            r = data[p] - mean - s
-            if biased:
-                r -= own[i] + other[j]
-            if weighted:
-                r *= weights[p]
-            kept[p - start] = r
+        for a in range(start, indptr[i + 1], ROOM):
+            count = min(ROOM, indptr[i + 1] - a)
+            look_at(e, i, a, count, known)
+            for t in range(count):
+                j = indices[a + t]
+                soon = indices[min(a + t + AHEAD, end)]
+                for c in range(0, k, line):
+                    prefetch(right, soon, c)
+                s = zero
+                for c in range(k):
+                    s += left[i, c] * right[j, c]
+                r = known[2, t] - known[0, t] * s if implicit else known[0, t] * (known[1, t] - s)
+                kept[a + t - start] = r
+                for c in range(b):
+                    y[c] += r * v[j, c]
+        for d in range(small.shape[0]):
             for c in range(b):
-                y[c] += r * v[j, c]
+                y[c] -= left[i, d] * small[d, c]
         for c in range(b):
             y[c] *= q[i]
+        for d in range(small.shape[0]):
+            for c in range(b):
+                back[d, c] += left[i, d] * y[c]
         for p in range(start, indptr[i + 1]):
             r, j = kept[p - start], indices[p]
             for c in range(b):
@@ -57,35 +58,27 @@ def residual_gram_range(indptr, indices, data, weights, mean, left, right, own, 
 
 
 def residual_gram(
-    x: Observed,
-    left: np.ndarray,
-    right: np.ndarray,
-    v: np.ndarray,
-    q: np.ndarray,
-    *,
-    mean: float,
-    own: np.ndarray | None,
-    other: np.ndarray | None,
-    weights: np.ndarray | None,
-    threads: int,
+    e: Entries, left: np.ndarray, right: np.ndarray, v: np.ndarray, q: np.ndarray, spread: float, threads: int
 ) -> np.ndarray:
-    """R^T diag(q) R V, columns x b."""
+    """M^T diag(q) M V, columns x b."""
     dtype = np.dtype(right.dtype)
-    none = np.empty(0, dtype)
-    biases = (none, none) if own is None or other is None else (np.asarray(own, dtype), np.asarray(other, dtype))
-    arrays = x.indptr, x.indices, np.asarray(x.data, dtype), none if weights is None else np.asarray(weights, dtype)
     u, w = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right)
-    block, scale = np.ascontiguousarray(v, dtype), np.asarray(q, dtype)
-    longest = int(np.diff(x.indptr).max(initial=0))
-    lanes = [np.zeros((x.n_columns, v.shape[1]), dtype) for _ in range(LANES)]
+    block, scale = np.ascontiguousarray(v, dtype), np.ascontiguousarray(q, dtype).ravel()
+    longest, b = int(np.diff(e.indptr).max(initial=0)), block.shape[1]
+    small = (spread * inner(w, block, None, threads)).astype(dtype) if spread else np.empty((0, b), dtype)
+    parts = balanced(e.indptr, ranges(len(e.data)))
+    lanes = [(np.zeros(block.shape, dtype), np.zeros(small.shape)) for _ in range(lanes_for(len(parts), block.nbytes))]
 
-    def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
+    def step(sums: tuple[np.ndarray, np.ndarray], part: tuple[int, int], scratch: dict) -> None:
         if "residual" not in scratch:
             scratch["residual"] = np.empty(longest, dtype)
-        residual_gram_range(*arrays, dtype.type(mean), u, w, *biases, scale, block, *part, scratch["residual"], total)
+        residual_gram_range(e, u, w, scale, block, small, *part, scratch["residual"], *sums)
 
-    run_lanes(balanced(x.indptr, 8 * LANES), lanes, step, threads)
-    total: Any = lanes[0]
-    for lane in lanes[1:]:
-        total += lane
-    return total
+    run_lanes(parts, lanes, step, threads)
+    while len(lanes) > 1:
+        for one, two in zip(lanes[::2], lanes[1::2]):
+            for a, more in zip(one, two):
+                a += more
+        lanes = lanes[::2]
+    total, back = lanes[0]
+    return outer(w, -spread * back, total, 1.0, threads) if spread else total

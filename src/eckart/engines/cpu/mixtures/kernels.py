@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.registers.mixtures import TILE, add_squares, scaled_squares, take_moments
-from eckart.engines.cpu.registers.tiles import add_gram, add_rows
+from eckart.engines.cpu.registers.tiles import add_rows, grow_gram
 
 DIAGONAL, TIED, FULL = 0, 1, 2
 """Which density and which sums: of diagonal components, of one covariance for all, of one each."""
@@ -253,9 +253,7 @@ def add_full(xc, count, n, k, shares, centres, sums, packed, roots):
 @njit(nogil=True, cache=True)
 def add_upper(packed, used, target):
     """target += packed^T packed, upper tiles."""
-    for r in range(0, packed.shape[1], TILE):
-        for c in range(r, packed.shape[1], TILE):
-            add_gram(packed, used, r, c, target)
+    grow_gram(packed, used, target, TILE)
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)

@@ -22,9 +22,10 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from eckart.engines.cpu.entries.entry import FAST, Entries
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import _Tile
-from eckart.engines.cpu.ridge.cholesky import FAST, assemble
+from eckart.engines.cpu.ridge.cholesky import assemble
 
 WIDE = 4
 ROOM = 64
@@ -147,21 +148,15 @@ def seen_range(entries, other, start, w, k, rule, size, first, last, chunk, gram
     indptr, indices, data, weights = entries
     l1, l2, sweeps, shrink = rule
     width = other.shape[1]
-    rhs, side, offset = (
-        np.empty((1, width), w.dtype),
-        np.empty((0, width), w.dtype),
-        np.zeros(other.shape[0], w.dtype),
-    )
-    pull = np.empty((2, chunk.shape[0]), w.dtype)
+    rhs, side, none = np.empty((1, width), w.dtype), np.empty((0, width), w.dtype), np.empty(0, w.dtype)
+    known = np.empty((4, chunk.shape[0]), w.dtype)
     zero = w.dtype.type(0)
+    e = Entries(indptr, indices, data, weights, none, none, none, none, zero, zero, zero)
     u, inverse = np.zeros(width, w.dtype), np.zeros(k, w.dtype)
     for i in range(first, last):
         gram[:] = 0
         rhs[:] = 0
-        square, _, _ = assemble(
-            indices, data, weights, other, offset, zero, zero,
-            indptr[i], indptr[i + 1], chunk, pull, gram, rhs, side, size,
-        )  # fmt: skip
+        square, _, _ = assemble(e, other, i, chunk, known, gram, rhs, side, size)
         for c in range(k):
             for d in range(c):
                 gram[c, d] = gram[d, c]

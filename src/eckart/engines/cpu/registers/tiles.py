@@ -4,8 +4,8 @@ A tile is B x B numbers held in B vector registers of B lanes (B = 16 float32 or
 128). All arrays
 are row-major; only the upper triangle of a symmetric matrix is used.
 
-``add_gram(x, count, r, c, g)``      g[r:r+B, c:c+B] += x[:count, r:r+B]^T x[:count, c:c+B]
-``take_gram(x, t, count, r, c, g)``  g[r:r+B, c:c+B] -= x[t:t+count, r:r+B]^T x[t:t+count, c:c+B]
+``grow_gram(x, count, g, B)``        g += x[:count]^T x[:count], the upper triangle by tiles
+``take_gram(x, count, r, s, g, B)``  g[r:s] -= x[:count, r:s]^T x[:count], the same part of it
 ``factor_tile(g, t)``                g[t:t+B, t:t+B] = R with R^T R = that tile, upper triangle; returns the smallest pivot met
 ``solve_panel(g, t, c)``             g[t:t+B, c:c+B] = R^-T g[t:t+B, c:c+B] with R the factored tile at (t, t)
 ``pack_row(x, j, scale, y, t)``      y[t] = scale x[j]
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -125,20 +125,26 @@ class _Tile:
         return self.lane(vector, 0)
 
 
-def _tile_update(context, builder, array_type, x, count, first, r, c, g, negative):
-    """g tile +- sum over rows first..first+count of x_row[r:r+B] x_row[c:c+B]^T with the tile in registers throughout."""
+def _strip_update(context, builder, array_type, x, first, count, r, c, g, wide, sign):
+    """g strip +- sum over rows first..first+count of x_row[r:r+R] x_row[c:c+wide B]^T, the strip in R x wide registers throughout.
+
+    R is 4 with 256-bit registers and 8 with 512: three vectors wide, R numbers and 3 vectors are loaded for 3R multiply-adds, so that the loads keep up with
+    the arithmetic, and the sums (12 of 16 registers, 24 of 32) are enough to hide its latency.
+    """
     t = _Tile(context, builder, array_type)
     source, target = t.array(array_type, x), t.array(array_type, g)
-    places = t.rows(target, r, c)
+    high = t.lanes * t.bytes // 8
+    columns = [builder.add(c, t.const(w * t.lanes)) for w in range(wide)]
+    places = [t.at(target, builder.add(r, t.const(i)), column) for i in range(high) for column in columns]
 
     def entry(index, sums):
         row = builder.add(first, index)
-        across, down = t.load(t.at(source, row, c)), t.at(source, row, r)
+        across, down = [t.load(t.at(source, row, column)) for column in columns], t.at(source, row, r)
         new = []
-        for i in range(t.lanes):
+        for i in range(high):
             value = builder.load(builder.gep(down, [t.const(i)]), align=t.bytes)
-            factor = t.splat(builder.fneg(value) if negative else value)
-            new.append(t.multiply_add(factor, across, sums[i]))
+            factor = t.splat(builder.fneg(value) if sign < 0 else value)
+            new += [t.multiply_add(factor, across[w], sums[i * wide + w]) for w in range(wide)]
         return new
 
     sums = t.loop(t.const(0), count, 1, [t.load(place) for place in places])(entry)
@@ -147,23 +153,57 @@ def _tile_update(context, builder, array_type, x, count, first, r, c, g, negativ
     return context.get_dummy_value()
 
 
-@intrinsic
-def add_gram(typingctx, x, count, r, c, g):
-    def codegen(context, builder, signature, args):
-        x, count, r, c, g = args
-        zero = ir.Constant(ir.IntType(64), 0)
-        return _tile_update(context, builder, signature.args[0], x, count, zero, r, c, g, False)
+def _strip(wide, sign):
+    """An intrinsic f(x, first, count, r, c, g) for strips of one width."""
 
-    return types.void(x, types.intp, types.intp, types.intp, g), codegen
+    @intrinsic
+    def update(typingctx, x, first, count, r, c, g):
+        def codegen(context, builder, signature, args):
+            return _strip_update(context, builder, signature.args[0], *args, wide, sign)
+
+        return types.void(x, types.intp, types.intp, types.intp, types.intp, g), codegen
+
+    return update
 
 
-@intrinsic
-def take_gram(typingctx, x, t, count, r, c, g):
-    def codegen(context, builder, signature, args):
-        x, first, count, r, c, g = args
-        return _tile_update(context, builder, signature.args[0], x, count, first, r, c, g, True)
+_add_1, _add_2, _add_3 = (_strip(wide, 1) for wide in (1, 2, 3))
+_take_1, _take_2, _take_3 = (_strip(wide, -1) for wide in (1, 2, 3))
 
-    return types.void(x, types.intp, types.intp, types.intp, types.intp, g), codegen
+
+@njit(nogil=True, cache=True)
+def grow_gram(x, count, g, size):
+    k = g.shape[0]
+    for r in range(0, k, size * x.itemsize // 8):
+        c = r // size * size
+        while c < k:
+            left = (k - c) // size
+            if left == 1:
+                _add_1(x, 0, count, r, c, g)
+                c += size
+            elif left == 2 or left == 4:  # 4 = 2 + 2: a strip one vector wide would wait for its sums
+                _add_2(x, 0, count, r, c, g)
+                c += 2 * size
+            else:
+                _add_3(x, 0, count, r, c, g)
+                c += 3 * size
+
+
+@njit(nogil=True, cache=True)
+def take_gram(x, count, first, last, g, size):
+    k = g.shape[0]
+    for r in range(first, last, size * x.itemsize // 8):
+        c = r // size * size
+        while c < k:
+            left = (k - c) // size
+            if left == 1:
+                _take_1(x, 0, count, r, c, g)
+                c += size
+            elif left == 2 or left == 4:
+                _take_2(x, 0, count, r, c, g)
+                c += 2 * size
+            else:
+                _take_3(x, 0, count, r, c, g)
+                c += 3 * size
 
 
 @intrinsic
@@ -310,17 +350,25 @@ def add_rows(typingctx, x, f, count, y):
         target = tile.array(signature.args[3], y)
         zero = tile.const(0)
 
-        def column(c, _):
-            place = tile.at(target, zero, c)
+        def columns(wide):  # eight sums at a time hide each other's latency
+            def body(c, _):
+                at = [builder.add(c, tile.const(w * tile.lanes)) for w in range(wide)]
+                places = [tile.at(target, zero, column) for column in at]
 
-            def entry(t, sums):
-                factor = builder.load(tile.at(factors, zero, t), align=tile.bytes)
-                return [tile.multiply_add(tile.splat(factor), tile.load(tile.at(source, t, c)), sums[0])]
+                def entry(t, sums):
+                    factor = tile.splat(builder.load(tile.at(factors, zero, t), align=tile.bytes))
+                    return [tile.multiply_add(factor, tile.load(tile.at(source, t, column)), s) for column, s in zip(at, sums)]
 
-            tile.store(tile.loop(zero, count, 1, [tile.load(place)])(entry)[0], place)
-            return []
+                for value, place in zip(tile.loop(zero, count, 1, [tile.load(p) for p in places])(entry), places):
+                    tile.store(value, place)
+                return []
 
-        tile.loop(zero, source[1], tile.lanes, [])(column)
+            return body
+
+        group = tile.const(8 * tile.lanes)
+        whole = builder.sub(source[1], builder.srem(source[1], group))
+        tile.loop(zero, whole, 8 * tile.lanes, [])(columns(8))
+        tile.loop(whole, source[1], tile.lanes, [])(columns(1))
         return context.get_dummy_value()
 
     return types.void(x, f, types.intp, y), codegen

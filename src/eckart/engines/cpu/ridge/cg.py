@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.entries.entry import AHEAD, FAST, look_at
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import add_rows, pack_row, row_dots
-from eckart.engines.cpu.ridge.cholesky import AHEAD, FAST
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -31,9 +31,10 @@ def _gather(indices, right, scales, a, count, at, chunk):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def _apply(indices, right, base, ridge, scales, a, n, held, chunk, dots, u, out):
-    """out <- M u without the bias; ``dots`` is scratch."""
-    k = right.shape[1]
+def _apply(indices, right, penalties, i, scales, a, n, chunk, dots, u, out):
+    """out <- M u without the bias; ``dots`` is scratch. A row that fits into the chunk is there already."""
+    k, base, ridge = right.shape[1], penalties.base, penalties.ridge[i]
+    held = n <= chunk.shape[0] - 4
     for c in range(k):
         out[0, c] = ridge * u[0, c]
     if base.shape[0] > 0:
@@ -51,44 +52,33 @@ def _apply(indices, right, base, ridge, scales, a, n, held, chunk, dots, u, out)
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def cg_range(
-    indptr, indices, data, weights, right, offset, alpha, shift,
-    base, ridge, steps, wanted, first, last, chunk, left, value,
-):  # fmt: skip
-    """Improve the codes ``left`` of the wanted rows first..last by ``steps`` steps; arguments as in ``ridge.ridge_range``, no bias."""
-    k = right.shape[1]
-    weighted = weights.shape[0] > 0
-    u, r, d, q = (
+def cg_range(e, right, penalties, form, chosen, first, last, chunk, nothing, out):
+    """Improve the codes of the rows chosen[first..last] by ``form.steps`` steps; no bias, no prior."""
+    k, indices, indptr = right.shape[1], e.indices, e.indptr
+    left, value = out.left, out.value
+    u, r, d, q, rhs = (
+        np.zeros((1, k), right.dtype),
         np.zeros((1, k), right.dtype),
         np.zeros((1, k), right.dtype),
         np.zeros((1, k), right.dtype),
         np.zeros((1, k), right.dtype),
     )
     longest = 0
-    for i in range(first, last):
-        longest = max(longest, indptr[i + 1] - indptr[i])
-    scales, pulls = np.empty(longest, right.dtype), np.empty((1, longest), right.dtype)
+    for m in range(first, last):
+        longest = max(longest, indptr[chosen[m] + 1] - indptr[chosen[m]])
+    known = np.empty((3, longest), right.dtype)
+    scales, pulls = known[0], known[2:]
     dots = np.zeros((1, max(chunk.shape[0], k) + 4), right.dtype)
-    rhs = np.zeros((1, k), right.dtype)
-    for i in range(first, last):
-        if not wanted[i]:
-            continue
+    for m in range(first, last):
+        i = chosen[m]
         a = indptr[i]
         n = indptr[i + 1] - a
         constant = 0.0
-        for e in range(n):
-            if alpha > 0:
-                w = alpha * data[a + e]
-                scales[e] = np.sqrt(w)
-                pulls[0, e] = (w + shift) / scales[e] if w > 0 else 0
-                constant += w + shift if w > 0 else 0
-            else:
-                w = weights[a + e] if weighted else right.dtype.type(1)
-                y = data[a + e] - offset[indices[a + e]]
-                scales[e] = np.sqrt(w)
-                pulls[0, e] = scales[e] * y
-                constant += w * y * y
-        held = n <= chunk.shape[0] - 4
+        look_at(e, i, a, n, known)
+        for t in range(n):
+            constant += pulls[0, t] * known[1, t]
+            scales[t] = np.sqrt(scales[t])
+            pulls[0, t] = pulls[0, t] / scales[t] if scales[t] > 0 else 0
         for c in range(k):
             rhs[0, c] = 0
             u[0, c] = left[i, c]
@@ -98,17 +88,17 @@ def cg_range(
             _gather(indices, right, scales, a + done, count, done, chunk)
             add_rows(chunk, pulls[:, done:], count, rhs)
             done += count
-        _apply(indices, right, base, ridge[i], scales, a, n, held, chunk, dots, u, q)
+        _apply(indices, right, penalties, i, scales, a, n, chunk, dots, u, q)
         rr = 0.0
         for c in range(k):
             r[0, c] = rhs[0, c] - q[0, c]
             d[0, c] = r[0, c]
             rr += np.float64(r[0, c]) * r[0, c]
         start = rr
-        for _ in range(steps):
+        for _ in range(form.steps):
             if not rr > 1e-14 * start or rr <= 0:
                 break
-            _apply(indices, right, base, ridge[i], scales, a, n, held, chunk, dots, d, q)
+            _apply(indices, right, penalties, i, scales, a, n, chunk, dots, d, q)
             dq = 0.0
             for c in range(k):
                 dq += np.float64(d[0, c]) * q[0, c]

@@ -1,4 +1,4 @@
-"""ridge_rows: the normal equations of a range of rows, assembled and solved in cache.
+"""ridge_rows: the normal equations of rows, assembled and solved in cache.
 
 Row i sees the columns j of its stored entries with weight w and target y. Its code u (and, where asked, its bias b) minimises
 
@@ -7,30 +7,58 @@ Row i sees the columns j of its stored entries with weight w and target y. Its c
 so (sum_j w v_j v_j^T + P + l_i I) u = sum_j w (y - b) v_j + h_i. P is one matrix for all rows (the Gram matrix of implicit feedback, a prior
 precision), h an optional right-hand side, and noise z turns the solution into a draw: u + R^-1 z, R^T R being the matrix above.
 
-Entries are gathered in chunks that stay in cache, scaled by sqrt(w), and the Gram matrix grows tile by tile in registers (``registers``); the bias is
+Entries are gathered in chunks that stay in cache, scaled by sqrt(w), and the Gram matrix grows strip by strip in registers (``registers``); the bias is
 eliminated (a rank-one downdate), the matrix is factored by tiles, two triangular solves follow. The value of the objective at the solution
 comes for free: 1/2 (sum w y^2 - u.r - b t). Factors are padded to whole tiles with zeros, which stay zero.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.entries.entry import AHEAD, FAST, ROOM, look_at
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import (
-    add_gram,
     add_rows,
     backward_tile,
     factor_tile,
     forward_tile,
+    grow_gram,
     pack_row,
     solve_panel,
     take_gram,
 )
 
-FAST = {"contract", "reassoc", "nsz"}
-AHEAD = 8
+
+class Penalties(NamedTuple):
+    """P (k x k, or its diagonal), l_i, m_i, h (rows x k, one row for all, or none) and z (rows x k or none)."""
+
+    base: Any
+    ridge: Any
+    bias_ridge: Any
+    prior: Any
+    noise: Any
+
+
+class Form(NamedTuple):
+    """Columns that are no padding, rows of a tile, the share of the largest diagonal entry under which a pivot counts as zero, and the steps of conjugate
+    gradients or whether codes are non-negative, for the kernels that ask."""
+
+    real: int
+    size: int
+    level: float
+    steps: int
+
+
+class Solved(NamedTuple):
+    """Where the results go: codes, biases (length 0: none) and the objective of each row."""
+
+    left: Any
+    bias: Any
+    value: Any
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -39,118 +67,89 @@ def cholesky(g, size):
     n = g.shape[0]
     least = g[0, 0]
     for t in range(0, n, size):
+        if t > 0:
+            take_gram(g, t, t, t + size, g, size)
         least = min(least, factor_tile(g, t))
         for c in range(t + size, n, size):
             solve_panel(g, t, c)
-        for r in range(t + size, n, size):
-            for c in range(r, n, size):
-                take_gram(g, t, size, r, c, g)
     return least
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def assemble(indices, data, weights, right, offset, alpha, shift, a, b, chunk, pull, gram, rhs, side, size):
-    """Gram matrix, right-hand side and (``side``) weighted sum of v of one row; returns sum w y^2, sum w y and sum w in float64.
+def assemble(e, right, i, chunk, known, gram, rhs, side, size):
+    """Gram matrix, right-hand side and (``side``) weighted sum of v of row i; returns sum q y, sum q and sum w in float64.
 
-    Explicit (``alpha`` 0): w = weights[p] or 1, y = data[p] - offset[j]. Implicit: w = alpha data[p], y = 1 with weight w + shift.
-    ``pull`` holds, for the entries of a chunk, the factors of sqrt(w) v in the right-hand side and in ``side``.
+    ``known`` (4 rows, as long as the chunk) holds w, y and q, then the factors of sqrt(w) v in ``side`` and in the right-hand side.
     """
-    k = right.shape[1]
+    k, indices = right.shape[1], e.indices
     line = 64 // right.itemsize
-    weighted = weights.shape[0] > 0
     square, total, weight = 0.0, 0.0, 0.0
     end = indices.shape[0] - 1
-    done = a
+    done, b = e.indptr[i], e.indptr[i + 1]
     while done < b:
         count = min(chunk.shape[0], b - done)
+        look_at(e, i, done, count, known)
         for t in range(count):
-            p = done + t
-            j = indices[p]
-            soon = indices[min(p + AHEAD, end)]
+            w, y, q = known[0, t], known[1, t], known[2, t]
+            root = np.sqrt(w)
+            known[0, t] = root
+            known[3, t] = q / root if root > 0 else 0
+            square += q * y
+            total += q
+            weight += w
+        for t in range(count):
+            soon = indices[min(done + t + AHEAD, end)]
             for c in range(0, k, line):
                 prefetch(right, soon, c)
-            if alpha > 0:
-                w = alpha * data[p]
-                root = np.sqrt(w)
-                if root > 0:
-                    pull[0, t] = (w + shift) / root
-                    square += w + shift
-                else:  # no strength: as if the cell were not stored
-                    pull[0, t] = 0
-            else:
-                y = data[p] - offset[j]
-                w = weights[p] if weighted else right.dtype.type(1)
-                root = np.sqrt(w)
-                pull[0, t] = root * y
-                pull[1, t] = root
-                square += w * y * y
-                total += w * y
-                weight += w
-            pack_row(right, j, root, chunk, t)
-        for r in range(0, k, size):
-            for c in range(r, k, size):
-                add_gram(chunk, count, r, c, gram)
-        add_rows(chunk, pull, count, rhs)
+            pack_row(right, indices[done + t], known[0, t], chunk, t)
+        grow_gram(chunk, count, gram, size)
+        add_rows(chunk, known[3:], count, rhs)
         if side.shape[0] > 0:
-            add_rows(chunk, pull[1:], count, side)
+            add_rows(chunk, known, count, side)
         done += count
     return square, total, weight
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def ridge_range(
-    indptr, indices, data, weights, right, offset, alpha, shift,
-    base, ridge, bias_ridge, prior, noise, real, size, level, wanted, first, last, chunk, gram, left, bias, value,
-):  # fmt: skip
-    """Solve the ``wanted`` rows among first..last; ``left``, ``bias`` (length 0: none) and ``value`` take the results.
+def equations(e, right, penalties, i, chunk, known, gram, rhs, side, size):
+    """The normal equations of row i with the bias eliminated; returns sum q y, sum q, 1 / (sum w + m_i) and the trace before the bias took its part."""
+    k, base, prior = gram.shape[0], penalties.base, penalties.prior
+    biased, ridge = side.shape[0] > 0, penalties.ridge[i]
+    for r in range(k):
+        for c in range(r, k):
+            gram[r, c] = base[r, c]
+        gram[r, r] += ridge
+        rhs[0, r] = prior[i if prior.shape[0] > 1 else 0, r] if prior.shape[0] > 0 else 0
+    for r in range(k if biased else 0):
+        side[0, r] = 0
+    square, total, weight = assemble(e, right, i, chunk, known, gram, rhs, side, size)
+    trace = 0.0
+    for r in range(k):
+        trace += gram[r, r]
+    if not biased:
+        return square, total, 0.0, trace
+    slack = weight + penalties.bias_ridge[i]
+    scale = 1.0 / slack if slack > 0 else 0.0
+    root = np.sqrt(scale)
+    for r in range(k):
+        rhs[0, r] -= side[0, r] * scale * total
+        side[0, r] *= root
+    take_gram(side, 1, 0, k, gram, size)
+    return square, total, scale, trace
 
-    Columns from ``real`` on are padding. A row whose matrix is singular at this precision (a pivot under ``level`` of the largest diagonal
-    entry) gets the value NaN and is left to ``ridge_rare``.
-    """
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def cholesky_range(e, right, penalties, form, chosen, first, last, chunk, gram, out):
+    """Solve the rows chosen[first..last]; a row whose matrix is singular at this precision gets the value NaN and is left to ``rare``."""
     k = right.shape[1]
-    biased = bias.shape[0] > 0
+    biased = out.bias.shape[0] > 0
     rhs, side, keep = np.empty((1, k), right.dtype), np.empty((1 if biased else 0, k), right.dtype), np.empty(k)
-    pull = np.empty((2, chunk.shape[0]), right.dtype)
-    for i in range(first, last):
-        if not wanted[i]:
-            continue
-        for r in range(k):
-            for c in range(k):
-                gram[r, c] = base[r, c]
-        for r in range(k):
-            gram[r, r] += ridge[i]
-            rhs[0, r] = prior[i, r] if prior.shape[0] > 0 else 0
-        if biased:
-            for r in range(k):
-                side[0, r] = 0
-        square, total, weight = assemble(
-            indices,
-            data,
-            weights,
-            right,
-            offset,
-            alpha,
-            shift,
-            indptr[i],
-            indptr[i + 1],
-            chunk,
-            pull,
-            gram,
-            rhs,
-            side,
-            size,
-        )
-        scale = 0.0
-        if biased:
-            slack = weight + bias_ridge[i]
-            scale = 1.0 / slack if slack > 0 else 0.0
-            root = np.sqrt(scale)
-            for r in range(k):
-                rhs[0, r] -= side[0, r] * scale * total
-                side[0, r] *= root
-            for r in range(0, k, size):
-                for c in range(r, k, size):
-                    take_gram(side, 0, 1, r, c, gram)
+    known = np.empty((4, chunk.shape[0]), right.dtype)
+    left, bias, value, noise = out.left, out.bias, out.value, penalties.noise
+    real, size, level = form.real, form.size, form.level
+    for n in range(first, last):
+        i = chosen[n]
+        square, total, scale, _ = equations(e, right, penalties, i, chunk, known, gram, rhs, side, size)
         for r in range(k):
             keep[r] = rhs[0, r]
         top = gram[0, 0]
@@ -182,32 +181,15 @@ def ridge_range(
 
 
 @njit(nogil=True, cache=True)
-def bias_range(indptr, indices, data, weights, offset, ridge, first, last, bias):
-    """bias_i = sum w (a_ij - offset_j) / (sum w + ridge_i) for rows first..last; 0 where nothing is seen."""
-    weighted = weights.shape[0] > 0
+def bias_range(e, ridge, first, last, bias):
+    """bias_i = sum q / (sum w + ridge_i) for rows first..last; 0 where nothing is seen."""
+    indptr, known = e.indptr, np.empty((3, ROOM), bias.dtype)
     for i in range(first, last):
         total, weight = 0.0, ridge[i]
-        for p in range(indptr[i], indptr[i + 1]):
-            w = weights[p] if weighted else 1.0
-            total += w * (data[p] - offset[indices[p]])
-            weight += w
+        for a in range(indptr[i], indptr[i + 1], ROOM):
+            count = min(ROOM, indptr[i + 1] - a)
+            look_at(e, i, a, count, known)
+            for t in range(count):
+                total += known[2, t]
+                weight += known[0, t]
         bias[i] = total / weight if weight > 0 else 0.0
-
-
-@njit(nogil=True, cache=True, fastmath=FAST)
-def offset_times_range(indptr, indices, data, own, other, v, first, last, out):
-    """out[i] = sum_j (a_ij - own_i - other_j) v_j for rows first..last."""
-    k = v.shape[1]
-    line = 64 // v.itemsize
-    end = indices.shape[0] - 1
-    for i in range(first, last):
-        for c in range(k):
-            out[i, c] = 0
-        for p in range(indptr[i], indptr[i + 1]):
-            j = indices[p]
-            soon = indices[min(p + AHEAD, end)]
-            for c in range(0, k, line):
-                prefetch(v, soon, c)
-            a = data[p] - own[i] - other[j]
-            for c in range(k):
-                out[i, c] += a * v[j, c]

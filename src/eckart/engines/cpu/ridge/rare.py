@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.registers.tiles import take_gram
-from eckart.engines.cpu.ridge.cholesky import FAST, assemble
+from eckart.engines.cpu.entries.entry import FAST
+from eckart.engines.cpu.ridge.cholesky import equations
 
 PASSES = 200
 
@@ -81,55 +81,28 @@ def nonnegative_row(gram, rhs, start, floor):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def rare_range(
-    indptr, indices, data, weights, right, offset, alpha, shift,
-    base, ridge, bias_ridge, size, nonnegative, level, chosen, first, last, chunk, gram, left, bias, value,
-):  # fmt: skip
-    """Rows chosen[first..last] solved by the two methods above; arguments as in ``ridge.ridge_range``."""
+def rare_range(e, right, penalties, form, chosen, first, last, chunk, gram, out):
+    """Rows chosen[first..last] solved by one of the methods above: non-negative codes where ``form.steps`` is 1."""
     k = right.shape[1]
+    left, bias, value = out
     biased = bias.shape[0] > 0
     rhs, side = np.empty((1, k), right.dtype), np.empty((1 if biased else 0, k), right.dtype)
-    pull = np.empty((2, chunk.shape[0]), right.dtype)
+    known = np.empty((4, chunk.shape[0]), right.dtype)
     start = np.zeros(k)
-    for q in range(first, last):
-        i = chosen[q]
-        for r in range(k):
-            for c in range(k):
-                gram[r, c] = base[r, c]
-        for r in range(k):
-            gram[r, r] += ridge[i]
-            rhs[0, r] = 0
-        if biased:
-            for r in range(k):
-                side[0, r] = 0
-        square, total, weight = assemble(
-            indices, data, weights, right, offset, alpha, shift,
-            indptr[i], indptr[i + 1], chunk, pull, gram, rhs, side, size,
-        )  # fmt: skip
-        floor, trace = 0.0, 0.0
-        for r in range(k):
-            floor = max(floor, gram[r, r])
-            trace += gram[r, r]
-        cut = level * trace  # measured before the bias takes its part: what remains of it may be rounding alone
-        floor *= 16.0 * np.finfo(right.dtype).eps
-        scale = 0.0
-        if biased:
-            slack = weight + bias_ridge[i]
-            scale = 1.0 / slack if slack > 0 else 0.0
-            for r in range(k):
-                rhs[0, r] -= side[0, r] * scale * total
-                side[0, r] *= np.sqrt(scale)
-            for r in range(0, k, size):
-                for c in range(r, k, size):
-                    take_gram(side, 0, 1, r, c, gram)
-        if nonnegative:
+    for m in range(first, last):
+        i = chosen[m]
+        square, total, scale, trace = equations(e, right, penalties, i, chunk, known, gram, rhs, side, form.size)
+        if form.steps:
+            floor = 0.0
             for r in range(k):
                 start[r] = max(left[i, r], 0.0)
-            u = nonnegative_row(gram, rhs, start, floor)
+                floor = max(floor, gram[r, r] + side[0, r] ** 2 if biased else gram[r, r])
+            u = nonnegative_row(gram, rhs, start, 16.0 * np.finfo(right.dtype).eps * floor)
         else:
             for r in range(k):
                 start[r] = left[i, r]
-            u = minimum_norm_row(gram, rhs, start, cut, square)
+            # against the trace before the bias took its part: what remains of it may be rounding alone
+            u = minimum_norm_row(gram, rhs, start, form.level * trace, square)
         gain = scale * total * total
         for r in range(k):
             left[i, r] = u[r]
