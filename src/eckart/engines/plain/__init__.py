@@ -14,13 +14,13 @@ from eckart.engines.plain.mixtures import PlainMixtures
 from eckart.engines.plain.parts import PlainNonnegative
 from eckart.engines.plain.ridge import PlainRidge
 from eckart.engines.plain.topics import PlainTopics
-from eckart.engines.plain.windows import PlainSkipGram
+from eckart.engines.plain.windows import PlainWindows
 from eckart.engines.plain.words import PlainPairs
 from eckart.matrix import Matrix
 
 
 class PlainEngine(
-    PlainDense, PlainRidge, PlainEntries, PlainTopics, PlainMixtures, PlainNonnegative, PlainPairs, PlainSkipGram
+    PlainDense, PlainRidge, PlainEntries, PlainTopics, PlainMixtures, PlainNonnegative, PlainPairs, PlainWindows
 ):
     """The reference engine: float64, one thread, whole arrays."""
 

@@ -15,11 +15,20 @@ from eckart.engines.protocol.parts import Descent, KlRule, PartsFamily, Pass, To
 from eckart.engines.protocol.placed import GapsFound, Placed, PlacingFamily, Tall, first_bad, refuse_bad
 from eckart.engines.protocol.ridge import RidgeFamily, RidgeRule, RowSolution
 from eckart.engines.protocol.topics import TopicsFamily, TopicStatistics
-from eckart.engines.protocol.words import CountRows, GloveTable, PairRule, WordsFamily, strata_of
+from eckart.engines.protocol.words import (
+    CountRows,
+    GloveTable,
+    PairRule,
+    PmiRule,
+    ScoreEvidence,
+    ScoreRule,
+    WordsFamily,
+    strata_of,
+)
 
 __all__ = [
     "ColumnMoments", "CountRows", "Descent", "Engine", "Evidence", "GapCodes", "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "Moments",
-    "PairRule", "Pass", "Placed", "RidgeRule", "RowSolution", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
+    "PairRule", "Pass", "Placed", "PmiRule", "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
 
