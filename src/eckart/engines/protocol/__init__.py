@@ -28,7 +28,8 @@ from eckart.engines.protocol.words import (
 
 __all__ = [
     "ColumnMoments", "CountRows", "Descent", "Engine", "Evidence", "GapCodes", "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "Moments",
-    "PairRule", "Pass", "Placed", "PmiRule", "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
+    "PairRule", "Pass", "Placed", "PmiRule", "RidgeRule", "RowSolution",
+    "ScoreEvidence", "ScoreRule", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
 

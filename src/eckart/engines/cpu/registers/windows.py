@@ -6,7 +6,8 @@
 ``sample_scores(x, y, samples, t, s, k)``                 s[i] = <x[w_i], y[v_i]> for the samples t..t+3 (v below 0 stands for -1 - v)
 ``sample_update(x, w, y, v, g, k)``                       x[w] += g y[v],  y[v] += g x[w], both from what was there before
 
-The first k numbers of the rows of x and y are used, rounded up to whole vectors, to which they are padded. Rows that repeat are updated one after another; targets must differ, except where their g is zero.
+The first k numbers of the rows of x and y are used, rounded up to whole vectors, to which they are padded. Rows that repeat
+are updated one after another; targets must differ, except where their g is zero.
 """
 
 from __future__ import annotations

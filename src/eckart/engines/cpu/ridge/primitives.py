@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.host import place
 from eckart.engines.protocol import Evidence, RidgeRule, RowSolution
 from eckart.matrix import Observed
 
@@ -18,6 +19,7 @@ class CompletionPrimitives:
     def ridge_rows(self, x: Observed, right: np.ndarray, rule: RidgeRule, **more: Any) -> RowSolution:
         from eckart.engines.cpu.ridge.schedule import ridge_rows
 
+        x, more = _opened(x, more)
         return ridge_rows(x, right, rule, threads=self.threads, **more)
 
     def bias_rows(
@@ -25,11 +27,13 @@ class CompletionPrimitives:
     ) -> np.ndarray:
         from eckart.engines.cpu.ridge.schedule import bias_rows
 
-        return bias_rows(x, rule, offset, weights, self.threads)
+        x, more = _opened(x, {} if weights is None else {"weights": weights})
+        return bias_rows(x, rule, offset, more.get("weights"), self.threads)
 
     def evidence_rows(self, x: Observed, left: np.ndarray, right: np.ndarray, rule: RidgeRule, **more: Any) -> Evidence:
         from eckart.engines.cpu.entries.evidence import evidence_rows
 
+        x, more = _opened(x, more)
         return evidence_rows(x, left, right, rule, threads=self.threads, **more)
 
     def residual_gram(
@@ -44,7 +48,7 @@ class CompletionPrimitives:
     ) -> np.ndarray:
         from eckart.engines.cpu.ridge.schedule import offset_times
 
-        return offset_times(x, v, mean, own, other, self.threads)
+        return offset_times(_opened(x, {})[0], v, mean, own, other, self.threads)
 
     def sampled(self, x: Observed, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         from eckart.engines.cpu.ridge.schedule import dots
@@ -57,3 +61,9 @@ class CompletionPrimitives:
         from eckart.engines.cpu.entries.top import top_columns
 
         return top_columns(left, right, n, offset, excluded, self.threads)
+
+
+def _opened(x: Any, more: dict[str, Any]) -> tuple[Observed, dict[str, Any]]:
+    """The matrix, and its weights among the other arguments, whether it is placed or not yet."""
+    placed = place(x)
+    return placed.matrix, {"weights": placed.entry_weights, **more}
