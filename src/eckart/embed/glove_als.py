@@ -98,5 +98,5 @@ def pack(s: AlsState, engine: Any) -> dict[str, np.ndarray]:
 
 
 def unpack(a: dict[str, np.ndarray], engine: Any) -> AlsState:
-    tall = (engine.take(a[name]) for name in AlsState._fields[:4])
-    return AlsState(*tall, a["losses"].tolist(), a["objective"].tolist())
+    left, right, bias, context_bias = (engine.take(a[name]) for name in AlsState._fields[:4])
+    return AlsState(left, right, bias, context_bias, a["losses"].tolist(), a["objective"].tolist())

@@ -202,12 +202,13 @@ def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
 
 
 @njit(nogil=True, cache=True)
-def draw_samples(corpus, first, last, rule, seed, kept, raw, strata, out, begin, ends):
+def draw_samples(corpus, first, last, rule, seed, scratch, strata, place):
     """Pairs and noise of pieces first..last as samples (w, v) by blocks; v is the word itself where it is noise, ~v where it stood beside w.
 
     Block a strata + b holds inputs that are a and outputs that are b modulo ``strata`` (a power of two), in the order of the text, in
     out[ends[block]:ends[block + 1]]; ``begin`` is where the first of them goes. ``raw`` takes the samples before they are dealt. Returns the pairs.
     """
+    (kept, raw), (out, begin, ends) = scratch, place
     ids, bounds, keep, chance, alias = corpus
     window, negatives, n = rule[0], rule[1], np.uint64(len(chance))
     mask = np.int64(strata - 1)

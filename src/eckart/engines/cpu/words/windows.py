@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,65 +40,80 @@ class WindowSteps:
         seed: int,
         together: bool = True,
     ) -> PairEvidence:
-        corpus = (pieces.ids, pieces.bounds, pieces.keep, pieces.chance, pieces.alias)
-        how = (rule.window, rule.drawn, np.float32(rule.weight), rule.bias, rule.columns)
-        longest = int(np.diff(pieces.bounds[part[0] : part[1] + 1]).max(initial=0))
-        words = pieces.bounds[part[0] : part[1] + 1] - pieces.bounds[part[0]]
-        falling = rates[0] + (rates[1] - rates[0]) * words / max(int(words[-1]), 1)
+        work = _Work.of(pieces, part, rule, rates, seed)
         strata, rounds = rounds_of(pieces, part, rule)
         if together or strata == 1:
-            return self._windows(corpus, part, x, y, how, falling, seed, longest, together)
-        return PairEvidence.sum(
-            self._blocks(corpus, runs, x, y, how, falling[[a - part[0] for a, _ in runs]], seed, longest, strata)
-            for runs in rounds
-        )
+            return _windows(work, x, y, self.threads if together else 1)
+        return PairEvidence.sum(_blocks(work, runs, x, y, strata, self.threads) for runs in rounds)
 
-    def _windows(
-        self, corpus: Any, part: Any, x: Any, y: Any, how: Any, falling: Any, seed: int, longest: int, together: bool
-    ) -> PairEvidence:
-        """Window after window, the threads sharing the tables (or one thread alone)."""
-        from eckart.engines.cpu.words.window_kernels import train_pieces
 
-        runs = runs_of(corpus[1], *part, RUN)
-        found = [PairEvidence(0.0, 0, 0)] * len(runs)
-        groups = (how[1] + 6) // 6
+class _Work(NamedTuple):
+    """What the kernels are given: the corpus, the rule, the seed; the first piece and the rate at each piece from there; the longest piece."""
 
-        def step(_: None, i: int, scratch: dict) -> None:
-            if not scratch:
-                scores = np.zeros((2, groups, 2, 8), np.float32)
-                scratch["steps"] = (np.empty(longest, np.int32), scores[0], scores[1])
-            a, b = runs[i]
-            two = (falling[a - part[0]], falling[b - part[0]])
-            found[i] = PairEvidence(*train_pieces(corpus, a, b, x, y, how, two, np.uint64(seed), scratch["steps"]))
+    corpus: tuple[np.ndarray, ...]
+    rule: tuple[Any, ...]
+    seed: np.uint64
+    part: tuple[int, int]
+    rates: np.ndarray
+    longest: int
 
-        threads = self.threads if together else 1
-        run_lanes(range(len(runs)), [None] * max(2 * threads, 1), step, threads)
-        return PairEvidence.sum(found)
+    @classmethod
+    def of(
+        cls, pieces: Pieces, part: tuple[int, int], rule: WindowRule, rates: tuple[float, float], seed: int
+    ) -> _Work:
+        bounds = pieces.bounds[part[0] : part[1] + 1]
+        passed = (bounds - bounds[0]) / max(int(bounds[-1] - bounds[0]), 1)
+        corpus = (pieces.ids, pieces.bounds, pieces.keep, pieces.chance, pieces.alias)
+        how = (rule.window, rule.drawn, np.float32(rule.weight), rule.bias, rule.columns)
+        falling = rates[0] + (rates[1] - rates[0]) * passed
+        return cls(corpus, how, np.uint64(seed), part, falling, int(np.diff(bounds).max(initial=0)))
 
-    def _blocks(
-        self, corpus: Any, runs: Any, x: Any, y: Any, how: Any, rates: Any, seed: int, longest: int, strata: int
-    ) -> PairEvidence:
-        """A round: samples of all runs by blocks, then blocks that share no word side by side."""
-        from eckart.engines.cpu.words.window_kernels import draw_samples, step_block
+    def rate(self, piece: int) -> float:
+        return float(self.rates[piece - self.part[0]])
 
-        bounds = corpus[1]
-        most = np.array([(bounds[b] - bounds[a]) * 2 * how[0] * (1 + how[1]) for a, b in runs])
-        begins = np.cumsum(most) - most
-        samples = np.empty((int(most.sum()), 2), np.int32)  # as many as there can be; pages that are not written take no memory
-        ends, pairs = np.empty((len(runs), strata * strata + 1), np.int64), np.zeros(len(runs), np.int64)
 
-        def draw(_: None, r: int, scratch: dict) -> None:
-            if not scratch:
-                scratch["own"] = np.empty(longest, np.int32), np.empty((int(most.max()), 2), np.int32)
-            more = (*scratch["own"], strata, samples, begins[r], ends[r])
-            pairs[r] = draw_samples(corpus, *runs[r], how, np.uint64(seed), *more)
+def _windows(work: _Work, x: np.ndarray, y: np.ndarray, threads: int) -> PairEvidence:
+    """Window after window, the threads sharing the tables (or one thread alone)."""
+    from eckart.engines.cpu.words.window_kernels import train_pieces
 
-        run_lanes(range(len(runs)), [None] * len(runs), draw, self.threads)
-        losses, rates = np.zeros(strata * strata), rates.astype(np.float32)
+    runs = runs_of(work.corpus[1], *work.part, words=RUN)
+    found = [PairEvidence(0.0, 0, 0)] * len(runs)
+    groups = (work.rule[1] + 6) // 6
 
-        def step(_: None, block: int, scratch: dict) -> None:
-            losses[block] = step_block(samples, ends, block, x, y, how, rates)
+    def step(_: None, i: int, scratch: dict) -> None:
+        if not scratch:
+            scores = np.zeros((2, groups, 2, 8), np.float32)
+            scratch["steps"] = (np.empty(work.longest, np.int32), scores[0], scores[1])
+        a, b = runs[i]
+        rates = work.rate(a), work.rate(b)
+        found[i] = PairEvidence(*train_pieces(work.corpus, a, b, x, y, work.rule, rates, work.seed, scratch["steps"]))
 
-        for t in range(strata):
-            run_lanes(turn(strata, t), [None] * strata, step, self.threads)
-        return PairEvidence(float(losses.sum()), int(pairs[::LISTEN].sum()), int(pairs.sum()))
+    run_lanes(range(len(runs)), [None] * max(2 * threads, 1), step, threads)
+    return PairEvidence.sum(found)
+
+
+def _blocks(work: _Work, runs: list, x: np.ndarray, y: np.ndarray, strata: int, threads: int) -> PairEvidence:
+    """A round: samples of all runs by blocks, then blocks that share no word side by side."""
+    from eckart.engines.cpu.words.window_kernels import draw_samples, step_block
+
+    (_, bounds, *_), (window, drawn, *_) = work.corpus, work.rule
+    most = np.array([(bounds[b] - bounds[a]) * 2 * window * (1 + drawn) for a, b in runs])
+    begins = np.cumsum(most) - most
+    samples = np.empty((int(most.sum()), 2), np.int32)  # as many as there can be; pages that are not written take no memory
+    ends, pairs = np.empty((len(runs), strata * strata + 1), np.int64), np.zeros(len(runs), np.int64)
+
+    def draw(_: None, r: int, scratch: dict) -> None:
+        if not scratch:
+            scratch["own"] = np.empty(work.longest, np.int32), np.empty((int(most.max()), 2), np.int32)
+        (a, b), place = runs[r], (samples, begins[r], ends[r])
+        pairs[r] = draw_samples(work.corpus, a, b, work.rule, work.seed, scratch["own"], strata, place)
+
+    run_lanes(range(len(runs)), [None] * len(runs), draw, threads)
+    losses, rates = np.zeros(strata * strata), np.array([work.rate(a) for a, _ in runs], np.float32)
+
+    def step(_: None, block: int, scratch: dict) -> None:
+        losses[block] = step_block(samples, ends, block, x, y, work.rule, rates)
+
+    for t in range(strata):
+        run_lanes(turn(strata, t), [None] * strata, step, threads)
+    return PairEvidence(float(losses.sum()), int(pairs[::LISTEN].sum()), int(pairs.sum()))
