@@ -43,13 +43,14 @@ def test_the_matrix_is_that_of_the_definition(n, seed, smoothing, shift, positiv
     assert (m.data != 0).all()
 
 
-def test_blocks_and_threads_change_nothing(monkeypatch, text):
+def test_threads_change_nothing(monkeypatch, text):
+    monkeypatch.setattr("eckart.engines.cpu.words.counting.ENTRIES", 50)
     counts = cooccurrence(text)
-    whole = pmi_matrix(counts, n_threads=1)
-    monkeypatch.setattr("eckart.embed.pmi.BLOCK", 50)
-    parts = pmi_matrix(counts, n_threads=3)
-    for name in ("indptr", "indices", "data"):
-        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+    one = pmi_matrix(counts, n_threads=1)
+    for threads in (2, 3, 5, 16):
+        other = pmi_matrix(counts, n_threads=threads)
+        for name in ("indptr", "indices", "data"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,7 @@ def test_no_vectors_beat_the_lower_bound(seed, loss, r):
     x = counts_of(rng.poisson(1.5, (6, 6)) * rng.integers(1, 4, (6, 6)) + np.eye(6))
     k = int(rng.integers(1, 7))
     f = Embedding(*rng.normal(0, rng.random() * 3, (2, 6, k)), None, rng.standard_normal(6))
-    m = measure(Pairs(x, rng.dirichlet(np.ones(6)), r, loss), f)
+    m = measure(Pairs(x, rng.dirichlet(np.ones(6)), r, loss), f, CpuEngine(1))
     assert m.loss >= m.bound - 1e-9
 
 
@@ -110,7 +110,7 @@ def test_measured_gradient_is_the_derivative_of_the_measured_loss(loss):
         for h in (1e-5, -1e-5):
             moved = vectors.copy()
             moved[at] += h
-            ends.append(measure(problem, Embedding(moved, context)).loss)
+            ends.append(measure(problem, Embedding(moved, context), CpuEngine(1)).loss)
         slope[at] = (ends[0] - ends[1]) / 2e-5
     s = vectors @ context.T
     n = x.to_scipy().toarray()
@@ -121,7 +121,7 @@ def test_measured_gradient_is_the_derivative_of_the_measured_loss(loss):
         plus, minus = n, total * np.exp(s) / np.exp(s).sum(axis=1, keepdims=True)
     size = np.linalg.norm(plus @ context) + np.linalg.norm(minus @ context)
     expected = np.linalg.norm(slope) * n.sum() / size
-    assert measure(problem, Embedding(vectors, context)).gradient == pytest.approx(expected, rel=1e-5)
+    assert measure(problem, Embedding(vectors, context), CpuEngine(1)).gradient == pytest.approx(expected, rel=1e-5)
 
 
 def test_words_of_one_group_are_neighbours():

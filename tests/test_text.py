@@ -23,7 +23,6 @@ from eckart.errors import InputTypeError
 from eckart.io.datasets import docstrings
 from eckart.io.text.documents import Documents, documents
 from eckart.io.text.stop_words import ENGLISH
-from eckart.io.text.token_stream import TokenStream
 from eckart.io.text.tokens import JOINERS, Packed, Tokenizer, token_batches
 from eckart.io.text.vocabulary import Lexicon
 
@@ -154,17 +153,6 @@ def test_lexicon_grows_and_forgets_questions():
     np.testing.assert_array_equal(lexicon.add(Packed.of(words)), np.arange(30_000))
     np.testing.assert_array_equal(lexicon.add(Packed.of(words[::-1])), np.arange(30_000)[::-1])
     assert lexicon.words() == words
-
-
-def test_a_stream_of_word_numbers_is_the_text_in_order():
-    stream = TokenStream(TEXTS * 3, corpus(TEXTS), n_threads=2)
-    for _ in range(2):
-        (batch,) = stream
-        words = [stream.vocabulary.columns[i] for i in batch.ids]
-        assert words == [w for t in TEXTS * 3 for w in Tokenizer().words(t)]
-        assert batch.pointers[1:3].tolist() == [5, 5]
-    (few,) = TokenStream({"a": "cat and dog"}, ["dog"])
-    assert few.ids.tolist() == [-1, -1, 0]
 
 
 # ---- counts

@@ -11,9 +11,9 @@ from scipy import sparse
 
 from eckart.embed.cooccurrence import pair_rule
 from eckart.engines import engine_named
-from eckart.engines.cpu.words import primitives as pairs
-from eckart.engines.protocol import PairRule
-from eckart.matrix import Observed
+from eckart.engines.cpu.words import counting as pairs
+from eckart.engines.protocol import PairRule, PmiRule, ScoreRule
+from eckart.matrix import Counts, Observed
 
 PLAIN = engine_named("plain")
 N = 5000
@@ -108,7 +108,7 @@ def entries():
 def test_glove_tables_hold_every_entry_once_in_its_block(engine, entries):
     x, weights = entries
     for e in (engine, PLAIN):
-        t = e.glove_table(x, weights, 7)
+        t = e.glove_table(e.put(x, entry_weights=weights), 7)
         assert t.strata == 2
         for b in range(4):
             part = slice(t.ends[b], t.ends[b + 1])
@@ -124,15 +124,15 @@ def test_glove_tables_hold_every_entry_once_in_its_block(engine, entries):
 
 def test_glove_step(engine, entries):
     x, weights = entries
-    table = engine.glove_table(x, weights, 3)
+    table = engine.glove_table(engine.put(x, entry_weights=weights), 3)
     rng, k = np.random.default_rng(0), 5
     own, other = (np.ones((600, 3 * (k + 1)), np.float32) for _ in range(2))
     for side in (own, other):
         side[:, : k + 1] = rng.normal(0, 0.5, (600, k + 1))
-    a, b = ([own.copy(), other.copy()], [own.astype(float), other.astype(float)])
+    a, b, before = (own, other), (own.astype(float), other.astype(float)), own.copy()
     for order in (np.array([1, 0]), np.array([0, 1])):
-        got, want = engine.glove_step(table, *a, 0.05, order), PLAIN.glove_step(table, *b, 0.05, order)
-        assert got == pytest.approx(want, rel=1e-4)
+        a, b = engine.glove_step(table, *a, 0.05, order), PLAIN.glove_step(table, *b, 0.05, order)
+    np.testing.assert_array_equal(own, before)  # what came stays as it was
     for mine, theirs in zip(a, b):
         np.testing.assert_allclose(mine, theirs, rtol=2e-3, atol=2e-4)
     assert engine.glove_loss(table, *a) == pytest.approx(PLAIN.glove_loss(table, *b), rel=1e-3)
@@ -141,9 +141,60 @@ def test_glove_step(engine, entries):
 
 def test_glove_steps_stay_finite_where_residuals_are_large(engine, entries):
     x, weights = entries
-    table = engine.glove_table(Observed(x.indptr, x.indices, 1e4 * x.data, 600), weights, 3)
+    large = engine.put(Observed(x.indptr, x.indices, 1e4 * x.data, 600), entry_weights=weights)
+    table = engine.glove_table(large, 3)
     own, other = np.ones((600, 18), np.float32), np.ones((600, 18), np.float32)
     for _ in range(20):
-        engine.glove_step(table, own, other, 1.0, np.array([0, 1]))
+        own, other = engine.glove_step(table, own, other, 1.0, np.array([0, 1]))
     assert np.isfinite(own).all()
     assert (own[:, 6:] > 0).all()  # G and 1 / sqrt(G)
+
+
+# ---- mutual information and scores
+
+
+@pytest.fixture
+def square():
+    """Counts with an empty row, an empty column, a stored zero and rows of very different sizes."""
+    rng = np.random.default_rng(2)
+    a = rng.poisson(0.4, (70, 70)) * rng.lognormal(0, 2, (70, 70))
+    a[7], a[:, 9], a[3] = 0.0, 0.0, rng.integers(1, 50, 70)
+    a[3, 9] = 0.0
+    x = sparse.csr_array(a)
+    x.data[5] = 0.0
+    return Counts(x.indptr, x.indices, x.data, 70)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rule", [PmiRule(), PmiRule(1.0, 5.0, False), PmiRule(0.5, 0.2, True), PmiRule(0.0, 1.0, False)])
+def test_mutual_information(engine, square, rule, dtype, monkeypatch):
+    monkeypatch.setattr(pairs, "ENTRIES", 100)
+    got, want = (e.mutual_information(e.put(square), rule, dtype) for e in (engine, PLAIN))
+    np.testing.assert_array_equal(got.lengths, want.lengths)
+    np.testing.assert_array_equal(got.indices, want.indices)
+    assert got.data.dtype == dtype
+    np.testing.assert_allclose(got.data, want.data, rtol=1e-6 if dtype == np.float32 else 1e-10, atol=1e-12)
+    assert 0 < len(got.data) < square.nnz
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("softmax", [False, True])
+@pytest.mark.parametrize(("k", "bias"), [(3, True), (90, False)])
+def test_pair_scores(engine, square, softmax, k, bias, dtype):
+    rng = np.random.default_rng(4)
+    rows = np.array([7, 3, *rng.permutation(70)[:21]])  # the empty row, the full one, more than two blocks
+    part = square.to_scipy()[rows]
+    x = Counts(part.indptr, part.indices, part.data, 70)
+    left, right = (rng.normal(0, 0.5, (m, k)).astype(dtype) for m in (len(rows), 70))
+    offset = rng.standard_normal(70).astype(dtype) if bias else None
+    rule = ScoreRule(rng.dirichlet(np.ones(70)), 3.0, softmax)
+    weights = rng.random(len(rows)) * 5
+    got, want = (e.pair_scores(e.put(x, weights), left, right, offset, rule) for e in (engine, PLAIN))
+    np.testing.assert_allclose(got, want, rtol=1e-4 if dtype == np.float32 else 1e-10)
+    halves = [e.pair_scores(e.put(_rows(x, a, b), weights[a:b]), left[a:b], right, offset, rule) for e in (engine,) for a, b in ((0, 9), (9, 23))]
+    np.testing.assert_allclose(halves[0].merge(halves[1]), got, rtol=1e-5 if dtype == np.float32 else 1e-12)
+
+
+def _rows(x, a, b):
+    p, q = x.indptr[a], x.indptr[b]
+    return Counts(x.indptr[a : b + 1] - p, x.indices[p:q], x.data[p:q], x.n_columns)

@@ -16,22 +16,32 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
-from eckart.engines.protocol import RidgeRule
+from eckart.engines.protocol import Placed, RidgeRule, Tall
 from eckart.factors import Embedding
-from eckart.matrix import Counts, Observed
+from eckart.matrix import Observed
 from eckart.trace import Trace
 
 GRADIENT_LIMIT = 0.02
 
 
 class GloveProblem(NamedTuple):
-    """log N at the pairs that were seen and the weights f, by rows and by columns, and the ridge."""
+    """log N at the pairs that were seen with the weights f, placed; the ridge; and sums of the entries: of f, of f (log N)^2 / 2 (the objective at zero),
+    and of the squares of the rows' and of the columns' sums of f |log N|."""
 
-    x: Observed
-    xt: Observed
-    weights: np.ndarray
-    weights_t: np.ndarray
+    x: Placed
     rule: RidgeRule
+    total: float
+    zero: float
+    pull: tuple[float, float]
+
+    @classmethod
+    def of(cls, x: Observed, weights: np.ndarray, rule: RidgeRule, engine: Any) -> GloveProblem:
+        size = np.abs(weights * x.data)
+        rows = np.bincount(np.repeat(np.arange(x.shape[0]), x.row_counts()), size, x.shape[0])
+        columns = np.bincount(x.indices, size, x.n_columns)
+        zero = 0.5 * float(np.sum(weights * np.square(x.data, dtype=np.float64)))
+        placed = engine.put(x, entry_weights=weights)
+        return cls(placed, rule, float(weights.sum(dtype=np.float64)), zero, (float(rows @ rows), float(columns @ columns)))
 
     def loss(self, data: float) -> float:
         """The mean of f d^2 over pairs, of half its sum."""
@@ -45,34 +55,31 @@ def certify_glove(
     assert f.context is not None
     assert f.bias is not None
     assert f.context_bias is not None
-    sides = (
-        (p.x, p.weights, f.vectors, f.context, f.bias, f.context_bias),
-        (p.xt, p.weights_t, f.context, f.vectors, f.context_bias, f.bias),
-    )
     data, sizes = 0.0, np.zeros((2, 2))  # squares of gradients and of their parts: of the vectors, of the biases
-    for x, weights, own, other, bias, beside in sides:
-        seen = engine.evidence_rows(x, own, other, p.rule, own=bias, other=beside, weights=weights)
+    u, v, b, c = (engine.take(part) for part in (f.vectors, f.context, f.bias, f.context_bias))
+    nothing = engine.take(np.zeros_like(f.vectors))
+    sides = ((p.x, u, v, b, c, f.bias), (p.x.T, v, u, c, b, f.context_bias))
+    for i, (x, own, other, bias, beside, numbers) in enumerate(sides):
+        seen = engine.evidence_rows(x, own, other, p.rule, own=bias, other=beside)
         data = seen.value
-        ridge, bias_ridge = p.rule.ridges(x.row_counts())
-        sizes[0, 0] += np.sum((ridge[:, None] * own - seen.pull.astype(np.float64)) ** 2)
-        sizes[1, 0] += np.sum((bias_ridge * bias - seen.row_sum) ** 2)
-        target = weights * (x.data - np.repeat(bias, x.row_counts()) - beside[x.indices])
-        sizes[0, 1] += np.sum(engine.times(Counts(x.indptr, x.indices, target, x.n_columns), other, None) ** 2.0)
-        pull = np.bincount(np.repeat(np.arange(x.shape[0]), x.row_counts()), np.abs(weights * x.data), x.shape[0])
-        sizes[1, 1] += np.sum(pull**2)
+        ridge, bias_ridge = p.rule.ridges(x.counts)
+        sizes[0, 0] += _square(engine, own, seen.pull, ridge)
+        sizes[1, 0] += np.sum((bias_ridge * numbers - engine.get(seen.row_sum)) ** 2)
+        target = engine.evidence_rows(x, nothing, other, p.rule, own=bias, other=beside).pull
+        sizes[0, 1] += _square(engine, own, target, 0.0 * ridge)
+        sizes[1, 1] += p.pull[i]
     slope = float(np.sqrt(np.max(sizes[:, 0] / np.maximum(sizes[:, 1], 1e-30))))
     checks = [
         Check("relative gradient", slope, GRADIENT_LIMIT, "size of the gradient against the parts that cancel in it"),
         Check("finite", 0.0 if np.isfinite(data) else 1.0, 0.0, "the loss is a finite number"),
     ]
     if objective and len(objective) > 1:
-        rise = max(max(b - a for a, b in itertools.pairwise(objective)), 0.0) / max(_zero(p), abs(objective[0]), 1e-30)
+        rise = max(max(b - a for a, b in itertools.pairwise(objective)), 0.0) / max(p.zero, abs(objective[0]), 1e-30)
         rounding = 50 * float(np.finfo(f.vectors.dtype).eps)
         checks.append(Check("never rises", rise, rounding, "largest rise of the objective at a half sweep, relative"))
-    total = float(p.weights.sum(dtype=np.float64))
     facts = {
         "loss": p.loss(data),
-        "weighted residual": float(np.sqrt(2.0 * data / total)) if total > 0 else 0.0,
+        "weighted residual": float(np.sqrt(2.0 * data / p.total)) if p.total > 0 else 0.0,
         "pairs": p.x.nnz,
         "stopped": trace.reason.value,
     }
@@ -80,6 +87,7 @@ def certify_glove(
     return Certificate(problem, "stationary", tuple(checks), facts)
 
 
-def _zero(p: GloveProblem) -> float:
-    """The objective at zero."""
-    return 0.5 * float(np.sum(p.weights * np.square(p.x.data, dtype=np.float64)))
+def _square(engine: Any, u: Tall, pull: Tall, ridge: np.ndarray) -> float:
+    """sum_i ||l_i u_i - pull_i||^2, multiplied out; the weights are float64, so that what cancels does so in float64."""
+    parts = ((u, u, ridge**2), (u, pull, -2.0 * ridge), (pull, pull, np.ones(len(ridge))))
+    return max(float(sum(np.trace(engine.inner(a, b, engine.take(w))) for a, b, w in parts)), 0.0)

@@ -5,7 +5,7 @@
 inside sentences, after words outside of the vocabulary were taken out. Weights: harmonic 1/d (those of GloVe), flat 1, linear (window - d + 1) / window
 (what a window of random length up to ``window``, as in word2vec, gives on average).
 
-The engine counts row by row (``engines.cpu.words.pair_counts``). A text that is too long for the memory limit is counted in chunks; each leaves its rows in
+The engine counts row by row (``engine.cooccur``). A text that is too long for the memory limit is counted in chunks; each leaves its rows in
 order, on disk where they are many, and the rows of all chunks are added up. Weights are whole multiples of 1 / lcm(1, ..., window), and are added up as whole
 numbers: chunks and threads change no bit, and the matrix of a two-sided window is symmetric to the last one. (Harmonic weights beyond window 20 are
 plain numbers, and chunks may then differ in the last bits.)
@@ -34,6 +34,8 @@ MOST_SCALE = 2**30
 """Weights are whole numbers times 1 / scale up to this scale: sums then stay exact in 53 bits for 2^23 pairs at distance 1 and many more in all."""
 TOKEN_BYTES = 12
 """Memory for a word of a chunk while it is counted: its number, its position, and a share of what is in work."""
+MAX_MEMORY = 2**30
+"""Bytes for counting, besides the text."""
 PIECE = 2**21
 """Entries that are counted or added up at a time, at most; fewer where memory is short."""
 
@@ -44,7 +46,8 @@ def cooccurrence(
     window: int = 10,
     weighting: str = "harmonic",
     sides: str = "both",
-    max_memory: int = 2**30,
+    max_memory: int = MAX_MEMORY,
+    engine: Any = "auto",
     n_threads: int | None = None,
     verbose: bool = False,
     **options: Any,
@@ -58,7 +61,7 @@ def cooccurrence(
     weighting : what a word at distance d counts: ``"harmonic"`` 1/d, ``"flat"`` 1, ``"linear"`` (window - d + 1) / window.
     sides : ``"both"``, or words to the ``"left"`` or ``"right"`` only.
     max_memory : bytes for counting, besides the text; what needs more goes to temporary files, and the result is then mapped from one.
-    n_threads, verbose : most threads (the result does not depend on them); progress.
+    engine, n_threads, verbose : "auto", "cpu", "plain" or another engine; most threads (the result does not depend on them); progress.
 
     Returns
     -------
@@ -73,7 +76,7 @@ def cooccurrence(
         raise wrong("max_memory", max_memory, "a number of bytes, at least 2**20")
     s = Sequences.of(source, n_threads=n_threads, verbose=verbose, **options)
     with progress(verbose) as watch:
-        return count(s, rule, engine_named("cpu", n_threads), int(max_memory), watch)
+        return count(s, rule, engine_named(engine, n_threads), int(max_memory), watch)
 
 
 def pair_rule(window: int, weighting: str = "harmonic", sides: str = "both") -> PairRule:

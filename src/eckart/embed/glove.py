@@ -13,7 +13,7 @@ Reference: Pennington, Socher, Manning (2014), GloVe: global vectors for word re
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,18 +21,18 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.glove import GloveProblem, certify_glove
 from eckart.embed import glove_adagrad, glove_als
+from eckart.embed.cooccurrence import WEIGHTINGS
 from eckart.embed.model import WordModel
 from eckart.embed.pairs import Pairs, pairs_of
-from eckart.engines import engine_named
 from eckart.engines.protocol import RidgeRule
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError
 from eckart.factors import Embedding
-from eckart.fit import Fit
+from eckart.fit import Fit, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import resumed_trace
 from eckart.matrix import Observed
+from eckart.parameters import check, number, one_of, optional, param, whole
 from eckart.rng import generator
-from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
 CHECKPOINT_SECONDS = 10.0
@@ -48,6 +48,7 @@ def descend(
     max_iter: int,
     tol: float,
     name: str,
+    pack: Callable[[Any], dict[str, np.ndarray]],
     keeper: Checkpoint | None = None,
     watch: Watcher = silent,
 ) -> tuple[Any, Trace]:
@@ -62,8 +63,8 @@ def descend(
             if len(trace) > 1 and trace.values[-2] - trace.values[-1] <= tol * abs(trace.values[-2]):
                 trace.reason = StopReason.CONVERGED
                 break
-            if keeper and len(state.losses) < max_iter:
-                keeper.save(len(state.losses), state.pack())
+            if keeper and len(state.losses) < max_iter and keeper.due():
+                keeper.save(len(state.losses), pack(state))
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
         if not state.losses:
@@ -71,6 +72,7 @@ def descend(
     return state, trace
 
 
+@dataclass(eq=False, repr=False)
 class GloVe(WordModel):
     """Word vectors from logarithms of co-occurrence counts, by alternating least squares or AdaGrad.
 
@@ -100,8 +102,8 @@ class GloVe(WordModel):
         Of the vocabulary, as for ``eckart.sequences``.
     checkpoint : path
         File in which the state is kept after sweeps or epochs; the same fit resumes from it after a crash, with the same bits.
-    random_state, n_threads, verbose
-        Seed; most threads (results do not depend on them, for both solvers); progress bars.
+    random_state, engine, n_threads, verbose
+        Seed; "auto", "cpu", "plain" or another engine; most threads (results do not depend on them, for both solvers); progress bars.
 
     Attributes
     ----------
@@ -123,52 +125,17 @@ class GloVe(WordModel):
     J. Pennington, R. Socher, C. D. Manning, "GloVe: global vectors for word representation", EMNLP (2014).
     """
 
-    def __init__(
-        self,
-        n_components: int = 100,
-        *,
-        solver: str = "als",
-        n_max: float = 10.0,
-        power: float = 0.75,
-        l2: float = 0.03,
-        max_iter: int | None = None,
-        tol: float = 1e-4,
-        learning_rate: float = 0.05,
-        add_context: bool = True,
-        window: int = 10,
-        weighting: str = "harmonic",
-        min_count: int = 5,
-        max_words: int | None = None,
-        tokenizer: Any = None,
-        lowercase: bool = True,
-        numbers: bool = True,
-        min_length: int = 1,
-        checkpoint: Any = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.solver = solver
-        self.n_max = n_max
-        self.power = power
-        self.l2 = l2
-        self.max_iter = max_iter
-        self.tol = tol
-        self.learning_rate = learning_rate
-        self.add_context = add_context
-        self.window = window
-        self.weighting = weighting
-        self.min_count = min_count
-        self.max_words = max_words
-        self.tokenizer = tokenizer
-        self.lowercase = lowercase
-        self.numbers = numbers
-        self.min_length = min_length
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    _: KW_ONLY
+    solver: str = param("als", one_of(*STEPS))
+    n_max: float = param(10.0, number(0, above=True))
+    power: float = param(0.75, number(0))
+    l2: float = param(0.03, number(0))
+    max_iter: int | None = param(None, optional(whole(1)))
+    tol: float = param(1e-4, number(0))
+    learning_rate: float = param(0.05, number(0, above=True))
+    add_context: bool = param(True)
+    weighting: str = param("harmonic", one_of(*WEIGHTINGS))
+    checkpoint: Any = param(None)
 
     @property
     def n_iter_(self) -> int:
@@ -182,45 +149,33 @@ class GloVe(WordModel):
 
     def fit(self, X: Any, y: Any = None) -> GloVe:
         """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
-        self._check()
-        pairs = pairs_of(self, X)
-        engine, rng, k = engine_named("cpu", self.n_threads), generator(self.random_state), self._k()
-        problem = self._problem(pairs)
+        check(self)
+        engine, rng, k = self._engine(), generator(self.random_state), int(self.n_components)
+        pairs = pairs_of(self, X, engine)
+        x, weights = self._entries(pairs)
         keeper = Checkpoint.of_fit(
-            self, problem.x, problem.weights, ignored=("max_iter", "add_context"), seconds=CHECKPOINT_SECONDS
+            self, x, weights, ignored=("max_iter", "add_context", "engine"), seconds=CHECKPOINT_SECONDS
         )
+        problem = self._problem(x, weights, engine)
         limit = STEPS[self.solver] if self.max_iter is None else int(self.max_iter)
         kept = keeper.load() if keeper else None
-        state: Any
-        with single_threaded_blas(), progress(bool(self.verbose)) as watch:
+        way: Any = glove_als if self.solver == "als" else glove_adagrad
+        with engine.at_work(), progress(bool(self.verbose)) as watch:
+            state = way.unpack(kept[1], engine) if kept else way.start(problem, k, engine, rng)
             how: dict[str, Any] = {"max_iter": limit, "tol": float(self.tol), "keeper": keeper, "watch": watch}
-            objective: list[float] = []
-            if self.solver == "als":
-                state = glove_als.AlsState.unpack(kept[1]) if kept else glove_als.start(problem, k, engine, rng)
-                state, trace = descend(state, lambda s: glove_als.sweep(problem, s, engine), name="ALS sweeps", **how)
-                u, v, b, c = state[:4]
-                objective = state.objective
-            else:
-                state = (
-                    glove_adagrad.AdaState.unpack(kept[1]) if kept else glove_adagrad.start(len(pairs.words), k, rng)
-                )
-                table = engine.glove_table(problem.x, problem.weights, state.seed)
-                rate = float(self.learning_rate)
-                step = lambda s: glove_adagrad.epoch(table, s, rate, engine)  # noqa: E731
-                state, trace = descend(state, step, name="AdaGrad epochs", **how)
-                u, v, b, c = state.parts()
-            u, v = np.ascontiguousarray(u), np.ascontiguousarray(v)
+            step = way.stepper(problem, state, engine, float(self.learning_rate))
+            state, trace = descend(state, step, name=way.NAME, pack=lambda s: way.pack(s, engine), **how)
+            u, v, b, c = way.parts(state, engine)
             factors = Embedding(u, v, b, c, pairs.counts, pairs.words)
+            objective = list(getattr(state, "objective", []))
             certificate = certify_glove(problem, factors, engine, trace, objective)
         if keeper and trace.reason is not StopReason.INTERRUPTED:
             keeper.remove()
-        plan = {
-            "method": "alternating least squares"
-            if self.solver == "als"
-            else "AdaGrad, blocks without a common word in parallel",
+        plan = plan_of(engine) | {
+            "method": way.METHOD,
             "reason": "asked for by name",
             "steps": len(trace),
-            "pairs": problem.x.nnz,
+            "pairs": x.nnz,
             "objective": objective,
             "words": pairs.rules,
         }
@@ -229,40 +184,29 @@ class GloVe(WordModel):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and the text (or co-occurrences) alone."""
-        f, pairs = self._embedding(), pairs_of(self, X)
+        f, engine = self._embedding(), self._engine()
+        pairs = pairs_of(self, X, engine)
         if list(pairs.words) != list(f.columns):
             raise InputError("X has other words than the model, wanted the data that the model was fitted to")
-        engine, objective = engine_named("cpu", self.n_threads), self.fit_.plan["objective"]
-        with single_threaded_blas():
-            return certify_glove(self._problem(pairs), f, engine, self.fit_.trace, objective)
+        with engine.at_work():
+            problem = self._problem(*self._entries(pairs), engine)
+            return certify_glove(problem, f, engine, self.fit_.trace, self.fit_.plan["objective"])
 
-    def _problem(self, pairs: Pairs) -> GloveProblem:
+    def _entries(self, pairs: Pairs) -> tuple[Observed, np.ndarray]:
+        """log N at the pairs that were seen, and their weights f."""
         n = pairs.n
         if not (n.data > 0).all():
             csr = n.to_scipy().copy()
             csr.eliminate_zeros()
             n = replace(n, indptr=csr.indptr, indices=csr.indices, data=csr.data)
         data = n.data.astype(np.float64)
-        x = Observed(n.indptr, n.indices, np.log(data).astype(np.float32), n.n_columns)
         weights = np.minimum(1.0, (data / self.n_max) ** self.power).astype(np.float32)
-        turned = replace(x, data=weights).transposed().data
+        return Observed(n.indptr, n.indices, np.log(data).astype(np.float32), n.n_columns), weights
+
+    def _problem(self, x: Observed, weights: np.ndarray, engine: Any) -> GloveProblem:
         l2 = float(self.l2) if self.solver == "als" else 0.0
         rule = RidgeRule(l2, 0.5, bias=True, bias_l2=BIAS_L2 if l2 else 0.0)
-        return GloveProblem(x, x.transposed(), weights, turned, rule)
+        return GloveProblem.of(x, weights, rule, engine)
 
     def _final(self, f: Embedding) -> np.ndarray:
         return f.vectors + f.context if self.add_context else f.vectors
-
-    def _check(self) -> None:
-        self._k()
-        if self.solver not in STEPS:
-            raise wrong("solver", self.solver, " or ".join(map(repr, STEPS)))
-        for name in ("n_max", "power", "l2", "tol", "learning_rate"):
-            value = getattr(self, name)
-            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and np.isfinite(value)
-            positive = name in ("n_max", "learning_rate")
-            if not number or value < 0 or (positive and value == 0):
-                raise wrong(name, value, "a positive number" if positive else "a finite number >= 0")
-        value = self.max_iter
-        if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
-            raise wrong("max_iter", value, "None or an int >= 1")

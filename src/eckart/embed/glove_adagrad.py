@@ -7,58 +7,64 @@ one every epoch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.engines.protocol import GloveTable
+from eckart.certify.glove import GloveProblem
+from eckart.engines.protocol import GloveTable, Tall
+
+NAME, METHOD = "AdaGrad epochs", "AdaGrad, blocks without a common word in parallel"
 
 
 class AdaState(NamedTuple):
     """[vector, bias, G, 1 / sqrt(G)] of words and contexts after whole epochs, the loss after each, and the seed of all random choices."""
 
-    own: np.ndarray
-    other: np.ndarray
+    own: Tall
+    other: Tall
     losses: list[float]
     seed: int
 
-    @property
-    def k(self) -> int:
-        return self.own.shape[1] // 3 - 1
 
-    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Vectors, contexts and their biases."""
-        k = self.k
-        pieces = self.own[:, :k], self.other[:, :k], self.own[:, k], self.other[:, k]
-        u, v, b, c = (np.ascontiguousarray(part) for part in pieces)
-        return u, v, b, c
-
-    def pack(self) -> dict[str, np.ndarray]:
-        """For a checkpoint."""
-        return {"own": self.own, "other": self.other, "losses": np.array(self.losses), "seed": np.array([self.seed])}
-
-    @classmethod
-    def unpack(cls, a: dict[str, np.ndarray]) -> AdaState:
-        return cls(a["own"].copy(), a["other"].copy(), a["losses"].tolist(), int(a["seed"][0]))
-
-
-def start(n: int, k: int, rng: np.random.Generator) -> AdaState:
+def start(p: GloveProblem, k: int, engine: Any, rng: np.random.Generator) -> AdaState:
     """Small uniform numbers, (-1/2 .. 1/2) / k, and G = 1."""
-    seed = int(rng.integers(2**62))
+    seed, n = int(rng.integers(2**62)), p.x.shape[1]
     stream = np.random.default_rng(seed)
 
-    def table() -> np.ndarray:
+    def table() -> Tall:
         out = np.ones((n, 3 * (k + 1)), np.float32)
         out[:, : k + 1] = (stream.random((n, k + 1)) - 0.5) / k
-        return out
+        return engine.take(out)
 
     return AdaState(table(), table(), [], seed)
 
 
-def epoch(table: GloveTable, s: AdaState, rate: float, engine: Any) -> AdaState:
+def stepper(p: GloveProblem, s: AdaState, engine: Any, rate: float) -> Callable[[AdaState], AdaState]:
+    """The step of an epoch over entries that are dealt to blocks once."""
+    table = engine.glove_table(p.x, s.seed)
+    return lambda state: epoch(p, table, state, rate, engine)
+
+
+def epoch(p: GloveProblem, table: GloveTable, s: AdaState, rate: float, engine: Any) -> AdaState:
     """One step for each entry; the state that came stays as it was."""
-    own, other = s.own.copy(), s.other.copy()
     order = np.random.default_rng([s.seed, len(s.losses)]).permutation(table.strata)
-    engine.glove_step(table, own, other, rate, order)
-    loss = engine.glove_loss(table, own, other) / max(1, len(table.rows))
-    return AdaState(own, other, [*s.losses, loss], s.seed)
+    own, other = engine.glove_step(table, s.own, s.other, rate, order)
+    return AdaState(own, other, [*s.losses, p.loss(0.5 * engine.glove_loss(table, own, other))], s.seed)
+
+
+def parts(s: AdaState, engine: Any) -> tuple[np.ndarray, ...]:
+    """Vectors, contexts and their biases."""
+    k = s.own.shape[1] // 3 - 1
+    own, other = engine.get(s.own), engine.get(s.other)
+    return tuple(np.ascontiguousarray(part) for part in (own[:, :k], other[:, :k], own[:, k], other[:, k]))
+
+
+def pack(s: AdaState, engine: Any) -> dict[str, np.ndarray]:
+    """For a checkpoint."""
+    sides = {"own": engine.get(s.own), "other": engine.get(s.other)}
+    return sides | {"losses": np.array(s.losses), "seed": np.array([s.seed])}
+
+
+def unpack(a: dict[str, np.ndarray], engine: Any) -> AdaState:
+    return AdaState(engine.take(a["own"]), engine.take(a["other"]), a["losses"].tolist(), int(a["seed"][0]))

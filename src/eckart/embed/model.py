@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,29 @@ from sklearn.utils.validation import check_is_fitted
 from eckart.embed.items import look
 from eckart.embed.sequences import Sequences
 from eckart.embed.vectors import Vectors
-from eckart.errors import wrong
 from eckart.factors import Embedding
 from eckart.fit import Estimator
 from eckart.index.labels import Labels, tidy
 from eckart.io.text.tokens import Tokenizer
 from eckart.io.text.vocabulary import corpus
+from eckart.parameters import optional, param, whole
 
 
+@dataclass(eq=False, repr=False)
 class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
-    """An estimator whose factors are an ``Embedding``. min_count, max_words, tokenizer, lowercase, numbers and min_length are parameters of
-    ``eckart.sequences``; ``fit_.plan["words"]`` keeps the rule by which text became words."""
+    """An estimator whose factors are an ``Embedding``, with the parameters that all word models share: those of ``eckart.sequences`` among them;
+    ``fit_.plan["words"]`` keeps the rule by which text became words."""
 
-    n_components: Any
-    tokenizer: Any
-    n_threads: int | None
+    n_components: int = param(100, whole(1))
+    _: KW_ONLY
+    window: int = param(10, whole(1))
+    add_context: bool = param(False)
+    min_count: int = param(5, whole(1))
+    max_words: int | None = param(None, optional(whole(1)))
+    tokenizer: Any = param(None)
+    lowercase: bool = param(True)
+    numbers: bool = param(True)
+    min_length: int = param(1)
 
     @property
     def vectors_(self) -> Vectors:
@@ -62,9 +71,8 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     def _sequences(self, X: Any) -> Sequences:
         """The door: sentences of anything that ``eckart.sequences`` takes."""
-        params = self.get_params(deep=False)
         names = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_length", "n_threads", "verbose")
-        return Sequences.of(X, **{name: params[name] for name in names})
+        return Sequences.of(X, **{name: getattr(self, name) for name in names})
 
     def _bags(self, X: Any, f: Embedding) -> sparse.csr_array:
         """Texts x words: how often each known word stands in each text."""
@@ -83,12 +91,6 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         known = at >= 0
         shape = (len(lists), f.n)
         return sparse.csr_array((np.ones(int(known.sum())), (of[known], at[known])), shape=shape)
-
-    def _k(self) -> int:
-        k = self.n_components
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-            raise wrong("n_components", k, "an int >= 1")
-        return int(k)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

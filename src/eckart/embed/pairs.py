@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.embed.cooccurrence import cooccurrence
-from eckart.embed.model import WordModel
+from eckart.embed.cooccurrence import MAX_MEMORY, count, pair_rule
 from eckart.errors import InputError
 from eckart.io.tables.frames import titles
 from eckart.io.text.tokens import Tokenizer
 from eckart.matrix import Counts
+from eckart.trace import progress
 
 
 class Pairs(NamedTuple):
@@ -23,21 +23,17 @@ class Pairs(NamedTuple):
     rules: dict[str, Any]
 
 
-def pairs_of(model: WordModel, X: Any) -> Pairs:
+def pairs_of(model: Any, X: Any, engine: Any = None) -> Pairs:
     """Counts as they are (also a SciPy sparse matrix), or counted in sentences with the parameters of the model."""
     if hasattr(X, "tocsr"):
         X = Counts.from_scipy(X)
     if isinstance(X, Counts):
-        p = model.get_params(deep=False)
-        rule = Tokenizer(p["lowercase"], p["numbers"], p["min_length"], p["tokenizer"])
+        rule = Tokenizer(model.lowercase, model.numbers, model.min_length, model.tokenizer)
         words = X.columns if X.columns is not None else titles(list(range(X.n_columns)))
         return Pairs(checked(X), words, None, rule.to_dict())
-    s = model._sequences(X)
-    p = model.get_params(deep=False)
-    counts = cooccurrence(
-        s, window=p["window"], weighting=p["weighting"], n_threads=p["n_threads"], verbose=bool(p["verbose"])
-    )
-    return Pairs(checked(counts), s.words, s.counts, s.rules)
+    s, rule = model._sequences(X), pair_rule(model.window, model.weighting)
+    with progress(bool(model.verbose)) as watch:
+        return Pairs(checked(count(s, rule, engine or model._engine(), MAX_MEMORY, watch)), s.words, s.counts, s.rules)
 
 
 def checked(x: Counts) -> Counts:

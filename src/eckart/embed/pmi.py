@@ -14,29 +14,30 @@ References: Church and Hanks (1990); Levy, Goldberg, Dagan (2015), Improving dis
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from eckart.certify.certificate import Certificate
+from eckart.embed.cooccurrence import WEIGHTINGS
 from eckart.embed.model import WordModel
 from eckart.embed.pairs import Pairs, pairs_of
 from eckart.engines import engine_named
+from eckart.engines.protocol import PmiRule
 from eckart.errors import InputError, wrong
 from eckart.factors import Basis, Embedding
-from eckart.fit import Fit
+from eckart.fit import Fit, plan_of
 from eckart.matrix import Counts
+from eckart.parameters import check, number, one_of, param
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.solve import Options, certify
+from eckart.reduce.solve import Options
+from eckart.reduce.solve import certify as measured
 from eckart.reduce.solve import solve as solve_svd
 from eckart.rng import generator
-from eckart.scheduler import in_order, resolve_threads, single_threaded_blas
 from eckart.trace import Watcher, progress, silent
 
 KINDS = ("positive", "pmi")
-BLOCK = 2**20
 
 
 def pmi_matrix(
@@ -46,6 +47,7 @@ def pmi_matrix(
     shift: float = 1.0,
     smoothing: float = 0.75,
     dtype: Any = np.float64,
+    engine: Any = "auto",
     n_threads: int | None = None,
 ) -> Counts:
     """M of co-occurrences, sparse. Entries that are 0 (or, for ``"positive"``, below) are not stored.
@@ -55,27 +57,10 @@ def pmi_matrix(
     >>> m.to_scipy().toarray().round(3).tolist()
     [[0.0, 0.47], [0.47, 0.0]]
     """
-    n, csr = x.shape[0], x.to_scipy()
-    rows, columns = (np.asarray(csr.sum(axis=axis, dtype=np.float64)) for axis in (1, 0))
-    spread = np.where(columns > 0, columns, 0.0) ** smoothing * (columns > 0)
-    with np.errstate(divide="ignore"):  # words without a neighbour have no entry to use their logarithm
-        own, beside = np.log(rows), np.log(spread / max(spread.sum(), np.finfo(float).tiny)) + np.log(shift)
-
-    def part(block: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        a, b = block
-        p, q = x.indptr[a], x.indptr[b]
-        at, count = x.indices[p:q], x.data[p:q]
-        with np.errstate(divide="ignore"):
-            m = np.log(count, dtype=np.float64) - np.repeat(own[a:b], np.diff(x.indptr[a : b + 1])) - beside[at]
-        kept = (m > 0) if kind == "positive" else (count > 0) & (m != 0)
-        ends = np.concatenate([[0], np.cumsum(kept)])
-        return np.diff(ends[x.indptr[a : b + 1] - p]), at[kept], m[kept].astype(dtype)
-
-    cuts = np.searchsorted(x.indptr, np.arange(0, x.nnz, BLOCK))[1:].tolist()
-    cuts = sorted({0, *cuts, n})
-    parts = list(in_order(itertools.pairwise(cuts), part, resolve_threads(n_threads)))
-    lengths, indices, data = (np.concatenate(piece) for piece in zip(*parts))
-    return Counts(np.concatenate([[0], np.cumsum(lengths)]), indices, data, n, x.rows, x.columns)
+    engine = engine_named(engine, n_threads)
+    rule = PmiRule(float(smoothing), float(shift), kind == "positive")
+    m = engine.mutual_information(engine.put(x), rule, np.dtype(dtype))
+    return Counts(np.concatenate([[0], np.cumsum(m.lengths)]), m.indices, m.data, x.shape[0], x.rows, x.columns)
 
 
 def solve(
@@ -88,7 +73,7 @@ def solve(
     size = np.sqrt(basis.scatter)
     rank = size > size.max(initial=0.0) * 1e-6
     power = np.where(rank, np.where(rank, size, 1.0) ** (exponent - 1.0), 0.0)
-    vectors = engine.times(m, np.ascontiguousarray(basis.components.T), None) * power.astype(m.dtype)
+    vectors = engine.get(engine.times(m, np.ascontiguousarray(basis.components.T * power.astype(m.dtype)), None))
     context = basis.components.T * np.where(rank, size ** (1.0 - exponent), 0.0).astype(m.dtype)
     return vectors, np.ascontiguousarray(context), fit
 
@@ -97,6 +82,7 @@ SMALL = 400
 """Up to this many words the decomposition is a full one."""
 
 
+@dataclass(eq=False, repr=False)
 class PMI(WordModel):
     """Word vectors by the truncated SVD of pointwise mutual information.
 
@@ -122,8 +108,8 @@ class PMI(WordModel):
         Of the vocabulary, as for ``eckart.sequences``.
     tol : float
         The share of the captured energy that the SVD may miss.
-    random_state, n_threads, verbose
-        Seed of the SVD's start; most threads (results do not depend on them); progress bars.
+    random_state, engine, n_threads, verbose
+        Seed of the SVD's start; "auto", "cpu", "plain" or another engine; most threads (results do not depend on them); progress bars.
 
     Attributes
     ----------
@@ -146,46 +132,13 @@ class PMI(WordModel):
     O. Levy, Y. Goldberg, I. Dagan, "Improving distributional similarity with lessons learned from word embeddings", TACL (2015).
     """
 
-    def __init__(
-        self,
-        n_components: int = 100,
-        *,
-        kind: str = "positive",
-        shift: float = 1.0,
-        smoothing: float = 0.75,
-        exponent: float = 0.5,
-        add_context: bool = False,
-        window: int = 10,
-        weighting: str = "harmonic",
-        min_count: int = 5,
-        max_words: int | None = None,
-        tokenizer: Any = None,
-        lowercase: bool = True,
-        numbers: bool = True,
-        min_length: int = 1,
-        tol: float = 1e-6,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.kind = kind
-        self.shift = shift
-        self.smoothing = smoothing
-        self.exponent = exponent
-        self.add_context = add_context
-        self.window = window
-        self.weighting = weighting
-        self.min_count = min_count
-        self.max_words = max_words
-        self.tokenizer = tokenizer
-        self.lowercase = lowercase
-        self.numbers = numbers
-        self.min_length = min_length
-        self.tol = tol
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    _: KW_ONLY
+    kind: str = param("positive", one_of(*KINDS))
+    shift: float = param(1.0, number(0, above=True))
+    smoothing: float = param(0.75, number(0))
+    exponent: float = param(0.5, number())
+    weighting: str = param("harmonic", one_of(*WEIGHTINGS))
+    tol: float = param(1e-6, number(0))
 
     @property
     def singular_values_(self) -> np.ndarray:
@@ -194,14 +147,14 @@ class PMI(WordModel):
 
     def fit(self, X: Any, y: Any = None) -> PMI:
         """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
-        self._check()
-        pairs = pairs_of(self, X)
-        k, n = self._k(), len(pairs.words)
+        check(self)
+        engine = self._engine()
+        pairs = pairs_of(self, X, engine)
+        k, n = int(self.n_components), len(pairs.words)
         if k > n:
             raise wrong("n_components", k, f"1 to {n} for {n} words", "lower it, or lower min_count")
-        engine = engine_named("cpu", self.n_threads)
-        m = self._matrix(pairs)
-        with progress(bool(self.verbose)) as watch, single_threaded_blas():
+        m = self._matrix(pairs, engine)
+        with progress(bool(self.verbose)) as watch, engine.at_work():
             vectors, context, svd = solve(
                 m,
                 k,
@@ -212,7 +165,7 @@ class PMI(WordModel):
                 watch=watch,
             )
         factors = Embedding(vectors, context, counts=pairs.counts, columns=pairs.words)
-        plan = {
+        plan = plan_of(engine) | {
             "method": f"truncated SVD ({svd.plan['solver']})",
             "reason": svd.plan["reason"],
             "entries": m.nnz,
@@ -224,27 +177,26 @@ class PMI(WordModel):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and the text (or co-occurrences) alone."""
-        f, pairs = self._embedding(), pairs_of(self, X)
+        f, engine = self._embedding(), self._engine()
+        pairs = pairs_of(self, X, engine)
         if list(pairs.words) != list(f.columns):
             raise InputError("X has other words than the model, wanted the data that the model was fitted to")
-        m, size = self._matrix(pairs), self.singular_values_
+        m, size = self._matrix(pairs, engine), self.singular_values_
         assert f.context is not None
         power = size ** (1.0 - self.exponent)
         components = (f.context / np.where(power > 0, power, 1.0).astype(f.context.dtype)).T
         live = np.linalg.norm(components, axis=1) > 0.5  # beyond the rank there is nothing to say
-        c = Covariance.by_products(engine_named("cpu", self.n_threads), m, False, None)
+        c = Covariance.by_products(engine, m, False, None)
         basis = Basis(
             c.mean, np.ascontiguousarray(components[live]), size[live] ** 2, c.total * c.weight, 0.0, c.weight, c.rows, False,
             None, m.columns,
         )  # fmt: skip
-        with single_threaded_blas():
-            return described(certify(c, basis, float(self.tol), np.random.default_rng(0)))
+        with engine.at_work():
+            return described(measured(c, basis, float(self.tol), np.random.default_rng(0)))
 
-    def _matrix(self, pairs: Pairs) -> Counts:
-        return pmi_matrix(
-            pairs.n, kind=self.kind, shift=float(self.shift), smoothing=float(self.smoothing), dtype=np.float32,
-            n_threads=self.n_threads,
-        )  # fmt: skip
+    def _matrix(self, pairs: Pairs, engine: Any) -> Counts:
+        how: dict[str, Any] = {"kind": self.kind, "shift": self.shift, "smoothing": self.smoothing}
+        return pmi_matrix(pairs.n, dtype=np.float32, engine=engine, **how)
 
     def _final(self, f: Embedding) -> np.ndarray:
         if not self.add_context:
@@ -253,16 +205,6 @@ class PMI(WordModel):
         size = self.singular_values_
         turn = np.where(size > 0, np.where(size > 0, size, 1.0) ** (2 * self.exponent - 1.0), 0.0)
         return f.vectors + f.context * turn.astype(f.context.dtype)
-
-    def _check(self) -> None:
-        self._k()
-        if self.kind not in KINDS:
-            raise wrong("kind", self.kind, " or ".join(map(repr, KINDS)), "shift=r makes either of them a shifted one")
-        for name, least in (("shift", 0.0), ("smoothing", 0.0), ("exponent", None), ("tol", 0.0)):
-            value = getattr(self, name)
-            number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and np.isfinite(value)
-            if not number or (least is not None and (value <= least if name == "shift" else value < least)):
-                raise wrong(name, value, "a positive number" if name == "shift" else "a finite number >= 0")
 
 
 def described(c: Certificate) -> Certificate:

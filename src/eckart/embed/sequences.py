@@ -21,7 +21,8 @@ from eckart.errors import InputError, wrong
 from eckart.io.tables.frames import titles
 from eckart.io.text.documents import documents
 from eckart.io.text.tokens import BATCH_CHARACTERS, Tokenizer, token_batches
-from eckart.io.text.vocabulary import Lexicon
+from eckart.io.text.vocabulary import Lexicon, chosen
+from eckart.parameters import optional, whole
 from eckart.trace import Watcher, progress
 
 
@@ -114,7 +115,9 @@ def sequences(
     (['be', 'to'], [1, 0, 1, 0, 0], [0, 4, 4, 5], 6)
     """
     rule = Tokenizer(lowercase, numbers, min_length, tokenizer)
-    choice = _Choice(min_count, max_words)
+    for name, value, allowed in (("min_count", min_count, whole(1)), ("max_words", max_words, optional(whole(1)))):
+        if not allowed.fits(value):
+            raise wrong(name, value, allowed.wanted)
     how = {
         "text": text,
         "lines": lines,
@@ -136,7 +139,7 @@ def sequences(
         read = _texts(source, rule, how, shelf, n_threads, watch) if rows is None else _items(rows, how, shelf, watch)
         if not shelf.sentences:
             raise InputError("no sentence came, wanted at least one; the source is empty")
-        table, words, counts = choice.table(read)
+        table, words, counts = _vocabulary(read, min_count, max_words)
         ids, pointers = shelf.renumbered(table, int(counts.sum()), None if kept is None else kept.folder)
         dropped = int(read.counts.sum()) - len(ids)
         out = Sequences(ids, pointers, words, counts, len(ids) + dropped, dropped, read.replaced, rule.to_dict())
@@ -176,7 +179,7 @@ class _Read:
 
 def _texts(source: Any, rule: Tokenizer, how: dict[str, Any], shelf: Shelf, n_threads: Any, watch: Watcher) -> _Read:
     docs = documents(source, **how)
-    lexicon, tally = Lexicon(), _Tally()
+    lexicon, tally = Lexicon(), _Occurrences()
     parts = _Parts(docs.texts(), whole=rule.tokenizer is not None)
     for batch in token_batches(parts, rule, n_threads):
         numbers = lexicon.add(batch.words)
@@ -190,7 +193,7 @@ def _items(rows: Iterator[Any], how: dict[str, Any], shelf: Shelf, watch: Watche
     for name in ("text", "lines", "delimiter", "header"):
         if how[name] is not None:
             raise InputError(f"{name}={how[name]!r} came with lists of items, wanted it with text only; leave it out")
-    numbers, tally = Numbers(), _Tally()
+    numbers, tally = Numbers(), _Occurrences()
     for ids, lengths in numbers.batches(rows):
         seen, times = np.unique(ids, return_counts=True)
         tally.add(seen, times)
@@ -199,7 +202,7 @@ def _items(rows: Iterator[Any], how: dict[str, Any], shelf: Shelf, watch: Watche
     return _Read(tally.counts(len(numbers)), numbers.words)
 
 
-class _Tally:
+class _Occurrences:
     """How often each number came."""
 
     def __init__(self) -> None:
@@ -251,33 +254,15 @@ class _Parts:
         return np.array(self._begins[:count], bool)
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """Which words make the vocabulary."""
-
-    min_count: int
-    max_words: int | None
-
-    def __post_init__(self) -> None:
-        for name, value in (("min_count", self.min_count), ("max_words", self.max_words)):
-            if name == "max_words" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise wrong(name, value, "None or an int >= 1" if name == "max_words" else "an int >= 1")
-
-    def table(self, read: _Read) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The position of each number in the vocabulary (-1: none), its words, their counts."""
-        good = np.flatnonzero(read.counts >= self.min_count)
-        if self.max_words is not None and len(good) > self.max_words:  # ties are still to be settled by the words
-            least = np.partition(read.counts[good], -self.max_words)[-self.max_words]
-            good = good[read.counts[good] >= least]
-        if not len(good):
-            raise InputError(
-                f"no word is left of {len(read.counts):,} in a text of {int(read.counts.sum()):,}, wanted at least one; "
-                f"lower min_count={self.min_count}"
-            )
-        pairs = sorted(zip((-read.counts[good]).tolist(), read.words(good), good.tolist()))[: self.max_words]
-        table = np.full(len(read.counts), -1, np.int32)
-        at = np.array([number for _, _, number in pairs])
-        table[at] = np.arange(len(pairs), dtype=np.int32)
-        return table, titles([word for _, word, _ in pairs]), read.counts[at]
+def _vocabulary(read: _Read, min_count: int, max_words: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The position of each number in the vocabulary (-1: none), its words, their counts."""
+    good = np.flatnonzero(read.counts >= min_count)
+    if not len(good):
+        raise InputError(
+            f"no word is left of {len(read.counts):,} in a text of {int(read.counts.sum()):,}, wanted at least one; "
+            f"lower min_count={min_count}"
+        )
+    at = chosen(good, read.counts, read.words, max_words)
+    table = np.full(len(read.counts), -1, np.int32)
+    table[at] = np.arange(len(at), dtype=np.int32)
+    return table, titles(read.words(at)), read.counts[at]

@@ -20,6 +20,7 @@ References: Mikolov, Sutskever, Chen, Corrado and Dean (2013); Levy and Goldberg
 from __future__ import annotations
 
 import zlib
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -27,19 +28,19 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.pairs import Pairs, certify_pairs
 from eckart.embed import skipgram_exact, skipgram_train
-from eckart.embed.cooccurrence import count, pair_rule
+from eckart.embed.cooccurrence import MAX_MEMORY, count, pair_rule
 from eckart.embed.model import WordModel
 from eckart.embed.pairs import checked
 from eckart.embed.sequences import Sequences, keep_probability
-from eckart.engines import engine_named
 from eckart.engines.protocol.windows import Pieces
 from eckart.errors import InputError, wrong
 from eckart.factors import Embedding
-from eckart.fit import Fit
+from eckart.fit import Fit, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import Memory
 from eckart.io.tables.frames import titles
 from eckart.matrix import Counts
+from eckart.parameters import check, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
@@ -48,6 +49,7 @@ CERTIFIED = 5_000_000
 SECONDS = 30.0
 
 
+@dataclass(eq=False, repr=False)
 class SkipGram(WordModel):
     """Word or item vectors by skip-gram with negative sampling.
 
@@ -78,13 +80,13 @@ class SkipGram(WordModel):
     tol : float
         The exact solver stops when the loss falls by less, relatively.
     deterministic : bool
-        The same bits for any number of threads (training then runs on one); else threads share the vectors without locks.
+        The same bits for any number of threads; else threads share the vectors without locks.
     min_count, max_words, tokenizer, lowercase, numbers, min_length
         Of the words, as for ``eckart.sequences``.
     checkpoint : None or path
         File in which the training is kept; the same fit resumes from it, with the same bits where it is deterministic.
-    random_state, n_threads, verbose
-        Seed; most threads; progress bars.
+    random_state, engine, n_threads, verbose
+        Seed; "auto", "cpu", "plain" or another engine; most threads; progress bars.
 
     Attributes
     ----------
@@ -103,69 +105,31 @@ class SkipGram(WordModel):
     ['pear', 'plum']
     """
 
-    def __init__(
-        self,
-        n_components: int = 100,
-        *,
-        window: int = 5,
-        loss: str = "negative",
-        negatives: int = 5,
-        noise_exponent: float = 0.75,
-        drawn: int | None = None,
-        solver: str = "auto",
-        sample: float | None = 1e-3,
-        bias: bool = False,
-        add_context: bool = False,
-        max_iter: int | None = None,
-        learning_rate: float = 0.05,
-        last_learning_rate: float = 1e-4,
-        tol: float = 1e-10,
-        deterministic: bool = False,
-        min_count: int = 5,
-        max_words: int | None = None,
-        tokenizer: Any = None,
-        lowercase: bool = True,
-        numbers: bool = True,
-        min_length: int = 1,
-        checkpoint: Any = None,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.window = window
-        self.loss = loss
-        self.negatives = negatives
-        self.noise_exponent = noise_exponent
-        self.drawn = drawn
-        self.solver = solver
-        self.sample = sample
-        self.bias = bias
-        self.add_context = add_context
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.last_learning_rate = last_learning_rate
-        self.tol = tol
-        self.deterministic = deterministic
-        self.min_count = min_count
-        self.max_words = max_words
-        self.tokenizer = tokenizer
-        self.lowercase = lowercase
-        self.numbers = numbers
-        self.min_length = min_length
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    _: KW_ONLY
+    window: int = param(5, whole(1))
+    loss: str = param("negative", one_of("negative", "softmax"))
+    negatives: int = param(5, whole(1))
+    noise_exponent: float = param(0.75, number(0))
+    drawn: int | None = param(None, optional(whole(1)))
+    solver: str = param("auto", one_of("auto", "stochastic", "exact"))
+    sample: float | None = param(1e-3, optional(number(0)))
+    bias: bool = param(False)
+    max_iter: int | None = param(None, optional(whole(1)))
+    learning_rate: float = param(0.05, number(0))
+    last_learning_rate: float = param(1e-4, number(0))
+    tol: float = param(1e-10, number(0))
+    deterministic: bool = param(False)
+    checkpoint: Any = param(None)
 
     def fit(self, X: Any, y: Any = None) -> SkipGram:
         """Learn from text, lists of items, ``Sequences``, or (``solver="exact"``) from Counts of pairs."""
-        self._check()
+        check(self)
         X = Counts.from_scipy(X) if hasattr(X, "tocsr") else X
         solver = self._solver(X)
-        with progress(bool(self.verbose)) as watch:
+        engine = self._engine()
+        with progress(bool(self.verbose)) as watch, engine.at_work():
             if isinstance(X, Counts):
-                self._fit_exact(checked(X), {}, watch)
+                self._fit_exact(checked(X), {}, engine, watch)
                 return self
             s = self._sequences(X)
             if s.n_tokens == 0 or np.diff(s.pointers).max(initial=0) < 2:
@@ -173,18 +137,19 @@ class SkipGram(WordModel):
                     "no sentence has two words of the vocabulary, wanted words beside words; lower min_count"
                 )
             if solver == "exact":
-                self._fit_exact(self._pairs(s, s.n_tokens), s.rules, watch)
+                self._fit_exact(self._pairs(s, s.n_tokens, engine), s.rules, engine, watch)
             else:
-                self._fit_stochastic(s, watch)
+                self._fit_stochastic(s, engine, watch)
         return self
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        f, plan = self._embedding(), self.fit_.plan
-        counts = checked(X) if isinstance(X, Counts) else self._pairs(self._known(X, f), CERTIFIED)
+        f, engine = self._embedding(), self._engine()
+        counts = checked(X) if isinstance(X, Counts) else self._pairs(self._known(X, f), CERTIFIED, engine)
         if counts.shape[0] != f.n:
             raise InputError(f"counts of {counts.shape[0]} words came, wanted those of the model's {f.n} words")
-        return self._certify(counts, f, plan["solver"], self.fit_.trace, {})
+        with engine.at_work():
+            return self._certify(counts, f, engine, self.fit_.plan["solver"], self.fit_.trace, {})
 
     @property
     def n_iter_(self) -> int:
@@ -193,11 +158,10 @@ class SkipGram(WordModel):
     def _final(self, f: Embedding) -> np.ndarray:
         return f.vectors + f.context if self.add_context and f.context is not None else f.vectors
 
-    def _fit_stochastic(self, s: Sequences, watch: Watcher) -> None:
-        engine = engine_named("cpu", self.n_threads)
+    def _fit_stochastic(self, s: Sequences, engine: Any, watch: Watcher) -> None:
         keep = keep_probability(s.counts, self.sample)
         noise = s.counts.astype(np.float64) ** float(self.noise_exponent)
-        k, n = self._k(), len(s.words)
+        k = int(self.n_components)
         drawn = skipgram_train.drawn_for(int(self.negatives)) if self.drawn is None else int(self.drawn)
         training = skipgram_train.Training(
             k, int(self.window), int(self.negatives), drawn, 5 if self.max_iter is None else int(self.max_iter),
@@ -215,28 +179,29 @@ class SkipGram(WordModel):
         )
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise InputError(f"the vectors left the range of numbers at learning_rate={self.learning_rate}; lower it")
-        bias = y[:n, k].copy() if self.bias else None
-        f = Embedding(x[:n, :k].copy(), y[:n, :k].copy(), None, bias, s.counts, s.words)
+        bias = y[:, k].copy() if self.bias else None
+        f = Embedding(x[:, :k].copy(), y[:, :k].copy(), None, bias, s.counts, s.words)
         words_kept = float(keep @ s.counts)
         facts = {"words of the corpus": s.n_tokens, "words kept by sampling": words_kept}
-        plan = {
+        plan = plan_of(engine) | {
             "solver": "stochastic",
             "words": s.rules,
             "noise of two neighbours": drawn,
-            "threads": "one after another" if self.deterministic else "share the vectors without locks",
+            "threads": "change no bit" if self.deterministic else "share the vectors without locks",
         }
-        self.fit_ = Fit(f, self._certify(self._pairs(s, CERTIFIED), f, "stochastic", trace, facts), trace, plan)
+        counts = self._pairs(s, CERTIFIED, engine)
+        self.fit_ = Fit(f, self._certify(counts, f, engine, "stochastic", trace, facts), trace, plan)
         if file is not None and trace.reason is not StopReason.INTERRUPTED:
             file.remove()
 
-    def _fit_exact(self, counts: Counts, rules: dict[str, Any], watch: Watcher) -> None:
+    def _fit_exact(self, counts: Counts, rules: dict[str, Any], engine: Any, watch: Watcher) -> None:
         marginal = np.asarray(counts.to_scipy().sum(axis=0)).ravel()
         words = titles(list(range(counts.n_columns))) if counts.columns is None else counts.columns
         u, v, b, trace = skipgram_exact.solve(
             counts,
             _shares(marginal, self.noise_exponent),
             loss=self.loss,
-            k=self._k(),
+            k=int(self.n_components),
             negatives=float(self.negatives),
             bias=bool(self.bias),
             max_iter=1000 if self.max_iter is None else int(self.max_iter),
@@ -245,19 +210,21 @@ class SkipGram(WordModel):
             watch=watch,
         )
         f = Embedding(u.copy(), v.copy(), None, None if b is None else b.copy(), marginal, words)
-        plan = {"solver": "exact", "words": rules}
-        self.fit_ = Fit(f, self._certify(counts, f, "exact", trace, {}), trace, plan)
+        plan = plan_of(engine) | {"solver": "exact", "words": rules}
+        self.fit_ = Fit(f, self._certify(counts, f, engine, "exact", trace, {}), trace, plan)
 
-    def _certify(self, counts: Counts, f: Embedding, solver: str, trace: Trace, facts: dict[str, Any]) -> Certificate:
+    def _certify(
+        self, counts: Counts, f: Embedding, engine: Any, solver: str, trace: Trace, facts: dict[str, Any]
+    ) -> Certificate:
         noise = _shares(f.counts, self.noise_exponent)
         problem = Pairs(counts, noise, float(self.negatives), self.loss)
-        return certify_pairs(problem, f, solver=solver, trace=trace, facts=facts)
+        return certify_pairs(problem, f, engine, solver=solver, trace=trace, facts=facts)
 
-    def _pairs(self, s: Sequences, most: int) -> Counts:
+    def _pairs(self, s: Sequences, most: int, engine: Any) -> Counts:
         """Expected pairs of windows of random length, after one thinning of the corpus that is always the same; of evenly spaced sentences where it is long."""
         part = thinned(s, keep_probability(s.counts, self.sample), most)
         rule = pair_rule(int(self.window), "linear")
-        return count(part, rule, engine_named("cpu", self.n_threads), 2**30, silent)
+        return count(part, rule, engine, MAX_MEMORY, silent)
 
     def _known(self, X: Any, f: Embedding) -> Sequences:
         """Sequences with the words of the model."""
@@ -269,7 +236,7 @@ class SkipGram(WordModel):
     def _file(self, s: Sequences) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
-        others = ("checkpoint", "n_threads", "verbose", "tokenizer")
+        others = ("checkpoint", "engine", "n_threads", "verbose", "tokenizer")
         options = {name: str(value) for name, value in self.get_params().items() if name not in others}
         data = zlib.crc32(np.ascontiguousarray(s.pointers).data, zlib.crc32(np.ascontiguousarray(s.ids).data))
         about = {"model": "SkipGram", "tokens": s.n_tokens, "words": len(s.words), "data": data}
@@ -283,23 +250,6 @@ class SkipGram(WordModel):
         if self.solver == "stochastic" and isinstance(X, Counts):
             raise wrong("solver", self.solver, "'exact' for Counts of pairs, in which the order of words is lost")
         return self.solver
-
-    def _check(self) -> None:
-        self._k()
-        for name, choices in (("loss", ("negative", "softmax")), ("solver", ("auto", "stochastic", "exact"))):
-            if getattr(self, name) not in choices:
-                raise wrong(name, getattr(self, name), " or ".join(map(repr, choices)))
-        for name in ("window", "negatives", "drawn", "max_iter"):
-            value = getattr(self, name)
-            if value is None and name in ("drawn", "max_iter"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise wrong(name, value, "an int >= 1")
-        for name, least in (("learning_rate", 0.0), ("last_learning_rate", 0.0), ("tol", 0.0), ("noise_exponent", 0.0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not least <= value < np.inf:
-                raise wrong(name, value, "a finite number >= 0")
-        keep_probability(np.ones(1), self.sample)
 
 
 def thinned(s: Sequences, keep: np.ndarray, most: int) -> Sequences:

@@ -4,7 +4,7 @@
 
 Two words of a window share their noise: ``drawn`` words that weigh r / drawn each, so that the expectation is that of r negatives. (Noise that a whole window
 shares is faster still, but it makes the words of a window alike: related words come nearer, similar ones do not.)
-Threads share the tables without locks; one alone (``together=False``) always ends with the same bits.
+Threads share the tables without locks (``together``), or take the steps in an order by which the same bits come out for any number of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol.windows import PairEvidence, Pieces, WindowRule, tables
+from eckart.engines.protocol.windows import PairEvidence, Pieces, WindowRule
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -56,25 +56,26 @@ def train(
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> tuple[np.ndarray, np.ndarray, Trace]:
-    """Inputs and outputs (n + 1 rows, padded) and the mean loss of each epoch; an interrupt keeps the present state."""
-    columns = t.k + int(t.bias)
-    x, y = tables(pieces.n, columns), tables(pieces.n, columns)
-    seed = int(rng.integers(2**62))
-    x[: pieces.n, : t.k] = (rng.random((pieces.n, t.k), np.float32) - np.float32(0.5)) / np.float32(t.k)
-    rule = WindowRule(t.window, t.drawn, t.negatives / t.drawn, t.k if t.bias else -1)
-    if t.bias:
-        x[: pieces.n, t.k] = 1.0
-    parts = _parts(pieces.bounds)
+    """Inputs and outputs (n rows, the bias behind the vectors) and the mean loss of each epoch; an interrupt keeps the present state."""
+    n, columns = pieces.n, t.k + int(t.bias)
     done, told, trace = 0, PairEvidence(0.0, 0, 0), resumed_trace("loss of a pair")
+    seed = int(rng.integers(2**62))
+    first = np.ones((n, columns), np.float32)
+    first[:, : t.k] = (rng.random((n, t.k), np.float32) - np.float32(0.5)) / np.float32(t.k)
+    both = first, np.zeros_like(first)
     if (kept := memory.last()) is not None:
-        x[:], y[:], seed, done = kept["x"], kept["y"], int(kept["seed"]), int(kept["done"])
+        both, seed, done = (kept["x"], kept["y"]), int(kept["seed"]), int(kept["done"])
         told, trace = PairEvidence(*kept["told"]), resumed_trace("loss of a pair", kept["trace"])
+    x, y = (engine.window_table(np.ascontiguousarray(side[:n, :columns])) for side in both)
+    rule = WindowRule(t.window, t.drawn, t.negatives / t.drawn, columns, t.k if t.bias else -1)
+    parts = _parts(pieces.bounds)
     trace.reason = StopReason.MAX_ITER
     total = t.epochs * max(int(pieces.bounds[-1] - pieces.bounds[0]), 1)
     try:
         for step in range(done, t.epochs * len(parts)):
-            state = {"x": x, "y": y, "seed": seed, "done": step, "told": list(told)}
-            memory.offer(state | {"trace": [trace.values, trace.seconds]})
+            tables = {"x": lambda: engine.get(x), "y": lambda: engine.get(y)}
+            state = {"seed": seed, "done": step, "told": list(told), "trace": [trace.values, trace.seconds]}
+            memory.offer(tables | state)
             epoch, at = divmod(step, len(parts))
             begin = epoch * (total // t.epochs)
             rates = tuple(t.rate + (t.last_rate - t.rate) * (begin + int(pieces.bounds[p])) / total for p in parts[at])
@@ -88,7 +89,7 @@ def train(
             watch("words", begin + int(pieces.bounds[parts[at][1]]), total)
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
-    return x, y, trace
+    return engine.get(x)[:n, :columns], engine.get(y)[:n, :columns], trace
 
 
 def _parts(bounds: np.ndarray) -> list[tuple[int, int]]:

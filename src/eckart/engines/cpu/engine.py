@@ -16,9 +16,7 @@ from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
 from eckart.engines.cpu.ridge.primitives import RidgePrimitives
 from eckart.engines.cpu.row_blocks import SQUARE, THIN, Job, block_rows, jobs
 from eckart.engines.cpu.topics.primitives import TopicPrimitives
-from eckart.engines.cpu.words.glove import GlovePrimitives
-from eckart.engines.cpu.words.primitives import PairPrimitives
-from eckart.engines.cpu.words.windows import SkipGramPrimitives
+from eckart.engines.cpu.words import WordPrimitives
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import ColumnMoments, GapCodes, GapStatistics, Keeper, Moments
 from eckart.matrix import Counts, Dense, Matrix, Observed
@@ -40,9 +38,7 @@ class CpuEngine(
     TopicPrimitives,
     MixturePrimitives,
     NonnegativePrimitives,
-    PairPrimitives,
-    GlovePrimitives,
-    SkipGramPrimitives,
+    WordPrimitives,
 ):
     """BLAS and numba on row blocks; results do not depend on ``n_threads``."""
 

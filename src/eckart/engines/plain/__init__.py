@@ -14,14 +14,14 @@ from eckart.engines.plain.mixtures import PlainMixtures
 from eckart.engines.plain.parts import PlainParts
 from eckart.engines.plain.ridge import PlainRidge
 from eckart.engines.plain.topics import PlainTopics
-from eckart.engines.plain.windows import PlainSkipGram
+from eckart.engines.plain.windows import PlainWindows
 from eckart.engines.plain.words import PlainPairs
 from eckart.matrix import Matrix
 from eckart.rng import streams
 
 
 class PlainEngine(
-    PlainDense, PlainRidge, PlainEntries, PlainTopics, PlainMixtures, PlainParts, PlainPairs, PlainSkipGram
+    PlainDense, PlainRidge, PlainEntries, PlainTopics, PlainMixtures, PlainParts, PlainPairs, PlainWindows
 ):
     """The reference engine: float64, one thread, whole arrays."""
 

@@ -1,21 +1,24 @@
-"""Counting neighbours in Python, one word after another: the specification and the judge of the other engines."""
+"""Pairs of words in Python, one after another: the specification and the judge of the other engines."""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from scipy.special import expit, logsumexp, xlogy
 
-from eckart.engines.protocol import CountRows, GloveTable, PairRule, strata_of
-from eckart.matrix import Observed
+from eckart.engines.host import Host, place
+from eckart.engines.plain.rows import ones_or
+from eckart.engines.protocol import CountRows, GloveTable, PairRule, PmiRule, ScoreEvidence, ScoreRule, strata_of
 
 Total = defaultdict[tuple[int, int], float]
 
 
 class PlainPairs:
-    """cooccur, merge_counts, glove_table and glove_step as part of ``PlainEngine``."""
+    """Counting, mutual information, GloVe by AdaGrad and the evidence of scores as part of ``PlainEngine``."""
 
     def cooccur(
         self,
@@ -48,30 +51,64 @@ class PlainPairs:
                     total[row, column] += value
             yield _compressed(total, rule.scale, parts[0].first, len(parts[0].lengths))
 
-    def glove_table(self, x: Observed, weights: np.ndarray, seed: int) -> GloveTable:
-        strata = strata_of(x.shape[0])
-        rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
-        block = rows % strata * strata + x.indices % strata
-        order = np.lexsort((np.random.default_rng(seed).random(x.nnz), block))
+    def mutual_information(self, x: Host, rule: PmiRule, dtype: Any) -> CountRows:
+        n = place(x).matrix.to_scipy().toarray().astype(np.float64)
+        columns = n.sum(axis=0)
+        spread = np.where(columns > 0, np.maximum(columns, 1e-300) ** rule.smoothing, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            m = np.log(n) - np.log(n.sum(axis=1))[:, None] - np.log(spread / spread.sum()) - np.log(rule.shift)
+        kept = (n > 0) & (m > 0 if rule.positive else m != 0)
+        _, at = np.nonzero(kept)
+        return CountRows(0, kept.sum(axis=1), at.astype(np.int32), m[kept].astype(dtype))
+
+    def pair_scores(
+        self, x: Host, left: np.ndarray, right: np.ndarray, offset: np.ndarray | None, rule: ScoreRule
+    ) -> ScoreEvidence:
+        placed = place(x)
+        seen, u, v = placed.matrix.to_scipy().toarray().astype(np.float64), left.astype(np.float64), right.astype(np.float64)
+        s = u @ v.T + (0.0 if offset is None else offset)
+        pairs, q = seen.sum(axis=1), rule.noise
+        if rule.softmax:
+            norm = logsumexp(s, axis=1, keepdims=True)
+            loss, bound = (seen * (norm - s)).sum(axis=1), -xlogy(seen, seen / np.maximum(pairs, 1e-300)[:, None]).sum(axis=1)
+            start, up, down = -xlogy(seen, q).sum(axis=1), seen, pairs[:, None] * np.exp(s - norm)
+        else:
+            r, away = rule.negatives, rule.negatives * pairs[:, None] * q
+            loss = (seen * np.logaddexp(0.0, -s) + away * np.logaddexp(0.0, s)).sum(axis=1)
+            both = seen + away
+            cells = xlogy(both, both) - xlogy(seen, seen) - xlogy(away, away)
+            bound, start = np.where(seen > 0, cells, 0.0).sum(axis=1), pairs * (np.log1p(r) + r * np.log1p(1.0 / r))
+            up, down = seen * expit(-s), away * expit(s)
+        w = ones_or(placed.weights, len(u))
+        halves = [w[:, None] * (side @ v) for side in (up, down, up - down)]
+        return ScoreEvidence(*(float(w @ each) for each in (loss, bound, start, pairs)), *(float(np.sum(h * h)) for h in halves))
+
+    def glove_table(self, x: Host, seed: int) -> GloveTable:
+        placed = place(x)
+        m = placed.matrix
+        weights = np.ones(m.nnz, m.dtype) if placed.entry_weights is None else placed.entry_weights
+        strata = strata_of(m.shape[0])
+        rows = np.repeat(np.arange(m.shape[0]), m.row_counts())
+        block = rows % strata * strata + m.indices % strata
+        order = np.lexsort((np.random.default_rng(seed).random(m.nnz), block))
         ends = np.concatenate([[0], np.cumsum(np.bincount(block, minlength=strata * strata))])
-        return GloveTable(rows[order], x.indices[order], x.data[order], weights[order], ends, strata)
+        return GloveTable(rows[order], m.indices[order], m.data[order], weights[order], ends, strata)
 
     def glove_step(
         self, table: GloveTable, own: np.ndarray, other: np.ndarray, rate: float, order: np.ndarray
-    ) -> float:
-        w, loss = own.shape[1] // 3, 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        w, own, other = own.shape[1] // 3, own.copy(), other.copy()
         for turn in order:
             for b in table.round(int(turn)):
                 for t in range(table.ends[b], table.ends[b + 1]):
                     u, v, f = own[table.rows[t]], other[table.columns[t]], table.weights[t]
                     d = u[: w - 1] @ v[: w - 1] + u[w - 1] + v[w - 1] - table.targets[t]
-                    loss += f * d * d
                     for one, beside in ((u, np.append(v[: w - 1], 1.0)), (v, np.append(u[: w - 1].copy(), 1.0))):
                         g = np.clip(rate * f * d * beside, -1.0, 1.0)
                         one[:w] -= g / np.sqrt(one[w : 2 * w])
                         one[w : 2 * w] += g * g
                         one[2 * w :] = 1 / np.sqrt(one[w : 2 * w])
-        return float(loss)
+        return own, other
 
     def glove_loss(self, table: GloveTable, own: np.ndarray, other: np.ndarray) -> float:
         k = own.shape[1] // 3 - 1

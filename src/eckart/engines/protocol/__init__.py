@@ -25,12 +25,21 @@ from eckart.engines.protocol.parts import (
 from eckart.engines.protocol.placed import GapsFound, Placed, PlacingFamily, Tall, first_bad, refuse_bad
 from eckart.engines.protocol.ridge import PrecisionDraws, RidgeFamily, RidgeRule, RowSolution
 from eckart.engines.protocol.topics import TopicsFamily, TopicStatistics
-from eckart.engines.protocol.words import CountRows, GloveTable, PairRule, WordsFamily, strata_of
+from eckart.engines.protocol.words import (
+    CountRows,
+    GloveTable,
+    PairRule,
+    PmiRule,
+    ScoreEvidence,
+    ScoreRule,
+    WordsFamily,
+    strata_of,
+)
 
 __all__ = [
     "ColumnMoments", "CountRows", "CrossSums", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes", "GapStatistics",
-    "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "Moments", "PairRule", "Pass", "Placed", "PrecisionDraws", "RidgeRule", "RowSolution",
-    "SignSums", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
+    "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws", "RidgeRule",
+    "RowSolution", "ScoreEvidence", "ScoreRule", "SignSums", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
 

@@ -1,15 +1,35 @@
-"""What skip-gram steps are taken over: pieces of a corpus, chances to keep each word, and noise words by the alias method."""
+"""What skip-gram steps are taken over: pieces of a corpus, chances to keep each word, noise words by the alias method, and the order of repeatable steps.
+
+Repeatable steps: where the text and the vocabulary are large enough, the samples of a round (pairs of words that stood beside each other, and of words and
+noise) are dealt to strata x strata blocks by the classes of their two words (w modulo ``strata``). Blocks that share no word run at the same time, turn after
+turn (Gemulla et al. 2011), so threads change no bit and lose no update. In shorter texts each window follows the one before.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
+
+from eckart.scheduler import lanes_for
 
 WHOLE = 2.0**32
 PIECE = 1000
 """Longest piece; a longer sentence is cut."""
+RUN = 2**13
+"""Words of a run, about, whose samples are drawn at a time."""
+SAMPLES = 2**23
+"""Samples of a round, about: enough that a block takes longer than handing it out; 8 bytes for each."""
+SHORT = 2**16
+"""Words of a part up to which its windows follow one another."""
+STRATA = 16
+"""Classes of words at the most, and so blocks that run at the same time."""
+LISTEN = 16
+"""The loss is measured at every so many windows, or runs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +64,12 @@ class Pieces:
 
 
 class WindowRule(NamedTuple):
-    """Window, noise words that are drawn for two words of a window, what each of them weighs, and the column of the bias (-1: none)."""
+    """Window, noise words that are drawn for two words of a window, what each of them weighs, numbers of a row, and the column of the bias (-1: none)."""
 
     window: int
     drawn: int
     weight: float
+    columns: int
     bias: int = -1
 
 
@@ -61,6 +82,11 @@ class PairEvidence(NamedTuple):
 
     def merge(self, other: PairEvidence) -> PairEvidence:
         return PairEvidence(self.loss + other.loss, self.heard + other.heard, self.pairs + other.pairs)
+
+    @classmethod
+    def sum(cls, parts: Iterable[PairEvidence]) -> PairEvidence:
+        """All of them, one after another."""
+        return reduce(cls.merge, parts, cls(0.0, 0, 0))
 
 
 def cut(pointers: np.ndarray, longest: int) -> np.ndarray:
@@ -80,22 +106,40 @@ def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ([1.0, 0.5], [0, 0])
     """
     n = len(weights)
-    share = np.asarray(weights, np.float64) * (n / np.sum(weights, dtype=np.float64))
-    chance, alias = np.ones(n), np.arange(n, dtype=np.int32)
-    small, large = list(np.flatnonzero(share < 1)), list(np.flatnonzero(share >= 1))
+    share = (np.asarray(weights, np.float64) * (n / np.sum(weights, dtype=np.float64))).tolist()
+    chance, alias = [1.0] * n, list(range(n))
+    small, large = [u for u in range(n) if share[u] < 1], [u for u in range(n) if share[u] >= 1]
     while small and large:
         s, g = small.pop(), large[-1]
         chance[s], alias[s] = share[s], g
         share[g] -= 1.0 - share[s]
         if share[g] < 1:
             small.append(large.pop())
-    return (chance * WHOLE).astype(np.uint64), alias
+    return (np.array(chance) * WHOLE).astype(np.uint64), np.array(alias, np.int32)
 
 
-def tables(n: int, k: int, dtype: Any = np.float32) -> np.ndarray:
-    """Zeros for n words and a dummy: n + 1 rows of k numbers, padded to whole cache lines."""
-    per_line = 64 // np.dtype(dtype).itemsize
-    columns = -(-k // per_line) * per_line
-    raw = np.zeros((n + 1) * columns + per_line, dtype)
-    skip = (-raw.ctypes.data % 64) // raw.itemsize
-    return raw[skip : skip + (n + 1) * columns].reshape(n + 1, columns)
+def runs_of(bounds: np.ndarray, first: int, last: int, words: int) -> list[tuple[int, int]]:
+    """Ranges of the pieces first..last of about so many words.
+
+    >>> runs_of(np.array([0, 3, 6, 9, 12]), 0, 4, 5)
+    [(0, 2), (2, 4)]
+    """
+    at = [first]
+    while at[-1] < last:
+        following = int(np.searchsorted(bounds, bounds[at[-1]] + words))
+        at.append(min(max(following, at[-1] + 1), last))
+    return list(itertools.pairwise(at))
+
+
+def rounds_of(pieces: Pieces, part: tuple[int, int], rule: WindowRule) -> tuple[int, list[list[tuple[int, int]]]]:
+    """Into how many classes words are dealt, and the runs of every round of repeatable steps: by text and vocabulary alone, never by threads."""
+    words = int(pieces.bounds[part[1]] - pieces.bounds[part[0]])
+    strata = lanes_for(pieces.n // 256, most=STRATA) if words > SHORT else 1
+    runs = runs_of(pieces.bounds, *part, RUN)
+    rounds = max(1, words * (rule.window + 1) * (1 + rule.drawn) // SAMPLES)
+    return strata, [each.tolist() for each in np.array_split(np.array(runs).reshape(-1, 2), rounds)]
+
+
+def turn(strata: int, t: int) -> list[int]:
+    """Blocks that share no row and no column."""
+    return [a * strata + (a + t) % strata for a in range(strata)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from eckart.engines.protocol.placed import Placed, Tall
 from eckart.engines.protocol.windows import PairEvidence, Pieces, WindowRule
-from eckart.matrix import Observed
 
 
 class PairRule(NamedTuple):
@@ -45,6 +45,38 @@ class GloveTable(NamedTuple):
         return [a * self.strata + (a + turn) % self.strata for a in range(self.strata)]
 
 
+class PmiRule(NamedTuple):
+    """Which pointwise mutual information: the exponent of the contexts' shares, what log is subtracted, and whether positive entries alone are kept."""
+
+    smoothing: float = 0.75
+    shift: float = 1.0
+    positive: bool = True
+
+
+class ScoreRule(NamedTuple):
+    """Shares q of the noise (sum 1), r of its words for each pair, and whether the loss is the softmax instead."""
+
+    noise: np.ndarray
+    negatives: float
+    softmax: bool = False
+
+
+class ScoreEvidence(NamedTuple):
+    """Sums over rows, each times its weight: loss, lowest loss, loss without vectors, pairs; and squares: of the half of the gradient that pulls scores up,
+    of the one that pushes them down, and of both."""
+
+    loss: float
+    bound: float
+    start: float
+    pairs: float
+    pull: float
+    push: float
+    both: float
+
+    def merge(self, other: ScoreEvidence) -> ScoreEvidence:
+        return ScoreEvidence(*(a + b for a, b in zip(self, other)))
+
+
 def strata_of(n: int) -> int:
     """Into how many classes words are dealt: by their number only, so that a block's rows stay in cache and threads have enough of them."""
     return int(np.clip(n // 256, 1, 16))
@@ -71,26 +103,43 @@ class WordsFamily(Protocol):
         """The sum of counts of the same range of rows, range after range."""
         ...
 
-    def glove_table(self, x: Observed, weights: np.ndarray, seed: int) -> GloveTable:
-        """Entries and weights by blocks, each block in a random order."""
+    def mutual_information(self, x: Placed, rule: PmiRule, dtype: Any) -> CountRows:
+        """log(p(w, v) / (p(w) p_a(v))) - log shift at the stored pairs of counts, p_a(v) proportional to (sum_w N_wv)^smoothing; entries that are 0, or not
+        positive where only these are kept, are left out."""
+        ...
+
+    def pair_scores(
+        self, x: Placed, left: np.ndarray, right: np.ndarray, offset: np.ndarray | None, rule: ScoreRule
+    ) -> ScoreEvidence:
+        """Loss and gradient of the scores s = U V^T + offset of rows against all words, given the counts x (with a weight for each row) of the words
+        beside them; see ``certify.pairs``. No array of rows x words is held."""
+        ...
+
+    def glove_table(self, x: Placed, seed: int) -> GloveTable:
+        """Entries and their weights by blocks, each block in a random order."""
         ...
 
     def glove_step(
-        self, table: GloveTable, own: np.ndarray, other: np.ndarray, rate: float, order: np.ndarray
-    ) -> float:
-        """An epoch of AdaGrad over all entries, the rounds in this order; ``own`` and ``other`` (see ``cpu.words.glove_kernels``) are changed. Returns
-        the sum of f d^2, each before its step."""
+        self, table: GloveTable, own: Tall, other: Tall, rate: float, order: np.ndarray
+    ) -> tuple[Tall, Tall]:
+        """An epoch of AdaGrad over all entries, the rounds in this order: ``own`` and ``other`` (see ``cpu.words.glove_kernels``) after it; what came
+        stays as it was."""
         ...
 
-    def glove_loss(self, table: GloveTable, own: np.ndarray, other: np.ndarray) -> float:
+    def glove_loss(self, table: GloveTable, own: Tall, other: Tall) -> float:
         """The sum of f d^2 over all entries."""
+        ...
+
+    def window_table(self, rows: np.ndarray) -> Tall:
+        """Inputs or outputs of skip-gram: these rows and a dummy that stays zero, laid out for ``pair_step``. ``get`` returns them as they lie, with the
+        padding of the engine behind the rows and columns."""
         ...
 
     def pair_step(
         self,
         pieces: Pieces,
-        x: np.ndarray,
-        y: np.ndarray,
+        x: Tall,
+        y: Tall,
         part: tuple[int, int],
         rule: WindowRule,
         *,
@@ -98,6 +147,6 @@ class WordsFamily(Protocol):
         seed: int,
         together: bool = True,
     ) -> PairEvidence:
-        """Skip-gram steps over pieces first..last: x and y (see ``cpu.words.window_kernels``) are changed, the rate falls from rates[0] to rates[1].
-        ``together``: threads share x and y without locks; else the bits do not depend on their number."""
+        """Skip-gram steps over pieces first..last: x and y are changed in place, the rate falls from rates[0] to rates[1]. ``together``: threads share x
+        and y without locks; else the bits do not depend on their number (see ``windows``)."""
         ...

@@ -25,7 +25,14 @@ from eckart.certify.certificate import Certificate, Check
 from eckart.certify.topics import certify_em, certify_gibbs, certify_stream, certify_variational
 from eckart.errors import InputError, wrong
 from eckart.explain.topics import lda_em, lda_gibbs, lda_online, lda_variational
-from eckart.explain.topics.documents import as_counts, batches, every_other, require_whole_numbers, tokens_of, whole_numbers
+from eckart.explain.topics.documents import (
+    as_counts,
+    batches,
+    every_other,
+    require_whole_numbers,
+    tokens_of,
+    whole_numbers,
+)
 from eckart.explain.topics.priors import Priors, Solved
 from eckart.explain.topics.topic_em import TopicProblem, as_topics
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered

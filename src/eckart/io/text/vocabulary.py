@@ -7,7 +7,7 @@ so columns do not depend on the order of the documents, on batches or on threads
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -323,19 +323,32 @@ class _Choice:
                 "wanted min_df below max_df"
             )
         good = np.flatnonzero((df >= low) & (df <= high))
-        words = tally.lexicon.words(good)
-        pairs = [(word, g) for word, g in zip(words, good.tolist()) if word not in self.stops]
-        if self.max_features is not None and len(pairs) > self.max_features:
-            pairs = sorted(pairs, key=lambda pair: (-cf[pair[1]], pair[0]))[: self.max_features]
-        if not pairs:
+        if self.stops:
+            good = np.setdiff1d(good, tally.lexicon.find(Packed.of(self.stops)))
+        if not len(good):
             raise InputError(
                 f"no word is left of {len(df):,} in {tally.documents:,} documents, wanted at least one; lower min_df={self.min_df}, raise "
                 f"max_df={self.max_df}, or check stop_words and min_length"
             )
-        pairs.sort()
+        most = chosen(good, cf, tally.lexicon.words, self.max_features)
+        ordered = sorted(zip(tally.lexicon.words(most), most.tolist()))
         kept = np.full(len(df), -1, np.int32)
-        kept[[g for _, g in pairs]] = np.arange(len(pairs), dtype=np.int32)
-        return kept, titles([word for word, _ in pairs])
+        kept[[number for _, number in ordered]] = np.arange(len(ordered), dtype=np.int32)
+        return kept, titles([word for word, _ in ordered])
+
+
+def chosen(
+    good: np.ndarray, counts: np.ndarray, words: Callable[[np.ndarray], list[Any]], most: int | None
+) -> np.ndarray:
+    """The numbers ``good`` in the order of falling counts, equals in the order of their words; the first ``most`` of them.
+
+    >>> chosen(np.array([0, 1, 2]), np.array([1, 5, 1]), lambda at: [["b", "c", "a"][i] for i in at], 2).tolist()
+    [1, 2]
+    """
+    if most is not None and len(good) > most:  # ties are still to be settled by the words
+        good = good[counts[good] >= np.partition(counts[good], -most)[-most]]
+    pairs = sorted(zip((-counts[good]).tolist(), words(good), good.tolist()))[:most]
+    return np.array([number for _, _, number in pairs], np.int64)
 
 
 def _texts(docs: Iterable[tuple[Any, str]], names: list[Any]) -> Iterator[str]:

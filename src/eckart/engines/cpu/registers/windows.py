@@ -1,9 +1,13 @@
 """The two products of a skip-gram window, written as LLVM vectors: SIX outputs stand in registers while the inputs of the window pass by.
 
-``window_scores(x, rows, i, y, targets, j, s)``        s[i:i+2, :6] = x[rows[i:i+2]] y[targets[j:j+6]]^T     (s has 8 columns)
-``window_update(x, rows, count, y, targets, j, g)``    x[rows[i]] += sum_j g[i, j] y[targets[j]],  y[targets[j]] += sum_i g[i, j] x[rows[i]]  for i < count
+``window_scores(x, rows, i, y, targets, j, s, k)``        s[i:i+2, :6] = x[rows[i:i+2]] y[targets[j:j+6]]^T     (s has 8 columns)
+``window_update(x, rows, count, y, targets, j, g, k)``    x[rows[i]] += sum_j g[i, j] y[targets[j]],  y[targets[j]] += sum_i g[i, j] x[rows[i]]  for i < count
 
-Rows of x and y are padded to whole vectors. Rows that repeat are updated one after another; targets must differ, except where their g is zero.
+``sample_scores(x, y, samples, t, s, k)``                 s[i] = <x[w_i], y[v_i]> for the samples t..t+3 (v below 0 stands for -1 - v)
+``sample_update(x, w, y, v, g, k)``                       x[w] += g y[v],  y[v] += g x[w], both from what was there before
+
+The first k numbers of the rows of x and y are used, rounded up to whole vectors, to which they are padded. Rows that repeat
+are updated one after another; targets must differ, except where their g is zero.
 """
 
 from __future__ import annotations
@@ -47,7 +51,7 @@ def _sums(t, vectors):
 
 
 @intrinsic
-def window_scores(typingctx, x, rows, i, y, targets, j, s):
+def window_scores(typingctx, x, rows, i, y, targets, j, s, k):
     def codegen(context, builder, signature, args):
         kinds = signature.args
         t = _Tile(context, builder, kinds[0])
@@ -62,7 +66,7 @@ def window_scores(typingctx, x, rows, i, y, targets, j, s):
             theirs = [t.load(builder.gep(b, [c])) for b in other]
             return [t.multiply_add(m, o, sums[a * SIX + b]) for a, m in enumerate(mine) for b, o in enumerate(theirs)]
 
-        sums = t.loop(zero, left[1], t.lanes, [nothing] * (2 * SIX))(body)
+        sums = t.loop(zero, args[7], t.lanes, [nothing] * (2 * SIX))(body)
         padded = [[*sums[a * SIX : (a + 1) * SIX], nothing, nothing] for a in range(2)]
         if t.lanes == 2 * WIDE:
             t.store(_sums(t, padded[0] + padded[1]), t.at(out, args[2], zero))
@@ -71,11 +75,11 @@ def window_scores(typingctx, x, rows, i, y, targets, j, s):
                 t.store(_sums(t, padded[a]), t.at(out, _next(t, args[2], a), zero))
         return context.get_dummy_value()
 
-    return types.void(x, rows, types.intp, y, targets, types.intp, s), codegen
+    return types.void(x, rows, types.intp, y, targets, types.intp, s, types.intp), codegen
 
 
 @intrinsic
-def window_update(typingctx, x, rows, count, y, targets, j, g):
+def window_update(typingctx, x, rows, count, y, targets, j, g, k):
     def codegen(context, builder, signature, args):
         kinds = signature.args
         t = _Tile(context, builder, kinds[0])
@@ -101,7 +105,57 @@ def window_update(typingctx, x, rows, count, y, targets, j, g):
                 t.store(value, place)
             return []
 
-        t.loop(zero, left[1], t.lanes, [])(column)
+        t.loop(zero, args[7], t.lanes, [])(column)
         return context.get_dummy_value()
 
-    return types.void(x, rows, types.intp, y, targets, types.intp, g), codegen
+    return types.void(x, rows, types.intp, y, targets, types.intp, g, types.intp), codegen
+
+
+@intrinsic
+def sample_scores(typingctx, x, y, samples, first, s, k):
+    def codegen(context, builder, signature, args):
+        kinds = signature.args
+        t = _Tile(context, builder, kinds[0])
+        left, right, pairs = (t.array(kinds[a], args[a]) for a in (0, 1, 2))
+        out = context.make_array(kinds[4])(context, builder, args[4])
+        zero, sides = t.const(0), ([], [])
+        for i in range(4):
+            for side, (table, column) in enumerate(((left, 0), (right, 1))):
+                word = builder.sext(builder.load(t.at(pairs, _next(t, args[3], i), t.const(column))), t.word)
+                if side:
+                    word = builder.select(builder.icmp_signed("<", word, zero), builder.not_(word), word)
+                sides[side].append(t.at(table, word, zero))
+
+        def body(c, sums):
+            return [
+                t.multiply_add(t.load(builder.gep(a, [c])), t.load(builder.gep(b, [c])), total)
+                for a, b, total in zip(*sides, sums)
+            ]
+
+        sums = t.loop(zero, args[5], t.lanes, [ir.Constant(t.vector, [0.0] * t.lanes)] * 4)(body)
+        for i, total in enumerate(sums):
+            builder.store(t.sum(total), builder.gep(out.data, [t.const(i)]))
+        return context.get_dummy_value()
+
+    return types.void(x, y, samples, types.intp, s, types.intp), codegen
+
+
+@intrinsic
+def sample_update(typingctx, x, w, y, v, g, k):
+    def codegen(context, builder, signature, args):
+        kinds = signature.args
+        t = _Tile(context, builder, kinds[0])
+        mine, other = (t.at(t.array(kinds[a], args[a]), args[a + 1], t.const(0)) for a in (0, 2))
+        step = t.splat(args[4])
+
+        def column(c, _):
+            places = [builder.gep(a, [c]) for a in (mine, other)]
+            old, beside = (t.load(place) for place in places)
+            t.store(t.multiply_add(step, beside, old), places[0])
+            t.store(t.multiply_add(step, old, beside), places[1])
+            return []
+
+        t.loop(t.const(0), args[5], t.lanes, [])(column)
+        return context.get_dummy_value()
+
+    return types.void(x, types.intp, y, types.intp, x.dtype, types.intp), codegen

@@ -122,3 +122,9 @@ class RidgePrimitives:
         from eckart.engines.cpu.entries.top import top_columns
 
         return top_columns(left, right, n, offset, excluded, self.threads)
+
+
+def _opened(x: Any, more: dict[str, Any]) -> tuple[Observed, dict[str, Any]]:
+    """The matrix, and its weights among the other arguments, whether it is placed or not yet."""
+    placed = place(x)
+    return placed.matrix, {"weights": placed.entry_weights, **more}

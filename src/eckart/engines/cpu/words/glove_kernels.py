@@ -30,8 +30,9 @@ def count_blocks(indptr, indices, strata, sizes):
 
 
 @njit(nogil=True, cache=True)
-def deal(indptr, indices, targets, weights, strata, at, rows, columns, ys, fs):
+def deal(indptr, indices, targets, weights, strata, at, entries):
     """Entries by blocks; ``at`` is where each block begins, and is moved to its end."""
+    rows, columns, ys, fs = entries
     for i in range(indptr.shape[0] - 1):
         a = (i % strata) * strata
         for p in range(indptr[i], indptr[i + 1]):
@@ -42,8 +43,9 @@ def deal(indptr, indices, targets, weights, strata, at, rows, columns, ys, fs):
 
 
 @njit(nogil=True, cache=True)
-def shuffle(seed, first, last, rows, columns, ys, fs):
+def shuffle(seed, first, last, entries):
     """A random order of the entries first..last (Fisher and Yates, xorshift64*)."""
+    rows, columns, ys, fs = entries
     state = np.uint64(seed) | np.uint64(1)
     for t in range(last - 1, first, -1):
         state ^= state >> np.uint64(12)
@@ -58,8 +60,9 @@ def shuffle(seed, first, last, rows, columns, ys, fs):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def glove_losses(rows, columns, ys, fs, first, last, k, own, other):
+def glove_losses(entries, first, last, k, own, other):
     """The sum of f d^2 over the entries first..last."""
+    rows, columns, ys, fs = entries
     line = 64 // own.itemsize
     loss = 0.0
     for t in range(first, last):
@@ -76,14 +79,14 @@ def glove_losses(rows, columns, ys, fs, first, last, k, own, other):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def glove_steps(rows, columns, ys, fs, first, last, lr, k, own, other):
-    """One step for each of the entries first..last; returns the sum of f d^2, each before its step."""
+def glove_steps(entries, first, last, lr, k, own, other):
+    """One step for each of the entries first..last."""
+    rows, columns, ys, fs = entries
     width = k + 1
     line = 64 // own.itemsize
     most, half, three = own.dtype.type(1), own.dtype.type(0.5), own.dtype.type(1.5)
     old, new = np.empty(width, own.dtype), np.empty(width, own.dtype)
     old[k] = new[k] = most
-    loss = 0.0
     for t in range(first, last):
         soon = min(t + AHEAD, last - 1)
         for c in range(0, 3 * width, line):
@@ -95,9 +98,7 @@ def glove_steps(rows, columns, ys, fs, first, last, lr, k, own, other):
             old[c] = own[i, c]
             new[c] = other[j, c]
             d += old[c] * new[c]
-        f = fs[t]
-        loss += np.float64(f) * d * d
-        step = lr * f * d
+        step = lr * fs[t] * d
         for c in range(width):
             g = min(max(step * new[c], -most), most)
             h = own[i, 2 * width + c]
@@ -112,4 +113,3 @@ def glove_steps(rows, columns, ys, fs, first, last, lr, k, own, other):
             square = other[j, width + c] + g * g
             other[j, width + c] = square
             other[j, 2 * width + c] = h * (three - half * square * h * h)
-    return loss

@@ -92,13 +92,13 @@ def _emit(acc, bits, tops, scale, indices, data, used):
 
 
 @njit(nogil=True, cache=True)
-def count_rows(
-    text, starts, positions, weights, left, right, scale, first, last, acc, bits, tops, met, indices, data, lengths
-):
-    """Rows first..last to ``indices`` and ``data``, their lengths to ``lengths``; returns how many entries there are. acc, bits and tops are 0.
+def count_rows(text, starts, positions, weights, left, right, scale, first, last, row, out):
+    """Rows first..last to ``out`` (indices, data, lengths); returns how many entries there are. ``row`` is (acc, bits, tops, met), all but met 0.
 
     ``met`` (n + 1 places) takes the words of the row. Every word is written there, and the place moves on when it was new: no branch to guess.
     """
+    acc, bits, tops, met = row
+    indices, data, lengths = out
     window = weights.shape[0]
     one, stop = np.uint64(1), np.uint32(acc.shape[0])
     used = 0
@@ -161,3 +161,34 @@ def merge_rows(pointers, columns, values, scale, acc, bits, tops, indices, data,
         used = _emit(acc, bits, tops, scale, indices, data, used)
         lengths[i] = used - before
     return used
+
+
+@njit(nogil=True, cache=True)
+def sums(indptr, indices, data, first, last, rows, columns):
+    """Sums of rows first..last, and their part of the sums of columns."""
+    for i in range(first, last):
+        for p in range(indptr[i], indptr[i + 1]):
+            rows[i] += data[p]
+            columns[indices[p]] += data[p]
+
+
+@njit(nogil=True, cache=True)
+def ratios(indptr, indices, data, first, last, own, beside, positive, out, lengths):
+    """log N - own - beside at the entries of rows first..last, 0 where it is not kept; and how many of each row are kept."""
+    for i in range(first, last):
+        lengths[i] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            m = np.log(data[p]) - own[i] - beside[indices[p]] if data[p] > 0 else 0.0
+            out[p] = 0.0 if positive and m < 0.0 else m
+            lengths[i] += out[p] != 0.0
+
+
+@njit(nogil=True, cache=True)
+def keep_ratios(indptr, columns, first, last, values, ends, indices, data):
+    """The entries of rows first..last that are not 0; those of row i go to ``ends[i]`` and on."""
+    for i in range(first, last):
+        at = ends[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            if values[p] != 0.0:
+                indices[at], data[at] = columns[p], values[p]
+                at += 1

@@ -1,23 +1,32 @@
-"""Skip-gram steps as part of ``CpuEngine``: runs of pieces on threads that share the tables without locks, or one run after another."""
+"""Skip-gram steps: runs of pieces on threads that share the tables without locks, or blocks of samples that share no word."""
 
 from __future__ import annotations
 
-import itertools
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.engines.protocol.windows import PairEvidence, Pieces, WindowRule
+from eckart.engines.protocol.windows import LISTEN, PairEvidence, Pieces, WindowRule, rounds_of, runs_of, turn
 from eckart.scheduler import run_lanes
 
-RUN = 2**14
-"""Words of a run, about."""
-SPREAD = 1_000_003
+RUN = 2**13
+"""Words of a run of threads that share the tables, about: some 10 ms, so that handing it out costs little and the last ones end together."""
 
 
-class SkipGramPrimitives:
-    """pair_step on ``threads`` threads; numba is loaded when it is called."""
+class WindowSteps:
+    """window_table and pair_step on ``threads`` threads; numba is loaded when they are called."""
 
     threads: int
+
+    def window_table(self, rows: np.ndarray) -> np.ndarray:
+        """One more row, and columns up to whole cache lines."""
+        per_line = 64 // rows.itemsize
+        shape = len(rows) + 1, -(-rows.shape[1] // per_line) * per_line
+        raw = np.zeros(shape[0] * shape[1] + per_line, rows.dtype)
+        skip = (-raw.ctypes.data % 64) // raw.itemsize
+        out = raw[skip : skip + shape[0] * shape[1]].reshape(shape)
+        out[:-1, : rows.shape[1]] = rows
+        return out
 
     def pair_step(
         self,
@@ -31,41 +40,80 @@ class SkipGramPrimitives:
         seed: int,
         together: bool = True,
     ) -> PairEvidence:
-        from eckart.engines.cpu.words.window_kernels import train_pieces
-
-        runs = _runs(pieces.bounds, *part)
-        whole = max(int(pieces.bounds[part[1]] - pieces.bounds[part[0]]), 1)
-        found = [PairEvidence(0.0, 0, 0)] * len(runs)
-
-        def rate(piece: int) -> float:
-            return rates[0] + (rates[1] - rates[0]) * float(pieces.bounds[piece] - pieces.bounds[part[0]]) / whole
-
-        def step(lane: int, i: int, scratch: dict) -> None:
-            if "kept" not in scratch:
-                longest = int(np.diff(pieces.bounds).max(initial=0))
-                groups = (rule.drawn + 6) // 6
-                scratch["kept"] = np.empty(longest, np.int32)
-                scratch["scores"] = np.zeros((2, groups, 2, 8), np.float32)
-            a, b = runs[i]
-            found[i] = PairEvidence(
-                *train_pieces(
-                    pieces.ids, pieces.bounds, a, b, pieces.keep, pieces.chance, pieces.alias, x, y, rule.window, rule.drawn, np.float32(rule.weight),
-                    (rate(a), rate(b)), np.uint64(seed), rule.bias, scratch["kept"], scratch["scores"][0], scratch["scores"][1],
-                )
-            )  # fmt: skip
-
-        threads = self.threads if together else 1
-        run_lanes(range(len(runs)), list(range(max(2 * threads, 1))), step, threads)
-        out = PairEvidence(0.0, 0, 0)
-        for each in found:
-            out = out.merge(each)
-        return out
+        work = _Work.of(pieces, part, rule, rates, seed)
+        strata, rounds = rounds_of(pieces, part, rule)
+        if together or strata == 1:
+            return _windows(work, x, y, self.threads if together else 1)
+        return PairEvidence.sum(_blocks(work, runs, x, y, strata, self.threads) for runs in rounds)
 
 
-def _runs(bounds: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
-    """Ranges of pieces of about RUN words."""
-    at = [first]
-    while at[-1] < last:
-        next_ = int(np.searchsorted(bounds, bounds[at[-1]] + RUN))
-        at.append(min(max(next_, at[-1] + 1), last))
-    return list(itertools.pairwise(at))
+class _Work(NamedTuple):
+    """What the kernels are given: the corpus, the rule, the seed; the first piece and the rate at each piece from there; the longest piece."""
+
+    corpus: tuple[np.ndarray, ...]
+    rule: tuple[Any, ...]
+    seed: np.uint64
+    part: tuple[int, int]
+    rates: np.ndarray
+    longest: int
+
+    @classmethod
+    def of(
+        cls, pieces: Pieces, part: tuple[int, int], rule: WindowRule, rates: tuple[float, float], seed: int
+    ) -> _Work:
+        bounds = pieces.bounds[part[0] : part[1] + 1]
+        passed = (bounds - bounds[0]) / max(int(bounds[-1] - bounds[0]), 1)
+        corpus = (pieces.ids, pieces.bounds, pieces.keep, pieces.chance, pieces.alias)
+        how = (rule.window, rule.drawn, np.float32(rule.weight), rule.bias, rule.columns)
+        falling = rates[0] + (rates[1] - rates[0]) * passed
+        return cls(corpus, how, np.uint64(seed), part, falling, int(np.diff(bounds).max(initial=0)))
+
+    def rate(self, piece: int) -> float:
+        return float(self.rates[piece - self.part[0]])
+
+
+def _windows(work: _Work, x: np.ndarray, y: np.ndarray, threads: int) -> PairEvidence:
+    """Window after window, the threads sharing the tables (or one thread alone)."""
+    from eckart.engines.cpu.words.window_kernels import train_pieces
+
+    runs = runs_of(work.corpus[1], *work.part, words=RUN)
+    found = [PairEvidence(0.0, 0, 0)] * len(runs)
+    groups = (work.rule[1] + 6) // 6
+
+    def step(_: None, i: int, scratch: dict) -> None:
+        if not scratch:
+            scores = np.zeros((2, groups, 2, 8), np.float32)
+            scratch["steps"] = (np.empty(work.longest, np.int32), scores[0], scores[1])
+        a, b = runs[i]
+        rates = work.rate(a), work.rate(b)
+        found[i] = PairEvidence(*train_pieces(work.corpus, a, b, x, y, work.rule, rates, work.seed, scratch["steps"]))
+
+    run_lanes(range(len(runs)), [None] * max(2 * threads, 1), step, threads)
+    return PairEvidence.sum(found)
+
+
+def _blocks(work: _Work, runs: list, x: np.ndarray, y: np.ndarray, strata: int, threads: int) -> PairEvidence:
+    """A round: samples of all runs by blocks, then blocks that share no word side by side."""
+    from eckart.engines.cpu.words.window_kernels import draw_samples, step_block
+
+    (_, bounds, *_), (window, drawn, *_) = work.corpus, work.rule
+    most = np.array([(bounds[b] - bounds[a]) * 2 * window * (1 + drawn) for a, b in runs])
+    begins = np.cumsum(most) - most
+    samples = np.empty((int(most.sum()), 2), np.int32)  # as many as there can be; pages that are not written take no memory
+    ends, pairs = np.empty((len(runs), strata * strata + 1), np.int64), np.zeros(len(runs), np.int64)
+
+    def draw(_: None, r: int, scratch: dict) -> None:
+        if not scratch:
+            scratch["own"] = np.empty(work.longest, np.int32), np.empty((int(most.max()), 2), np.int32)
+        (a, b), place = runs[r], (samples, begins[r], ends[r])
+        pairs[r] = draw_samples(work.corpus, a, b, work.rule, work.seed, scratch["own"], strata, place)
+
+    run_lanes(range(len(runs)), [None] * len(runs), draw, threads)
+    losses, rates = np.zeros(strata * strata), np.array([work.rate(a) for a, _ in runs], np.float32)
+
+    def step(_: None, block: int, scratch: dict) -> None:
+        losses[block] = step_block(samples, ends, block, x, y, work.rule, rates)
+
+    for t in range(strata):
+        run_lanes(turn(strata, t), [None] * strata, step, threads)
+    return PairEvidence(float(losses.sum()), int(pairs[::LISTEN].sum()), int(pairs.sum()))

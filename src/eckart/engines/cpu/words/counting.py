@@ -1,22 +1,26 @@
-"""The primitives of embeddings that look at pairs of words, as part of ``CpuEngine``: ranges of rows on threads, handed over in their order."""
+"""Counts of pairs of words and what follows from them: ranges of rows on threads."""
 
 from __future__ import annotations
 
 import itertools
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol import CountRows, PairRule
-from eckart.scheduler import in_order, run_lanes
+from eckart.engines.host import Host, place
+from eckart.engines.protocol import CountRows, PairRule, PmiRule
+from eckart.scheduler import in_order, lanes_for, run_lanes
 
 TOKENS = 2**17
 """Words of the text whose rows are counted at a time, about."""
+ENTRIES = 2**15
+"""Entries that are worth a lane: about 0.3 ms of logarithms."""
 
 
-class PairPrimitives:
-    """cooccur and merge_counts on ``threads`` threads; numba is loaded when the first of them is called."""
+class PairCounting:
+    """cooccur, merge_counts and mutual_information on ``threads`` threads; numba is loaded when the first of them is called."""
 
     threads: int
 
@@ -57,9 +61,8 @@ class PairPrimitives:
                 local.row, local.met = _row(n), np.empty(n + 1, np.uint32)
                 local.indices, local.data = np.empty(longest, np.int32), np.empty(longest)
             indices, data, lengths = local.indices, local.data, np.empty(b - a, np.int64)
-            used = count_rows(
-                text, starts, positions, weights, rule.left, rule.right, rule.scale, a, b, *local.row, local.met, indices, data, lengths
-            )  # fmt: skip
+            found = (*local.row, local.met), (indices, data, lengths)
+            used = count_rows(text, starts, positions, weights, rule.left, rule.right, rule.scale, a, b, *found)
             return CountRows(a, lengths, indices[:used].copy(), data[:used].copy())
 
         yield from in_order(parts, rows, self.threads)
@@ -78,6 +81,40 @@ class PairPrimitives:
             return CountRows(parts[0].first, lengths, indices[:used].copy(), data[:used].copy())
 
         yield from in_order(runs, merged, self.threads)
+
+    def mutual_information(self, x: Host, rule: PmiRule, dtype: Any) -> CountRows:
+        from eckart.engines.cpu.words.pair_counts import keep_ratios, ratios, sums
+
+        m = place(x).matrix
+        n = m.shape[0]
+        cuts = np.searchsorted(m.indptr, np.linspace(0, m.nnz, lanes_for(m.nnz // ENTRIES, 8 * m.n_columns) + 1)[1:-1])
+        parts = list(itertools.pairwise([0, *np.unique(cuts).tolist(), n]))
+        own, partial = np.zeros(n), np.zeros((len(parts), m.n_columns))
+        lengths, ratio = np.empty(n, np.int64), np.empty(m.nnz)
+        lanes = list(range(len(parts)))
+
+        def add(i: int, part: tuple[int, int], _: dict) -> None:
+            sums(m.indptr, m.indices, m.data, *part, own, partial[i])
+
+        run_lanes(parts, lanes, add, self.threads)
+        columns = partial.sum(axis=0)
+        spread = np.where(columns > 0, columns, 0.0) ** rule.smoothing * (columns > 0)
+        with np.errstate(divide="ignore"):  # words without a neighbour have no entry to use their logarithm
+            own = np.log(own)
+            beside = np.log(spread / max(spread.sum(), np.finfo(float).tiny)) + np.log(rule.shift)
+
+        def look(_: int, part: tuple[int, int], __: dict) -> None:
+            ratios(m.indptr, m.indices, m.data, *part, own, beside, rule.positive, ratio, lengths)
+
+        run_lanes(parts, lanes, look, self.threads)
+        ends = np.concatenate([[0], np.cumsum(lengths)])
+        indices, data = np.empty(ends[-1], m.indices.dtype), np.empty(ends[-1], dtype)
+
+        def keep(_: int, part: tuple[int, int], __: dict) -> None:
+            keep_ratios(m.indptr, m.indices, *part, ratio, ends, indices, data)
+
+        run_lanes(parts, lanes, keep, self.threads)
+        return CountRows(0, lengths, indices, data)
 
 
 def _row(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
