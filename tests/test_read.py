@@ -853,3 +853,22 @@ def test_matrix_market_files(tmp_path):
         read(tmp_path / "bad.mtx")
     with pytest.raises(InputError, match="no column names"):
         read(tmp_path / "c.mtx", columns=["a"])
+
+
+def test_ranges_of_a_file_on_threads_are_the_file(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = [f"k{i},{a:.6g},{'' if i % 7 == 3 else i}" for i, a in enumerate(rng.standard_normal(500))]
+    file = tmp_path / "a.csv"
+    file.write_text("\n".join(["id,a,b", *rows[:250], "", *rows[250:]]))
+    whole = read(file, index="id")
+    bad = tmp_path / "b.csv"
+    bad.write_text(file.read_text().replace("k400,", "k400,oops"))
+    with pytest.raises(FileError) as told:
+        read(bad, index="id")
+    monkeypatch.setattr("eckart.io.tables.csv_file.RANGE_BYTES", 300)
+    parts = read(file, index="id")
+    np.testing.assert_array_equal(parts.values, whole.values)
+    assert parts.rows.tolist() == whole.rows.tolist()
+    with pytest.raises(FileError) as again:
+        read(bad, index="id")
+    assert str(again.value) == str(told.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +16,16 @@ from eckart.errors import FileError, wrong
 from eckart.io.tables.frames import arrow_columns, arrow_dtype, hold, titles
 from eckart.io.tables.row_blocks import ArrowBlocks
 from eckart.matrix import Dense
+from eckart.scheduler import in_order, resolve_threads
 
 NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A"]
 """Cells of a CSV file that stand for a missing entry."""
 
 BLOCK_BYTES = 4 * 2**20
 """How much of a file is read at a time."""
+
+RANGE_BYTES = 4 * 2**20
+"""How much of a long file a thread parses at a time: some 20 ms, and little memory for 16 of them."""
 
 LONG_MARK = "\x1f"
 """What a delimiter of several characters, such as ``::``, becomes on the way to pyarrow: the unit separator of ASCII."""
@@ -87,10 +92,50 @@ class Layout:
         self.options["convert_options"].include_columns = columns
         self.options["convert_options"].column_types = kinds
         try:
+            if len(cuts := self._cuts()) > 2:
+                yield from self._side_by_side(cuts, names)
+                return
             with arrow_csv.open_csv(self._source(), **self.options) as reader:
                 yield from reader
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise self._refused(error, names) from None
+
+    def _cuts(self) -> list[int]:
+        """Where a long file may be cut, at ends of lines; nowhere inside unless every end of a line is the end of a row in plain bytes."""
+        size, read = self.file.stat().st_size, self.options["read_options"]
+        quoted = self.options["parse_options"].newlines_in_values or len(self.delimiter) > 1
+        if quoted or self.file.suffix.lower() == ".gz" or read.encoding.lower() not in ("utf8", "utf-8"):
+            return [0, size]
+        cuts = [0]
+        with self.file.open("rb") as raw:
+            if not raw.readline().strip():  # the header is not in the first line
+                return [0, size]
+            while cuts[-1] + RANGE_BYTES < size:
+                raw.seek(cuts[-1] + RANGE_BYTES)
+                raw.readline()
+                cuts.append(raw.tell())
+        return [*cuts, size] if cuts[-1] < size else cuts
+
+    def _side_by_side(self, cuts: list[int], names: list[str]) -> Iterator[Any]:
+        """Ranges of bytes parsed on all cores, handed over in their order; every column has the type that the first block shows."""
+        from pyarrow import csv as arrow_csv
+
+        convert = self.options["convert_options"]
+        shown = {f.name: f.type for f in self.schema() if f.name in convert.include_columns}
+        convert.column_types = shown | convert.column_types
+        others = {name: value for name, value in self.options.items() if name != "read_options"}
+
+        def parsed(span: tuple[int, int]) -> Any:
+            with self.file.open("rb") as raw:
+                raw.seek(span[0])
+                text = raw.read(span[1] - span[0])
+            read = arrow_csv.ReadOptions(
+                column_names=names, skip_rows=int(self.headed and span[0] == 0), block_size=len(text) + 1, use_threads=False
+            )
+            return arrow_csv.read_csv(io.BytesIO(text), read_options=read, **others)
+
+        for table in in_order(itertools.pairwise(cuts), parsed, resolve_threads(None)):
+            yield from table.to_batches()
 
     def _refused(self, error: Exception, names: list[str]) -> FileError:
         """pyarrow's complaint with the line, which it tells only when it reads with one thread."""

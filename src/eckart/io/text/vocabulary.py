@@ -347,8 +347,9 @@ def chosen(
     """
     if most is not None and len(good) > most:  # ties are still to be settled by the words
         good = good[counts[good] >= np.partition(counts[good], -most)[-most]]
-    pairs = sorted(zip((-counts[good]).tolist(), words(good), good.tolist()))[:most]
-    return np.array([number for _, _, number in pairs], np.int64)
+    named = words(good)
+    good = good[np.array(sorted(range(len(good)), key=named.__getitem__), np.int64)]
+    return good[np.argsort(-counts[good], kind="stable")][:most]
 
 
 def _texts(docs: Iterable[tuple[Any, str]], names: list[Any]) -> Iterator[str]:
