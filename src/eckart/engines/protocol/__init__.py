@@ -19,7 +19,8 @@ from eckart.engines.protocol.words import CountRows, GloveTable, PairRule, Words
 
 __all__ = [
     "ColumnMoments", "CountRows", "Descent", "Engine", "Evidence", "EvidenceSums", "GapCodes", "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "Moments",
-    "PairRule", "Pass", "Placed", "PrecisionDraws", "RidgeRule", "RowSolution", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
+    "PairRule", "Pass", "Placed",
+    "PrecisionDraws", "RidgeRule", "RowSolution", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
 

@@ -81,7 +81,7 @@ class RidgePrimitives:
     ) -> Evidence:
         from eckart.engines.cpu.entries.evidence import evidence_rows
 
-        here = {"own": own, "other": other, "spread": spread, "threads": self.threads}
+        here: dict[str, Any] = {"own": own, "other": other, "spread": spread, "threads": self.threads}
         return evidence_rows(place(x), left, right, rule, **here, **more)
 
     def residual_gram(
