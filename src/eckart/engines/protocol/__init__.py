@@ -18,8 +18,8 @@ from eckart.engines.protocol.topics import TopicsFamily, TopicStatistics
 from eckart.engines.protocol.words import CountRows, GloveTable, PairRule, WordsFamily, strata_of
 
 __all__ = [
-    "ColumnMoments", "CountRows", "Descent", "Engine", "Evidence", "EvidenceSums", "GapCodes", "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "Moments",
-    "PairRule", "Pass", "Placed",
+    "ColumnMoments", "CountRows", "Descent", "Engine", "Evidence", "EvidenceSums", "GapCodes", "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule",
+    "Moments", "PairRule", "Pass", "Placed",
     "PrecisionDraws", "RidgeRule", "RowSolution", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
