@@ -113,8 +113,7 @@ class Recommender:
         left, right, offset = scoring(f, at, columns)
         hidden = None
         if exclude_seen:
-            hidden = _sorted(seen) if len(columns) == f.n else _on(seen, columns)
-            hidden = (*hidden, at)
+            hidden = (seen.indptr, seen.indices, at) if len(columns) == f.n else (*_on(seen, columns), at)
         best, scores = self._engine().top_columns(left, right, int(n), offset, hidden)
         whole = np.where(best >= 0, columns[best], -1)
         return Recommendations(ids.names(at), _names(self.column_ids, whole), _full_scores(f, at, whole, scores), whole)
@@ -212,18 +211,9 @@ def _full_scores(f: LowRank, rows: np.ndarray, whole: np.ndarray, scores: np.nda
     return out
 
 
-def _sorted(seen: Observed) -> tuple[np.ndarray, np.ndarray]:
-    """indptr and indices, the indices of every row ascending."""
-    csr = seen.to_scipy()
-    if not csr.has_sorted_indices:
-        csr = csr.sorted_indices()
-    return csr.indptr, csr.indices
-
-
 def _on(seen: Observed, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same for some columns only."""
+    """indptr and indices of what was seen of some columns."""
     csr = seen.to_scipy()[:, columns].tocsr()
-    csr.sort_indices()
     return csr.indptr, csr.indices
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,8 @@ class Host:
     """Whether a pass has seen all entries of dense rows and found them finite; sparse ones are checked at the door."""
     kept: dict[str, Any] = field(default_factory=dict)
     """Layouts that an engine makes once for this matrix."""
+    turn: Callable[[Any], Any] | None = None
+    """How the engine transposes a sparse matrix; None: as the matrix does itself."""
 
     @property
     def kind(self) -> str:
@@ -62,14 +65,14 @@ class Host:
 
     @cached_property
     def T(self) -> Host:
-        turned = self.matrix.transposed()
+        turn = self.turn or (lambda matrix: matrix.transposed())
         w = self.entry_weights
-        if w is not None:
-            w = replace(self.matrix, data=w).transposed().data
         if self.weights is not None:  # weights of rows weigh the entries of the columns' view
             rows = np.repeat(self.weights, self.counts).astype(self.dtype)
-            w = replace(self.matrix, data=rows if w is None else w * rows).transposed().data
-        other = Host(turned, None, w, checked=True)
+            w = rows if w is None else w * rows
+        if w is not None:
+            w = turn(replace(self.matrix, data=w)).data
+        other = Host(turn(self.matrix), None, w, checked=True, turn=self.turn)
         other.__dict__["T"] = self
         return other
 

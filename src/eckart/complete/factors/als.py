@@ -11,7 +11,7 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.stationary import RidgePoint, RidgeProblem, certify_factors, relative_gradient
 from eckart.complete.completer import Completer
-from eckart.complete.factors.alternate import State, Stop, alternate, resumed, snapshot, start
+from eckart.complete.factors.alternate import Progress, State, Stop, alternate, resumed, snapshot, start
 from eckart.complete.folding import cast, entry_weights, limits
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.split import split
@@ -151,7 +151,11 @@ class ALS(Completer):
                 None if judge is None else _held_out(engine, engine.put(judge)),
                 lambda point: relative_gradient(problem, point, engine),
             )  # fmt: skip
-            keep = None if keeper is None else lambda s, p: keeper.due() and keeper.save(s.sweeps, snapshot(s, p, engine))
+
+            def keep(s: State, p: Progress) -> None:
+                if keeper and keeper.due():  # factors leave the engine only when they are written
+                    keeper.save(s.sweeps, snapshot(s, p, engine))
+
             state, trace, errors = alternate(problem, state, rule, engine, watch, keep, judged)
             certificate = certify_factors(problem, state.point, engine, trace, errors)
             factors = self._factors(RidgePoint(**_on_host(state.point, engine)), norm, x)
@@ -227,8 +231,8 @@ class ALS(Completer):
         engine = self._engine()
         with engine.at_work():
             problem = self._problem(engine, x if norm is None else norm.apply(x), entry_weights(weights, x))
-            tall = (None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias))
-            point = RidgePoint(*tall, f.mean)
+            u, v, b, c = (None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias))
+            point = RidgePoint(u, v, b, c, f.mean)
             if norm is not None:
                 point = point._replace(row_bias=None, column_bias=None, mean=0.0)
             return certify_factors(problem, point, engine, self.fit_.trace)

@@ -44,8 +44,8 @@ class State:
 
     @classmethod
     def of(cls, sweeps: int, arrays: dict[str, np.ndarray], engine: Engine) -> State:
-        tall = (engine.take(arrays[name]) if name in arrays else None for name in RidgePoint._fields[:4])
-        return cls(RidgePoint(*tall, float(arrays["mean"][0])), sweeps, arrays["values"].tolist())
+        left, right, b, c = (engine.take(arrays[name]) if name in arrays else None for name in RidgePoint._fields[:4])
+        return cls(RidgePoint(left, right, b, c, float(arrays["mean"][0])), sweeps, arrays["values"].tolist())
 
 
 class Progress(NamedTuple):
@@ -176,7 +176,7 @@ def start(problem: RidgeProblem, k: int, mean: float, engine: Engine, rng: np.ra
     """The point with V spanning a randomized range of D^-1/2 R D^-1/2, R the entries less mean and plain biases (for implicit feedback: the weights); and V
     on the host."""
     x, rule, rule_t = problem.x, problem.rule, problem.rule_t
-    (n, m), dtype = x.shape, x.dtype
+    n, m, dtype = len(x.counts), x.shape[1], x.dtype
     row_bias = column_bias = None
     if rule.bias:
         column_bias = engine.bias_rows(x.T, rule_t, None, mean=mean)

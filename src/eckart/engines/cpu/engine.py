@@ -48,7 +48,15 @@ class CpuEngine(
         self.threads = resolve_threads(n_threads)
 
     def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Host:
-        return place(matrix, weights, entry_weights)
+        placed = place(matrix, weights, entry_weights)
+        if placed.turn is None and placed.kind != "dense":
+            placed.turn = self._transposed
+        return placed
+
+    def _transposed(self, matrix: Any) -> Any:
+        from eckart.engines.cpu.entries.transpose import transposed
+
+        return transposed(matrix, self.threads)
 
     def tiled(self, matrix: Matrix) -> Matrix:
         """Sparse rows laid out for repeated products (until ``put`` does so)."""

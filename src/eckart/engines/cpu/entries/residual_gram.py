@@ -1,6 +1,7 @@
 """M^T diag(q) M V for M = R - a0 U V^T, R the negative gradient of the data term on the stored entries, made anew in every pass.
 
-With G = V^T Z for the block Z, row i has y_i = q_i (R_i Z - a0 u_i G); then M^T y = R^T y - a0 V (U^T y), U^T y being small. A pass costs a dot product of length k for every entry and keeps the residuals of one row at a time, in place of one number for every entry.
+With G = V^T Z for the block Z, row i has y_i = q_i (R_i Z - a0 u_i G); then M^T y = R^T y - a0 V (U^T y), U^T y being small. A pass costs a dot product of
+length k for every entry and keeps the residuals of one row at a time, in place of one number for every entry.
 """
 
 from __future__ import annotations

@@ -19,22 +19,14 @@ LEAST_ITEMS, ITEMS_OF_ONE = 16, 4
 
 @njit(nogil=True, cache=True)
 def _mask(indptr, indices, rows, first, last, begin, tile):
-    """Excluded columns of the given rows become -inf in the tile of columns begin.."""
+    """Excluded columns of the given rows become -inf in the tile of columns begin..; the indices of a row may stand in any order."""
     width = tile.shape[1]
     for q in range(first, last):
         i = rows[q]
-        a, b = indptr[i], indptr[i + 1]
-        lo, hi = a, b
-        while lo < hi:
-            mid = (lo + hi) // 2
-            if indices[mid] < begin:
-                lo = mid + 1
-            else:
-                hi = mid
-        p = lo
-        while p < b and indices[p] < begin + width:
-            tile[q - first, indices[p] - begin] = -np.inf
-            p += 1
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p] - begin
+            if 0 <= j < width:
+                tile[q - first, j] = -np.inf
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
@@ -79,7 +71,7 @@ def top_columns(
     excluded: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
     threads: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (-1 where there are fewer than n) and scores of the n best columns; ``excluded`` is (indptr, sorted indices, row of each row of U).
+    """Positions (-1 where there are fewer than n) and scores of the n best columns; ``excluded`` is (indptr, indices, row of each row of U).
 
     Few rows are shared out by ranges of columns (as the shapes alone say), each with its own n best; these are merged in the order of the ranges.
     """

@@ -81,7 +81,7 @@ class RidgePrimitives:
     ) -> Evidence:
         from eckart.engines.cpu.entries.evidence import evidence_rows
 
-        here = {"own": own, "other": other, "spread": spread, "threads": self.threads}
+        here: dict[str, Any] = {"own": own, "other": other, "spread": spread, "threads": self.threads}
         return evidence_rows(place(x), left, right, rule, **here, **more)
 
     def residual_gram(
@@ -122,9 +122,3 @@ class RidgePrimitives:
         from eckart.engines.cpu.entries.top import top_columns
 
         return top_columns(left, right, n, offset, excluded, self.threads)
-
-
-def _opened(x: Any, more: dict[str, Any]) -> tuple[Observed, dict[str, Any]]:
-    """The matrix, and its weights among the other arguments, whether it is placed or not yet."""
-    placed = place(x)
-    return placed.matrix, {"weights": placed.entry_weights, **more}
