@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-
 from eckart.errors import FileError, InputError
 from eckart.io.models.save import check_place, replacing
 from eckart.io.read import read

@@ -19,7 +19,7 @@ class TopicPrimitives:
     threads: int
 
     def topic_totals(self, x: Any) -> np.ndarray:
-        from eckart.engines.cpu.topics.layout import each, documents_of
+        from eckart.engines.cpu.topics.layout import documents_of, each
         from eckart.engines.cpu.topics.word_kernels import sum_words
 
         at = documents_of(x, self.threads)
