@@ -264,7 +264,8 @@ def test_chain_does_not_depend_on_threads(monkeypatch, data):
     states = set()
     for threads in (1, 2, 3, 5, 16):
         chain = engine_named("cpu", threads).topic_chain(x, words + 1e-3, shares, 0.1, 3)
-        assert len(chain.parts) > 16 and chain.ends.shape[1] > 5
+        assert len(chain.parts) > 16
+        assert chain.ends.shape[1] > 5
         values = [chain.sweep(prior + 0.1, average=True) for _ in range(4)]
         states.add(chain.topics.tobytes() + np.ascontiguousarray(chain.mean_counts()).tobytes() + str(values).encode())
     assert len(states) == 1

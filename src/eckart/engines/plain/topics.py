@@ -117,7 +117,7 @@ def _share(words: np.ndarray, c: np.ndarray, prior: np.ndarray, theta: np.ndarra
 
 def _tall(x: Any, start: np.ndarray) -> np.ndarray:
     """A float64 copy, one row for each document."""
-    return np.array(np.broadcast_to(start, (place(x).shape[0], start.shape[-1])), np.float64)
+    return np.array(np.broadcast_to(start, (place(x).matrix.shape[0], start.shape[-1])), np.float64)
 
 
 class PlainChain:
@@ -162,7 +162,7 @@ class PlainChain:
         return self.mean / self.averaged if self.averaged else self.counts()
 
     def draw(self, documents: int, words: int) -> TopicDraw:
-        n, k = self.table.shape
+        n, k = len(self.table), self.table.shape[-1]
         some = self.topics[:: spacing(len(self.topics), documents)]
         counts = np.array([np.bincount(z, minlength=k) for z in some], np.float64).reshape(-1, k)
         return TopicDraw(counts, self.table[:: spacing(n, words)].copy(), n, self.table.sum(axis=0))

@@ -6,7 +6,7 @@ be overwritten by the primitive that takes it, and the one that comes back takes
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,11 +27,16 @@ class TopicStatistics(NamedTuple):
     seen: float
     logs: np.ndarray | None = None
 
-    def merge(self, other: Self) -> TopicStatistics:
+    def merge(self, other: TopicStatistics) -> TopicStatistics:
         """Of two parts of the documents."""
-        logs = None if self.logs is None or other.logs is None else self.logs + other.logs
-        sums = (a + b for a, b in zip(self[:5], other[:5]))
-        return TopicStatistics(*sums, logs)
+        return TopicStatistics(
+            self.counts + other.counts,
+            self.sizes + other.sizes,
+            self.value + other.value,
+            self.likelihood + other.likelihood,
+            self.seen + other.seen,
+            None if self.logs is None or other.logs is None else self.logs + other.logs,
+        )
 
 
 class TopicWords(NamedTuple):

@@ -226,13 +226,13 @@ class LDA(TopicModel):
         most, starts, tol = self.max_iter, int(self.n_init), float(self.tol)
         if method == "gibbs":
             burn_in = lda_gibbs.burn_in_for(tokens_of(x)) if self.burn_in is None else int(self.burn_in)
-            sweeps = {"burn_in": burn_in, "n_samples": int(self.n_samples)}
+            sweeps: Any = {"burn_in": burn_in, "n_samples": int(self.n_samples)}
             return partial(lda_gibbs.solve, docs, max_iter=int(most or 24), n_init=starts, **sweeps)
         if method == "cvb0":
-            kinds = {"whole": whole_numbers(x), "dtype": _precision(engine, docs)}
+            kinds: Any = {"whole": whole_numbers(x), "dtype": _precision(engine, docs)}
             return partial(lda_em.solve, docs, max_iter=int(most or 100), n_init=starts, tol=tol, **kinds)
         if method == "variational":
-            inner = {"inner": int(self.max_doc_update_iter), "inner_tol": float(self.mean_change_tol)}
+            inner: Any = {"inner": int(self.max_doc_update_iter), "inner_tol": float(self.mean_change_tol)}
             return partial(lda_variational.solve, docs, max_iter=int(most or 100), n_init=starts, tol=tol, **inner)
         return partial(self._solve_online, x)
 

@@ -57,7 +57,7 @@ class Running:
 def begin(x: Counts, priors: Priors, rng: np.random.Generator, engine: Any, first: np.ndarray | None = None) -> Running:
     """Topics from a first batch, or from ``first`` (phi, words x k)."""
     k = len(priors.alpha)
-    words = start(engine.put(x), k, rng, np.float32, engine, priors.boost) if first is None else np.float32(first)
+    words = start(engine.put(x), k, rng, np.float32, engine, priors.boost) if first is None else first.astype(np.float32)
     return Running(words / np.float32(k), words, priors)
 
 

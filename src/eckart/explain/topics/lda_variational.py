@@ -132,7 +132,7 @@ def solve(
         if words is None:
             fixed = replace(priors, learn_alpha=False, learn_eta=False)
             words = ascend(docs, fixed, tol=0.0, max_iter=min(AHEAD, max_iter), engine=engine, rng=stream).words
-        counts = np.float64(words) * (problem.tokens / len(priors.alpha)) + priors.words
+        counts = words.astype(np.float64) * (problem.tokens / len(priors.alpha)) + priors.words
         return climb(problem, problem.begin(counts), tol=tol, max_iter=max_iter, least=15, watch=watch)
 
     best, ends = best_of(partial(one, stream) for stream in rng.spawn(n_init))

@@ -65,7 +65,10 @@ class Documents:
         return balanced(ends, lanes_for(self.matrix.nnz * numbers // WORK))
 
     def columns(self, dtype: Any = None) -> Columns:
-        """The entries by word, counts in that precision (None: in any). By counting: how often each range of documents holds each word says where its entries go."""
+        """The entries by word, counts in that precision (None: in any).
+
+        By counting: how often each range of documents holds each word says where its entries go.
+        """
         if self.by_word is None or dtype not in (None, self.by_word.values.dtype):
             dtype = self.matrix.dtype if dtype is None else np.dtype(dtype)
             rows, n = self.rows(dtype), self.matrix.shape[1]
@@ -156,7 +159,7 @@ def width(k: int) -> int:
 
 
 def each(work: Iterable[tuple], do: Callable[..., Any], threads: int, buffer: Callable[[], Any] | None = None) -> list[Any]:
-    """``do(*item)`` for all items side by side; what it returned, in their order. Where there is a ``buffer`` each thread makes one, and ``do`` gets it last."""
+    """``do(*item)`` for all items side by side; what it returned, in their order. With a ``buffer`` each thread makes one, and ``do`` gets it last."""
     items = list(enumerate(work))
     out: list[Any] = [None] * len(items)
 
