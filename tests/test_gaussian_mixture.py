@@ -475,3 +475,37 @@ def test_columns_in_other_units_do_not_matter(rng):
     a, b = GaussianMixture(2, random_state=0).fit(x), GaussianMixture(2, random_state=0).fit(x * scale)
     np.testing.assert_allclose(b.means_, a.means_ * scale, rtol=1e-6)
     np.testing.assert_allclose(b.covariances_, a.covariances_ * np.outer(scale, scale), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical", "unit", "factor"])
+def test_bits_do_not_depend_on_the_number_of_threads(kind):
+    """Starts, EM and certificate together, on rows that make many blocks."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((9000, 6)) + 3 * rng.integers(3, size=(9000, 1))
+    found = []
+    for threads in (1, 2, 3, 5, 16):
+        m = GaussianMixture(3, covariance_type=kind, max_iter=3, n_init=2, random_state=0, n_threads=threads).fit(x)
+        found.append((m.means_.tobytes(), m.weights_.tobytes(), m.lower_bound_, str(m.certificate_), m.score_samples(x).tobytes()))
+    assert found.count(found[0]) == 5
+
+
+def test_between_two_steps_only_small_arrays_cross():
+    """Nothing that the E step hands to the chapter grows with the number of rows."""
+    import eckart.engines as engines
+
+    rows, seen = 3000, []
+
+    class Watched(type(engines.engine_named("cpu"))):
+        def gaussian_statistics(self, *args, **options):
+            found = super().gaussian_statistics(*args, **options)
+            seen.append(max(np.size(value) for value in vars(found).values()))
+            return found
+
+        def get(self, array):
+            assert len(seen) < 2, "a tall array was fetched in the loop"
+            return super().get(array)
+
+    x = np.random.default_rng(0).standard_normal((rows, 3))
+    GaussianMixture(2, max_iter=4, tol=0, random_state=0, engine=Watched(2), means_init=x[:2]).fit(x)
+    assert len(seen) > 4
+    assert max(seen) < rows

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.protocol.mixtures import DIAGONAL, Gaussians
-from eckart.scheduler import lanes_for
 
 NEAR = 1e6
 """Squared distance from the origin, in variances, up to which moments about it keep ten digits."""
@@ -30,11 +29,9 @@ class Sums:
     bound: float = 0.0
 
     @classmethod
-    def lanes(cls, layout: Layout, blocks: int) -> list[Sums]:
-        """Sums for as many lanes as blocks and room allow."""
-        k, p = layout.theta.k, layout.p
-        shape = {"tied": (1, p, p), "full": (k, p, p)}.get(layout.theta.kind, (k, 1, p))
-        count = lanes_for(blocks, 8 * int(np.prod(shape)))
+    def lanes(cls, layout: Layout, count: int) -> list[Sums]:
+        """One for each of so many lanes."""
+        k, p, shape = layout.theta.k, layout.p, layout.scatter_shape
         parts = (np.zeros((count, *s)) for s in ((k,), (k, p), shape))
         return [cls(c, None, m, s) for c, m, s in zip(*parts)]
 
@@ -46,12 +43,18 @@ class Sums:
         if shape is not None:
             every = [lane.counts[:, None] if lane.seen is None else lane.seen for lane in lanes]
             seen = np.add.reduce([np.broadcast_to(part, shape) for part in every])
-        counts, shift, scatter = (
-            np.add.reduce(getattr(lanes[0], name).base, axis=0) for name in ("counts", "shift", "scatter")
-        )
+        names = ("counts", "shift", "scatter")
+        counts, shift, scatter = (np.add.reduce(getattr(lanes[0], name).base, axis=0) for name in names)
         return cls(
             counts, seen, shift, scatter, sum([lane.weight for lane in lanes]), sum([lane.bound for lane in lanes])
         )
+
+    def add(self, other: Sums) -> Sums:
+        """Both together, for kinds without ``seen``; the arrays of the first are used again."""
+        for mine, more in zip(*((s.counts, s.shift, s.scatter) for s in (self, other))):
+            mine += more
+        self.weight, self.bound = self.weight + other.weight, self.bound + other.bound
+        return self
 
     def unpadded(self, layout: Layout) -> Sums:
         """Without padding, and with both triangles."""
@@ -100,6 +103,11 @@ class Layout:
             "xc": (self.rows, p), "xt": (n, self.rows), "logp": (four, self.rows), "spare": (4, self.rows), "rows": (self.rows + 4,),
             "packed": (self.rows, p), "pair": (2, 4, p),
         }  # fmt: skip
+
+    @property
+    def scatter_shape(self) -> tuple[int, int, int]:
+        k, p = self.theta.k, self.p
+        return {"tied": (1, p, p), "full": (k, p, p)}.get(self.theta.kind, (k, 1, p))
 
     def room(self, scratch: dict) -> Any:
         """Working space of a thread; padded columns are zero and stay so."""

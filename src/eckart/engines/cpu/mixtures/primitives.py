@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -31,6 +32,8 @@ WORK = 2**25
 """Multiplications in a block at the most, some milliseconds: blocks so numerous that the last ones leave no thread waiting for long."""
 LEAST = 2**20
 """The same at the least, some tenths of a millisecond: much more than handing the block to a thread costs."""
+PANEL = 16
+"""Blocks whose shares are held at a time, where sums are cut by components: as many threads can work on them."""
 SOME = 256
 """Rows in a block at the least: a chunk of the kernels, and enough for BLAS."""
 
@@ -44,7 +47,10 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
             sums = self._factor_sums(x, theta, watch)
             return FactorStatistics(theta.kind, sums.weight, sums.bound, sums.counts, sums.second, sums.cross, sums.square)
         layout = Layout(theta)
-        total = self._sums(x, layout, watch, lambda block, start, w, t, scratch: _add(layout, block, w, t, scratch))
+        if layout.wide and theta.kind == "full" and theta.k > _lanes(layout, MOST_LANES):
+            total = self._sums_by_component(x, layout, watch)
+        else:
+            total = self._sums(x, layout, watch, lambda block, start, w, t, scratch: _add(layout, block, w, t, scratch))
         return raw_to_statistics(theta, total.unpadded(layout))
 
     def share_statistics(self, x: Any, shares: np.ndarray, kind: str) -> GaussianStatistics:
@@ -84,11 +90,10 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         return collect(x, work, _block_bytes(x, theta), self.threads)
 
     def _sums(self, x: Host, layout: Layout, watch: Watcher, add: Callable[..., None]) -> Sums:
-        """Everything added up: a lane owns sums of all components, or, where these are too large to repeat, of some components."""
-        theta = layout.theta
+        """Everything added up; a lane has sums of its own for all components."""
         complete = x.checked and x.kind != "observed"
-        work, count = _cut(x, theta, watch)
-        lanes = Sums.lanes(layout, count)
+        work, count = _cut(x, layout.theta, watch)
+        lanes = Sums.lanes(layout, _lanes(layout, count))
         found: list[int] = []
 
         def step(total: Sums, job: Job, scratch: dict[str, Any]) -> None:
@@ -114,6 +119,41 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         if x.kind == "dense" and not found:
             x.checked = True  # later passes need not look again
         return Sums.total(lanes)
+
+    def _sums_by_component(self, x: Host, layout: Layout, watch: Watcher) -> Sums:
+        """The same where sums of all components are too large to repeat: shares by blocks of rows, some blocks at a time, then sums by components."""
+        from eckart.engines.cpu.mixtures.wide import add_component
+
+        theta = layout.theta
+        work, _ = _cut(x, theta, watch)
+        (total,), gaps, parts = Sums.lanes(layout, 1), list[Sums](), list[list[Any]]()
+
+        def share(part: list[Any], job: Job, scratch: dict[str, Any]) -> None:
+            start, rows, fetch = job
+            block = np.array(fetch(scratch), np.float64)
+            w = np.ones(rows) if x.weights is None else x.weights[start : start + rows]
+            missing = rows_with_gaps(block, start)
+            whole = slice(None) if missing is None else ~missing
+            loglik, q = normalised(_complete_log_probs(np.ascontiguousarray(block[whole]), layout, scratch))
+            bound = float(np.where(w[whole] > 0, w[whole] * loglik, 0.0).sum())
+            part += [block[whole], q * w[whole, None], float(w.sum()), bound]
+            part += [] if missing is None else [block[missing], w[missing]]
+
+        def add(z: int, _: int, scratch: dict[str, Any]) -> None:
+            for block, q, *_rest in parts:
+                total.counts[z] += q[:, z].sum()
+                add_component(block, q[:, z], z, theta, total)
+
+        while panel := list(itertools.islice(work, PANEL)):
+            parts[:] = [[] for _ in panel]
+            run_lanes(panel, parts, share, self.threads)
+            run_lanes(range(theta.k), list(range(theta.k)), add, self.threads)
+            total.weight += sum([part[2] for part in parts])
+            total.bound += sum([part[3] for part in parts])
+            if rest := [part[4:] for part in parts if len(part) > 4]:
+                gaps = gaps or Sums.lanes(layout, _lanes(layout, PANEL))
+                run_lanes(rest, gaps, lambda lane, part, _: _add_gaps(layout, part[0], part[1], lane), self.threads)
+        return total.add(Sums.total(gaps)) if gaps else total
 
     def _factor_sums(self, x: Host, theta: Gaussians, watch: Watcher) -> Any:
         from eckart.engines.cpu.mixtures.factor import FactorSums, add_rows, log_probs
@@ -232,6 +272,10 @@ def rows_with_gaps(block: np.ndarray, start: int) -> np.ndarray | None:
     except GapsFound:
         return np.isnan(block).any(axis=1)
     return None
+
+
+def _lanes(layout: Layout, blocks: int) -> int:
+    return lanes_for(blocks, 8 * int(np.prod(layout.scatter_shape)))
 
 
 def _block_bytes(x: Host, theta: Gaussians) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.mixtures.layout import Layout
+from eckart.engines.protocol.mixtures import Gaussians
 
 NEGLIGIBLE = 1e-20
 """A share that no sum over fewer than 10^4 rows can see in float64."""
@@ -43,11 +44,16 @@ def add_rows(block: np.ndarray, shares: np.ndarray, w: np.ndarray, layout: Layou
         sums.scatter[0, :n, :n] += xc.T @ xc - cross - cross.T
         return
     for z in range(theta.k):
-        used = shares[:, z] > NEGLIGIBLE
-        if not used.any():
-            continue
-        root = np.sqrt(shares[used, z])
-        d = (block if used.all() else block[used]) - theta.means[z]
-        d *= root[:, None]
-        sums.shift[z, :n] += root @ d
-        sums.scatter[z % len(sums.scatter), :n, :n] += d.T @ d
+        add_component(block, shares[:, z], z, theta, sums)
+
+
+def add_component(block: np.ndarray, shares: np.ndarray, z: int, theta: Gaussians, sums: Any) -> None:
+    """Add rows with shares w q of one component."""
+    n, used = theta.n, shares > NEGLIGIBLE
+    if not used.any():
+        return
+    root = np.sqrt(shares[used])
+    d = (block if used.all() else block[used]) - theta.means[z]
+    d *= root[:, None]
+    sums.shift[z, :n] += root @ d
+    sums.scatter[z % len(sums.scatter), :n, :n] += d.T @ d
