@@ -38,6 +38,11 @@ class Fit:
         )
 
 
+def plan_of(engine: Any, reason: str | None = None) -> dict[str, Any]:
+    """The engine's entries in the plan of a fit: its name, and why it was taken (kept by ``engines.choose``, or as given)."""
+    return {"engine": engine.name, "engine_reason": reason or getattr(engine, "reason", "asked for")}
+
+
 def on_data(engine: Any, matrix: Matrix, do: Callable[[Any], T], weights: np.ndarray | None = None) -> T:
     """``do`` of the placed matrix; where a pass meets NaN in rows that were taken for complete, of the same rows with these entries unknown.
 

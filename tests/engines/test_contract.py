@@ -148,11 +148,28 @@ def test_orth_spans_the_same_and_drops_dependent_columns(engine, dtype):
     assert engine.orth(np.zeros((10, 3), dtype)).shape == (10, 0)
 
 
-def test_inner_outer_and_eigh_top(engine):
+@dtypes
+@weighted
+@pytest.mark.parametrize("shape", [(0, 3, 2), (1, 3, 2), (ROWS, 7, 3), (200_000, 8, 5)], ids=str)
+def test_inner_and_outer(engine, shape, dtype, weighted):
+    rows, a, b = shape
     rng = np.random.default_rng(0)
-    q, w, s = rng.standard_normal((9000, 7)), rng.standard_normal((9000, 3)), rng.standard_normal((7, 2))
-    assert_close(engine.inner(q, w), PLAIN.inner(q, w), np.float64)
-    assert_close(engine.outer(q, s), PLAIN.outer(q, s), np.float64)
+    q, w, plus = (engine.take(rng.standard_normal((rows, c)), dtype) for c in (a, b, b))
+    s = rng.standard_normal((a, b))
+    om = engine.take(rng.random(rows) * (np.arange(rows) % 3)) if weighted else None
+    host = [PLAIN.take(engine.get(each)) for each in (q, w, plus)]
+    got = engine.inner(q, w, om)
+    assert isinstance(got, np.ndarray) and got.dtype == np.float64
+    assert_close(got, PLAIN.inner(host[0], host[1], om), dtype, 10)
+    assert_close(engine.inner(q[:, 1:], w[:, :1], om), PLAIN.inner(host[0], host[1], om)[1:, :1], dtype, 10)
+    assert engine.outer(q, s).dtype == dtype
+    assert_close(engine.get(engine.outer(q, s)), PLAIN.outer(host[0], s), dtype)
+    assert_close(engine.get(engine.outer(q, s, plus)), PLAIN.outer(host[0], s, host[2]), dtype)
+    assert_close(engine.get(engine.outer(q, s, plus, -0.3)), PLAIN.outer(host[0], s, host[2], -0.3), dtype)
+
+
+def test_eigh_top(engine):
+    rng = np.random.default_rng(0)
     a = rng.standard_normal((30, 30))
     for k in (0, 1, 5, 30):
         values, vectors = engine.eigh_top(a + a.T, k)

@@ -44,18 +44,24 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
             raise wrong("engine", engine, _wanted())
         return Choice(engine, "asked for")
     if engine == "auto":
-        return Choice(_load(BUILT_IN["cpu"])(n_threads), "auto: the processors of this machine")
+        return _made(_load(BUILT_IN["cpu"])(n_threads), "auto: the processors of this machine")
     if engine in BUILT_IN:
-        return Choice(_load(BUILT_IN[engine])(n_threads), "asked for")
+        return _made(_load(BUILT_IN[engine])(n_threads), "asked for")
     for point in _added():
         if point.name == engine:
-            return Choice(point.load()(n_threads), "asked for")
+            return _made(point.load()(n_threads), "asked for")
     raise wrong("engine", engine, _wanted())
 
 
 def engine_named(name: Any = "auto", n_threads: int | None = None) -> Any:
     """The engine alone."""
     return choose(name, n_threads).engine
+
+
+def _made(engine: Any, reason: str) -> Choice:
+    """The engine remembers why it was taken: ``fit.plan_of`` puts it into the plan of every fit."""
+    engine.reason = reason
+    return Choice(engine, reason)
 
 
 def _wanted() -> str:

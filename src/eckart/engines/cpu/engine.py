@@ -235,11 +235,11 @@ class CpuEngine(
     def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
         return orth(v, against, self.threads)
 
-    def inner(self, q: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return tall.inner(q, w, self.threads)
+    def inner(self, q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        return tall.inner(q, w, weights, self.threads)
 
-    def outer(self, q: np.ndarray, s: np.ndarray) -> np.ndarray:
-        return tall.outer(q, s, self.threads)
+    def outer(self, q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0) -> np.ndarray:
+        return tall.outer(q, s, plus, scale, self.threads)
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         return eigh_top(c, k)

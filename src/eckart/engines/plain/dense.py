@@ -89,11 +89,13 @@ class PlainDense:
         u, s, _ = np.linalg.svd(v, full_matrices=False)
         return u[:, s > 1e-10 * max(size, 1e-300)]
 
-    def inner(self, q: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return q.T.astype(np.float64) @ w
+    def inner(self, q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        heavy = np.asarray(q, np.float64) * ones_or(weights, len(q))[:, None]
+        return heavy.T @ np.asarray(w, np.float64)
 
-    def outer(self, q: np.ndarray, s: np.ndarray) -> np.ndarray:
-        return q @ s
+    def outer(self, q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0) -> np.ndarray:
+        out = np.asarray(q, np.float64) @ s
+        return (out if plus is None else out + scale * np.asarray(plus, np.float64)).astype(q.dtype)
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         values, vectors = np.linalg.eigh(np.asarray(c, np.float64))

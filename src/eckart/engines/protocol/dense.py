@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from eckart.engines.protocol.placed import Tall
 from eckart.matrix import Counts, Dense, Observed
 from eckart.trace import Watcher, silent
 
@@ -141,12 +142,12 @@ class DenseFamily(Protocol):
         """An orthonormal basis of the range of V minus its part in ``against``; dependent columns are dropped."""
         ...
 
-    def inner(self, q: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """Q^T W in float64 for tall thin Q and W."""
+    def inner(self, q: Tall, w: Tall, weights: Tall | None = None) -> np.ndarray:
+        """Q^T diag(weights) W for tall thin Q and W, with one weight for each row: small, in float64, on the host."""
         ...
 
-    def outer(self, q: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """Q S for a tall Q and a small S."""
+    def outer(self, q: Tall, s: np.ndarray, plus: Tall | None = None, scale: float = 1.0) -> Tall:
+        """Q S + scale ``plus`` for a tall Q, a small S of the host and a tall ``plus`` of the answer's shape; tall, of Q's dtype."""
         ...
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -20,8 +20,8 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
     v = np.divide(v, np.asarray(size, v.dtype))
     for attempt in range(3):
         if against is not None and against.shape[1]:
-            tall.subtract(v, against, tall.inner(against, v, threads), threads)
-        gram = tall.inner(v, v, threads)
+            tall.subtract(v, against, tall.inner(against, v, None, threads), threads)
+        gram = tall.inner(v, v, None, threads)
         values, vectors = np.linalg.eigh((gram + gram.T) / 2)
         if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
             return v
@@ -31,7 +31,7 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
             keep &= values > len(v) * (10 * eps) ** 2
         if not keep.any():
             return v[:, :0]
-        v = tall.outer(v, vectors[:, keep] / np.sqrt(values[keep]), threads)
+        v = tall.outer(v, vectors[:, keep] / np.sqrt(values[keep]), None, 1.0, threads)
     return v
 
 

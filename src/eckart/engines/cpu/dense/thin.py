@@ -1,4 +1,4 @@
-"""Products of tall thin matrices by ranges of rows on threads: Q^T W, W - Q H, Q S, each with the same bits for any thread count."""
+"""Products of tall thin matrices by ranges of rows on threads: Q^T W and Q S + scale P, each with the same bits for any thread count."""
 
 from __future__ import annotations
 
@@ -6,49 +6,58 @@ import itertools
 
 import numpy as np
 
-from eckart.scheduler import run_lanes
+from eckart.engines.cpu.row_blocks import scratch_array
+from eckart.scheduler import lanes_for, run_lanes
 
-PARTS = 8
+PART = 2**20
+"""Multiply-adds in a range of rows: about 0.1 ms of one core, so that handing it out costs little."""
 
 
-def _parts(rows: int, work: int) -> list[tuple[int, int]]:
-    """Ranges of rows; ``work`` is the number of multiply-adds a row. Small products are not worth a thread."""
-    count = PARTS if rows * work >= 2**23 else 1
-    cuts = np.linspace(0, rows, count + 1).astype(int)
+def parts_of(rows: int, work: int, partial_bytes: int = 0) -> list[tuple[int, int]]:
+    """Ranges of rows; ``work`` is the number of multiply-adds a row, ``partial_bytes`` the size of a range's own sum."""
+    cuts = np.linspace(0, rows, lanes_for(min(rows, rows * work // PART), partial_bytes) + 1).astype(int)
     return [(int(a), int(b)) for a, b in itertools.pairwise(cuts)]
 
 
-def inner(q: np.ndarray, w: np.ndarray, threads: int) -> np.ndarray:
-    """Q^T W in float64, summed over fixed ranges of rows."""
-    parts = _parts(len(q), q.shape[1] * w.shape[1])
-    sums = [np.zeros((q.shape[1], w.shape[1])) for _ in parts]
+def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None, threads: int) -> np.ndarray:
+    """Q^T diag(weights) W in float64, summed over fixed ranges of rows."""
+    shape = (q.shape[1], w.shape[1])
+    parts = parts_of(len(q), q.shape[1] * w.shape[1], 8 * q.shape[1] * w.shape[1])
+    sums = [np.zeros(shape) for _ in parts]
 
     def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
-        total += q[part[0] : part[1]].T @ w[part[0] : part[1]]
+        right = w[part[0] : part[1]]
+        if weights is not None:
+            by = weights[part[0] : part[1], None]
+            right = np.multiply(right, by, out=scratch_array(scratch, "heavy", right.shape, np.result_type(right, by)))
+        total += q[part[0] : part[1]].T @ right
 
     run_lanes(parts, sums, step, threads)
     return np.sum(sums, axis=0)
 
 
+def outer(q: np.ndarray, s: np.ndarray, plus: np.ndarray | None, scale: float, threads: int) -> np.ndarray:
+    """Q S + scale P."""
+    s = s.astype(q.dtype, copy=False)
+    out = np.empty((len(q), s.shape[1]), q.dtype)
+
+    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
+        at = slice(*part)
+        np.matmul(q[at], s, out=out[at])
+        if plus is not None:
+            out[at] += plus[at] if scale == 1.0 else q.dtype.type(scale) * plus[at]
+
+    parts = parts_of(len(q), q.shape[1] * s.shape[1])
+    run_lanes(parts, [None] * len(parts), step, threads)
+    return out
+
+
 def subtract(w: np.ndarray, q: np.ndarray, h: np.ndarray, threads: int) -> None:
     """W <- W - Q H in place."""
     h = h.astype(w.dtype, copy=False)
-    parts = _parts(len(w), q.shape[1] * w.shape[1])
 
     def step(_: None, part: tuple[int, int], scratch: dict) -> None:
         w[part[0] : part[1]] -= q[part[0] : part[1]] @ h
 
+    parts = parts_of(len(w), q.shape[1] * w.shape[1])
     run_lanes(parts, [None] * len(parts), step, threads)
-
-
-def outer(q: np.ndarray, s: np.ndarray, threads: int) -> np.ndarray:
-    """Q S."""
-    s = s.astype(q.dtype, copy=False)
-    out = np.empty((len(q), s.shape[1]), q.dtype)
-    parts = _parts(len(q), q.shape[1] * s.shape[1])
-
-    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-        np.matmul(q[part[0] : part[1]], s, out=out[part[0] : part[1]])
-
-    run_lanes(parts, [None] * len(parts), step, threads)
-    return out
