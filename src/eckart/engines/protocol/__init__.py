@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from eckart.engines.protocol.dense import ColumnMoments, DenseFamily, GapCodes, GapStatistics, Keeper, Moments
+from eckart.engines.protocol.dense import (
+    ColumnMoments,
+    Decomposition,
+    DenseFamily,
+    GapCodes,
+    GapStatistics,
+    Keeper,
+    Moments,
+    SeenColumns,
+    Sketch,
+)
 from eckart.engines.protocol.entries import EntriesFamily, Evidence
 from eckart.engines.protocol.mixtures import MixturesFamily
 from eckart.engines.protocol.parts import Descent, KlRule, PartsFamily, Pass, Totals
@@ -18,8 +28,8 @@ from eckart.engines.protocol.topics import TopicsFamily, TopicStatistics
 from eckart.engines.protocol.words import CountRows, GloveTable, PairRule, WordsFamily, strata_of
 
 __all__ = [
-    "ColumnMoments", "CountRows", "Descent", "Engine", "Evidence", "GapCodes", "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "Moments",
-    "PairRule", "Pass", "Placed", "RidgeRule", "RowSolution", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
+    "ColumnMoments", "CountRows", "Decomposition", "Descent", "Engine", "Evidence", "GapCodes", "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "Moments",
+    "PairRule", "Pass", "Placed", "RidgeRule", "RowSolution", "SeenColumns", "Sketch", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
 
