@@ -68,7 +68,7 @@ def assert_close(got, want, dtype, factor=1.0):
 @weighted
 def test_moments(engine, kind, dtype, weighted):
     x, w, probe = make(kind, dtype), weights(weighted), np.random.default_rng(3).standard_normal(N)
-    got, want = engine.moments(x, probe, w), PLAIN.moments(x, probe, w)
+    got, want = engine.moments(engine.put(x, w), probe), PLAIN.moments(PLAIN.put(x, w), probe)
     assert got.rows == ROWS
     assert_close(got.weight, want.weight, np.float64)
     assert_close(got.mean, want.mean, dtype)
@@ -82,7 +82,7 @@ def test_moments(engine, kind, dtype, weighted):
 @weighted
 def test_column_moments(engine, kind, dtype, weighted):
     x, w = make(kind, dtype), weights(weighted)
-    got, want = engine.column_moments(x, w), PLAIN.column_moments(x, w)
+    got, want = engine.column_moments(engine.put(x, w)), PLAIN.column_moments(PLAIN.put(x, w))
     assert_close(got.mean, want.mean, dtype)
     assert_close(got.square, want.square, dtype)
 
@@ -94,12 +94,12 @@ def test_column_moments(engine, kind, dtype, weighted):
 @pytest.mark.parametrize("centered", [False, True, "implicitly"])
 def test_gram_times(engine, kind, dtype, weighted, width, centered):
     x, w = make(kind, dtype), weights(weighted)
-    mean = PLAIN.column_moments(x, w).mean if centered else None
+    mean = PLAIN.column_moments(PLAIN.put(x, w)).mean if centered else None
     v = np.random.default_rng(4).standard_normal((N, width)).astype(dtype)
     if centered == "implicitly" and kind == "far from zero":
         pytest.skip("implicit centering is for means that are not large against the spread")
-    got = engine.gram_times(x, v, mean, w, implicit=centered == "implicitly")
-    assert_close(got, PLAIN.gram_times(x, v, mean, w), dtype, 10 if centered == "implicitly" else 3)
+    got = engine.gram_times(engine.put(x, w), v, mean, implicit=centered == "implicitly")
+    assert_close(got, PLAIN.gram_times(PLAIN.put(x, w), v, mean), dtype, 10 if centered == "implicitly" else 3)
 
 
 @cases
@@ -188,7 +188,7 @@ def test_gap_kernels(kernel, k, weighted):
     seen = Observed.from_nan(x)
     w, mean = rng.standard_normal((9, k)), rng.standard_normal(9)
     om = weights(True)[:300] if weighted else None
-    want = PLAIN.gap_statistics(seen, w, mean, 0.7, om)
+    want = PLAIN.gap_statistics(PLAIN.put(seen, om), w, mean, 0.7)
     for threads in (1, 3):
         for got, right in zip(kernel.gap_statistics(seen, w, mean, 0.7, om, threads), want):
             assert_close(got, np.asarray(right), np.float64)
@@ -203,10 +203,9 @@ def test_merging_moments_is_associative():
     parts = [engine.moments(Dense(x[i : i + 30]), probe) for i in (0, 30, 60)]
     left = Moments.empty(4, probe)
     for part in parts:
-        left.merge_with(part)
+        left.merge(part)
     right = parts[2]
-    right.merge_with(parts[1])
-    right.merge_with(parts[0])
+    right.merge(parts[1]).merge(parts[0])
     whole = PLAIN.moments(Dense(x), probe)
     for got in (left, right):
         assert_close(got.scatter, whole.scatter, np.float64, 100)
