@@ -15,6 +15,8 @@ CANCELLATION = 100.0
 """A column whose squared mean exceeds this many variances is centered before it is multiplied."""
 ROUNDING = 80.0
 """Rounding units, of the average variance, that the product of raw entries may cost."""
+FEW = 16
+"""Data of fewer blocks are quick either way and always centered."""
 ROUNDED_MEAN = 1e4
 """Beyond this ratio of squared mean to variance, what was lost in rounding the mean is measured and put back."""
 
@@ -109,6 +111,9 @@ def restore_lanes(lanes: list[MomentsLane], kept: tuple[int, dict[str, np.ndarra
     return done
 
 
+@np.errstate(
+    over="ignore", invalid="ignore"
+)  # the chapter rescales entries whose squares overflow; threads do not inherit its setting
 def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
     """Scatter of one block about its own mean, merged into the lane by the pairwise update.
 
@@ -125,7 +130,7 @@ def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
     if weight <= 0:
         lane.moments.rows += rows
         return
-    if w is None and not lane.shift_first:
+    if w is None and not lane.shift_first and lane.blocks >= FEW:
         mean, probed = np.zeros((2, n))
         probed_sums(block, lane.moments.probe, mean, probed)
         mean /= rows
@@ -138,8 +143,7 @@ def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
         lane.shift_first = True
     share = np.full(rows, 1.0 / rows, lane.dtype) if w is None else (w / weight).astype(lane.dtype)
     probe = lane.moments.probe.astype(lane.dtype)
-    with np.errstate(invalid="ignore"):
-        mean = share @ block
+    mean = share @ block
     if not np.isfinite(mean).all():
         refuse_bad(block, start)
     centered = np.subtract(block, mean, out=scratch_array(scratch, "centered", block.shape, lane.dtype))
@@ -158,12 +162,11 @@ def _raw_is_fine(mean: np.ndarray, variance: np.ndarray, blocks: int) -> bool:
     """Whether a product of raw entries, corrected by the mean afterwards, keeps its precision.
 
     Each entry of the product carries a few rounding units of m_i m_j; over independent blocks they average out, and as a random matrix their norm is
-    about 2 sqrt(n) times that. Data of few blocks are quick either way and always centered.
+    about 2 sqrt(n) times that.
     """
     square, left = float(mean @ mean), float(variance.sum())
     return (
-        blocks >= 16
-        and left > 0
+        left > 0
         and 6 * square * np.sqrt(len(mean) / blocks) <= ROUNDING * left
         and not (mean**2 > CANCELLATION * variance).any()
     )
