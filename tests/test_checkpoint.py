@@ -19,11 +19,11 @@ import sys, time
 import numpy as np
 import eckart.io.models.checkpoint as c
 from eckart import PCA
-from eckart.engines.cpu import engine
 from eckart.engines.cpu.dense import passes as dense
+from eckart.engines.cpu.dense import primitives
 
 c.Checkpoint.__init__.__defaults__ = (0.0,)  # keep after every segment
-engine.SEGMENT = 1
+primitives.SEGMENT = 1
 step = dense.moments_step
 def slow(*args):
     time.sleep(0.02)
@@ -42,8 +42,8 @@ def data(tmp_path, rng):
 def test_a_killed_run_resumes_to_the_same_bits(data, tmp_path):
     state, model = tmp_path / "state.safetensors", tmp_path / "m.safetensors"
     script = RUN.replace(
-        "from eckart.engines.cpu import engine\n",
-        "from eckart.engines.cpu import engine\nengine.SQUARE = 2**18\n",
+        "import primitives\n",
+        "import primitives\nprimitives.SQUARE = 2**18\n",
     )
     command = [sys.executable, "-c", script, str(data), str(state), str(model)]
     child = subprocess.Popen(command)

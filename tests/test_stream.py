@@ -9,7 +9,7 @@ import eckart
 from conftest import planted
 from eckart import PCA, principal_angles
 from eckart.reduce.plan import STATISTIC_COLUMNS
-from eckart.reduce.stream import Sketch
+from eckart.engines.protocol import Sketch
 
 WIDE = STATISTIC_COLUMNS + 200
 
@@ -46,7 +46,7 @@ def test_the_sketch_bound_is_true(centered):
     w = rng.random(500)
     sketch = Sketch(60, 20, np.dtype(np.float64), centered)
     for i in range(0, 500, 37):
-        sketch.add(x[i : i + 37], w[i : i + 37])
+        sketch = sketch.add(x[i : i + 37], w[i : i + 37])
     mean = w @ x / w.sum() if centered else 0
     s = (x - mean).T @ (w[:, None] * (x - mean))
     gap = np.linalg.eigvalsh(s - sketch.b.T @ sketch.b)

@@ -126,6 +126,12 @@ class Estimator(BaseEstimator):
             same_names(matrix.columns, self.fit_.factors.columns)
         return matrix
 
+    def _of_rows(self, x: Any, do: Callable[[Any, Any, Any], T]) -> T:
+        """``do(placed, factors, engine)`` of new rows."""
+        matrix, engine = self._new_rows(x), self._engine()
+        with engine.at_work():
+            return on_data(engine, matrix, lambda placed: do(placed, self.fit_.factors, engine))
+
     def save(self, path: Any) -> None:
         """Write the model to one .safetensors file (arrays + JSON header, checksum), atomically."""
         from eckart.io.models.save import save

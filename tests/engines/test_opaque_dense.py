@@ -36,7 +36,6 @@ def test_a_handle_gives_nothing_away():
     assert engine.between("inner") == 0 and sum(size for _, size in engine.log) == 2 * ROWS * 4 * 8
 
 
-@pytest.mark.xfail(reason="solve does not put yet")
 @pytest.mark.parametrize("kind", ["dense", "sparse", "gaps"])
 @pytest.mark.parametrize("solver", ["eigh", "randomized", "lanczos"])
 def test_nothing_tall_crosses_in_a_pca(kind, solver):

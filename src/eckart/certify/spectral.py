@@ -118,6 +118,13 @@ def certify_subspace(
     return Certificate(PROBLEM, "global", checks, facts, notes)
 
 
+def mean_check(claimed: np.ndarray, found: np.ndarray, spread: float, dtype: np.dtype) -> Check:
+    """The mean of the model against that of the data, in standard deviations of the data."""
+    off = float(np.linalg.norm(found - claimed)) / spread
+    limit = 20 * float(np.finfo(dtype).eps) * (1 + float(np.linalg.norm(found)) / spread)
+    return Check("mean", off, limit, "distance of the model's mean from the data's, / standard deviation")
+
+
 def remainder_norm(
     product: Product,
     v: np.ndarray,

@@ -239,7 +239,8 @@ def plan(
         eckart plan data.npy --components 32
     """
     from eckart.cli.common import load_table, parse_components
-    from eckart.reduce.plan import available_memory, choose, costs, measured_speed, validate_components
+    from eckart.engines import available_memory
+    from eckart.reduce.plan import choose, costs, measured_speed, validate_components
 
     matrix = load_table(file, columns, index, None).matrix
     k = parse_components(components)

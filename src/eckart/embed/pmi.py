@@ -186,7 +186,7 @@ class PMI(WordModel):
         power = size ** (1.0 - self.exponent)
         components = (f.context / np.where(power > 0, power, 1.0).astype(f.context.dtype)).T
         live = np.linalg.norm(components, axis=1) > 0.5  # beyond the rank there is nothing to say
-        c = Covariance.by_products(engine, m, False, None)
+        c = Covariance.by_products(engine, engine.put(m), False)
         basis = Basis(
             c.mean, np.ascontiguousarray(components[live]), size[live] ** 2, c.total * c.weight, 0.0, c.weight, c.rows, False,
             None, m.columns,

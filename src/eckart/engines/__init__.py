@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from eckart.engines.choose import choose, engine_named, engine_names
+from eckart.engines.choose import available_memory, choose, engine_named, engine_names
 
-__all__ = ["choose", "engine_named", "engine_names"]
+__all__ = ["available_memory", "choose", "engine_named", "engine_names"]

@@ -58,6 +58,18 @@ def engine_named(name: Any = "auto", n_threads: int | None = None) -> Any:
     return choose(name, n_threads).engine
 
 
+def available_memory() -> float:
+    """Bytes that this machine can allocate now; infinite where the system does not say."""
+    try:
+        with open("/proc/meminfo") as f:
+            for line in f:
+                if line.startswith("MemAvailable"):
+                    return float(line.split()[1]) * 1024
+    except OSError:
+        return float("inf")
+    return float("inf")
+
+
 def _made(engine: Any, reason: str) -> Choice:
     """The engine remembers why it was taken: ``fit.plan_of`` puts it into the plan of every fit."""
     engine.reason = reason

@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from eckart.engines import engine_named
 from eckart.errors import wrong
 from eckart.factors import Basis
-from eckart.matrix import Observed
-from eckart.reduce.encode import as_observed, encode, reusable
-from eckart.reduce.missing import gaussian_of
+from eckart.reduce.encode import encode, reusable, squared_errors
 from eckart.reduce.rotate import loadings_of
-from eckart.reduce.spectral import densify
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +38,12 @@ class ComponentTables:
     """Tables and charts of a fitted PCA (mixed into the estimator)."""
 
     if TYPE_CHECKING:
-        n_threads: int | None
         rotation_: Any
         fit_: Any
 
         def _fitted(self, name: str) -> Any: ...
         def _new_rows(self, x: Any) -> Any: ...
+        def _of_rows(self, x: Any, do: Any) -> np.ndarray: ...
 
     @property
     def loadings_(self) -> np.ndarray:
@@ -83,12 +79,7 @@ class ComponentTables:
 
     def spe(self, X: Any) -> np.ndarray:
         """Squared prediction error ||x - x_hat||^2 of each row; over observed entries where some are missing."""
-        matrix, b = self._new_rows(X), self.fit_.factors
-        engine = engine_named("cpu", self.n_threads)
-        if (seen := as_observed(matrix)) is not None:
-            g = gaussian_of(b)
-            return engine.gap_codes(seen, g.w, g.mu, g.s2).misfit
-        return engine.misfit(matrix, b.components.T, b.mean.astype(np.float64))
+        return self._of_rows(X, squared_errors)
 
     def outliers(self, X: Any, level: float = 0.99) -> Outliers:
         """T2 and SPE of new rows against limits that a share ``level`` of ordinary rows stays under."""
@@ -103,22 +94,15 @@ class ComponentTables:
 
     def contributions(self, X: Any) -> np.ndarray:
         """N x n: how much each column adds to the SPE of each row (missing entries add nothing)."""
-        matrix, b = reusable(self._new_rows(X)), self.fit_.factors
-        seen = as_observed(matrix)
-        codes = self._plain_codes(matrix).astype(np.float64)
-        fitted = codes @ b.components + b.mean
-        values = np.full(fitted.shape, np.nan)
-        if seen is not None:
-            values[np.repeat(np.arange(seen.shape[0]), seen.row_counts()), seen.indices] = seen.data
-        else:
-            assert not isinstance(matrix, Observed)
-            values = densify(matrix)
-        return np.nan_to_num((values - fitted) ** 2, nan=0.0)
+
+        def rest(x: Any, b: Basis, engine: Any) -> np.ndarray:
+            fitted = encode(x, b, engine).astype(np.float64) @ b.components + b.mean
+            return np.nan_to_num((engine.entries(x) - fitted) ** 2, nan=0.0)
+
+        return self._of_rows(reusable(self._new_rows(X)), rest)
 
     def _plain_codes(self, X: Any) -> np.ndarray:
-        matrix = self._new_rows(X)
-        seen = as_observed(matrix)
-        return encode(matrix if seen is None else seen, self.fit_.factors, engine_named("cpu", self.n_threads))
+        return self._of_rows(X, encode)
 
     def _names(self) -> Any:
         b = self._fitted("loadings").factors

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from eckart.engines.protocol import Engine, Keeper, Moments
-from eckart.matrix import Counts, Dense, Observed
 from eckart.rng import normal
 from eckart.trace import Watcher, silent
 
@@ -15,6 +15,7 @@ IMPLICIT = 100.0
 """Products of large data are centered implicitly while the squared length of the mean is at most this many total variances: rounding
 then costs about that many units."""
 LARGE = 2**24
+"""Entries from which the centered copy of a block is worth avoiding."""
 
 
 @dataclass
@@ -28,7 +29,7 @@ class Covariance:
     dtype: np.dtype
     centered: bool
     engine: Engine
-    data: Dense | Counts | None = None
+    data: Any = None
     weights: np.ndarray | None = None
     matrix: np.ndarray | None = None
     statistic: Moments | None = None
@@ -49,7 +50,7 @@ class Covariance:
         if self.matrix is not None:
             return self.matrix @ v
         assert self.data is not None
-        out = self.engine.gram_times(self.data, v, self._offset(), self.weights, self.implicit)
+        out = self.engine.gram_times(self.data, v, self._offset(), implicit=self.implicit)
         out /= np.asarray(self.weight, out.dtype)
         return out
 
@@ -59,44 +60,31 @@ class Covariance:
 
     @classmethod
     def by_products(
-        cls, engine: Engine, x: Dense | Counts, centered: bool, weights: np.ndarray | None, watch: Watcher = silent
+        cls, engine: Engine, x: Any, centered: bool, weights: np.ndarray | None = None, watch: Watcher = silent
     ) -> Covariance:
-        """One pass for mean and trace; entries are then touched by products only."""
-        m = engine.column_moments(x, weights, watch)
-        placed = engine.tiled(x)
-        assert not isinstance(placed, Observed)
+        """One pass over a placed matrix for mean and trace; entries are then touched by products only."""
+        m = engine.column_moments(x, watch)
         square = m.square if centered else m.square + m.weight * m.mean**2
         mean = m.mean if centered else np.zeros_like(m.mean)
         implicit = (
             m.rows * len(m.mean) >= LARGE and float(m.mean @ m.mean) <= IMPLICIT * float(m.square.sum()) / m.weight
         )
-        return cls(
-            mean,
-            float(square.sum()) / m.weight,
-            m.weight,
-            m.rows,
-            x.dtype,
-            centered,
-            engine,
-            placed,
-            weights,
-            implicit=implicit,
-        )
+        total = float(square.sum()) / m.weight
+        return cls(mean, total, m.weight, m.rows, x.dtype, centered, engine, x, weights, implicit=implicit)
 
     @classmethod
     def by_statistic(
         cls,
         engine: Engine,
-        x: Dense | Counts,
+        x: Any,
         centered: bool,
-        weights: np.ndarray | None,
         rng: np.random.Generator,
         watch: Watcher = silent,
         keeper: Keeper | None = None,
     ) -> Covariance:
         """One pass for E[x] and E[xx^T], which are sufficient: the data is not needed any more."""
         probe = normal(rng, (x.shape[1],), np.float64)
-        return cls.from_moments(engine, engine.moments(x, probe, weights, watch, keeper), centered, x.dtype)
+        return cls.from_moments(engine, engine.moments(x, probe, watch, keeper), centered, x.dtype)
 
     @classmethod
     def from_moments(cls, engine: Engine, m: Moments, centered: bool, dtype: np.dtype) -> Covariance:

@@ -8,30 +8,30 @@ range of V W. The certificate is PCA's, for that subspace, plus the gradient nor
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate, Check
-from eckart.engines import engine_named
-from eckart.engines.protocol import Engine, GapsFound
-from eckart.errors import wrong
+from eckart.engines.protocol import Engine
 from eckart.factors import signs
-from eckart.fit import Estimator, Fit, one_kind_of_names
+from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, plan_of
 from eckart.io.read import read
-from eckart.matrix import Dense, Matrix, Observed
+from eckart.matrix import Matrix
 from eckart.optim.descend import Objective
 from eckart.optim.rules import rule_named
+from eckart.parameters import check, either, number, one_of, optional, param, whole
 from eckart.reduce import missing as gaps
 from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.encode import as_observed, encode
+from eckart.reduce.encode import encode, squared_errors
 from eckart.reduce.krylov import block_krylov
 from eckart.reduce.plan import STATISTIC_COLUMNS, validate_components
 from eckart.reduce.solve import Options as PcaOptions
 from eckart.reduce.solve import certify, solve, to_basis
-from eckart.reduce.spectral import Spectrum, canonical, densify
+from eckart.reduce.spectral import Spectrum, canonical
 from eckart.reduce.train_linear import Trained, risk_objective, train
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
@@ -39,6 +39,7 @@ from eckart.trace import StopReason, Trace, Watcher, progress
 GRADIENT_LIMIT = 1e-4
 
 
+@dataclass(eq=False, repr=False)
 class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Encoder W and decoder V of a linear autoencoder, by gradient descent on the risk 1/2 E||x - x_hat||^2.
 
@@ -57,6 +58,8 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         Weight of the penalty on V and W, in units of the data's variance.
     max_iter, tol : int, float
         Most steps (epochs for minibatches), and the gradient norm to stop at, in units of the largest eigenvalue.
+    random_state, engine, n_threads, verbose
+        Seed; what computes, "auto", "cpu", "plain" or an engine; most threads to use (results do not depend on it); progress bars.
 
     Attributes
     ----------
@@ -76,57 +79,40 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
     P. Baldi and K. Hornik, "Neural networks and principal component analysis", Neural Networks 2 (1989).
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        optimizer: str = "nesterov",
-        learning_rate: Any = "auto",
-        batch_size: int | None = None,
-        tied: bool = False,
-        ridge: float = 0.0,
-        max_iter: int = 20_000,
-        tol: float = 1e-7,
-        random_state: Any = None,
-        n_threads: int | None = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.tied = tied
-        self.ridge = ridge
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_threads = n_threads
-        self.verbose = verbose
+    n_components: int = param(2, whole(0))
+    _: KW_ONLY
+    optimizer: str = param("nesterov")
+    learning_rate: Any = param("auto", either(one_of("auto"), number(0, above=True)))
+    batch_size: int | None = param(None, optional(whole(1)))
+    tied: bool = param(False)
+    ridge: float = param(0.0, number(0))
+    max_iter: int = param(20_000)
+    tol: float = param(1e-7)
 
     def fit(self, X: Any, y: Any = None) -> LinearAutoencoder:
         """Train on rows of X; with missing entries, on the covariance that explains the observed ones best."""
-        self._check()
+        check(self)
+        rule_named(self.optimizer)
         matrix = one_kind_of_names(read(X))
         validate_components(self.n_components, matrix.shape[0], matrix.shape[1])
-        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
-        with progress(bool(self.verbose)) as watch:
-            c, basis_columns = _covariance(matrix, int(self.n_components), engine, rng, watch), matrix.columns
-            trained = self._train(c, matrix, rng, watch)
-        values, components = canonical(c, trained.decoder)
-        spectrum = Spectrum(values, components * signs(components)[:, None], trained.trace, 1e-6)
-        basis = to_basis(c, spectrum, Dense(np.empty((0, c.n), c.dtype), columns=basis_columns))
+        engine, rng = self._engine(), generator(self.random_state)
+        with progress(bool(self.verbose)) as watch, engine.at_work():
+            c, rows = on_data(engine, matrix, lambda x: self._data(x, matrix, engine, rng, watch))
+            trained = self._train(c, rows, rng, watch)
+            values, components = canonical(c, trained.decoder)
+            spectrum = Spectrum(values, components * signs(components)[:, None], trained.trace, 1e-6)
+            basis = to_basis(c, spectrum, matrix.columns)
+            gappy = c.statistic is None and c.data is None
+            certificate = _certify(c, basis, trained, self.batch_size, self.ridge, gappy, rng)
         plan = {
             "solver": self.optimizer,
             "reason": "asked for by name",
             "k": basis.k,
             "tol": 1e-6,
-            "engine": engine.name,
+            **plan_of(engine),
             "learning_rate": trained.lr,
             "rows at a time": self.batch_size or "all, as their covariance",
         }
-        certificate = _certify(
-            c, basis, trained, self.batch_size, self.ridge, c.statistic is None and c.data is None, rng
-        )
         self._store(
             Fit(basis, certificate, trained.trace, plan), {"encoder": trained.encoder, "decoder": trained.decoder}
         )
@@ -134,9 +120,7 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
 
     def transform(self, X: Any) -> np.ndarray:
         """Codes in canonical form: decorrelated, ordered by variance."""
-        matrix = self._new_rows(X)
-        seen = as_observed(matrix)
-        return encode(matrix if seen is None else seen, self.fit_.factors, engine_named("cpu", self.n_threads))
+        return self._of_rows(X, encode)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """mean + codes U^T."""
@@ -146,22 +130,18 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
 
     def reconstruction_error(self, X: Any) -> float:
         """1/2 mean ||x - x_hat||^2, over observed entries where some are missing."""
-        matrix, b = self._new_rows(X), self.fit_.factors
-        engine = engine_named("cpu", self.n_threads)
-        if (seen := as_observed(matrix)) is not None:
-            g = gaps.gaussian_of(b)
-            return 0.5 * float(np.mean(engine.gap_codes(seen, g.w, g.mu, g.s2).misfit))
-        return 0.5 * float(np.mean(engine.misfit(matrix, b.components.T, b.mean.astype(np.float64))))
+        return 0.5 * float(np.mean(self._of_rows(X, squared_errors)))
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate of the subspace again from this model and data alone."""
-        matrix, b = self._new_rows(X), self.fit_.factors
-        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
-        if (seen := as_observed(matrix)) is not None:
-            return gaps.certify_gaps(seen, b, None, engine=engine)
-        assert not isinstance(matrix, Observed)
-        tol = 1e-6 if self.batch_size is None else 1e-3
-        return certify(Covariance.by_products(engine, matrix, True, None), b, tol, rng)
+
+        def judged(x: Any, b: Any, engine: Engine) -> Certificate:
+            if x.kind == "observed":
+                return gaps.certificate_of(x, b, engine=engine)
+            tol = 1e-6 if self.batch_size is None else 1e-3
+            return certify(Covariance.by_products(engine, x, True), b, tol, generator(self.random_state))
+
+        return self._of_rows(X, judged)
 
     @property
     def encoder_(self) -> np.ndarray:
@@ -182,27 +162,25 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         self.fit_ = fit
         self._weights = (arrays["encoder"], arrays["decoder"])
 
-    def _check(self) -> None:
-        k = self.n_components
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0:
-            raise wrong("n_components", k, "an int >= 0")
-        rule_named(self.optimizer)
-        if self.learning_rate != "auto" and not (
-            isinstance(self.learning_rate, (int, float)) and self.learning_rate > 0
-        ):
-            raise wrong("learning_rate", self.learning_rate, "'auto' or a number > 0")
-        if self.batch_size is not None and (not isinstance(self.batch_size, (int, np.integer)) or self.batch_size < 1):
-            raise wrong("batch_size", self.batch_size, "None or an int >= 1")
-        if self.ridge < 0:
-            raise wrong("ridge", self.ridge, "a number >= 0")
+    def _data(
+        self, x: Any, matrix: Matrix, engine: Engine, rng: np.random.Generator, watch: Watcher
+    ) -> tuple[Covariance, np.ndarray | None]:
+        """The covariance to descend on, and the rows themselves where batches of them are."""
+        if x.kind == "observed":
+            return _expected_covariance(matrix, int(self.n_components), engine, rng, watch), None
+        if x.shape[1] <= STATISTIC_COLUMNS:
+            c = Covariance.by_statistic(engine, x, True, rng, watch)
+        else:
+            c = Covariance.by_products(engine, x, True, None, watch)
+        return c, None if self.batch_size is None else engine.entries(x).astype(np.float64)
 
-    def _train(self, c: Covariance, matrix: Matrix, rng: np.random.Generator, watch: Watcher) -> Trained:
+    def _train(self, c: Covariance, rows: np.ndarray | None, rng: np.random.Generator, watch: Watcher) -> Trained:
         k = int(self.n_components)
         top = block_krylov(
             c.product, c.n, 1, dtype=np.dtype(np.float64), rng=rng, engine=c.engine, block=2, tol=1e-3, max_steps=60
         ).values
         largest = float(top[0]) if c.total > 0 else 0.0
-        if self.batch_size is None or c.total == 0 or k == 0 or isinstance(matrix, Observed):
+        if rows is None or c.total == 0 or k == 0:
             return train(
                 c.product,
                 c.n,
@@ -218,18 +196,13 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
                 rng=rng,
                 watch=watch,
             )
-        return _train_minibatch(c, densify(matrix), k, largest, self, rng, watch)
+        return _train_minibatch(c, rows, k, largest, self, rng, watch)
 
 
-def _covariance(matrix: Matrix, k: int, engine: Engine, rng: np.random.Generator, watch: Watcher) -> Covariance:
-    """The covariance to descend on; with gaps, the maximum-likelihood one of probabilistic PCA."""
-    try:
-        if not isinstance(matrix, Observed):
-            if matrix.shape[1] <= STATISTIC_COLUMNS:
-                return Covariance.by_statistic(engine, matrix, True, None, rng, watch)
-            return Covariance.by_products(engine, matrix, True, None, watch)
-    except GapsFound:
-        pass
+def _expected_covariance(
+    matrix: Matrix, k: int, engine: Engine, rng: np.random.Generator, watch: Watcher
+) -> Covariance:
+    """The maximum-likelihood covariance of data with gaps, by probabilistic PCA."""
     wanted = PcaOptions(min(k + 5, matrix.shape[1], matrix.shape[0] or k))
     b = solve(matrix, wanted, None, engine=engine, rng=rng, watch=watch).factors
     u = b.components.astype(np.float64)

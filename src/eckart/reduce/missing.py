@@ -11,20 +11,21 @@ find a better one).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from eckart.certify.certificate import Certificate, Check
-from eckart.engines.protocol import Engine, GapStatistics
+from eckart.certify.certificate import Certificate
+from eckart.certify.gaps import certify_gaps
+from eckart.engines.protocol import Engine, GapStatistics, SeenColumns
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
-from eckart.matrix import Counts, Observed
 from eckart.reduce.krylov import block_krylov
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 NOISE_FLOOR = 1e-9
-STEP_LIMIT = 2e-3
+"""Least noise, in units of the entries' variance: below it the likelihood of an exact fit grows without end."""
 
 
 @dataclass
@@ -36,22 +37,18 @@ class Gaussian:
     s2: float
 
 
-def check_observed(x: Observed) -> None:
-    """Every column needs an observation, every entry must be finite."""
-    if not np.isfinite(x.data).all():
-        at = int(np.argmax(~np.isfinite(x.data)))
-        row = int(np.searchsorted(x.indptr, at, side="right")) - 1
-        raise InputError(f"X contains inf at row {row}, column {int(x.indices[at])}, wanted finite numbers or NaN")
-    empty = np.flatnonzero(x.column_counts() == 0)
+def check_observed(x: Any, seen: SeenColumns) -> None:
+    """Every column needs an observation."""
+    empty = np.flatnonzero(seen.count == 0)
     if len(empty):
         name = int(empty[0]) if x.columns is None else x.columns[empty[0]]
         raise InputError(f"column {name!r} of X has no observed entry (and {len(empty) - 1} others); drop it")
 
 
 def fit_gaussian(
-    x: Observed,
+    x: Any,
     k: int,
-    weights: np.ndarray | None,
+    weight: float,
     *,
     engine: Engine,
     rng: np.random.Generator,
@@ -60,36 +57,38 @@ def fit_gaussian(
     start: Gaussian | None = None,
     watch: Watcher = silent,
 ) -> tuple[Gaussian, Trace]:
-    """Maximum likelihood by EM; stops when a step raises the log-likelihood per observed entry by less than ``tol``."""
-    g = start or _start(x, k, engine, rng)
-    weight = float(x.shape[0]) if weights is None else float(weights.sum())
-    seen = float(x.nnz) if weights is None else float(weights @ x.row_counts())
-    floor = NOISE_FLOOR * (_column_variance(x)[1] or 1.0)
+    """Maximum likelihood by EM on a placed matrix, whose rows weigh ``weight`` together; stops when a step raises the log-likelihood per observed entry by less than ``tol``."""
+    columns = engine.seen_columns(x)
+    variance = float(columns.square.sum()) / max(x.nnz, 1)
+    g = start or _start(x, k, weight, columns.mean, variance, engine, rng)
+    floor = NOISE_FLOOR * (variance or 1.0)
     trace = Trace("log-likelihood per observed entry", reason=StopReason.MAX_ITER)
     try:
         for step in range(max_iter):
-            stats = engine.gap_statistics(x, g.w, g.mu, g.s2, weights)
+            stats = engine.gap_statistics(x, g.w, g.mu, g.s2)
+            seen = float(stats.gram[:, -1, -1].sum())
             trace.add(stats.loglik / seen)
             watch("EM steps", step + 1, max_iter)
             if step and trace.values[-1] - trace.values[-2] <= tol:
                 trace.reason = StopReason.CONVERGED
                 break
-            g = _expand(_maximise(stats, seen, floor), stats, weight)
+            a, misfit = engine.gap_solve(stats)  # the M step: one small linear system a column
+            g = _expand(Gaussian(a[:, :-1], a[:, -1], max(float(misfit.sum()) / seen, floor)), stats)
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
     return g, trace
 
 
-def _start(x: Observed, k: int, engine: Engine, rng: np.random.Generator) -> Gaussian:
+def _start(
+    x: Any, k: int, weight: float, mu: np.ndarray, variance: float, engine: Engine, rng: np.random.Generator
+) -> Gaussian:
     """Column means, and the leading eigenvectors of the centered data with gaps filled by zero."""
-    n = x.shape[1]
-    mu, variance = _column_variance(x)
-    centered = Counts(x.indptr, x.indices, x.data - mu[x.indices], n)
+    rows, n = x.shape
     if k == 0 or variance == 0.0:
         return Gaussian(np.zeros((n, k)), mu, max(variance, np.finfo(float).tiny * 1e10))
-    rate = x.nnz / (x.shape[0] * n)
+    rate = x.nnz / (rows * n)
     ritz = block_krylov(
-        lambda v: engine.gram_times(centered, v, None) / (x.shape[0] * rate),
+        lambda v: engine.gram_times(x, v, mu) / (weight * rate),
         n,
         k,
         dtype=np.dtype(np.float64),
@@ -104,26 +103,12 @@ def _start(x: Observed, k: int, engine: Engine, rng: np.random.Generator) -> Gau
     return Gaussian(ritz.vectors * np.sqrt(values), mu, s2)
 
 
-def _column_variance(x: Observed) -> tuple[np.ndarray, float]:
-    """Column means and the mean squared deviation from them, over observed entries."""
-    mu = np.bincount(x.indices, x.data, minlength=x.shape[1]) / x.column_counts()
-    return mu, float(np.mean((x.data - mu[x.indices]) ** 2))
-
-
-def _maximise(stats: GapStatistics, seen: float, floor: float) -> Gaussian:
-    """The M step: one small linear system a column."""
-    size = stats.gram.shape[1]
-    ridge = 1e-12 * np.trace(stats.gram, axis1=1, axis2=2)[:, None, None] / size * np.eye(size)
-    a = np.linalg.solve(stats.gram + ridge, stats.cross[:, :, None])[:, :, 0]
-    fit = stats.square - 2 * np.einsum("jr,jr->j", a, stats.cross) + np.einsum("jr,jrs,js->j", a, stats.gram, a)
-    return Gaussian(a[:, :-1], a[:, -1], max(float(fit.sum()) / seen, floor))
-
-
-def _expand(g: Gaussian, stats: GapStatistics, weight: float) -> Gaussian:
+def _expand(g: Gaussian, stats: GapStatistics) -> Gaussian:
     """Let W and mu take over mean and covariance of the codes (parameter expansion)."""
     k = g.w.shape[1]
     if k == 0:
         return g
+    weight = stats.second[k, k]
     mean = stats.second[:k, k] / weight
     covariance = stats.second[:k, :k] / weight - np.outer(mean, mean)
     values, vectors = np.linalg.eigh(covariance)
@@ -131,7 +116,7 @@ def _expand(g: Gaussian, stats: GapStatistics, weight: float) -> Gaussian:
     return Gaussian(g.w @ root, g.mu + g.w @ mean, g.s2)
 
 
-def to_basis(g: Gaussian, k: int, x: Observed, weights: np.ndarray | None) -> Basis:
+def to_basis(g: Gaussian, k: int, weight: float, x: Any) -> Basis:
     """Canonical form: orthonormal components by falling variance; k beyond the columns of W is filled with directions of variance s2."""
     n = len(g.mu)
     u, s, _ = np.linalg.svd(g.w, full_matrices=k > g.w.shape[1])
@@ -139,7 +124,6 @@ def to_basis(g: Gaussian, k: int, x: Observed, weights: np.ndarray | None) -> Ba
     values[: len(s)] += s[:k] ** 2
     components = u[:, :k].T
     components = components * signs(components)[:, None]
-    weight = float(x.shape[0]) if weights is None else float(weights.sum())
     degrees = weight - 1 if weight > 1 else weight
     total = float(values.sum() + (n - k) * g.s2)
     dtype = x.dtype
@@ -164,58 +148,16 @@ def gaussian_of(basis: Basis, noise_floor: float = NOISE_FLOOR) -> Gaussian:
     return Gaussian(basis.components.T.astype(np.float64) * gain, basis.mean.astype(np.float64), s2)
 
 
-def certify_gaps(
-    x: Observed,
-    basis: Basis,
-    weights: np.ndarray | None,
-    *,
-    engine: Engine,
-    trace: Trace | None = None,
-    notes: tuple[str, ...] = (),
+def certificate_of(
+    x: Any, basis: Basis, *, engine: Engine, trace: Trace | None = None, notes: tuple[str, ...] = ()
 ) -> Certificate:
-    """One E step at the returned point: the gradient of the likelihood (Fisher's identity), as the relative step EM would still make."""
+    """The certificate of a basis on a placed matrix with gaps."""
     factor = basis.degrees / basis.weight
-    scaled = Basis(
-        basis.mean,
-        basis.components,
-        basis.scatter * factor,
-        basis.total * factor,
-        basis.noise * factor,
-        basis.weight,
-        basis.rows,
-    )
-    g = gaussian_of(scaled)
-    stats = engine.gap_statistics(x, g.w, g.mu, g.s2, weights)
-    seen = float(x.nnz) if weights is None else float(weights @ x.row_counts())
-    after = _maximise(stats, seen, 0.0)
-    size = (float(np.sqrt(np.mean(g.w**2))) if g.w.size else 0.0) + float(np.sqrt(g.s2))
-    floored = g.s2 <= 10 * NOISE_FLOOR * (_column_variance(x)[1] or 1.0)
-    moved = {
-        "W": float(np.sqrt(np.mean((after.w - g.w) ** 2))) / size if g.w.size else 0.0,
-        "mean": float(np.sqrt(np.mean((after.mu - g.mu) ** 2))) / size,
-        "noise": 0.0 if floored else abs(after.s2 - g.s2) / g.s2,
-    }
-    checks = [Check("EM step", max(moved.values()), STEP_LIMIT, "relative change that one more EM step would make")]
-    if trace is not None and len(trace) > 1:
-        falls = np.maximum(-np.diff(trace.values), 0.0)
-        checks.append(
-            Check(
-                "likelihood never falls",
-                float(falls.max()),
-                1e-9 * max(1.0, abs(trace.values[-1])),
-                "largest fall between EM steps",
-            )
+    g = gaussian_of(
+        replace(
+            basis, scatter=basis.scatter * factor, total=basis.total * factor, noise=basis.noise * factor, columns=None
         )
-    facts = {
-        "k": basis.k,
-        "log-likelihood": stats.loglik,
-        "observed entries": x.nnz,
-        "share observed": x.nnz / (x.shape[0] * x.shape[1]),
-        "captured variance": float(basis.scatter.sum() / basis.weight),
-        "total variance": float(basis.total / basis.weight),
-    }
-    if floored:
-        notes = (*notes, "the noise variance reached its floor: the data are fitted exactly, so k may be too large")
-    return Certificate(
-        "maximum likelihood of probabilistic PCA on the observed entries", "stationary", tuple(checks), facts, notes
     )
+    variance = float(engine.seen_columns(x).square.sum()) / max(x.nnz, 1)
+    floored = g.s2 <= 10 * NOISE_FLOOR * (variance or 1.0)
+    return certify_gaps(x, basis, (g.w, g.mu, g.s2), floored, engine=engine, trace=trace, notes=notes)

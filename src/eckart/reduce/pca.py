@@ -8,34 +8,36 @@ The certificate shows Ritz residuals, the captured variance and an upper bound o
 
 from __future__ import annotations
 
-import numbers
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate
-from eckart.engines import engine_named
-from eckart.engines.protocol import GapsFound, Moments
-from eckart.errors import InputError, wrong
-from eckart.fit import Estimator, Fit, one_kind_of_names, sample_weights
+from eckart.engines.protocol import GapsFound, Moments, Sketch
+from eckart.errors import InputError
+from eckart.factors import Basis
+from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, plan_of, sample_weights
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
-from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.matrix import Dense, Matrix, Observed
+from eckart.parameters import check, either, flag, number, one_of, optional, param, whole
 from eckart.reduce import missing as gaps
 from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.charts import ComponentTables
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.encode import as_observed, encode, filled, reusable
+from eckart.reduce.encode import encode, filled, reusable, squared_errors
 from eckart.reduce.plan import validate_components
 from eckart.reduce.rotate import Rotation, rotation_of
 from eckart.reduce.solve import Options, certify, solve, to_basis
-from eckart.reduce.spectral import densify, solve_eigh
-from eckart.reduce.stream import Sketch, running, spectrum_of_sketch
+from eckart.reduce.spectral import solve_eigh
+from eckart.reduce.stream import running, spectrum_of_sketch
 from eckart.rng import generator
 from eckart.trace import progress
 
 
+@dataclass(eq=False, repr=False)
 class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Principal components of dense, sparse, streamed or incomplete data, with a certificate.
 
@@ -63,8 +65,8 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
     checkpoint : None or path
         While rows are read in one pass, keep the state here every half minute; the same call after a crash goes on from there, with the
         same bits. The file is removed at the end.
-    random_state, n_threads, verbose
-        Seed; most threads to use (results do not depend on it); progress bars.
+    random_state, engine, n_threads, verbose
+        Seed; what computes, "auto", "cpu", "plain" or an engine; most threads to use (results do not depend on it); progress bars.
     copy, power_iteration_normalizer
         Accepted for compatibility: data are never overwritten, and every step is orthonormalised.
 
@@ -88,43 +90,22 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
     C. Eckart and G. Young, "The approximation of one matrix by another of lower rank", Psychometrika 1 (1936).
     """
 
-    _stream: Moments | Sketch
-    _rotation: Rotation | None
+    n_components: Any = param(None)
+    _: KW_ONLY
+    copy: bool = param(True)
+    whiten: bool = param(False, flag())
+    svd_solver: str = param("auto")
+    tol: float = param(0.0, number(0, 1, below=True))
+    iterated_power: Any = param("auto", either(one_of("auto"), whole(0)))
+    n_oversamples: int = param(10, whole(1))
+    power_iteration_normalizer: str = param("auto", one_of("auto", "QR", "LU", "none"))
+    center: bool = param(True, flag())
+    rotation: str | None = param(None, one_of(None, "varimax", "promax"))
+    max_iter: int | None = param(None, optional(whole(1)))
+    checkpoint: Any = param(None)
 
-    def __init__(
-        self,
-        n_components: Any = None,
-        *,
-        copy: bool = True,
-        whiten: bool = False,
-        svd_solver: str = "auto",
-        tol: float = 0.0,
-        iterated_power: Any = "auto",
-        n_oversamples: int = 10,
-        power_iteration_normalizer: str = "auto",
-        random_state: Any = None,
-        center: bool = True,
-        rotation: str | None = None,
-        max_iter: int | None = None,
-        n_threads: int | None = None,
-        checkpoint: Any = None,
-        verbose: bool = False,
-    ):
-        self.n_components = n_components
-        self.copy = copy
-        self.whiten = whiten
-        self.svd_solver = svd_solver
-        self.tol = tol
-        self.iterated_power = iterated_power
-        self.n_oversamples = n_oversamples
-        self.power_iteration_normalizer = power_iteration_normalizer
-        self.random_state = random_state
-        self.center = center
-        self.rotation = rotation
-        self.max_iter = max_iter
-        self.n_threads = n_threads
-        self.checkpoint = checkpoint
-        self.verbose = verbose
+    _stream: ClassVar[Moments | Sketch]
+    _rotation: ClassVar[Rotation | None]
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
         """Fit to rows of X: array, frame, sparse matrix, file, or iterator of row blocks; NaN marks a missing entry."""
@@ -136,7 +117,7 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
                 matrix,
                 options,
                 weights,
-                engine=engine_named("cpu", self.n_threads),
+                engine=self._engine(),
                 rng=generator(self.random_state),
                 watch=watch,
             )
@@ -163,31 +144,27 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
             )
         if not fresh:
             matrix = self._new_rows(X)
-        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
+        engine, rng = self._engine(), generator(self.random_state)
         n = matrix.shape[1]
         state = running(n, options.k, matrix.dtype, options.centered, rng) if fresh else self._stream
-        weights = self._weights(matrix, sample_weight)
-        if isinstance(state, Sketch):
-            sketch = Sketch(**vars(state))
-            sketch.add(densify(matrix), weights)
-            c, spectrum = spectrum_of_sketch(sketch, _at_most(options.k, sketch.rows, n), engine)
-            state = sketch
-        else:
-            try:
-                more = engine.moments(matrix, state.probe, weights)
-            except GapsFound as found:
-                raise InputError(
-                    f"X contains NaN at row {found.row}, column {found.column}, wanted complete rows for partial_fit; "
-                    "call fit on all rows, or impute(X) first"
-                ) from None
-            more.merge_with(state)
-            state = more
-            c = Covariance.from_moments(
-                engine, state, options.centered, matrix.dtype if fresh else self.fit_.factors.mean.dtype
-            )
-            spectrum = solve_eigh(c, _at_most(options.k, c.rows, n))
-        columns = matrix.columns if fresh else self.fit_.factors.columns
-        basis = to_basis(c, spectrum, Dense(np.empty((0, n), matrix.dtype), columns=columns))
+        placed = engine.put(matrix, self._weights(matrix, sample_weight))
+        try:
+            with engine.at_work():
+                if isinstance(state, Sketch):
+                    state = engine.sketch(placed, state)
+                    c, spectrum = spectrum_of_sketch(state, _at_most(options.k, state.rows, n), engine)
+                else:
+                    state = engine.moments(placed, state.probe).merge(state)
+                    dtype = matrix.dtype if fresh else self.fit_.factors.mean.dtype
+                    c = Covariance.from_moments(engine, state, options.centered, dtype)
+                    spectrum = solve_eigh(c, _at_most(options.k, c.rows, n))
+                basis = to_basis(c, spectrum, matrix.columns if fresh else self.fit_.factors.columns)
+                certificate = certify(c, basis, spectrum.tol, rng, spectrum.notes)
+        except GapsFound as found:
+            raise InputError(
+                f"X contains NaN at row {found.row}, column {found.column}, wanted complete rows for partial_fit; "
+                "call fit on all rows, or impute(X) first"
+            ) from None
         plan = {
             "solver": "stream",
             "reason": "partial_fit: running statistic of the rows seen",
@@ -195,13 +172,13 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
             "tol": spectrum.tol,
             "rows": c.rows,
         }
-        self._store(Fit(basis, certify(c, basis, spectrum.tol, rng, spectrum.notes), spectrum.trace, plan))
+        self._store(Fit(basis, certificate, spectrum.trace, plan | plan_of(engine)))
         self._stream = state
         return self
 
     def transform(self, X: Any) -> Any:
         """Codes of rows: (x - mean) U, scaled to unit variance if ``whiten``; a row with gaps gets its expected code given what is there."""
-        return self._encode(self._new_rows(X))
+        return self._encode(X)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """fit(X).transform(X), reading X once through the door."""
@@ -221,7 +198,7 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
 
     def impute(self, X: Any) -> np.ndarray:
         """X with every missing entry replaced by its expectation given the observed entries of its row."""
-        return filled(self._new_rows(X), self.fit_.factors, engine_named("cpu", self.n_threads))
+        return self._of_rows(reusable(self._new_rows(X)), filled)
 
     def reconstruction_error(self, X: Any) -> float:
         """The risk 1/2 mean ||x - x_hat||^2 on X; with gaps, over observed entries only."""
@@ -229,16 +206,19 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
 
     def score_samples(self, X: Any) -> np.ndarray:
         """Log-likelihood of each row under N(mean, U (L - s I) U^T + s I); with gaps, of its observed entries."""
-        matrix, b = reusable(self._new_rows(X)), self.fit_.factors
-        g = gaps.gaussian_of(b, 1e-12)
-        if (seen := as_observed(matrix)) is not None:
-            return engine_named("cpu", self.n_threads).gap_codes(seen, g.w, g.mu, g.s2).loglik
-        codes = encode(matrix, b, engine_named("cpu", self.n_threads)).astype(np.float64)
-        values = np.maximum(b.variances, g.s2)
-        rest = np.maximum(self.spe(matrix), 0.0)
-        log_det = float(np.log(values).sum()) + (b.n - b.k) * np.log(g.s2) if b.n > b.k else float(np.log(values).sum())
-        quadratic = (codes**2 / values).sum(axis=1) + (rest / g.s2 if b.n > b.k else 0.0)
-        return -0.5 * (b.n * np.log(2 * np.pi) + log_det + quadratic)
+
+        def loglik(x: Any, b: Basis, engine: Any) -> np.ndarray:
+            g = gaps.gaussian_of(b, 1e-12)
+            if x.kind == "observed":
+                return engine.get(engine.gap_codes(x, g.w, g.mu, g.s2).loglik)
+            codes = encode(x, b, engine).astype(np.float64)
+            values = np.maximum(b.variances, g.s2)
+            rest = np.maximum(squared_errors(x, b, engine), 0.0)
+            log_det = float(np.log(values).sum()) + ((b.n - b.k) * np.log(g.s2) if b.n > b.k else 0.0)
+            quadratic = (codes**2 / values).sum(axis=1) + (rest / g.s2 if b.n > b.k else 0.0)
+            return -0.5 * (b.n * np.log(2 * np.pi) + log_det + quadratic)
+
+        return self._of_rows(reusable(self._new_rows(X)), loglik)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log-likelihood of the rows."""
@@ -261,33 +241,20 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
 
     def certify(self, X: Any, sample_weight: Any = None) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""
-        matrix = self._new_rows(X)
-        engine, rng, b = engine_named("cpu", self.n_threads), generator(self.random_state), self.fit_.factors
+        matrix, engine, b = self._new_rows(X), self._engine(), self.fit_.factors
         weights = self._weights(matrix, sample_weight)
-        if (seen := as_observed(matrix)) is not None:
-            return gaps.certify_gaps(seen, b, weights, engine=engine)
-        assert isinstance(matrix, (Dense, Counts))
-        c = Covariance.by_products(engine, matrix, b.centered, weights)
-        return certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), rng)
+
+        def judged(x: Any) -> Certificate:
+            if x.kind == "observed":
+                return gaps.certificate_of(x, b, engine=engine)
+            c = Covariance.by_products(engine, x, b.centered)
+            return certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+
+        with engine.at_work():
+            return on_data(engine, matrix, judged, weights)
 
     def _options(self) -> Options:
-        for name in ("whiten", "center"):
-            if not isinstance(getattr(self, name), (bool, np.bool_)):
-                raise wrong(name, getattr(self, name), "True or False")
-        if not isinstance(self.tol, numbers.Real) or not 0 <= self.tol < 1:
-            raise wrong("tol", self.tol, "a number from 0 to 1")
-        if self.rotation not in (None, "varimax", "promax"):
-            raise wrong("rotation", self.rotation, "None, 'varimax' or 'promax'")
-        if not isinstance(self.n_oversamples, (int, np.integer)) or self.n_oversamples < 1:
-            raise wrong("n_oversamples", self.n_oversamples, "an int >= 1")
-        if self.iterated_power != "auto" and (
-            not isinstance(self.iterated_power, (int, np.integer)) or self.iterated_power < 0
-        ):
-            raise wrong("iterated_power", self.iterated_power, "'auto' or an int >= 0")
-        if self.power_iteration_normalizer not in ("auto", "QR", "LU", "none"):
-            raise wrong("power_iteration_normalizer", self.power_iteration_normalizer, "'auto', 'QR', 'LU' or 'none'")
-        if self.max_iter is not None and (not isinstance(self.max_iter, (int, np.integer)) or self.max_iter < 1):
-            raise wrong("max_iter", self.max_iter, "None or an int >= 1")
+        check(self)
         steps = self.max_iter if self.iterated_power == "auto" else int(self.iterated_power) + 1
         return Options(
             self.n_components,
@@ -319,9 +286,9 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
         self._fitted("rotation_")
         return self._rotation
 
-    def _encode(self, matrix: Matrix) -> np.ndarray:
-        b, engine = self.fit_.factors, engine_named("cpu", self.n_threads)
-        codes = encode(matrix if (seen := as_observed(matrix)) is None else seen, b, engine)
+    def _encode(self, X: Any) -> np.ndarray:
+        codes = self._of_rows(X, encode)
+        b = self.fit_.factors
         if self.whiten or self._rotation is not None:
             scale = np.zeros(b.k)
             scale[: b.rank] = 1.0 / np.sqrt(b.variances[: b.rank])

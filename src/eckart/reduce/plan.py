@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.row_blocks import block_rows
 from eckart.errors import InputError, wrong
 from eckart.matrix import Counts, Dense, Matrix, Observed
 
@@ -19,6 +18,8 @@ STATISTIC_COLUMNS = 2048
 FLOPS = 1.0e11
 """Assumed speed of matrix products, for estimates only."""
 BYTES = 1.0e10
+BLOCK = 2**22
+"""Assumed bytes in a block of rows."""
 EXACT_SECONDS = 0.2
 """An exact solver is preferred to an iterative one up to this estimate."""
 
@@ -56,13 +57,7 @@ def validate_components(k: Any, rows: int | None, n: int) -> None:
 def choose(x: Matrix, k: Any, solver: str) -> Plan:
     """The plan for data x: the named solver, or the cheapest that fits."""
     if isinstance(x, Observed):
-        return Plan(
-            "em",
-            "entries are missing: maximum likelihood on the observed ones",
-            100,
-            100 * x.nnz * _width(k, x) ** 2 / FLOPS * 20,
-            x.shape[1] * 8.0 * (_width(k, x) + 1) ** 2,
-        )
+        return em_plan(x, k)
     solver = ALIASES.get(solver, solver)
     if solver not in (*SOLVERS, "auto"):
         raise wrong("svd_solver", solver, f"'auto', {', '.join(map(repr, (*SOLVERS, *ALIASES)))}")
@@ -73,7 +68,14 @@ def choose(x: Matrix, k: Any, solver: str) -> Plan:
     return Plan(name, reason, *estimates[name])
 
 
-def _width(k: Any, x: Matrix) -> int:
+def em_plan(x: Any, k: Any) -> Plan:
+    """The one plan for data with gaps, placed or not."""
+    width = _width(k, x)
+    seconds, memory = 100 * x.nnz * width**2 / FLOPS * 20, x.shape[1] * 8.0 * (width + 1) ** 2
+    return Plan("em", "entries are missing: maximum likelihood on the observed ones", 100, seconds, memory)
+
+
+def _width(k: Any, x: Any) -> int:
     n = x.shape[1]
     rows = x.shape[0] or n
     return int(k) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else min(rows, n, 64)
@@ -82,7 +84,7 @@ def _width(k: Any, x: Matrix) -> int:
 def costs(x: Matrix, k: Any) -> dict[str, tuple[int, float, float]]:
     """(passes, seconds, bytes) of each solver; rows of a stream of unknown length count as a million."""
     if isinstance(x, Observed):
-        plan = choose(x, k, "auto")
+        plan = em_plan(x, k)
         return {"em": (plan.passes, plan.seconds, plan.memory)}
     rows = x.shape[0] if x.shape[0] is not None else 1_000_000
     n, size = x.shape[1], x.dtype.itemsize
@@ -92,7 +94,7 @@ def costs(x: Matrix, k: Any) -> dict[str, tuple[int, float, float]]:
     short = rows < n
     side = min(rows, n)
     products = 4.0 * stored * (6 * max(width, 8)) / FLOPS * (3 if isinstance(x, Counts) else 1)
-    block = block_rows(n, size) * n * size * 4.0
+    block = 4.0 * max(BLOCK, 128 * n * size)
     gram = (1, read + rows * n * side / FLOPS * 0.7 + 4 * side**3 / FLOPS, 8.0 * (3 if short else 9) * side**2 + block)
     krylov = (8, 8 * read + products, n * size * (9.0 * width) + block)
     return {
@@ -149,15 +151,3 @@ def measured_speed() -> float:
     for _ in range(5):
         a.T @ a
     return 5 * 1024 * 512**2 / (time.perf_counter() - begin) / FLOPS
-
-
-def available_memory() -> float:
-    """Bytes that can be allocated now; infinite where the system does not say."""
-    try:
-        with open("/proc/meminfo") as f:
-            for line in f:
-                if line.startswith("MemAvailable"):
-                    return float(line.split()[1]) * 1024
-    except OSError:
-        return float("inf")
-    return float("inf")

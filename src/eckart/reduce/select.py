@@ -21,8 +21,8 @@ from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank
+from eckart.reduce.encode import reusable
 from eckart.reduce.solve import Options, solve
-from eckart.reduce.spectral import densify
 from eckart.rng import generator
 from eckart.trace import Watcher, progress
 
@@ -63,6 +63,7 @@ def select_components(
     held_out: float = 0.1,
     shuffles: int = 20,
     random_state: Any = None,
+    engine: Any = "auto",
     n_threads: int | None = None,
     verbose: bool = False,
 ) -> Selection:
@@ -91,9 +92,8 @@ def select_components(
         if not 0 < value < 1:
             raise wrong(name, value, "a share between 0 and 1")
     matrix = read(X)
-    if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
-        matrix = Dense(densify(matrix).astype(matrix.dtype, copy=False), None, matrix.columns)
-    engine, rng = engine_named("cpu", n_threads), generator(random_state)
+    matrix = reusable(matrix)
+    engine, rng = engine_named(engine, n_threads), generator(random_state)
     notes: list[str] = []
     sample = _sample(matrix, rng, notes)
     with progress(verbose) as watch:
@@ -205,12 +205,12 @@ def _held_out(
     hidden = seen & (rng.random(x.shape) < share)
     for j in np.flatnonzero((seen & ~hidden).sum(axis=0) == 0):
         hidden[:, j] = False
-    training = Observed.from_nan(np.where(hidden, np.nan, x))
+    training = engine.put(Observed.from_nan(np.where(hidden, np.nan, x)))
     truth = x[hidden]
     errors, spread = [], []
     for k in ks:
-        g, _ = gaps.fit_gaussian(training, k, None, engine=engine, rng=rng, tol=1e-5, max_iter=200)
-        codes = engine.gap_codes(training, g.w, g.mu, g.s2).codes
+        g, _ = gaps.fit_gaussian(training, k, float(len(x)), engine=engine, rng=rng, tol=1e-5, max_iter=200)
+        codes = engine.get(engine.gap_codes(training, g.w, g.mu, g.s2).codes)
         square = (truth - (codes @ g.w.T + g.mu)[hidden]) ** 2
         errors.append(float(np.sqrt(square.mean())))
         spread.append(float(square.std() / np.sqrt(len(square))))

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
-from eckart.certify.spectral import PROBE, SPARSE_PROBE, certify_subspace
-from eckart.engines.protocol import Engine, GapsFound
+from eckart.certify.spectral import PROBE, SPARSE_PROBE, certify_subspace, mean_check
+from eckart.engines import available_memory
+from eckart.engines.protocol import Engine
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
-from eckart.fit import Fit
+from eckart.fit import Fit, on_data, plan_of
 from eckart.io.models.checkpoint import Checkpoint, about_rows
-from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.matrix import Dense, Matrix
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.plan import STATISTIC_COLUMNS, Plan, available_memory, choose, require_memory, validate_components
+from eckart.reduce.plan import STATISTIC_COLUMNS, Plan, choose, em_plan, require_memory, validate_components
 from eckart.reduce.stream import sketch_covariance
-from eckart.scheduler import single_threaded_blas
 from eckart.trace import Watcher, silent
 
 
@@ -48,81 +48,52 @@ def solve(
 ) -> Fit:
     """PCA of x. NaN met on the way turns the problem into one with missing entries; entries too large or small to square are rescaled."""
     validate_components(options.k, x.shape[0], x.shape[1])
-    with single_threaded_blas():  # the engine spreads work over threads; small products here gain nothing from more
-        if isinstance(x, Observed):
-            return _solve_gaps(x, options, weights, engine, rng, watch)
-        try:
-            return _solve_complete(x, options, weights, engine, rng, watch)
-        except GapsFound as found:
-            return _solve_gaps(_observed(x, found), options, weights, engine, rng, watch)
+    task = _Task(x, options, weights, engine, rng, watch)
+    with engine.at_work():
+        return on_data(engine, x, task.fit, weights)
 
 
-def _observed(x: Dense | Counts, found: GapsFound | None = None) -> Observed:
-    if isinstance(x, Counts):
-        raise InputError(
-            f"X contains NaN at row {found.row if found else '?'} of a sparse matrix, whose absent entries are zero; remove it, or read it "
-            "with eckart.read(X, absent='unknown') if absent entries are unknown"
-        )
-    if x.in_memory:
-        return Observed.from_nan(np.asarray(x.values), x.rows, x.columns)
-    if not x.stream.rereadable:
-        raise InputError(
-            f"X contains NaN at row {found.row if found else '?'} of an iterator that can be read once only; pass a file, an array or a list of blocks"
-        )
-    blocks = [Observed.from_nan(np.asarray(b, x.dtype)) for b in x.stream.blocks(65536)]
-    ends = np.cumsum([0] + [b.nnz for b in blocks])
-    indptr = np.concatenate([[0]] + [b.indptr[1:] + e for b, e in zip(blocks, ends)])
-    return Observed(
-        indptr,
-        np.concatenate([b.indices for b in blocks]),
-        np.concatenate([b.data for b in blocks]),
-        x.shape[1],
-        None,
-        x.columns,
-    )
+@dataclass(frozen=True)
+class _Task:
+    """One call of ``solve``: the matrix for what its form tells (streams, files), and what was asked for."""
+
+    x: Matrix
+    options: Options
+    weights: np.ndarray | None
+    engine: Engine
+    rng: np.random.Generator
+    watch: Watcher
+
+    def fit(self, placed: Any) -> Fit:
+        return _solve_gaps(self, placed) if placed.kind == "observed" else _solve_complete(self, placed)
 
 
-def _solve_complete(
-    x: Dense | Counts,
-    options: Options,
-    weights: np.ndarray | None,
-    engine: Engine,
-    rng: np.random.Generator,
-    watch: Watcher,
-) -> Fit:
+def _solve_complete(task: _Task, placed: Any) -> Fit:
+    x, options, engine = task.x, task.options, task.engine
     plan = choose(x, options.k, options.solver)
     if plan.solver in ("eigh", "svd", "gradient"):
         require_memory(plan, available_memory())
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        c, spectrum = _run(x, plan, options, weights, engine, rng, watch)
+        c, spectrum = _run(task, placed, plan)
     if _badly_scaled(c, x):
-        factor = _factor(x)
+        factor = _factor(x, placed, engine)
         if factor != 1.0:
-            scaled = _rescale(x, factor)
-            fit = _solve_complete(scaled, options, weights, engine, rng, watch)
-            return _undo_scale(fit, factor, x)
-    basis = to_basis(c, spectrum, x)
-    certificate = certify(c, basis, spectrum.tol, rng, spectrum.notes)
-    described = asdict(plan) | {"engine": engine.name, "k": basis.k, "tol": spectrum.tol}
+            return _undo_scale(_solve_complete(task, engine.scaled(placed, factor)), factor, x)
+    basis = to_basis(c, spectrum, x.columns)
+    certificate = certify(c, basis, spectrum.tol, task.rng, spectrum.notes)
+    described = asdict(plan) | plan_of(engine) | {"k": basis.k, "tol": spectrum.tol}
     return Fit(basis, certificate, spectrum.trace, described)
 
 
-def _run(
-    x: Dense | Counts,
-    plan: Plan,
-    options: Options,
-    weights: np.ndarray | None,
-    engine: Engine,
-    rng: np.random.Generator,
-    watch: Watcher,
-) -> tuple[Covariance, spectral.Spectrum]:
+def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spectrum]:
+    x, options, engine, rng, watch = task.x, task.options, task.engine, task.rng, task.watch
     k, centered = options.k, options.centered
     if plan.solver == "svd":
-        spectrum, c = spectral.solve_svd(engine, x, k, centered, weights)
+        spectrum, c = spectral.solve_svd(engine, placed, k, centered)
         return c, spectrum
     stream = isinstance(x, Dense) and not x.in_memory
     if plan.solver == "randomized" and isinstance(x, Dense) and not x.in_memory and not x.stream.rereadable:
-        return sketch_covariance(x, k, centered, weights, engine, rng, watch)
+        return sketch_covariance(placed, k, centered, engine, watch)
     short = x.shape[0] is not None and x.shape[0] < x.shape[1] and not stream
     statistic = (
         plan.solver == "gradient"
@@ -130,8 +101,8 @@ def _run(
         or (plan.solver == "power" and x.shape[1] <= STATISTIC_COLUMNS)
     )
     if statistic:
-        keeper = _keeper(x, options, weights)
-        c = Covariance.by_statistic(engine, x, centered, weights, rng, watch, keeper)
+        keeper = _keeper(x, options, task.weights)
+        c = Covariance.by_statistic(engine, placed, centered, rng, watch, keeper)
         if keeper:
             keeper.remove()
         validate_components(k, c.rows, c.n)
@@ -142,7 +113,7 @@ def _run(
         if plan.solver == "power":
             return c, spectral.solve_power(c, _fixed(k, c), options.tol, options.max_iter, rng, watch)
         return c, spectral.solve_gradient(c, _fixed(k, c), options.tol, options.max_iter, rng, watch)
-    c = Covariance.by_products(engine, x, centered, weights, watch)
+    c = Covariance.by_products(engine, placed, centered, task.weights, watch)
     validate_components(k, c.rows, c.n)
     if _unusable(c):
         return c, _empty(c)
@@ -162,7 +133,7 @@ def _run(
     )
 
 
-def _keeper(x: Dense | Counts, options: Options, weights: np.ndarray | None) -> Checkpoint | None:
+def _keeper(x: Matrix, options: Options, weights: np.ndarray | None) -> Checkpoint | None:
     """The checkpoint of the one pass over the rows, where one was asked for."""
     if options.checkpoint is None:
         return None
@@ -179,7 +150,7 @@ def _fixed(k: Any, c: Covariance) -> int:
     return int(k)
 
 
-def to_basis(c: Covariance, s: spectral.Spectrum, x: Dense | Counts) -> Basis:
+def to_basis(c: Covariance, s: spectral.Spectrum, columns: np.ndarray | None) -> Basis:
     """Rows of components with signs fixed, and what they leave out."""
     dtype = c.dtype
     components = s.components * signs(s.components)[:, None]
@@ -200,7 +171,7 @@ def to_basis(c: Covariance, s: spectral.Spectrum, x: Dense | Counts) -> Basis:
         c.rows,
         c.centered,
         _tail_shape(c, s, left),
-        x.columns,
+        columns,
     )
 
 
@@ -221,7 +192,9 @@ def certify(
     c: Covariance, basis: Basis, tol: float, rng: np.random.Generator, notes: dict[str, Any] | None = None
 ) -> Certificate:
     """The certificate of a basis for a covariance, with the check of the statistic where it replaced the data."""
-    extra: tuple[Check, ...] = (_mean_check(c, basis),) if c.centered else ()
+    extra: tuple[Check, ...] = ()
+    if c.centered:
+        extra = (mean_check(basis.mean, c.mean, np.sqrt(max(c.total, c.rounding, np.finfo(float).tiny)), c.dtype),)
     words: tuple[str, ...] = ()
     if c.statistic is not None:
         eps = float(np.finfo(c.dtype).eps)
@@ -248,39 +221,31 @@ def certify(
         tol=tol,
         covariance=c.matrix,
         floor=c.rounding,
-        probe=SPARSE_PROBE if isinstance(c.data, Counts) else PROBE,
+        probe=SPARSE_PROBE if c.data is not None and c.data.kind == "counts" else PROBE,
         notes=words,
         extra=extra,
     )
 
 
-def _mean_check(c: Covariance, basis: Basis) -> Check:
-    """The mean of the model against that of the data, in standard deviations of the data."""
-    spread = np.sqrt(max(c.total, c.rounding, np.finfo(float).tiny))
-    off = float(np.linalg.norm(c.mean - basis.mean)) / spread
-    limit = 20 * float(np.finfo(c.dtype).eps) * (1 + float(np.linalg.norm(c.mean)) / spread)
-    return Check("mean", off, limit, "distance of the model's mean from the data's, / standard deviation")
-
-
-def _solve_gaps(
-    x: Observed, options: Options, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher
-) -> Fit:
+def _solve_gaps(task: _Task, x: Any) -> Fit:
+    options, engine, weights = task.options, task.engine, task.weights
     if not options.centered:
         raise InputError(
             "center=False came with missing entries, wanted center=True: without a mean, an absent entry would be read as zero"
         )
-    gaps.check_observed(x)
+    gaps.check_observed(x, engine.seen_columns(x))
     rows, n = x.shape
     most = min(rows, n)
+    weight = float(rows) if weights is None else float(weights.sum())
     tol, limit = options.tol or 1e-7, options.max_iter or 2000
-    how: dict[str, Any] = {"engine": engine, "rng": rng, "tol": tol, "max_iter": limit, "watch": watch}
+    how: dict[str, Any] = {"engine": engine, "rng": task.rng, "tol": tol, "max_iter": limit, "watch": task.watch}
     k = options.k
     if k is None:
         k = most
     elif k == "mle":
         raise InputError("n_components='mle' came with missing entries, wanted an int, a share or 'auto'")
     elif not isinstance(k, (int, np.integer)):
-        g, _ = gaps.fit_gaussian(x, min(n - 1, most, 200), weights, **how)
+        g, _ = gaps.fit_gaussian(x, min(n - 1, most, 200), weight, **how)
         values = (
             np.concatenate([np.linalg.svd(g.w, compute_uv=False) ** 2, np.zeros(max(n - g.w.shape[1], 0))])[:n] + g.s2
         )
@@ -290,18 +255,12 @@ def _solve_gaps(
             if isinstance(k, float)
             else rank.gavish_donoho(values[:most], rows, n)
         )
-    fitted = min(int(k), n - 1)
-    g, trace = gaps.fit_gaussian(x, fitted, weights, **how)
-    basis = gaps.to_basis(g, int(k), x, weights)
-    empty = int(np.count_nonzero(x.row_counts() == 0))
+    g, trace = gaps.fit_gaussian(x, min(int(k), n - 1), weight, **how)
+    basis = gaps.to_basis(g, int(k), weight, x)
+    empty = int(np.count_nonzero(x.counts == 0))
     notes = (f"{empty} rows have no observed entry; they say nothing and get the mean",) if empty else ()
-    certificate = gaps.certify_gaps(x, basis, weights, engine=engine, trace=trace, notes=notes)
-    described = asdict(choose(x, int(k), "auto")) | {
-        "engine": engine.name,
-        "k": basis.k,
-        "tol": tol,
-        "gaps": x.shape[0] * x.shape[1] - x.nnz,
-    }
+    certificate = gaps.certificate_of(x, basis, engine=engine, trace=trace, notes=notes)
+    described = asdict(em_plan(x, int(k))) | plan_of(engine) | {"k": basis.k, "tol": tol, "gaps": rows * n - x.nnz}
     return Fit(basis, certificate, trace, described)
 
 
@@ -315,36 +274,25 @@ def _empty(c: Covariance) -> spectral.Spectrum:
     return spectral.Spectrum(np.zeros(0), np.zeros((0, c.n)), Trace("none"), 1.0)
 
 
-def _badly_scaled(c: Covariance, x: Dense | Counts) -> bool:
+def _badly_scaled(c: Covariance, x: Matrix) -> bool:
     """Squares overflowed, or so small that they may have vanished."""
     low, high = (1e-25, 1e25) if x.dtype == np.float32 else (1e-150, 1e150)
     return not low <= c.total <= high
 
 
-def _factor(x: Dense | Counts) -> float:
+def _factor(x: Matrix, placed: Any, engine: Engine) -> float:
     """A power of two that brings the largest entry near one; 1 where all entries are zero."""
-    if isinstance(x, Dense) and not x.in_memory:
-        if not x.stream.rereadable:
-            raise InputError(
-                "X is an iterator whose entries are too large or too small to square; multiply them by a constant first"
-            )
-        largest = max((float(np.abs(b).max(initial=0)) for b in x.stream.blocks(8192)), default=0.0)
-    else:
-        entries = x.data if isinstance(x, Counts) else x.values
-        largest = float(np.abs(np.asarray(entries, np.float64)).max(initial=0.0))
+    if isinstance(x, Dense) and not x.in_memory and not x.stream.rereadable:
+        raise InputError(
+            "X is an iterator whose entries are too large or too small to square; multiply them by a constant first"
+        )
+    largest = engine.largest(placed)
     if largest == 0.0 or not np.isfinite(largest) or 1e-10 <= largest <= 1e10:
         return 1.0
     return float(2.0 ** -np.floor(np.log2(largest)))
 
 
-def _rescale(x: Dense | Counts, factor: float) -> Dense | Counts:
-    if isinstance(x, Counts):
-        return replace(x, data=(x.data.astype(np.float64) * factor).astype(x.dtype))
-    values = np.asarray(x.values, np.float64) if x.in_memory else spectral.densify(x)
-    return Dense((values * factor).astype(x.dtype), x.rows, x.columns)
-
-
-def _undo_scale(fit: Fit, factor: float, x: Dense | Counts) -> Fit:
+def _undo_scale(fit: Fit, factor: float, x: Matrix) -> Fit:
     b = fit.factors
     mean = (b.mean.astype(np.float64) / factor).astype(b.mean.dtype)
     with np.errstate(over="ignore", under="ignore"):

@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol import Engine, refuse_bad
+from eckart.engines.protocol import Engine
 from eckart.errors import InputError
-from eckart.matrix import Counts, Dense
 from eckart.reduce import rank
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.krylov import block_krylov
 from eckart.reduce.power import power_method
 from eckart.reduce.train_linear import train
-from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, Trace, Watcher
 
 RANDOMIZED_TOL = 1e-4
@@ -91,65 +89,25 @@ def _orthonormal_rows(images: np.ndarray, n: int) -> np.ndarray:
     """Columns of decreasing length as orthonormal rows, in that order; vanishing ones become any orthogonal direction."""
     if images.shape[1] == 0:
         return np.zeros((0, n))
-    with single_threaded_blas():
-        size = np.linalg.norm(images, axis=0)
-        top = size.max(initial=0.0)
-        weak = size <= 1e-10 * top if top > 0 else np.ones(len(size), bool)
-        images = images.copy()
-        images[:, ~weak] /= size[~weak]
-        images[:, weak] = np.random.default_rng(0).standard_normal((len(images), int(weak.sum())))
-        q, r = np.linalg.qr(images)
-        return (q * np.where(np.diagonal(r) < 0, -1.0, 1.0)).T
+    size = np.linalg.norm(images, axis=0)
+    top = size.max(initial=0.0)
+    weak = size <= 1e-10 * top if top > 0 else np.ones(len(size), bool)
+    images = images.copy()
+    images[:, ~weak] /= size[~weak]
+    images[:, weak] = np.random.default_rng(0).standard_normal((len(images), int(weak.sum())))
+    q, r = np.linalg.qr(images)
+    return (q * np.where(np.diagonal(r) < 0, -1.0, 1.0)).T
 
 
-def solve_svd(
-    engine: Engine, x: Dense | Counts, k: Any, centered: bool, weights: np.ndarray | None
-) -> tuple[Spectrum, Covariance]:
+def solve_svd(engine: Engine, x: Any, k: Any, centered: bool) -> tuple[Spectrum, Covariance]:
     """Full singular value decomposition of the centered entries: small singular values keep their full precision."""
-    a = densify(x)
-    if not np.isfinite(a).all():
-        refuse_bad(a, 0)
-    w = np.ones(len(a)) if weights is None else weights
-    weight = float(w.sum())
-    mean = (w / weight) @ a if centered else np.zeros(a.shape[1])
-    a -= mean
-    if centered:
-        mean = mean + (extra := (w / weight) @ a)
-        a -= extra
-    if weights is not None:
-        a *= np.sqrt(w)[:, None]
-    size = float(np.abs(a).max(initial=0.0)) or 1.0
-    with single_threaded_blas():
-        s, vt = _svd(a / size)
-    values = (s * size) ** 2 / weight
-    total = float(values.sum())
-    kept = pick(k, values, total, weight, len(a), a.shape[1])
-    c = Covariance(mean, total, weight, len(a), x.dtype, centered, engine, x, weights)
-    return Spectrum(values[:kept], vt[:kept], Trace("none"), 1e-12 if x.dtype == np.float64 else 1e-8, values), c
-
-
-def densify(x: Dense | Counts) -> np.ndarray:
-    """A float64 copy of all entries; only the ``svd`` solver asks for it."""
-    if isinstance(x, Counts):
-        return x.to_scipy().toarray().astype(np.float64)
-    if isinstance(x.values, np.ndarray):
-        return np.array(x.values, np.float64)
-    return np.concatenate([np.asarray(b, np.float64) for b in x.stream.blocks(8192)])
-
-
-def _svd(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Divide and conquer, else QR iteration, else through a QR factorization: a finite matrix always gets an answer."""
-    import scipy.linalg as sl
-
-    for driver in ("gesdd", "gesvd"):
-        try:
-            _, s, vt = sl.svd(a, full_matrices=False, lapack_driver=driver, check_finite=False)
-            return s, vt
-        except np.linalg.LinAlgError:
-            continue
-    r = sl.qr(a, mode="r", pivoting=False, check_finite=False)[0]
-    values, vectors = np.linalg.eigh(r.T @ r)
-    return np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T
+    d = engine.svd(x, centered)
+    values = d.values**2 / d.weight
+    total, n = float(values.sum()), len(d.mean)
+    kept = pick(k, values, total, d.weight, d.rows, n)
+    c = Covariance(d.mean, total, d.weight, d.rows, x.dtype, centered, engine, x)
+    exact = 1e-12 if x.dtype == np.float64 else 1e-8
+    return Spectrum(values[:kept], d.right[:kept], Trace("none"), exact, values), c
 
 
 def solve_krylov(
@@ -169,7 +127,7 @@ def solve_krylov(
     wanted = int(k) if isinstance(k, (int, np.integer)) else (most if k is None else min(most, 32))
     start = None
     while True:
-        block = min(8, max(wanted, 1)) if lanczos else _block(wanted, oversample, isinstance(c.data, Counts))
+        block = min(8, max(wanted, 1)) if lanczos else _block(wanted, oversample, c.data.kind == "counts")
         steps = max_steps or max(60, 40 * -(-wanted // block))
         ritz = block_krylov(
             c.product,

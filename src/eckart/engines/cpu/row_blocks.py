@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.host import Host
+from eckart.engines.protocol import refuse_bad
 from eckart.errors import InputError
 from eckart.matrix import Counts, Matrix, Observed
 
@@ -27,9 +29,44 @@ def block_rows(n_columns: int, itemsize: int, size: int = THIN) -> int:
     return int(np.clip(size // max(1, n_columns * itemsize), 128, 65536))
 
 
-def jobs(x: Matrix, size: int = THIN) -> Iterator[Job]:
-    """The blocks of ``x`` in order, NaN at unknown entries. The cut depends on the shape only, never on the number of threads."""
-    rows = block_rows(x.shape[1], x.dtype.itemsize, size)
+def even_rows(rows: int | None, most: int, least: int) -> int:
+    """Rows in a block, at most about ``most``, so that 64 threads get equally many blocks of at least ``least`` rows where there are so many.
+
+    >>> even_rows(200_000, 4096, 1024), even_rows(20_000, 4096, 1024), even_rows(100, 4096, 1024), even_rows(None, 4096, 1024)
+    (3125, 1250, 100, 4096)
+    """
+    if not rows:
+        return most
+    count = max(rows / most, min(64, rows / least), 1)
+    count = 64 * round(count / 64) if count >= 48 else 2 ** int(np.log2(count))
+    return -(-rows // count)
+
+
+def jobs(x: Matrix | Host, size: int = THIN, rows: int | None = None) -> Iterator[Job]:
+    """The blocks of ``x`` in order, NaN at unknown entries. The cut depends on the shape only, never on the number of threads.
+
+    Dense rows of a placed matrix that no pass has seen yet are checked as they are fetched, while they come into the cache anyway.
+    """
+    look = isinstance(x, Host) and not x.checked
+    x = x.matrix if isinstance(x, Host) else x
+    rows = rows or block_rows(x.shape[1], x.dtype.itemsize, size)
+    for start, count, fetch in _blocks(x, rows):
+        yield start, count, _checked(start, fetch) if look else fetch
+
+
+def _checked(start: int, fetch: Callable[[dict[str, Any]], np.ndarray]) -> Callable[[dict[str, Any]], np.ndarray]:
+    def fetch_and_look(scratch: dict[str, Any]) -> np.ndarray:
+        block = fetch(scratch)
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = np.isfinite(block.sum())
+        if not finite:
+            refuse_bad(block, start)
+        return block
+
+    return fetch_and_look
+
+
+def _blocks(x: Matrix, rows: int) -> Iterator[Job]:
     if isinstance(x, (Counts, Observed)):
         yield from _compressed_jobs(x, rows)
     elif isinstance(x.values, np.ndarray):

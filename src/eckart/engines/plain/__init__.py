@@ -33,10 +33,6 @@ class PlainEngine(
     def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Host:
         return place(matrix, weights, entry_weights)
 
-    def tiled(self, matrix: Matrix) -> Matrix:
-        """As it is (until ``put`` lays out)."""
-        return matrix
-
     def take(self, array: np.ndarray, dtype: Any = None) -> np.ndarray:
         return np.array(array, dtype)
 

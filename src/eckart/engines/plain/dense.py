@@ -2,84 +2,130 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from eckart.engines.host import Host, place
 from eckart.engines.plain.rows import entry_rows, ones_or
 from eckart.engines.protocol import (
     ColumnMoments,
+    Decomposition,
     GapCodes,
     GapStatistics,
     Keeper,
     Moments,
+    SeenColumns,
+    Sketch,
     refuse_bad,
 )
-from eckart.matrix import Counts, Dense, Observed
+from eckart.matrix import Dense, Matrix
 from eckart.trace import Watcher, silent
 
 
-def _array(x: Dense | Counts) -> np.ndarray:
-    """All entries in float64."""
-    if isinstance(x, Counts):
-        out = x.to_scipy().toarray().astype(np.float64)
-    elif isinstance(x.values, np.ndarray):
-        out = np.asarray(x.values, np.float64)
-    else:
-        out = np.concatenate([np.asarray(b, np.float64) for b in x.values.blocks(1024)])
-    if not np.isfinite(out).all():
-        refuse_bad(out, 0)
+def _array(x: Host) -> np.ndarray:
+    """All entries in float64, NaN where unknown."""
+    m = x.matrix
+    if x.kind == "observed":
+        out = np.full(x.shape, np.nan)
+        for i, (seen, values) in enumerate(entry_rows(m)):
+            out[i, seen] = values
+        return out
+    if x.kind == "counts":
+        return m.to_scipy().toarray().astype(np.float64)
+    out = (
+        np.asarray(m.values, np.float64)
+        if m.in_memory
+        else np.concatenate([np.asarray(b, np.float64) for b in m.stream.blocks(1024)])
+    )
+    refuse_bad(out)
     return out
+
+
+def _centered(x: Host, mean: np.ndarray | None) -> np.ndarray:
+    """Entries minus the mean; nothing where they are unknown."""
+    return np.nan_to_num(_array(x) - (0 if mean is None else mean))
 
 
 class PlainDense:
     """Rows against thin matrices, and rows with gaps."""
 
     def moments(
-        self,
-        x: Dense | Counts,
-        probe: np.ndarray,
-        weights: np.ndarray | None = None,
-        watch: Watcher = silent,
-        keeper: Keeper | None = None,
+        self, x: Matrix | Host, probe: np.ndarray, watch: Watcher = silent, keeper: Keeper | None = None
     ) -> Moments:
+        x = place(x)
         a = _array(x)
-        w = ones_or(weights, len(a))
+        w = ones_or(x.weights, len(a))
         mean = w @ a / w.sum()
         c = a - mean
         scatter = c.T @ (w[:, None] * c)
         return Moments(len(a), float(w.sum()), mean, scatter, probe, c.T @ (w * (c @ probe)))
 
-    def column_moments(
-        self, x: Dense | Counts, weights: np.ndarray | None = None, watch: Watcher = silent
-    ) -> ColumnMoments:
+    def column_moments(self, x: Matrix | Host, watch: Watcher = silent) -> ColumnMoments:
+        x = place(x)
         a = _array(x)
-        w = ones_or(weights, len(a))
+        w = ones_or(x.weights, len(a))
         mean = w @ a / w.sum()
         return ColumnMoments(len(a), float(w.sum()), mean, w @ (a - mean) ** 2)
 
-    def times(self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
-        return (_array(x) - (0 if mean is None else mean)) @ v
+    def seen_columns(self, x: Matrix | Host) -> SeenColumns:
+        a = _array(place(x))
+        seen = ~np.isnan(a)
+        count = seen.sum(axis=0)
+        mean = np.nansum(a, axis=0) / np.maximum(count, 1)
+        return SeenColumns(count, mean, np.nansum((a - mean) ** 2, axis=0))
 
-    def times_t(self, x: Dense | Counts, y: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
-        return (_array(x) - (0 if mean is None else mean)).T @ y
+    def times(self, x: Matrix | Host, v: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
+        return _centered(place(x), mean) @ v
+
+    def times_t(self, x: Matrix | Host, y: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
+        return _centered(place(x), mean).T @ y
 
     def gram_times(
         self,
-        x: Dense | Counts,
+        x: Matrix | Host,
         v: np.ndarray,
         mean: np.ndarray | None,
         weights: np.ndarray | None = None,
         implicit: bool = False,
     ) -> np.ndarray:
-        a = _array(x) - (0 if mean is None else mean)
-        return a.T @ (ones_or(weights, len(a))[:, None] * (a @ v))
+        x = place(x, weights)
+        a = _centered(x, mean)
+        return a.T @ (ones_or(x.weights, len(a))[:, None] * (a @ v))
 
-    def misfit(self, x: Dense | Counts, u: np.ndarray, mean: np.ndarray) -> np.ndarray:
-        a = _array(x) - mean
+    def misfit(self, x: Matrix | Host, u: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        a = _centered(place(x), mean)
         return ((a - (a @ u) @ u.T) ** 2).sum(axis=1)
 
-    def row_gram(self, x: Dense | Counts, mean: np.ndarray | None) -> np.ndarray:
-        a = _array(x) - (0 if mean is None else mean)
+    def row_gram(self, x: Matrix | Host, mean: np.ndarray | None) -> np.ndarray:
+        a = _centered(place(x), mean)
         return a @ a.T
+
+    def svd(self, x: Matrix | Host, centered: bool) -> Decomposition:
+        x = place(x)
+        a = _array(x)
+        w = ones_or(x.weights, len(a))
+        mean = w @ a / w.sum() if centered else np.zeros(a.shape[1])
+        _, values, right = np.linalg.svd(np.sqrt(w)[:, None] * (a - mean), full_matrices=False)
+        return Decomposition(len(a), float(w.sum()), mean, values, right)
+
+    def sketch(self, x: Matrix | Host, state: Sketch, watch: Watcher = silent) -> Sketch:
+        x = place(x)
+        return state.add(_array(x), x.weights)
+
+    def entries(self, x: Matrix | Host) -> np.ndarray:
+        x = place(x)
+        return _array(x).astype(x.dtype)
+
+    def largest(self, x: Matrix | Host) -> float:
+        return float(np.nanmax(np.abs(_array(place(x))), initial=0.0))
+
+    def scaled(self, x: Matrix | Host, factor: float) -> Host:
+        x = place(x)
+        m = x.matrix
+        if x.kind == "dense":
+            return place(Dense((_array(x) * factor).astype(x.dtype), m.rows, m.columns), x.weights)
+        return place(replace(m, data=(m.data * factor).astype(x.dtype)), x.weights, x.entry_weights)
 
     def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
         v = np.asarray(v, np.float64)
@@ -104,14 +150,13 @@ class PlainDense:
         values, vectors = np.linalg.eigh(np.asarray(c, np.float64))
         return values[::-1][:k], vectors[:, ::-1][:, :k]
 
-    def gap_statistics(
-        self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None
-    ) -> GapStatistics:
+    def gap_statistics(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
+        x = place(x)
         n, k = w.shape
         gram, cross, square = np.zeros((n, k + 1, k + 1)), np.zeros((n, k + 1)), np.zeros(n)
         second, loglik = np.zeros((k + 1, k + 1)), 0.0
-        omega = ones_or(weights, x.shape[0])
-        for i, (seen, values) in enumerate(entry_rows(x)):
+        omega = ones_or(x.weights, x.shape[0])
+        for i, (seen, values) in enumerate(entry_rows(x.matrix)):
             post, inverse, row_loglik = _posterior(values, w[seen], mean[seen], noise)
             moment = np.zeros((k + 1, k + 1))
             moment[:k, :k] = noise * inverse + np.outer(post, post)
@@ -124,13 +169,30 @@ class PlainDense:
             loglik += omega[i] * row_loglik
         return GapStatistics(loglik, gram, cross, square, second)
 
-    def gap_codes(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
+    def gap_solve(self, stats: GapStatistics) -> tuple[np.ndarray, np.ndarray]:
+        a, misfit = np.empty(stats.cross.shape), np.empty(len(stats.cross))
+        for j, (gram, cross) in enumerate(zip(stats.gram, stats.cross)):
+            ridge = 1e-12 * np.trace(gram) / len(gram)
+            a[j] = np.linalg.solve(gram + ridge * np.eye(len(gram)), cross)
+            misfit[j] = stats.square[j] - 2 * a[j] @ cross + a[j] @ gram @ a[j]
+        return a, misfit
+
+    def gap_codes(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
+        x = place(x)
         rows = x.shape[0]
         codes, loglik, misfit = np.zeros((rows, w.shape[1])), np.zeros(rows), np.zeros(rows)
-        for i, (seen, values) in enumerate(entry_rows(x)):
+        for i, (seen, values) in enumerate(entry_rows(x.matrix)):
             codes[i], _, loglik[i] = _posterior(values, w[seen], mean[seen], noise)
             misfit[i] = np.sum((values - mean[seen] - w[seen] @ codes[i]) ** 2)
         return GapCodes(codes, loglik, misfit)
+
+    def gap_expect(
+        self, x: Matrix | Host, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float
+    ) -> np.ndarray:
+        x = place(x)
+        u, a = np.asarray(u, np.float64), _array(x)
+        expected = self.gap_codes(x, u * gain, mean, noise).codes @ (u * gain).T
+        return (np.where(np.isnan(a), expected, a - mean) @ u).astype(x.dtype)
 
 
 def _posterior(

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from eckart.engines.protocol.dense import ColumnMoments, DenseFamily, GapCodes, GapStatistics, Keeper, Moments
+from eckart.engines.protocol.dense import (
+    ColumnMoments,
+    Decomposition,
+    DenseFamily,
+    GapCodes,
+    GapStatistics,
+    Keeper,
+    Moments,
+    SeenColumns,
+    Sketch,
+)
 from eckart.engines.protocol.entries import EntriesFamily, Evidence, EvidenceSums
 from eckart.engines.protocol.mixtures import MixturesFamily
 from eckart.engines.protocol.parts import (
@@ -37,9 +47,10 @@ from eckart.engines.protocol.words import (
 )
 
 __all__ = [
-    "ColumnMoments", "CountRows", "CrossSums", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes", "GapStatistics",
-    "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws", "RidgeRule",
-    "RowSolution", "ScoreEvidence", "ScoreRule", "SignSums", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
+    "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes",
+    "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws",
+    "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "Tall", "TopicStatistics", "Totals", "first_bad",
+    "refuse_bad", "strata_of",
 ]  # fmt: skip
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from eckart.engines.protocol.placed import Tall
-from eckart.matrix import Counts, Dense, Observed
 from eckart.trace import Watcher, silent
 
 
@@ -31,24 +30,22 @@ class Moments:
     def empty(cls, n: int, probe: np.ndarray) -> Moments:
         return cls(0, 0.0, np.zeros(n), np.zeros((n, n)), probe, np.zeros(n))
 
-    def merge(self, rows: int, weight: float, mean: np.ndarray, scatter: np.ndarray, probed: np.ndarray) -> None:
+    def merge(self, other: Moments) -> Moments:
         """Take in the statistics of other rows, in place."""
-        if weight <= 0:
-            self.rows += rows
-            return
-        total = self.weight + weight
-        delta = mean - self.mean
-        factor = self.weight * weight / total
-        self.scatter += scatter
-        self.probed += probed
+        self.rows += other.rows
+        if other.weight <= 0:
+            return self
+        total = self.weight + other.weight
+        delta = other.mean - self.mean
+        factor = self.weight * other.weight / total
+        self.scatter += other.scatter
+        self.probed += other.probed
         if factor > 0:
             self.scatter += np.outer(factor * delta, delta)
             self.probed += factor * delta * (delta @ self.probe)
-        self.mean += delta * (weight / total)
-        self.rows, self.weight = self.rows + rows, total
-
-    def merge_with(self, other: Moments) -> None:
-        self.merge(other.rows, other.weight, other.mean, other.scatter, other.probed)
+        self.mean += delta * (other.weight / total)
+        self.weight = total
+        return self
 
     def probe_error(self, floor: float = 0.0) -> float:
         """||scatter g - probed|| / max(||probed||, floor): rounding only, if the statistic is right."""
@@ -64,6 +61,32 @@ class ColumnMoments(NamedTuple):
     mean: np.ndarray
     square: np.ndarray
 
+    def merge(self, other: ColumnMoments) -> ColumnMoments:
+        """The statistics of both sets of rows."""
+        weight = self.weight + other.weight
+        if other.weight <= 0 or self.weight <= 0:
+            heavy = self if other.weight <= 0 else other
+            return heavy._replace(rows=self.rows + other.rows)
+        delta = other.mean - self.mean
+        square = self.square + other.square + delta**2 * (self.weight * other.weight / weight)
+        return ColumnMoments(self.rows + other.rows, weight, self.mean + delta * (other.weight / weight), square)
+
+
+class SeenColumns(NamedTuple):
+    """Number, mean and sum of squared deviations of the observed entries of each column; row weights do not enter."""
+
+    count: np.ndarray
+    mean: np.ndarray
+    square: np.ndarray
+
+    def merge(self, other: SeenColumns) -> SeenColumns:
+        """The statistics of both sets of rows."""
+        count = self.count + other.count
+        some = np.maximum(count, 1)
+        delta = other.mean - self.mean
+        square = self.square + other.square + delta**2 * (self.count * other.count / some)
+        return SeenColumns(count, self.mean + delta * (other.count / some), square)
+
 
 class GapStatistics(NamedTuple):
     """One E step of probabilistic PCA on observed entries (see ``reduce.missing``)."""
@@ -74,13 +97,86 @@ class GapStatistics(NamedTuple):
     square: np.ndarray  # n: sum of w x_ij^2
     second: np.ndarray  # (k+1) x (k+1): sum over all rows of w E[(z,1)(z,1)^T]
 
+    def merge(self, other: GapStatistics) -> GapStatistics:
+        """The statistics of both sets of rows."""
+        return GapStatistics(*(a + b for a, b in zip(self, other)))
+
+
+class Decomposition(NamedTuple):
+    """Singular values (falling) of the centered rows times the roots of their weights, and right vectors as rows."""
+
+    rows: int
+    weight: float
+    mean: np.ndarray
+    values: np.ndarray
+    right: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """l rows B whose scatter stands for that of all rows seen: 0 <= S - B^T B <= ``lost`` I, ``total`` is the trace of S (see ``reduce.stream``)."""
+
+    n: int
+    size: int
+    dtype: np.dtype
+    centered: bool
+    rows: int = 0
+    weight: float = 0.0
+    total: float = 0.0
+    lost: float = 0.0
+    mean: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    b: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def __post_init__(self) -> None:
+        if not len(self.mean):
+            object.__setattr__(self, "mean", np.zeros(self.n))
+            object.__setattr__(self, "b", np.zeros((0, self.n), self.dtype))
+
+    def add(self, block: np.ndarray, weights: np.ndarray | None = None) -> Sketch:
+        """With a block of finite rows, some at a time."""
+        found, step = self, max(self.size, 64)
+        for start in range(0, len(block), step):
+            part = slice(start, start + step)
+            found = found.merge(found._of(block[part], None if weights is None else weights[part]))
+        return found
+
+    def _of(self, block: np.ndarray, weights: np.ndarray | None) -> Sketch:
+        """A block as a sketch that has lost nothing."""
+        w = np.ones(len(block)) if weights is None else weights
+        weight = float(w.sum())
+        mean = (w @ block) / weight if self.centered and weight > 0 else np.zeros(self.n)
+        rows = (block - mean) * np.sqrt(w)[:, None]
+        kept = rows.astype(self.dtype) if weight > 0 else np.zeros((0, self.n), self.dtype)
+        return replace(
+            self, rows=len(block), weight=weight, total=float(np.vdot(rows, rows)), lost=0.0, mean=mean, b=kept
+        )
+
+    def merge(self, other: Sketch) -> Sketch:
+        """The sketch of both sets of rows: the rows of both and one for the shift of the mean, cut to the l leading directions."""
+        weight, total = self.weight + other.weight, self.total + other.total
+        stack, mean = [self.b, other.b], self.mean
+        if self.centered and other.weight > 0:
+            delta = other.mean - self.mean
+            factor = self.weight * other.weight / weight
+            if factor > 0:
+                stack.append((np.sqrt(factor) * delta)[None].astype(self.dtype))
+                total += factor * float(delta @ delta)
+            mean = self.mean + delta * (other.weight / weight)
+        rows, lost = np.concatenate(stack), self.lost + other.lost
+        if len(rows) > self.size:
+            values, u = np.linalg.eigh((rows @ rows.T).astype(np.float64))
+            values, u = values[::-1], u[:, ::-1]
+            lost += max(float(values[self.size]), 0.0)
+            rows = u[:, : self.size].T.astype(self.dtype) @ rows
+        return replace(self, rows=self.rows + other.rows, weight=weight, total=total, lost=lost, mean=mean, b=rows)
+
 
 class GapCodes(NamedTuple):
     """Posterior means E[z | observed], log-likelihood and squared misfit of the observed entries, per row."""
 
-    codes: np.ndarray
-    loglik: np.ndarray
-    misfit: np.ndarray
+    codes: Tall
+    loglik: Tall
+    misfit: Tall
 
 
 class Keeper(Protocol):
@@ -92,50 +188,66 @@ class Keeper(Protocol):
 
 
 class DenseFamily(Protocol):
-    """Dense and sparse rows against thin matrices; rows with gaps under a Gaussian."""
+    """Dense and sparse rows against thin matrices; rows with gaps under a Gaussian. X is a placed matrix, with its row weights."""
 
-    def moments(
-        self,
-        x: Dense | Counts,
-        probe: np.ndarray,
-        weights: np.ndarray | None = None,
-        watch: Watcher = silent,
-        keeper: Keeper | None = None,
-    ) -> Moments:
-        """Weight, mean and scatter in one pass over row blocks; raises GapsFound at the first NaN."""
+    def moments(self, x: Any, probe: np.ndarray, watch: Watcher = silent, keeper: Keeper | None = None) -> Moments:
+        """Weight, mean and scatter in one pass over row blocks."""
         ...
 
-    def column_moments(
-        self, x: Dense | Counts, weights: np.ndarray | None = None, watch: Watcher = silent
-    ) -> ColumnMoments:
+    def column_moments(self, x: Any, watch: Watcher = silent) -> ColumnMoments:
         """The diagonal part of ``moments``."""
         ...
 
-    def times(self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
+    def seen_columns(self, x: Any) -> SeenColumns:
+        """The observed entries of each column."""
+        ...
+
+    def times(self, x: Any, v: np.ndarray, mean: np.ndarray | None) -> Tall:
         """Xc V, N x b."""
         ...
 
-    def times_t(self, x: Dense | Counts, y: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
+    def times_t(self, x: Any, y: Tall, mean: np.ndarray | None) -> np.ndarray:
         """Xc^T Y, n x b."""
         ...
 
     def gram_times(
         self,
-        x: Dense | Counts,
+        x: Any,
         v: np.ndarray,
         mean: np.ndarray | None,
         weights: np.ndarray | None = None,
         implicit: bool = False,
     ) -> np.ndarray:
-        """Xc^T diag(w) Xc V in one pass, n x b; ``implicit`` allows raw products, where means are not large against spreads."""
+        """Xc^T diag(w) Xc V in one pass, n x b; ``implicit`` allows raw products, where means are not large against spreads. Unknown entries count as the
+        mean."""
         ...
 
-    def misfit(self, x: Dense | Counts, u: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    def misfit(self, x: Any, u: np.ndarray, mean: np.ndarray) -> Tall:
         """||xc - U U^T xc||^2 of each row, U with orthonormal columns; in float64."""
         ...
 
-    def row_gram(self, x: Dense | Counts, mean: np.ndarray | None) -> np.ndarray:
+    def row_gram(self, x: Any, mean: np.ndarray | None) -> np.ndarray:
         """Xc Xc^T, N x N, for short and wide data."""
+        ...
+
+    def svd(self, x: Any, centered: bool) -> Decomposition:
+        """Full singular value decomposition of the rows, for data of moderate size: small singular values keep their full precision."""
+        ...
+
+    def sketch(self, x: Any, state: Sketch, watch: Watcher = silent) -> Sketch:
+        """The sketch with the rows of X taken in, in one pass."""
+        ...
+
+    def entries(self, x: Any) -> np.ndarray:
+        """All entries as a dense array of the host, NaN where unknown: for what a user asks to see in full."""
+        ...
+
+    def largest(self, x: Any) -> float:
+        """The largest absolute value of an entry."""
+        ...
+
+    def scaled(self, x: Any, factor: float) -> Any:
+        """A placed matrix with every entry multiplied by a number."""
         ...
 
     def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
@@ -158,12 +270,18 @@ class DenseFamily(Protocol):
         """The k largest eigenvalues, falling, and their eigenvectors as columns."""
         ...
 
-    def gap_statistics(
-        self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None
-    ) -> GapStatistics:
+    def gap_statistics(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
         """The expected complete-data statistics of x = W z + mean + noise given the observed entries."""
         ...
 
-    def gap_codes(self, x: Observed, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
+    def gap_solve(self, stats: GapStatistics) -> tuple[np.ndarray, np.ndarray]:
+        """For each column a = gram^-1 cross (with a ridge of 1e-12 of the mean diagonal), n x (k+1), and its misfit square - 2 a^T cross + a^T gram a."""
+        ...
+
+    def gap_codes(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
         """Posterior means per row."""
+        ...
+
+    def gap_expect(self, x: Any, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float) -> Tall:
+        """U^T (E[x | observed] - mean) of each row under x = U diag(gain) z + mean + noise, N x k in working precision."""
         ...

@@ -75,10 +75,6 @@ class PlacingFamily(Protocol):
         GapsFound, an infinity the error of ``refuse_bad``."""
         ...
 
-    def tiled(self, matrix: Matrix) -> Any:
-        """Sparse rows laid out for repeated products (until ``put`` does so)."""
-        ...
-
     def take(self, array: np.ndarray, dtype: Any = None) -> Tall:
         """An array of the host, placed."""
         ...

@@ -63,3 +63,21 @@ def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     raise np.linalg.LinAlgError(
         f"no eigenvalue method converged on a {n} x {n} matrix with {bad} non-finite entries: {error}"
     )
+
+
+def svd_of(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values and right vectors: divide and conquer, else QR iteration, else through a QR factorization: a finite matrix always gets an answer."""
+    import scipy.linalg as sl
+
+    from eckart.scheduler import single_threaded_blas
+
+    with single_threaded_blas():
+        for driver in ("gesdd", "gesvd"):
+            try:
+                _, s, vt = sl.svd(a, full_matrices=False, lapack_driver=driver, check_finite=False)
+                return s, vt
+            except np.linalg.LinAlgError:
+                continue
+        r = sl.qr(a, mode="r", pivoting=False, check_finite=False)[0]
+        values, vectors = np.linalg.eigh(r.T @ r)
+        return np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T

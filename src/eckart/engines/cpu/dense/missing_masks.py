@@ -11,12 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eckart.engines.cpu.dense.thin import tree_sum
 from eckart.engines.protocol import GapCodes, GapStatistics
 from eckart.matrix import Observed
-from eckart.scheduler import run_lanes
+from eckart.scheduler import lanes_for, run_lanes
 
-CHUNK_BYTES = 24 * 2**20
-LANES = 4
+CHUNK_BYTES = 8 * 2**20
+"""Of a chunk's masks, values and moments together: they stay in cache, and there are enough chunks for many threads."""
+ROOM = 2**26
+"""Bytes for the sums of all lanes."""
 
 
 @dataclass
@@ -37,7 +40,7 @@ class _Problem:
     def chunks(self) -> list[tuple[int, int]]:
         rows, n = self.x.shape
         k = self.w.shape[1]
-        step = int(np.clip(CHUNK_BYTES // (8 * (3 * n + 4 * k * k + 1)), 16, 4096))
+        step = int(np.clip(CHUNK_BYTES // (8 * (3 * n + 4 * k * k + 1)), 64, 4096))
         return [(a, min(a + step, rows)) for a in range(0, rows, step)]
 
     def fill(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
@@ -102,7 +105,7 @@ def gap_statistics(
             np.zeros(n),
             np.zeros((k + 1, k + 1)),
         )
-        for _ in range(LANES)
+        for _ in range(lanes_for(len(p.chunks()), 8 * n * (size + 2 * k + 3), ROOM))
     ]
 
     def step(sums: _Sums, part: tuple[int, int], scratch: dict) -> None:
@@ -126,7 +129,7 @@ def gap_statistics(
 
     run_lanes(p.chunks(), lanes, step, threads)
     gram, cross = np.zeros((n, k + 1, k + 1)), np.zeros((n, k + 1))
-    packed = sum(s.packed for s in lanes)
+    packed = tree_sum([s.packed for s in lanes], threads)
     gram[:, p.pairs[0], p.pairs[1]] = packed
     gram[:, p.pairs[1], p.pairs[0]] = packed
     gram[:, :k, k] = gram[:, k, :k] = sum(s.linear for s in lanes)
@@ -147,5 +150,5 @@ def gap_codes(x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, thread
         at = slice(*part)
         codes[at], _, loglik[at], misfit[at] = p.posterior(*p.fill(*part))
 
-    run_lanes(p.chunks(), [None] * LANES, step, threads)
+    run_lanes(p.chunks(), [None] * 64, step, threads)
     return GapCodes(codes, loglik, misfit)

@@ -20,8 +20,9 @@ CHUNK_BYTES = 32 * 2**20
 
 
 @njit(nogil=True, cache=True)
-def _posterior_rows(indptr, indices, data, w, mean, noise, first, last, base, moment, codes, loglik, misfit):
+def _posterior_rows(entries, w, mean, noise, first, last, base, moment, codes, loglik, misfit):
     """Posterior of rows first..last; ``moment`` (may be empty) takes E[(z,1)(z,1)^T], rows counted from ``base``."""
+    indptr, indices, data = entries
     k = w.shape[1]
     m = np.empty((k, k))
     inv = np.empty((k, k))
@@ -100,8 +101,9 @@ def _posterior_rows(indptr, indices, data, w, mean, noise, first, last, base, mo
 
 
 @njit(nogil=True, cache=True)
-def _column_sums(indptr, indices, data, weights, first, last, lo, hi, moment, gram, cross, square):
+def _column_sums(entries, weights, first, last, lo, hi, moment, gram, cross, square):
     """Add rows first..last (posterior moments in ``moment``) to the sums of columns lo..hi."""
+    indptr, indices, data = entries
     size = moment.shape[1]
     for i in range(first, last):
         om = weights[i]
@@ -118,12 +120,32 @@ def _column_sums(indptr, indices, data, weights, first, last, lo, hi, moment, gr
                     gram[j, r, c] += om * e[r, c]
 
 
+@njit(nogil=True, cache=True)
+def expected_rows(indptr, indices, data, u, gain, mean, z, first, last, out):
+    """out[i] = U_O^T (x_O - mean_O - W_O z_i) + gain z_i with W = U diag(gain): the code of the row with its gaps at their expectation."""
+    k = u.shape[1]
+    code = np.empty(k)
+    for i in range(first, last):
+        for r in range(k):
+            code[r] = gain[r] * z[i, r]
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            rest = data[p] - mean[j]
+            for r in range(k):
+                rest -= u[j, r] * gain[r] * z[i, r]
+            for r in range(k):
+                code[r] += u[j, r] * rest
+        for r in range(k):
+            out[i, r] = code[r]
+
+
 def gap_statistics(
     x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, weights: np.ndarray | None, threads: int
 ) -> GapStatistics:
     """The E step over all rows and the sums that the M step needs."""
     rows, n = x.shape
     k = w.shape[1]
+    entries = (x.indptr, x.indices, x.data)
     w, mean = np.ascontiguousarray(w, np.float64), np.ascontiguousarray(mean, np.float64)
     omega = np.ones(rows) if weights is None else np.asarray(weights, np.float64)
     gram, cross, square = np.zeros((n, k + 1, k + 1)), np.zeros((n, k + 1)), np.zeros(n)
@@ -131,24 +153,24 @@ def gap_statistics(
     chunk = int(np.clip(CHUNK_BYTES // (8 * (k + 1) ** 2), 64, rows))
     moment, codes = np.empty((chunk, k + 1, k + 1)), np.empty((chunk, k))
     ll, misfit = np.empty(chunk), np.empty(chunk)
-    columns = _ranges(0, n, 16)
+    columns = _ranges(0, n, 32)
     for first in range(0, rows, chunk):
         last = min(first + chunk, rows)
-        parts = _ranges(first, last, 32)
+        parts = _ranges(first, last, 128)
+        sums = np.zeros((len(parts), k + 1, k + 1))
 
-        def posterior(_, part, scratch, first=first):
-            _posterior_rows(
-                x.indptr, x.indices, x.data, w, mean, noise, part[0], part[1], first, moment, codes, ll, misfit
-            )
+        def posterior(_, i, scratch, first=first, parts=parts, sums=sums):
+            a, b = parts[i]
+            _posterior_rows(entries, w, mean, noise, a, b, first, moment, codes, ll, misfit)
+            sums[i] = np.tensordot(omega[a:b], moment[a - first : b - first], axes=1)
 
-        def sums(_, part, scratch, first=first, last=last):
-            _column_sums(x.indptr, x.indices, x.data, omega, first, last, part[0], part[1], moment, gram, cross, square)
+        def column_sums(_, part, scratch, first=first, last=last):
+            _column_sums(entries, omega, first, last, part[0], part[1], moment, gram, cross, square)
 
-        run_lanes(parts, parts, posterior, threads)
-        run_lanes(columns, columns, sums, threads)
-        om = omega[first:last]
-        second += np.tensordot(om, moment[: last - first], axes=1)
-        loglik += float(om @ ll[: last - first])
+        run_lanes(range(len(parts)), parts, posterior, threads)
+        run_lanes(columns, columns, column_sums, threads)
+        second += sums.sum(axis=0)
+        loglik += float(omega[first:last] @ ll[: last - first])
     return GapStatistics(loglik, gram, cross, square, second)
 
 
@@ -158,10 +180,11 @@ def gap_codes(x: Observed, w: np.ndarray, mean: np.ndarray, noise: float, thread
     w, mean = np.ascontiguousarray(w, np.float64), np.ascontiguousarray(mean, np.float64)
     codes, loglik, misfit = np.empty((rows, k)), np.empty(rows), np.empty(rows)
     none = np.empty((0, k + 1, k + 1))
-    parts = _ranges(0, rows, 32)
+    parts = _ranges(0, rows, 128)
 
     def posterior(_, part, scratch):
-        _posterior_rows(x.indptr, x.indices, x.data, w, mean, noise, part[0], part[1], 0, none, codes, loglik, misfit)
+        entries = (x.indptr, x.indices, x.data)
+        _posterior_rows(entries, w, mean, noise, part[0], part[1], 0, none, codes, loglik, misfit)
 
     run_lanes(parts, parts, posterior, threads)
     return GapCodes(codes, loglik, misfit)

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.cpu.dense.thin import tree_sum
 from eckart.engines.cpu.row_blocks import Job, scratch_array
-from eckart.engines.protocol import Moments, refuse_bad
+from eckart.engines.protocol import ColumnMoments, Moments, refuse_bad
 
 CANCELLATION = 100.0
 """A column whose squared mean exceeds this many variances is centered before it is multiplied."""
 ROUNDING = 80.0
 """Rounding units, of the average variance, that the product of raw entries may cost."""
+FEW = 16
+"""Data of fewer blocks are quick either way and always centered."""
 ROUNDED_MEAN = 1e4
 """Beyond this ratio of squared mean to variance, what was lost in rounding the mean is measured and put back."""
 
@@ -32,6 +35,12 @@ class MomentsLane:
     shift_first: bool = False
     ranks: list[tuple[float, np.ndarray]] = field(default_factory=list)
 
+    def room(self, scratch: dict[str, Any]) -> np.ndarray:
+        """Where a block's product goes: straight into the sum while that is empty."""
+        if self.moments.weight == 0 and self.dtype == np.float64:
+            return self.moments.scatter
+        return scratch_array(scratch, "gram", self.moments.scatter.shape, self.dtype)
+
     def take(
         self, rows: int, weight: float, mean: np.ndarray, rest: np.ndarray, product: np.ndarray, probed: np.ndarray
     ) -> None:
@@ -40,11 +49,13 @@ class MomentsLane:
         total = m.weight + weight
         delta = mean - m.mean
         factor = m.weight * weight / total
-        m.scatter += product
+        if product is not m.scatter:
+            m.scatter += product
         m.probed += probed
         for c, d in ((-weight, rest), (factor, delta)):
-            self.ranks.append((c, d))
-            m.probed += c * d * (d @ m.probe)
+            if c:
+                self.ranks.append((c, d))
+                m.probed += c * d * (d @ m.probe)
         m.mean += delta * (weight / total)
         m.rows, m.weight = m.rows + rows, total
         if len(self.ranks) >= 64:
@@ -55,6 +66,25 @@ class MomentsLane:
             d = np.array([v for _, v in self.ranks])
             self.moments.scatter += d.T @ (np.array([c for c, _ in self.ranks])[:, None] * d)
             self.ranks.clear()
+
+
+def merge_lanes(lanes: list[MomentsLane], threads: int) -> Moments:
+    """All lanes as one: their scatters added in a fixed tree, and the spread of their means in one product."""
+    parts = [lane.moments for lane in lanes if lane.moments.weight > 0]
+    rows = sum(lane.moments.rows for lane in lanes)
+    if not parts:
+        lanes[0].moments.rows = rows
+        return lanes[0].moments
+    weights = np.array([m.weight for m in parts])
+    weight = float(weights.sum())
+    apart = np.array([m.mean - parts[0].mean for m in parts])
+    shift = weights @ apart / weight
+    apart -= shift
+    heavy = weights[:, None] * apart
+    scatter = tree_sum([m.scatter for m in parts], threads)
+    scatter += apart.T @ heavy
+    probed = np.sum([m.probed for m in parts], axis=0) + (apart @ parts[0].probe) @ heavy
+    return Moments(rows, weight, parts[0].mean + shift, scatter, parts[0].probe, probed)
 
 
 def lanes_state(lanes: list[MomentsLane]) -> dict[str, np.ndarray]:
@@ -81,12 +111,17 @@ def restore_lanes(lanes: list[MomentsLane], kept: tuple[int, dict[str, np.ndarra
     return done
 
 
+@np.errstate(
+    over="ignore", invalid="ignore"
+)  # the chapter rescales entries whose squares overflow; threads do not inherit its setting
 def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
     """Scatter of one block about its own mean, merged into the lane by the pairwise update.
 
     A float32 block is multiplied in float32 and summed over blocks in float64. Where the mean is large against the spread, the
     product of raw entries would cancel, so the block's mean is taken off first (and from then on at once).
     """
+    from eckart.engines.cpu.dense.columns import probed_sums
+
     start, rows, fetch = job
     block = fetch(scratch)
     n = block.shape[1]
@@ -95,27 +130,26 @@ def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
     if weight <= 0:
         lane.moments.rows += rows
         return
-    share = np.full(rows, 1.0 / rows, lane.dtype) if w is None else (w / weight).astype(lane.dtype)
-    out = scratch_array(scratch, "gram", (n, n), lane.dtype)
-    probe = lane.moments.probe.astype(lane.dtype)
-    if w is None and not lane.shift_first:
-        with np.errstate(invalid="ignore"):
-            mean, probed = np.stack([share, block @ probe]) @ block
+    if w is None and not lane.shift_first and lane.blocks >= FEW:
+        mean, probed = np.zeros((2, n))
+        probed_sums(block, lane.moments.probe, mean, probed)
+        mean /= rows
         if not np.isfinite(mean).all():
             refuse_bad(block, start)
-        np.matmul(block.T, block, out=out)
-        m = mean.astype(np.float64)
-        if _raw_is_fine(m, np.diagonal(out) / weight - m * m, lane.blocks):
-            lane.take(rows, weight, m, m, out, probed)
+        out = np.matmul(block.T, block, out=lane.room(scratch))
+        if _raw_is_fine(mean, np.diagonal(out) / weight - mean * mean, lane.blocks):
+            lane.take(rows, weight, mean, mean, out, probed)
             return
         lane.shift_first = True
+    share = np.full(rows, 1.0 / rows, lane.dtype) if w is None else (w / weight).astype(lane.dtype)
+    probe = lane.moments.probe.astype(lane.dtype)
     mean = share @ block
     if not np.isfinite(mean).all():
         refuse_bad(block, start)
     centered = np.subtract(block, mean, out=scratch_array(scratch, "centered", block.shape, lane.dtype))
     if w is not None:
         centered *= np.sqrt(w).astype(lane.dtype)[:, None]
-    np.matmul(centered.T, centered, out=out)
+    out = np.matmul(centered.T, centered, out=lane.room(scratch))
     rest = np.zeros(n)
     spread = np.diagonal(out).astype(np.float64) / weight
     if w is not None or (mean.astype(np.float64) ** 2 > ROUNDED_MEAN * spread).any():
@@ -128,12 +162,11 @@ def _raw_is_fine(mean: np.ndarray, variance: np.ndarray, blocks: int) -> bool:
     """Whether a product of raw entries, corrected by the mean afterwards, keeps its precision.
 
     Each entry of the product carries a few rounding units of m_i m_j; over independent blocks they average out, and as a random matrix their norm is
-    about 2 sqrt(n) times that. Data of few blocks are quick either way and always centered.
+    about 2 sqrt(n) times that.
     """
     square, left = float(mean @ mean), float(variance.sum())
     return (
-        blocks >= 16
-        and left > 0
+        left > 0
         and 6 * square * np.sqrt(len(mean) / blocks) <= ROUNDING * left
         and not (mean**2 > CANCELLATION * variance).any()
     )
@@ -195,6 +228,14 @@ def times_t_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
     lane.total += _centered(fetch(scratch), lane, scratch).T @ lane.v[start : start + rows]
 
 
+@dataclass
+class ColumnLane:
+    """Column statistics of the blocks dealt to one lane."""
+
+    found: ColumnMoments
+    weights: np.ndarray | None
+
+
 def column_step(lane: ColumnLane, job: Job, scratch: dict[str, Any]) -> None:
     """Mean and squared deviation of each column of one block in float64, merged pairwise."""
     from eckart.engines.cpu.dense.columns import column_sums
@@ -203,36 +244,14 @@ def column_step(lane: ColumnLane, job: Job, scratch: dict[str, Any]) -> None:
     block = fetch(scratch)
     w = np.ones(rows) if lane.weights is None else np.asarray(lane.weights[start : start + rows], np.float64)
     weight = float(w.sum())
-    if weight <= 0:
-        return
     shift = block[0].astype(np.float64)
     total, square = np.zeros((2, block.shape[1]))
     column_sums(block, w, shift, total, square)
     if not np.isfinite(total).all():
         refuse_bad(block, start)
-    lane.merge(rows, weight, shift + total / weight, np.maximum(square - total * total / weight, 0.0))
-
-
-@dataclass
-class ColumnLane:
-    """Partial column statistics of one lane."""
-
-    n: int
-    weights: np.ndarray | None
-    rows: int = 0
-    weight: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.mean, self.square = np.zeros(self.n), np.zeros(self.n)
-
-    def merge(self, rows: int, weight: float, mean: np.ndarray, square: np.ndarray) -> None:
-        if weight <= 0:
-            return
-        total = self.weight + weight
-        delta = mean - self.mean
-        self.square += square + delta**2 * (self.weight * weight / total)
-        self.mean += delta * (weight / total)
-        self.rows, self.weight = self.rows + rows, total
+    mean = shift + total / weight if weight > 0 else shift
+    square = np.maximum(square - total * total / weight, 0.0) if weight > 0 else np.zeros(len(square))
+    lane.found = lane.found.merge(ColumnMoments(rows, weight, mean, square))
 
 
 def _centered(block: np.ndarray, lane: ProductLane, scratch: dict[str, Any]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Products of tall thin matrices by ranges of rows on threads: Q^T W and Q S + scale P, each with the same bits for any thread count."""
+"""Products and sums of tall thin matrices by ranges of rows on threads, each with the same bits for any thread count."""
 
 from __future__ import annotations
 
@@ -74,3 +74,20 @@ def subtract(w: np.ndarray, q: np.ndarray, h: np.ndarray, threads: int) -> None:
 
     parts = parts_of(len(w), q.shape[1] * w.shape[1])
     run_lanes(parts, [None] * len(parts), step, threads)
+
+
+def tree_sum(parts: list[np.ndarray], threads: int) -> np.ndarray:
+    """The pairwise sum of arrays of one shape, in place and in a fixed order; ranges of entries on threads."""
+    flat = [part.reshape(-1) for part in parts]
+    count = max(1, flat[0].size // 2**16)
+
+    def step(_: None, i: int, scratch: dict) -> None:
+        at = slice(i * 2**16, None if i == count - 1 else (i + 1) * 2**16)
+        some = [part[at] for part in flat]
+        while len(some) > 1:
+            for a, b in zip(some[::2], some[1::2]):
+                a += b
+            some = some[::2]
+
+    run_lanes(range(count), [None] * count, step, threads if len(parts) > 1 else 1)
+    return parts[0]

@@ -106,6 +106,17 @@ def column_sums_rows(indptr, indices, data, weights, first, last, total, square)
 
 
 @njit(nogil=True, cache=True)
+def seen_sums_rows(indptr, indices, data, shift, first, last, count, total, square):
+    """count_j += 1, total_j += a_ij - shift_j and square_j += (a_ij - shift_j)^2 over stored entries, in float64."""
+    for p in range(indptr[first], indptr[last]):
+        j = indices[p]
+        a = data[p] - shift[j]
+        count[j] += 1.0
+        total[j] += a
+        square[j] += a * a
+
+
+@njit(nogil=True, cache=True)
 def scatter_rows(indptr, indices, data, first, last, out):
     """out = rows first..last as a dense block."""
     for i in range(first, last):

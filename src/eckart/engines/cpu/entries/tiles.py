@@ -1,46 +1,61 @@
 """Sparse rows laid out for repeated block products: chunks of rows, each stored by columns.
 
 A^T A V needs, for every stored entry, a row of V and a row of the result. Row by row these are random accesses to arrays larger than the cache, bound by
-latency. In a chunk of rows stored by columns, V and the result are streamed once and the random accesses go to the chunk's Y = A V, which stays in
-cache: Y[i] += a_ij V[j] for every column j, then total[j] += sum_i a_ij Y[i]. The copy (a 16-bit row and a value an entry, and the column pointers
-of each chunk) costs one pass; it pays from the second product on.
+latency. In a chunk of rows stored by columns, V and the result are streamed and the random accesses go to the chunk's Y = A V, which stays in cache:
+first Y[i] += a_ij V[j], threads over chunks; then total[j] += sum_i a_ij Y[i], threads over a few ranges of columns, each of which owns its part of the result,
+and over a few groups of chunks, whose results are added up. The copy (a 16-bit row and a value an entry, and the column pointers of each chunk) costs one pass; it pays from the second product on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.dense.thin import tree_sum
+from eckart.engines.cpu.registers.prefetch import aligned_zeros
+from eckart.engines.cpu.row_blocks import even_rows
 from eckart.matrix import Counts
-from eckart.scheduler import run_lanes
+from eckart.scheduler import lanes_for, run_lanes
 
 CHUNK = 4096
 MOST_CHUNK = 65536
 LEAST_ENTRIES = 2**20
+"""Smaller matrices fit into the cache as they are."""
+IMAGE_BYTES = 2**26
+"""Of Y at a time; more rows are worked in several rounds."""
+TOTAL_BYTES = 48 * 2**20
+"""Results of all groups together stay under this where the shape allows."""
+GROUPS = 4
+"""Groups of chunks: more would cost as much in adding up as they save."""
+RANGES = 4
+"""Ranges of columns: each reads all of a chunk's Y again, which costs nothing up to here."""
 
 
-@dataclass(frozen=True, eq=False)
-class TiledCounts(Counts):
-    """A sparse matrix with a second copy of its entries by chunk and column: ``starts[c, j]`` to ``starts[c, j + 1]`` in chunk c."""
+class Tiles(NamedTuple):
+    """A second copy of the entries by chunk and column: ``starts[c, j]`` to ``starts[c, j + 1]`` in chunk c."""
 
-    chunk: int = 0
-    starts: Any = None
-    local: Any = None
-    values: Any = None
+    rows: int
+    chunk: int
+    starts: np.ndarray
+    local: np.ndarray
+    values: np.ndarray
 
 
-def in_tiles(x: Counts, threads: int) -> Counts:
-    """The matrix with its tiled layout; itself where it is small, or so wide that the column pointers would outweigh the entries."""
+def in_tiles(x: Counts, threads: int) -> Tiles | None:
+    """The tiled layout; None where the matrix is small, or so wide that the column pointers would outweigh the entries."""
     rows, n = x.shape
     chunk = CHUNK
     while chunk < MOST_CHUNK and -(-rows // chunk) * (n + 1) > x.nnz // 4:
         chunk *= 2
     chunks = -(-rows // chunk)
-    if isinstance(x, TiledCounts) or x.nnz < LEAST_ENTRIES or chunks * (n + 1) > x.nnz // 4:
-        return x
+    if x.nnz < LEAST_ENTRIES or chunks * (n + 1) > x.nnz // 4:
+        return None
+    even = even_rows(rows, chunk, chunk // 2)
+    if -(-rows // even) * (n + 1) <= x.nnz // 4:
+        chunk, chunks = even, -(-rows // even)
     starts = np.empty((chunks, n + 1), x.indptr.dtype)
     local, values = np.empty(x.nnz, np.uint16), np.empty_like(x.data)
 
@@ -48,7 +63,42 @@ def in_tiles(x: Counts, threads: int) -> Counts:
         _tile(x.indptr, x.indices, x.data, c * chunk, min((c + 1) * chunk, rows), starts[c], local, values)
 
     run_lanes(range(chunks), list(range(chunks)), step, threads)
-    return TiledCounts(x.indptr, x.indices, x.data, n, x.rows, x.columns, chunk, starts, local, values)
+    return Tiles(rows, chunk, starts, local, values)
+
+
+def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -> np.ndarray:
+    """A^T diag(w) A V; ``weights`` of length 0 means all ones."""
+    chunks = len(tiles.starts)
+    at_once = min(chunks, max(1, IMAGE_BYTES // (tiles.chunk * v.shape[1] * v.itemsize)))
+    image = aligned_zeros((at_once * tiles.chunk, v.shape[1]), v.dtype)
+    totals = [aligned_zeros(v.shape, v.dtype) for _ in range(lanes_for(at_once, v.nbytes, TOTAL_BYTES, GROUPS))]
+    ranges = _column_ranges(tiles, RANGES)
+    for begin in range(0, chunks, at_once):
+        end = min(begin + at_once, chunks)
+        groups = itertools.pairwise(np.linspace(begin, end, len(totals) + 1).astype(int).tolist())
+
+        def times(_: None, c: int, scratch: dict, begin: int = begin) -> None:
+            first = c * tiles.chunk
+            y = image[first - begin * tiles.chunk :][: min(tiles.chunk, tiles.rows - first)]
+            _tile_times(tiles.starts[c], tiles.local, tiles.values, v, weights, first, y)
+
+        def times_t(_: None, part: tuple, scratch: dict, begin: int = begin) -> None:
+            total, group, columns = part
+            y = image[(group[0] - begin) * tiles.chunk :]
+            _tiles_times_t(tiles.starts[slice(*group)], tiles.local, tiles.values, y, tiles.chunk, *columns, total)
+
+        run_lanes(range(begin, end), [None] * (end - begin), times, threads)
+        parts = list(itertools.product(zip(totals, groups), ranges))
+        run_lanes(((*one, columns) for one, columns in parts), [None] * len(parts), times_t, threads)
+    return tree_sum(totals, threads)
+
+
+def _column_ranges(tiles: Tiles, parts: int) -> list[tuple[int, int]]:
+    """Ranges of columns with about equally many entries and pointers."""
+    load = (tiles.starts - tiles.starts[:, :1]).sum(axis=0, dtype=np.int64)
+    load += len(tiles.starts) * np.arange(len(load))
+    cuts = np.unique(np.searchsorted(load, np.linspace(0, load[-1], parts + 1)))
+    return list(itertools.pairwise(cuts.tolist()))
 
 
 @njit(nogil=True, cache=True)
@@ -72,8 +122,8 @@ def _tile(indptr, indices, data, first, last, starts, local, values):
 
 
 @njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
-def tile_gram_times(starts, local, values, v, weights, first_row, y, total):
-    """total += A_c^T diag(w) A_c V for one chunk; ``y`` is its scratch space, ``weights`` of length 0 means all ones."""
+def _tile_times(starts, local, values, v, weights, first_row, y):
+    """Y = diag(w) A_c V for one chunk."""
     b, n = v.shape[1], starts.shape[0] - 1
     for i in range(y.shape[0]):
         for c in range(b):
@@ -89,19 +139,27 @@ def tile_gram_times(starts, local, values, v, weights, first_row, y, total):
         for i in range(y.shape[0]):
             for c in range(b):
                 y[i, c] *= weights[first_row + i]
-    for j in range(n):
-        tj = total[j]
-        p = starts[j]
-        end = starts[j + 1]
-        while p + 3 < end:  # four entries at a time: total[j] is loaded and stored once for them
-            a0, a1, a2, a3 = values[p], values[p + 1], values[p + 2], values[p + 3]
-            i0, i1, i2, i3 = local[p], local[p + 1], local[p + 2], local[p + 3]
-            for c in range(b):
-                tj[c] += (a0 * y[i0, c] + a1 * y[i1, c]) + (a2 * y[i2, c] + a3 * y[i3, c])
-            p += 4
-        while p < end:
-            a0 = values[p]
-            i0 = local[p]
-            for c in range(b):
-                tj[c] += a0 * y[i0, c]
-            p += 1
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _tiles_times_t(starts, local, values, image, chunk, first, last, total):
+    """total[j] += A_c^T Y_c of columns first..last, over chunks in order."""
+    b = total.shape[1]
+    for c in range(starts.shape[0]):
+        y = image[c * chunk : (c + 1) * chunk]
+        for j in range(first, last):
+            tj = total[j]
+            p = starts[c, j]
+            end = starts[c, j + 1]
+            while p + 3 < end:  # four entries at a time: total[j] is loaded and stored once for them
+                a0, a1, a2, a3 = values[p], values[p + 1], values[p + 2], values[p + 3]
+                i0, i1, i2, i3 = local[p], local[p + 1], local[p + 2], local[p + 3]
+                for r in range(b):
+                    tj[r] += (a0 * y[i0, r] + a1 * y[i1, r]) + (a2 * y[i2, r] + a3 * y[i3, r])
+                p += 4
+            while p < end:
+                a0 = values[p]
+                i0 = local[p]
+                for r in range(b):
+                    tj[r] += a0 * y[i0, r]
+                p += 1

@@ -31,7 +31,7 @@ def prefetch(typingctx, array, row, column):
 
 def aligned_zeros(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
     """Zeros whose first entry starts a cache line, so that short rows do not straddle two."""
-    size = int(np.prod(shape))
+    size = shape[0] * shape[1]
     per_line = 64 // np.dtype(dtype).itemsize
     raw = np.zeros(size + per_line, dtype)
     skip = (-raw.ctypes.data % 64) // raw.itemsize

@@ -1,0 +1,450 @@
+"""Rows against thin matrices on threads: the dense family of ``CpuEngine``.
+
+Lanes follow the shape: as many as there are blocks, and as their partial sums have room for (see ``scheduler.lanes_for``).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.cpu.dense import passes, thin
+from eckart.engines.cpu.dense.linear import eigh_top, orth, svd_of
+from eckart.engines.cpu.row_blocks import SQUARE, Job, block_rows, even_rows, jobs
+from eckart.engines.host import Host, place
+from eckart.engines.protocol import (
+    ColumnMoments,
+    Decomposition,
+    GapCodes,
+    GapStatistics,
+    Keeper,
+    Moments,
+    SeenColumns,
+    Sketch,
+)
+from eckart.matrix import Counts, Dense, Matrix
+from eckart.scheduler import lanes_for, run_lanes
+from eckart.trace import Watcher, silent
+
+ROOM = 2**25
+"""Bytes for the partial sums of all lanes: setting up and adding more of them would cost two cores what it saves sixteen."""
+PRODUCT = 2**23
+"""Bytes in a block for X^T (X V): it comes from the cache in the second half, and the sum it is added to is touched seldom."""
+SEGMENT = 16
+"""Blocks a lane between two points at which the state of a pass can be kept."""
+
+
+class DensePrimitives:
+    """Dense and sparse rows against thin matrices; rows with gaps under a Gaussian."""
+
+    threads: int
+
+    def moments(
+        self, x: Matrix | Host, probe: np.ndarray, watch: Watcher = silent, keeper: Keeper | None = None
+    ) -> Moments:
+        x = place(x)
+        n, size = x.shape[1], x.dtype.itemsize
+        rows = even_rows(x.shape[0], block_rows(n, size, SQUARE), 1024)
+        blocks = -(-x.shape[0] // rows) if x.shape[0] else 0
+        count = lanes_for(blocks or 64, 8 * n * n, ROOM)
+        lanes = [passes.MomentsLane(Moments.empty(n, probe), x.weights, x.dtype, blocks) for _ in range(count)]
+        done = passes.restore_lanes(lanes, keeper.load() if keeper else None)
+        # the step looks at every block itself
+        work = itertools.islice(_watched(replace(x, checked=True), watch, rows), done, None)
+        while True:
+            segment = _Counted(itertools.islice(work, SEGMENT * count))
+            run_lanes(segment, lanes, passes.moments_step, self.threads)
+            if segment.count == 0:
+                break
+            for lane in lanes:  # at the end of every segment, kept or not, so that a resumed run has the same bits
+                lane.flush()
+            done += segment.count
+            if keeper:
+                keeper.save(done, passes.lanes_state(lanes))
+        x.checked = True
+        return passes.merge_lanes(lanes, self.threads)
+
+    def column_moments(self, x: Matrix | Host, watch: Watcher = silent) -> ColumnMoments:
+        x = place(x)
+        n = x.shape[1]
+        if x.kind == "counts":
+            return self._sparse_columns(x)
+        rows = self._rows(x)
+        lanes = [
+            passes.ColumnLane(ColumnMoments(0, 0.0, np.zeros(n), np.zeros(n)), x.weights)
+            for _ in range(lanes_for(_blocks(x, rows), 16 * n, ROOM))
+        ]
+        run_lanes(_watched(replace(x, checked=True), watch, rows), lanes, passes.column_step, self.threads)
+        x.checked = True
+        found = lanes[0].found
+        for lane in lanes[1:]:
+            found = found.merge(lane.found)
+        return found
+
+    def seen_columns(self, x: Matrix | Host) -> SeenColumns:
+        from eckart.engines.cpu.entries.sparse import seen_sums_rows
+
+        m = place(x).matrix
+        mean = np.zeros(m.shape[1])
+        for _ in range(2):  # about zero, then about the mean: squares keep their precision where means are large
+            count, total, square = self._column_sums(
+                m, lambda a, b, sums, at=mean: seen_sums_rows(m.indptr, m.indices, m.data, at, a, b, *sums)
+            )
+            mean = mean + total / np.maximum(count, 1.0)
+        return SeenColumns(count.astype(np.int64), mean, square)
+
+    def times(self, x: Matrix | Host, v: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
+        x = place(x)
+        v = self._thin(x, v)
+        if x.kind == "counts":
+            from eckart.engines.cpu.entries.sparse import times_rows
+
+            m = x.matrix
+            out = np.empty((x.shape[0], v.shape[1]), x.dtype)
+            self._over_rows(m, lambda a, b: times_rows(m.indptr, m.indices, m.data, v, a, b, out))
+            return out if mean is None else np.subtract(out, (mean @ v).astype(x.dtype), out=out)
+        if x.shape[0] is None:
+            return np.concatenate([self.times(Host(Dense(f({})), checked=True), v, mean) for _, _, f in jobs(x)])
+        out = np.empty((x.shape[0], v.shape[1]), x.dtype)
+        self._pass(x, passes.times_step, lambda: passes.ProductLane(out, v, _cast(mean, x.dtype)), 0)
+        return out if mean is None else _finer_mean(out, v, mean)
+
+    def times_t(self, x: Matrix | Host, y: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
+        x = place(x)
+        y = np.ascontiguousarray(y, dtype=x.dtype)
+        shape = (x.shape[1], y.shape[1])
+        if x.kind == "counts":
+            from eckart.engines.cpu.entries.sparse import times_t_rows
+
+            m = x.matrix
+
+            def work(a: int, b: int, total: np.ndarray) -> None:
+                times_t_rows(m.indptr, m.indices, m.data, y, a, b, total)
+
+            total = self._sum_over_rows(m, shape, work)
+            return total if mean is None else (total - np.outer(mean, y.sum(axis=0, dtype=np.float64))).astype(x.dtype)
+        return self._dense_sum(x, passes.times_t_step, shape, y, mean, None)
+
+    def gram_times(
+        self,
+        x: Matrix | Host,
+        v: np.ndarray,
+        mean: np.ndarray | None,
+        weights: np.ndarray | None = None,
+        implicit: bool = False,
+    ) -> np.ndarray:
+        kept = isinstance(x, Host)
+        x = place(x, weights)
+        if x.kind == "observed" and mean is not None:
+            x = _centered(x, mean)
+        v = self._thin(x, v)
+        if x.kind == "dense":
+            w = _cast(x.weights, x.dtype)
+            if implicit and mean is not None:
+                return self._implicit_gram_times(x, v, mean, w)
+            return self._dense_sum(x, passes.gram_times_step, v.shape, v, mean, w)
+        w = np.empty(0, x.dtype) if x.weights is None else np.asarray(x.weights, x.dtype)
+        total = self._sparse_gram_times(x, v, w, kept)
+        if x.kind == "counts" and mean is not None:
+            weight = float(x.shape[0]) if x.weights is None else float(np.sum(x.weights, dtype=np.float64))
+            total -= np.outer((weight * mean).astype(x.dtype), mean.astype(x.dtype) @ v)
+        return total
+
+    def _implicit_gram_times(self, x: Host, v: np.ndarray, mean: np.ndarray, weights: Any) -> np.ndarray:
+        """The same without a centered copy of each block."""
+        offset = (mean @ v).astype(x.dtype)
+        lanes = self._pass(
+            x,
+            passes.raw_gram_times_step,
+            lambda: passes.ProductLane(np.zeros(v.shape, x.dtype), v, None, weights, offset),
+            v.nbytes,
+        )
+        total = thin.tree_sum([lane.total for lane in lanes], self.threads)
+        sums = np.sum([lane.sums + np.zeros(v.shape[1]) for lane in lanes], axis=0)
+        return thin.outer(mean[:, None].astype(x.dtype), -sums[None], total, 1.0, self.threads)
+
+    def _sparse_gram_times(self, x: Host, v: np.ndarray, w: np.ndarray, kept: bool) -> np.ndarray:
+        """A^T diag(w) A V by the kernel that fits: one vector, tiles (laid out once, for a matrix that was put), or plain rows."""
+        from eckart.engines.cpu.entries import sparse, tiles
+
+        m = x.matrix
+        if v.shape[1] >= 4 and kept:
+            if "tiles" not in x.kept:
+                x.kept["tiles"] = tiles.in_tiles(m, self.threads)
+            if x.kept["tiles"] is not None:
+                return tiles.gram_times(x.kept["tiles"], v, w, self.threads)
+
+        def work(a: int, b: int, total: np.ndarray) -> None:
+            if v.shape[1] == 1:
+                sparse.gram_times_vector_rows(m.indptr, m.indices, m.data, v[:, 0], w, a, b, total[:, 0])
+            else:
+                sparse.gram_times_rows(m.indptr, m.indices, m.data, v, w, a, b, total)
+
+        return self._sum_over_rows(m, v.shape, work)
+
+    def misfit(self, x: Matrix | Host, u: np.ndarray, mean: np.ndarray) -> np.ndarray:
+        x = place(x)
+        if x.kind == "counts":
+            m = x.matrix
+            codes = self.times(x, u, mean).astype(np.float64)
+            inside = np.einsum("ij,ij->i", codes, codes)
+            square = replace(m, data=m.data * (m.data - 2 * mean[m.indices].astype(x.dtype)), rows=None, columns=None)
+            outside = self.times(Host(square, checked=True), np.ones((x.shape[1], 1)), None)[:, 0]
+            return np.maximum(outside + float(mean @ mean) - inside, 0.0)
+        if x.shape[0] is None:
+            return np.concatenate([self.misfit(Host(Dense(f({})), checked=True), u, mean) for _, _, f in jobs(x)])
+        lane = passes.ProductLane(np.empty(x.shape[0]), self._thin(x, u), _cast(mean, x.dtype))
+        self._pass(x, passes.misfit_step, lambda: lane, 0)
+        return lane.total
+
+    def row_gram(self, x: Matrix | Host, mean: np.ndarray | None) -> np.ndarray:
+        x = place(x)
+        rows, n = x.shape
+        assert rows is not None
+        width = max(1, 2**22 // max(1, rows * x.dtype.itemsize))
+        sparse = x.kind == "counts"
+        columns: Any = x.matrix.to_scipy().tocsc() if sparse else x.matrix.array
+
+        def step(total: np.ndarray, first: int, scratch: dict) -> None:
+            part = columns[:, first : first + width]
+            part = np.asarray(part.toarray() if sparse else part, x.dtype)
+            part = part - (0 if mean is None else mean[first : first + width].astype(x.dtype))
+            total += part @ part.T
+
+        lanes = [np.zeros((rows, rows)) for _ in range(lanes_for(-(-n // width), rows * rows * 8, ROOM))]
+        run_lanes(range(0, n, width), lanes, step, self.threads)
+        return thin.tree_sum(lanes, self.threads)
+
+    def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
+        return orth(v, against, self.threads)
+
+    def inner(self, q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        return thin.inner(q, w, weights, self.threads)
+
+    def outer(self, q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0) -> np.ndarray:
+        return thin.outer(q, s, plus, scale, self.threads)
+
+    def triangle(self, v: np.ndarray) -> np.ndarray:
+        return thin.triangle(v, self.threads)
+
+    def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        return eigh_top(c, k)
+
+    def svd(self, x: Matrix | Host, centered: bool) -> Decomposition:
+        x = place(x)
+        a = self.entries(x).astype(np.float64)
+        w = np.ones(len(a)) if x.weights is None else x.weights
+        weight = float(w.sum())
+        mean = (w / weight) @ a if centered else np.zeros(a.shape[1])
+        a -= mean
+        if centered:
+            mean = mean + (extra := (w / weight) @ a)
+            a -= extra
+        if x.weights is not None:
+            a *= np.sqrt(w)[:, None]
+        size = float(np.abs(a).max(initial=0.0)) or 1.0
+        values, right = svd_of(a / size)
+        return Decomposition(len(a), weight, mean, values * size, right)
+
+    def sketch(self, x: Matrix | Host, state: Sketch, watch: Watcher = silent) -> Sketch:
+        x = place(x)
+        for start, rows, fetch in _watched(x, watch, None):
+            state = state.add(fetch({}), None if x.weights is None else x.weights[start : start + rows])
+        x.checked = True
+        return state
+
+    def entries(self, x: Matrix | Host) -> np.ndarray:
+        x = place(x)
+        if x.shape[0] is None:
+            blocks = [np.array(fetch({})) for _, _, fetch in jobs(x)]
+            return np.concatenate(blocks) if blocks else np.empty((0, x.shape[1]), x.dtype)
+        out = np.empty(x.shape, x.dtype)
+
+        def step(_: None, job: Job, scratch: dict) -> None:
+            out[job[0] : job[0] + job[1]] = job[2](scratch)
+
+        run_lanes(jobs(x), [None] * 64, step, self.threads)
+        x.checked = True
+        return out
+
+    def largest(self, x: Matrix | Host) -> float:
+        x = place(x)
+        if x.kind != "dense":
+            return float(np.abs(x.matrix.data).max(initial=0.0))
+        lanes = [np.zeros(1) for _ in range(64)]
+
+        def step(found: np.ndarray, job: Job, scratch: dict) -> None:
+            found[0] = max(found[0], float(np.abs(job[2](scratch)).max(initial=0)))
+
+        run_lanes(jobs(x), lanes, step, self.threads)
+        return float(np.max(lanes))
+
+    def scaled(self, x: Matrix | Host, factor: float) -> Host:
+        x = place(x)
+        m = x.matrix
+        if x.kind == "dense":
+            part: Any = Dense((self.entries(x).astype(np.float64) * factor).astype(x.dtype), m.rows, m.columns)
+        else:
+            part = replace(m, data=(m.data.astype(np.float64) * factor).astype(x.dtype))
+        return Host(part, x.weights, x.entry_weights, checked=True)
+
+    def gap_statistics(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
+        x = place(x)
+        return _gap_kernels(x).gap_statistics(x.matrix, w, mean, noise, x.weights, self.threads)
+
+    def gap_solve(self, stats: GapStatistics) -> tuple[np.ndarray, np.ndarray]:
+        size = stats.gram.shape[1]
+        a, misfit = np.empty(stats.cross.shape), np.empty(len(stats.cross))
+
+        def step(_: None, part: tuple[int, int], scratch: dict) -> None:
+            at = slice(*part)
+            gram, cross = stats.gram[at], stats.cross[at]
+            ridge = 1e-12 * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size * np.eye(size)
+            a[at] = np.linalg.solve(gram + ridge, cross[:, :, None])[:, :, 0]
+            image = np.matmul(gram, a[at][:, :, None])[:, :, 0]
+            misfit[at] = stats.square[at] + np.einsum("jr,jr->j", a[at], image - 2 * cross)
+
+        parts = thin.parts_of(len(a), size**3)
+        run_lanes(parts, [None] * len(parts), step, self.threads)
+        return a, misfit
+
+    def gap_codes(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
+        x = place(x)
+        return _gap_kernels(x).gap_codes(x.matrix, w, mean, noise, self.threads)
+
+    def gap_expect(
+        self, x: Matrix | Host, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float
+    ) -> np.ndarray:
+        from eckart.engines.cpu.dense.missing_rows import expected_rows
+
+        x = place(x)
+        m, u = x.matrix, np.ascontiguousarray(u, np.float64)
+        z = self.gap_codes(x, u * gain, mean, noise).codes
+        out = np.empty(z.shape, x.dtype)
+        self._over_rows(m, lambda a, b: expected_rows(m.indptr, m.indices, m.data, u, gain, mean, z, a, b, out))
+        return out
+
+    @staticmethod
+    def _thin(x: Host, v: np.ndarray) -> np.ndarray:
+        """V in working precision; for sparse products its rows start on cache lines."""
+        if x.kind == "dense" or v.shape[1] == 1:
+            return np.ascontiguousarray(v, dtype=x.dtype)
+        from eckart.engines.cpu.registers.prefetch import aligned_zeros
+
+        out = aligned_zeros(v.shape, x.dtype)
+        out[:] = v
+        return out
+
+    @staticmethod
+    def _rows(x: Host) -> int:
+        """Rows in a block of a pass with thin products."""
+        return even_rows(x.shape[0], block_rows(x.shape[1], x.dtype.itemsize, PRODUCT), 128)
+
+    def _pass(self, x: Host, step: Any, lane: Any, lane_bytes: int) -> list[Any]:
+        """One pass over dense rows; the lanes with what they found."""
+        rows = self._rows(x)
+        lanes = [lane() for _ in range(lanes_for(_blocks(x, rows), lane_bytes, ROOM))]
+        run_lanes(jobs(x, rows=rows), lanes, step, self.threads)
+        x.checked = True
+        return lanes
+
+    def _dense_sum(
+        self, x: Host, step: Any, shape: tuple[int, int], v: np.ndarray, mean: Any, weights: Any
+    ) -> np.ndarray:
+        center, size = _cast(mean, x.dtype), shape[0] * shape[1] * x.dtype.itemsize
+        lanes = self._pass(x, step, lambda: passes.ProductLane(np.zeros(shape, x.dtype), v, center, weights), size)
+        return thin.tree_sum([lane.total for lane in lanes], self.threads)
+
+    def _over_rows(self, m: Any, work: Any) -> None:
+        from eckart.engines.cpu.entries.sparse import balanced
+
+        parts = balanced(m.indptr, 128)
+        run_lanes(parts, [None] * len(parts), lambda _, part, scratch: work(*part), self.threads)
+
+    def _sum_over_rows(self, m: Counts, shape: tuple[int, int], work: Any) -> np.ndarray:
+        from eckart.engines.cpu.entries.sparse import balanced
+        from eckart.engines.cpu.registers.prefetch import aligned_zeros
+
+        count = lanes_for(m.nnz // 2**14, shape[0] * shape[1] * m.dtype.itemsize, ROOM)
+        lanes = [aligned_zeros(shape, m.dtype) for _ in range(count)]
+        run_lanes(balanced(m.indptr, len(lanes)), lanes, lambda total, part, scratch: work(*part, total), self.threads)
+        return thin.tree_sum(lanes, self.threads)
+
+    def _sparse_columns(self, x: Host) -> ColumnMoments:
+        from eckart.engines.cpu.entries.sparse import column_sums_rows
+
+        m, w = x.matrix, np.empty(0) if x.weights is None else x.weights
+        _, total, square = self._column_sums(
+            m, lambda a, b, sums: column_sums_rows(m.indptr, m.indices, m.data, w, a, b, sums[1], sums[2])
+        )
+        weight = float(x.shape[0]) if x.weights is None else float(w.sum())
+        mean = total / weight if weight > 0 else total
+        return ColumnMoments(x.shape[0], weight, mean, np.maximum(square - weight * mean**2, 0.0))
+
+    def _column_sums(self, m: Any, work: Any) -> np.ndarray:
+        """Three sums for each column, of ranges of rows on lanes."""
+        from eckart.engines.cpu.entries.sparse import balanced
+
+        lanes = [np.zeros((3, m.shape[1])) for _ in range(lanes_for(m.nnz // 2**14, 24 * m.shape[1], ROOM))]
+        parts = balanced(m.indptr, len(lanes))
+        run_lanes(parts, lanes, lambda sums, part, scratch: work(*part, sums), self.threads)
+        return thin.tree_sum(lanes, self.threads)
+
+
+def _gap_kernels(x: Host) -> Any:
+    """Mask products where many entries are observed, rows of entries where few are."""
+    if x.nnz >= 0.05 * x.shape[0] * x.shape[1]:  # from about here BLAS on zeros is quicker than scalars on entries
+        from eckart.engines.cpu.dense import missing_masks
+
+        return missing_masks
+    from eckart.engines.cpu.dense import missing_rows
+
+    return missing_rows
+
+
+def _centered(x: Host, mean: np.ndarray) -> Host:
+    """Observed entries with the column means taken off, made once for these means."""
+    held = x.kept.get("centered")
+    if held is None or not np.array_equal(held[0], mean):
+        m = x.matrix
+        held = x.kept["centered"] = (mean, Host(replace(m, data=m.data - mean[m.indices]), x.weights, checked=True))
+    return held[1]
+
+
+def _blocks(x: Host, rows: int) -> int:
+    """How many blocks a pass has; many where that is not known."""
+    return 64 if x.shape[0] is None else -(-x.shape[0] // rows)
+
+
+class _Counted:
+    """An iterator that knows how many items it has given."""
+
+    def __init__(self, items: Any):
+        self.items, self.count = items, 0
+
+    def __iter__(self) -> Any:
+        for item in self.items:
+            self.count += 1
+            yield item
+
+
+def _cast(a: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
+    return None if a is None else np.asarray(a, dtype)
+
+
+def _finer_mean(out: np.ndarray, v: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Take off what was lost when the mean was rounded to working precision."""
+    lost = (mean - mean.astype(out.dtype)) @ v
+    return np.subtract(out, lost.astype(out.dtype), out=out) if lost.any() else out
+
+
+def _watched(x: Host, watch: Watcher, rows: int | None) -> Iterator[Job]:
+    """The jobs of x, reporting rows as they are handed out."""
+    total = x.shape[0]
+    for job in jobs(x, rows=rows):
+        yield job
+        watch("reading rows", job[0] + job[1], total)
