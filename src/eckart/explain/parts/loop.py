@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from eckart.engines.protocol import Tall
-from eckart.explain.parts.sides import Sides, products
+from eckart.explain.parts.sides import Sides
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 CAUTIOUS = 3
@@ -97,7 +97,7 @@ def projected(
     p, x, engine = sides.penalties, sides.x, sides.engine
     try:
         for sweep in range(1, max_iter + 1):
-            pull = engine.times(products(engine, x), right, None)
+            pull = engine.times(x, right, None)
             left = engine.projected_rows(pull, _inverse(engine.factor_sums(right).square, p.l2), p.l1)
             rows = sides.rows(left, right, still=True)
             assert rows.sums is not None

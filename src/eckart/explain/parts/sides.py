@@ -178,13 +178,6 @@ def sides_of(x: Placed, loss: str, penalties: Penalties, engine: Engine, sweeps:
     return kind(engine, x, totals, penalties, sweeps or SWEEPS)
 
 
-def products(engine: Any, x: Placed, repeated: bool = False) -> Any:
-    """What ``times`` and ``gram_times`` take: a placed matrix, or the matrix itself where the engine has ``tiled`` (until all take placed ones)."""
-    tiled = getattr(engine, "tiled", None)
-    matrix = x if tiled is None else getattr(x, "matrix", x)
-    return tiled(matrix) if tiled is not None and repeated else matrix
-
-
 def _cost(sums: FactorSums, l1: float, l2: float) -> float:
     return l1 * float(sums.mass.sum()) + 0.5 * l2 * float(np.trace(sums.square))
 

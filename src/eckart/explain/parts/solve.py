@@ -11,7 +11,7 @@ from eckart.engines.protocol import Engine, KlRule, Placed, Tall
 from eckart.errors import wrong
 from eckart.explain.parts.loop import alternate, projected
 from eckart.explain.parts.options import Options
-from eckart.explain.parts.sides import Penalties, Sides, products, sides_of
+from eckart.explain.parts.sides import Penalties, Sides, sides_of
 from eckart.explain.parts.start import Start, begin, compressed, sketch, worthwhile
 from eckart.factors import LowRank
 from eckart.fit import Fit
@@ -124,6 +124,6 @@ def encode(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall
     start = engine.take(np.broadcast_to(x.dtype.type(0), shape)) if start is None else start
     if x.kind == "observed":
         return engine.hals_seen(x, right, start, l1=l1, l2=l2, **how).factor
-    pull = engine.times(products(engine, x), right, None)
+    pull = engine.times(x, right, None)
     gram = engine.factor_sums(right).square + l2 * np.eye(shape[1])
     return engine.hals_rows(gram, pull, start, l1, **how).factor

@@ -16,7 +16,7 @@ import numpy as np
 from eckart.engines.protocol import Engine, Placed, Tall
 from eckart.errors import InputError
 from eckart.explain.parts.loop import alternate
-from eckart.explain.parts.sides import SWEEPS, Sides, SquareSides, products
+from eckart.explain.parts.sides import SWEEPS, Sides, SquareSides
 from eckart.reduce.krylov import block_krylov
 from eckart.rng import normal
 
@@ -62,19 +62,18 @@ def begin(sides: Sides, k: int, init: str | None, rng: np.random.Generator) -> S
 def sketch(sides: Sides, k: int, rng: np.random.Generator) -> tuple[Tall, Tall]:
     """B = A Y, and Y with orthonormal columns near the leading right singular vectors of D^1/2 A; unknown entries count as zero."""
     engine, x = sides.engine, sides.engine.zero_filled(sides.x)
-    n, most, weights = x.shape[1], min(k + OVERSAMPLE, x.shape[1]), getattr(x, "weights", None)
-    placed = products(engine, x, repeated=True)
+    n, most = x.shape[1], min(k + OVERSAMPLE, x.shape[1])
     if x.kind == "dense":
         block = engine.take(normal(rng, (n, most), x.dtype))
         for _ in range(1 if sides.totals.rows * n >= LARGE else 4):
-            found = engine.orth(engine.gram_times(placed, block, None, weights))
+            found = engine.orth(engine.gram_times(x, block, None))
             block = found if found.shape[1] else block
     else:
         block = block_krylov(
-            lambda v: engine.gram_times(placed, v, None, weights),
+            lambda v: engine.gram_times(x, v, None),
             n, most, dtype=x.dtype, rng=rng, engine=engine, block=min(n, max(8, k // 3)), tol=1e-4, max_steps=30,
         ).vectors  # fmt: skip
-    return engine.times(products(engine, x), block, None), block
+    return engine.times(x, block, None), block
 
 
 def nndsvd(engine: Engine, x: Placed, images: Tall, basis: Tall, k: int, fill: float) -> tuple[Tall, Tall]:

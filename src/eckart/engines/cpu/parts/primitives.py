@@ -230,7 +230,7 @@ class NonnegativePrimitives:
         run_lanes(parts, list(squares), by_rows, self.threads)
         t = x.T.matrix
         cross = np.empty((t.shape[0], k), old.dtype)
-        self._over(_parts_of(x.T, GATHER * k), lambda a, b: times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross))
+        self._over_ranges(_parts_of(x.T, GATHER * k), lambda a, b: times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross))
         return Pass(out, CrossSums(*_weighted(level, x.weights), cross, squares.sum(axis=0)))
 
     def hals_seen(
@@ -283,7 +283,7 @@ class NonnegativePrimitives:
             run_lanes(jobs(x.matrix, self._block(x, work * x.shape[1], len(out))), [None] * PARTS, rows, self.threads)
         else:
             entries = _entries(x, dtype)
-            self._over(_parts_of(x, GATHER * work), lambda a, b: step_rows(entries, given, out, a, b, level))
+            self._over_ranges(_parts_of(x, GATHER * work), lambda a, b: step_rows(entries, given, out, a, b, level))
         return Descent(_real(out, k), *_weighted(level, x.weights))
 
     def _stored_blocks(self, x: Host, step_rows: Any, given: Any, out: Any, level: Any) -> Step:
@@ -398,7 +398,7 @@ class NonnegativePrimitives:
         run_lanes(range(len(parts)), [None] * max(1, len(parts)), step, self.threads)
         return answers
 
-    def _over(self, parts: list[tuple[int, int]], do: Callable[[int, int], Any]) -> None:
+    def _over_ranges(self, parts: list[tuple[int, int]], do: Callable[[int, int], Any]) -> None:
         run_lanes(parts, [None] * max(1, len(parts)), lambda _, part, scratch: do(*part), self.threads)
 
     def _mapped(self, factor: np.ndarray, rows: Callable[[int, int, np.ndarray], None]) -> np.ndarray:

@@ -111,11 +111,6 @@ class RidgePrimitives:
 
         return offset_times(place(x), v, row_scale, column_scale, self.threads, mean=mean, bias=own, offset=other)
 
-    def sampled(self, x: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        from eckart.engines.cpu.ridge.schedule import dots
-
-        return dots(place(x).matrix, left, right, self.threads)
-
     def top_columns(
         self, left: np.ndarray, right: np.ndarray, n: int, offset: np.ndarray | None = None, excluded: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:

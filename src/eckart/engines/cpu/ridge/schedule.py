@@ -191,14 +191,3 @@ def bias_rows(x: Host, rule: RidgeRule, dtype: np.dtype, threads: int, **given: 
     parts = balanced(e.indptr, ranges(x.nnz))
     run_lanes(parts, [None] * len(parts), lambda _, part, scratch: bias_range(e, ridge, *part, out), threads)
     return out
-
-
-def dots(x: Any, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
-    """(U V^T) at the stored entries, in row order."""
-    from eckart.engines.cpu.entries.sampled import _dots
-
-    out = np.empty(x.nnz, right.dtype)
-    u, v = np.ascontiguousarray(left, right.dtype), np.ascontiguousarray(right)
-    parts = balanced(x.indptr, ranges(x.nnz))
-    run_lanes(parts, [None] * len(parts), lambda _, p, scratch: _dots(x.indptr, x.indices, u, v, *p, out), threads)
-    return out

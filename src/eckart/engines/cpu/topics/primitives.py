@@ -90,7 +90,7 @@ class TopicPrimitives:
         def one(first: int, last: int, buffer: np.ndarray) -> None:
             fold_rows(rows, w, a, theta, first, last, steps, tol, buffer)
 
-        self._over(at, steps, w, one)
+        self._over_documents(at, steps, w, one)
         return padded(theta, words.shape[1])
 
     def topic_sweep(
@@ -108,7 +108,7 @@ class TopicPrimitives:
         def one(first: int, last: int, buffer: np.ndarray) -> tuple[float, float, float]:
             return map_rows(rows, w, a, before, after, first, last, steps, tol, buffer)
 
-        found = self._over(at, steps, w, one)
+        found = self._over_documents(at, steps, w, one)
         return padded(after, words.shape[1], before), self._words(at, before, words, found)
 
     def topic_bayes(
@@ -127,7 +127,7 @@ class TopicPrimitives:
             logs = np.zeros(k)
             return *bayes_rows(rows, w, a, g, theta, first, last, steps, tol, logs, buffer), logs
 
-        found = self._over(at, 4 * steps, w, one)
+        found = self._over_documents(at, 4 * steps, w, one)
         logs = np.sum([part[3] for part in found], axis=0) if found else np.zeros(k)
         return padded(g, k, theta), self._words(at, theta, words, found)._replace(logs=logs)
 
@@ -150,7 +150,7 @@ class TopicPrimitives:
 
         return TopicChain(documents_of(x, self.threads), words, shares, prior, seed, self.threads)
 
-    def _over(self, at: Documents, steps: int, words: np.ndarray, one: Any) -> list[Any]:
+    def _over_documents(self, at: Documents, steps: int, words: np.ndarray, one: Any) -> list[Any]:
         """``one`` of ranges of documents, each thread with a buffer for the words of a row."""
         from eckart.engines.cpu.registers.prefetch import aligned_zeros
         from eckart.engines.cpu.topics.layout import each
