@@ -124,6 +124,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Fit to X: array, frame, sparse matrix, file or row blocks; NaN marks a missing entry.
 
         ``sample_weight`` weighs rows (2 is the row twice). ``weights`` weighs entries: an array of X's shape, 0 where an entry is not to count.
+        Of an iterator, whose rows can be read one time only, the model keeps the codes of the last block; ``fit_transform`` returns those of all rows.
         """
         matrix, entry = self._door(X, weights)
         if _once(matrix):
