@@ -58,7 +58,7 @@ def test_threads_and_seeds_give_the_same_bits(method, monkeypatch):
     import eckart.engines.cpu.topics.chain as module
     import eckart.engines.cpu.topics.layout as layout
 
-    monkeypatch.setattr(module, "EXACT_TOKENS", 2000)  # chains in groups, many ranges
+    monkeypatch.setattr(module, "EXACT_TOKENS", 2000)  # documents side by side, many ranges
     monkeypatch.setattr(module, "WORK", 500)
     monkeypatch.setattr(layout, "WORK", 500)
     _, _, x = corpus(np.random.default_rng(1), 200)

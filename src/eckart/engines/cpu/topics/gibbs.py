@@ -68,9 +68,9 @@ def tally_documents(indptr, starts, topics, spacing, first, last, out):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def gibbs_rows(tokens, prior, seed, first, last, deal, topics, table, sizes, live, moves):
-    """One sweep over the documents of first..last that belong to a group, ``deal`` = (group, number of groups): they are dealt in turn, so that groups
-    are alike. ``live``: the words' counts follow every move; else they stay as they are, only a token's own count is left out, and moves are listed.
+def gibbs_rows(tokens, prior, seed, first, last, topics, table, sizes, live, moves):
+    """One sweep over documents first..last. ``live``: the words' counts follow every move; else they stay as they are, only a token's own count is left out,
+    and moves are listed.
     Returns sum_i log p(w_i | all other tokens), in which only b and the counts enter, and how many moves were listed."""
     k = table.shape[1]
     line = 64 // table.itemsize
@@ -86,7 +86,7 @@ def gibbs_rows(tokens, prior, seed, first, last, deal, topics, table, sizes, liv
         alpha += prior[c]
     value = 0.0
     count = 0
-    for d in range(first + (deal[0] - first) % deal[1], last, deal[1]):
+    for d in range(first, last):
         a, b = indptr[d], indptr[d + 1]
         if a == b:
             continue
