@@ -8,8 +8,8 @@ import pytest
 import eckart
 from conftest import planted
 from eckart import PCA, principal_angles
-from eckart.reduce.plan import STATISTIC_COLUMNS
 from eckart.engines.protocol import Sketch
+from eckart.reduce.plan import STATISTIC_COLUMNS
 
 WIDE = STATISTIC_COLUMNS + 200
 

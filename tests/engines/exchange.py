@@ -45,7 +45,6 @@ CASES: dict[str, tuple[str, dict, str, tuple[str, ...]]] = {
     "PCA randomized": ("PCA", {"n_components": 2, "svd_solver": "randomized"}, "dense", ("transform",)),
     "PCA sparse": ("PCA", {"n_components": 2, "svd_solver": "lanczos"}, "sparse", ("transform",)),
     "PCA gaps": ("PCA", {"n_components": 2}, "gaps", ("transform", "impute")),
-    "Projection": ("Projection", {}, "dense", ("transform",)),
     "LinearAutoencoder": ("LinearAutoencoder", {"n_components": 2}, "dense", ("transform",)),
     "ALS": ("ALS", {"n_components": 2}, "gaps", ("transform",)),
     "ALS cg": ("ALS", {"n_components": 2, "solver": "cg", "biases": False}, "gaps", ("transform",)),

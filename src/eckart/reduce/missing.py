@@ -57,7 +57,9 @@ def fit_gaussian(
     start: Gaussian | None = None,
     watch: Watcher = silent,
 ) -> tuple[Gaussian, Trace]:
-    """Maximum likelihood by EM on a placed matrix, whose rows weigh ``weight`` together; stops when a step raises the log-likelihood per observed entry by less than ``tol``."""
+    """Maximum likelihood by EM on a placed matrix, whose rows weigh ``weight`` together.
+
+    Stops when a step raises the log-likelihood per observed entry by less than ``tol``."""
     columns = engine.seen_columns(x)
     variance = float(columns.square.sum()) / max(x.nnz, 1)
     g = start or _start(x, k, weight, columns.mean, variance, engine, rng)

@@ -28,8 +28,9 @@ from eckart.engines.protocol.topics import TopicsFamily, TopicStatistics
 from eckart.engines.protocol.words import CountRows, GloveTable, PairRule, WordsFamily, strata_of
 
 __all__ = [
-    "ColumnMoments", "CountRows", "Decomposition", "Descent", "Engine", "Evidence", "GapCodes", "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "Moments",
-    "PairRule", "Pass", "Placed", "RidgeRule", "RowSolution", "SeenColumns", "Sketch", "Tall", "TopicStatistics", "Totals", "first_bad", "refuse_bad", "strata_of",
+    "ColumnMoments", "CountRows", "Decomposition", "Descent", "Engine", "Evidence", "GapCodes", "GapStatistics", "GapsFound", "GloveTable", "Keeper",
+    "KlRule", "Moments", "PairRule", "Pass", "Placed", "RidgeRule", "RowSolution", "SeenColumns", "Sketch", "Tall", "TopicStatistics", "Totals",
+    "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
 
