@@ -39,7 +39,7 @@ class Gaussian:
 
 def check_observed(x: Any, seen: SeenColumns) -> None:
     """Every column needs an observation."""
-    empty = np.flatnonzero(seen.count == 0)
+    empty = np.flatnonzero(seen.seen == 0)
     if len(empty):
         name = int(empty[0]) if x.columns is None else x.columns[empty[0]]
         raise InputError(f"column {name!r} of X has no observed entry (and {len(empty) - 1} others); drop it")
