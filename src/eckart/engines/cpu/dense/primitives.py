@@ -104,7 +104,7 @@ class DensePrimitives:
             from eckart.engines.cpu.entries.sparse import times_rows
 
             m = x.matrix
-            out = np.empty((x.shape[0], v.shape[1]), x.dtype)
+            out = np.empty((m.shape[0], v.shape[1]), x.dtype)
             self._over_rows(m, lambda a, b: times_rows(m.indptr, m.indices, m.data, v, a, b, out))
             return out if mean is None else np.subtract(out, (mean @ v).astype(x.dtype), out=out)
         if x.shape[0] is None:
@@ -259,7 +259,7 @@ class DensePrimitives:
         if x.shape[0] is None:
             blocks = [np.array(fetch({})) for _, _, fetch in jobs(x)]
             return np.concatenate(blocks) if blocks else np.empty((0, x.shape[1]), x.dtype)
-        out = np.empty(x.shape, x.dtype)
+        out = np.empty(x.matrix.shape, x.dtype)
 
         def step(_: None, job: Job, scratch: dict) -> None:
             out[job[0] : job[0] + job[1]] = job[2](scratch)
