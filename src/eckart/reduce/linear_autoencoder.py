@@ -168,11 +168,10 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         """The covariance to descend on, and the rows themselves where batches of them are."""
         if x.kind == "observed":
             return _expected_covariance(matrix, int(self.n_components), engine, rng, watch), None
+        rows = None if self.batch_size is None else engine.entries(x).astype(np.float64)
         if x.shape[1] <= STATISTIC_COLUMNS:
-            c = Covariance.by_statistic(engine, x, True, rng, watch)
-        else:
-            c = Covariance.by_products(engine, x, True, None, watch)
-        return c, None if self.batch_size is None else engine.entries(x).astype(np.float64)
+            return Covariance.by_statistic(engine, x, True, rng, watch), rows
+        return Covariance.by_products(engine, x, True, None, watch), rows
 
     def _train(self, c: Covariance, rows: np.ndarray | None, rng: np.random.Generator, watch: Watcher) -> Trained:
         k = int(self.n_components)

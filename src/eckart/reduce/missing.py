@@ -39,7 +39,7 @@ class Gaussian:
 
 def check_observed(x: Any, seen: SeenColumns) -> None:
     """Every column needs an observation."""
-    empty = np.flatnonzero(seen.count == 0)
+    empty = np.flatnonzero(seen.seen == 0)
     if len(empty):
         name = int(empty[0]) if x.columns is None else x.columns[empty[0]]
         raise InputError(f"column {name!r} of X has no observed entry (and {len(empty) - 1} others); drop it")
@@ -57,7 +57,9 @@ def fit_gaussian(
     start: Gaussian | None = None,
     watch: Watcher = silent,
 ) -> tuple[Gaussian, Trace]:
-    """Maximum likelihood by EM on a placed matrix, whose rows weigh ``weight`` together; stops when a step raises the log-likelihood per observed entry by less than ``tol``."""
+    """Maximum likelihood by EM on a placed matrix, whose rows weigh ``weight`` together.
+
+    Stops when a step raises the log-likelihood per observed entry by less than ``tol``."""
     columns = engine.seen_columns(x)
     variance = float(columns.square.sum()) / max(x.nnz, 1)
     g = start or _start(x, k, weight, columns.mean, variance, engine, rng)

@@ -8,8 +8,8 @@ The certificate shows Ritz residuals, the captured variance and an upper bound o
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -104,8 +104,8 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
     max_iter: int | None = param(None, optional(whole(1)))
     checkpoint: Any = param(None)
 
-    _stream: ClassVar[Moments | Sketch]
-    _rotation: ClassVar[Rotation | None]
+    _stream: Moments | Sketch = field(init=False)
+    _rotation: Rotation | None = field(init=False)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
         """Fit to rows of X: array, frame, sparse matrix, file, or iterator of row blocks; NaN marks a missing entry."""

@@ -27,7 +27,7 @@ def _array(x: Host) -> np.ndarray:
     """All entries in float64, NaN where unknown."""
     m = x.matrix
     if x.kind == "observed":
-        out = np.full(x.shape, np.nan)
+        out = np.full(m.shape, np.nan)
         for i, (seen, values) in enumerate(entry_rows(m)):
             out[i, seen] = values
         return out
@@ -155,7 +155,7 @@ class PlainDense:
         n, k = w.shape
         gram, cross, square = np.zeros((n, k + 1, k + 1)), np.zeros((n, k + 1)), np.zeros(n)
         second, loglik = np.zeros((k + 1, k + 1)), 0.0
-        omega = ones_or(x.weights, x.shape[0])
+        omega = ones_or(x.weights, x.matrix.shape[0])
         for i, (seen, values) in enumerate(entry_rows(x.matrix)):
             post, inverse, row_loglik = _posterior(values, w[seen], mean[seen], noise)
             moment = np.zeros((k + 1, k + 1))
@@ -179,7 +179,7 @@ class PlainDense:
 
     def gap_codes(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
         x = place(x)
-        rows = x.shape[0]
+        rows = x.matrix.shape[0]
         codes, loglik, misfit = np.zeros((rows, w.shape[1])), np.zeros(rows), np.zeros(rows)
         for i, (seen, values) in enumerate(entry_rows(x.matrix)):
             codes[i], _, loglik[i] = _posterior(values, w[seen], mean[seen], noise)

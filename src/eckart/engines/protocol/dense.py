@@ -75,17 +75,17 @@ class ColumnMoments(NamedTuple):
 class SeenColumns(NamedTuple):
     """Number, mean and sum of squared deviations of the observed entries of each column; row weights do not enter."""
 
-    count: np.ndarray
+    seen: np.ndarray
     mean: np.ndarray
     square: np.ndarray
 
     def merge(self, other: SeenColumns) -> SeenColumns:
         """The statistics of both sets of rows."""
-        count = self.count + other.count
+        count = self.seen + other.seen
         some = np.maximum(count, 1)
         delta = other.mean - self.mean
-        square = self.square + other.square + delta**2 * (self.count * other.count / some)
-        return SeenColumns(count, self.mean + delta * (other.count / some), square)
+        square = self.square + other.square + delta**2 * (self.seen * other.seen / some)
+        return SeenColumns(count, self.mean + delta * (other.seen / some), square)
 
 
 class GapStatistics(NamedTuple):
@@ -99,7 +99,8 @@ class GapStatistics(NamedTuple):
 
     def merge(self, other: GapStatistics) -> GapStatistics:
         """The statistics of both sets of rows."""
-        return GapStatistics(*(a + b for a, b in zip(self, other)))
+        sums: list[Any] = [a + b for a, b in zip(tuple[Any, ...](self), tuple[Any, ...](other))]
+        return GapStatistics(*sums)
 
 
 class Decomposition(NamedTuple):

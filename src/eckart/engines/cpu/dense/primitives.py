@@ -104,7 +104,7 @@ class DensePrimitives:
             from eckart.engines.cpu.entries.sparse import times_rows
 
             m = x.matrix
-            out = np.empty((x.shape[0], v.shape[1]), x.dtype)
+            out = np.empty((m.shape[0], v.shape[1]), x.dtype)
             self._over_rows(m, lambda a, b: times_rows(m.indptr, m.indices, m.data, v, a, b, out))
             return out if mean is None else np.subtract(out, (mean @ v).astype(x.dtype), out=out)
         if x.shape[0] is None:
@@ -150,7 +150,7 @@ class DensePrimitives:
         w = np.empty(0, x.dtype) if x.weights is None else np.asarray(x.weights, x.dtype)
         total = self._sparse_gram_times(x, v, w, kept)
         if x.kind == "counts" and mean is not None:
-            weight = float(x.shape[0]) if x.weights is None else float(np.sum(x.weights, dtype=np.float64))
+            weight = float(x.matrix.shape[0]) if x.weights is None else float(np.sum(x.weights, dtype=np.float64))
             total -= np.outer((weight * mean).astype(x.dtype), mean.astype(x.dtype) @ v)
         return total
 
@@ -262,7 +262,7 @@ class DensePrimitives:
         if x.shape[0] is None:
             blocks = [np.array(fetch({})) for _, _, fetch in jobs(x)]
             return np.concatenate(blocks) if blocks else np.empty((0, x.shape[1]), x.dtype)
-        out = np.empty(x.shape, x.dtype)
+        out = np.empty(x.matrix.shape, x.dtype)
 
         def step(_: None, job: Job, scratch: dict) -> None:
             out[job[0] : job[0] + job[1]] = job[2](scratch)
@@ -381,9 +381,9 @@ class DensePrimitives:
         _, total, square = self._column_sums(
             m, lambda a, b, sums: column_sums_rows(m.indptr, m.indices, m.data, w, a, b, sums[1], sums[2])
         )
-        weight = float(x.shape[0]) if x.weights is None else float(w.sum())
+        weight = float(x.matrix.shape[0]) if x.weights is None else float(w.sum())
         mean = total / weight if weight > 0 else total
-        return ColumnMoments(x.shape[0], weight, mean, np.maximum(square - weight * mean**2, 0.0))
+        return ColumnMoments(m.shape[0], weight, mean, np.maximum(square - weight * mean**2, 0.0))
 
     def _column_sums(self, m: Any, work: Any) -> np.ndarray:
         """Three sums for each column, of ranges of rows on lanes."""
@@ -397,7 +397,7 @@ class DensePrimitives:
 
 def _gap_kernels(x: Host) -> Any:
     """Mask products where many entries are observed, rows of entries where few are."""
-    if x.nnz >= 0.05 * x.shape[0] * x.shape[1]:  # from about here BLAS on zeros is quicker than scalars on entries
+    if x.nnz >= 0.05 * x.matrix.shape[0] * x.shape[1]:  # from about here BLAS on zeros is quicker than scalars on entries
         from eckart.engines.cpu.dense import missing_masks
 
         return missing_masks

@@ -1,9 +1,10 @@
 """Sparse rows laid out for repeated block products: chunks of rows, each stored by columns.
 
-A^T A V needs, for every stored entry, a row of V and a row of the result. Row by row these are random accesses to arrays larger than the cache, bound by
-latency. In a chunk of rows stored by columns, V and the result are streamed and the random accesses go to the chunk's Y = A V, which stays in cache:
-first Y[i] += a_ij V[j], threads over chunks; then total[j] += sum_i a_ij Y[i], threads over a few ranges of columns, each of which owns its part of the result,
-and over a few groups of chunks, whose results are added up. The copy (a 16-bit row and a value an entry, and the column pointers of each chunk) costs one pass; it pays from the second product on.
+A^T A V needs, for every stored entry, a row of V and a row of the result. Row by row these are random accesses to arrays larger than the cache, bound
+by latency. In a chunk of rows stored by columns, V and the result are streamed and the random accesses go to the chunk's Y = A V, which stays in
+cache: first Y[i] += a_ij V[j], threads over chunks; then total[j] += sum_i a_ij Y[i], threads over a few ranges of columns, each of which owns its
+part of the result, and over a few groups of chunks, whose results are added up. The copy (a 16-bit row and a value an entry, and the column pointers
+of each chunk) costs one pass; it pays from the second product on.
 """
 
 from __future__ import annotations
