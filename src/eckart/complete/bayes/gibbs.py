@@ -124,9 +124,10 @@ def _start(
 ) -> list[Chain]:
     """Chains at random states; they share the entries and what is fixed about the features."""
     x = engine.put(y, entry_weights=weights)
-    heavy = slice(None) if weights is None else weights > 0
-    at = np.repeat(np.arange(y.shape[0]), y.row_counts())
-    counts = [np.bincount(ids[heavy], minlength=size) for ids, size in ((at, y.shape[0]), (y.indices, y.shape[1]))]
+    counts = y.row_counts(), y.column_counts()
+    if weights is not None:  # an entry without weight is none
+        heavy = np.concatenate([[0], np.cumsum(weights > 0)])[y.indptr]
+        counts = np.diff(heavy), np.bincount(y.indices[weights > 0], minlength=y.shape[1])
     chains: list[Chain] = []
     for stream in rng.spawn(n_chains):
         sides = []

@@ -18,8 +18,9 @@ from eckart.scheduler import lanes_for, run_lanes
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def residual_gram_range(e, left, right, q, v, small, first, last, kept, total, back):
-    """total += sum over rows first..last of r_i y_i^T, back += u_i y_i^T; ``small`` is a0 G (no row: none), ``kept`` has room for the longest row."""
+def residual_gram_range(e, left, right, q, v, small, first, last, kept, held, total, back):
+    """total += sum over rows first..last of r_i y_i^T, back += u_i y_i^T; ``small`` is a0 G (no row: none), ``kept`` has room for the
+    longest row, or (``held`` 1) for all entries, or (2) holds R already."""
     k, b, indptr, indices = right.shape[1], v.shape[1], e.indptr, e.indices
     line = 64 // right.itemsize
     end = indices.shape[0] - 1
@@ -27,9 +28,13 @@ def residual_gram_range(e, left, right, q, v, small, first, last, kept, total, b
     zero, implicit = right.dtype.type(0), e.alpha > 0
     for i in range(first, last):
         start = indptr[i]
+        away = start if held == 0 else 0
         for c in range(b):
             y[c] = zero
-        for a in range(start, indptr[i + 1], ROOM):
+        for p in range(start, indptr[i + 1] if held == 2 else start):
+            for c in range(b):
+                y[c] += kept[p] * v[indices[p], c]
+        for a in range(start, indptr[i + 1] if held < 2 else start, ROOM):
             count = min(ROOM, indptr[i + 1] - a)
             look_at(e, i, a, count, known)
             for t in range(count):
@@ -41,7 +46,7 @@ def residual_gram_range(e, left, right, q, v, small, first, last, kept, total, b
                 for c in range(k):
                     s += left[i, c] * right[j, c]
                 r = known[2, t] - known[0, t] * s if implicit else known[0, t] * (known[1, t] - s)
-                kept[a + t - start] = r
+                kept[a + t - away] = r
                 for c in range(b):
                     y[c] += r * v[j, c]
         for d in range(small.shape[0]):
@@ -53,15 +58,15 @@ def residual_gram_range(e, left, right, q, v, small, first, last, kept, total, b
             for c in range(b):
                 back[d, c] += left[i, d] * y[c]
         for p in range(start, indptr[i + 1]):
-            r, j = kept[p - start], indices[p]
+            r, j = kept[p - away], indices[p]
             for c in range(b):
                 total[j, c] += r * y[c]
 
 
 def residual_gram(
-    e: Entries, left: np.ndarray, right: np.ndarray, v: np.ndarray, q: np.ndarray, spread: float, threads: int
+    e: Entries, left: np.ndarray, right: np.ndarray, v: np.ndarray, q: np.ndarray, spread: float, threads: int, memory: dict
 ) -> np.ndarray:
-    """M^T diag(q) M V, columns x b."""
+    """M^T diag(q) M V, columns x b; for implicit feedback R stays in ``memory``, that of the placed matrix, while the factors are the same."""
     dtype = np.dtype(right.dtype)
     u, w = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right)
     block, scale = np.ascontiguousarray(v, dtype), np.ascontiguousarray(q, dtype).ravel()
@@ -70,10 +75,17 @@ def residual_gram(
     parts = balanced(e.indptr, ranges(len(e.data)))
     lanes = [(np.zeros(block.shape, dtype), np.zeros(small.shape)) for _ in range(lanes_for(len(parts), block.nbytes))]
 
+    held, whole = 0, np.empty(0, dtype)
+    if spread:
+        before = memory.get("residual")
+        held = 2 if before is not None and before[0] is left and before[1] is right else 1
+        whole = before[2] if held == 2 else np.empty(len(e.data), dtype)
+        memory["residual"] = left, right, whole
+
     def step(sums: tuple[np.ndarray, np.ndarray], part: tuple[int, int], scratch: dict) -> None:
         if "residual" not in scratch:
-            scratch["residual"] = np.empty(longest, dtype)
-        residual_gram_range(e, u, w, scale, block, small, *part, scratch["residual"], *sums)
+            scratch["residual"] = whole if held else np.empty(longest, dtype)
+        residual_gram_range(e, u, w, scale, block, small, *part, scratch["residual"], held, *sums)
 
     run_lanes(parts, lanes, step, threads)
     while len(lanes) > 1:

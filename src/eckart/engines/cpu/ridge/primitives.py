@@ -101,8 +101,9 @@ class RidgePrimitives:
         from eckart.engines.cpu.entries.entry import entries_of
         from eckart.engines.cpu.entries.residual_gram import residual_gram
 
-        e = entries_of(place(x), right.dtype, rule, bias=own, offset=other, mean=mean)
-        return residual_gram(e, left, right, v, q, spread, self.threads)
+        x = place(x)
+        e = entries_of(x, right.dtype, rule, bias=own, offset=other, mean=mean)
+        return residual_gram(e, left, right, v, q, spread, self.threads, x.kept)
 
     def offset_times(
         self, x: Any, v: np.ndarray, mean: float, own: Any, other: Any, row_scale: Any = None, column_scale: Any = None
