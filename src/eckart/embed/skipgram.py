@@ -40,7 +40,7 @@ from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import Memory
 from eckart.io.tables.frames import titles
 from eckart.matrix import Counts
-from eckart.parameters import check, number, one_of, optional, param, whole
+from eckart.parameters import number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
@@ -123,7 +123,7 @@ class SkipGram(WordModel):
 
     def fit(self, X: Any, y: Any = None) -> SkipGram:
         """Learn from text, lists of items, ``Sequences``, or (``solver="exact"``) from Counts of pairs."""
-        check(self)
+        self._check()
         X = Counts.from_scipy(X) if hasattr(X, "tocsr") else X
         solver = self._solver(X)
         engine = self._engine()
