@@ -220,11 +220,11 @@ class SkipGram(WordModel):
         problem = Pairs(counts, noise, float(self.negatives), self.loss)
         return certify_pairs(problem, f, engine, solver=solver, trace=trace, facts=facts)
 
-    def _pairs(self, s: Sequences, most: int, engine: Any) -> Counts:
+    def _pairs(self, s: Sequences, most: int, engine: Any = None) -> Counts:
         """Expected pairs of windows of random length, after one thinning of the corpus that is always the same; of evenly spaced sentences where it is long."""
         part = thinned(s, keep_probability(s.counts, self.sample), most)
         rule = pair_rule(int(self.window), "linear")
-        return count(part, rule, engine, MAX_MEMORY, silent)
+        return count(part, rule, engine or self._engine(), MAX_MEMORY, silent)
 
     def _known(self, X: Any, f: Embedding) -> Sequences:
         """Sequences with the words of the model."""
