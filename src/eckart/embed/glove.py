@@ -31,7 +31,7 @@ from eckart.fit import Fit, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import resumed_trace
 from eckart.matrix import Observed
-from eckart.parameters import check, number, one_of, optional, param, whole
+from eckart.parameters import number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
@@ -149,7 +149,7 @@ class GloVe(WordModel):
 
     def fit(self, X: Any, y: Any = None) -> GloVe:
         """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
-        check(self)
+        self._check()
         engine, rng, k = self._engine(), generator(self.random_state), int(self.n_components)
         pairs = pairs_of(self, X, engine)
         x, weights = self._entries(pairs)

@@ -18,7 +18,7 @@ from eckart.fit import Estimator
 from eckart.index.labels import Labels, tidy
 from eckart.io.text.tokens import Tokenizer
 from eckart.io.text.vocabulary import corpus
-from eckart.parameters import optional, param, whole
+from eckart.parameters import check, optional, param, whole
 
 
 @dataclass(eq=False, repr=False)
@@ -61,6 +61,10 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         vectors = self._final(f)
         means = (counts @ vectors.astype(np.float64)) / np.where(total > 0, total, 1.0)[:, None]
         return means.astype(vectors.dtype)
+
+    def _check(self) -> None:
+        """Parameters against their rules; the shell asks before it reads a long text."""
+        check(self)
 
     def _final(self, f: Embedding) -> np.ndarray:
         """The vectors that are handed out."""

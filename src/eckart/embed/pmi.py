@@ -29,7 +29,7 @@ from eckart.errors import InputError, wrong
 from eckart.factors import Basis, Embedding
 from eckart.fit import Fit, plan_of
 from eckart.matrix import Counts
-from eckart.parameters import check, number, one_of, param
+from eckart.parameters import number, one_of, param
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.solve import Options
 from eckart.reduce.solve import certify as measured
@@ -147,7 +147,7 @@ class PMI(WordModel):
 
     def fit(self, X: Any, y: Any = None) -> PMI:
         """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
-        check(self)
+        self._check()
         engine = self._engine()
         pairs = pairs_of(self, X, engine)
         k, n = int(self.n_components), len(pairs.words)

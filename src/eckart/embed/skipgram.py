@@ -40,7 +40,7 @@ from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import Memory
 from eckart.io.tables.frames import titles
 from eckart.matrix import Counts
-from eckart.parameters import check, number, one_of, optional, param, whole
+from eckart.parameters import number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
@@ -123,7 +123,7 @@ class SkipGram(WordModel):
 
     def fit(self, X: Any, y: Any = None) -> SkipGram:
         """Learn from text, lists of items, ``Sequences``, or (``solver="exact"``) from Counts of pairs."""
-        check(self)
+        self._check()
         X = Counts.from_scipy(X) if hasattr(X, "tocsr") else X
         solver = self._solver(X)
         engine = self._engine()
@@ -220,11 +220,11 @@ class SkipGram(WordModel):
         problem = Pairs(counts, noise, float(self.negatives), self.loss)
         return certify_pairs(problem, f, engine, solver=solver, trace=trace, facts=facts)
 
-    def _pairs(self, s: Sequences, most: int, engine: Any) -> Counts:
+    def _pairs(self, s: Sequences, most: int, engine: Any = None) -> Counts:
         """Expected pairs of windows of random length, after one thinning of the corpus that is always the same; of evenly spaced sentences where it is long."""
         part = thinned(s, keep_probability(s.counts, self.sample), most)
         rule = pair_rule(int(self.window), "linear")
-        return count(part, rule, engine, MAX_MEMORY, silent)
+        return count(part, rule, engine or self._engine(), MAX_MEMORY, silent)
 
     def _known(self, X: Any, f: Embedding) -> Sequences:
         """Sequences with the words of the model."""
