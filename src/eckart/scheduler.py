@@ -105,6 +105,7 @@ class _Dealer:
                     self.queues[at].append(item)
                     self.waiting += 1
                 elif self.ended and not self.waiting:
+                    self.turn.notify_all()  # nothing is left for the others either
                     return None
                 else:
                     self.turn.wait()
