@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,20 @@ from eckart.errors import InputError
 from eckart.factors import Network
 from eckart.fit import Fit
 from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
-from eckart.nn.options import check_shared, check_widths
+from eckart.nn.options import WIDTHS
 from eckart.nn.shell import NetworkShell, fingerprint, rows_at, split_rows
+from eckart.parameters import check, param
 from eckart.trace import StopReason
 
 
+@dataclass(eq=False, repr=False)
 class NetworkHead(NetworkShell):
     """fit, the network's outputs and the certificate; a subclass says what the targets are."""
 
-    hidden: Any
-    image: Any
-    channels: Any
-    activation: str
-    dropout: float
-    validation_fraction: float
-    weight_decay: float
+    _: KW_ONLY
+    image: Any = param(None)
+    channels: Any = param((32, 64), WIDTHS)
+
     _problem = ""
 
     def fit(self, X: Any, y: Any = None) -> Any:
@@ -35,8 +35,7 @@ class NetworkHead(NetworkShell):
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None; pass one answer for each row"
             )
-        check_shared(self)
-        check_widths("channels", self.channels)
+        check(self)
         matrix, gpu = self._door(X)
         count = int(matrix.shape[0] or 0)
         targets, about = self._targets(y, count)

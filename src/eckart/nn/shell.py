@@ -10,13 +10,13 @@ import numpy as np
 
 from eckart.errors import InputError
 from eckart.factors import Network
-from eckart.fit import Estimator, one_kind_of_names
+from eckart.fit import one_kind_of_names
 from eckart.io.models.checkpoint import Checkpoint, checksum
 from eckart.io.models.pack import unpack
 from eckart.io.read import read
 from eckart.matrix import Dense, Matrix
 from eckart.nn.lazy import is_tensor, need_torch
-from eckart.nn.options import recipe_of
+from eckart.nn.options import NetworkParameters, recipe_of
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, progress
 
@@ -48,17 +48,8 @@ def split_rows(rows: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarr
     return np.sort(order[count:]), np.sort(order[:count])
 
 
-class NetworkShell(Estimator):
+class NetworkShell(NetworkParameters):
     """Base of the estimators with a network inside."""
-
-    device: Any
-    n_threads: Any
-    random_state: Any
-    precision: str
-    compile: Any
-    checkpoint: Any
-    verbose: bool
-    _errors: np.ndarray
 
     # ---- data
 
