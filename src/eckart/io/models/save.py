@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
+import re
+import secrets
 import struct
-import tempfile
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -84,7 +87,7 @@ def replacing(target: Path) -> Iterator[str]:
     os.close(handle)
     try:
         yield name
-        publish(name, target)
+        os.replace(name, target)
     except OSError as error:
         os.unlink(name)
         raise FileError(f"{target} cannot be written: {error}") from None
@@ -105,17 +108,33 @@ def check_place(target: Path) -> Path:
 
 
 def beside(target: Path) -> tuple[int, str]:
-    """A temporary file in the folder of ``target``, open, and its name."""
+    """A temporary file in the folder of ``target``, open, and its name. What a killed save of this target left there is removed.
+
+    The name tells machine and process, so that a save of a process that still runs is left alone; the file has the permissions of an ordinary new one.
+    """
+    start, machine = f".{target.name[:100]}.", f"{zlib.crc32(platform.node().encode()):08x}"
+    left = re.compile(re.escape(start) + machine + r"-(\d+)-[0-9a-f]{16}" + re.escape(target.suffix))
     try:
-        return tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=target.suffix, dir=target.parent)
+        for name in os.listdir(target.parent):
+            found = left.fullmatch(name)
+            if found is not None and not _runs(int(found[1])):
+                with suppress(OSError):
+                    os.unlink(target.parent / name)
+        name = str(target.parent / f"{start}{machine}-{os.getpid()}-{secrets.token_hex(8)}{target.suffix}")
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), name
     except OSError as error:
         raise FileError(f"{target} cannot be written: {error.strerror}") from None
 
 
-def publish(name: str, target: Path) -> None:
-    """Give a complete temporary file its real name, with the permissions of an ordinary new file."""
-    os.chmod(name, 0o666 & ~_umask())
-    os.replace(name, target)
+def _runs(process: int) -> bool:
+    """Whether a process of this machine is still there."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True  # another user's, or not to be known
+    return True
 
 
 def load(path: Any) -> Any:
@@ -301,9 +320,3 @@ def unpack_labels(kept: Any, side: str, arrays: dict[str, np.ndarray]) -> np.nda
         raise FileError(f"labels of kind {kept['dtype']!r} came, wanted integers or dates")
     values = arrays[f"labels.{side}"]
     return values.view(kind) if kind.kind == "M" else values.astype(kind)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
