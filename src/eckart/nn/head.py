@@ -6,11 +6,13 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.network import certify_network
-from eckart.errors import InputError
+from eckart.errors import FileError, InputError
 from eckart.factors import Network
+from eckart.factors.checks import numbers
 from eckart.fit import Fit
 from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
 from eckart.nn.options import WIDTHS
@@ -125,6 +127,14 @@ class NetworkHead(NetworkShell):
         problem = f"{self._problem}, {network.size:,} weights"
         against = (error, trivial * (1 + 1e-6) + 1e-9, words)
         return certify_network(problem, *measured, facts, against=against, stopped=stopped)
+
+    def _fits(self, f: Network, out: int) -> None:
+        if f.architecture["kind"] != "head" or out != f.k or (f.classes is None) == isinstance(self, ClassifierMixin):
+            raise FileError(f"a network with {out} outputs came, wanted one of {f.k} for a {type(self).__name__}")
+        if f.classes is None:
+            numbers("offset", f.extras["offset"], (f.k,))
+            numbers("scale", f.extras["scale"], (f.k,))
+            numbers("flat", f.extras["flat"], (1,))
 
     def _targets(self, y: Any, rows: int) -> tuple[np.ndarray, dict[str, Any]]:
         raise NotImplementedError

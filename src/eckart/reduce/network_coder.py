@@ -17,8 +17,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.network import certify_network
-from eckart.errors import InputError, wrong
+from eckart.errors import FileError, InputError, wrong
 from eckart.factors import Network
+from eckart.factors.checks import numbers
 from eckart.fit import Fit
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Counts, Dense, Matrix, row_parts
@@ -211,6 +212,15 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
     def _architecture(self, n: int, rows: int) -> dict[str, Any]:
         raise NotImplementedError
+
+    def _fits(self, f: Network, out: int) -> None:
+        a = f.architecture
+        rounds: Any = a.get("rounds")
+        if a["kind"] != "coder" or a["code"] != f.k or out != f.n or a.get("link") not in ("squared", "bernoulli"):
+            raise FileError(f"layers from {f.n} to {out} numbers through {a.get('code')!r} came, wanted {f.k} between")
+        if not is_int(rounds) or not 0 <= rounds <= ROUNDS:
+            raise FileError(f"rounds={rounds!r} came, wanted an int from 0 to {ROUNDS}")
+        numbers("per_row", f.extras["per_row"], (1,), 0.0)
 
     def _check(self) -> None:
         check(self)
