@@ -357,3 +357,9 @@ def test_nothing_but_errors_goes_to_standard_error(data, tmp_path):
     ]
     done = subprocess.run(program("reduce", data / "x.csv", "-k", 2, *words), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_engine_is_chosen_by_name(refused):
+    assert "--engine abacus came, wanted auto, cpu, plain" in refused("reduce", "data.csv", "--engine", "abacus").replace("=", " ").replace("'", "")
+    for verb in ("complete", "explain", "embed"):
+        assert "abacus" in refused(verb, "data.csv", "--engine", "abacus", *(("--index", "id") if verb == "complete" else ()))

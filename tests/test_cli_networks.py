@@ -57,12 +57,12 @@ def test_reduce_by_convolutions_shows_filters(done):
 
 
 def test_what_does_not_belong_together_is_refused(refused, data, tmp_path):
-    assert "--rotation came for --model autoencoder" in refused(
+    assert "--rotation varimax came with --model autoencoder" in refused(
         "reduce", "images.npy", "--model", "autoencoder", "--rotation", "varimax"
     )
-    assert "--hidden came for --model pca" in refused("reduce", "images.npy", "--hidden", "3")
-    assert "one of pca, autoencoder" in refused("reduce", "images.npy", "--model", "forest")
-    assert "at most one kind" in refused("reduce", "images.npy", "--model", "pca", "--model", "autoencoder")
+    assert "--hidden [3] came with --model pca" in refused("reduce", "images.npy", "--hidden", "3")
+    assert "wanted pca, autoencoder" in refused("reduce", "images.npy", "--model", "forest")
+    assert "one kind of model" in refused("reduce", "images.npy", "--model", "pca", "--model", "autoencoder")
     assert "a number, for an autoencoder" in refused("reduce", "images.npy", "--model", "autoencoder", "-k", "0.9")
     assert "widths separated by commas" in refused("reduce", "images.npy", "--model", "autoencoder", "--hidden", "a,b")
     x = load_digits().data[:50]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.cli.common import check_paths
+from eckart.cli.common import Targets
 from eckart.cli.triples_input import Source, as_kind, pairs_in
 from eckart.errors import FileError, InputError, wrong
 from eckart.io.tables.write import check_target, label_array, write_long, write_table
@@ -36,7 +36,7 @@ def check_output(source: Source, out: Path | None, pairs: str | None, unknown: s
     if pairs is not None and cells is not None:
         raise InputError("--pairs and --cells came, wanted one of them")
     if pairs is not None:
-        check_paths(out, None, None, pairs)
+        Targets(out).check(pairs)
         if not Path(pairs).is_file():
             raise FileError(f"{pairs} does not exist or is not a file")
     if out is not None and source.long:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
+
+from eckart.cli.options import Delimiter, Encoding, Engine, KindOrFile, NoQuotes, Quiet, Report, Seed, Text
 
 EMBED_HELP = """
 Learn a vector for each word (or item) of a text, from the words that stand beside it.
@@ -28,18 +28,12 @@ Examples:
 """
 
 METHODS = {"skipgram": "SkipGram", "pmi": "PMI", "glove": "GloVe"}
-FLAGS = {"n_components": "--components"}
 
 File = Annotated[str, typer.Argument(help="A folder of texts, a file of texts, or a table with a column of text.")]
 Method = Annotated[str | None, typer.Option(help="skipgram, pmi or glove.  [default: skipgram]")]
-Model = Annotated[
-    list[str] | None,
-    typer.Option(help="The kind of model, as --method; or the file to save it in (.safetensors). May come twice."),
-]
 Components = Annotated[int, typer.Option("--components", "-k", help="Numbers in a vector.")]
 Out = Annotated[Path | None, typer.Option(help="Write the vectors here (.txt, .vec, .bin, .safetensors; .gz).")]
 Format = Annotated[str | None, typer.Option(help="Of --out: text, glove, binary or safetensors, whatever it ends in.")]
-Page = Annotated[Path | None, typer.Option("--report", help="Write a self-contained HTML report here.")]
 Window = Annotated[int | None, typer.Option(help="Words to look at on each side.  [default: 5; pmi, glove: 10]")]
 MinCount = Annotated[int | None, typer.Option(help="Leave out words that occur less often.  [default: 5]")]
 MaxWords = Annotated[int | None, typer.Option(help="Keep the most frequent words only.")]
@@ -59,17 +53,13 @@ AddContext = Annotated[
         "--add-context/--no-context", help="Add the vectors of words as the ones beside others.  [default: glove only]"
     ),
 ]
-Text = Annotated[str | None, typer.Option(help="Column that holds the text, by name or position.")]
 Lines = Annotated[bool | None, typer.Option("--lines/--files", help="Each line is a sentence, or each file.")]
 Tokens = Annotated[str | None, typer.Option(help="A regular expression; every match is a word.")]
 Case = Annotated[bool, typer.Option("--keep-case", help="Words with capitals are words of their own.")]
-Encoding = Annotated[str | None, typer.Option(help="Of text files.  [default: utf-8]")]
 Undecodable = Annotated[
     str | None, typer.Option(help="Bytes that are no text: error, or replace (and count).  [default: error]")
 ]
-Delimiter = Annotated[str | None, typer.Option(help="Between the cells of a text file, such as ';' or tab.")]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a table is data.")]
-NoQuotes = Annotated[bool, typer.Option("--no-quotes", help="Quotation marks are part of the text.")]
 Cache = Annotated[
     Path | None, typer.Option(help="A folder, or how file names begin, to keep the numbered text for the next time.")
 ]
@@ -77,12 +67,10 @@ Checkpoint = Annotated[
     Path | None, typer.Option(help="A file that keeps the training; the same command goes on from it.")
 ]
 Top = Annotated[int, typer.Option(help="How many neighbours of some words are printed.")]
-Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
 Threads = Annotated[int | None, typer.Option(help="Most threads; see --deterministic.")]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="skipgram: the same bits for any number of threads; slower.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")]
 
 
 def embed(
@@ -90,8 +78,8 @@ def embed(
     method: Method = None,
     components: Components = 100,
     out: Out = None,
-    model: Model = None,
-    report: Page = None,
+    model: KindOrFile = None,
+    report: Report = None,
     window: Window = None,
     min_count: MinCount = None,
     max_words: MaxWords = None,
@@ -118,91 +106,61 @@ def embed(
     format: Format = None,
     top: Top = 6,
     seed: Seed = 0,
+    engine: Engine = "auto",
     threads: Threads = None,
     deterministic: Deterministic = False,
     quiet: Quiet = False,
 ) -> None:
-    from eckart.cli.common import kind_and_file
+    from eckart.cli.common import Targets, builder, engine_option, kind_and_file, progress_bars
     from eckart.cli.text_inputs import material_of
+    from eckart.errors import wrong
+    from eckart.io.vectors.write import vectors_target
 
     method, kept = kind_and_file(method, model or [], METHODS)
+    method = method or "skipgram"
     told = {
         "n_components": components, "window": window, "min_count": min_count, "max_words": max_words, "max_iter": max_iter, "negatives": negatives,
         "sample": sample, "learning_rate": learning_rate, "loss": loss, "solver": solver, "kind": kind, "shift": shift, "add_context": add_context,
-        "tokenizer": tokenizer, "lowercase": False if keep_case else None, "checkpoint": checkpoint, "deterministic": deterministic or None,
-        "random_state": seed, "n_threads": threads, "verbose": not quiet and sys.stderr.isatty(),
+        "tokenizer": tokenizer, "lowercase": False if keep_case else None, "checkpoint": checkpoint, "engine": engine_option(engine),
     }  # fmt: skip
+    always: dict[str, Any] = {"random_state": seed, "n_threads": threads, "verbose": progress_bars(quiet)}
+    make = builder(method, METHODS, told, **always, deterministic=deterministic or None)  # the others are so anyway
     material = material_of(text, None, None, lines, encoding, delimiter, no_header, no_quotes, undecodable=undecodable)
-    _run(file, _unfitted(method or "skipgram", told), material, cache, Targets(out, format, kept, report), top, quiet)
-
-
-class Targets(NamedTuple):
-    """Files to write. Each takes its place only when it is complete."""
-
-    out: Path | None
-    format: str | None
-    model: Path | None
-    report: Path | None
-
-    def check(self, file: str, words: Any = None) -> None:
-        """Refuse what could not be written, before the work; with ``words``, also words that the format cannot hold."""
-        from eckart.cli.common import check_paths
-        from eckart.io.vectors.write import check_names, vectors_target
-
-        if words is None:
-            check_paths(self.out, self.model, self.report, file, lambda path: vectors_target(path, self.format))
-        elif self.out is not None:
-            check_names(words, vectors_target(self.out, self.format)[1])
-
-    def write(self, fitted: Any, s: Any, file: str, quiet: bool) -> None:
-        from eckart.cli.common import say
-
-        if self.out is not None:
-            fitted.vectors_.write(self.out, self.format)
-            say(quiet, "out", f"{self.out} ({len(s.words):,} words)")
-        if self.model is not None:
-            fitted.save(self.model)
-            say(quiet, "model", f"{self.model}")
-        if self.report is not None:
-            from eckart.report.embed import embed_report
-
-            embed_report(fitted, s, name=Path(file).name).write(self.report)
-            say(quiet, "report", f"{self.report}")
-
-
-def _unfitted(method: str, told: dict[str, Any]) -> Any:
-    """The model that was asked for."""
-    from eckart.cli.common import options_of
-    from eckart.errors import wrong
-    from eckart.io.models.save import CLASSES
-
-    if method not in METHODS:
-        raise wrong("--method", method, ", ".join(METHODS))
-    kind = getattr(import_module(CLASSES[METHODS[method]]), METHODS[method])
-    if method != "skipgram":
-        told = told | {"deterministic": None}  # the others are so anyway
-    return kind(**options_of(kind, told, FLAGS, method))
-
-
-def _run(file: str, model: Any, material: Any, cache: Path | None, to: Targets, top: int, quiet: bool) -> None:
-    """Read, fit, say, write."""
-    from eckart.cli.common import lasting, say
-    from eckart.cli.text_inputs import sentences_for
-    from eckart.errors import wrong
-
-    to.check(file)
+    unfitted, to = make(), Targets(out, kept, report).check(file, lambda path: vectors_target(path, format))
     if top < 1:
         raise wrong("--top", top, "a number of 1 or more")
+    _run(file, unfitted, material, cache, to, format, top, quiet)
+
+
+def _run(
+    file: str, model: Any, material: Any, cache: Path | None, to: Any, format: str | None, top: int, quiet: bool
+) -> None:
+    """Read, fit, say, write."""
+    from eckart.cli.common import finish, say
+    from eckart.cli.text_inputs import sentences_for
+    from eckart.io.vectors.write import check_names, vectors_target
+
     model._check()
     s = sentences_for(model, file, material, cache=cache)
-    to.check(file, s.words)
+    if to.out is not None:
+        check_names(s.words, vectors_target(to.out, format)[1])
     say(quiet, "data", described(file, s))
     begin = time.perf_counter()
     fitted = model.fit(s)
     fitted.fit_.plan.update(material.plan(s))
     if not quiet:
-        _summary(fitted, lasting(time.perf_counter() - begin), top)
-    to.write(fitted, s, file, quiet)
+        _summary(fitted, time.perf_counter() - begin, top)
+
+    def write(path: Path) -> int:
+        fitted.vectors_.write(path, format)
+        return len(s.words)
+
+    def page() -> Any:
+        from eckart.report.embed import embed_report
+
+        return embed_report(fitted, s, name=Path(file).name)
+
+    finish(fitted, to, quiet, write, page, of="words")
 
 
 def described(file: str, s: Any) -> str:
@@ -212,18 +170,12 @@ def described(file: str, s: Any) -> str:
     return f"{file}: {len(s):,} sentences, {words}{odd}"
 
 
-def _summary(model: Any, seconds: str, top: int) -> None:
-    from eckart.cli.common import say
+def _summary(model: Any, seconds: float, top: int) -> None:
+    from eckart.cli.common import say, say_outcome
     from eckart.report.embed import telling
-    from eckart.trace import StopReason
 
-    c, trace, v = model.certificate_, model.fit_.trace, model.vectors_
-    say(False, "fitted", f"{type(model).__name__} in {seconds}, {len(trace)} steps; stopped: {trace.reason.value}")
-    say(False, "evidence", f"certificate {'holds' if c.holds else 'DOES NOT HOLD: ' + c.reason} ({c.kind})")
-    if not c.holds and trace.reason is StopReason.MAX_ITER:
-        say(False, "", f"the passes ended first: raise --epochs above {len(trace)}")
-    for note in c.notes:
-        say(False, "", note)
+    v, steps = model.vectors_, len(model.fit_.trace)
+    say_outcome(model, seconds, f"the passes ended first: raise --epochs above {steps}")
     if len(v) > 1:
         for word in telling(v, 8):
             say(False, "near", f"{word}: {' '.join(str(near) for near, _ in v.neighbours(word, top))}")

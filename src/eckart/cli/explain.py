@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 import time
+from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
+
+from eckart.cli import options
 
 EXPLAIN_HELP = """
 Explain data by a few latent variables: the topics of texts, the components of a mixture, the parts of a non-negative table.
@@ -34,105 +34,105 @@ Examples:
 """
 
 METHODS = {"lda": "LDA", "plsa": "PLSA", "nmf": "NMF", "mixture": "GaussianMixture"}
-OPTIONS = {
-    "learning_method": "--learning",
-    "seed_words": "--seed-words",
-    "family": "--family",
-    "covariance_type": "--covariance",
-    "beta_loss": "--loss",
-    "max_iter": "--max-iter",
-}
 HELD_OUT, DEFAULT, CANDIDATES = 0.1, 20, (5, 10, 20, 40, 80)
+
+File = Annotated[str, typer.Argument(help="A folder of texts, a file of texts, counts, or a table of numbers.")]
+Method = Annotated[
+    str | None, typer.Option(help="lda, plsa, nmf or mixture.  [default: lda for text and counts, mixture for tables]")
+]
+Components = Annotated[
+    str | None,
+    typer.Option(
+        "--components",
+        "-k",
+        help="How many topics, components or parts, or auto (chosen by the perplexity of unseen words, by BIC).  [default: 20; mixture: auto]",
+    ),
+]
+Labels = Annotated[
+    str | None, typer.Option(help="Column of labels, set beside the components in the report; not part of the data.")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Write shares, posteriors or weights of each row (.parquet, .arrow, .csv, .npy).")
+]
+MinDf = Annotated[str, typer.Option(help="Text: keep words of at least so many documents, or a share.")]
+MaxDf = Annotated[str, typer.Option(help="Text: keep words of at most so many documents, or a share.")]
+MaxFeatures = Annotated[int | None, typer.Option(help="Text: keep the most frequent words only.")]
+StopWords = Annotated[str, typer.Option(help="Text: words to leave out: english, none, or a file of one word a line.")]
+Vocabulary = Annotated[
+    str | None,
+    typer.Option(help="A file of one word a line: count these only, or the names of the columns of counts."),
+]
+Tokens = Annotated[str | None, typer.Option(help="Text: a regular expression; every match is a word.")]
+Lines = Annotated[bool | None, typer.Option("--lines/--files", help="Text: each line is a document, or each file.")]
+HeldOut = Annotated[
+    float | None,
+    typer.Option(help="Topics: share of the documents on which the perplexity is measured; 0 for none.  [default: 0.1]"),
+]
+Learning = Annotated[str | None, typer.Option(help="lda: gibbs, cvb0, variational or online.")]
+SeedWords = Annotated[
+    str | None,
+    typer.Option(help="lda: a file that guides topics: words of the first topic on its first line, and so on."),
+]
+Covariance = Annotated[str | None, typer.Option(help="mixture: full, tied, diag, spherical, unit or factor.")]
+Family = Annotated[
+    str | None, typer.Option(help="mixture: bernoulli for yes and no, multinomial for counts, instead of Gaussians.")
+]
+Loss = Annotated[str | None, typer.Option(help="nmf: frobenius or kullback-leibler.")]
+Image = Annotated[str | None, typer.Option(help="nmf: rows are images of this height and width, such as 19x19.")]
+Top = Annotated[int, typer.Option(help="How many words of each topic are printed.")]
+Steps = Annotated[int | None, typer.Option(help="Most iterations of the method.")]
 
 
 def explain(
-    file: Annotated[str, typer.Argument(help="A folder of texts, a file of texts, counts, or a table of numbers.")],
-    method: Annotated[
-        str | None,
-        typer.Option(help="lda, plsa, nmf or mixture.  [default: lda for text and counts, mixture for tables]"),
-    ] = None,
-    components: Annotated[
-        str | None,
-        typer.Option(
-            "--components",
-            "-k",
-            help="How many topics, components or parts, or auto (chosen by the perplexity of unseen words, by BIC).  [default: 20; mixture: auto]",
-        ),
-    ] = None,
-    text: Annotated[str | None, typer.Option(help="Column that holds the text, by name or position.")] = None,
-    index: Annotated[str | None, typer.Option(help="Column that names the rows.")] = None,
-    columns: Annotated[str | None, typer.Option(help="Use these columns only, separated by commas.")] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option(help="Column of labels, set beside the components in the report; not part of the data."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write shares, posteriors or weights of each row (.parquet, .arrow, .csv, .npy)."),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(help="The kind of model, as --method; or the file to save it in (.safetensors). May come twice."),
-    ] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a self-contained HTML report here.")] = None,
-    min_df: Annotated[str, typer.Option(help="Text: keep words of at least so many documents, or a share.")] = "2",
-    max_df: Annotated[str, typer.Option(help="Text: keep words of at most so many documents, or a share.")] = "0.5",
-    max_features: Annotated[int | None, typer.Option(help="Text: keep the most frequent words only.")] = None,
-    stop_words: Annotated[
-        str, typer.Option(help="Text: words to leave out: english, none, or a file of one word a line.")
-    ] = "english",
-    vocabulary: Annotated[
-        str | None,
-        typer.Option(help="A file of one word a line: count these only, or the names of the columns of counts."),
-    ] = None,
-    tokenizer: Annotated[str | None, typer.Option(help="Text: a regular expression; every match is a word.")] = None,
-    lines: Annotated[
-        bool | None, typer.Option("--lines/--files", help="Text: each line is a document, or each file.")
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Of text files.  [default: utf-8]")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Between the cells of a text file, such as ';' or tab.")] = None,
-    no_header: Annotated[bool, typer.Option("--no-header", help="The first line of a text file is data.")] = False,
-    no_quotes: Annotated[bool, typer.Option("--no-quotes", help="Quotation marks are part of the text.")] = False,
-    held_out: Annotated[
-        float | None,
-        typer.Option(
-            help="Topics: share of the documents on which the perplexity is measured; 0 for none.  [default: 0.1]"
-        ),
-    ] = None,
-    learning: Annotated[str | None, typer.Option(help="lda: gibbs, cvb0, variational or online.")] = None,
-    seed_words: Annotated[
-        str | None,
-        typer.Option(help="lda: a file that guides topics: words of the first topic on its first line, and so on."),
-    ] = None,
-    covariance: Annotated[
-        str | None, typer.Option(help="mixture: full, tied, diag, spherical, unit or factor.")
-    ] = None,
-    family: Annotated[
-        str | None,
-        typer.Option(help="mixture: bernoulli for yes and no, multinomial for counts, instead of Gaussians."),
-    ] = None,
-    loss: Annotated[str | None, typer.Option(help="nmf: frobenius or kullback-leibler.")] = None,
-    image: Annotated[
-        str | None, typer.Option(help="nmf: rows are images of this height and width, such as 19x19.")
-    ] = None,
-    top: Annotated[int, typer.Option(help="How many words of each topic are printed.")] = 8,
-    max_iter: Annotated[int | None, typer.Option(help="Most iterations of the method.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of every random choice.")] = 0,
-    threads: Annotated[int | None, typer.Option(help="Most threads; the result does not depend on it.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")] = False,
+    file: File,
+    method: Method = None,
+    components: Components = None,
+    text: options.Text = None,
+    index: options.Index = None,
+    columns: options.Columns = None,
+    labels: Labels = None,
+    out: Out = None,
+    model: options.KindOrFile = None,
+    report: options.Report = None,
+    min_df: MinDf = "2",
+    max_df: MaxDf = "0.5",
+    max_features: MaxFeatures = None,
+    stop_words: StopWords = "english",
+    vocabulary: Vocabulary = None,
+    tokenizer: Tokens = None,
+    lines: Lines = None,
+    encoding: options.Encoding = None,
+    delimiter: options.Delimiter = None,
+    no_header: options.NoHeader = False,
+    no_quotes: options.NoQuotes = False,
+    held_out: HeldOut = None,
+    learning: Learning = None,
+    seed_words: SeedWords = None,
+    covariance: Covariance = None,
+    family: Family = None,
+    loss: Loss = None,
+    image: Image = None,
+    top: Top = 8,
+    max_iter: Steps = None,
+    seed: options.Seed = 0,
+    engine: options.Engine = "auto",
+    threads: options.Threads = None,
+    quiet: options.Quiet = False,
 ) -> None:
-    from eckart.cli.common import check_image, check_paths, held_out_share, kind_and_file, lasting, parse_image, say
-    from eckart.cli.text_inputs import described, frequency, guided, material_of, stop_words_of, texts_of, words_in
+    from eckart.cli import common
+    from eckart.cli.text_inputs import described, frequency, guided, material_of, stop_words_of, words_in
     from eckart.errors import InputError, wrong
 
-    method, kept = kind_and_file(method, model or [], METHODS)
-    check_paths(out, kept, report, file)
+    method, kept = common.kind_and_file(method, model or [], METHODS)
+    to = common.Targets(out, kept, report).check(file)
     if method is not None and method not in METHODS:
         raise wrong("--method", method, ", ".join(METHODS))
     _count(components, method or "lda", family)
-    share = held_out_share(held_out, HELD_OUT)
-    shape = parse_image(image)
-    show = not quiet and sys.stderr.isatty()
+    share, shape, show = common.held_out_share(held_out, HELD_OUT), common.parse_image(image), common.progress_bars(quiet)
+    told = {
+        "learning_method": learning, "seed_words": guided(seed_words), "family": family, "covariance_type": covariance, "beta_loss": loss,
+        "max_iter": max_iter, "engine": common.engine_option(engine),
+    }  # fmt: skip
     material = material_of(text, labels or index, columns, lines, encoding, delimiter, no_header, no_quotes)
     if labels is not None and index is not None and labels != index:
         raise InputError(f"--index {index} and --labels {labels} came, wanted one of them: both name the rows")
@@ -148,50 +148,58 @@ def explain(
         x: Any = material.count(file, tokenizer=tokenizer, n_threads=threads, verbose=show, **choice)
     else:
         x = _table(material, file, words)
+    common.check_image(shape, x.shape[1])
+    work = _Work(file, x, material, to, labels=x.rows if labels else None, image=shape, as_text=as_text)
+    always = {"random_state": seed, "n_threads": threads, "verbose": show}
     method = method or _suited(x)
-    check_image(shape, x.shape[1])
-    told = {
-        "learning_method": learning,
-        "seed_words": guided(seed_words),
-        "family": family,
-        "covariance_type": covariance,
-        "beta_loss": loss,
-        "max_iter": max_iter,
-    }
-    build = _builder(method, told, seed, threads, show)
-    k = _count(components, method, family)
-    say(quiet, "data", described(file, x))
-    begin = time.perf_counter()
+    build, k = _builder(method, told, always), _count(components, method, family)
+    common.say(quiet, "data", described(file, x))
+    _run(work, method, build, k, share, held_out, seed, index or "row", top, quiet)
+
+
+class _Work(NamedTuple):
+    """The data, where they came from and where the answer goes."""
+
+    file: str
+    x: Any
+    material: Any
+    to: Any
+    labels: Any
+    image: Any
+    as_text: bool
+
+    def page(self, fitted: Any, judged: Any) -> Any:
+        from eckart.cli.text_inputs import texts_of
+        from eckart.report.explain import explain_report
+
+        texts = (lambda at: texts_of(self.material.documents(self.file), at)) if self.as_text else None
+        more = {"labels": self.labels, "image": self.image}
+        return explain_report(fitted, self.x, name=Path(self.file).name, held_out=judged, excerpts=texts, **more)
+
+
+def _run(
+    work: _Work, method: str, build: Callable[..., Any], k: int | str, share: float, asked: float | None, seed: int, label: str, top: int, quiet: bool
+) -> None:
+    """Choose, judge, fit, say, write."""
+    from eckart.cli.common import finish, measured, write_codes
+    from eckart.report.unseen import judge_topics
+
+    x, begin, judged = work.x, time.perf_counter(), None
     if k == "auto" and method != "mixture":
         k = _chosen(build, x, seed, quiet)
     build = partial(build, n_components=k)
-    judged = _judged(build, x, share, held_out, seed, quiet) if method in ("lda", "plsa") and share else None
+    if method in ("lda", "plsa") and share:
+        judged = measured(lambda: judge_topics(build().fit, x, share, seed), asked, "documents", quiet)
     fitted = build().fit(x)
-    fitted.fit_.plan.update(material.plan(x))
+    fitted.fit_.plan.update(work.material.plan(x))
     if judged is not None:
         fitted.fit_.plan["held_out"] = judged.plan()
     if not quiet:
-        _summary(fitted, x, lasting(time.perf_counter() - begin), top)
-    if out is not None:
-        say(quiet, "out", f"{out} ({_write(fitted, x, out, index or 'row'):,} rows)")
-    if kept is not None:
-        fitted.save(kept)
-        say(quiet, "model", f"{kept}")
-    if report is not None:
-        from eckart.report.explain import explain_report
-
-        texts = (lambda at: texts_of(material.documents(file), at)) if as_text else None
-        page = explain_report(
-            fitted,
-            x,
-            name=Path(file).name,
-            held_out=judged,
-            excerpts=texts,
-            labels=x.rows if labels else None,
-            image=shape,
-        )
-        page.write(report)
-        say(quiet, "report", f"{report}")
+        _summary(fitted, x, time.perf_counter() - begin, top)
+    soft = fitted.predict_proba if hasattr(fitted, "predict_proba") else fitted.transform
+    names = [f"{type(fitted).__name__.lower()}{z}" for z in range(fitted.fit_.factors.k)]
+    write = partial(write_codes, soft, names, x, label=label)
+    finish(fitted, work.to, quiet, write, lambda: work.page(fitted, judged))
 
 
 def _table(material: Any, file: str, words: list[str] | None) -> Any:
@@ -239,49 +247,19 @@ def _chosen(build: Any, x: Any, seed: int, quiet: bool) -> int:
     return int(tried[0]["n_components"])
 
 
-def _builder(method: str, told: dict[str, Any], seed: int, threads: int | None, verbose: bool) -> Any:
-    """What makes the unfitted model; options that the method does not have are refused now."""
-    from eckart.cli.common import options_of
-    from eckart.io.models.save import CLASSES
+def _builder(method: str, told: dict[str, Any], always: dict[str, Any]) -> Callable[..., Any]:
+    from eckart.cli.common import builder
 
-    name = "Mixture" if method == "mixture" and told["family"] is not None else METHODS[method]
-    kind = getattr(import_module(CLASSES[name]), name)
-    base = options_of(kind, told, OPTIONS, method)
-    always = {"random_state": seed, "n_threads": threads, "verbose": verbose}
-    known = inspect.signature(kind).parameters
-    return partial(kind, **base, **{n: v for n, v in always.items() if v is not None and n in known})
+    other = method == "mixture" and told["family"] is not None
+    return builder(method, METHODS, told, name="Mixture" if other else None, **always)
 
 
-def _judged(build: Any, x: Any, share: float, asked: float | None, seed: int, quiet: bool) -> Any:
-    """Perplexity of a fit of its own on documents that it has not seen; None where there are too few."""
-    from eckart.cli.common import say
-    from eckart.errors import InputError
-    from eckart.report.unseen import judge_topics
-
-    try:
-        judged = judge_topics(build().fit, x, share, seed)
-    except InputError as error:
-        if asked is not None or "held_out" not in str(error):
-            raise
-        say(quiet, "held out", "nothing: there are too few documents to spare any")
-        return None
-    for i, line in enumerate(judged.lines()):
-        say(quiet, "" if i else "held out", line)
-    return judged
-
-
-def _summary(model: Any, x: Any, seconds: str, top: int) -> None:
-    from eckart.cli.common import say
+def _summary(model: Any, x: Any, seconds: float, top: int) -> None:
+    from eckart.cli.common import limit_reached, say, say_outcome
     from eckart.factors import Components
-    from eckart.trace import StopReason
 
-    f, c, trace = model.fit_.factors, model.certificate_, model.fit_.trace
-    say(False, "fitted", f"{type(model).__name__} in {seconds}, {len(trace)} steps; stopped: {trace.reason.value}")
-    say(False, "evidence", f"certificate {'holds' if c.holds else 'DOES NOT HOLD: ' + c.reason} ({c.kind})")
-    if not c.holds and trace.reason is StopReason.MAX_ITER and hasattr(model, "max_iter"):
-        say(False, "", f"the iteration limit was reached first: raise --max-iter above {model.max_iter}")
-    for note in c.notes:
-        say(False, "", note)
+    f = model.fit_.factors
+    say_outcome(model, seconds, limit_reached(model))
     for line in _components(model, f, top) if isinstance(f, Components) else _topics(model, x, top):
         say(False, *line)
 
@@ -306,17 +284,6 @@ def _components(model: Any, f: Any, top: int) -> list[tuple[str, str]]:
         return [("component", f"{z + 1:>3} {w:>6.1%}") for z, w in enumerate(f.weights)]
     told = described(f.weights, means, column_names(f), top)
     return [("component", f"{z:>3} {weight:>6.1%}  {words}") for z, weight, words in told]
-
-
-def _write(model: Any, x: Any, out: Path, label: str) -> int:
-    """Shares of topics, posteriors or weights of parts, one row for each row of the data."""
-    from eckart.io.tables.write import write_table
-    from eckart.matrix import row_parts
-
-    soft = model.predict_proba if hasattr(model, "predict_proba") else model.transform
-    names = [f"{type(model).__name__.lower()}{z}" for z in range(model.fit_.factors.k)]
-    blocks = ((soft(part), part.rows) for part in row_parts(x))
-    return write_table(out, names, blocks, label)
 
 
 explain.__doc__ = EXPLAIN_HELP

@@ -7,11 +7,13 @@ import sys
 
 import typer
 
+from eckart.cli.certify import certify
 from eckart.cli.complete import complete
 from eckart.cli.embed import embed
 from eckart.cli.explain import explain
+from eckart.cli.plan import plan
 from eckart.cli.recommend import recommend
-from eckart.cli.reduce import certify, plan, reduce
+from eckart.cli.reduce import reduce
 from eckart.cli.words import analogy, neighbours
 from eckart.errors import EckartError
 
@@ -29,15 +31,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-app.command()(reduce)
-app.command()(complete)
-app.command()(recommend)
-app.command()(explain)
-app.command()(embed)
-app.command()(neighbours)
-app.command()(analogy)
-app.command()(certify)
-app.command()(plan)
+for verb in (reduce, complete, recommend, explain, embed, neighbours, analogy, certify, plan):
+    app.command()(verb)
 
 
 def _version(show: bool) -> None:

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from eckart.cli.options import OutLists, Threads
+
 RECOMMEND_HELP = """
 The best columns for rows of a saved completion, rows or columns that are alike, and why.
 
@@ -30,50 +32,57 @@ Examples:
 BLOCK_ROWS = 2**14
 
 
+Saved = Annotated[Path, typer.Argument(help="A model saved by eckart complete --model.")]
+RowId = Annotated[list[str] | None, typer.Option(help="Id of a row; may be said several times.")]
+ColumnId = Annotated[list[str] | None, typer.Option(help="Id of a column, with --similar.")]
+Count = Annotated[int, typer.Option("-n", help="How many for each.")]
+Everyone = Annotated[bool, typer.Option("--all", help="For all rows; needs --out.")]
+RowsFile = Annotated[str | None, typer.Option(help="For the rows whose ids stand in this file, one a line.")]
+New = Annotated[
+    str | None, typer.Option(help="For the new rows in this file, which is written like the data; nothing is refitted.")
+]
+Similar = Annotated[bool, typer.Option("--similar", help="Rows (or columns) that are alike, with their cosine.")]
+Why = Annotated[str | None, typer.Option(help="Why the row gets this column: the entries that count most.")]
+IncludeSeen = Annotated[
+    bool, typer.Option("--include-seen/--exclude-seen", help="Whether to list columns that the row has observed.")
+]
+Candidates = Annotated[str | None, typer.Option(help="Only columns whose ids stand in this file, one a line.")]
+NewRows = Annotated[str | None, typer.Option(help="In --new: the column that holds the row ids.")]
+NewColumns = Annotated[str | None, typer.Option(help="In --new: the column that holds the column ids.")]
+NewValues = Annotated[str | None, typer.Option(help="In --new: the column that holds the values.")]
+NewDelimiter = Annotated[str | None, typer.Option(help="In --new: between the cells of a text file.")]
+NewNoHeader = Annotated[bool, typer.Option("--no-header", help="In --new: the first line is data.")]
+
+
 def recommend(
-    model: Annotated[Path, typer.Argument(help="A model saved by eckart complete --model.")],
-    row: Annotated[list[str] | None, typer.Option(help="Id of a row; may be said several times.")] = None,
-    column: Annotated[list[str] | None, typer.Option(help="Id of a column, with --similar.")] = None,
-    n: Annotated[int, typer.Option("-n", help="How many for each.")] = 10,
-    everyone: Annotated[bool, typer.Option("--all", help="For all rows; needs --out.")] = False,
-    rows_file: Annotated[
-        str | None, typer.Option(help="For the rows whose ids stand in this file, one a line.")
-    ] = None,
-    new: Annotated[
-        str | None,
-        typer.Option(help="For the new rows in this file, which is written like the data; nothing is refitted."),
-    ] = None,
-    similar: Annotated[
-        bool, typer.Option("--similar", help="Rows (or columns) that are alike, with their cosine.")
-    ] = False,
-    explain: Annotated[
-        str | None, typer.Option(help="Why the row gets this column: the entries that count most.")
-    ] = None,
-    include_seen: Annotated[
-        bool, typer.Option("--include-seen/--exclude-seen", help="Whether to list columns that the row has observed.")
-    ] = False,
-    candidates: Annotated[
-        str | None, typer.Option(help="Only columns whose ids stand in this file, one a line.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the lists here (.parquet, .arrow, .csv) instead.")] = None,
-    rows: Annotated[str | None, typer.Option(help="In --new: the column that holds the row ids.")] = None,
-    columns: Annotated[str | None, typer.Option(help="In --new: the column that holds the column ids.")] = None,
-    values: Annotated[str | None, typer.Option(help="In --new: the column that holds the values.")] = None,
-    delimiter: Annotated[str | None, typer.Option(help="In --new: between the cells of a text file.")] = None,
-    no_header: Annotated[bool, typer.Option("--no-header", help="In --new: the first line is data.")] = False,
-    threads: Annotated[int | None, typer.Option(help="Most threads; the result does not depend on it.")] = None,
+    model: Saved,
+    row: RowId = None,
+    column: ColumnId = None,
+    n: Count = 10,
+    everyone: Everyone = False,
+    rows_file: RowsFile = None,
+    new: New = None,
+    similar: Similar = False,
+    explain: Why = None,
+    include_seen: IncludeSeen = False,
+    candidates: Candidates = None,
+    out: OutLists = None,
+    rows: NewRows = None,
+    columns: NewColumns = None,
+    values: NewValues = None,
+    delimiter: NewDelimiter = None,
+    no_header: NewNoHeader = False,
+    threads: Threads = None,
 ) -> None:
-    from eckart.cli.common import check_paths, say
+    from eckart.cli.common import Targets
     from eckart.cli.triples_input import as_kind, for_model, ids_in, source_of
     from eckart.errors import InputError, wrong
-    from eckart.io.tables.write import check_target, write_long
+    from eckart.io.tables.write import check_target
 
     _check(row, column, everyone, rows_file, new, similar, explain, out)
     if n < 1:
         raise wrong("-n", n, "a number of 1 or more")
-    check_paths(out, None, None, str(model))
-    if out is not None:
-        check_target(out, long=True)
+    Targets(out).check(str(model), lambda path: check_target(path, long=True))
     fitted = completion(model)
     if threads is not None:
         fitted.n_threads = threads
@@ -83,37 +92,47 @@ def recommend(
         one, of = as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0]
         typer.echo("\n".join(why(fitted.explain(one, of, n), names)))
         return
+    titles = (names[0], "rank", names[1], "score")
     if similar:
-        side = "rows" if row else "columns"
-        ids = as_kind(row or column, fitted.row_ids if row else fitted.column_ids)
-        name = names[0 if row else 1]
-        lists = iter([fitted.similar(**{side: ids}, n=n)])
+        side, labels, name = ("rows", fitted.row_ids, names[0]) if row else ("columns", fitted.column_ids, names[1])
         titles = (name, "rank", f"similar_{name}", "cosine")
+        lists: Any = [fitted.similar(**{side: as_kind(row or column, labels)}, n=n)]
     else:
         chosen = None if candidates is None else ids_in(candidates, names[1], fitted.column_ids)
         options = {"n": n, "exclude_seen": not include_seen, "candidates": chosen}
-        titles = (names[0], "rank", names[1], "score")
         if new is not None:
-            x = for_model(source.load(new), None, fitted.column_ids)
-            lists = iter([fitted.recommend(X=x, **options)])
+            lists = [fitted.recommend(X=for_model(source.load(new), None, fitted.column_ids), **options)]
         else:
-            if everyone:
-                wanted = fitted.row_ids.names(np.arange(fitted.row_ids.size))
-            elif rows_file is not None:
-                wanted = ids_in(rows_file, names[0], fitted.row_ids)
-            else:
-                wanted = as_kind(row, fitted.row_ids)
-            parts = (wanted[a : a + BLOCK_ROWS] for a in range(0, len(wanted), BLOCK_ROWS))
-            fitted.row_ids.indices_of(wanted)
-            lists = (fitted.recommend(part, **options) for part in parts)
+            lists = _for_rows(fitted, row, ids_in(rows_file, names[0], fitted.row_ids) if rows_file else None, options)
     tables = (tuple(found.to_table().values()) for found in lists)
-    if out is None:
-        for line in printed(titles, tables):
-            typer.echo(line)
-        return
-    if len(set(titles)) < len(titles):
+    if out is not None and len(set(titles)) < len(titles):
         raise InputError(f"columns {', '.join(titles)} came, wanted names that differ; fit with other column names")
-    say(False, "out", f"{out} ({write_long(out, titles, tables):,} rows)")
+    tell(titles, tables, out)
+
+
+def _for_rows(fitted: Any, row: list[str] | None, listed: Any, options: dict[str, Any]) -> Iterator[Any]:
+    """Recommendations for the rows that were named, that stand in a file, or all of them, in blocks; an unknown id is refused before the first."""
+    from eckart.cli.triples_input import as_kind
+
+    wanted = listed
+    if row:
+        wanted = as_kind(row, fitted.row_ids)
+    elif listed is None:
+        wanted = fitted.row_ids.names(np.arange(fitted.row_ids.size))
+    fitted.row_ids.indices_of(wanted)
+    return (fitted.recommend(wanted[a : a + BLOCK_ROWS], **options) for a in range(0, len(wanted), BLOCK_ROWS))
+
+
+def tell(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]], out: Path | None) -> None:
+    """Lists on standard output, or in a file."""
+    from eckart.cli.common import say
+    from eckart.io.tables.write import write_long
+
+    if out is not None:
+        say(False, "out", f"{out} ({write_long(out, titles, tables):,} rows)")
+        return
+    for line in printed(titles, tables):
+        typer.echo(line)
 
 
 def completion(path: Path) -> Any:

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from eckart.cli.options import Threads
+
 NEIGHBOURS_HELP = """
 The words whose vectors point in the most similar direction, with their cosine.
 
@@ -54,7 +56,7 @@ def neighbours(
     out: Out = None,
     format: Format = None,
     encoding: Encoding = "utf-8",
-    threads: Annotated[int | None, typer.Option(help="Most threads; the result does not depend on it.")] = None,
+    threads: Threads = None,
 ) -> None:
     _check(n, out, vectors)
     v = _read(vectors, format, limit, encoding)
@@ -92,15 +94,13 @@ def analogy(
 
 def _check(n: int, out: Path | None, data: str) -> None:
     """Refuse what cannot be done before anything is read."""
-    from eckart.cli.common import check_paths
+    from eckart.cli.common import Targets
     from eckart.errors import wrong
     from eckart.io.tables.write import check_target
 
     if n < 1:
         raise wrong("-n", n, "a number of 1 or more")
-    check_paths(out, None, None, data)
-    if out is not None:
-        check_target(out, long=True)
+    Targets(out).check(data, lambda path: check_target(path, long=True))
 
 
 def _read(file: str, format: str | None, limit: int | None, encoding: str) -> Any:
@@ -125,17 +125,9 @@ def _ids(vectors: Any, words: list[str]) -> Any:
 
 def _tell(titles: dict[str, str], table: dict[str, Any], out: Path | None) -> None:
     """The lists on standard output, or in a file."""
-    from eckart.cli.common import say
-    from eckart.cli.recommend import printed
-    from eckart.io.tables.write import write_long
+    from eckart.cli.recommend import tell
 
-    names = tuple(titles.get(name, name) for name in table)
-    columns = tuple(table.values())
-    if out is None:
-        for line in printed(names, iter([columns])):
-            typer.echo(line)
-    else:
-        say(False, "out", f"{out} ({write_long(out, names, iter([columns])):,} rows)")
+    tell(tuple(titles.get(name, name) for name in table), iter([tuple(table.values())]), out)
 
 
 neighbours.__doc__ = NEIGHBOURS_HELP

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
+from eckart.factors.checks import names, numbers, value
 
 TIE = 1e-5
 """Loadings within this relative distance of the largest count as tied; the first of them decides the sign."""
@@ -94,16 +95,22 @@ class Basis:
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
-        if self.components.ndim != 2 or self.components.dtype not in (np.float32, np.float64):
-            raise FileError("components are not a matrix of float32 or float64")
-        vectors = (self.mean, self.n), (self.scatter, self.k)
-        if any(a.shape != (size,) or a.dtype.kind != "f" for a, size in vectors):
-            raise FileError("mean, components and scatter do not fit together")
-        if self.columns is not None and self.columns.shape != (self.n,):
-            raise FileError(f"{self.columns.size} labels came for {self.n} columns")
-        number = (int, float)
-        kinds: dict[str, Any] = {"total": number, "noise": number, "weight": number, "rows": int, "centered": bool}
-        for name, kind in kinds.items():
-            value = getattr(self, name)
-            if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-                raise FileError(f"{name}={value!r} is not a number")
+        numbers("components", self.components, (None, None))
+        if not self.n or self.k > self.n:
+            raise FileError(f"components has the shape {self.components.shape}, wanted at most as many rows as columns")
+        gram = np.abs(self.components @ self.components.T)
+        # far above the rounding of float32; a row of zeros, of data without variance, passes
+        if gram.max(initial=0.0) > 1 + 1e-3 or (gram - np.diag(np.diagonal(gram))).max(initial=0.0) > 1e-3:
+            raise FileError("components are not orthonormal rows")
+        numbers("mean", self.mean, (self.n,))
+        numbers("scatter", self.scatter, (self.k,), 0.0)
+        names(self.columns, self.n, "columns")
+        for name in ("total", "noise", "weight"):
+            value(name, getattr(self, name), 0.0)
+        if self.weight == 0:
+            raise FileError("weight is 0, wanted the weight of some rows")
+        value("rows", self.rows, 0, whole=True)
+        if self.tail_shape is not None:
+            value("tail_shape", self.tail_shape, 0.0)
+        if not isinstance(self.centered, bool):
+            raise FileError(f"centered={self.centered!r} is not True or False")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
+from eckart.factors.checks import covariances, names, numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +45,38 @@ class Components:
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
-        if self.weights.ndim != 1 or not self.k or self.weights.dtype.kind != "f":
-            raise FileError("weights are not a vector of numbers")
-        if not (np.isfinite(self.weights).all() and (self.weights >= 0).all() and abs(self.weights.sum() - 1) < 1e-3):
-            raise FileError("weights are not probabilities")
+        numbers("weights", self.weights, (None,), 0.0, 1.0 + 1e-9)
+        if not self.k or abs(self.weights.sum() - 1) > 1e-3:
+            raise FileError("weights are not probabilities that add up to 1")
         if not isinstance(self.family, str) or type(self.n) is not int or self.n < 1:
             raise FileError(f"family={self.family!r}, n={self.n!r} came, wanted a name and a number of columns")
+        names(self.columns, self.n, "columns")
+        shapes = self._shapes()
+        if self.parameters.keys() != shapes.keys():
+            raise FileError(f"parameters {', '.join(self.parameters)} came for {self.family}, wanted {', '.join(shapes)}")
         for name, array in self.parameters.items():
-            if array.dtype.kind != "f" or not np.isfinite(array).all():
-                raise FileError(f"{name} are not finite numbers")
-        if self.columns is not None and self.columns.shape != (self.n,):
-            raise FileError(f"{self.columns.size} labels came for {self.n} columns")
+            positive = name in ("spread", "probabilities", "length") and len(shapes[name]) < 3 and self.family != "gaussian tied"
+            most = 1.0 + 1e-9 if self.family == "bernoulli" or name == "probabilities" else None
+            numbers(name, array, shapes[name], 0.0 if positive or most else None, most)
+        if self.family == "multinomial" and (
+            np.abs(self.parameters["probabilities"].sum(axis=1) - 1).max() > 1e-3 or self.parameters["length"][0] > 2**53
+        ):
+            raise FileError("probabilities do not add up to 1, or length is no number of draws")
+        if self.family in ("gaussian full", "gaussian tied"):
+            covariances("spread", self.parameters["spread"])
+        elif self.family.startswith("gaussian") and "spread" in shapes and not (self.parameters["spread"] > 0).all():
+            raise FileError("spread holds 0, wanted positive variances")
+
+    def _shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """The arrays of a family that files know."""
+        k, n = self.k, self.n
+        family, _, kind = self.family.partition(" ")
+        if self.family == "bernoulli":
+            return {"means": (k, n)}
+        if self.family == "multinomial":
+            return {"probabilities": (k, n), "length": (1,)}
+        spread = {"full": (k, n, n), "tied": (n, n), "diag": (k, n), "spherical": (k,), "unit": None, "factor": (k, n)}
+        if family != "gaussian" or kind not in spread:
+            raise FileError(f"family={self.family!r} came, wanted gaussian, bernoulli or multinomial")
+        found: dict[str, Any] = {"means": (k, n)} | ({} if kind == "unit" else {"spread": spread[kind]})
+        return found | ({"loadings": (k, n, None), "origin": (n,)} if kind == "factor" else {})

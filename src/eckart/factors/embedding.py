@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
+from eckart.factors.checks import names, numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,20 +58,14 @@ class Embedding:
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
         v = self.vectors
-        if v.ndim != 2 or v.dtype not in (np.float32, np.float64):
-            raise FileError("vectors are not a matrix of float32 or float64")
-        wanted = {"vectors": v.shape, "context": v.shape, "bias": (self.n,), "context_bias": (self.n,)}
-        for name, shape in wanted.items():
-            array = getattr(self, name)
-            if array is None:
-                continue
-            if array.shape != shape or array.dtype != v.dtype or not np.isfinite(array).all():
-                raise FileError(f"{name} are not finite numbers of shape {shape} like the vectors")
+        numbers("vectors", v, (None, None))
+        for name, shape in {"context": v.shape, "bias": (self.n,), "context_bias": (self.n,)}.items():
+            if getattr(self, name) is not None:
+                numbers(name, getattr(self, name), shape, dtype=v.dtype)
         c = self.counts
-        if c is not None and (c.shape != (self.n,) or c.dtype.kind not in "iuf" or not (c >= 0).all()):
+        if c is not None and (c.shape != (self.n,) or c.dtype.kind not in "iuf" or not (np.isfinite(c) & (c >= 0)).all()):
             raise FileError("counts are not numbers >= 0, one for each vector")
-        if self.columns is not None and self.columns.shape != (self.n,):
-            raise FileError(f"{self.columns.size} words came for {self.n} vectors")
+        names(self.columns, self.n, "vectors", distinct=True)
 
 
 _ARRAYS = ("vectors", "context", "bias", "context_bias", "counts")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import FileError
+from eckart.factors.checks import names, numbers, value
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,16 +101,12 @@ class LowRank:
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
-        left, right = self.left, self.right
-        if left.ndim != 2 or right.ndim != 2 or left.shape[1] != right.shape[1] or left.dtype != right.dtype:
-            raise FileError("left and right are not two matrices with the same number of columns")
-        if left.dtype not in (np.float32, np.float64) or not np.isfinite(self.mean):
-            raise FileError("the factors are not float32 or float64, or the mean is not a finite number")
-        by_row, by_column = (
-            (self.row_bias, self.row_scale, self.rows),
-            (self.column_bias, self.column_scale, self.columns),
-        )
-        for arrays, size in ((by_row, len(left)), (by_column, self.n)):
-            for array in arrays:
-                if array is not None and array.shape != (size,):
-                    raise FileError(f"an array of shape {array.shape} came for {size} rows or columns")
+        numbers("left", self.left, (None, None))
+        kind = self.left.dtype
+        numbers("right", self.right, (None, self.k), dtype=kind)
+        value("mean", self.mean)
+        for side, size in (("row", len(self.left)), ("column", self.n)):
+            for name in (f"{side}_bias", f"{side}_scale"):
+                if getattr(self, name) is not None:
+                    numbers(name, getattr(self, name), (size,), dtype=kind)
+            names(getattr(self, f"{side}s"), size, f"{side}s", distinct=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
+from eckart.factors.checks import names, numbers, value
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +69,15 @@ class Network:
         """Refuse what does not fit together (a file may hold anything)."""
         if not isinstance(self.architecture, dict) or not isinstance(self.architecture.get("kind"), str):
             raise FileError(f"architecture={self.architecture!r} came, wanted the description of a network")
-        if type(self.k) is not int or self.k < 0 or type(self.rows) is not int:
-            raise FileError(f"k={self.k!r}, rows={self.rows!r} came, wanted counts")
-        if self.mean.ndim != 1 or self.spread.shape != self.mean.shape:
-            raise FileError("mean and spread are not two vectors of one length")
-        for name, array in {"mean": self.mean, "spread": self.spread, **self.weights, **self.extras}.items():
-            if array.dtype.kind != "f" or not np.isfinite(array).all():
-                raise FileError(f"{name} are not finite numbers")
-        if self.columns is not None and self.columns.shape != (self.n,):
-            raise FileError(f"{self.columns.size} labels came for {self.n} columns")
+        value("k", self.k, 0, whole=True)
+        value("rows", self.rows, 0, whole=True)
+        numbers("mean", self.mean, (None,))
+        numbers("spread", self.spread, (self.n,), 0.0)
+        for name, array in {**self.weights, **self.extras}.items():
+            numbers(name, array, (None,) * array.ndim)
+        names(self.columns, self.n, "columns")
+        if self.classes is not None:
+            names(self.classes, self.k, "classes", distinct=True)
 
 
 def _labels(kept: dict[str, Any]) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
+from eckart.factors.checks import names, numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +51,9 @@ class Topics:
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
-        if self.counts.ndim != 2 or self.counts.dtype not in (np.float32, np.float64):
-            raise FileError("counts are not a matrix of float32 or float64")
-        for name, array in (("counts", self.counts), ("prior", self.prior), ("sizes", self.sizes)):
-            if array.dtype.kind != "f" or not (np.isfinite(array).all() and (array >= 0).all()):
-                raise FileError(f"{name} are not finite numbers >= 0")
-        if self.prior.shape != (self.k,) or self.sizes.shape != (self.k,):
-            raise FileError("counts, prior and sizes do not fit together")
-        if self.columns is not None and self.columns.shape != (self.n,):
-            raise FileError(f"{self.columns.size} labels came for {self.n} columns")
+        numbers("counts", self.counts, (None, None), 0.0)
+        if not self.counts.size:
+            raise FileError(f"counts has the shape {self.counts.shape}, wanted a topic and a word at least")
+        numbers("prior", self.prior, (self.k,), 0.0)
+        numbers("sizes", self.sizes, (self.k,), 0.0)
+        names(self.columns, self.n, "columns")

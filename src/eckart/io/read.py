@@ -275,7 +275,7 @@ def _read_arrow(file: Path, ask: _Ask) -> Matrix:
     dtype = arrow_dtype(schema, names, file)
     wanted = names + ([index] if index is not None else [])
     if rows * len(names) * dtype.itemsize > ask.held:
-        blocks = ArrowBlocks(names, titles(names), dtype, rows, lambda: arrow_batches(file, wanted))
+        blocks = ArrowBlocks(names, titles(names), dtype, rows, lambda: arrow_batches(file, wanted), [file])
         return Dense(blocks, columns=titles(names))
     values, labels = hold(arrow_batches(file, wanted), names, index, dtype)
     return Dense(values, labels, titles(names))

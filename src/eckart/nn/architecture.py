@@ -17,10 +17,11 @@ subspace; ``tied`` uses the transposed weights of the encoder in the decoder; ``
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from eckart.errors import InputError, wrong
+from eckart.errors import FileError, InputError, wrong
 
 ACTIVATIONS = ("relu", "gelu", "tanh", "sigmoid", "identity")
 Layer = dict[str, Any]
@@ -166,6 +167,67 @@ def first_convolution(architecture: dict[str, Any]) -> tuple[str, int] | None:
     chain = "encoder" if architecture["kind"] == "coder" else "layers"
     at = next((i for i, part in enumerate(architecture[chain]) if part["layer"] == "convolution"), None)
     return None if at is None else (chain, at)
+
+
+def weight_shapes(a: dict[str, Any]) -> tuple[dict[str, tuple[int, ...]], int]:
+    """Name and shape of every weight of a description, and the size of its output; refused where one layer does not follow from another.
+
+    >>> weight_shapes(dense_head(3, 2, [], "relu"))
+    ({'layers.0.weight': (2, 3), 'layers.0.bias': (2,)}, 2)
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    n = _count(a["in"])
+    if a["kind"] == "head":
+        return shapes, _flow("layers", a["layers"], (n,), shapes)
+    if a["kind"] != "coder" or not all(isinstance(a[name], bool) for name in ("tied", "variational", "shortcut")):
+        raise FileError(f"kind={a['kind']!r} came, wanted a coder or a head, with tied, variational and shortcut")
+    k = _count(a["code"])
+    if _flow("encoder", a["encoder"], (n,), shapes) != (2 * k if a["variational"] else k):
+        raise FileError(f"the encoder does not end in {k} numbers")
+    out = _flow("decoder", a["decoder"], (k,), shapes)
+    if a["tied"]:  # the weights of the encoder, transposed, in reverse order
+        owners = [f"encoder.{i}.weight" for i, part in enumerate(a["encoder"]) if part["layer"] == "dense"]
+        for i, part in enumerate(a["decoder"]):
+            if part["layer"] == "dense" and (not owners or shapes.pop(f"decoder.{i}.weight") != shapes[owners.pop()][::-1]):
+                raise FileError("the decoder is not the transpose of the encoder")
+    if a["shortcut"]:
+        shapes |= {"into.weight": (k, n)} | ({} if a["tied"] else {"out_of.weight": (n, k)})
+    return shapes, out
+
+
+def _flow(chain: str, layers: list[Layer], shape: tuple[int, ...], shapes: dict[str, tuple[int, ...]]) -> int:
+    """Follow a row through a chain of layers; its size at the end."""
+    for i, d in enumerate(layers):
+        kind, size = d["layer"], math.prod(shape)
+        if kind == "dense" and shape == (_count(d["in"]),):
+            shape = (_count(d["out"]),)
+            shapes |= {f"{chain}.{i}.weight": (d["out"], d["in"]), f"{chain}.{i}.bias": shape}
+        elif kind in ("convolution", "transposed") and len(shape) == 3 and shape[0] == _count(d["in"]):
+            side, stride, pad = _count(d["size"]), _count(d["stride"]), _count(d["padding"], 0)
+            if kind == "convolution":
+                high, wide = ((s + 2 * pad - side) // stride + 1 for s in shape[1:])
+            else:
+                if any(not 0 <= _count(e, 0) < stride for e in d["extra"]):
+                    raise FileError(f"layer {d!r} came, wanted an extra below its stride")
+                high, wide = ((s - 1) * stride - 2 * pad + side + e for s, e in zip(shape[1:], d["extra"]))
+            shape = (_count(d["out"]), _count(high), _count(wide))
+            ends = (d["out"], d["in"]) if kind == "convolution" else (d["in"], d["out"])
+            shapes |= {f"{chain}.{i}.weight": (*ends, side, side), f"{chain}.{i}.bias": (d["out"],)}
+        elif kind == "max_pool" and len(shape) == 3:
+            shape = (shape[0], *(_count(s // _count(d["size"])) for s in shape[1:]))
+        elif kind in ("unflatten", "to_image") and math.prod(map(_count, d["shape"])) == size and len(d["shape"]) == 3:
+            shape = tuple(d["shape"]) if kind == "unflatten" else (d["shape"][2], *d["shape"][:2])
+        elif kind == "flatten" or (kind == "from_image" and len(shape) == 3):
+            shape = (size,)
+        elif not (kind == "activation" and d["name"] in ACTIVATIONS[:-1]) and not (kind == "dropout" and 0 <= d["p"] < 1):
+            raise FileError(f"layer {d!r} came after one of shape {shape}, which it does not fit")
+    return math.prod(shape)
+
+
+def _count(value: Any, least: int = 1) -> int:
+    if type(value) is not int or value < least:
+        raise FileError(f"{value!r} came in the description of a network, wanted a number >= {least}")
+    return value
 
 
 def _coder(

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.base import ClassifierMixin
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.network import certify_network
-from eckart.errors import InputError
+from eckart.errors import FileError, InputError
 from eckart.factors import Network
+from eckart.factors.checks import numbers
 from eckart.fit import Fit
 from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
-from eckart.nn.options import check_shared, check_widths
+from eckart.nn.options import WIDTHS
 from eckart.nn.shell import NetworkShell, fingerprint, rows_at, split_rows
+from eckart.parameters import check, param
 from eckart.trace import StopReason
 
 
+@dataclass(eq=False, repr=False)
 class NetworkHead(NetworkShell):
     """fit, the network's outputs and the certificate; a subclass says what the targets are."""
 
-    hidden: Any
-    image: Any
-    channels: Any
-    activation: str
-    dropout: float
-    validation_fraction: float
-    weight_decay: float
+    _: KW_ONLY
+    image: Any = param(None)
+    channels: Any = param((32, 64), WIDTHS)
+
     _problem = ""
 
     def fit(self, X: Any, y: Any = None) -> Any:
@@ -35,8 +37,7 @@ class NetworkHead(NetworkShell):
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None; pass one answer for each row"
             )
-        check_shared(self)
-        check_widths("channels", self.channels)
+        check(self)
         matrix, gpu = self._door(X)
         count = int(matrix.shape[0] or 0)
         targets, about = self._targets(y, count)
@@ -126,6 +127,14 @@ class NetworkHead(NetworkShell):
         problem = f"{self._problem}, {network.size:,} weights"
         against = (error, trivial * (1 + 1e-6) + 1e-9, words)
         return certify_network(problem, *measured, facts, against=against, stopped=stopped)
+
+    def _fits(self, f: Network, out: int) -> None:
+        if f.architecture["kind"] != "head" or out != f.k or (f.classes is None) == isinstance(self, ClassifierMixin):
+            raise FileError(f"a network with {out} outputs came, wanted one of {f.k} for a {type(self).__name__}")
+        if f.classes is None:
+            numbers("offset", f.extras["offset"], (f.k,))
+            numbers("scale", f.extras["scale"], (f.k,))
+            numbers("flat", f.extras["flat"], (1,))
 
     def _targets(self, y: Any, rows: int) -> tuple[np.ndarray, dict[str, Any]]:
         raise NotImplementedError

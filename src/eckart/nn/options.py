@@ -1,57 +1,111 @@
-"""The parameters that all networks share: checked, and resolved into a recipe with its reasons."""
+"""The parameters that all networks share: one base with the rules and the words of each, and the recipe that they are resolved into."""
 
 from __future__ import annotations
 
-import numbers
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eckart.errors import wrong
+from eckart.fit import Estimator
 from eckart.nn.architecture import ACTIVATIONS
 from eckart.optim.rules import RULES
+from eckart.parameters import Rule, either, is_int, number, one_of, optional, param, whole
 
 STEPS = 8000
 """Gradient steps of a fit where ``max_iter`` is open: as many epochs as that makes, from 30 to 300."""
 
 
-def check_shared(model: Any) -> None:
-    """Refuse parameters that no network takes, one clear error each."""
-    if model.optimizer not in RULES:
-        raise wrong("optimizer", model.optimizer, f"one of {', '.join(RULES)}")
-    if model.schedule not in ("constant", "cosine", "linear"):
-        raise wrong("schedule", model.schedule, "'constant', 'cosine' or 'linear'")
-    if model.activation not in ACTIVATIONS:
-        raise wrong("activation", model.activation, f"one of {', '.join(ACTIVATIONS)}")
-    if model.learning_rate != "auto" and not _number(model.learning_rate, above=0):
-        raise wrong("learning_rate", model.learning_rate, "'auto' or a number > 0")
-    if model.batch_size != "auto" and not _count(model.batch_size, 1):
-        raise wrong("batch_size", model.batch_size, "'auto' or an int >= 1")
-    if model.max_iter is not None and not _count(model.max_iter, 1):
-        raise wrong("max_iter", model.max_iter, "None or a number of epochs >= 1")
-    if not _count(model.patience, 1):
-        raise wrong("patience", model.patience, "a number of epochs >= 1")
-    if model.clip is not None and not _number(model.clip, above=0):
-        raise wrong("clip", model.clip, "None or a largest gradient norm > 0")
-    for name in ("tol", "weight_decay"):
-        if not _number(getattr(model, name), least=0):
-            raise wrong(name, getattr(model, name), "a number >= 0")
-    for name in ("validation_fraction", "dropout"):
-        value = getattr(model, name)
-        if not _number(value, least=0) or value >= 1:
-            raise wrong(name, value, "a share of 0 (none) to below 1")
-    check_widths("hidden", model.hidden)
-    if model.checkpoint is not None and not isinstance(model.checkpoint, (str, Path)):
-        raise wrong("checkpoint", model.checkpoint, "None or the name of a file")
+SHARE = either(number(0, 1, below=True), wanted="a share of 0 (none) to below 1")
 
 
-def check_widths(name: str, widths: Any) -> None:
-    """Refuse anything but None or a list of positive ints."""
-    if widths is None:
-        return
-    if isinstance(widths, (str, bytes)) or not hasattr(widths, "__len__") or not all(_count(w, 1) for w in widths):
-        raise wrong(name, widths, "None or a list of widths >= 1, such as [512, 256]")
+def widths(words: str, least: int = 0, none: bool = False) -> Rule:
+    """A list of at least so many positive ints; None where ``none`` says so."""
+
+    def fits(value: Any) -> bool:
+        if value is None or isinstance(value, (str, bytes)) or not hasattr(value, "__len__"):
+            return none and value is None
+        return len(value) >= least and all(is_int(w) and w >= 1 for w in value)
+
+    return Rule(words, fits)
+
+
+WIDTHS = widths("None or a list of widths >= 1, such as [512, 256]", none=True)
+WORDS = {
+    "training": """optimizer : "gd", "heavy_ball", "nesterov", "adagrad", "adam"
+    learning_rate : "auto" or float
+        Step for a loss of about 1 an entry; "auto" is 0.001 for Adam.
+    schedule : "cosine", "linear" or "constant"
+        How the step falls over ``max_iter`` epochs.
+    max_iter : None or int
+        Most epochs; None: as many as make 8000 steps, from 30 to 300.
+    batch_size : "auto" or int
+    validation_fraction, patience, tol : float, int, float
+        Share of rows held out; stop when their loss has not fallen by ``tol`` (relative) for ``patience`` epochs. The best weights are kept.
+    clip : None or float
+        Largest norm of a gradient.
+    weight_decay : float
+        Weight of the penalty weight_decay / 2 ||W||^2, in units of the scaled loss.
+    device : None, "cpu", "cuda"
+        None: the CPU, unless X is a tensor on a GPU.
+    precision, compile : "auto" or names
+        "float32", "float64", "bfloat16" (products, on a GPU); "auto" is float32 on a CPU; on a GPU bfloat16 products, long runs compiled.
+    checkpoint : None or path
+        Keep the state here every two minutes; the same call after a crash goes on from there, with the same bits on a CPU.
+    random_state, n_threads, verbose
+        Seed; most threads of the CPU (the last bits depend on it); progress bars.""",
+    "units": """activation : "relu", "gelu", "tanh", "sigmoid", "identity"
+    dropout : float
+        Share of hidden units set to 0 in each step.""",
+    "coding": """loss : "squared" or "bernoulli"
+        Squared error, or cross-entropy for data from 0 to 1.
+    noise, corruption : float, "gaussian" or "mask"
+        Denoising: the encoder sees x + noise e (e standard normal, in units of the data's spread), or x with this share of entries hidden.
+    variational : float
+        Weight of KL(code || N(0, I)); 0 gives plain codes. Above 0 ``sample`` draws new rows.
+    init : "random" or "pca"
+        "pca" adds a linear map beside encoder and decoder that starts at the principal subspace: training starts at PCA's error.""",
+    "layers": """hidden : None or list of int
+        Widths of the hidden layers; None: two by the shape of the data (one of 128 after convolutions).
+    image : None, (height, width) or (height, width, channels)
+        Rows are images: convolution, activation and max-pooling for each entry of ``channels``, then flattening and dense layers.
+    channels : list of int
+        Filters of each convolution; they have 3 x 3 entries.""",
+}
+"""The text of parameters that several networks have; a docstring names it in braces."""
+
+
+@dataclass(eq=False, repr=False)
+class NetworkParameters(Estimator):
+    """How a network is trained. ``engine`` is not among the parameters: PyTorch touches the entries, on ``device``."""
+
+    _: KW_ONLY
+    hidden: Any = param(None, WIDTHS)
+    activation: str = param("relu", one_of(*ACTIVATIONS))
+    dropout: float = param(0.0, SHARE)
+    weight_decay: float = param(0.0, number(0))
+    optimizer: str = param("adam", one_of(*RULES))
+    learning_rate: Any = param("auto", either(one_of("auto"), number(0, above=True)))
+    schedule: str = param("cosine", one_of("constant", "cosine", "linear"))
+    max_iter: int | None = param(None, either(optional(whole(1)), wanted="None or a number of epochs >= 1"))
+    batch_size: Any = param("auto", either(one_of("auto"), whole(1)))
+    validation_fraction: float = param(0.1, SHARE)
+    patience: int = param(10, either(whole(1), wanted="a number of epochs >= 1"))
+    tol: float = param(1e-4, number(0))
+    clip: float | None = param(None, either(optional(number(0, above=True)), wanted="None or a largest gradient norm > 0"))
+    device: Any = param(None)
+    precision: str = param("auto")
+    compile: Any = param("auto")
+    checkpoint: Any = param(None, Rule("None or the name of a file", lambda v: v is None or isinstance(v, (str, Path))))
+    engine: Any = field(default="auto", init=False)
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        text = cls.__doc__ or ""  # python -OO leaves none
+        for name, words in WORDS.items():
+            text = text.replace(f"{{{name}}}", words)
+        cls.__doc__ = text or None
 
 
 def recipe_of(model: Any, rows: int, cuda: bool) -> Any:
@@ -80,14 +134,3 @@ def recipe_of(model: Any, rows: int, cuda: bool) -> Any:
         None if model.clip is None else float(model.clip),
         float(model.weight_decay),
     )
-
-
-def _count(value: Any, least: int) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= least
-
-
-def _number(value: Any, above: float | None = None, least: float | None = None) -> bool:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not np.isfinite(float(value)):
-        return False
-    number = float(value)
-    return (above is None or number > above) and (least is None or number >= least)

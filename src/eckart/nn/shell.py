@@ -8,15 +8,17 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from eckart.errors import InputError
+from eckart.errors import FileError, InputError
 from eckart.factors import Network
-from eckart.fit import Estimator, one_kind_of_names
+from eckart.factors.checks import numbers
+from eckart.fit import one_kind_of_names
 from eckart.io.models.checkpoint import Checkpoint, checksum
 from eckart.io.models.pack import unpack
 from eckart.io.read import read
 from eckart.matrix import Dense, Matrix
+from eckart.nn.architecture import weight_shapes
 from eckart.nn.lazy import is_tensor, need_torch
-from eckart.nn.options import recipe_of
+from eckart.nn.options import NetworkParameters, recipe_of
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, progress
 
@@ -48,17 +50,8 @@ def split_rows(rows: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarr
     return np.sort(order[count:]), np.sort(order[:count])
 
 
-class NetworkShell(Estimator):
+class NetworkShell(NetworkParameters):
     """Base of the estimators with a network inside."""
-
-    device: Any
-    n_threads: Any
-    random_state: Any
-    precision: str
-    compile: Any
-    checkpoint: Any
-    verbose: bool
-    _errors: np.ndarray
 
     # ---- data
 
@@ -102,15 +95,10 @@ class NetworkShell(Estimator):
 
     def _file(self, matrix: Matrix, seed: int, y: Any = None) -> Checkpoint | None:
         """The checkpoint, about these data, this model and its parameters."""
-        if self.checkpoint is None:
-            return None
-        data = checksum(*_arrays(matrix), y)
-        others = {"checkpoint", "n_threads", "verbose"}
-        about = {name: str(value) for name, value in self.get_params().items() if name not in others}
-        about |= {"model": type(self).__name__, "shape": str(list(matrix.shape)), "data": str(data)}
-        if self.random_state is not None:
-            about["seed"] = str(seed)
-        return Checkpoint(self.checkpoint, about, CHECKPOINT_SECONDS)
+        file = Checkpoint.of_fit(self, matrix, y=y, seconds=CHECKPOINT_SECONDS)
+        if file is not None and self.random_state is not None:
+            file.about["seed"] = seed
+        return file
 
     def _run(
         self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, file: Any, judge: Any = None
@@ -198,6 +186,23 @@ class NetworkShell(Estimator):
 
     def extra_state(self) -> dict[str, np.ndarray]:
         return {"held_out": self._errors}
+
+    def restore(self, factors: Any, certificate: Any, trace: Trace, plan: dict[str, Any], arrays: dict[str, Any]) -> None:
+        """Take the fitted state of a model file, refused where weights, layers, columns and answers do not fit each other."""
+        shapes, out = weight_shapes(factors.architecture)
+        if {name: w.shape for name, w in factors.weights.items()} != shapes:
+            raise FileError("the weights do not fit the layers")
+        if len({w.dtype for w in factors.weights.values()}) > 1 or factors.architecture["in"] != factors.n:
+            raise FileError("the weights have several precisions, or the layers do not begin with the columns")
+        self._fits(factors, out)
+        if not all(isinstance(plan.get(name), int) for name in ("seed", "batch_size", "data checksum")):
+            raise FileError("the plan lacks the seed, the size of a batch or the checksum of the data")
+        numbers("held_out", arrays["held_out"], (None,))
+        super().restore(factors, certificate, trace, plan, arrays)
+
+    def _fits(self, f: Network, out: int) -> None:
+        """Refuse factors of another kind of network."""
+        raise NotImplementedError
 
     def _store(self, fit: Any, arrays: dict[str, np.ndarray]) -> None:
         self.fit_ = fit

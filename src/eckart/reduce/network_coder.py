@@ -9,7 +9,7 @@ stationary: gradient norm, held-out error, and beside it the error of PCA at equ
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,16 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.network import certify_network
-from eckart.errors import InputError, wrong
+from eckart.errors import FileError, InputError, wrong
 from eckart.factors import Network
+from eckart.factors.checks import numbers
 from eckart.fit import Fit
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Counts, Dense, Matrix, row_parts
 from eckart.nn.lazy import need_torch
-from eckart.nn.options import check_shared, recipe_of
+from eckart.nn.options import recipe_of
 from eckart.nn.shell import NetworkShell, as_array, fingerprint, live, rows_at, split_rows, warn_of
+from eckart.parameters import check, either, is_int, number, one_of, param, whole
 from eckart.reduce.compare import linear_risk, principal_subspace
 from eckart.reduce.network_rebuild import fill_gaps, link, logit, risk_of, shares_only
 from eckart.rng import generator
@@ -32,20 +34,20 @@ from eckart.trace import StopReason
 
 ROUNDS = 10
 """How often a row with gaps is filled and encoded again, by a network that has met no gaps in training."""
+FINITE = either(number(0), wanted="a finite number >= 0")
 
 
+@dataclass(eq=False, repr=False)
 class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShell):
-    """fit, partial_fit and the verbs of every autoencoder; a subclass gives the parameters and ``_architecture``."""
+    """fit, partial_fit and the verbs of every autoencoder; a subclass gives the layers: ``_architecture``."""
 
-    n_components: int
-    loss: str
-    noise: float
-    corruption: str
-    variational: float
-    init: str
-    validation_fraction: float
-    weight_decay: float
-    _stream: dict[str, Any]
+    n_components: int = param(2, whole(1))
+    _: KW_ONLY
+    loss: str = param("squared", one_of("squared", "bernoulli"))
+    noise: float = param(0.0, FINITE)
+    corruption: str = param("gaussian", one_of("gaussian", "mask"))
+    variational: float = param(0.0, FINITE)
+    init: str = param("random", one_of("random", "pca"))
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play no part in the loss."""
@@ -186,7 +188,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             raise InputError(
                 "variational=0 came, wanted a weight > 0: the codes of this model have no known distribution to draw from"
             )
-        if isinstance(n_samples, bool) or not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
+        if not is_int(n_samples) or n_samples < 1:
             raise wrong("n_samples", n_samples, "an int >= 1")
         rng = generator(self.random_state if random_state is None else random_state)
         return self.inverse_transform(rng.standard_normal((int(n_samples), f.k)))
@@ -211,21 +213,17 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     def _architecture(self, n: int, rows: int) -> dict[str, Any]:
         raise NotImplementedError
 
+    def _fits(self, f: Network, out: int) -> None:
+        a = f.architecture
+        rounds: Any = a.get("rounds")
+        if a["kind"] != "coder" or a["code"] != f.k or out != f.n or a.get("link") not in ("squared", "bernoulli"):
+            raise FileError(f"layers from {f.n} to {out} numbers through {a.get('code')!r} came, wanted {f.k} between")
+        if not is_int(rounds) or not 0 <= rounds <= ROUNDS:
+            raise FileError(f"rounds={rounds!r} came, wanted an int from 0 to {ROUNDS}")
+        numbers("per_row", f.extras["per_row"], (1,), 0.0)
+
     def _check(self) -> None:
-        check_shared(self)
-        k = self.n_components
-        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
-            raise wrong("n_components", k, "an int >= 1")
-        if self.loss not in ("squared", "bernoulli"):
-            raise wrong("loss", self.loss, "'squared' or 'bernoulli'")
-        if self.corruption not in ("gaussian", "mask"):
-            raise wrong("corruption", self.corruption, "'gaussian' or 'mask'")
-        if self.init not in ("random", "pca"):
-            raise wrong("init", self.init, "'random' or 'pca'")
-        for name in ("noise", "variational"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
-                raise wrong(name, value, "a finite number >= 0")
+        check(self)
         if self.corruption == "mask" and self.noise >= 1:
             raise wrong("noise", self.noise, "a share below 1 of entries to hide, with corruption='mask'")
 

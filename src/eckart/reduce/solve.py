@@ -137,8 +137,7 @@ def _keeper(x: Matrix, options: Options, weights: np.ndarray | None) -> Checkpoi
     """The checkpoint of the one pass over the rows, where one was asked for."""
     if options.checkpoint is None:
         return None
-    weighed = None if weights is None else float(weights.sum())
-    return Checkpoint(options.checkpoint, about_rows(x, {"weight": weighed}))
+    return Checkpoint(options.checkpoint, about_rows(x, {"center": options.centered}, weights))
 
 
 def _fixed(k: Any, c: Covariance) -> int:

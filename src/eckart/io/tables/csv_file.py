@@ -231,7 +231,8 @@ def read_csv(
     wanted = names + ([index] if index is not None else [])
     shown = titles(names) if layout.headed else None
     if file.stat().st_size > held:
-        return Dense(ArrowBlocks(names, shown, dtype, None, lambda: layout.batches(wanted, kinds, told)), columns=shown)
+        blocks = ArrowBlocks(names, shown, dtype, None, lambda: layout.batches(wanted, kinds, told), [file])
+        return Dense(blocks, columns=shown)
     values, labels = hold(layout.batches(wanted, kinds, told), names, index, dtype)
     return Dense(values, labels, shown)
 

@@ -97,8 +97,10 @@ class ArrowBlocks:
 
     rereadable = True
 
-    def __init__(self, names: list[str], columns: np.ndarray | None, dtype: np.dtype, rows: int | None, opener: Any):
-        self.names, self.columns, self._rows, self._opener = names, columns, rows, opener
+    def __init__(
+        self, names: list[str], columns: np.ndarray | None, dtype: np.dtype, rows: int | None, opener: Any, files: Any = ()
+    ):
+        self.names, self.columns, self._rows, self._opener, self.files = names, columns, rows, opener, files
         self._dtype = dtype
 
     @property
