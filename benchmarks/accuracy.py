@@ -111,7 +111,7 @@ def _pairs(path: Path) -> Any:
 
 def movielens(contender: str, quick: bool) -> dict[str, Any]:
     """Mean over the official folds of the test RMSE and MAE, and how many test ratings lie in their 90 % interval."""
-    from eckart.complete.bayes import BayesianMF
+    from eckart.complete.bayes.bayesian_mf import BayesianMF
 
     folder, rows = DATA / "movielens-100k", []
     begin = time.perf_counter()
@@ -164,7 +164,7 @@ def hangzhou(task: str, contender: str, quick: bool) -> dict[str, Any]:
 def fit_cube(
     cube: np.ndarray, seen: np.ndarray, test: np.ndarray, k: int, noise: str, daily: bool, n_samples: int
 ) -> tuple[float, float, float, bool]:
-    from eckart.complete.bayes import BayesianMF
+    from eckart.complete.bayes.bayesian_mf import BayesianMF
 
     stations, days, slots = cube.shape
     shape = (stations * days, slots) if daily else (stations, days * slots)

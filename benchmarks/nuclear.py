@@ -83,10 +83,10 @@ def factor_error(u: np.ndarray, v: np.ndarray, model: Any) -> float:
 
 
 def ours(name: str, noisy: bool) -> Any:
-    from eckart.complete.exact import ExactRecovery
-    from eckart.complete.soft_impute import SoftImpute
-    from eckart.complete.svp import SVP
-    from eckart.complete.svt import SVT
+    from eckart.complete.nuclear.exact import ExactRecovery
+    from eckart.complete.nuclear.soft_impute import SoftImpute
+    from eckart.complete.nuclear.svp import SVP
+    from eckart.complete.nuclear.svt import SVT
 
     if "SoftImpute" in name:
         tau = None if "auto" in name else 2.0 if "debiased" in name else 1.0

@@ -57,9 +57,9 @@ def distance(u: np.ndarray, s: np.ndarray, v: np.ndarray, model: Any) -> float:
 
 
 def work(task: str, contender: str, quick: bool) -> dict[str, Any]:
-    from eckart.complete.exact import ExactRecovery
-    from eckart.complete.svp import SVP
-    from eckart.complete.svt import SVT
+    from eckart.complete.nuclear.exact import ExactRecovery
+    from eckart.complete.nuclear.svp import SVP
+    from eckart.complete.nuclear.svt import SVT
 
     words = task.split()
     kappa, rho = float(words[1]), float(words[3])

@@ -201,7 +201,7 @@ def stream_task(contender: str, quick: bool) -> dict[str, Any]:
         model = found["result"]
         tokens, words = model.fit_.plan["tokens"], model.topic_word_
     else:
-        from eckart.explain.judge import split_tokens  # noqa: F401  (compiled before the clock starts)
+        from eckart.explain.topics.judge import split_tokens  # noqa: F401  (compiled before the clock starts)
 
         block = next(iter(shards(pattern))).to_scipy().tocsr()[:15_000]
         found = measure(lambda: gensim_words(block, K, 1), 1)

@@ -13,7 +13,7 @@ from scipy.optimize import minimize, nnls
 
 import eckart
 from eckart import ALS, InputError, Observed
-from eckart.complete import als as als_module
+from eckart.complete.factors import als as als_module
 from eckart.engines import engine_named
 from eckart.engines.protocol import RidgeRule
 
@@ -514,7 +514,7 @@ def test_an_interrupt_before_the_first_sweep_leaves_the_old_model(rng, monkeypat
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("eckart.complete.alternate.sweep", stop)
+    monkeypatch.setattr("eckart.complete.factors.alternate.sweep", stop)
     with pytest.raises(KeyboardInterrupt):
         model.fit(a)
     assert model.row_factors_.tobytes() == before

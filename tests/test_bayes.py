@@ -10,11 +10,11 @@ from scipy import sparse
 
 import eckart
 from eckart.certify.chains import certify_chains, ess, split_rhat
-from eckart.complete import bayes as bayes_module
-from eckart.complete import gibbs
-from eckart.complete.bayes import BayesianMF
-from eckart.complete.bayes_chain import _normal_wishart, draw_rows
-from eckart.complete.bayes_features import Iterative, Spectral, link_of, pattern
+from eckart.complete.bayes import bayesian_mf as bayes_module
+from eckart.complete.bayes import gibbs
+from eckart.complete.bayes.bayesian_mf import BayesianMF
+from eckart.complete.bayes.chain import _normal_wishart, draw_rows
+from eckart.complete.bayes.features import Iterative, Spectral, link_of, pattern
 from eckart.engines import engine_named
 from eckart.errors import InputError
 from eckart.matrix import Observed

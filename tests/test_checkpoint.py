@@ -12,14 +12,15 @@ import pytest
 import eckart
 from conftest import planted
 from eckart import PCA
-from eckart.io.checkpoint import Checkpoint
+from eckart.io.models.checkpoint import Checkpoint
 
 RUN = """
 import sys, time
 import numpy as np
-import eckart.io.checkpoint as c
+import eckart.io.models.checkpoint as c
 from eckart import PCA
-from eckart.engines.cpu import dense, engine
+from eckart.engines.cpu import engine
+from eckart.engines.cpu.dense import passes as dense
 
 c.Checkpoint.__init__.__defaults__ = (0.0,)  # keep after every segment
 engine.SEGMENT = 1

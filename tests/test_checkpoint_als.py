@@ -11,14 +11,15 @@ import pytest
 
 import eckart
 from eckart import ALS
-from eckart.complete import als, alternate
+from eckart.complete.factors import als, alternate
 from test_als import holes
 
 RUN = """
 import json, sys, time
 import numpy as np
 from eckart import ALS
-from eckart.complete import als, alternate
+from eckart.complete.factors import als
+from eckart.complete.factors import alternate
 
 als.CHECKPOINT_SECONDS = 0.0  # keep after every sweep
 sweep = alternate.sweep

@@ -11,10 +11,13 @@ from sklearn.base import clone
 
 import eckart
 from eckart import SVP, SVT, ExactRecovery, SoftImpute
-from eckart.complete import active, descend, spectral, svp
-from eckart.io import save as saving
-from eckart.io.checkpoint import Checkpoint
-from eckart.io.keeping import Memory, generator_at, pack, unpack
+from eckart.complete.nuclear import path as active
+from eckart.complete.nuclear import riemannian as descend
+from eckart.complete.nuclear import spectral_completer as spectral
+from eckart.complete.nuclear import svp
+from eckart.io.models import save as saving
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import Memory, generator_at, pack, unpack
 from eckart.trace import StopReason
 from test_soft_impute import planted
 
@@ -193,8 +196,8 @@ RUN = """
 import sys, time
 import numpy as np
 from eckart import SVP, SVT, ExactRecovery, SoftImpute
-from eckart.complete import spectral
-from eckart.io.checkpoint import Checkpoint
+from eckart.complete.nuclear import spectral_completer as spectral
+from eckart.io.models.checkpoint import Checkpoint
 
 spectral.CHECKPOINT_SECONDS = 0.0
 written, count = Checkpoint.save, []

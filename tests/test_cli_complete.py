@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import eckart.cli.cells as cells_of
 import eckart.cli.complete as verb
+import eckart.cli.completed_cells as cells_of
 from eckart import ALS, PCA, load, observed, read
 
 LONG = ("--rows", "user", "--columns", "movie", "--values", "rating")
@@ -412,7 +412,7 @@ def test_certify_finds_rows_by_id_not_by_order(done):
     x = observed("r.csv", **NAMES)
     frame = pd.read_csv("r.csv")
     frame[frame["user"] != USERS[0]].to_csv("less.csv", index=False)
-    from eckart.cli.observed import for_model
+    from eckart.cli.triples_input import for_model
 
     model = load("m.safetensors")
     less = for_model(observed("less.csv", **NAMES), model.row_ids, model.column_ids)

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 import eckart
 from eckart import Autoencoder, ConvAutoencoder, NetworkClassifier, plots
-from eckart.cli.shell import Table
+from eckart.cli.common import Table
 from eckart.report.networks import in_one_sentence, network_report
 
 pytest.importorskip("torch", reason="networks need PyTorch")

@@ -19,7 +19,7 @@ import eckart
 from eckart import ALS, FileError, InputError, Observed
 from eckart.complete.normalise import normalise
 from eckart.complete.split import folds, split
-from eckart.io import save as saving
+from eckart.io.models import save as saving
 from eckart.metrics import mae, ranking, rmse
 from test_als import holes, strengths
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import eckart
-from eckart.complete.exact import ExactRecovery
-from eckart.engines.cpu.sampled import Pattern
-from eckart.engines.cpu.tangent import Coordinates, Tangent, least_squares
+from eckart.complete.nuclear.exact import ExactRecovery
+from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares
 from eckart.matrix import Observed
 from test_soft_impute import planted, random_observed, whole
 
@@ -44,7 +44,7 @@ def test_most_instances_at_twice_the_degrees_of_freedom():
 
 
 def test_noisy_data_gives_the_least_squares_fit_and_says_so():
-    from eckart.complete.svp import SVP
+    from eckart.complete.nuclear.svp import SVP
 
     _, x = planted(noise=0.05)
     model = ExactRecovery(3, random_state=0).fit(x)

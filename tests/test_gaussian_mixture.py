@@ -15,8 +15,8 @@ from sklearn.mixture import GaussianMixture as Sklearn
 
 import eckart
 from eckart import GaussianMixture
-from eckart.engines.mixtures import KINDS
-from eckart.explain.gaussian_solve import from_factors, to_factors
+from eckart.engines.protocol.mixtures import KINDS
+from eckart.explain.mixtures.gaussian_solve import from_factors, to_factors
 
 SHARED = ("full", "tied", "diag", "spherical")
 kinds = pytest.mark.parametrize("kind", KINDS)

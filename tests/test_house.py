@@ -11,7 +11,7 @@ from scipy import sparse
 
 import eckart
 from eckart import PCA
-from eckart.engines.pool import resolve_threads, run_lanes, single_threaded_blas
+from eckart.engines.cpu.scheduler import resolve_threads, run_lanes, single_threaded_blas
 from eckart.io.read import read
 from eckart.reduce.plan import available_memory, choose, costs, require_memory
 

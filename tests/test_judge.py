@@ -8,7 +8,7 @@ from scipy import sparse
 
 import eckart
 from eckart import InputError, align_topics, coherence, document_completion, split_tokens, topic_diversity
-from eckart.explain.judge import top_words
+from eckart.explain.topics.judge import top_words
 from eckart.factors import Topics
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eckart import InputError
-from eckart.labels import MOST_COMPARED, Labels
+from eckart.index.labels import MOST_COMPARED, Labels
 
 DAY = dt.date(2024, 2, 29)
 

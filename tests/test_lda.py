@@ -14,8 +14,8 @@ import eckart
 from eckart import LDA, InputError, align_topics
 from eckart.certify.topics import expected_words, variational_step
 from eckart.engines import engine_named
-from eckart.explain.lda_variational import solve as solve_variational
-from eckart.explain.priors import Priors, dirichlet_of_logs, learned_alpha, learned_eta, symmetric_of_logs
+from eckart.explain.topics.lda_variational import solve as solve_variational
+from eckart.explain.topics.priors import Priors, dirichlet_of_logs, learned_alpha, learned_eta, symmetric_of_logs
 from eckart.factors import Topics
 from eckart.fit import Fit
 from eckart.matrix import Counts
@@ -53,7 +53,7 @@ def test_planted_topics_are_found(planted, method):
 
 @every
 def test_threads_and_seeds_give_the_same_bits(method, monkeypatch):
-    import eckart.engines.cpu.topic_chain as module
+    import eckart.engines.cpu.topics.chain as module
 
     monkeypatch.setattr(module, "TOKENS_A_LANE", 2000)
     _, _, x = corpus(np.random.default_rng(1), 200)
@@ -300,8 +300,8 @@ def test_save_load_and_pickle(planted, method, tmp_path):
 
 @pytest.mark.parametrize("method", ["gibbs", "cvb0", "online"])
 def test_an_interrupt_keeps_what_there_is(planted, method, monkeypatch):
-    import eckart.engines.cpu.topic_chain as chains
-    import eckart.engines.cpu.topics as topics
+    import eckart.engines.cpu.topics.chain as chains
+    import eckart.engines.cpu.topics.primitives as topics
 
     owner, name, at = (
         (chains.TopicChain, "sweep", 8) if method == "gibbs" else (topics.TopicPrimitives, "topic_sweep", 12)
@@ -316,7 +316,7 @@ def test_an_interrupt_keeps_what_there_is(planted, method, monkeypatch):
 
     monkeypatch.setattr(owner, name, interrupted)
     options = {"batch_size": 100} if method == "online" else {}
-    monkeypatch.setattr("eckart.explain.lda_online.PASSES", 9)
+    monkeypatch.setattr("eckart.explain.topics.lda_online.PASSES", 9)
     model = LDA(4, learning_method=method, random_state=0, **options).fit(planted[2])
     assert model.fit_.trace.reason is StopReason.INTERRUPTED
     assert not model.certificate_.holds

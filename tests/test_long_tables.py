@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import eckart.io.long_tables
+import eckart.io.tables.long_tables
 from eckart import FileError, InputError, Observed, read
-from eckart.io.csv_file import LONG_MARK, _OneMark
-from eckart.io.triples import observed
+from eckart.io.tables.csv_file import LONG_MARK, _OneMark
+from eckart.io.tables.triples import observed
 
 ASK = {"rows": "user", "columns": "film", "values": "stars"}
 TABLE = {"user": ["bob", "ann", "bob", "cy"], "film": [20, 10, 10, 30], "stars": [5.0, 4.0, 0.0, 2.5]}
@@ -70,8 +70,8 @@ def test_positions_instead_of_names():
 @pytest.mark.parametrize("pieces", [False, True])
 def test_files_in_long_form(tmp_path, monkeypatch, ending, pieces):
     if pieces:
-        monkeypatch.setattr(eckart.io.long_tables, "BATCH_BYTES", 8)
-        monkeypatch.setattr(eckart.io.long_tables, "BATCH_ROWS", 1)
+        monkeypatch.setattr(eckart.io.tables.long_tables, "BATCH_BYTES", 8)
+        monkeypatch.setattr(eckart.io.tables.long_tables, "BATCH_ROWS", 1)
     frame = pd.DataFrame({"note": ["x"] * 4, **TABLE})
     for name, part in (("all", frame), ("p0", frame[:1]), ("p1", frame[1:])):
         path = tmp_path / f"{name}.{ending}"
@@ -110,8 +110,8 @@ def test_a_large_csv_in_small_blocks_equals_the_one_read_whole(tmp_path, monkeyp
             got = read(tmp_path / name, **ASK)
             for part in ("indptr", "indices", "data", "rows", "columns"):
                 np.testing.assert_array_equal(getattr(got, part), getattr(whole, part))
-        monkeypatch.setattr(eckart.io.long_tables, "BATCH_BYTES", 20_000)
-        monkeypatch.setattr(eckart.io.long_tables, "BATCH_ROWS", 777)
+        monkeypatch.setattr(eckart.io.tables.long_tables, "BATCH_BYTES", 20_000)
+        monkeypatch.setattr(eckart.io.tables.long_tables, "BATCH_ROWS", 777)
     with (tmp_path / "x.csv").open("a") as out:
         out.write(f"{frame['user'][5]},{frame['film'][5]},1\n")
     with pytest.raises(InputError, match=r"came at line 7 of .*x.csv and again at line 100002 of"):
@@ -139,7 +139,7 @@ def test_a_large_csv_in_small_blocks_equals_the_one_read_whole(tmp_path, monkeyp
 )
 @pytest.mark.parametrize("block", [1, 2**22])
 def test_a_csv_line_that_is_no_observation_is_named(tmp_path, monkeypatch, text, words, block):
-    monkeypatch.setattr(eckart.io.long_tables, "BATCH_BYTES", block)
+    monkeypatch.setattr(eckart.io.tables.long_tables, "BATCH_BYTES", block)
     (tmp_path / "x.csv").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises((InputError, FileError), match=words):
         read(tmp_path / "x.csv", **ASK)
@@ -209,7 +209,7 @@ def test_ids_of_a_csv_file_are_integers_only_where_nothing_is_lost(tmp_path, mon
     assert labels(" 10", "9 ", "10") == [9, 10], "spaces around a number are no part of it"
     assert labels("007", "7") == ["007", "7"], "007 is not 7"
     assert labels("7", "x7") == ["7", "x7"]
-    monkeypatch.setattr(eckart.io.long_tables, "BATCH_BYTES", 1)
+    monkeypatch.setattr(eckart.io.tables.long_tables, "BATCH_BYTES", 1)
     assert labels(*map(str, range(100)), "x7", "7b") == sorted([*map(str, range(100)), "x7", "7b"]), (
         "text in a later block"
     )

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 from eckart import Counts, Dense, InputError, Observed
-from eckart.io.sources import IteratorBlocks
+from eckart.io.tables.row_blocks import IteratorBlocks
 from eckart.matrix import floating, row_parts
 
 gappy = hnp.arrays(

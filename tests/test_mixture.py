@@ -13,8 +13,8 @@ from scipy.stats import multinomial as scipy_multinomial
 
 import eckart
 from eckart import GaussianMixture, Mixture
-from eckart.explain.families import family_named
-from eckart.explain.families_discrete import EDGE, Bernoulli, Multinomial, probabilities
+from eckart.explain.mixtures.families import family_named
+from eckart.explain.mixtures.families_discrete import EDGE, Bernoulli, Multinomial, probabilities
 
 FAMILIES = (
     "bernoulli",

@@ -10,15 +10,15 @@ import eckart
 from conftest import planted
 from eckart import Autoencoder, NetworkClassifier, NetworkRegressor
 from eckart.nn.architecture import dense_coder
-from eckart.reduce import coder as coder_module
+from eckart.reduce import network_coder as coder_module
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
 from torch.optim.optimizer import register_optimizer_step_pre_hook  # noqa: E402
 
+from eckart.nn.batches import Batch  # noqa: E402
 from eckart.nn.losses import coding_loss  # noqa: E402
 from eckart.nn.modules import build, layer  # noqa: E402
-from eckart.nn.rows import Batch  # noqa: E402
 
 QUICK = {"hidden": [8], "max_iter": 3, "random_state": 0, "n_threads": 1}
 

@@ -14,9 +14,9 @@ from eckart.reduce.compare import principal_subspace
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
-from eckart.nn import rows as rows_module  # noqa: E402
+from eckart.nn import batches as rows_module  # noqa: E402
+from eckart.nn.batches import Rows, scale_of  # noqa: E402
 from eckart.nn.place import Place  # noqa: E402
-from eckart.nn.rows import Rows, scale_of  # noqa: E402
 
 
 @pytest.fixture

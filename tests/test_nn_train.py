@@ -19,8 +19,8 @@ from eckart.optim.rules import RULES, rule_named
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
 from eckart.nn import shell, train  # noqa: E402
+from eckart.nn.batches import Rows, scale_of, whole  # noqa: E402
 from eckart.nn.place import Place, choose_place, threads  # noqa: E402
-from eckart.nn.rows import Rows, scale_of, whole  # noqa: E402
 from eckart.nn.rules import LEARNING_RATES, optimizer_of, schedule_of  # noqa: E402
 
 
@@ -247,7 +247,7 @@ def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, rng):
     command = [sys.executable, "-c", RUN, str(tmp_path / "x.npy"), str(state), str(model)]
     child = subprocess.Popen([*command, "0.3"])
     for _ in range(3000):
-        if state.exists() and int(eckart.io.checkpoint.json.loads(header(state))["done"]) >= 2:
+        if state.exists() and int(eckart.io.models.checkpoint.json.loads(header(state))["done"]) >= 2:
             break
         time.sleep(0.02)
     child.kill()
@@ -286,7 +286,7 @@ class Killed(Exception):
 
 def stopped(monkeypatch, at, fit):
     """Run a fit that is killed when its checkpoint of epoch ``at`` has been written."""
-    saved = eckart.io.checkpoint.Checkpoint.save
+    saved = eckart.io.models.checkpoint.Checkpoint.save
 
     def save(self, done, arrays):
         saved(self, done, arrays)
@@ -294,7 +294,7 @@ def stopped(monkeypatch, at, fit):
             raise Killed
 
     with monkeypatch.context() as m:
-        m.setattr(eckart.io.checkpoint.Checkpoint, "save", save)
+        m.setattr(eckart.io.models.checkpoint.Checkpoint, "save", save)
         with pytest.raises(Killed):
             fit()
 
@@ -336,7 +336,7 @@ def test_a_convolutional_fit_resumes_to_the_same_bits(tmp_path, rng, monkeypatch
 def test_a_fit_without_a_seed_goes_on_with_the_rows_it_held_out(tmp_path, rng, monkeypatch):
     monkeypatch.setattr(shell, "CHECKPOINT_SECONDS", 0.0)
     x, seen, split = planted(rng, rows=80, n=6), [], shell.split_rows
-    monkeypatch.setattr("eckart.reduce.coder.split_rows", lambda *a: seen.append(split(*a)) or seen[-1])
+    monkeypatch.setattr("eckart.reduce.network_coder.split_rows", lambda *a: seen.append(split(*a)) or seen[-1])
     model = Autoencoder(2, hidden=[8], max_iter=6, checkpoint=tmp_path / "s")
     stopped(monkeypatch, 3, lambda: model.fit(x))
     first = seen[0][1].tolist()

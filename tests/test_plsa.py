@@ -13,7 +13,7 @@ import eckart
 from eckart import PLSA, InputError, align_topics
 from eckart.engines import engine_named
 from eckart.explain.em import climb
-from eckart.explain.topic_em import State, TopicProblem, equal_shares, start
+from eckart.explain.topics.topic_em import State, TopicProblem, equal_shares, start
 from eckart.factors import Topics
 from eckart.matrix import Counts
 from eckart.trace import StopReason

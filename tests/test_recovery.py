@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import eckart
 from eckart.certify.recovery import _dense_smallest, _lanczos_smallest, recovery_certificate
-from eckart.complete.recovery import incoherence, recovery
-from eckart.engines.cpu.sampled import Pattern
-from eckart.engines.cpu.tangent import Tangent
+from eckart.complete.nuclear.recovery import incoherence, recovery
+from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.engines.cpu.entries.tangent import Tangent
 from eckart.factors import LowRank
 from eckart.matrix import Observed
 
@@ -143,7 +143,7 @@ def test_lanczos_bound_is_below_the_exact_value():
 
 
 def test_models_and_wrong_types():
-    from eckart.complete.exact import ExactRecovery
+    from eckart.complete.nuclear.exact import ExactRecovery
 
     _, x = problem()
     model = ExactRecovery(2, random_state=0).fit(x)

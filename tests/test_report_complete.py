@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from eckart import ALS, Observed
-from eckart.complete.bayes import BayesianMF
-from eckart.complete.soft_impute import SoftImpute
+from eckart.complete.bayes.bayesian_mf import BayesianMF
+from eckart.complete.nuclear.soft_impute import SoftImpute
 from eckart.complete.tune import tune
 from eckart.metrics import mae, rmse
 from eckart.report.complete import complete_report
@@ -92,7 +92,7 @@ def test_report_is_self_contained_and_complete(ratings, model, held, tmp_path):
 
 
 def test_the_verdict_is_that_of_recovery(ratings, model):
-    from eckart.complete.recovery import recovery
+    from eckart.complete.nuclear.recovery import recovery
 
     assert recovery(ratings, 2).verdict in Page(complete_report(model, ratings).render()).text
     full = Observed.from_nan(np.outer(np.arange(1.0, 9), np.arange(1.0, 7)))

@@ -9,7 +9,7 @@ import pytest
 
 from eckart import LDA, NMF, PLSA, Counts, GaussianMixture, corpus
 from eckart.errors import InputError
-from eckart.explain.judge import document_completion, split_tokens
+from eckart.explain.topics.judge import document_completion, split_tokens
 from eckart.report.explain import explain_report
 from eckart.report.topics import telling
 from eckart.report.unseen import judge_topics

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save as to_bytes
 
 from eckart import PCA, FileError, InputError, LinearAutoencoder, load
-from eckart.io import save as saving
+from eckart.io.models import save as saving
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ from scipy import sparse
 
 import eckart
 from eckart.certify.nuclear import gap_certificate, global_certificate
-from eckart.complete import soft_impute
-from eckart.complete.operators import Operator, norms, partial_svd, randomized_svd, rank_one, shrink
-from eckart.complete.soft_impute import SoftImpute
-from eckart.engines.cpu import sampled
+from eckart.complete.nuclear import soft_impute
+from eckart.complete.nuclear.operators import Operator, norms, partial_svd, randomized_svd, rank_one, shrink
+from eckart.complete.nuclear.soft_impute import SoftImpute
 from eckart.engines.cpu.engine import CpuEngine
-from eckart.engines.cpu.sampled import Pattern
+from eckart.engines.cpu.entries import sampled
+from eckart.engines.cpu.entries.sampled import Pattern
 from eckart.factors import LowRank
 from eckart.matrix import Observed
 
@@ -88,7 +88,7 @@ def test_shrink_is_the_proximal_map_of_the_nuclear_norm(seed, tau):
 
 
 def _op(a):
-    from eckart.complete.operators import operator
+    from eckart.complete.nuclear.operators import operator
 
     return operator(a)
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import eckart
 from eckart.certify.nuclear import svp_certificate
-from eckart.complete import svp
-from eckart.complete.svp import SVP
+from eckart.complete.nuclear import svp
+from eckart.complete.nuclear.svp import SVP
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.factors import LowRank
 from eckart.matrix import Observed

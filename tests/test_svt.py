@@ -7,8 +7,8 @@ import pytest
 
 import eckart
 from eckart.certify.nuclear import svt_certificate
-from eckart.complete import svt
-from eckart.complete.svt import SVT
+from eckart.complete.nuclear import svt
+from eckart.complete.nuclear.svt import SVT
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.factors import LowRank
 from eckart.matrix import Observed

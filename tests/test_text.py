@@ -21,11 +21,11 @@ import eckart
 from eckart import Counts, FileError, InputError, corpus
 from eckart.errors import InputTypeError
 from eckart.io.datasets import docstrings
-from eckart.io.stop_words import ENGLISH
-from eckart.io.text import Documents, documents
-from eckart.io.token_stream import TokenStream
-from eckart.io.tokens import JOINERS, Packed, Tokenizer, token_batches
-from eckart.io.vocabulary import Lexicon
+from eckart.io.text.documents import Documents, documents
+from eckart.io.text.stop_words import ENGLISH
+from eckart.io.text.token_stream import TokenStream
+from eckart.io.text.tokens import JOINERS, Packed, Tokenizer, token_batches
+from eckart.io.text.vocabulary import Lexicon
 
 TEXTS = ["The cat saw the dog.", "", "Dogs don't see a cat: naïve cats!", "the end"]
 

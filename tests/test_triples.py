@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-import eckart.compress
-import eckart.io.triples
+import eckart.index.compress
+import eckart.io.tables.triples
 from eckart import Counts, FileError, InputError, Observed, read
-from eckart.compress import compress, index_dtype, transpose
-from eckart.ids import factorise
-from eckart.io.triples import observed
+from eckart.index.compress import compress, index_dtype, transpose
+from eckart.index.ids import factorise
+from eckart.io.tables.triples import observed
 
 
 def triples(x):
@@ -53,7 +53,7 @@ def test_triples_come_back_and_duplicates_follow_their_rule(rows, columns, data,
         met[key].append(value)
     wanted = {k: {"last": v[-1], "sum": sum(v), "mean": sum(v) / len(v)}[rule] for k, v in met.items()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(eckart.compress, "LEAST_COMPILED", 0 if compiled else 2**62)
+        patch.setattr(eckart.index.compress, "LEAST_COMPILED", 0 if compiled else 2**62)
         x = Observed.from_triples(rows, columns, values, duplicates=rule)
         y = x.T
     got = triples(x)
@@ -257,7 +257,7 @@ def test_compiled_and_plain_sorts_agree_and_memory_stays_small(monkeypatch, rng)
     v = rng.standard_normal(n)
     plain = compress(i, j, v, (1000, 800))
     back = transpose(*plain, 800)
-    monkeypatch.setattr(eckart.compress, "LEAST_COMPILED", 0)
+    monkeypatch.setattr(eckart.index.compress, "LEAST_COMPILED", 0)
     for got, want in zip((*compress(i, j, v, (1000, 800)), *transpose(*plain, 800)), (*plain, *back)):
         np.testing.assert_array_equal(got, want)
         assert got.dtype == want.dtype
@@ -333,7 +333,7 @@ def test_observed_of_blocks_and_files(tmp_path, monkeypatch, rng):
         pd.DataFrame(x[k : k + 5], columns=names, index=[f"r{i}" for i in range(k, min(k + 5, 23))])
         for k in range(0, 23, 5)
     ]
-    monkeypatch.setattr(eckart.io.triples, "BLOCK_ENTRIES", 20)
+    monkeypatch.setattr(eckart.io.tables.triples, "BLOCK_ENTRIES", 20)
     for held in (2**20, -1):
         monkeypatch.setattr("eckart.io.read.IN_MEMORY_BYTES", held)
         for source in (

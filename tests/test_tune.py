@@ -178,7 +178,7 @@ def test_the_ridges_of_the_model_are_the_default(planted):
 
 
 def test_other_models_are_tuned_by_rank_alone(planted):
-    svp = pytest.importorskip("eckart.complete.svp").SVP
+    svp = pytest.importorskip("eckart.complete.nuclear.svp").SVP
     found = tune(planted, model=svp(), n_components=(1, 3, 6), random_state=0)
     assert found.best == {"n_components": 3}
     assert "l2" not in found.best

@@ -150,9 +150,9 @@ def test_any_digits_are_read_as_python_reads_them(tmp_path_factory, values, digi
 
 
 def test_many_chunks_and_threads(file, monkeypatch):
-    monkeypatch.setattr("eckart.io.vector_parts.CHUNK", 1000)
-    monkeypatch.setattr("eckart.io.vector_text.CHUNK", 1000)
-    monkeypatch.setattr("eckart.io.vector_files.CHUNK", 1000)
+    monkeypatch.setattr("eckart.io.vectors.parts.CHUNK", 1000)
+    monkeypatch.setattr("eckart.io.vectors.text_format.CHUNK", 1000)
+    monkeypatch.setattr("eckart.io.vectors.files.CHUNK", 1000)
     rng = np.random.default_rng(0)
     x = rng.standard_normal((500, 7)).astype(np.float32)
     words = [f"w{i}" * (1 + i % 9) for i in range(500)]
@@ -357,8 +357,8 @@ def test_a_compressed_file_that_was_cut(file):
 
 
 def test_a_line_that_never_ends(file, monkeypatch):
-    monkeypatch.setattr("eckart.io.vector_text.LONGEST_LINE", 2**16)
-    monkeypatch.setattr("eckart.io.vector_text.CHUNK", 2**12)
+    monkeypatch.setattr("eckart.io.vectors.text_format.LONGEST_LINE", 2**16)
+    monkeypatch.setattr("eckart.io.vectors.text_format.CHUNK", 2**12)
     refused(file, b"a 1 2\n" + b"x" * (5 * 2**20), "line 2: longer than")
 
 
@@ -438,7 +438,7 @@ def test_a_saved_model_gives_its_vectors(tmp_path, monkeypatch):
 
     PCA(1).fit([[0.0, 1.0], [1.0, 3.0], [2.0, 5.0]]).save(tmp_path / "m.safetensors")
     held = Vectors(["a", "b"], [[1.0], [2.0]], counts=[7, 3])
-    monkeypatch.setattr("eckart.io.save.load", lambda path: type("Model", (), {"vectors_": held})())
+    monkeypatch.setattr("eckart.io.models.save.load", lambda path: type("Model", (), {"vectors_": held})())
     v = read_vectors(tmp_path / "m.safetensors")
     assert v.words.tolist() == ["a", "b"]
     assert v.vectors.dtype == np.float64

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eckart import FileError, read
-from eckart.io.write import check_target, write_table
+from eckart.io.tables.write import check_target, write_table
 
 
 def blocks(x, labels=None, rows=3):

@@ -19,46 +19,46 @@ _PUBLIC = {
     "NetworkRegressor": "eckart.nn.regressor",
     "power_method": "eckart.reduce.power",
     "select_components": "eckart.reduce.select",
-    "ALS": "eckart.complete.als",
-    "BayesianMF": "eckart.complete.bayes",
-    "SoftImpute": "eckart.complete.soft_impute",
-    "SVT": "eckart.complete.svt",
-    "SVP": "eckart.complete.svp",
-    "ExactRecovery": "eckart.complete.exact",
-    "recovery": "eckart.complete.recovery",
-    "recovery_certificate": "eckart.complete.recovery",
+    "ALS": "eckart.complete.factors.als",
+    "BayesianMF": "eckart.complete.bayes.bayesian_mf",
+    "SoftImpute": "eckart.complete.nuclear.soft_impute",
+    "SVT": "eckart.complete.nuclear.svt",
+    "SVP": "eckart.complete.nuclear.svp",
+    "ExactRecovery": "eckart.complete.nuclear.exact",
+    "recovery": "eckart.complete.nuclear.recovery",
+    "recovery_certificate": "eckart.complete.nuclear.recovery",
     "tune": "eckart.complete.tune",
-    "randomized_svd": "eckart.complete.operators",
+    "randomized_svd": "eckart.complete.nuclear.operators",
     "normalise": "eckart.complete.normalise",
     "split": "eckart.complete.split",
     "folds": "eckart.complete.split",
-    "GaussianMixture": "eckart.explain.gaussian",
-    "Mixture": "eckart.explain.mixture",
-    "select_mixture": "eckart.explain.select",
-    "NMF": "eckart.explain.nmf",
-    "select_rank": "eckart.explain.nmf_consensus",
+    "GaussianMixture": "eckart.explain.mixtures.gaussian",
+    "Mixture": "eckart.explain.mixtures.mixture",
+    "select_mixture": "eckart.explain.mixtures.select",
+    "NMF": "eckart.explain.parts.nmf",
+    "select_rank": "eckart.explain.parts.consensus",
     "Vectors": "eckart.embed.vectors",
     "read_vectors": "eckart.embed.reading",
-    "observed": "eckart.io.triples",
-    "corpus": "eckart.io.vocabulary",
-    "PLSA": "eckart.explain.plsa",
-    "LDA": "eckart.explain.lda",
-    "document_completion": "eckart.explain.judge",
-    "split_tokens": "eckart.explain.judge",
-    "coherence": "eckart.explain.judge",
-    "topic_diversity": "eckart.explain.judge",
-    "align_topics": "eckart.explain.judge",
-    "select_topics": "eckart.explain.judge",
-    "shards": "eckart.io.shards",
+    "observed": "eckart.io.tables.triples",
+    "corpus": "eckart.io.text.vocabulary",
+    "PLSA": "eckart.explain.topics.plsa",
+    "LDA": "eckart.explain.topics.lda",
+    "document_completion": "eckart.explain.topics.judge",
+    "split_tokens": "eckart.explain.topics.judge",
+    "coherence": "eckart.explain.topics.judge",
+    "topic_diversity": "eckart.explain.topics.judge",
+    "align_topics": "eckart.explain.topics.judge",
+    "select_topics": "eckart.explain.topics.judge",
+    "shards": "eckart.io.text.shards",
     "sequences": "eckart.embed.sequences",
     "cooccurrence": "eckart.embed.cooccurrence",
     "GloVe": "eckart.embed.glove",
-    "write_shards": "eckart.io.shards",
+    "write_shards": "eckart.io.text.shards",
     "SkipGram": "eckart.embed.skipgram",
     "PMI": "eckart.embed.pmi",
     "LowRank": "eckart.factors",
     "read": "eckart.io.read",
-    "load": "eckart.io.save",
+    "load": "eckart.io.models.save",
     "Dense": "eckart.matrix",
     "Observed": "eckart.matrix",
     "Counts": "eckart.matrix",
@@ -87,18 +87,18 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from eckart import metrics as metrics
     from eckart.certify.certificate import Certificate as Certificate
-    from eckart.complete.als import ALS as ALS
-    from eckart.complete.bayes import BayesianMF as BayesianMF
-    from eckart.complete.exact import ExactRecovery as ExactRecovery
+    from eckart.complete.bayes.bayesian_mf import BayesianMF as BayesianMF
+    from eckart.complete.factors.als import ALS as ALS
     from eckart.complete.normalise import normalise as normalise
-    from eckart.complete.operators import randomized_svd as randomized_svd
-    from eckart.complete.recovery import recovery as recovery
-    from eckart.complete.recovery import recovery_certificate as recovery_certificate
-    from eckart.complete.soft_impute import SoftImpute as SoftImpute
+    from eckart.complete.nuclear.exact import ExactRecovery as ExactRecovery
+    from eckart.complete.nuclear.operators import randomized_svd as randomized_svd
+    from eckart.complete.nuclear.recovery import recovery as recovery
+    from eckart.complete.nuclear.recovery import recovery_certificate as recovery_certificate
+    from eckart.complete.nuclear.soft_impute import SoftImpute as SoftImpute
+    from eckart.complete.nuclear.svp import SVP as SVP
+    from eckart.complete.nuclear.svt import SVT as SVT
     from eckart.complete.split import folds as folds
     from eckart.complete.split import split as split
-    from eckart.complete.svp import SVP as SVP
-    from eckart.complete.svt import SVT as SVT
     from eckart.complete.tune import tune as tune
     from eckart.embed.cooccurrence import cooccurrence as cooccurrence
     from eckart.embed.glove import GloVe as GloVe
@@ -109,26 +109,26 @@ if TYPE_CHECKING:
     from eckart.embed.vectors import Vectors as Vectors
     from eckart.errors import FileError as FileError
     from eckart.errors import InputError as InputError
-    from eckart.explain.gaussian import GaussianMixture as GaussianMixture
-    from eckart.explain.judge import align_topics as align_topics
-    from eckart.explain.judge import coherence as coherence
-    from eckart.explain.judge import document_completion as document_completion
-    from eckart.explain.judge import select_topics as select_topics
-    from eckart.explain.judge import split_tokens as split_tokens
-    from eckart.explain.judge import topic_diversity as topic_diversity
-    from eckart.explain.lda import LDA as LDA
-    from eckart.explain.mixture import Mixture as Mixture
-    from eckart.explain.nmf import NMF as NMF
-    from eckart.explain.nmf_consensus import select_rank as select_rank
-    from eckart.explain.plsa import PLSA as PLSA
-    from eckart.explain.select import select_mixture as select_mixture
+    from eckart.explain.mixtures.gaussian import GaussianMixture as GaussianMixture
+    from eckart.explain.mixtures.mixture import Mixture as Mixture
+    from eckart.explain.mixtures.select import select_mixture as select_mixture
+    from eckart.explain.parts.consensus import select_rank as select_rank
+    from eckart.explain.parts.nmf import NMF as NMF
+    from eckart.explain.topics.judge import align_topics as align_topics
+    from eckart.explain.topics.judge import coherence as coherence
+    from eckart.explain.topics.judge import document_completion as document_completion
+    from eckart.explain.topics.judge import select_topics as select_topics
+    from eckart.explain.topics.judge import split_tokens as split_tokens
+    from eckart.explain.topics.judge import topic_diversity as topic_diversity
+    from eckart.explain.topics.lda import LDA as LDA
+    from eckart.explain.topics.plsa import PLSA as PLSA
     from eckart.factors import LowRank as LowRank
+    from eckart.io.models.save import load as load
     from eckart.io.read import read as read
-    from eckart.io.save import load as load
-    from eckart.io.shards import shards as shards
-    from eckart.io.shards import write_shards as write_shards
-    from eckart.io.triples import observed as observed
-    from eckart.io.vocabulary import corpus as corpus
+    from eckart.io.tables.triples import observed as observed
+    from eckart.io.text.shards import shards as shards
+    from eckart.io.text.shards import write_shards as write_shards
+    from eckart.io.text.vocabulary import corpus as corpus
     from eckart.matrix import Counts as Counts
     from eckart.matrix import Dense as Dense
     from eckart.matrix import Observed as Observed

@@ -78,7 +78,7 @@ class Estimator(BaseEstimator):
 
     def save(self, path: Any) -> None:
         """Write the model to one .safetensors file (arrays + JSON header, checksum), atomically."""
-        from eckart.io.save import save
+        from eckart.io.models.save import save
 
         check_is_fitted(self)
         save(self, path)

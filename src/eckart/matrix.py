@@ -16,11 +16,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from eckart.compress import index_dtype, transpose
-from eckart.entries import assemble, floating, placed, sizes
 from eckart.errors import InputError, wrong
-from eckart.ids import Place, position
-from eckart.labels import Labels
+from eckart.index.compress import index_dtype, transpose
+from eckart.index.entries import assemble, floating, placed, sizes
+from eckart.index.ids import Place, position
+from eckart.index.labels import Labels
 
 
 @runtime_checkable

@@ -9,10 +9,11 @@ import pytest
 from scipy import sparse
 
 from eckart.engines import engine_named
-from eckart.engines.cpu import gaps, gaps_dense
+from eckart.engines.cpu.dense import missing_masks as gaps_dense
+from eckart.engines.cpu.dense import missing_rows as gaps
 from eckart.engines.protocol import GapsFound, Moments, RidgeRule
 from eckart.errors import InputError
-from eckart.io.sources import IteratorBlocks
+from eckart.io.tables.row_blocks import IteratorBlocks
 from eckart.matrix import Counts, Dense, Observed
 
 PLAIN = engine_named("plain")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from eckart.engines import engine_named
-from eckart.engines.cpu.mixture_wide import WIDE
-from eckart.engines.mixtures import KINDS, Gaussians
+from eckart.engines.cpu.mixtures.wide import WIDE
+from eckart.engines.protocol.mixtures import KINDS, Gaussians
 from eckart.errors import InputError
-from eckart.io.sources import IteratorBlocks
+from eckart.io.tables.row_blocks import IteratorBlocks
 from eckart.matrix import Dense, Observed
 
 PLAIN = engine_named("plain")
@@ -172,7 +172,7 @@ def test_ill_conditioned_covariance_keeps_its_digits(engine):
 
 
 def test_exp_of_the_kernel_is_exact_to_rounding():
-    from eckart.engines.cpu.mixture_kernels import exp_below
+    from eckart.engines.cpu.mixtures.kernels import exp_below
 
     a = np.linspace(-60, 0, 4097)
     powers, parts = np.empty(4097), np.empty(4097)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eckart.engines import engine_named
-from eckart.engines.skipgram import Pieces, WindowRule, alias_table, cut, tables
+from eckart.engines.protocol.windows import Pieces, WindowRule, alias_table, cut, tables
 
 
 def corpus(seed, n=30, sentences=40, longest=60, keep=0.8):

@@ -10,7 +10,7 @@ from scipy import sparse
 
 from eckart.embed.cooccurrence import pair_rule
 from eckart.engines import engine_named
-from eckart.engines.cpu import pairs
+from eckart.engines.cpu.words import primitives as pairs
 from eckart.engines.protocol import PairRule
 from eckart.matrix import Observed
 

@@ -156,7 +156,7 @@ def test_chain_keeps_its_books(engine, data):
 
 
 def test_chain_does_not_depend_on_threads(monkeypatch, data):
-    import eckart.engines.cpu.topic_chain as module
+    import eckart.engines.cpu.topics.chain as module
 
     monkeypatch.setattr(module, "TOKENS_A_LANE", 200)
     x, words, prior, shares = data

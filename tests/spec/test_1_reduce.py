@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 import eckart
 from conftest import planted
 from eckart import PCA, LinearAutoencoder, Projection, power_method, principal_angles
-from eckart.reduce.autoencode import risk_objective
+from eckart.reduce.train_linear import risk_objective
 
 SOLVERS = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
 
@@ -164,9 +164,10 @@ def test_1_5_all_solvers_agree(solver, dtype, rng):
     assert principal_angles(got.components_.T, exact.components_.T).max() < max(
         limit, 2e-3 if dtype == np.float32 else 0
     )
-    np.testing.assert_allclose(
-        got.explained_variance_, exact.explained_variance_, rtol=1e-3 if solver == "randomized" else 2e-6
-    )
+    # float32 sums over N rows round by about eps sqrt(N) = 1.7e-6 relative, in an order that depends on the CPU's registers; a margin of ten over that
+    rounding = 10 * np.finfo(np.float32).eps * np.sqrt(len(x)) if dtype == np.float32 else 0.0
+    limit = 1e-3 if solver == "randomized" else max(2e-6, rounding)
+    np.testing.assert_allclose(got.explained_variance_, exact.explained_variance_, rtol=limit)
     assert got.certificate_.holds, got.certificate_
     assert got.fit_.plan["solver"] == solver
 

@@ -15,16 +15,16 @@ from scipy.sparse.linalg import aslinearoperator
 
 import eckart
 from eckart import ALS, InputError, Observed
-from eckart.complete.exact import ExactRecovery
 from eckart.complete.normalise import normalise
-from eckart.complete.operators import Operator, norms, operator, partial_svd, randomized_svd, rank_one, shrink
-from eckart.complete.recovery import incoherence, recovery, recovery_certificate
-from eckart.complete.soft_impute import SoftImpute
+from eckart.complete.nuclear.exact import ExactRecovery
+from eckart.complete.nuclear.operators import Operator, norms, operator, partial_svd, randomized_svd, rank_one, shrink
+from eckart.complete.nuclear.recovery import incoherence, recovery, recovery_certificate
+from eckart.complete.nuclear.soft_impute import SoftImpute
+from eckart.complete.nuclear.svp import SVP
+from eckart.complete.nuclear.svt import SVT
 from eckart.complete.split import folds, split
-from eckart.complete.svp import SVP
-from eckart.complete.svt import SVT
 from eckart.complete.tune import tune
-from eckart.engines.cpu.sampled import Pattern
+from eckart.engines.cpu.entries.sampled import Pattern
 from eckart.factors import LowRank
 from eckart.metrics import mae, map_at_k, ndcg_at_k, recall_at_k, rmse
 

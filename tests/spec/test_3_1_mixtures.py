@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eckart import GaussianMixture, Mixture
-from eckart.explain.gaussian_solve import from_factors
+from eckart.explain.mixtures.gaussian_solve import from_factors
 
 KINDS = ("unit", "spherical", "diag", "tied", "full", "factor")
 

@@ -8,7 +8,7 @@ from scipy import sparse
 
 import eckart
 from eckart import LDA, align_topics, coherence
-from eckart.explain.documents import as_counts
+from eckart.explain.topics.documents import as_counts
 from eckart.io.read import read
 
 

@@ -12,9 +12,9 @@ from eckart import PCA, Autoencoder, ConvAutoencoder, NetworkClassifier, Observe
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
 from eckart.nn.architecture import conv_coder, conv_head, dense_coder  # noqa: E402
+from eckart.nn.batches import Batch  # noqa: E402
 from eckart.nn.losses import class_loss, coding_loss, target_loss  # noqa: E402
 from eckart.nn.modules import build, layer  # noqa: E402
-from eckart.nn.rows import Batch  # noqa: E402
 from eckart.nn.rules import optimizer_of  # noqa: E402
 
 LAYERS = {

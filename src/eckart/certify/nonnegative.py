@@ -1,12 +1,12 @@
 """Evidence about a non-negative factorization A ~ W H, measured at the returned point.
 
 The first-order conditions are u >= 0, gradient >= 0 and u x gradient = 0 for every entry u of W and H, that is min(u, gradient) = 0. The residual is the size
-of that minimum over all entries of a factor, each in units of its curvature (``engines.cpu.nmf_kernels``), against sqrt(2 F), F the objective, or a
+of that minimum over all entries of a factor, each in units of its curvature (``engines.cpu.parts.kernels``), against sqrt(2 F), F the objective, or a
 hundredth of the size of A where the fit is better than that. It does not change with the units of A or with the scale that W and H may pass to each
 other. Squared, it is about the share of F that one more step could still take off. The problem is not convex: the point is stationary, another one
 may be better (restarts tell).
 
-``sides`` is one of ``explain.nmf_sides``.
+``sides`` is one of ``explain.parts.sides``.
 """
 
 from __future__ import annotations

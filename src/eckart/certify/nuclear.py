@@ -19,10 +19,10 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.spectral import remainder_norm
-from eckart.engines.cpu import sampled
-from eckart.engines.cpu.sampled import Pattern
-from eckart.engines.cpu.tangent import Coordinates, Tangent, least_squares
-from eckart.engines.pool import single_threaded_blas
+from eckart.engines.cpu.entries import sampled
+from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares
+from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import InputError
 from eckart.factors import LowRank
 from eckart.matrix import Observed

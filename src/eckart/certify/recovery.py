@@ -27,8 +27,8 @@ import numpy as np
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.nuclear import PROBES, SURE, Measured, dual_point
 from eckart.certify.spectral import FAILURE
-from eckart.engines.cpu.tangent import Coordinates, Tangent
-from eckart.engines.pool import single_threaded_blas
+from eckart.engines.cpu.entries.tangent import Coordinates, Tangent
+from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import InputTypeError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
@@ -63,7 +63,7 @@ def recovery_certificate(
     >>> recovery_certificate(LowRank(u, u), x)["verdict"]
     'proven'
     """
-    from eckart.engines.pool import resolve_threads
+    from eckart.engines.cpu.scheduler import resolve_threads
     from eckart.rng import generator
 
     f, x = _resolve(fit, observed)

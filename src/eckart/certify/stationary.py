@@ -11,7 +11,7 @@ convex, and any R' with ||L^-1/2 R' M^-1/2||_2 <= 1 bounds it from below by
 
 R' = R, scaled down to norm 1 where it must be, gives a duality gap. If the gap closes the factorization is a global minimiser, also over all larger ranks.
 
-``sides`` and ``state`` are those of ``complete.alternate``.
+``sides`` and ``state`` are those of ``complete.factors.alternate``.
 """
 
 from __future__ import annotations

@@ -106,9 +106,9 @@ def complete(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")] = False,
 ) -> None:
-    from eckart.cli.cells import check_cells, check_output, write_cells
-    from eckart.cli.observed import source_of
-    from eckart.cli.shell import check_paths, held_out_share, lasting, say
+    from eckart.cli.common import check_paths, held_out_share, lasting, say
+    from eckart.cli.completed_cells import check_cells, check_output, write_cells
+    from eckart.cli.triples_input import source_of
     from eckart.errors import InputError
     from eckart.report.held_out import judge
 
@@ -250,7 +250,7 @@ def _builder(
     """A function that makes the unfitted model; options that the method does not have are refused now."""
     from eckart.complete.normalise import KINDS
     from eckart.errors import InputError, wrong
-    from eckart.io.save import CLASSES
+    from eckart.io.models.save import CLASSES
 
     if method not in METHODS:
         raise wrong("--method", method, ", ".join(METHODS))
@@ -293,7 +293,7 @@ def _builder(
 
 
 def _summary(model: Any, x: Any, judged: Any, reason: str, seconds: str) -> None:
-    from eckart.cli.shell import say
+    from eckart.cli.common import say
     from eckart.report.complete import rank_of, recovered
     from eckart.trace import StopReason
 

@@ -122,8 +122,8 @@ def embed(
     deterministic: Deterministic = False,
     quiet: Quiet = False,
 ) -> None:
-    from eckart.cli.material import material_of
-    from eckart.cli.shell import kind_and_file
+    from eckart.cli.common import kind_and_file
+    from eckart.cli.text_inputs import material_of
 
     method, kept = kind_and_file(method, model or [], METHODS)
     told = {
@@ -146,8 +146,8 @@ class Targets(NamedTuple):
 
     def check(self, file: str, words: Any = None) -> None:
         """Refuse what could not be written, before the work; with ``words``, also words that the format cannot hold."""
-        from eckart.cli.shell import check_paths
-        from eckart.io.vector_write import check_names, vectors_target
+        from eckart.cli.common import check_paths
+        from eckart.io.vectors.write import check_names, vectors_target
 
         if words is None:
             check_paths(self.out, self.model, self.report, file, lambda path: vectors_target(path, self.format))
@@ -155,7 +155,7 @@ class Targets(NamedTuple):
             check_names(words, vectors_target(self.out, self.format)[1])
 
     def write(self, fitted: Any, s: Any, file: str, quiet: bool) -> None:
-        from eckart.cli.shell import say
+        from eckart.cli.common import say
 
         if self.out is not None:
             fitted.vectors_.write(self.out, self.format)
@@ -172,9 +172,9 @@ class Targets(NamedTuple):
 
 def _unfitted(method: str, told: dict[str, Any]) -> Any:
     """The model that was asked for."""
-    from eckart.cli.shell import options_of
+    from eckart.cli.common import options_of
     from eckart.errors import wrong
-    from eckart.io.save import CLASSES
+    from eckart.io.models.save import CLASSES
 
     if method not in METHODS:
         raise wrong("--method", method, ", ".join(METHODS))
@@ -186,8 +186,8 @@ def _unfitted(method: str, told: dict[str, Any]) -> Any:
 
 def _run(file: str, model: Any, material: Any, cache: Path | None, to: Targets, top: int, quiet: bool) -> None:
     """Read, fit, say, write."""
-    from eckart.cli.material import sentences_for
-    from eckart.cli.shell import lasting, say
+    from eckart.cli.common import lasting, say
+    from eckart.cli.text_inputs import sentences_for
     from eckart.errors import wrong
 
     to.check(file)
@@ -213,7 +213,7 @@ def described(file: str, s: Any) -> str:
 
 
 def _summary(model: Any, seconds: str, top: int) -> None:
-    from eckart.cli.shell import say
+    from eckart.cli.common import say
     from eckart.report.embed import telling
     from eckart.trace import StopReason
 

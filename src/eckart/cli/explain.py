@@ -121,8 +121,8 @@ def explain(
     threads: Annotated[int | None, typer.Option(help="Most threads; the result does not depend on it.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")] = False,
 ) -> None:
-    from eckart.cli.material import described, frequency, guided, material_of, stop_words_of, texts_of, words_in
-    from eckart.cli.shell import check_image, check_paths, held_out_share, kind_and_file, lasting, parse_image, say
+    from eckart.cli.common import check_image, check_paths, held_out_share, kind_and_file, lasting, parse_image, say
+    from eckart.cli.text_inputs import described, frequency, guided, material_of, stop_words_of, texts_of, words_in
     from eckart.errors import InputError, wrong
 
     method, kept = kind_and_file(method, model or [], METHODS)
@@ -229,8 +229,8 @@ def _count(text: str | None, method: str, family: str | None) -> int | str:
 
 def _chosen(build: Any, x: Any, seed: int, quiet: bool) -> int:
     """The number of topics that predicts unseen words best."""
-    from eckart.cli.shell import say
-    from eckart.explain.judge import select_topics
+    from eckart.cli.common import say
+    from eckart.explain.topics.judge import select_topics
 
     tried = select_topics(build(), x, CANDIDATES, random_state=seed)
     for i, row in enumerate(sorted(tried, key=lambda r: r["n_components"])):
@@ -241,8 +241,8 @@ def _chosen(build: Any, x: Any, seed: int, quiet: bool) -> int:
 
 def _builder(method: str, told: dict[str, Any], seed: int, threads: int | None, verbose: bool) -> Any:
     """What makes the unfitted model; options that the method does not have are refused now."""
-    from eckart.cli.shell import options_of
-    from eckart.io.save import CLASSES
+    from eckart.cli.common import options_of
+    from eckart.io.models.save import CLASSES
 
     name = "Mixture" if method == "mixture" and told["family"] is not None else METHODS[method]
     kind = getattr(import_module(CLASSES[name]), name)
@@ -254,7 +254,7 @@ def _builder(method: str, told: dict[str, Any], seed: int, threads: int | None, 
 
 def _judged(build: Any, x: Any, share: float, asked: float | None, seed: int, quiet: bool) -> Any:
     """Perplexity of a fit of its own on documents that it has not seen; None where there are too few."""
-    from eckart.cli.shell import say
+    from eckart.cli.common import say
     from eckart.errors import InputError
     from eckart.report.unseen import judge_topics
 
@@ -271,7 +271,7 @@ def _judged(build: Any, x: Any, share: float, asked: float | None, seed: int, qu
 
 
 def _summary(model: Any, x: Any, seconds: str, top: int) -> None:
-    from eckart.cli.shell import say
+    from eckart.cli.common import say
     from eckart.factors import Mixture
     from eckart.trace import StopReason
 
@@ -310,7 +310,7 @@ def _components(model: Any, f: Any, top: int) -> list[tuple[str, str]]:
 
 def _write(model: Any, x: Any, out: Path, label: str) -> int:
     """Shares of topics, posteriors or weights of parts, one row for each row of the data."""
-    from eckart.io.write import write_table
+    from eckart.io.tables.write import write_table
     from eckart.matrix import row_parts
 
     soft = model.predict_proba if hasattr(model, "predict_proba") else model.transform

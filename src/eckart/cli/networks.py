@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from eckart.cli.shell import Table, check_image, lasting, parse_components, say
+from eckart.cli.common import Table, check_image, lasting, parse_components, say
 from eckart.errors import wrong
 
 
@@ -93,7 +93,7 @@ def _summary(model: Any, file: str, seconds: float) -> None:
 
 
 def _write(model: Any, matrix: Any, out: Path, index: str | None) -> int:
-    from eckart.io.write import write_table
+    from eckart.io.tables.write import write_table
     from eckart.matrix import row_parts
 
     blocks = ((model.transform(part), part.rows) for part in row_parts(matrix))

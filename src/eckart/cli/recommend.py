@@ -63,10 +63,10 @@ def recommend(
     no_header: Annotated[bool, typer.Option("--no-header", help="In --new: the first line is data.")] = False,
     threads: Annotated[int | None, typer.Option(help="Most threads; the result does not depend on it.")] = None,
 ) -> None:
-    from eckart.cli.observed import as_kind, for_model, ids_in, source_of
-    from eckart.cli.shell import check_paths, say
+    from eckart.cli.common import check_paths, say
+    from eckart.cli.triples_input import as_kind, for_model, ids_in, source_of
     from eckart.errors import InputError, wrong
-    from eckart.io.write import check_target, write_long
+    from eckart.io.tables.write import check_target, write_long
 
     _check(row, column, everyone, rows_file, new, similar, explain, out)
     if n < 1:
@@ -120,7 +120,7 @@ def completion(path: Path) -> Any:
     """A saved completion; another kind of model is refused."""
     from eckart.errors import FileError
     from eckart.factors import LowRank
-    from eckart.io.save import load
+    from eckart.io.models.save import load
 
     fitted = load(path)
     if not isinstance(fitted.fit_.factors, LowRank):

@@ -71,7 +71,7 @@ def reduce(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")] = False,
 ) -> None:
-    from eckart.cli.shell import check_image, check_paths, load_table, parse_components, parse_image
+    from eckart.cli.common import check_image, check_paths, load_table, parse_components, parse_image
     from eckart.reduce.pca import PCA
 
     kind, target = which_model(model)
@@ -173,10 +173,10 @@ def certify(
 
         eckart certify topics.safetensors reviews/
     """
-    from eckart.cli.shell import has_names, load_table
+    from eckart.cli.common import has_names, load_table
     from eckart.errors import InputError
     from eckart.factors import Embedding, LowRank
-    from eckart.io.save import load
+    from eckart.io.models.save import load
 
     fitted = load(model)
     if hasattr(fitted, "predict") and type(fitted).__module__.startswith("eckart.nn"):
@@ -185,7 +185,7 @@ def certify(
         )
     explains = type(fitted).__module__.startswith("eckart.explain")
     if isinstance(fitted.fit_.factors, LowRank) and not explains:
-        from eckart.cli.observed import for_model, source_of
+        from eckart.cli.triples_input import for_model, source_of
 
         source = source_of(rows, columns, values, index, delimiter, no_header, duplicates, plan=fitted.fit_.plan)
         _verdict(fitted.certify(for_model(source.load(data), fitted.row_ids, fitted.column_ids)))
@@ -196,13 +196,13 @@ def certify(
                 f"{name} {value} came for a {type(fitted).__name__}, which is measured against a table; leave it out"
             )
     if isinstance(fitted.fit_.factors, Embedding):
-        from eckart.cli.material import material_of, sentences_for
+        from eckart.cli.text_inputs import material_of, sentences_for
 
         material = material_of(text, None, columns, None, None, delimiter, no_header, False, fitted.fit_.plan)
         _verdict(fitted.certify(sentences_for(fitted, data, material)))
         return
     if explains:
-        from eckart.cli.material import material_of, read_for
+        from eckart.cli.text_inputs import material_of, read_for
 
         material = material_of(text, index, columns, None, None, delimiter, no_header, False, fitted.fit_.plan)
         _verdict(fitted.certify(read_for(fitted, data, material)))
@@ -238,7 +238,7 @@ def plan(
 
         eckart plan data.npy --components 32
     """
-    from eckart.cli.shell import load_table, parse_components
+    from eckart.cli.common import load_table, parse_components
     from eckart.reduce.plan import available_memory, choose, costs, measured_speed, validate_components
 
     matrix = load_table(file, columns, index, None).matrix
@@ -279,7 +279,7 @@ def _summary(pca: Any, file: str, seconds: float) -> None:
 
 
 def _write_codes(pca: Any, matrix: Any, out: Path, index: str | None) -> int:
-    from eckart.io.write import write_table
+    from eckart.io.tables.write import write_table
     from eckart.matrix import row_parts
 
     blocks = ((pca.transform(part), part.rows) for part in row_parts(matrix))

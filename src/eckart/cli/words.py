@@ -92,9 +92,9 @@ def analogy(
 
 def _check(n: int, out: Path | None, data: str) -> None:
     """Refuse what cannot be done before anything is read."""
-    from eckart.cli.shell import check_paths
+    from eckart.cli.common import check_paths
     from eckart.errors import wrong
-    from eckart.io.write import check_target
+    from eckart.io.tables.write import check_target
 
     if n < 1:
         raise wrong("-n", n, "a number of 1 or more")
@@ -117,17 +117,17 @@ def _read(file: str, format: str | None, limit: int | None, encoding: str) -> An
 
 def _ids(vectors: Any, words: list[str]) -> Any:
     """Words of the shell as ids of the kind that the vectors have."""
-    from eckart.cli.observed import as_kind
-    from eckart.labels import Labels
+    from eckart.cli.triples_input import as_kind
+    from eckart.index.labels import Labels
 
     return as_kind(words, Labels(vectors.words, len(vectors), "word"))
 
 
 def _tell(titles: dict[str, str], table: dict[str, Any], out: Path | None) -> None:
     """The lists on standard output, or in a file."""
+    from eckart.cli.common import say
     from eckart.cli.recommend import printed
-    from eckart.cli.shell import say
-    from eckart.io.write import write_long
+    from eckart.io.tables.write import write_long
 
     names = tuple(titles.get(name, name) for name in table)
     columns = tuple(table.values())

@@ -42,8 +42,8 @@ from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
 from eckart.fit import Estimator, Fit
-from eckart.io.triples import observed
-from eckart.labels import Labels
+from eckart.index.labels import Labels
+from eckart.io.tables.triples import observed
 from eckart.matrix import Counts, Dense, Observed, wrong_ndim
 
 UPDATED = "measured before the last update; certify(X) measures the present model"

@@ -10,7 +10,7 @@ import numpy as np
 from eckart.complete.normalise import Normaliser
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.labels import Labels
+from eckart.index.labels import Labels
 from eckart.matrix import Counts, Dense, Observed
 
 

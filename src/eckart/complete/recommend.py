@@ -17,7 +17,7 @@ import numpy as np
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.labels import Labels
+from eckart.index.labels import Labels
 from eckart.matrix import Observed
 
 

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from eckart.complete.als import ALS
+from eckart.complete.factors.als import ALS
 from eckart.complete.split import Split, folds, split
 from eckart.errors import InputTypeError, wrong
 from eckart.factors import LowRank
-from eckart.io.triples import observed
+from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
 from eckart.metrics import mae, ranking, rmse
 from eckart.rng import generator

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, InputError
-from eckart.io.frames import titles
-from eckart.io.save import check_place, replacing
-from eckart.io.text import READABLE, _kind
-from eckart.io.tokens import Tokenizer
+from eckart.io.models.save import check_place, replacing
+from eckart.io.tables.frames import titles
+from eckart.io.text.documents import READABLE, _kind
+from eckart.io.text.tokens import Tokenizer
 
 FORMAT, VERSION = "eckart-sequences", 1
 PIECE = 2**24

@@ -5,8 +5,8 @@
 inside sentences, after words outside of the vocabulary were taken out. Weights: harmonic 1/d (those of GloVe), flat 1, linear (window - d + 1) / window
 (what a window of random length up to ``window``, as in word2vec, gives on average).
 
-The engine counts row by row (``engines.cpu.pair_counts``). A text that is too long for the memory limit is counted in chunks; each leaves its rows in order, on
-disk where they are many, and the rows of all chunks are added up. Weights are whole multiples of 1 / lcm(1, ..., window), and are added up as whole
+The engine counts row by row (``engines.cpu.words.pair_counts``). A text that is too long for the memory limit is counted in chunks; each leaves its rows in
+order, on disk where they are many, and the rows of all chunks are added up. Weights are whole multiples of 1 / lcm(1, ..., window), and are added up as whole
 numbers: chunks and threads change no bit, and the matrix of a two-sided window is symmetric to the last one. (Harmonic weights beyond window 20 are
 plain numbers, and chunks may then differ in the last bits.)
 """

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputTypeError
-from eckart.io.frames import is_arrow, is_frame
-from eckart.io.text import Documents
+from eckart.io.tables.frames import is_arrow, is_frame
+from eckart.io.text.documents import Documents
 
 BATCH_ITEMS = 2**18
 

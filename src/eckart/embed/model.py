@@ -15,9 +15,9 @@ from eckart.embed.vectors import Vectors
 from eckart.errors import wrong
 from eckart.factors import Embedding
 from eckart.fit import Estimator
-from eckart.io.tokens import Tokenizer
-from eckart.io.vocabulary import corpus
-from eckart.labels import Labels, tidy
+from eckart.index.labels import Labels, tidy
+from eckart.io.text.tokens import Tokenizer
+from eckart.io.text.vocabulary import corpus
 
 
 class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):

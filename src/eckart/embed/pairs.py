@@ -9,8 +9,8 @@ import numpy as np
 from eckart.embed.cooccurrence import cooccurrence
 from eckart.embed.model import WordModel
 from eckart.errors import InputError
-from eckart.io.frames import titles
-from eckart.io.tokens import Tokenizer
+from eckart.io.tables.frames import titles
+from eckart.io.text.tokens import Tokenizer
 from eckart.matrix import Counts
 
 

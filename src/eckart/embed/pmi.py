@@ -24,7 +24,7 @@ from eckart.certify.certificate import Certificate
 from eckart.embed.model import WordModel
 from eckart.embed.pairs import Pairs, pairs_of
 from eckart.engines import engine_named
-from eckart.engines.pool import in_order, resolve_threads, single_threaded_blas
+from eckart.engines.cpu.scheduler import in_order, resolve_threads, single_threaded_blas
 from eckart.errors import InputError, wrong
 from eckart.factors import Basis, Embedding
 from eckart.fit import Fit

@@ -1,6 +1,6 @@
 """Text, baskets, sessions or walks as sequences of word numbers: what every embedding is learned from.
 
-One pass. Words are numbered as they come (``eckart.io.tokens`` finds them on threads), their numbers are put aside in memory or, when there are many, in a
+One pass. Words are numbered as they come (``eckart.io.text.tokens`` finds them on threads), their numbers are put aside in memory or, when there are many, in a
 temporary file. At the end the vocabulary is chosen, when all counts are known, and the numbers are changed to positions in it. Words outside of it are taken
 out of their sentence, so that windows close over them, as word2vec and GloVe have it.
 
@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from eckart.embed.items import Numbers, look
-from eckart.embed.shelf import Shelf
+from eckart.embed.spill import Shelf
 from eckart.errors import InputError, wrong
-from eckart.io.frames import titles
-from eckart.io.text import documents
-from eckart.io.tokens import BATCH_CHARACTERS, Tokenizer, token_batches
-from eckart.io.vocabulary import Lexicon
+from eckart.io.tables.frames import titles
+from eckart.io.text.documents import documents
+from eckart.io.text.tokens import BATCH_CHARACTERS, Tokenizer, token_batches
+from eckart.io.text.vocabulary import Lexicon
 from eckart.trace import Watcher, progress
 
 

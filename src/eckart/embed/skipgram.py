@@ -32,13 +32,13 @@ from eckart.embed.model import WordModel
 from eckart.embed.pairs import checked
 from eckart.embed.sequences import Sequences, keep_probability
 from eckart.engines import engine_named
-from eckart.engines.skipgram import Pieces
+from eckart.engines.protocol.windows import Pieces
 from eckart.errors import InputError, wrong
 from eckart.factors import Embedding
 from eckart.fit import Fit
-from eckart.io.checkpoint import Checkpoint
-from eckart.io.frames import titles
-from eckart.io.keeping import Memory
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import Memory
+from eckart.io.tables.frames import titles
 from eckart.matrix import Counts
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress, silent

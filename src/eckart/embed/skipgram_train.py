@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.skipgram import PairEvidence, Pieces, WindowRule, tables
-from eckart.io.keeping import NOTHING, Memory, resumed_trace
+from eckart.engines.protocol.windows import PairEvidence, Pieces, WindowRule, tables
+from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 PART_WORDS = 2**20

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputError, UnknownWord, wrong
-from eckart.labels import Labels, shown, tidy
+from eckart.index.labels import Labels, shown, tidy
 
 MISSING = ("error", "skip", "zeros")
 MOST_COMPARED = 5000

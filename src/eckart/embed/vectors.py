@@ -17,9 +17,9 @@ import numpy as np
 from eckart.embed.neighbours import Neighbours, answers, nearest
 from eckart.embed.table import VectorTable, unit_rows
 from eckart.errors import InputError, wrong
-from eckart.io.tokens import Tokenizer
-from eckart.io.vector_write import write_words
-from eckart.labels import tidy
+from eckart.index.labels import tidy
+from eckart.io.text.tokens import Tokenizer
+from eckart.io.vectors.write import write_words
 
 SMOOTH = 1e-3
 """a in the weights a / (a + p(w)) of "sif" (Arora et al. 2017)."""

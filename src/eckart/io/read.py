@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, InputError, InputTypeError, wrong
-from eckart.io.csv_file import read_csv
-from eckart.io.frames import (
+from eckart.io.tables.csv_file import read_csv
+from eckart.io.tables.frames import (
     ARROW_FILES,
     arrow_batches,
     arrow_columns,
@@ -29,9 +29,9 @@ from eckart.io.frames import (
     is_frame,
     titles,
 )
-from eckart.io.long_tables import TEXT_FILES, Long
-from eckart.io.numbers import from_masked, from_nested, numeric
-from eckart.io.sources import ArrowBlocks, ChainBlocks, IteratorBlocks, npy_array, npz_array, npz_names
+from eckart.io.tables.long_tables import TEXT_FILES, Long
+from eckart.io.tables.numbers import from_masked, from_nested, numeric
+from eckart.io.tables.row_blocks import ArrowBlocks, ChainBlocks, IteratorBlocks, npy_array, npz_array, npz_names
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
 
 IN_MEMORY_BYTES = 512 * 2**20

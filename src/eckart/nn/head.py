@@ -42,8 +42,8 @@ class NetworkHead(NetworkShell):
         targets, about = self._targets(y, count)
         (seed, file), place = self._start(matrix, targets), self._place(matrix, gpu)
         split = split_rows(count, self.validation_fraction, seed)
+        from eckart.nn.batches import Rows, scale_of
         from eckart.nn.modules import arrays_of, build
-        from eckart.nn.rows import Rows, scale_of
 
         scale = scale_of(rows_at(matrix, split[0]))
         architecture = self._architecture(matrix.shape[1], about["out"], len(split[0]))
@@ -63,7 +63,7 @@ class NetworkHead(NetworkShell):
     def certify(self, X: Any, y: Any) -> Certificate:
         """Measure the certificate again from this model and data. The training data are split as in the fit; other rows were all unseen."""
         matrix, gpu = self._new(X)
-        from eckart.nn.rows import Rows, Scale
+        from eckart.nn.batches import Rows, Scale
 
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
         targets = self._coded(y, count)
@@ -108,9 +108,9 @@ class NetworkHead(NetworkShell):
     ) -> Certificate:
         import torch
 
+        from eckart.nn.batches import Part
         from eckart.nn.modules import with_weights
         from eckart.nn.place import threads
-        from eckart.nn.rows import Part
         from eckart.nn.steps import over_rows
         from eckart.nn.train import slope
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from eckart.nn.rows import Batch
+from eckart.nn.batches import Batch
 
 Loss = Callable[[Any, Batch], torch.Tensor]
 LOSSES = ("squared", "bernoulli")

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from eckart.engines.pool import resolve_threads
+from eckart.engines.cpu.scheduler import resolve_threads
 from eckart.errors import InputError, wrong
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")

@@ -11,9 +11,9 @@ import numpy as np
 from eckart.errors import InputError
 from eckart.factors import Network
 from eckart.fit import Estimator, one_kind_of_names
-from eckart.io.checkpoint import Checkpoint, checksum
+from eckart.io.models.checkpoint import Checkpoint, checksum
+from eckart.io.models.pack import unpack
 from eckart.io.read import read
-from eckart.io.state import unpack
 from eckart.matrix import Dense, Matrix
 from eckart.nn.lazy import is_tensor, need_torch
 from eckart.nn.options import recipe_of
@@ -65,14 +65,14 @@ class NetworkShell(Estimator):
     def _door(self, X: Any) -> tuple[Matrix, bool]:
         """Data in memory, finite or NaN, and whether it came from a GPU."""
         need_torch(type(self).__name__)
-        from eckart.nn.rows import whole
+        from eckart.nn.batches import whole
 
         gpu = is_tensor(X) and X.is_cuda
         return whole(one_kind_of_names(read(as_array(X)))), gpu
 
     def _new(self, X: Any) -> tuple[Matrix, bool]:
         """New rows in memory, with the columns of the training data."""
-        from eckart.nn.rows import whole
+        from eckart.nn.batches import whole
 
         gpu = is_tensor(X) and X.is_cuda
         return whole(self._new_rows(as_array(X))), gpu
@@ -116,8 +116,8 @@ class NetworkShell(Estimator):
         self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, file: Any, judge: Any = None
     ) -> tuple[Any, Any, Any]:
         """Train on one part of the rows, judge on the other; (recipe, progress, place)."""
+        from eckart.nn.batches import Part
         from eckart.nn.place import threads
-        from eckart.nn.rows import Part
         from eckart.nn.train import train
 
         held = Part(rows, split[1]) if len(split[1]) else None
@@ -164,8 +164,8 @@ class NetworkShell(Estimator):
     def _through(self, f: Network, matrix: Matrix, gpu: bool, use: Any) -> np.ndarray:
         """``use(network, batch)`` over blocks of rows, in the precision of the data, joined."""
         torch = need_torch(type(self).__name__)
+        from eckart.nn.batches import Rows, Scale
         from eckart.nn.place import choose_place, threads
-        from eckart.nn.rows import Rows, Scale
         from eckart.nn.steps import over_rows
 
         kind = "float64" if matrix.dtype == np.float64 else "float32"

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from eckart.nn.batches import Batch, Index, Source, pieces
 from eckart.nn.place import Place
-from eckart.nn.rows import Batch, Index, Source, pieces
 from eckart.nn.rules import set_rate
 
 _NONE = np.arange(0)

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from eckart.io.checkpoint import Checkpoint
-from eckart.io.state import pack, resumed_trace, unpack
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.pack import pack, resumed_trace, unpack
+from eckart.nn.batches import Source, pieces
 from eckart.nn.losses import Loss
 from eckart.nn.place import Place
-from eckart.nn.rows import Source, pieces
 from eckart.nn.rules import Nesterov, optimizer_of, schedule_of
 from eckart.nn.steps import Room, Steps, gradient, over_rows, steps_of
 from eckart.trace import StopReason, Trace, Watcher, silent

@@ -6,7 +6,7 @@ from typing import Any
 
 from eckart.errors import wrong
 from eckart.nn.architecture import default_hidden, dense_coder
-from eckart.reduce.coder import NetworkCoder
+from eckart.reduce.network_coder import NetworkCoder
 
 
 class Autoencoder(NetworkCoder):

@@ -16,8 +16,8 @@ from eckart.engines import engine_named
 from eckart.errors import wrong
 from eckart.factors import Basis
 from eckart.matrix import Observed
-from eckart.reduce.codes import as_observed, encode, reusable
-from eckart.reduce.gaps import gaussian_of
+from eckart.reduce.encode import as_observed, encode, reusable
+from eckart.reduce.missing import gaussian_of
 from eckart.reduce.rotate import loadings_of
 from eckart.reduce.spectral import densify
 

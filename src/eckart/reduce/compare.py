@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from eckart.matrix import Counts, Dense, Matrix, Observed
-from eckart.reduce.codes import as_observed
+from eckart.reduce.encode import as_observed
 from eckart.reduce.pca import PCA
 
 MOST_GAPPY = 3 * 10**5

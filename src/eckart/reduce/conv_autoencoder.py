@@ -9,7 +9,7 @@ import numpy as np
 from eckart.errors import wrong
 from eckart.nn.architecture import conv_coder, first_convolution, image_shape
 from eckart.nn.options import check_widths
-from eckart.reduce.coder import NetworkCoder
+from eckart.reduce.network_coder import NetworkCoder
 
 
 class ConvAutoencoder(NetworkCoder):

@@ -23,16 +23,16 @@ from eckart.io.read import read
 from eckart.matrix import Dense, Matrix, Observed
 from eckart.optim.descend import Objective
 from eckart.optim.rules import rule_named
-from eckart.reduce import gaps
+from eckart.reduce import missing as gaps
 from eckart.reduce.attributes import BasisAttributes
-from eckart.reduce.autoencode import Trained, risk_objective, train
-from eckart.reduce.codes import as_observed, encode
 from eckart.reduce.covariance import Covariance
+from eckart.reduce.encode import as_observed, encode
 from eckart.reduce.krylov import block_krylov
 from eckart.reduce.plan import STATISTIC_COLUMNS, validate_components
 from eckart.reduce.solve import Options as PcaOptions
 from eckart.reduce.solve import certify, solve, to_basis
 from eckart.reduce.spectral import Spectrum, canonical, densify
+from eckart.reduce.train_linear import Trained, risk_objective, train
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
 

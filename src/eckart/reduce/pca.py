@@ -19,14 +19,14 @@ from eckart.engines import engine_named
 from eckart.engines.protocol import GapsFound, Moments
 from eckart.errors import InputError, wrong
 from eckart.fit import Estimator, Fit, one_kind_of_names, sample_weights
-from eckart.io.numbers import numeric
 from eckart.io.read import read
+from eckart.io.tables.numbers import numeric
 from eckart.matrix import Counts, Dense, Matrix, Observed
-from eckart.reduce import gaps
+from eckart.reduce import missing as gaps
 from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.charts import ComponentTables
-from eckart.reduce.codes import as_observed, encode, filled, reusable
 from eckart.reduce.covariance import Covariance
+from eckart.reduce.encode import as_observed, encode, filled, reusable
 from eckart.reduce.plan import validate_components
 from eckart.reduce.rotate import Rotation, rotation_of
 from eckart.reduce.solve import Options, certify, solve, to_basis

@@ -19,7 +19,8 @@ from eckart.engines.protocol import Engine
 from eckart.errors import wrong
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
-from eckart.reduce import gaps, rank
+from eckart.reduce import missing as gaps
+from eckart.reduce import rank
 from eckart.reduce.solve import Options, solve
 from eckart.reduce.spectral import densify
 from eckart.rng import generator

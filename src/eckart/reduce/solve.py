@@ -9,14 +9,15 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.spectral import PROBE, SPARSE_PROBE, certify_subspace
-from eckart.engines.pool import single_threaded_blas
+from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.engines.protocol import Engine, GapsFound
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
 from eckart.fit import Fit
-from eckart.io.checkpoint import Checkpoint, about_rows
+from eckart.io.models.checkpoint import Checkpoint, about_rows
 from eckart.matrix import Counts, Dense, Matrix, Observed
-from eckart.reduce import gaps, rank, spectral
+from eckart.reduce import missing as gaps
+from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import STATISTIC_COLUMNS, Plan, available_memory, choose, require_memory, validate_components
 from eckart.reduce.stream import sketch_covariance

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.blocks import refuse_bad
-from eckart.engines.pool import single_threaded_blas
+from eckart.engines.cpu.row_blocks import refuse_bad
+from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense
 from eckart.reduce import rank
-from eckart.reduce.autoencode import train
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.krylov import block_krylov
 from eckart.reduce.power import power_method
+from eckart.reduce.train_linear import train
 from eckart.trace import StopReason, Trace, Watcher
 
 RANDOMIZED_TOL = 1e-4

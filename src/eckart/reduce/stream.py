@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Check
-from eckart.engines.blocks import jobs, refuse_bad
-from eckart.engines.pool import single_threaded_blas
+from eckart.engines.cpu.row_blocks import jobs, refuse_bad
+from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.engines.protocol import Engine, Moments
 from eckart.matrix import Counts, Dense
 from eckart.reduce.covariance import Covariance

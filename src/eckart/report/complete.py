@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eckart import plots
-from eckart.complete.recovery import recovery
+from eckart.complete.nuclear.recovery import recovery
 from eckart.matrix import Observed
 from eckart.report.held_out import HeldOut
 from eckart.report.html import Report, in_words

@@ -9,7 +9,7 @@ import numpy as np
 from eckart import plots
 from eckart.embed.pairs import pairs_of
 from eckart.embed.sequences import Sequences
-from eckart.io.stop_words import LISTS
+from eckart.io.text.stop_words import LISTS
 from eckart.matrix import Counts
 from eckart.report.html import Report, in_words
 

@@ -10,7 +10,7 @@ from eckart.io.read import read
 from eckart.report.html import Report, in_words
 from eckart.report.mixtures import mixture_page
 from eckart.report.parts import parts_page
-from eckart.report.rows import Excerpts
+from eckart.report.samples import Excerpts
 from eckart.report.topics import topics_page
 
 

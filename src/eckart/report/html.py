@@ -8,7 +8,7 @@ import io
 from pathlib import Path
 from typing import Any
 
-from eckart.io.save import atomic_write
+from eckart.io.models.save import atomic_write
 
 STYLE = """
 :root{color-scheme:light}body{font:16px/1.5 system-ui,sans-serif;color:#1f2933;background:#fff;max-width:60rem;margin:2rem auto;padding:0 1rem}

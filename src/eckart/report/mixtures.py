@@ -9,7 +9,7 @@ import numpy as np
 from eckart import plots
 from eckart.matrix import Dense, Matrix
 from eckart.report.html import Report
-from eckart.report.rows import some_rows
+from eckart.report.samples import some_rows
 
 COLUMNS = 8
 """Columns by which a component is described."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import wrong
-from eckart.explain.judge import document_completion, split_tokens
+from eckart.explain.topics.judge import document_completion, split_tokens
 from eckart.matrix import Counts
 
 LEAST_PRIOR = 1e-3

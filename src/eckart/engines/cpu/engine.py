@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.blocks import Job, jobs
-from eckart.engines.cpu import dense, tall
-from eckart.engines.cpu.completion import CompletionPrimitives
-from eckart.engines.cpu.glove import GlovePrimitives
-from eckart.engines.cpu.linear import eigh_top, orth
-from eckart.engines.cpu.mixtures import MixturePrimitives
-from eckart.engines.cpu.nonnegative import NonnegativePrimitives
-from eckart.engines.cpu.pairs import PairPrimitives
-from eckart.engines.cpu.skipgram import SkipGramPrimitives
-from eckart.engines.cpu.topics import TopicPrimitives
-from eckart.engines.pool import resolve_threads, run_lanes
+from eckart.engines.cpu.dense import passes as dense
+from eckart.engines.cpu.dense import thin as tall
+from eckart.engines.cpu.dense.linear import eigh_top, orth
+from eckart.engines.cpu.mixtures.primitives import MixturePrimitives
+from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
+from eckart.engines.cpu.ridge.primitives import CompletionPrimitives
+from eckart.engines.cpu.row_blocks import Job, jobs
+from eckart.engines.cpu.scheduler import resolve_threads, run_lanes
+from eckart.engines.cpu.topics.primitives import TopicPrimitives
+from eckart.engines.cpu.words.glove import GlovePrimitives
+from eckart.engines.cpu.words.primitives import PairPrimitives
+from eckart.engines.cpu.words.windows import SkipGramPrimitives
 from eckart.engines.protocol import SQUARE, THIN, ColumnMoments, GapCodes, GapStatistics, Keeper, Moments, block_rows
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.trace import Watcher, silent
@@ -49,7 +50,7 @@ class CpuEngine(
     def put(self, matrix: Matrix) -> Matrix:
         if not isinstance(matrix, Counts):
             return matrix
-        from eckart.engines.cpu.tiles import in_tiles
+        from eckart.engines.cpu.entries.tiles import in_tiles
 
         return in_tiles(matrix, self.threads)
 
@@ -97,7 +98,7 @@ class CpuEngine(
     def times(self, x: Dense | Counts, v: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
         v = self._thin(x, v)
         if isinstance(x, Counts):
-            from eckart.engines.cpu.sparse import times_rows
+            from eckart.engines.cpu.entries.sparse import times_rows
 
             out = np.empty((x.shape[0], v.shape[1]), x.dtype)
             self._over_rows(x, lambda a, b: times_rows(x.indptr, x.indices, x.data, v, a, b, out))
@@ -114,7 +115,7 @@ class CpuEngine(
         y = np.ascontiguousarray(y, dtype=x.dtype)
         shape = (x.shape[1], y.shape[1])
         if isinstance(x, Counts):
-            from eckart.engines.cpu.sparse import times_t_rows
+            from eckart.engines.cpu.entries.sparse import times_t_rows
 
             def work(a: int, b: int, total: np.ndarray) -> None:
                 times_t_rows(x.indptr, x.indices, x.data, y, a, b, total)
@@ -155,8 +156,8 @@ class CpuEngine(
 
     def _sparse_gram_times(self, x: Counts, v: np.ndarray, w: np.ndarray) -> np.ndarray:
         """A^T diag(w) A V by the kernel that fits: one vector, tiles, or plain rows."""
-        from eckart.engines.cpu.sparse import gram_times_rows, gram_times_vector_rows
-        from eckart.engines.cpu.tiles import TiledCounts
+        from eckart.engines.cpu.entries.sparse import gram_times_rows, gram_times_vector_rows
+        from eckart.engines.cpu.entries.tiles import TiledCounts
 
         if isinstance(x, TiledCounts) and v.shape[1] >= 4:
             return self._tiled_gram_times(x, v, w)
@@ -170,8 +171,8 @@ class CpuEngine(
         return self._sum_over_rows(x, v.shape, work)
 
     def _tiled_gram_times(self, x: Any, v: np.ndarray, w: np.ndarray) -> np.ndarray:
-        from eckart.engines.cpu.prefetch import aligned_zeros
-        from eckart.engines.cpu.tiles import tile_gram_times
+        from eckart.engines.cpu.entries.tiles import tile_gram_times
+        from eckart.engines.cpu.registers.prefetch import aligned_zeros
 
         def step(total: np.ndarray, c: int, scratch: dict) -> None:
             if "y" not in scratch:
@@ -239,7 +240,7 @@ class CpuEngine(
         """V in working precision; for sparse products its rows start on cache lines."""
         if not isinstance(x, Counts) or v.shape[1] == 1:
             return np.ascontiguousarray(v, dtype=x.dtype)
-        from eckart.engines.cpu.prefetch import aligned_zeros
+        from eckart.engines.cpu.registers.prefetch import aligned_zeros
 
         out = aligned_zeros(v.shape, x.dtype)
         out[:] = v
@@ -255,21 +256,21 @@ class CpuEngine(
         return _tree_sum([lane.total for lane in lanes])
 
     def _over_rows(self, x: Counts, work: Any) -> None:
-        from eckart.engines.cpu.sparse import balanced
+        from eckart.engines.cpu.entries.sparse import balanced
 
         parts = balanced(x.indptr, 32)
         run_lanes(parts, list(range(len(parts))), lambda _, part, scratch: work(*part), self.threads)
 
     def _sum_over_rows(self, x: Counts, shape: tuple[int, int], work: Any) -> np.ndarray:
-        from eckart.engines.cpu.prefetch import aligned_zeros
-        from eckart.engines.cpu.sparse import balanced
+        from eckart.engines.cpu.entries.sparse import balanced
+        from eckart.engines.cpu.registers.prefetch import aligned_zeros
 
         lanes = [aligned_zeros(shape, x.dtype) for _ in range(_lanes(int(np.prod(shape)) * x.dtype.itemsize))]
         run_lanes(balanced(x.indptr, len(lanes)), lanes, lambda total, part, scratch: work(*part, total), self.threads)
         return _tree_sum(lanes)
 
     def _sparse_columns(self, x: Counts, weights: np.ndarray | None) -> ColumnMoments:
-        from eckart.engines.cpu.sparse import balanced, column_sums_rows
+        from eckart.engines.cpu.entries.sparse import balanced, column_sums_rows
 
         _refuse_bad_entries(x)
         w = np.empty(0) if weights is None else np.asarray(weights, np.float64)
@@ -288,10 +289,10 @@ class CpuEngine(
 def _gap_kernels(x: Observed) -> Any:
     """Mask products where many entries are observed, rows of entries where few are."""
     if x.nnz >= 0.05 * x.shape[0] * x.shape[1]:
-        from eckart.engines.cpu import gaps_dense
+        from eckart.engines.cpu.dense import missing_masks as gaps_dense
 
         return gaps_dense
-    from eckart.engines.cpu import gaps
+    from eckart.engines.cpu.dense import missing_rows as gaps
 
     return gaps
 

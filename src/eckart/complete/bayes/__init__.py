@@ -1,0 +1,1 @@
+"""Bayesian factorization by Gibbs sampling."""

@@ -1,0 +1,290 @@
+"""Bayesian matrix factorization: the posterior of a completed matrix by Gibbs sampling, with an uncertainty for every cell.
+
+    a_ij = mean + b_i + c_j + u_i.v_j + noise
+
+with learned normal priors on (u_i, b_i) and (v_j, c_j) and learned noise (``bayes_chain``), on request with features of who observed what
+(``bayes_features``). The sampler is in ``gibbs``, what it leaves behind in ``bayes_posterior``. What the certificate says: the chains agree with one
+another (split R-hat), and the kept states are worth enough independent ones for the mean to be exact to a share of the posterior deviation.
+
+References: Salakhutdinov and Mnih 2008 (BPMF); Simm et al. 2017 (Macau); Rendle, Zhang and Koren 2019.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import ndtri
+
+from eckart.certify.certificate import Certificate
+from eckart.certify.chains import certify_chains
+from eckart.complete.bayes.gibbs import solve
+from eckart.complete.bayes.posterior import Posterior
+from eckart.complete.completer import Completer
+from eckart.complete.folding import is_matrix, limits, pairs
+from eckart.engines import engine_named
+from eckart.engines.cpu.scheduler import single_threaded_blas
+from eckart.errors import InputError, wrong
+from eckart.factors import LowRank
+from eckart.fit import Fit
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.tables.triples import observed
+from eckart.matrix import Observed
+from eckart.rng import generator
+from eckart.trace import StopReason, progress
+
+PROBES = 256
+JUDGED = 100_000
+CHECKPOINT_SECONDS = 10.0
+SMALL = 10**7
+
+
+class BayesianMF(Completer):
+    """Fill in a partially observed matrix by the posterior mean of a Bayesian factorization, with an uncertainty for every cell.
+
+    a_ij = mean + b_i + c_j + u_i.v_j + N(0, 1/alpha); priors of factors and biases are normal with learned mean and precision (Normal-Wishart), alpha is
+    learned: there is no ridge to tune, and more components than needed do little harm.
+
+    Parameters
+    ----------
+    n_components : k.
+    n_samples : states kept over all chains (rounded up to a multiple of n_chains). More make the mean more exact and the model larger: it holds
+        (rows + columns) k n_samples numbers.
+    burn_in, thin : sweeps before the first state is kept; sweeps from one kept state to the next.
+    n_chains : independent chains; two or more let the certificate compare them.
+    noise : "common" (one variance), "row", "column" or "both": every row and column has a noise level of its own, learned with a common prior. Ratings gain
+        by "row" and "both"; where errors of the largest entries count most, "common" is safer.
+    implicit_features : True lets the factors depend on which columns a row observes and which rows observe a column, whatever the values (SVD++ in
+        both directions); "rows" or "columns" does so for one side.
+    clip : (low, high) for predictions, True (the observed range), False, or "auto": the observed range of a rating scale (few values, each many times)
+        (ratings).
+    checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
+    random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
+
+    Attributes
+    ----------
+    fit_ : factors (``LowRank``: the posterior mean), certificate, trace, plan. certificate_, posterior_ (all draws), row_biases_, column_biases_, mean_,
+    noise_variance_, n_iter_.
+
+    The certificate (kind "statistical") holds when the chains have mixed (split R-hat <= 1.1) and a predicted mean is exact to 0.2 posterior standard
+    deviations.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20)); a[0, 2], truth = np.nan, a[0, 2]
+    >>> model = BayesianMF(2, n_samples=40, burn_in=50, thin=2, random_state=0).fit(a)
+    >>> low, high = model.interval(0, 2)
+    >>> bool(low[0] < truth < high[0]), model.certificate_.kind
+    (True, 'statistical')
+
+    References: Salakhutdinov and Mnih 2008; Simm et al. 2017; Rendle, Zhang and Koren 2019.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 16,
+        *,
+        n_samples: int = 100,
+        burn_in: int = 200,
+        thin: int = 4,
+        n_chains: int = 2,
+        noise: str = "common",
+        implicit_features: bool | str = False,
+        clip: Any = "auto",
+        checkpoint: Any = None,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        verbose: bool = False,
+    ):
+        self.n_components = n_components
+        self.n_samples = n_samples
+        self.burn_in = burn_in
+        self.thin = thin
+        self.n_chains = n_chains
+        self.noise = noise
+        self.implicit_features = implicit_features
+        self.clip = clip
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    posterior_: Posterior
+
+    @property
+    def noise_variance_(self) -> float:
+        """Posterior mean of the noise variance of a typical cell."""
+        self._fitted("noise_variance_")
+        return float(self.posterior_.scale**2 * np.exp(self.posterior_.log_noise()).mean())
+
+    @property
+    def n_iter_(self) -> int:
+        """Sweeps done by each chain."""
+        return len(self._fitted("n_iter_").trace)
+
+    def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
+        features = self._check(x)
+        keeper = self._keeper(x, weights)
+        with single_threaded_blas(), progress(self.verbose) as watch:
+            factors, posterior, trace = solve(
+                x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
+                n_chains=self.n_chains, noise=self.noise, features=features, weights=weights, keeper=keeper,
+                rng=generator(self.random_state), engine=self._engine(x), watch=watch,
+            )  # fmt: skip
+            certificate = certify(x, factors, posterior)
+        if keeper and trace.reason is not StopReason.INTERRUPTED:
+            keeper.remove()
+        if trace.reason is not StopReason.INTERRUPTED and certificate.holds:
+            trace.reason = StopReason.CONVERGED
+        plan = {
+            "engine": "cpu",
+            "solver": "gibbs",
+            "noise": self.noise,
+            "sweeps": len(trace),
+            "samples": posterior.size,
+        }
+        if (low_high := limits(self.clip, x)) is not None:
+            plan["clip"] = low_high
+        self.posterior_, self.normaliser_ = posterior, None
+        return Fit(factors, certificate, trace, plan)
+
+    def certify(self, X: Any) -> Certificate:
+        """Measure the certificate again, from this model and data alone."""
+        x = self._aligned(X)
+        if x.shape != self._lowrank().shape:
+            raise InputError(
+                f"X has shape {x.shape}, wanted {self._lowrank().shape}: the data that the model was fitted to"
+            )
+        return certify(x, self._lowrank(), self.posterior_)
+
+    def predict(self, rows: Any, columns: Any = None, *, unknown: str = "raise", return_std: bool = False) -> Any:
+        """Posterior mean at the cells (rows[p], columns[p]), by id, clipped; with ``return_std`` also the standard deviation of a new observation there.
+
+        That deviation holds both what is not known about the cell and the noise. With a matrix of new rows instead of ids, every cell of these rows.
+        """
+        if return_std and (columns is None or is_matrix(rows) or unknown != "raise"):
+            raise InputError(
+                "return_std=True came without known row and column ids, wanted predict(rows, columns, return_std=True)"
+            )
+        mean = super().predict(rows, columns, unknown=unknown)
+        if not return_std:
+            return mean
+        return mean, self.deviation(rows, columns)
+
+    def deviation(self, rows: Any, columns: Any, *, noise: bool = True) -> np.ndarray:
+        """Standard deviation at the cells: of a new observation, or (``noise=False``) of what is known about its mean."""
+        _, spread, own = self.posterior_.moments(self._lowrank(), *self._cells(rows, columns))
+        return np.sqrt(spread + own) if noise else np.sqrt(spread)
+
+    def interval(self, rows: Any, columns: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the intervals that hold a new observation at the cells with probability ``level``, clipped."""
+        if not 0 < level < 1:
+            raise wrong("level", level, "a probability between 0 and 1")
+        mean, spread, noise = self.posterior_.moments(self._lowrank(), *self._cells(rows, columns))
+        reach = ndtri(0.5 + 0.5 * level) * np.sqrt(spread + noise)
+        low, high = self.fit_.plan.get("clip", (-np.inf, np.inf))
+        return np.clip(mean - reach, low, high), np.clip(mean + reach, low, high)
+
+    def _cells(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
+        self._lowrank()
+        i, j = pairs(rows, columns)
+        return self.row_ids.indices_of(i), self.column_ids.indices_of(j)
+
+    def _folded(self, X: Any) -> tuple[LowRank, Observed]:
+        x = self._aligned(X)
+        with single_threaded_blas():
+            return self.posterior_.fold(self._lowrank(), x, self._engine(x))[0], x
+
+    def update(self, X: Any, *, axis: str = "rows") -> Self:
+        """Take in the full history of some rows (or columns): known ids are solved anew, new ids are added; all else stays as it is."""
+        model = self._turned() if axis == "columns" else self
+        x = model._aligned(observed(X).transposed() if axis == "columns" else observed(X))
+        with single_threaded_blas():
+            _, new = model.posterior_.fold(model._lowrank(), x, self._engine(x))
+        ids = model.row_ids
+        at = ids.find(np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows)
+        super().update(X, axis=axis)
+        old = model.posterior_.rows
+        own = None
+        if old.precisions is not None and new.precisions is not None:
+            own = _merged(old.precisions, new.precisions, at)
+        after = replace(model.posterior_, rows=old.with_rows(_merged(old.bias, new.bias, at), own))
+        self.posterior_ = after.flipped() if axis == "columns" else after
+        return self
+
+    def _turned(self) -> BayesianMF:
+        other = super()._turned()
+        assert isinstance(other, BayesianMF)
+        other.posterior_ = self.posterior_.flipped()
+        return other
+
+    def extra_state(self) -> dict[str, np.ndarray]:
+        """The observed entries and the draws, for the model file."""
+        arrays, values = self.posterior_.to_state()
+        self.fit_.plan["posterior"] = values
+        return super().extra_state() | {f"posterior.{name}": a for name, a in arrays.items()}
+
+    def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
+        kept = {name.removeprefix("posterior."): a for name, a in arrays.items() if name.startswith("posterior.")}
+        self.posterior_ = Posterior.from_state(kept, fit.plan["posterior"])
+        super()._store(fit, arrays)
+
+    def _engine(self, x: Observed) -> Any:
+        """One thread for a small matrix: dealing its rows out costs more than drawing them."""
+        return engine_named("cpu", 1 if x.nnz * (self.n_components + 1) ** 2 < SMALL else self.n_threads)
+
+    def _keeper(self, x: Observed, weights: np.ndarray | None) -> Checkpoint | None:
+        return Checkpoint.of_fit(self, x, weights, ignored=("clip",), seconds=CHECKPOINT_SECONDS)
+
+    def _check(self, x: Observed) -> tuple[bool, bool]:
+        """Refuse what cannot be done; returns for which sides features are used."""
+        for name, least in (("n_components", 1), ("n_samples", 1), ("burn_in", 0), ("thin", 1), ("n_chains", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise wrong(name, value, f"an int >= {least}")
+        if self.noise not in ("common", "row", "column", "both"):
+            raise wrong("noise", self.noise, "'common', 'row', 'column' or 'both'")
+        sides = {"False": (False, False), "True": (True, True), "rows": (True, False), "columns": (False, True)}
+        if str(self.implicit_features) not in sides:
+            raise wrong("implicit_features", self.implicit_features, "True, False, 'rows' or 'columns'")
+        if x.nnz == 0:
+            raise InputError("X has no observed entry, wanted at least one")
+        limits(self.clip, x)
+        if not np.isfinite(x.data).all():
+            at = int(np.argmax(~np.isfinite(x.data)))
+            row = int(np.searchsorted(x.indptr, at, side="right")) - 1
+            raise InputError(
+                f"X contains {x.data[at]} at row {row}, column {int(x.indices[at])}, wanted finite numbers or NaN"
+            )
+        return sides[str(self.implicit_features)]
+
+
+def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:
+    """Mixing at random cells and of the noise, and how the posterior mean fits the observed entries (a random part of very many)."""
+    rng = generator(0)
+    i, j = rng.integers(x.shape[0], size=PROBES), rng.integers(x.shape[1], size=PROBES)
+    cells = posterior.draws(f, i, j).T.reshape(posterior.chains, -1, PROBES)
+    entries = np.arange(x.nnz) if x.nnz <= JUDGED else np.sort(rng.choice(x.nnz, JUDGED, replace=False))
+    at = np.searchsorted(x.indptr, entries, side="right") - 1
+    mean, spread, noise = posterior.moments(f, at, x.indices[entries])
+    residual = x.data[entries] - mean
+    facts = {
+        "observed entries": x.nnz,
+        "RMSE on observed entries": float(np.sqrt(np.mean(residual**2))),
+        "noise standard deviation": float(np.sqrt(np.mean(noise))),
+        "posterior standard deviation of a cell": float(np.sqrt(np.mean(spread))),
+        "observed entries in their 90 % interval": float(
+            np.mean(np.abs(residual) <= ndtri(0.95) * np.sqrt(spread + noise))
+        ),
+    }
+    problem = "posterior mean of a Bayesian matrix factorization"
+    notes = () if posterior.chains > 1 else ("one chain only: that all chains agree was not tested; use n_chains >= 2",)
+    return certify_chains(cells, posterior.log_noise(), problem=problem, facts=facts, notes=notes)
+
+
+def _merged(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Rows of ``new`` in place of those at positions ``at`` >= 0, the others behind."""
+    out = np.concatenate([old, new[at < 0]])
+    out[at[at >= 0]] = new[at >= 0]
+    return out

@@ -1,0 +1,178 @@
+"""The Gibbs sampler: chains that run in step, the states that are kept of them, and how a killed run goes on.
+
+After ``burn_in`` sweeps every ``thin``-th state of each chain (``bayes_chain``) is kept. The answer is the mean over the kept states of
+mean + b_i + c_j + u_i.v_j; with the factors of all states side by side it is one ``LowRank``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.complete.bayes.chain import Chain, Side
+from eckart.complete.bayes.features import link_of
+from eckart.complete.bayes.posterior import Posterior, SideDraws
+from eckart.factors import LowRank
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.matrix import Observed
+from eckart.trace import StopReason, Trace, Watcher, silent
+
+
+class Kept:
+    """The states kept so far: arrays of shape chains x draws x ..., filled as the chains run; the large ones in the precision of the data."""
+
+    def __init__(self, chains: list[Chain], draws: int, dtype: np.dtype):
+        self.chains, self.draws, self.dtype, self.done = chains, draws, dtype, 0
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def add(self) -> None:
+        """Keep the present state of every chain."""
+        for c, chain in enumerate(self.chains):
+            for name, value in _state(chain).items():
+                if name not in self.arrays:
+                    dtype = self.dtype if name.endswith(("factors", "precisions", "link")) else np.dtype(np.float64)
+                    self.arrays[name] = np.zeros((len(self.chains), self.draws, *value.shape), dtype)
+                self.arrays[name][c, self.done] = value
+        self.done += 1
+
+    def stacked(self, name: str) -> np.ndarray | None:
+        """S x ..., chain after chain."""
+        a = self.arrays.get(name)
+        return None if a is None else a[:, : self.done].reshape(-1, *a.shape[2:])
+
+    def finish(self, mean: float, scale: float, x: Observed) -> tuple[LowRank, Posterior]:
+        """The posterior mean as one LowRank and the rest of the draws."""
+        dtype = x.dtype
+        factors, sides = [], []
+        for name in ("rows", "columns"):
+            u, mu, precision, noise, precisions, link = (
+                self.stacked(f"{name}.{n}") for n in ("factors", "mu", "precision", "noise", "precisions", "link")
+            )
+            assert u is not None
+            assert mu is not None
+            assert precision is not None
+            assert noise is not None
+            s, n, d = u.shape
+            stack = u[:, :, :-1].transpose(1, 0, 2).reshape(n, s * (d - 1))
+            stack *= dtype.type(np.sqrt(scale / s))
+            factors.append(stack)
+            own = None if precisions is None else np.ascontiguousarray(precisions.T)
+            sides.append(SideDraws(np.ascontiguousarray(u[:, :, -1].T), mu, precision, noise, own, link))
+        alpha = self.stacked("alpha")
+        assert alpha is not None
+        posterior = Posterior(sides[0], sides[1], alpha, mean, scale, len(self.chains))
+        b, c = ((scale * side.bias.mean(axis=1, dtype=np.float64)).astype(dtype) for side in sides)
+        return LowRank(factors[0], factors[1], mean, b, c, rows=x.rows, columns=x.columns), posterior
+
+
+def solve(
+    x: Observed,
+    k: int,
+    *,
+    n_samples: int,
+    burn_in: int,
+    thin: int,
+    n_chains: int,
+    noise: str,
+    features: tuple[bool, bool],
+    weights: np.ndarray | None,
+    rng: np.random.Generator,
+    engine: Any,
+    keeper: Checkpoint | None = None,
+    watch: Watcher = silent,
+) -> tuple[LowRank, Posterior, Trace]:
+    """Run the chains; an interrupt keeps what was drawn so far."""
+    mean = float(np.average(x.data.astype(np.float64), weights=weights))
+    scale = float(np.sqrt(np.average((x.data - mean) ** 2, weights=weights))) or 1.0
+    y = replace(x, data=(x.data.astype(np.float64) - mean) / scale, rows=None, columns=None)
+    chains = _start(y, k, n_chains, noise, features, weights, rng, engine)
+    draws = -(-n_samples // n_chains)
+    total = burn_in + draws * thin
+    kept = Kept(chains, draws, x.dtype)
+    trace = Trace("log-likelihood of an observed entry", reason=StopReason.MAX_ITER)
+    sweep = _resume(keeper, kept, trace)
+    try:
+        while sweep < total:
+            trace.add(np.mean([chain.sweep() for chain in chains]) - np.log(scale))
+            sweep += 1
+            if sweep > burn_in and (sweep - burn_in) % thin == 0:
+                kept.add()
+            watch("sweeps", sweep, total)
+            if keeper is not None and sweep < total:
+                keeper.save(sweep, _snapshot(kept, trace))
+    except KeyboardInterrupt:
+        if not len(trace):
+            raise
+        trace.reason = StopReason.INTERRUPTED
+        if not kept.done:
+            kept.add()
+    factors, posterior = kept.finish(mean, scale, x)
+    return factors, posterior, trace
+
+
+def _start(
+    y: Observed,
+    k: int,
+    n_chains: int,
+    noise: str,
+    features: tuple[bool, bool],
+    weights: np.ndarray | None,
+    rng: np.random.Generator,
+    engine: Any,
+) -> list[Chain]:
+    """Chains at random states; they share the entries and what is fixed about the features."""
+    yt = y.transposed()
+    wt = None if weights is None else replace(y, data=weights).transposed().data
+    chains: list[Chain] = []
+    for stream in rng.spawn(n_chains):
+        sides = []
+        for at, (entries, own) in enumerate(((y, weights), (yt, wt))):
+            link = None
+            if features[at]:
+                link = (chains[0].rows, chains[0].columns)[at].link if chains else link_of(entries, k + 1)
+                link = link if not chains or link is None else link.fresh()
+            sides.append(Side(entries, own, np.empty((entries.shape[0], k + 1)), link))
+        chains.append(Chain(sides[0], sides[1], noise, stream, engine))
+    return chains
+
+
+def _state(chain: Chain) -> dict[str, np.ndarray]:
+    """What is kept of a chain's state."""
+    out = {"alpha": np.array(chain.alpha)}
+    for name, side in (("rows", chain.rows), ("columns", chain.columns)):
+        out |= {f"{name}.factors": side.factors, f"{name}.mu": side.mu, f"{name}.precision": side.precision}
+        out[f"{name}.noise"] = np.array([side.shape, side.scale])
+        if side.precisions is not None:
+            out[f"{name}.precisions"] = side.precisions
+        if side.link is not None:
+            out[f"{name}.link"] = side.link.weights()
+    return out
+
+
+def _snapshot(kept: Kept, trace: Trace) -> dict[str, np.ndarray]:
+    """Everything a resumed run needs, as arrays."""
+    out = {f"kept.{name}": np.ascontiguousarray(a[:, : kept.done]) for name, a in kept.arrays.items()}
+    out |= {"trace": np.array([trace.values, trace.seconds]), "done": np.array([kept.done])}
+    for c, chain in enumerate(kept.chains):
+        out |= chain.arrays(f"chain{c}")
+    return out
+
+
+def _resume(keeper: Checkpoint | None, kept: Kept, trace: Trace) -> int:
+    """Take over a checkpoint; returns the sweeps already done."""
+    found = None if keeper is None else keeper.load()
+    if found is None:
+        return 0
+    sweep, state = found
+    kept.done = int(state["done"][0])
+    for name, a in state.items():
+        if name.startswith("kept."):
+            whole = np.zeros((a.shape[0], kept.draws, *a.shape[2:]), a.dtype)
+            whole[:, : kept.done] = a
+            kept.arrays[name[5:]] = whole
+    trace.values, trace.seconds = (list(map(float, a)) for a in state["trace"])
+    for c, chain in enumerate(kept.chains):
+        chain.take(f"chain{c}", state)
+    return sweep

@@ -1,0 +1,145 @@
+"""What the chains leave behind: S draws of everything, and predictions with their uncertainty.
+
+The draws of the factors stand side by side in one ``LowRank``: U = sqrt(scale/S) (U_1, ..., U_S), V the same, so that U V^T = scale/S sum_s U_s V_s^T is the
+posterior mean exactly. Here are the rest of each draw and the standardisation (mean, scale): biases, mu, L, B, noise precisions.
+
+A cell's draws are  a_s = mean + scale (b_is + c_js + u_is.v_js);  its prediction is their mean, its uncertainty their variance, and a new observation
+there has the variance  var(a_s) + mean_s scale^2 / (alpha_s p_is q_js).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from eckart.complete.bayes.chain import draw_rows
+from eckart.complete.bayes.features import pattern
+from eckart.factors import LowRank
+from eckart.matrix import Observed
+
+CELL_BYTES = 2**25
+
+
+@dataclass(frozen=True, eq=False)
+class SideDraws:
+    """Draws that belong to rows or columns: ``bias`` n x S, ``mu`` S x d, ``precision`` S x d x d, ``noise`` S x (nu, tau), and, where the model
+    has them, ``precisions`` n x S and ``link`` S x features x d."""
+
+    bias: np.ndarray
+    mu: np.ndarray
+    precision: np.ndarray
+    noise: np.ndarray
+    precisions: np.ndarray | None = None
+    link: np.ndarray | None = None
+
+    def with_rows(self, bias: np.ndarray, precisions: np.ndarray | None) -> SideDraws:
+        return replace(self, bias=bias, precisions=precisions)
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """S draws from ``chains`` chains (those of a chain stand together), in standard units."""
+
+    rows: SideDraws
+    columns: SideDraws
+    alpha: np.ndarray
+    mean: float
+    scale: float
+    chains: int
+
+    @property
+    def size(self) -> int:
+        """S."""
+        return len(self.alpha)
+
+    def flipped(self) -> Posterior:
+        """The same for the transposed matrix."""
+        return replace(self, rows=self.columns, columns=self.rows)
+
+    def draws(self, f: LowRank, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """cells x S: the cells (i, j) in every draw."""
+        s, k = self.size, f.k // self.size
+        u, v = f.left[i].reshape(-1, s, k), f.right[j].reshape(-1, s, k)
+        biases = self.rows.bias[i] + self.columns.bias[j]
+        return self.mean + s * np.einsum("psk,psk->ps", u, v, dtype=np.float64) + self.scale * biases
+
+    def noise(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Variance of the noise at the cells (i, j), averaged over the draws."""
+        precision = np.broadcast_to(self.alpha, (len(i), self.size)).astype(np.float64)
+        if self.rows.precisions is not None:
+            precision = precision * self.rows.precisions[i]
+        if self.columns.precisions is not None:
+            precision = precision * self.columns.precisions[j]
+        return self.scale**2 * np.mean(1.0 / precision, axis=1)
+
+    def moments(self, f: LowRank, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Posterior mean of the cells, variance of that knowledge, variance of the noise."""
+        mean, spread, noise = (np.empty(len(i)) for _ in range(3))
+        step = max(1, CELL_BYTES // (8 * f.k))
+        for a in range(0, len(i), step):
+            part = slice(a, a + step)
+            drawn = self.draws(f, i[part], j[part])
+            mean[part], spread[part] = drawn.mean(axis=1), drawn.var(axis=1, ddof=min(1, self.size - 1))
+            noise[part] = self.noise(i[part], j[part])
+        return mean, spread, noise
+
+    def log_noise(self) -> np.ndarray:
+        """chains x draws: logarithm of the noise variance of a typical cell."""
+        out = -np.log(self.alpha.astype(np.float64))
+        for side in (self.rows, self.columns):
+            if side.precisions is not None:
+                out -= np.log(side.precisions.astype(np.float64)).mean(axis=0)
+        return out.reshape(self.chains, -1)
+
+    def fold(self, f: LowRank, x: Observed, engine: Any) -> tuple[LowRank, SideDraws]:
+        """New rows: in every draw their conditional mean given the columns, mu, L and B of that draw; and the draws that go with them.
+
+        Where rows have noise precisions of their own, p starts at tau and is replaced once by its conditional mean.
+        """
+        n, s, k, dtype = x.shape[0], self.size, f.k // self.size, f.left.dtype
+        y = replace(x, data=(x.data.astype(np.float64) - self.mean) / self.scale)
+        at = np.repeat(np.arange(n), y.row_counts())
+        features = None if self.rows.link is None else pattern(y)
+        root = np.sqrt(self.scale / s)
+        left, bias = np.empty((n, s, k), dtype), np.empty((n, s), dtype)
+        precisions = None if self.rows.precisions is None else np.empty((n, s), dtype)
+        for t in range(s):
+            design = np.ones((f.n, k + 1))
+            design[:, :k] = f.right.reshape(-1, s, k)[:, t] / root
+            mean = np.broadcast_to(self.rows.mu[t], (n, k + 1))
+            if features is not None and self.rows.link is not None:
+                known = self.rows.link[t]  # columns added since the fit have no coefficients: their mean is 0
+                mean = mean + features[:, : len(known)] @ known
+            q = None if self.columns.precisions is None else self.columns.precisions[:, t].astype(np.float64)
+            lam = self.rows.precision[t]
+            given = engine, y, at, None, design, self.columns.bias[:, t].astype(np.float64)
+            if precisions is None:
+                out = draw_rows(*given, float(self.alpha[t]), q, lam, mean @ lam, None)
+            else:
+                nu, tau = self.rows.noise[t]
+                out = draw_rows(*given, float(tau), q, lam, mean @ lam, None)
+                p = (nu + y.row_counts()) / (nu / tau + out.misfit)
+                out = draw_rows(*given, p, q, lam, mean @ lam, None)
+                precisions[:, t] = p
+            left[:, t], bias[:, t] = out.factors[:, :k] * root, out.factors[:, k]
+        row_bias = (self.scale * bias.mean(axis=1)).astype(dtype)
+        return f.with_rows(left.reshape(n, s * k), row_bias, None, x.rows), self.rows.with_rows(bias, precisions)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values, for a model file."""
+        arrays = {"alpha": self.alpha}
+        for name in ("rows", "columns"):
+            arrays |= {f"{name}.{n}": a for n, a in vars(getattr(self, name)).items() if a is not None}
+        return arrays, {"mean": self.mean, "scale": self.scale, "chains": self.chains}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> Posterior:
+        sides = [
+            SideDraws(**{n[len(name) + 1 :]: a for n, a in arrays.items() if n.startswith(f"{name}.")})
+            for name in ("rows", "columns")
+        ]
+        return cls(
+            sides[0], sides[1], arrays["alpha"], float(values["mean"]), float(values["scale"]), int(values["chains"])
+        )

@@ -1,0 +1,1 @@
+"""Factorization with a ridge by alternating least squares."""

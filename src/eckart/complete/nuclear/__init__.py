@@ -1,0 +1,1 @@
+"""Completion by singular values: nuclear norm, hard rank, exact recovery."""

@@ -1,0 +1,228 @@
+"""SoftImpute: noisy data completed by the nuclear norm, the price tau given, walked along a path, or chosen. The solver is in ``active``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.certificate import Certificate
+from eckart.certify.nuclear import gap_certificate, svp_certificate
+from eckart.complete.nuclear.operators import Solution
+from eckart.complete.nuclear.path import largest, solve
+from eckart.complete.nuclear.riemannian import Descent
+from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, entries_norm
+from eckart.complete.split import split
+from eckart.engines.cpu.entries import sampled
+from eckart.engines.cpu.entries.sampled import Pattern
+from eckart.engines.cpu.scheduler import single_threaded_blas
+from eckart.errors import wrong
+from eckart.factors import LowRank
+from eckart.io.models.levels import NOTHING, Memory, generator_at
+from eckart.matrix import Observed
+from eckart.trace import StopReason, Trace, Watcher
+
+__all__ = ["SoftImpute", "choose_tau", "debiased", "solve"]
+
+
+def debiased(
+    x: Observed, found: Solution, *, tol: float = 1e-3, max_iter: int = 200, engine: Any, memory: Memory = NOTHING
+) -> Solution:
+    """The least-squares fit of the rank that was found, started from B: the nuclear norm's shrinkage taken back."""
+    size = entries_norm(x) or 1.0
+    d = Descent(Pattern.of(x), (x.data / size).astype(x.dtype), engine.threads)
+    with single_threaded_blas():
+        at = d.point(*(memory.last() or (found.U, found.s / size, found.V)))
+        try:
+            at, _ = d.run(at, 0.0, tol, 1e-8, max_iter, memory.inner(d.reached))
+        except KeyboardInterrupt:
+            at, found.trace.reason = d.best or at, StopReason.INTERRUPTED
+    return found._replace(U=at.u, s=at.s * size, V=at.v)
+
+
+def choose_tau(
+    x: Observed,
+    *,
+    share: float = 0.1,
+    factor: float = 1.6,
+    max_rank: int | None = None,
+    engine: Any,
+    rng: np.random.Generator,
+    memory: Memory = NOTHING,
+) -> tuple[float, list[tuple[float, float, int]]]:
+    """tau with the least error on a hidden share of the entries, and the (tau, error, rank) of the path to it; the path ends after two
+    rises. It ends as well where the rank rises and the error falls by less than a tenth: from there on, noise comes in.
+    """
+    if x.nnz < 10:
+        top = float(np.linalg.norm(x.data.astype(np.float64)))
+        return max(top / 50, np.finfo(np.float64).tiny), []
+    kept = memory.last()
+    drawn = kept["drawn"] if kept else rng.bit_generator.state
+    parts = split(x, share, random_state=generator_at(rng, drawn) if kept else rng)
+    train, test = parts.train, parts.test
+    where = Pattern.of(test)
+    top, rises = (kept["top"], kept["rises"]) if kept else (_top(train, engine, rng), 0)
+    table: list[tuple[float, float, int]] = [(a, b, c) for a, b, c in kept["table"]] if kept else []
+    start, leap = None, False
+    while rises < 2 and len(table) < 40:
+        tau, rank = (table[-1][0] / factor, table[-1][2]) if table else (top / factor, 0)
+        state = {"drawn": drawn, "top": top, "rises": rises, "table": table}
+        limit = 2 * rank + 10 if max_rank is None else min(2 * rank + 10, max_rank)
+        found = solve(
+            train, tau, max_rank=limit, tol=1e-2, max_iter=60, start=start, engine=engine, rng=rng,
+            memory=memory.inner(state),
+        )  # fmt: skip
+        if found.trace.reason is StopReason.INTERRUPTED:
+            raise KeyboardInterrupt  # before there is an answer
+        start, rank = (found.U, found.s, found.V), len(found.s)
+        _, square = sampled.residual(where, test.data, (found.U * found.s).astype(test.dtype), found.V, engine.threads)
+        error = float(np.sqrt(square / max(test.nnz, 1)))
+        leap = bool(table) and rank > table[-1][2] and error > 0.9 * table[-1][1]
+        rises = 0 if error < 0.999 * min((row[1] for row in table), default=np.inf) else rises + 1
+        table.append((tau, error, rank))
+        if leap or tau <= 1e-6 * table[0][0] or square == 0.0:
+            break
+    return min(table[:-1] if leap else table, key=lambda row: row[1])[0], table
+
+
+def _top(x: Observed, engine: Any, rng: np.random.Generator) -> float:
+    """tau_max = ||Pi(A)||_2, or 1 where that is 0."""
+    return largest(Pattern.of(x), x.data.astype(np.float64), rng=rng, tol=1e-3, threads=engine.threads) or 1.0
+
+
+class SoftImpute(SpectralCompleter):
+    """Fill in noisy data by the nuclear norm: min 1/2 ||Pi(A - B)||_F^2 + tau ||B||_*. The rank is found, not given.
+
+    Parameters
+    ----------
+    n_components : the largest rank; None sets no limit (with a limit that binds, the certificate says how far from the best it leaves us).
+    tau : the price of the nuclear norm; 0 is reached as a limit. None chooses it by the error on a tenth of the entries, hidden for that.
+    path : True, or a number of values: solve from tau_max = ||Pi(A)||_2 down to tau and keep the singular values on the way.
+    debias : take the shrinkage back: the least-squares fit of the rank that was found, started from B.
+    method : "descent" (steps at a fixed rank, new directions while the certificate asks for them) or "proximal" (accelerated Soft-Impute).
+    normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None.
+    tol : the duality gap, as a share of the value.
+    checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits.
+    max_iter, random_state, n_threads, verbose : most steps; seed; most threads (the result does not depend on them); progress bars.
+
+    Attributes
+    ----------
+    fit_, certificate_, singular_values_, rank_, n_iter_, tau_, path_taus_, path_singular_values_.
+
+    The certificate is a duality gap: no matrix of any rank has a lower value than this one less the gap. With ``debias`` it is that of ``SVP`` at
+    the rank found.
+
+    >>> rng = np.random.default_rng(0)
+    >>> a = np.outer(rng.standard_normal(40), rng.standard_normal(30)) + 0.01 * rng.standard_normal((40, 30))
+    >>> model = SoftImpute(tau=0.2, random_state=0).fit(np.where(rng.random(a.shape) < 0.5, a, np.nan))
+    >>> model.rank_, model.certificate_.holds
+    (1, True)
+
+    References: Mazumder, Hastie and Tibshirani (2010).
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        tau: float | None = None,
+        path: bool | int = False,
+        debias: bool = False,
+        method: str = "descent",
+        normalise: str | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        checkpoint: Any = None,
+        random_state: Any = None,
+        n_threads: int | None = None,
+        verbose: bool = False,
+    ):
+        self.n_components = n_components
+        self.tau = tau
+        self.path = path
+        self.debias = debias
+        self.method = method
+        self.normalise = normalise
+        self.tol = tol
+        self.max_iter = max_iter
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.verbose = verbose
+
+    @property
+    def tau_(self) -> float:
+        """The price that was used."""
+        return float(self._fitted("tau_").plan["tau"])
+
+    @property
+    def path_taus_(self) -> np.ndarray:
+        """Values of tau along the path, falling."""
+        return np.array(self._path("path_taus_")["taus"])
+
+    @property
+    def path_singular_values_(self) -> list[np.ndarray]:
+        """Singular values at each of them."""
+        return [np.array(values) for values in self._path("path_singular_values_")["values"]]
+
+    def _path(self, name: str) -> dict[str, Any]:
+        plan = self._fitted(name).plan
+        if "path" not in plan:
+            raise AttributeError(f"{name} is kept with path=True only")
+        return plan["path"]
+
+    def _find(
+        self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
+    ) -> tuple[Solution, dict[str, Any]]:
+        if not isinstance(self.path, (bool, int, np.integer)) or self.path < 0:
+            raise wrong("path", self.path, "True, False, or a number of values")
+        done: dict[str, Any] = memory.last() or {}
+        tau = self.tau
+        if tau is None:
+            if "tau" not in done:
+                done["tau"], done["table"] = choose_tau(
+                    x, max_rank=self.n_components, engine=engine, rng=rng, memory=memory.inner(done)
+                )
+            tau = done["tau"]
+        if self.path and "top" not in done:
+            done["top"] = _top(x, engine, rng)
+        if "found" not in done:
+            found = solve(
+                x, self._goals(tau, done), max_rank=self.n_components, method=self.method, tol=0.25 * self.tol,
+                max_iter=self.max_iter, engine=engine, rng=rng, watch=watch, memory=memory.inner(done),
+            )  # fmt: skip
+            done["found"] = (found.U, found.s, found.V, found.trace.to_dict)
+            done["path"] = [(step.tau, step.values) for step in found.evidence["path"]]
+        else:
+            u, s, v, trace = done["found"]
+            found = Solution(u, s, v, Trace.from_dict(trace), {})
+        if self.debias:
+            whole = found.trace.reason is not StopReason.INTERRUPTED
+            found = debiased(x, found, tol=self.tol, engine=engine, memory=memory.inner(done) if whole else NOTHING)
+        return found, self._told(tau, done)
+
+    def _goals(self, tau: float, done: dict[str, Any]) -> Any:
+        """tau, or the values of the path to it."""
+        if not self.path:
+            return tau
+        count = 10 if self.path is True else int(self.path)
+        return np.geomspace(done["top"], tau, count) if done["top"] > tau else np.array([tau], float)
+
+    def _told(self, tau: float, done: dict[str, Any]) -> dict[str, Any]:
+        """For the plan: what was chosen and met on the way."""
+        told: dict[str, Any] = {}
+        if self.tau is None:
+            told["tau chosen on hidden entries"] = [[float(a), float(b), int(c)] for a, b, c in done["table"]]
+        told |= {"tau": float(tau), "fold_l2": 0.0 if self.debias else float(tau)}
+        if self.path:
+            taus, values = zip(*done["path"]) if done["path"] else ((), ())
+            told["path"] = {"taus": list(taus), "values": [v.tolist() for v in values]}
+        return told
+
+    def _evidence(
+        self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
+    ) -> Certificate:
+        tol, fitted = (at_least(limit, x, roundings=100) for limit in (self.tol, 1e-8))
+        if self.debias:
+            return svp_certificate(x, f, tol=1.5 * tol, fitted=fitted, rng=rng, threads=engine.threads)
+        return gap_certificate(x, f, float(plan["tau"]), tol=tol, rng=rng, threads=engine.threads)

@@ -1,0 +1,157 @@
+"""SpectralCompleter: what SVP, SVT, SoftImpute and ExactRecovery share around their solvers.
+
+Each returns B = U diag(s) V^T of the (normalised) entries; the factors are kept balanced, U sqrt(s) and V sqrt(s), so that a ridge of tau on the
+code of a new row is the nuclear norm's price for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.certificate import Certificate
+from eckart.complete.completer import Completer
+from eckart.complete.normalise import Normaliser, normalise
+from eckart.complete.nuclear.operators import Solution
+from eckart.engines import engine_named
+from eckart.engines.protocol import RidgeRule
+from eckart.errors import InputError, wrong
+from eckart.factors import LowRank, signs
+from eckart.fit import Fit
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import Memory
+from eckart.matrix import Observed
+from eckart.rng import generator
+from eckart.trace import StopReason, Trace, Watcher, progress
+
+CHECKPOINT_SECONDS = 10.0
+
+
+class SpectralCompleter(Completer):
+    """Fit, certificate and fold-in; a subclass provides ``_find`` (the solver) and ``_evidence`` (its certificate)."""
+
+    n_components: int | None
+    normalise: str | None
+    tol: float
+    max_iter: int
+    checkpoint: Any
+    random_state: Any
+    verbose: bool
+
+    def _find(
+        self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
+    ) -> tuple[Solution, dict[str, Any]]:
+        raise NotImplementedError
+
+    def _evidence(
+        self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
+    ) -> Certificate:
+        raise NotImplementedError
+
+    @property
+    def singular_values_(self) -> np.ndarray:
+        """Singular values of the (normalised) completed matrix, falling."""
+        return np.square(np.linalg.norm(self._lowrank().left.astype(np.float64), axis=0))
+
+    @property
+    def rank_(self) -> int:
+        """How many of them there are."""
+        return self._lowrank().k
+
+    @property
+    def n_iter_(self) -> int:
+        return len(self._fitted("n_iter_").trace)
+
+    def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
+        self._check(x)
+        if weights is not None:
+            raise InputError(
+                f"weights= came, {type(self).__name__} counts every entry alike; use ALS for weighted entries"
+            )
+        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
+        norm, y = (None, x) if self.normalise is None else normalise(x, self.normalise)
+        keeper = Checkpoint.of_fit(self, x, seconds=CHECKPOINT_SECONDS)
+        with progress(self.verbose) as watch:
+            solution, chosen = self._find(y, engine, rng, watch, Memory.of(keeper, rng))
+        plan = {"engine": engine.name, "solver": type(self).__name__, "normalise": str(self.normalise), **chosen}
+        bare = _balanced(solution, y)
+        certificate = self._evidence(y, bare, plan, engine, np.random.default_rng(0))
+        if solution.trace.reason in (StopReason.MAX_ITER, StopReason.INTERRUPTED):
+            plan["stopped"] = solution.trace.reason.value
+        if keeper and solution.trace.reason is not StopReason.INTERRUPTED:
+            keeper.remove()
+        self.normaliser_ = norm
+        return Fit(_dressed(bare, norm, x), certificate, solution.trace, plan)
+
+    def _fold_rule(self) -> RidgeRule:
+        return RidgeRule(float(self.fit_.plan.get("fold_l2", 0.0)))
+
+    def certify(self, X: Any) -> Certificate:
+        """Measure the certificate again, from this model and data alone."""
+        x = self._aligned(X)
+        f = self._lowrank()
+        if x.shape != f.shape:
+            raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
+        y = x if self.normaliser_ is None else self.normaliser_.apply(x)
+        bare = LowRank(f.left, f.right)
+        return self._evidence(y, bare, self.fit_.plan, engine_named("cpu", self.n_threads), np.random.default_rng(0))
+
+    def _check(self, x: Observed) -> None:
+        k = self.n_components
+        if k is not None and (isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1):
+            raise wrong("n_components", k, "an int >= 1, or None where the rank is found")
+        for name, value, least in (("tol", self.tol, 0.0), ("max_iter", self.max_iter, 1)):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float, np.number))
+                or not (np.isfinite(value) and value >= least)
+            ):
+                raise wrong(name, value, f"a finite number >= {least:g}")
+        if x.nnz == 0:
+            raise InputError("X has no observed entry, wanted at least one")
+        if not np.isfinite(x.data).all():
+            at = int(np.argmax(~np.isfinite(x.data)))
+            row = int(np.searchsorted(x.indptr, at, side="right")) - 1
+            raise InputError(
+                f"X contains {x.data[at]} at row {row}, column {x.indices[at]}, wanted finite numbers; leave the entry out"
+            )
+
+
+def entries_norm(x: Observed) -> float:
+    """||Pi(A)||_F, in double precision."""
+    return float(np.sqrt(np.sum(np.square(x.data, dtype=np.float64))))
+
+
+def zero_solution(x: Observed, trace: Trace, evidence: dict[str, Any]) -> Solution:
+    """B = 0, where that is the answer without a step."""
+    trace.reason = StopReason.CONVERGED
+    return Solution(
+        np.zeros((x.shape[0], 0), x.dtype), np.zeros(0), np.zeros((x.shape[1], 0), x.dtype), trace, evidence
+    )
+
+
+def at_least(tol: float, x: Observed, roundings: int = 50) -> float:
+    """A tolerance that the precision of the data allows: ``tol``, or some roundings where that is less."""
+    return max(tol, roundings * float(np.finfo(x.dtype).eps))
+
+
+def _balanced(found: Solution, x: Observed) -> LowRank:
+    """U sqrt(s), V sqrt(s) in the precision of the data, with the house's signs."""
+    root = np.sqrt(found.s) * signs(found.V.T)
+    return LowRank(
+        np.ascontiguousarray((found.U * root).astype(x.dtype)), np.ascontiguousarray((found.V * root).astype(x.dtype))
+    )
+
+
+def _dressed(f: LowRank, norm: Normaliser | None, x: Observed) -> LowRank:
+    """The factors in the units of the data, with its labels."""
+    if norm is None:
+        return LowRank(f.left, f.right, rows=x.rows, columns=x.columns)
+
+    def cast(a: np.ndarray | None) -> np.ndarray | None:
+        return None if a is None else np.asarray(a, f.left.dtype)
+
+    return LowRank(
+        f.left, f.right, norm.mean, cast(norm.row_offset), cast(norm.column_offset), None, None, x.rows, x.columns
+    )

@@ -1,0 +1,1 @@
+"""Dense rows and thin matrices: BLAS on row blocks."""

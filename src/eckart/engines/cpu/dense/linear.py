@@ -1,0 +1,65 @@
+"""Small dense linear algebra that every CPU solver shares: orthonormalisation and leading eigenpairs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eckart.engines.cpu.dense import thin as tall
+
+
+def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
+    """An orthonormal basis of range(V) minus its part in range(``against``); numerically dependent columns are dropped.
+
+    Classical Gram-Schmidt against the given orthonormal columns and an eigenvalue-based orthonormalisation of V^T V in float64,
+    both repeated: level-3 products only, and orthogonal to working precision after the repetition.
+    """
+    eps = float(np.finfo(v.dtype).eps)
+    size = float(np.abs(v).max(initial=0.0))
+    if size == 0.0 or not np.isfinite(size):
+        return v[:, :0]
+    v = np.divide(v, np.asarray(size, v.dtype))
+    for attempt in range(3):
+        if against is not None and against.shape[1]:
+            tall.subtract(v, against, tall.inner(against, v, threads), threads)
+        gram = tall.inner(v, v, threads)
+        values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+        if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
+            return v
+        # what survived the first round but is still mostly noise of the subtraction is dropped in the second
+        keep = values > (values[-1] * 100 * eps**2 if attempt == 0 else 0.25)
+        if attempt == 0:
+            keep &= values > len(v) * (10 * eps) ** 2
+        if not keep.any():
+            return v[:, :0]
+        v = tall.outer(v, vectors[:, keep] / np.sqrt(values[keep]), threads)
+    return v
+
+
+def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest eigenvalues of a symmetric matrix, falling, and their eigenvectors as columns.
+
+    LAPACK's divide and conquer, then bisection, then a slightly shifted matrix: a finite matrix always gets an answer.
+    """
+    import scipy.linalg as sl
+
+    from eckart.engines.cpu.scheduler import single_threaded_blas
+
+    c = np.asarray(c, np.float64)
+    n = len(c)
+    if k == 0:
+        return np.empty(0), np.empty((n, 0))
+    subset = None if 3 * k >= n else (n - k, n - 1)
+    error: Exception | None = None
+    with single_threaded_blas():
+        for driver in ("evr" if subset else "evd", "evx" if subset else "ev", "evr"):
+            try:
+                values, vectors = sl.eigh(c, subset_by_index=subset, driver=driver, check_finite=False)
+            except (np.linalg.LinAlgError, ValueError) as reason:
+                error = reason
+                c = c + np.finfo(np.float64).eps * np.linalg.norm(c) * np.eye(n)
+                continue
+            return values[::-1][:k], vectors[:, ::-1][:, :k]
+    bad = int(np.count_nonzero(~np.isfinite(c)))
+    raise np.linalg.LinAlgError(
+        f"no eigenvalue method converged on a {n} x {n} matrix with {bad} non-finite entries: {error}"
+    )

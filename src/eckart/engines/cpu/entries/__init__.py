@@ -1,0 +1,1 @@
+"""Stored entries of sparse and partly observed rows."""

@@ -1,0 +1,246 @@
+"""Low rank met at the observed entries: (U V^T)_ij on Omega, residuals there, and products of a sparse residual with thin blocks.
+
+With Omega stored by rows (CSR) and, once, by columns (CSC with the position of every entry in the row order):
+
+    sampled    out_p = u_i . v_j                              for entry p = (i, j)
+    residual   out_p = a_p - u_i . v_j,  and sum_p out_p^2 in float64
+    times      R V   row by row,          times_t   R^T Y   column by column
+
+Both products gather and write one row of the result at a time: no two ranges touch the same output, so any number of threads gives the same
+bits. Dots are summed in the working precision over vector lanes (an error of about k/16 roundings), sums over entries in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+
+from eckart.engines.cpu.entries.sparse import balanced
+from eckart.engines.cpu.scheduler import run_lanes
+from eckart.matrix import Observed
+
+PARTS = 16
+SMALL = 2**20
+"""Multiply-adds below which a product is not worth a thread."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pattern:
+    """Where the observed entries stand, by rows and by columns; ``order[q]`` is the row-order position of column-order entry q."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    t_indptr: np.ndarray
+    t_indices: np.ndarray
+    order: np.ndarray
+
+    @classmethod
+    def of(cls, x: Observed) -> Pattern:
+        """The pattern of a matrix; one counting sort."""
+        rows, n = x.shape
+        count = x.nnz
+        small = np.int32 if max(count, rows) < 2**31 else np.int64
+        t_indptr = np.concatenate([[0], np.cumsum(np.bincount(x.indices, minlength=n))]).astype(x.indptr.dtype)
+        t_indices, order = np.empty(count, small), np.empty(count, small)
+        _transpose(x.indptr, x.indices, t_indptr[:-1].copy(), t_indices, order)
+        return cls(x.indptr, x.indices, t_indptr, t_indices, order)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.indptr) - 1, len(self.t_indptr) - 1
+
+    @property
+    def nnz(self) -> int:
+        return len(self.indices)
+
+    @property
+    def transpose(self) -> Pattern:
+        """The pattern of A^T; its ``order`` leads back."""
+        back = np.empty_like(self.order)
+        back[self.order] = np.arange(self.nnz, dtype=self.order.dtype)
+        return Pattern(self.t_indptr, self.t_indices, self.indptr, self.indices, back)
+
+    @cached_property
+    def parts(self) -> list[tuple[int, int]]:
+        return balanced(self.indptr, PARTS)
+
+    @cached_property
+    def t_parts(self) -> list[tuple[int, int]]:
+        return balanced(self.t_indptr, PARTS)
+
+
+def _over(parts: list[tuple[int, int]], work: int, threads: int, do: Callable[[int, int], float | None]) -> float:
+    """Run ``do(first, last)`` over ranges of rows; the sum of what it returns, in a fixed order."""
+    if not parts:
+        return 0.0
+    if work < SMALL:
+        return float(sum(do(a, b) or 0.0 for a, b in parts)) if len(parts) > 1 else float(do(*parts[0]) or 0.0)
+    sums = [np.zeros(1) for _ in parts]
+
+    def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
+        total[0] = do(*part) or 0.0
+
+    run_lanes(parts, sums, step, threads)
+    return float(np.sum(sums))
+
+
+def sampled(pattern: Pattern, left: np.ndarray, right: np.ndarray, threads: int = 1) -> np.ndarray:
+    """(U V^T) at the observed entries, in row order."""
+    out = np.empty(pattern.nnz, left.dtype)
+    left, right = _thin(left), _thin(right)
+    _over(
+        pattern.parts,
+        out.size * left.shape[1],
+        threads,
+        lambda a, b: _dots(pattern.indptr, pattern.indices, left, right, a, b, out),
+    )
+    return out
+
+
+def residual(
+    pattern: Pattern, data: np.ndarray, left: np.ndarray, right: np.ndarray, threads: int = 1
+) -> tuple[np.ndarray, float]:
+    """a - (U V^T) at the observed entries in row order, and its squared norm."""
+    left, right = _thin(left.astype(data.dtype, copy=False)), _thin(right.astype(data.dtype, copy=False))
+    out = np.empty_like(data)
+    square = _over(
+        pattern.parts,
+        out.size * left.shape[1],
+        threads,
+        lambda a, b: _residuals(pattern.indptr, pattern.indices, data, left, right, a, b, out),
+    )
+    return out, square
+
+
+def by_columns(pattern: Pattern, data: np.ndarray, threads: int = 1) -> np.ndarray:
+    """Entries in row order put into column order."""
+    out = np.empty_like(data)
+    _over(
+        pattern.t_parts,
+        16 * out.size,
+        threads,
+        lambda a, b: _gather(data, pattern.order, pattern.t_indptr[a], pattern.t_indptr[b], out),
+    )
+    return out
+
+
+def residual_times(pattern: Pattern, data: np.ndarray, v: np.ndarray, threads: int = 1) -> np.ndarray:
+    """R V for the sparse R with ``data`` (row order) on the pattern."""
+    return _product(pattern.indptr, pattern.indices, pattern.parts, data, v, threads)
+
+
+def residual_times_t(pattern: Pattern, t_data: np.ndarray, y: np.ndarray, threads: int = 1) -> np.ndarray:
+    """R^T Y for the sparse R with ``t_data`` (column order, see ``by_columns``)."""
+    return _product(pattern.t_indptr, pattern.t_indices, pattern.t_parts, t_data, y, threads)
+
+
+def _product(indptr, indices, parts, data, v, threads: int) -> np.ndarray:
+    v = _thin(v.astype(data.dtype, copy=False))
+    out = np.empty((len(indptr) - 1, v.shape[1]), data.dtype)
+    _over(parts, len(data) * v.shape[1], threads, lambda a, b: _rows(indptr, indices, data, v, a, b, out))
+    return out
+
+
+def _thin(a: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(a)
+
+
+@njit(nogil=True, cache=True)
+def _transpose(indptr, indices, at, t_indices, order):
+    """Counting sort of the entries by column, rows in order inside a column; ``at`` is where each column starts."""
+    for i in range(indptr.shape[0] - 1):
+        for p in range(indptr[i], indptr[i + 1]):
+            q = at[indices[p]]
+            t_indices[q] = i
+            order[q] = p
+            at[indices[p]] = q + 1
+
+
+@njit(nogil=True, cache=True)
+def _gather(data, order, first, last, out):
+    for q in range(first, last):
+        out[q] = data[order[q]]
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _dots(indptr, indices, left, right, first, last, out):
+    """out_p = u_i . v_j, four entries at a time: their sums hide each other's latency."""
+    k = left.shape[1]
+    zero = left.dtype.type(0)
+    for i in range(first, last):
+        p = indptr[i]
+        stop = indptr[i + 1]
+        while p + 3 < stop:
+            j0, j1, j2, j3 = indices[p], indices[p + 1], indices[p + 2], indices[p + 3]
+            d0 = d1 = d2 = d3 = zero
+            for c in range(k):
+                u = left[i, c]
+                d0 += u * right[j0, c]
+                d1 += u * right[j1, c]
+                d2 += u * right[j2, c]
+                d3 += u * right[j3, c]
+            out[p] = d0
+            out[p + 1] = d1
+            out[p + 2] = d2
+            out[p + 3] = d3
+            p += 4
+        while p < stop:
+            j0 = indices[p]
+            d0 = zero
+            for c in range(k):
+                d0 += left[i, c] * right[j0, c]
+            out[p] = d0
+            p += 1
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _residuals(indptr, indices, data, left, right, first, last, out):
+    """out_p = a_p - u_i . v_j; returns the sum of squares of rows first..last."""
+    _dots(indptr, indices, left, right, first, last, out)
+    total = 0.0
+    for p in range(indptr[first], indptr[last]):
+        r = data[p] - out[p]
+        out[p] = r
+        total += np.float64(r) * np.float64(r)
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def _rows(indptr, indices, data, v, first, last, out):
+    """out[i] = sum_p data_p v[j_p] for rows first..last; four entries share one load and store of out[i]."""
+    b = v.shape[1]
+    for i in range(first, last):
+        row = out[i]
+        for c in range(b):
+            row[c] = 0
+        p = indptr[i]
+        stop = indptr[i + 1]
+        while p + 3 < stop:
+            a0, a1, a2, a3 = data[p], data[p + 1], data[p + 2], data[p + 3]
+            j0, j1, j2, j3 = indices[p], indices[p + 1], indices[p + 2], indices[p + 3]
+            for c in range(b):
+                row[c] += (a0 * v[j0, c] + a1 * v[j1, c]) + (a2 * v[j2, c] + a3 * v[j3, c])
+            p += 4
+        while p < stop:
+            a0 = data[p]
+            j0 = indices[p]
+            for c in range(b):
+                row[c] += a0 * v[j0, c]
+            p += 1
+
+
+def plain_sampled(x: Observed, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The judge of ``sampled``: in float64, the whole of it by NumPy."""
+    i = np.repeat(np.arange(x.shape[0]), x.row_counts())
+    return np.einsum("pc,pc->p", left[i].astype(np.float64), right[x.indices].astype(np.float64))
+
+
+def plain_times(x: Observed, data: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The judge of ``residual_times``; of ``residual_times_t`` when everything is transposed."""
+    out = np.zeros((x.shape[0], v.shape[1]))
+    np.add.at(out, np.repeat(np.arange(x.shape[0]), x.row_counts()), data[:, None] * v[x.indices])
+    return out

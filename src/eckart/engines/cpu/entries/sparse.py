@@ -1,0 +1,133 @@
+"""Products of compressed rows with tall thin matrices, as serial numba kernels over a range of rows.
+
+The fused kernel makes A^T diag(w) A V in one pass: y = a_i V is gathered, then a_i^T y is scattered, while row i is in cache.
+Neither A^T nor A V is ever stored. Per entry 2b multiply-adds meet one gathered and one scattered row of V: the loop over
+b vectorises, and the limit is the cache, not memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numba import njit
+
+from eckart.engines.cpu.registers.prefetch import prefetch
+
+AHEAD = 12  # entries between a prefetch and its use
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def gram_times_rows(indptr, indices, data, v, weights, first, last, total):
+    """total += sum over rows first..last of w_i a_i (a_i^T V); ``weights`` of length 0 means all ones."""
+    b = v.shape[1]
+    y = np.empty(b, v.dtype)
+    weighted = weights.shape[0] > 0
+    line = 64 // v.itemsize
+    end = indices.shape[0] - 1
+    for i in range(first, last):
+        for c in range(b):
+            y[c] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            a = data[p]
+            j = indices[p]
+            soon = indices[min(p + AHEAD, end)]
+            for c in range(0, b, line):
+                prefetch(v, soon, c)
+                prefetch(total, soon, c)
+            for c in range(b):
+                y[c] += a * v[j, c]
+        if weighted:
+            for c in range(b):
+                y[c] *= weights[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            a = data[p]
+            j = indices[p]
+            for c in range(b):
+                total[j, c] += a * y[c]
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def gram_times_vector_rows(indptr, indices, data, v, weights, first, last, total):
+    """The same for one vector."""
+    weighted = weights.shape[0] > 0
+    zero = v[0] - v[0]
+    for i in range(first, last):
+        y = zero
+        for p in range(indptr[i], indptr[i + 1]):
+            y += data[p] * v[indices[p]]
+        if weighted:
+            y *= weights[i]
+        for p in range(indptr[i], indptr[i + 1]):
+            total[indices[p]] += data[p] * y
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def times_rows(indptr, indices, data, v, first, last, out):
+    """out[i] = a_i^T V for rows first..last."""
+    b = v.shape[1]
+    line = 64 // v.itemsize
+    end = indices.shape[0] - 1
+    for i in range(first, last):
+        for c in range(b):
+            out[i, c] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            a = data[p]
+            j = indices[p]
+            soon = indices[min(p + AHEAD, end)]
+            for c in range(0, b, line):
+                prefetch(v, soon, c)
+            for c in range(b):
+                out[i, c] += a * v[j, c]
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+def times_t_rows(indptr, indices, data, y, first, last, total):
+    """total += sum over rows first..last of a_i y_i^T."""
+    b = y.shape[1]
+    for i in range(first, last):
+        for p in range(indptr[i], indptr[i + 1]):
+            a = data[p]
+            j = indices[p]
+            for c in range(b):
+                total[j, c] += a * y[i, c]
+
+
+@njit(nogil=True, cache=True)
+def column_sums_rows(indptr, indices, data, weights, first, last, total, square):
+    """total_j += w_i a_ij and square_j += w_i a_ij^2 in float64."""
+    weighted = weights.shape[0] > 0
+    for i in range(first, last):
+        w = weights[i] if weighted else 1.0
+        for p in range(indptr[i], indptr[i + 1]):
+            a = np.float64(data[p])
+            total[indices[p]] += w * a
+            square[indices[p]] += w * a * a
+
+
+@njit(nogil=True, cache=True)
+def scatter_rows(indptr, indices, data, first, last, out):
+    """out = rows first..last as a dense block."""
+    for i in range(first, last):
+        for j in range(out.shape[1]):
+            out[i - first, j] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            out[i - first, indices[p]] += data[p]
+
+
+@njit(nogil=True, cache=True)
+def place_rows(indptr, indices, data, first, last, out):
+    """out = rows first..last as a dense block, NaN where nothing is stored."""
+    for i in range(first, last):
+        for j in range(out.shape[1]):
+            out[i - first, j] = np.nan
+        for p in range(indptr[i], indptr[i + 1]):
+            out[i - first, indices[p]] = data[p]
+
+
+def balanced(indptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
+    """Cut the rows into ``parts`` ranges of about equal numbers of stored entries plus rows."""
+    load = np.asarray(indptr, np.int64) + np.arange(len(indptr))
+    cuts = np.searchsorted(load, np.linspace(0, load[-1], parts + 1))
+    cuts[0], cuts[-1] = 0, len(indptr) - 1
+    return [(int(a), int(b)) for a, b in itertools.pairwise(cuts) if b > a]

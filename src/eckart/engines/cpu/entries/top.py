@@ -1,0 +1,127 @@
+"""The n best columns of each row of U V^T + c, by tiles of scores that never leave the cache.
+
+A tile is a product of a few hundred rows with a few thousand columns. Scores of excluded columns are set to -inf, then each row is scanned against the
+worst of its n best so far: sixteen scores at a time are compared through their maximum, so that almost all are dismissed without a look.
+Ties go to the lower column.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from eckart.engines.cpu.scheduler import run_lanes
+
+ROWS, COLUMNS, GROUP = 256, 2048, 16
+LEAST_ITEMS, ITEMS_OF_ONE = 16, 4
+"""Pieces of work wanted, so that threads have some to share: of many rows, and of a single one, for which handing out a piece takes as long as its work."""
+
+
+@njit(nogil=True, cache=True)
+def _mask(indptr, indices, rows, first, last, begin, tile):
+    """Excluded columns of the given rows become -inf in the tile of columns begin.."""
+    width = tile.shape[1]
+    for q in range(first, last):
+        i = rows[q]
+        a, b = indptr[i], indptr[i + 1]
+        lo, hi = a, b
+        while lo < hi:
+            mid = (lo + hi) // 2
+            if indices[mid] < begin:
+                lo = mid + 1
+            else:
+                hi = mid
+        p = lo
+        while p < b and indices[p] < begin + width:
+            tile[q - first, indices[p] - begin] = -np.inf
+            p += 1
+
+
+@njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
+def _keep_best(tile, begin, best, where):
+    """Merge a tile into the n best per row, kept in falling order."""
+    rows, width = tile.shape
+    n = best.shape[1]
+    whole = width // GROUP * GROUP
+    for q in range(rows):
+        worst = best[q, n - 1]
+        for g in range(0, whole, GROUP):
+            top = tile[q, g]
+            for c in range(g + 1, g + GROUP):
+                top = max(top, tile[q, c])
+            if top > worst:
+                for c in range(g, g + GROUP):
+                    if tile[q, c] > worst:
+                        _insert(best, where, q, tile[q, c], begin + c)
+                        worst = best[q, n - 1]
+        for c in range(whole, width):
+            if tile[q, c] > worst:
+                _insert(best, where, q, tile[q, c], begin + c)
+                worst = best[q, n - 1]
+
+
+@njit(nogil=True, cache=True)
+def _insert(best, where, q, value, column):
+    t = best.shape[1] - 1
+    while t > 0 and best[q, t - 1] < value:
+        best[q, t] = best[q, t - 1]
+        where[q, t] = where[q, t - 1]
+        t -= 1
+    best[q, t] = value
+    where[q, t] = column
+
+
+def top_columns(
+    left: np.ndarray,
+    right: np.ndarray,
+    n: int,
+    offset: np.ndarray | None,
+    excluded: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
+    threads: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (-1 where there are fewer than n) and scores of the n best columns; ``excluded`` is (indptr, sorted indices, row of each row of U).
+
+    Few rows are shared out by ranges of columns (as the shapes alone say), each with its own n best; these are merged in the order of the ranges.
+    """
+    rows, m = len(left), len(right)
+    n = min(n, m)
+    dtype = np.result_type(left.dtype, right.dtype)
+    left, columns = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype).T
+    blocks = -(-rows // ROWS)
+    items, wide = (ITEMS_OF_ONE, 8 * COLUMNS) if rows == 1 else (LEAST_ITEMS, COLUMNS)
+    parts = max(1, min(items // max(blocks, 1), m // (4 * COLUMNS)))
+    width = -(-m // parts)
+    where, best = np.full((parts, rows, n), -1, np.int64), np.full((parts, rows, n), -np.inf, dtype)
+
+    def step(_: int, item: int, scratch: dict) -> None:
+        first, part = item // parts * ROWS, item % parts
+        last = min(first + ROWS, rows)
+        if "tile" not in scratch:
+            scratch["tile"] = np.empty(ROWS * COLUMNS, dtype)
+        stop = min(width * (part + 1), m)
+        for begin in range(width * part, stop, wide):
+            end = min(begin + wide, stop)
+            tile = scratch["tile"][: (last - first) * (end - begin)].reshape(last - first, end - begin)
+            if rows == 1:
+                np.dot(columns.T[begin:end], left[0], out=tile[0])
+            else:
+                np.matmul(left[first:last], columns[:, begin:end], out=tile)
+            if offset is not None:
+                tile += offset[begin:end]
+            if excluded is not None:
+                _mask(*excluded, first, last, begin, tile)
+            _keep_best(tile, begin, best[part, first:last], where[part, first:last])
+
+    run_lanes(range(blocks * parts), list(range(64)), step, threads)
+    found, scores = _merged(where, best, n)
+    found[np.isneginf(scores)] = -1
+    return found, scores
+
+
+def _merged(where: np.ndarray, best: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The n best of all ranges; a stable sort keeps the lower column first among equals."""
+    if len(where) == 1:
+        return where[0], best[0]
+    where, best = (np.concatenate(list(a), axis=1) for a in (where, best))
+    order = np.argsort(-best, axis=1, kind="stable")[:, :n]
+    return np.take_along_axis(where, order, axis=1), np.take_along_axis(best, order, axis=1)

@@ -1,0 +1,1 @@
+"""The E step of mixtures."""

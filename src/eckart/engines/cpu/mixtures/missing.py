@@ -1,0 +1,86 @@
+"""Rows with missing entries: diagonal components by masks, and what is expected of the missing entries for every kind.
+
+Columns of a diagonal component are independent given the component, so a missing entry is left out of every sum: log densities and moments run over what
+was seen, and each mean is taken over the rows that see its column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from eckart.engines.protocol.mixtures import DIAGONAL, LOG_2PI, Gaussians
+
+
+def patterns(block: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """(rows, seen columns as a mask) for every pattern of missing entries in the block."""
+    seen = ~np.isnan(block)
+    if seen.all():
+        yield np.arange(len(block)), seen[0]
+        return
+    _, first, which = np.unique(np.packbits(seen, axis=1), axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(which.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(which.ravel()))
+    for g, rows in enumerate(np.split(order, ends[:-1])):
+        yield rows, seen[first[g]]
+
+
+def diagonal_log_probs(block: np.ndarray, theta: Gaussians) -> np.ndarray:
+    """rows x k: log weight + log density of the entries that are there."""
+    seen = ~np.isnan(block)
+    mask = seen.astype(np.float64)
+    out = theta.log_weights - 0.5 * (mask @ (np.log(theta.variances) + LOG_2PI).T)
+    for z in range(theta.k):
+        d = np.where(seen, block - theta.means[z], 0.0)
+        out[:, z] -= 0.5 * np.minimum(d**2 @ (1.0 / theta.variances[z]), 1e300)
+    return out
+
+
+def add_diagonal(block: np.ndarray, shares: np.ndarray, theta: Gaussians, sums) -> None:
+    """Sums about the means over the entries that are there, and their weights."""
+    seen = ~np.isnan(block)
+    sums.counts += shares.sum(axis=0)
+    sums.seen += shares.T @ seen
+    n = theta.n
+    for z in range(theta.k):
+        d = np.where(seen, block - theta.means[z], 0.0)
+        sums.shift[z, :n] += shares[:, z] @ d
+        sums.scatter[z, :n] += shares[:, z] @ d**2
+
+
+def expected(block: np.ndarray, shares: np.ndarray, theta: Gaussians) -> tuple[np.ndarray, np.ndarray]:
+    """E[x | what is there] and its variances (zero where an entry is there), under the mixture of the components' conditional Gaussians."""
+    mean, square = np.zeros(block.shape), np.zeros(block.shape)
+    for rows, seen in patterns(block):
+        gone = ~seen
+        if not gone.any():
+            continue
+        at = np.ix_(rows, gone)
+        for z in range(theta.k):
+            s = shares[rows, z][:, None]
+            guess, variance = conditional(theta, z, seen, block[np.ix_(rows, seen)])
+            mean[at] += s * guess
+            square[at] += s * (variance + guess**2)
+    there = ~np.isnan(block)
+    variance = np.where(there, 0.0, np.maximum(square - mean**2, 0.0))
+    return np.where(there, block, mean), variance
+
+
+def conditional(theta: Gaussians, z: int, seen: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means (rows x missing) and variances (missing) of the missing columns under component z, given the seen ones."""
+    gone = ~seen
+    d = values - theta.means[z, seen]
+    if theta.kind in DIAGONAL:
+        return np.broadcast_to(theta.means[z, gone], (len(d), int(gone.sum()))), theta.variances[z, gone]
+    if theta.kind == "factor":
+        assert theta.loadings is not None
+        w, psi = theta.loadings[z], theta.spread[z]
+        p = w[seen] / psi[seen, None]
+        inverse = np.linalg.inv(np.eye(w.shape[1]) + w[seen].T @ p)
+        variance = psi[gone] + np.einsum("ij,jk,ik->i", w[gone], inverse, w[gone])
+        return theta.means[z, gone] + (d @ p @ inverse) @ w[gone].T, variance
+    s = theta.covariance(z)
+    gain = np.linalg.solve(s[np.ix_(seen, seen)], s[np.ix_(seen, gone)])
+    variance = np.diagonal(s)[gone] - np.einsum("ij,ij->j", s[np.ix_(seen, gone)], gain)
+    return theta.means[z, gone] + d @ gain, np.maximum(variance, 0.0)

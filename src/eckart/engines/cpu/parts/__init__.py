@@ -1,0 +1,1 @@
+"""Half sweeps of non-negative factorization."""

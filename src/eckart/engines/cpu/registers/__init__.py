@@ -1,0 +1,1 @@
+"""Steps written as LLVM vectors, for the widths that processors have."""

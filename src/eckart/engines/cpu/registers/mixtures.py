@@ -1,0 +1,125 @@
+"""Sums over rows and columns that stay in registers, for the mixture kernels; B lanes of float64 as in ``registers``.
+
+``add_squares``     squared length of (x - m) C for B columns of C and 2 B rows
+``scaled_squares``  sum of (a x - b)^2 over columns for 4 components and 2 B rows
+``take_moments``    sums of s x and s x^2 over rows for 4 components and B columns
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from eckart.engines.cpu.registers.tiles import _Tile, tile_size
+
+TILE = tile_size(np.dtype(np.float64))
+
+
+def padded(n: int) -> int:
+    """n rounded up to whole tiles."""
+    return -(-n // TILE) * TILE
+
+
+def pack_panels(roots: np.ndarray) -> np.ndarray:
+    """Upper triangular matrices k x n x n, B columns at a time, one group below the other: row (z p/B + j/B) p + l, column j mod B holds C_z[l, j]."""
+    k, n, _ = roots.shape
+    p = padded(n)
+    wide = np.zeros((k, p, p))
+    wide[:, :n, :n] = roots
+    return np.ascontiguousarray(wide.reshape(k, p, p // TILE, TILE).transpose(0, 2, 1, 3)).reshape(-1, TILE)
+
+
+@intrinsic
+def add_squares(typingctx, xt, i, means, z, panels, first, count, out):
+    """out[z, i:i+2B] += sum_{j<B} (sum_{l<count} panels[first + l, j] (xt[l, i:i+2B] - means[z, l]))^2, sums in 2 B registers."""
+
+    def codegen(context, builder, signature, args):
+        t = _Tile(context, builder, signature.args[0])
+        xt, i, means, z, panels, first, count, out = args
+        x, m = t.array(signature.args[0], xt), t.array(signature.args[2], means)
+        c, o = t.array(signature.args[4], panels), t.array(signature.args[7], out)
+        beside = builder.add(i, t.const(t.lanes))
+        empty = ir.Constant(t.vector, [0.0] * t.lanes)
+
+        def column(l, sums):
+            centre = t.splat(builder.load(t.at(m, z, l), align=t.bytes))
+            halves = [builder.fsub(t.load(t.at(x, l, at)), centre) for at in (i, beside)]
+            row, new = t.at(c, builder.add(first, l), t.const(0)), []
+            for j in range(t.lanes):
+                factor = t.splat(builder.load(builder.gep(row, [t.const(j)]), align=t.bytes))
+                new += [t.multiply_add(factor, halves[h], sums[2 * j + h]) for h in (0, 1)]
+            return new
+
+        sums = t.loop(t.const(0), count, 1, [empty] * (2 * t.lanes))(column)
+        for h, at in enumerate((i, beside)):
+            place = t.at(o, z, at)
+            total = t.load(place)
+            for j in range(t.lanes):
+                total = t.multiply_add(sums[2 * j + h], sums[2 * j + h], total)
+            t.store(total, place)
+        return context.get_dummy_value()
+
+    where = types.intp
+    return types.void(xt, where, means, where, panels, where, where, out), codegen
+
+
+@intrinsic
+def scaled_squares(typingctx, xt, i, n, scales, offsets, z, out):
+    """out[z+q, i:i+2B] = sum_{j<n} (scales[z+q, j] xt[j, i:i+2B] - offsets[z+q, j])^2 for q < 4, sums in 8 registers."""
+
+    def codegen(context, builder, signature, args):
+        t = _Tile(context, builder, signature.args[0])
+        xt, i, n, scales, offsets, z, out = args
+        x, o = t.array(signature.args[0], xt), t.array(signature.args[6], out)
+        s, b = t.array(signature.args[3], scales), t.array(signature.args[4], offsets)
+        beside = builder.add(i, t.const(t.lanes))
+        each = [builder.add(z, t.const(q)) for q in range(4)]
+
+        def column(j, sums):
+            halves, new = [t.load(t.at(x, j, at)) for at in (i, beside)], []
+            for q, row in enumerate(each):
+                scale = t.splat(builder.load(t.at(s, row, j), align=t.bytes))
+                offset = t.splat(builder.fneg(builder.load(t.at(b, row, j), align=t.bytes)))
+                for h in (0, 1):
+                    y = t.multiply_add(halves[h], scale, offset)
+                    new.append(t.multiply_add(y, y, sums[2 * q + h]))
+            return new
+
+        sums = t.loop(t.const(0), n, 1, [ir.Constant(t.vector, [0.0] * t.lanes)] * 8)(column)
+        for q, row in enumerate(each):
+            for h, at in enumerate((i, beside)):
+                t.store(sums[2 * q + h], t.at(o, row, at))
+        return context.get_dummy_value()
+
+    where = types.intp
+    return types.void(xt, where, where, scales, offsets, where, out), codegen
+
+
+@intrinsic
+def take_moments(typingctx, x, count, j, shares, z, one, two):
+    """one[q, j:j+B] = sum_{i<count} shares[z+q, i] x[i, j:j+B] and two[q, j:j+B] the same of squares, for q < 4, sums in 8 registers."""
+
+    def codegen(context, builder, signature, args):
+        t = _Tile(context, builder, signature.args[0])
+        x, count, j, shares, z, one, two = args
+        source, s = t.array(signature.args[0], x), t.array(signature.args[3], shares)
+        targets = [t.array(signature.args[at], array) for at, array in ((5, one), (6, two))]
+
+        def row(i, sums):
+            value, new = t.load(t.at(source, i, j)), []
+            square = builder.fmul(value, value)
+            for q in range(4):
+                share = t.splat(builder.load(t.at(s, builder.add(z, t.const(q)), i), align=t.bytes))
+                new += [t.multiply_add(share, part, sums[2 * q + h]) for h, part in enumerate((value, square))]
+            return new
+
+        sums = t.loop(t.const(0), count, 1, [ir.Constant(t.vector, [0.0] * t.lanes)] * 8)(row)
+        for q in range(4):
+            for h, target in enumerate(targets):
+                t.store(sums[2 * q + h], t.at(target, t.const(q), j))
+        return context.get_dummy_value()
+
+    where = types.intp
+    return types.void(x, where, where, shares, where, one, two), codegen

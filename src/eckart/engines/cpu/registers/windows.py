@@ -1,0 +1,107 @@
+"""The two products of a skip-gram window, written as LLVM vectors: SIX outputs stand in registers while the inputs of the window pass by.
+
+``window_scores(x, rows, i, y, targets, j, s)``        s[i:i+2, :6] = x[rows[i:i+2]] y[targets[j:j+6]]^T     (s has 8 columns)
+``window_update(x, rows, count, y, targets, j, g)``    x[rows[i]] += sum_j g[i, j] y[targets[j]],  y[targets[j]] += sum_i g[i, j] x[rows[i]]  for i < count
+
+Rows of x and y are padded to whole vectors. Rows that repeat are updated one after another; targets must differ, except where their g is zero.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from eckart.engines.cpu.registers.tiles import _Tile
+
+SIX = 6
+WIDE = 8
+"""Columns of the scores and gradients: SIX and two that stay unused."""
+
+
+def _entry(t, array_type, array, at):
+    """A number of a one-dimensional integer array, as a 64-bit word."""
+    view = t.context.make_array(array_type)(t.context, t.builder, array)
+    value = t.builder.load(t.builder.gep(view.data, [at]))
+    return t.builder.sext(value, t.word) if value.type.width < 64 else value
+
+
+def _next(t, at, by):
+    return t.builder.add(at, t.const(by))
+
+
+def _sums(t, vectors):
+    """The sums over lanes of 16 vectors of 16 lanes (8 of 8), as one vector: halves of two are put side by side and added, again and again."""
+    width = t.lanes
+    while len(vectors) > 1:
+        half, sources = width // 2, t.lanes // width
+        first = [s * width + i for s in range(sources) for i in range(half)]
+        low = first + [t.lanes + i for i in first]
+        masks = [ir.Constant(ir.VectorType(ir.IntType(32), t.lanes), order) for order in (low, [i + half for i in low])]
+        vectors = [
+            t.builder.fadd(*(t.builder.shuffle_vector(a, b, mask) for mask in masks))
+            for a, b in zip(vectors[::2], vectors[1::2])
+        ]
+        width = half
+    return vectors[0]
+
+
+@intrinsic
+def window_scores(typingctx, x, rows, i, y, targets, j, s):
+    def codegen(context, builder, signature, args):
+        kinds = signature.args
+        t = _Tile(context, builder, kinds[0])
+        left, right, out = (t.array(kinds[a], args[a]) for a in (0, 3, 6))
+        zero = t.const(0)
+        own = [t.at(left, _entry(t, kinds[1], args[1], _next(t, args[2], a)), zero) for a in range(2)]
+        other = [t.at(right, _entry(t, kinds[4], args[4], _next(t, args[5], b)), zero) for b in range(SIX)]
+        nothing = ir.Constant(t.vector, [0.0] * t.lanes)
+
+        def body(c, sums):
+            mine = [t.load(builder.gep(a, [c])) for a in own]
+            theirs = [t.load(builder.gep(b, [c])) for b in other]
+            return [t.multiply_add(m, o, sums[a * SIX + b]) for a, m in enumerate(mine) for b, o in enumerate(theirs)]
+
+        sums = t.loop(zero, left[1], t.lanes, [nothing] * (2 * SIX))(body)
+        padded = [[*sums[a * SIX : (a + 1) * SIX], nothing, nothing] for a in range(2)]
+        if t.lanes == 2 * WIDE:
+            t.store(_sums(t, padded[0] + padded[1]), t.at(out, args[2], zero))
+        else:
+            for a in range(2):
+                t.store(_sums(t, padded[a]), t.at(out, _next(t, args[2], a), zero))
+        return context.get_dummy_value()
+
+    return types.void(x, rows, types.intp, y, targets, types.intp, s), codegen
+
+
+@intrinsic
+def window_update(typingctx, x, rows, count, y, targets, j, g):
+    def codegen(context, builder, signature, args):
+        kinds = signature.args
+        t = _Tile(context, builder, kinds[0])
+        left, right, steps = (t.array(kinds[a], args[a]) for a in (0, 3, 6))
+        zero = t.const(0)
+        other = [t.at(right, _entry(t, kinds[4], args[4], _next(t, args[5], b)), zero) for b in range(SIX)]
+
+        def column(c, _):
+            places = [builder.gep(b, [c]) for b in other]
+            before = [t.load(p) for p in places]
+
+            def row(i, sums):
+                place = builder.gep(t.at(left, _entry(t, kinds[1], args[1], i), zero), [c])
+                old = new = t.load(place)
+                weights = [t.splat(builder.load(t.at(steps, i, t.const(b)))) for b in range(SIX)]
+                for w, b in zip(weights, before):
+                    new = t.multiply_add(w, b, new)
+                t.store(new, place)
+                return [t.multiply_add(w, old, total) for w, total in zip(weights, sums)]
+
+            after = t.loop(zero, args[2], 1, before)(row)
+            for value, place in zip(after, places):
+                t.store(value, place)
+            return []
+
+        t.loop(zero, left[1], t.lanes, [])(column)
+        return context.get_dummy_value()
+
+    return types.void(x, rows, types.intp, y, targets, types.intp, g), codegen

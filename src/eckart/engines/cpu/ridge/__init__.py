@@ -1,0 +1,1 @@
+"""One small ridge problem for every row."""

@@ -1,0 +1,119 @@
+"""Row blocks of any placed matrix as jobs that a worker thread can run: slicing, reading, or scattering happens in the worker."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.protocol import THIN, GapsFound, block_rows, first_bad
+from eckart.errors import InputError
+from eckart.matrix import Counts, Matrix, Observed
+
+Job = tuple[int, int, Callable[[dict[str, Any]], np.ndarray]]
+"""First row, number of rows, and a function of the thread's scratch space that returns the block in working precision."""
+
+
+def jobs(x: Matrix, size: int = THIN) -> Iterator[Job]:
+    """The blocks of ``x`` in order, NaN at unknown entries. The cut depends on the shape only, never on the number of threads."""
+    rows = block_rows(x.shape[1], x.dtype.itemsize, size)
+    if isinstance(x, (Counts, Observed)):
+        yield from _compressed_jobs(x, rows)
+    elif isinstance(x.values, np.ndarray):
+        yield from _array_jobs(x.values, x.dtype, rows)
+    else:
+        seen = 0
+        for block in x.values.blocks(rows):
+            yield seen, len(block), _give(block, x.dtype)
+            seen += len(block)
+
+
+def _give(block: np.ndarray, dtype: np.dtype) -> Callable[[dict[str, Any]], np.ndarray]:
+    return lambda scratch: np.ascontiguousarray(block, dtype=dtype)
+
+
+def _array_jobs(values: np.ndarray, dtype: np.dtype, rows: int) -> Iterator[Job]:
+    handle = _readable(values)
+    for start in range(0, len(values), rows):
+        stop = min(start + rows, len(values))
+        if handle is None:
+            yield start, stop - start, _give(values[start:stop], dtype)
+        else:
+            yield start, stop - start, _pread(handle, values, start, stop, dtype)
+
+
+class _File:
+    """An open descriptor that closes with its last reader."""
+
+    def __init__(self, path: Any):
+        self.fd = os.open(path, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+def _readable(values: np.ndarray) -> _File | None:
+    """A descriptor for a memory map that can be read with pread: mapped pages would count as resident memory, read ones do not."""
+    if not isinstance(values, np.memmap) or not hasattr(os, "preadv") or not isinstance(values.base, mmap.mmap):
+        return None
+    if values.mode not in ("r", "r+") or not values.flags.c_contiguous or values.filename is None:
+        return None
+    return _File(values.filename)
+
+
+def _pread(file: _File, values: Any, start: int, stop: int, dtype: np.dtype) -> Callable[[dict[str, Any]], np.ndarray]:
+    def fetch(scratch: dict[str, Any]) -> np.ndarray:
+        shape = (stop - start, values.shape[1])
+        raw = scratch_array(scratch, "read", shape, values.dtype)
+        view = memoryview(raw.data).cast("B")
+        at = values.offset + start * values.shape[1] * values.itemsize
+        done = 0
+        while done < len(view):
+            got = os.preadv(file.fd, [view[done:]], at + done)
+            if got <= 0:
+                raise InputError(
+                    f"{values.filename} ended inside row {start + done // max(1, raw.strides[0])}; it is truncated"
+                )
+            done += got
+        return np.ascontiguousarray(raw, dtype=dtype)
+
+    return fetch
+
+
+def _compressed_jobs(x: Counts | Observed, rows: int) -> Iterator[Job]:
+    from eckart.engines.cpu.entries.sparse import place_rows, scatter_rows
+
+    for start in range(0, x.shape[0], rows):
+        stop = min(start + rows, x.shape[0])
+
+        def fetch(scratch: dict[str, Any], start: int = start, stop: int = stop) -> np.ndarray:
+            out = scratch_array(scratch, "read", (stop - start, x.shape[1]), x.dtype)
+            (scatter_rows if isinstance(x, Counts) else place_rows)(x.indptr, x.indices, x.data, start, stop, out)
+            return out
+
+        yield start, stop - start, fetch
+
+
+def scratch_array(scratch: dict[str, Any], name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An uninitialised array from the thread's scratch space, reused between blocks."""
+    size = int(np.prod(shape))
+    held = scratch.get(name)
+    if held is None or held.size < size or held.dtype != dtype:
+        held = scratch[name] = np.empty(size, dtype)
+    return held[:size].reshape(shape)
+
+
+def refuse_bad(block: np.ndarray, first_row: int) -> None:
+    """Raise for the first infinity (an error) or NaN (a gap) in a block; called when a column sum is not finite."""
+    bad = first_bad(block, first_row)
+    if bad is None:
+        return  # finite entries whose sum overflows: the chapter rescales
+    kind, row, column = bad
+    if kind == "inf":
+        raise InputError(
+            f"X contains inf at row {row}, column {column}, wanted finite numbers; replace it or mark it NaN (not observed)"
+        )
+    raise GapsFound(row, column)

@@ -1,0 +1,1 @@
+"""Pairs of words: counting, GloVe, skip-gram."""

@@ -1,0 +1,78 @@
+"""Gaussian components as a family for ``Mixture``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eckart.engines.cpu.mixtures.primitives import log_densities
+from eckart.engines.protocol.mixtures import DIAGONAL, KINDS, Gaussians, GaussianStatistics
+from eckart.errors import wrong
+from eckart.explain.mixtures.gaussian_steps import FLOOR, Rules, draw, free_parameters
+
+Parameters = dict[str, np.ndarray]
+
+
+class Gaussian:
+    """Gaussian components with the covariances of ``GaussianMixture``; ``GaussianMixture`` is faster and knows more.
+
+    >>> Gaussian("diag").weighted_fit(np.array([[0.0], [2.0]]), np.ones((2, 1)))["spread"].tolist()
+    [[1.0]]
+    """
+
+    def __init__(self, covariance_type: str = "full"):
+        if covariance_type not in KINDS[:-1]:
+            raise wrong("covariance_type", covariance_type, ", ".join(map(repr, KINDS[:-1])))
+        self.kind = covariance_type
+        self.floor: np.ndarray | None = None
+
+    @property
+    def gaps(self) -> bool:
+        """Whether missing entries are understood: where columns are independent given the component."""
+        return self.kind in DIAGONAL
+
+    @property
+    def name(self) -> str:
+        return f"gaussian {self.kind}"
+
+    def for_data(self, sizes: np.ndarray) -> Gaussian:
+        """The same with a floor for the variances, a share of those of the columns."""
+        out = Gaussian(self.kind)
+        out.floor = FLOOR * sizes
+        return out
+
+    def log_prob(self, x: np.ndarray, parameters: Parameters) -> np.ndarray:
+        return log_densities(x, self._theta(parameters))
+
+    def statistics(self, x: np.ndarray, q: np.ndarray) -> GaussianStatistics:
+        """Statistics of rows with shares that are given."""
+        counts = q.sum(axis=0)
+        seen = ~np.isnan(x)
+        mass = q.T @ seen if not seen.all() else counts[:, None]
+        filled = np.where(seen, x, 0.0)
+        mean = q.T @ filled / np.where(mass > 0, mass, 1.0)
+        d = [np.where(seen, x - m, 0.0) for m in mean]
+        if self.kind in DIAGONAL:
+            scatter = np.array([q[:, z] @ d[z] ** 2 for z in range(len(counts))])
+        else:
+            scatter = np.array([d[z].T @ (q[:, z, None] * d[z]) for z in range(len(counts))])
+            scatter = scatter.sum(axis=0) if self.kind == "tied" else scatter
+        return GaussianStatistics(self.kind, float(counts.sum()), 0.0, counts, mass, mean, scatter)
+
+    def maximise(self, s: GaussianStatistics) -> Parameters:
+        floor = np.full(s.mean.shape[1], 1e-12) if self.floor is None else self.floor
+        theta = Rules(self.kind, floor).maximise(s)
+        return {"means": theta.means} | ({} if self.kind == "unit" else {"spread": theta.spread})
+
+    def weighted_fit(self, x: np.ndarray, q: np.ndarray) -> Parameters:
+        return self.maximise(self.statistics(x, q))
+
+    def draw(self, parameters: Parameters, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return draw(self._theta(parameters), labels, rng)
+
+    def n_parameters(self, k: int, n: int) -> int:
+        return free_parameters(self.kind, k, n) - (k - 1)
+
+    def _theta(self, parameters: Parameters) -> Gaussians:
+        means = parameters["means"]
+        even = np.full(len(means), 1.0 / len(means))
+        return Gaussians(self.kind, even, means, parameters.get("spread", np.empty(0)))

@@ -1,0 +1,259 @@
+"""Gaussian mixtures: soft clusters with means, covariances and weights, by expectation and maximisation.
+
+    p(x) = sum_z weight_z N(x; mean_z, S_z),      maximise  sum_t w_t log p(x_t)
+
+The steps are in ``gaussian_steps``, the loop in ``em``, starts and restarts in ``gaussian_solve``. The certificate shows that the likelihood never fell
+and that one more step does not move it: a stationary point.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.certificate import Certificate
+from eckart.engines import engine_named
+from eckart.engines.protocol.mixtures import Gaussians, Posteriors, inverse_roots
+from eckart.errors import InputError, wrong
+from eckart.explain.mixtures.gaussian_solve import Options, certify, checked_scale, from_factors, rules_for, solve
+from eckart.explain.mixtures.gaussian_steps import GaussianProblem, draw, free_parameters
+from eckart.explain.mixtures.verbs import MixtureVerbs, known_weights, readable_twice
+from eckart.fit import one_kind_of_names
+from eckart.io.read import read
+from eckart.matrix import Matrix
+from eckart.rng import generator
+from eckart.trace import progress
+
+LARGE = 10**8
+"""Numbers in covariances that are formed on request, at most."""
+
+
+class GaussianMixture(MixtureVerbs):
+    """A mixture of k Gaussians for dense, streamed, weighted or incomplete rows, with a certificate.
+
+    Maximises the log-likelihood by EM. NaN entries are missing at random and are integrated out exactly; no variance falls below a floor that is scaled to
+    the data, so that duplicates, constant columns and more columns than rows are no error.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        k; "auto" takes the k of least BIC, starting from 1 (see ``select_mixture`` for a choice over kinds of covariance too).
+    covariance_type : "full", "tied", "diag", "spherical", "unit" or "factor"
+        One covariance each; one for all; diagonal; multiples of the identity; the identity; low-rank + diagonal with ``n_factors`` directions (a mixture of
+        factor analysers, for wide data: no matrix of columns x columns is formed).
+    tol, max_iter : stop when the mean log-likelihood rises by less than ``tol``, after ``max_iter`` steps at the latest.
+    reg_covar : None or float
+        None keeps variances above 1e-6 of their column's variance. A number is added to variances, as scikit-learn does; the floor is then 1e-12.
+    n_init, init_params : how many starts, and how: "k-means++" (own, with a few Lloyd steps), "kmeans" (scikit-learn's), "random", "random_from_data"; on a
+        sample of at most 32768 rows. Starts measure in scaled and in whitened units by turns.
+    weights_init, means_init, precisions_init : a start to use instead, or parts of one.
+    warm_start : go on from the present components.
+    n_factors : directions of each component, for "factor".
+    random_state, n_threads, verbose, verbose_interval
+        Seed; most threads (the result does not depend on them); progress bars; accepted for compatibility.
+
+    Attributes
+    ----------
+    weights_, means_, covariances_, precisions_, precisions_cholesky_, converged_, n_iter_, lower_bound_, n_features_in_, feature_names_in_
+        As in scikit-learn, in the precision of the data; ``lower_bound_`` is that of the returned components. For "factor" also ``loadings_``,
+        ``noise_variances_``.
+    fit_, certificate_ : factors, certificate, trace, plan (with components that were put back to use).
+
+    >>> from sklearn.datasets import load_iris
+    >>> model = GaussianMixture(3, random_state=0).fit(load_iris().data)
+    >>> sorted(model.weights_.round(2).tolist()), model.certificate_.holds
+    ([0.3, 0.33, 0.36], True)
+
+    References: Dempster, Laird and Rubin 1977; Ghahramani and Jordan 1994 (missing entries); Ghahramani and Hinton 1996 (factor analysers).
+    """
+
+    _stream: dict[str, Any]
+
+    def __init__(
+        self,
+        n_components: Any = 1,
+        *,
+        covariance_type: str = "full",
+        tol: float = 1e-3,
+        reg_covar: float | None = None,
+        max_iter: int = 100,
+        n_init: int = 1,
+        init_params: str = "k-means++",
+        weights_init: Any = None,
+        means_init: Any = None,
+        precisions_init: Any = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        n_factors: int = 2,
+        n_threads: int | None = None,
+        verbose: Any = 0,
+        verbose_interval: int = 10,
+    ):
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.init_params = init_params
+        self.weights_init = weights_init
+        self.means_init = means_init
+        self.precisions_init = precisions_init
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.n_factors = n_factors
+        self.n_threads = n_threads
+        self.verbose = verbose
+        self.verbose_interval = verbose_interval
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GaussianMixture:
+        """Fit to rows of X: array, frame, file or list of row blocks; NaN marks a missing entry. Memory does not grow with the number of rows."""
+        matrix = readable_twice(one_kind_of_names(read(X)))
+        options = self._options(matrix.shape[1])
+        weights = known_weights(matrix, sample_weight)
+        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
+        with progress(bool(self.verbose)) as watch:
+            if options.k == 0:
+                from eckart.explain.mixtures.select import grow
+
+                fit = grow(matrix, options, weights, engine=engine, rng=rng, watch=watch)
+            else:
+                fit = solve(
+                    matrix, options, weights, engine=engine, rng=rng, watch=watch, start=self._before(matrix, options)
+                )
+        self.fit_ = fit
+        self.__dict__.pop("_stream", None)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GaussianMixture:
+        """Take in more rows by stepwise EM: their statistics are merged into running ones, older rows fade as (share of rows seen)^0.7.
+
+        The first rows (a thousand or so) are kept and fitted together, later ones are not kept. The first call needs at least k rows; ``fit`` starts over.
+        """
+        from eckart.explain.mixtures.stepwise import take
+
+        fresh = "_stream" not in vars(self)
+        if fresh and "fit_" in vars(self) and "batches" in self.fit_.plan:
+            raise InputError(
+                "this model was loaded from a file, which does not hold its running statistics; call fit, or start with a new GaussianMixture"
+            )
+        matrix = readable_twice(one_kind_of_names(read(X)) if fresh else self._new_rows(X))
+        options = self._options(matrix.shape[1])
+        if options.k == 0:
+            raise wrong("n_components", self.n_components, "an int for partial_fit")
+        weights = known_weights(matrix, sample_weight)
+        engine, rng = engine_named("cpu", self.n_threads), generator(self.random_state)
+        before, state = (None, {}) if fresh else (self.fit_, self._stream)
+        self.fit_, self._stream = take(matrix, options, weights, before, state, engine=engine, rng=rng)
+        return self
+
+    def impute(self, X: Any, *, return_variance: bool = False) -> Any:
+        """X with every missing entry at its expectation given the observed entries of its row; with ``return_variance`` also its variances (0 where seen)."""
+        found = engine_named("cpu", self.n_threads).gaussian_posteriors(self._new_rows(X), self._theta(), fill=True)
+        filled = found.filled.astype(self._dtype)
+        return (filled, found.variance.astype(self._dtype)) if return_variance else filled
+
+    def certify(self, X: Any, sample_weight: Any = None) -> Certificate:
+        """Measure the certificate again from this model and data: one more EM step, taken through the rows."""
+        matrix = readable_twice(self._new_rows(X))
+        theta, plan = self._theta(), self.fit_.plan
+        options = self._options(matrix.shape[1], k=theta.k, kind=theta.kind)
+        weights = known_weights(matrix, sample_weight)
+        engine = engine_named("cpu", self.n_threads)
+        rules = rules_for(checked_scale(matrix, options, weights, engine), options)
+        problem = GaussianProblem(matrix, weights, rules, engine)
+        return certify(
+            problem,
+            theta,
+            self.fit_.trace,
+            float(plan.get("tol", self.tol)),
+            ends=plan.get("ends", ()),
+            events=plan.get("revived", ()),
+            notes=("measured again from model and data",),
+        )
+
+    @property
+    def means_(self) -> np.ndarray:
+        """k x n."""
+        return self._fitted("means_").factors.parameters["means"].astype(self._dtype)
+
+    @property
+    def covariances_(self) -> np.ndarray:
+        """(k, n, n) for full and factor, (n, n) for tied, (k, n) for diag, (k,) for spherical and unit."""
+        theta = self._theta("covariances_")
+        if theta.kind == "unit":
+            return np.ones(theta.k, self._dtype)
+        if theta.kind != "factor":
+            return theta.spread.astype(self._dtype)
+        return self._dense("covariances_", theta).astype(self._dtype)
+
+    @property
+    def precisions_(self) -> np.ndarray:
+        """Inverses of ``covariances_``."""
+        c = self.precisions_cholesky_.astype(np.float64)
+        square = c**2 if c.ndim < 2 or self._theta().kind == "diag" else np.matmul(c, np.swapaxes(c, -1, -2))
+        return square.astype(self._dtype)
+
+    @property
+    def precisions_cholesky_(self) -> np.ndarray:
+        """Upper triangular C with precision C C^T; square roots of precisions for diagonal kinds."""
+        theta = self._theta("precisions_cholesky_")
+        if theta.kind == "unit":
+            return np.ones(theta.k, self._dtype)
+        if theta.kind in ("spherical", "diag"):
+            return (1.0 / np.sqrt(theta.spread)).astype(self._dtype)
+        roots = theta.roots if theta.kind != "factor" else inverse_roots(self._dense("precisions_cholesky_", theta))
+        return roots.astype(self._dtype)
+
+    @property
+    def loadings_(self) -> np.ndarray:
+        """W of each component, (k, n, n_factors), for covariance_type="factor"."""
+        return self._parameter("loadings_", "loadings")
+
+    @property
+    def noise_variances_(self) -> np.ndarray:
+        """Diagonal part of each covariance, (k, n), for covariance_type="factor"."""
+        self._parameter("noise_variances_", "loadings")
+        return self._parameter("noise_variances_", "spread")
+
+    def _parameter(self, name: str, kept: str) -> np.ndarray:
+        parameters = self._fitted(name).factors.parameters
+        if kept not in parameters:
+            raise AttributeError(f"{name} is absent: the covariance is not of the type 'factor'")
+        return parameters[kept].astype(self._dtype)
+
+    def _dense(self, name: str, theta: Gaussians) -> np.ndarray:
+        if theta.k * theta.n**2 > LARGE:
+            raise AttributeError(
+                f"{name} would hold {theta.k} x {theta.n} x {theta.n} numbers; use loadings_ and noise_variances_"
+            )
+        return np.array([theta.covariance(z) for z in range(theta.k)])
+
+    def _theta(self, name: str = "components") -> Gaussians:
+        return from_factors(self._fitted(name).factors)
+
+    def _posteriors(self, matrix: Matrix, shares: bool = False) -> Posteriors:
+        return engine_named("cpu", self.n_threads).gaussian_posteriors(matrix, self._theta(), shares=shares)
+
+    def _n_parameters(self) -> int:
+        theta = self._theta()
+        return free_parameters(theta.kind, theta.k, theta.n, 0 if theta.loadings is None else theta.loadings.shape[2])
+
+    def _draw(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return draw(self._theta(), labels, rng)
+
+    def _before(self, matrix: Matrix, options: Options) -> Gaussians | None:
+        """The present components, where they are to be gone on from."""
+        if not self.warm_start or "fit_" not in vars(self):
+            return None
+        theta = self._theta()
+        if (theta.k, theta.n, theta.kind) != (options.k, matrix.shape[1], options.kind):
+            return None
+        return theta
+
+    def _options(self, n: int, k: int | None = None, kind: str | None = None) -> Options:
+        """Parameters, checked; k = 0 stands for "auto"."""
+        from eckart.explain.mixtures.gaussian_options import checked_options
+
+        return checked_options(self, n, k, kind)

@@ -1,0 +1,254 @@
+"""EM for Gaussian mixtures from several starts, with empty components put back to use; what ``GaussianMixture`` runs.
+
+    maximise  F(q, theta) = sum_t w_t sum_z q_tz [log weight_z + log N(x_t; mean_z, S_z) - log q_tz]
+
+E: q_tz in proportion to weight_z N(x_t; mean_z, S_z), in log space. M: ``gaussian_steps``. A component that no row belongs to is moved to a row that the
+others explain badly, with their average covariance, and a small weight; the plan says when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.ascent import FALL, certify_ascent
+from eckart.certify.certificate import Certificate
+from eckart.engines.protocol import Engine
+from eckart.engines.protocol.mixtures import Gaussians
+from eckart.errors import InputError
+from eckart.explain.em import Ascent, best_of, climb
+from eckart.explain.mixtures.gaussian_steps import FLOOR, LOWEST, GaussianProblem, Rules, Scale, scale_of
+from eckart.explain.mixtures.starts import filled_in, gaussians_from, sample_of, seeds, units
+from eckart.factors import Mixture
+from eckart.fit import Fit
+from eckart.matrix import Dense, Matrix
+from eckart.trace import StopReason, Trace, Watcher, silent
+
+EMPTY = 0.1
+"""A component with less than this many rows' weight is empty."""
+REVIVALS = 2
+"""Times that a component may be put back to use."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Checked parameters of a fit."""
+
+    k: int
+    kind: str
+    tol: float = 1e-3
+    reg: float | None = None
+    max_iter: int = 100
+    n_init: int = 1
+    way: str = "k-means++"
+    factors: int = 0
+    weights: np.ndarray | None = None
+    means: np.ndarray | None = None
+    spread: np.ndarray | None = None
+
+
+def solve(
+    x: Matrix,
+    options: Options,
+    weights: np.ndarray | None,
+    *,
+    engine: Engine,
+    rng: np.random.Generator,
+    watch: Watcher = silent,
+    start: Gaussians | None = None,
+) -> Fit:
+    """The best of ``n_init`` climbs; from ``start`` alone where it is given."""
+    scale = checked_scale(x, options, weights, engine, watch)
+    rules = rules_for(scale, options)
+    problem = GaussianProblem(x, weights, rules, engine)
+    sample, w = sample_of(x, scale.rows, weights, rng, 20 * options.k)
+    points = filled_in(sample, scale)
+    reviver = [_Reviver(points, w, rules, engine, rng, scale) for _ in range(options.n_init)]
+
+    def from_start(i: int) -> Callable[[], Ascent[Gaussians, Any]]:
+        def run() -> Ascent[Gaussians, Any]:
+            theta = start if start is not None else first_theta(points, w, rules, options, rng, whiten=i % 2 == 1)
+            trace = Trace("log-likelihood a row")
+            return climb(
+                problem, rules.admit(theta), tol=options.tol, max_iter=options.max_iter, trace=trace, watch=watch,
+                each=reviver[i],
+            )  # fmt: skip
+
+        return run
+
+    given = start is not None or (
+        options.weights is not None and options.means is not None and options.spread is not None
+    )
+    best, ends = best_of(from_start(i) for i in range(1 if given else options.n_init))
+    at = next(i for i, end in enumerate(ends) if end == best.bound or i == len(ends) - 1)
+    events = reviver[at].events
+    notes = _notes(best, rules, scale, events)
+    certificate = certify(
+        problem, best.theta, best.trace, options.tol, statistics=best.statistics, ends=ends, events=events, notes=notes
+    )
+    plan: dict[str, Any] = {
+        "engine": engine.name,
+        "k": options.k,
+        "covariance": options.kind,
+        "start": "given" if given else options.way,
+        "sample": len(points),
+        "rows": scale.rows,
+        "weight": scale.weight,
+        "tol": options.tol,
+        "floor": FLOOR if options.reg is None else LOWEST,
+        "dtype": x.dtype.name,
+    }
+    if len(ends) > 1:
+        plan["ends"] = ends
+    if events:
+        plan["revived"] = events
+    if options.kind == "factor":
+        plan["factors"] = rules.factors
+    return Fit(to_factors(best.theta, x.columns), certificate, best.trace, plan)
+
+
+def checked_scale(
+    x: Matrix, options: Options, weights: np.ndarray | None, engine: Engine, watch: Watcher = silent
+) -> Scale:
+    """The scale of the data, refused where no mixture of k components can be fitted to it."""
+    scale = scale_of(x, weights, engine, watch)
+    n = x.shape[1]
+    absent = np.flatnonzero(np.isnan(scale.mean))
+    if len(absent):
+        name = int(absent[0]) if x.columns is None else x.columns[absent[0]]
+        raise InputError(f"column {name!r} of X has no observed entry (and {len(absent) - 1} others); drop it")
+    if not np.isfinite(scale.variance).all():
+        raise InputError(
+            f"column {int(np.argmin(np.isfinite(scale.variance)))} of X has entries whose squares overflow; divide it by a constant first"
+        )
+    if scale.rows < options.k:
+        raise InputError(
+            f"n_components={options.k} came, wanted at most {scale.rows}: X has {scale.rows} sample(s) (rows with weight) and {n} columns; lower it"
+        )
+    return scale
+
+
+def rules_for(scale: Scale, options: Options) -> Rules:
+    share = FLOOR if options.reg is None else LOWEST
+    r = min(options.factors, len(scale.mean)) if options.kind == "factor" else 0
+    return Rules(options.kind, share * scale.sizes, options.reg or 0.0, r, scale.mean)
+
+
+def first_theta(
+    points: np.ndarray, w: np.ndarray, rules: Rules, options: Options, rng: np.random.Generator, whiten: bool
+) -> Gaussians:
+    """A start from the sample, with what the user gave put in its place."""
+    given = (options.weights, options.means, options.spread)
+    if all(part is not None for part in given):
+        return Gaussians(rules.kind, *given, origin=rules.origin)  # type: ignore[arg-type]
+    q = seeds(units(points, w, whiten), w, options.k, options.way, rng)
+    theta = gaussians_from(points, q, w, rules)
+    named: Any = {name: part for name, part in zip(("weights", "means", "spread"), given) if part is not None}
+    return replace(theta, **named)
+
+
+def to_factors(theta: Gaussians, columns: np.ndarray | None) -> Mixture:
+    """The components as they are kept."""
+    parameters = {"means": theta.means}
+    if theta.kind != "unit":
+        parameters["spread"] = theta.spread
+    if theta.loadings is not None and theta.origin is not None:
+        parameters |= {"loadings": theta.loadings, "origin": theta.origin}
+    return Mixture(theta.weights, f"gaussian {theta.kind}", parameters, theta.n, columns)
+
+
+def from_factors(f: Mixture) -> Gaussians:
+    p = f.parameters
+    kind = f.family.removeprefix("gaussian ")
+    return Gaussians(kind, f.weights, p["means"], p.get("spread", np.empty(0)), p.get("loadings"), p.get("origin"))
+
+
+def certify(
+    problem: GaussianProblem,
+    theta: Gaussians,
+    trace: Trace,
+    tol: float,
+    *,
+    statistics: Any = None,
+    ends: Any = (),
+    events: Any = (),
+    notes: tuple[str, ...] = (),
+) -> Certificate:
+    """One more step from theta, measured through the data."""
+    here = problem.expect(theta) if statistics is None else statistics
+    after = problem.maximise(here)
+    gain = (problem.expect(after).bound - here.bound) / here.weight
+    move = np.sqrt(((after.means - theta.means) ** 2 / _variances(theta)).mean(axis=1))
+    alive = theta.weights * here.weight >= EMPTY
+    return certify_ascent(
+        f"mixture of {theta.k} Gaussians, {theta.kind} covariance: log-likelihood of {here.weight:g} rows",
+        trace=trace,
+        bound=here.bound / here.weight,
+        gain=gain,
+        tol=tol,
+        fall=max(FALL, tol) if problem.rules.reg else FALL,
+        ends=ends,
+        excused={event["step"] + 1 for event in events},
+        facts={"largest move of a mean": float(move[alive].max(initial=0.0))},
+        notes=notes,
+    )
+
+
+def _variances(theta: Gaussians) -> np.ndarray:
+    return theta.variances if theta.loadings is None else theta.spread + (theta.loadings**2).sum(axis=2)
+
+
+def _notes(best: Ascent[Gaussians, Any], rules: Rules, scale: Scale, events: list[dict[str, int]]) -> tuple[str, ...]:
+    """What a reader should know beside the numbers."""
+    notes = []
+    if low := rules.at_floor(best.theta):
+        notes.append(f"{len(low)} component(s) have a direction at the least variance allowed (first: {low[0]})")
+    if events:
+        notes.append(f"{len(events)} empty component(s) were put back to use, see plan['revived']")
+    empty = int(np.count_nonzero(best.statistics.counts < EMPTY * scale.weight / scale.rows))
+    if empty:
+        notes.append(f"{empty} component(s) are empty: fewer would do")
+    if rules.reg:
+        notes.append(f"reg_covar={rules.reg:g} is added to variances, so the bound may fall a little near the end")
+    if best.trace.reason is StopReason.MAX_ITER:
+        notes.append("the iteration limit was reached first; raise max_iter")
+    return tuple(notes)
+
+
+@dataclass
+class _Reviver:
+    """Moves a component that has become empty to a row of the sample that is explained badly."""
+
+    points: np.ndarray
+    w: np.ndarray
+    rules: Rules
+    engine: Engine
+    rng: np.random.Generator
+    scale: Scale
+    events: list[dict[str, int]] = field(default_factory=list)
+
+    def __call__(self, theta: Gaussians, s: Any, trace: Trace) -> Gaussians | None:
+        row = self.scale.weight / self.scale.rows
+        tried = [event["component"] for event in self.events]
+        dead = [int(z) for z in np.flatnonzero(s.counts < EMPTY * row) if tried.count(int(z)) < REVIVALS]
+        if not dead or theta.k == 1:
+            return None
+        loglik = self.engine.gaussian_posteriors(Dense(self.points), theta).loglik
+        worst = np.argsort(loglik, kind="stable")[: max(4 * len(dead), len(loglik) // 20)]
+        chosen = self.rng.choice(worst, len(dead), replace=len(worst) < len(dead))
+        means, weights = theta.means.copy(), theta.weights.copy()
+        means[dead] = self.points[chosen]
+        weights[dead] = max(row / self.scale.weight, 0.05 / theta.k)
+        spread, loadings = theta.spread, theta.loadings
+        alive = np.setdiff1d(np.arange(theta.k), dead)
+        if self.rules.kind not in ("unit", "tied"):
+            spread = spread.copy()
+            spread[dead] = np.tensordot(theta.weights[alive] / theta.weights[alive].sum(), theta.spread[alive], axes=1)
+        if loadings is not None:
+            loadings = loadings.copy()
+            loadings[dead] = loadings[alive[np.argmax(theta.weights[alive])]]
+        self.events += [{"step": len(trace) - 1, "component": z} for z in dead]
+        return replace(theta, weights=weights / weights.sum(), means=means, spread=spread, loadings=loadings)

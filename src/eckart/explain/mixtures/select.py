@@ -1,0 +1,209 @@
+"""How many components, and with which covariances? One table of criteria, what each would choose, and whether they and the starts agree.
+
+    BIC = -2 log L + p log N        AIC = -2 log L + 2 p        held out: mean log-likelihood of rows that were given no weight in the fit
+
+Every model starts from seeds in scaled and in whitened units; where the two would lead to different choices, a note says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from eckart.engines import engine_named
+from eckart.engines.protocol import Engine
+from eckart.errors import InputError, wrong
+from eckart.explain.mixtures.gaussian_solve import Options, checked_scale, from_factors, solve
+from eckart.explain.mixtures.gaussian_steps import free_parameters
+from eckart.explain.mixtures.verbs import known_weights, readable_twice
+from eckart.fit import Fit
+from eckart.io.read import read
+from eckart.matrix import Matrix
+from eckart.rng import generator
+from eckart.trace import Watcher, progress, silent
+
+CRITERIA = ("bic", "aic", "held_out")
+PATIENCE = 3
+MOST = 32
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureSelection:
+    """``table``: a row for each model tried; ``choices``: (k, covariance type) by criterion; ``model``: the one chosen, fitted to all rows."""
+
+    table: dict[str, list[Any]]
+    choices: dict[str, tuple[int, str]]
+    model: Any
+    notes: tuple[str, ...] = ()
+
+    @property
+    def agree(self) -> bool:
+        """Whether all criteria choose the same model."""
+        return len(set(self.choices.values())) <= 1
+
+    def __str__(self) -> str:
+        names = list(self.table)
+        lines = ["  ".join(f"{name:>16}" for name in names)]
+        for cells in zip(*self.table.values()):
+            lines.append("  ".join(f"{c if isinstance(c, str) else format(c, '.6g'):>16}" for c in cells))
+        lines.append("chosen: " + ", ".join(f"{name} {k} {kind}" for name, (k, kind) in self.choices.items()))
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def select_mixture(
+    X: Any,
+    n_components: Sequence[int] = tuple(range(1, 11)),
+    covariance_types: Sequence[str] = ("spherical", "diag", "tied", "full"),
+    *,
+    criterion: str = "bic",
+    held_out: float = 0.2,
+    sample_weight: Any = None,
+    random_state: Any = None,
+    n_threads: int | None = None,
+    verbose: bool = False,
+    **params: Any,
+) -> MixtureSelection:
+    """Gaussian mixtures over k and covariance types, judged by BIC, AIC and rows held out.
+
+    Parameters
+    ----------
+    X : anything that ``GaussianMixture.fit`` takes
+    n_components, covariance_types : what is tried
+    criterion : "bic", "aic" or "held_out": by which the returned model is chosen; "held_out" fits every model a second time
+    held_out : share of the rows that get no weight in that second fit
+    params : other parameters of ``GaussianMixture``
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.concatenate([rng.standard_normal((150, 2)) + [6 * i, 0] for i in range(3)])
+    >>> s = select_mixture(x, (1, 2, 3, 4), ("spherical", "full"), random_state=0)
+    >>> s.choices["bic"], s.model.n_components_
+    ((3, 'spherical'), 3)
+    """
+    from eckart.explain.mixtures.gaussian import GaussianMixture
+
+    if criterion not in CRITERIA:
+        raise wrong("criterion", criterion, ", ".join(map(repr, CRITERIA)))
+    if not 0 < held_out < 1:
+        raise wrong("held_out", held_out, "a share between 0 and 1")
+    if not len(n_components) or not len(covariance_types):
+        raise InputError("n_components or covariance_types is empty, wanted at least one of each")
+    matrix = readable_twice(read(X))
+    weights = known_weights(matrix, sample_weight)
+    engine, rng = engine_named("cpu", n_threads), generator(random_state)
+    params = {"n_init": 2} | params
+    table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out" or criterion == "held_out"}
+    fits: list[Fit] = []
+    split = _split(matrix, weights, held_out, rng, engine) if criterion == "held_out" else None
+    models = [(int(k), kind) for kind in covariance_types for k in n_components]
+    with progress(verbose) as watch:
+        for done, (k, kind) in enumerate(models):
+            model = GaussianMixture(k, covariance_type=kind, n_threads=n_threads, **params)
+            options = model._options(matrix.shape[1])
+            fit = solve(matrix, options, weights, engine=engine, rng=rng)
+            fits.append(fit)
+            _add(table, fit, _judged(matrix, options, split, engine, rng) if split else None)
+            watch("mixtures", done + 1, len(models))
+    choices = {
+        name: models[int(np.argmin(table[column]) if name != "held_out" else np.argmax(table[column]))]
+        for name, column in (("bic", "BIC"), ("aic", "AIC"), ("held_out", "held out"))
+        if column in table
+    }
+    best = models.index(choices[criterion])
+    chosen = GaussianMixture(models[best][0], covariance_type=models[best][1], random_state=random_state, n_threads=n_threads, **params)  # fmt: skip
+    chosen.fit_ = fits[best]
+    return MixtureSelection(table, choices, chosen, _disagreements(models, fits, table))
+
+
+_COLUMNS = ("k", "covariance", "parameters", "log-likelihood", "BIC", "AIC", "held out", "steps")
+
+
+def grow(
+    x: Matrix,
+    options: Options,
+    weights: np.ndarray | None,
+    *,
+    engine: Engine,
+    rng: np.random.Generator,
+    watch: Watcher = silent,
+) -> Fit:
+    """k = 1, 2, ... until the BIC has not improved for three of them: the fit of least BIC, with the table in its plan."""
+    rows = checked_scale(x, replace(options, k=1), weights, engine).rows
+    options = replace(options, n_init=max(options.n_init, 2))
+    table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out"}
+    fits: list[Fit] = []
+    while len(fits) < min(MOST, rows):
+        fits.append(solve(x, replace(options, k=len(fits) + 1), weights, engine=engine, rng=rng, watch=watch))
+        _add(table, fits[-1], None)
+        if len(fits) - 1 - int(np.argmin(table["BIC"])) >= PATIENCE:
+            break
+    best = fits[int(np.argmin(table["BIC"]))]
+    models = [(k, options.kind) for k in range(1, len(fits) + 1)]
+    notes = _disagreements(models, fits, table)
+    plan = best.plan | {"chosen by": f"BIC over k = 1 to {len(fits)}", "table": table}
+    certificate = replace(best.certificate, notes=(*best.certificate.notes, *notes))
+    return Fit(best.factors, certificate, best.trace, plan)
+
+
+def _free(fit: Fit) -> int:
+    theta = from_factors(fit.factors)
+    return free_parameters(theta.kind, theta.k, theta.n, 0 if theta.loadings is None else theta.loadings.shape[2])
+
+
+def _add(table: dict[str, list[Any]], fit: Fit, judged: float | None) -> None:
+    p, weight, bound = _free(fit), fit.plan["weight"], fit.certificate["bound"]
+    row = {
+        "k": fit.factors.k,
+        "covariance": fit.plan["covariance"],
+        "parameters": p,
+        "log-likelihood": bound,
+        "BIC": -2 * bound * weight + p * float(np.log(weight)),
+        "AIC": -2 * bound * weight + 2 * p,
+        "held out": judged,
+        "steps": len(fit.trace) - 1,
+    }
+    for name in table:
+        table[name].append(row[name])
+
+
+def _split(
+    x: Matrix, weights: np.ndarray | None, share: float, rng: np.random.Generator, engine: Engine
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row weights for the fit and for the judgement."""
+    from eckart.explain.mixtures.gaussian_steps import scale_of
+
+    rows = x.shape[0] if x.shape[0] is not None else scale_of(x, None, engine).rows
+    w = np.ones(rows) if weights is None else weights
+    hidden = np.zeros(rows, bool)
+    hidden[rng.permutation(rows)[: max(1, round(share * rows))]] = True
+    if not (w[~hidden] > 0).any() or not (w[hidden] > 0).any():
+        raise wrong("held_out", share, "a share that leaves rows on both sides")
+    return np.where(hidden, 0.0, w), np.where(hidden, w, 0.0)
+
+
+def _judged(
+    x: Matrix, options: Options, split: tuple[np.ndarray, np.ndarray], engine: Engine, rng: np.random.Generator
+) -> float:
+    """Mean log-likelihood of the rows held out."""
+    train, test = split
+    if np.count_nonzero(train) < options.k:
+        return float("-inf")
+    fit = solve(x, options, train, engine=engine, rng=rng)
+    return float(test @ engine.gaussian_posteriors(x, from_factors(fit.factors)).loglik / test.sum())
+
+
+def _disagreements(models: list[tuple[int, str]], fits: list[Fit], table: dict[str, list[Any]]) -> tuple[str, ...]:
+    """Whether starts in scaled and in whitened units alone would have led elsewhere."""
+    if not all(len(fit.plan.get("ends", ())) > 1 for fit in fits):
+        return ()
+    chosen = []
+    for way in (0, 1):
+        bounds = [max(fit.plan["ends"][way::2]) for fit in fits]
+        bic = [-2 * b * fit.plan["weight"] + p * np.log(fit.plan["weight"]) for b, fit, p in zip(bounds, fits, table["parameters"])]  # fmt: skip
+        chosen.append(models[int(np.argmin(bic))])
+    if chosen[0] == chosen[1]:
+        return ()
+    (a, ak), (b, bk) = chosen
+    return (f"starts in scaled units lead to {a} {ak}, in whitened units to {b} {bk} components by BIC: look at both",)

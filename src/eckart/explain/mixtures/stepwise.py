@@ -1,0 +1,110 @@
+"""Stepwise EM: statistics of batches merged into running ones, the components maximised after each.
+
+    S <- (1 - r) S + r s(batch) / weight(batch),   r = (weight of the batch / weight of all seen)^0.7,   theta <- argmax from S
+
+The power lets early rows, whose statistics were taken at early components, fade. The first rows, up to a bounded number, are kept and fitted together,
+because components that start on a handful of rows rarely recover. Reference: Cappe and Moulines (2009).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.certificate import Certificate, Check
+from eckart.engines.cpu.row_blocks import jobs
+from eckart.engines.protocol import Engine
+from eckart.explain.mixtures.gaussian_solve import Options, checked_scale, from_factors, rules_for, solve, to_factors
+from eckart.explain.mixtures.gaussian_steps import GaussianProblem, free_parameters
+from eckart.fit import Fit
+from eckart.matrix import Dense, Matrix
+from eckart.trace import StopReason, Trace
+
+FADE = 0.7
+FIRST_BYTES = 2**25
+"""Bytes of first rows that are kept, at most."""
+
+
+def take(
+    x: Matrix,
+    options: Options,
+    weights: np.ndarray | None,
+    before: Fit | None,
+    state: dict[str, Any],
+    *,
+    engine: Engine,
+    rng: np.random.Generator,
+) -> tuple[Fit, dict[str, Any]]:
+    """The fit and the state after one more batch; an empty state at first."""
+    if "running" in state:
+        assert before is not None
+        return _step(x, options, weights, before, state, engine)
+    rows = np.concatenate([*state.get("rows", ()), *(np.array(fetch({})) for _, _, fetch in jobs(x))])
+    w = np.concatenate([*state.get("weights", ()), np.ones(len(rows) - _length(state)) if weights is None else weights])
+    columns = x.columns if before is None else before.factors.columns
+    kept = Dense(rows, None, columns)
+    fit = solve(kept, options, w, engine=engine, rng=rng)
+    theta, rules = from_factors(fit.factors), rules_for(checked_scale(kept, options, w, engine), options)
+    found = engine.gaussian_statistics(kept, theta, w)
+    batches = state.get("batches", 0) + 1
+    new: dict[str, Any] = {"rules": rules, "batches": batches, "weight": found.weight}
+    enough = max(1000, 50 * options.k, 5 * options.k * kept.shape[1])
+    if len(rows) < min(enough, FIRST_BYTES // (8 * kept.shape[1])):
+        new |= {"rows": [rows], "weights": [w]}
+    else:
+        new |= {"running": found.scaled(1.0 / found.weight)}
+    trace = (
+        Trace("log-likelihood of each batch", [], [], StopReason.MAX_ITER) if before is None else _copy(before.trace)
+    )
+    trace.add(found.bound / found.weight)
+    return _fit(kept, new, theta, trace, fit.plan, options, (found, w, engine), columns), new
+
+
+def _step(
+    x: Matrix, options: Options, weights: np.ndarray | None, before: Fit, state: dict[str, Any], engine: Engine
+) -> tuple[Fit, dict[str, Any]]:
+    theta = from_factors(before.factors)
+    found = engine.gaussian_statistics(x, theta, weights)
+    seen = state["weight"] + found.weight
+    rate = (found.weight / seen) ** FADE
+    running = state["running"].scaled(1.0 - rate).merge(found.scaled(rate / found.weight))
+    state = state | {"running": running, "weight": seen, "batches": state["batches"] + 1}
+    trace = _copy(before.trace)
+    trace.add(found.bound / found.weight)
+    theta = state["rules"].maximise(running)
+    after = engine.gaussian_statistics(x, theta, weights)
+    return _fit(x, state, theta, trace, before.plan, options, (after, weights, engine), before.factors.columns), state
+
+
+def _length(state: dict[str, Any]) -> int:
+    return sum(len(part) for part in state.get("rows", ()))
+
+
+def _copy(trace: Trace) -> Trace:
+    return replace(trace, values=[*trace.values], seconds=[*trace.seconds])
+
+
+def _fit(
+    x: Matrix, state: dict[str, Any], theta: Any, trace: Trace, plan: dict[str, Any], options: Options, last: Any, columns: Any
+) -> Fit:  # fmt: skip
+    found, weights, engine = last
+    problem = GaussianProblem(x, weights, state["rules"], engine)
+    gain = (problem.expect(problem.maximise(found)).bound - found.bound) / found.weight
+    free = free_parameters(theta.kind, theta.k, theta.n, state["rules"].factors)
+    check = Check(
+        "fit of the last batch",
+        gain,
+        options.tol + free / found.weight,
+        "what a step on the last batch alone would gain a row; chance allows about parameters / (2 rows)",
+    )
+    certificate = Certificate(
+        f"mixture of {theta.k} Gaussians, {theta.kind} covariance, by batches",
+        "statistical",
+        (check,),
+        {"bound": found.bound / found.weight, "batches": state["batches"], "rows": state["weight"]},
+        ("bound and check are those of the last batch",),
+    )
+    more = {"batches": state["batches"], "weight": state["weight"], "rows": int(state["weight"])}
+    return Fit(to_factors(theta, columns), certificate, trace, plan | more)

@@ -1,0 +1,1 @@
+"""pLSA and LDA, and one judge for all topic models."""

@@ -1,0 +1,269 @@
+"""How good are topics? One judge for every model: it asks for p(w|z) and documents only, so that all are measured alike.
+
+document completion   fold the seen half of a document in, theta <- (counts by topic + prior) / sum, 50 times from equal shares; score the other half:
+                      perplexity = exp(- sum_w c_w log sum_z theta_z p(w|z) / sum_w c_w)
+NPMI                  log(p(v, w) / (p(v) p(w))) / -log p(v, w) with p the shares of documents that hold a word, or both; the mean over the pairs of a
+                      topic's top words; -1 for words that never meet, 1 for words that only occur together
+diversity             the share of different words among the top words of all topics
+alignment             the pairing of two models' topics with the largest total overlap sum_w sqrt(p(w|z) q(w|z)) (Hungarian method)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from eckart.engines import engine_named
+from eckart.errors import InputError, wrong
+from eckart.explain.topics.documents import as_counts, whole_numbers
+from eckart.factors import Topics
+from eckart.io.read import read
+from eckart.matrix import Counts
+from eckart.rng import generator
+
+FLOOR = 1e-12
+"""The least probability of a word that is scored."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """``log_likelihood``: mean log p of a scored word; ``perplexity``: exp of minus that; ``words``: how many were scored."""
+
+    log_likelihood: float
+    words: float
+
+    @property
+    def perplexity(self) -> float:
+        return float(np.exp(-self.log_likelihood))
+
+
+def split_tokens(X: Any, share: float = 0.5, random_state: Any = None) -> tuple[Counts, Counts]:
+    """Two halves of the same documents: each token goes to the first with probability ``share``, else to the second.
+
+    Counts that are not whole numbers are not cut: their entries go to one half as they are.
+
+    >>> seen, scored = split_tokens([[4.0, 0.0, 2.0], [0.0, 8.0, 1.0]], random_state=0)
+    >>> (seen.to_scipy() + scored.to_scipy()).toarray().tolist()
+    [[4.0, 0.0, 2.0], [0.0, 8.0, 1.0]]
+    """
+    if not 0 < share < 1:
+        raise wrong("share", share, "a number between 0 and 1")
+    x = as_counts(read(X), "split_tokens")
+    rng = generator(random_state)
+    if whole_numbers(x):
+        first = rng.binomial(x.data.astype(np.int64), share).astype(x.data.dtype)
+    else:
+        first = np.where(rng.random(x.nnz) < share, x.data, x.data.dtype.type(0))
+    return _kept(x, first), _kept(x, x.data - first)
+
+
+def document_completion(
+    words: Any, seen: Any, scored: Any, *, prior: Any = 0.1, steps: int = 50, n_threads: int | None = None
+) -> Completion:
+    """Held-out likelihood by document completion, the same for every model.
+
+    Parameters
+    ----------
+    words : p(w|z), topics x words; rows are floored at 1e-12 and normalised
+    seen, scored : two halves of the same documents (``split_tokens``)
+    prior : pseudo-counts of the topics when the seen half is folded in, a number or one for each topic
+    steps : updates of the shares
+
+    >>> p = [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+    >>> round(document_completion(p, [[3.0, 1.0, 0.0]], [[1.0, 1.0, 0.0]], prior=1e-9).perplexity, 4)
+    2.0
+    """
+    a, b = as_counts(read(seen), "document_completion"), as_counts(read(scored), "document_completion")
+    if a.shape != b.shape:
+        raise InputError(f"seen has shape {a.shape} and scored {b.shape}, wanted two halves of the same documents")
+    p = np.maximum(np.asarray(words, np.float64), FLOOR)
+    if p.ndim != 2 or p.shape[1] != a.shape[1]:
+        raise InputError(f"words has shape {p.shape}, wanted topics x {a.shape[1]} words")
+    phi = np.ascontiguousarray((p / p.sum(axis=1, keepdims=True)).T)
+    engine, k = engine_named("cpu", n_threads), len(p)
+    start = np.full((a.shape[0], k), 1.0 / k)
+    alpha = np.broadcast_to(np.asarray(prior, np.float64), (k,))
+    shares = engine.topic_sweep(a, phi, alpha, start, steps=steps, collect=False).shares
+    value, count = engine.topic_scores(b, phi, shares, 1e-300)
+    total = float(count.sum())
+    if not total > 0:
+        raise InputError("scored has no token, wanted at least one; give more or longer documents")
+    return Completion(float(value.sum()) / total, total)
+
+
+def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability") -> list[list[Any]]:
+    """The n first words of each topic by p(w|z), or by lift p(w|z) / p(w) among words worth at least a token; positions where words have no names.
+
+    >>> t = Topics(np.array([[8.0, 1.0, 1.0], [8.0, 0.0, 2.0]]), np.ones(2), np.array([0.5, 0.5]), np.array(["the", "cat", "dog"], object))
+    >>> top_words(t, 1), top_words(t, 1, by="lift")
+    ([['the'], ['the']], [['cat'], ['dog']])
+    """
+    if by not in ("probability", "lift"):
+        raise wrong("by", by, "'probability' or 'lift'")
+    t = topics if isinstance(topics, Topics) else Topics(np.asarray(topics, float), np.zeros(len(topics)), np.full(len(topics), 1 / len(topics)))  # fmt: skip
+    p = t.words.astype(np.float64)
+    if by == "lift":
+        whole = t.sizes @ p
+        p = np.where(t.counts >= 1, p / np.where(whole > 0, whole, 1.0), p * 1e-12)
+    order = np.argsort(-p, axis=1, kind="stable")[:, :n]
+    return [[int(j) if t.columns is None else t.columns[j] for j in row] for row in order]
+
+
+def coherence(topics: Any, X: Any, n: int = 10) -> np.ndarray:
+    """NPMI of each topic: the mean over the pairs of its n most probable words, from the documents that hold them.
+
+    Only documents x top words are looked at, block after block, so that ``X`` may be an iterable of sparse blocks larger than memory.
+
+    Parameters
+    ----------
+    topics : a fitted topic model, ``Topics``, p(w|z), or lists of words (or their positions)
+    X : documents x words, or an iterable of such blocks
+
+    >>> coherence([[0, 1], [0, 2]], [[1.0, 1.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 3.0], [0.0, 0.0, 1.0]]).tolist()
+    [1.0, -1.0]
+    """
+    tops, columns = _tops(topics, n)
+    every = sorted({w for top in tops for w in top}, key=str)
+    at = {w: i for i, w in enumerate(every)}
+    meet, documents = np.zeros((len(every), len(every))), 0
+    for block in _blocks(X):
+        names = block.columns if columns is None else columns
+        held = block.to_scipy()[:, _positions(every, names, block.shape[1])].tocsc()
+        held.data = (held.data > 0).astype(np.float64)
+        meet += (held.T @ held).toarray()
+        documents += block.shape[0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        joint = meet / max(documents, 1)
+        p = np.diag(joint)
+        npmi = np.log(joint / np.outer(p, p)) / -np.log(joint)
+    npmi[joint >= 1] = 1.0
+    npmi[meet == 0] = -1.0
+    out = []
+    for top in tops:
+        i = np.array([at[w] for w in top])
+        pairs = npmi[np.ix_(i, i)][np.triu_indices(len(i), 1)]
+        out.append(float(pairs.mean()) if len(pairs) else np.nan)
+    return np.array(out)
+
+
+def topic_diversity(topics: Any, n: int = 25) -> float:
+    """The share of different words among the n most probable words of all topics.
+
+    >>> topic_diversity([["cat", "dog"], ["cat", "fish"]])
+    0.75
+    """
+    tops, _ = _tops(topics, n)
+    said = [w for top in tops for w in top]
+    return len(set(said)) / max(1, len(said))
+
+
+def align_topics(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
+    """For each topic of ``a`` the topic of ``b`` that it is paired with (-1 where b has fewer), and their overlap sum_w sqrt(p q), from 0 to 1.
+
+    >>> align_topics([[0.9, 0.1], [0.2, 0.8]], [[0.2, 0.8], [0.9, 0.1]])
+    (array([1, 0]), array([1., 1.]))
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    p, q = (np.sqrt(_distributions(m)) for m in (a, b))
+    if p.shape[1] != q.shape[1]:
+        raise InputError(f"the models have {p.shape[1]} and {q.shape[1]} words, wanted the same vocabulary")
+    overlap = np.minimum(p @ q.T, 1.0)
+    rows, columns = linear_sum_assignment(-overlap)
+    partner, value = np.full(len(p), -1), np.zeros(len(p))
+    partner[rows], value[rows] = columns, overlap[rows, columns]
+    return partner, value
+
+
+def select_topics(
+    model: Any, X: Any, n_components: Sequence[int], *, held_out: float = 0.2, n: int = 10, random_state: Any = 0
+) -> list[dict[str, Any]]:
+    """The number of topics by what it predicts: for each candidate, perplexity on held-out documents, NPMI, diversity and seconds, best first.
+
+    ``held_out`` is the share of documents that no model is fitted to; their tokens are split in halves once, the same for every candidate.
+
+    >>> from eckart import LDA
+    >>> rng = np.random.default_rng(0)
+    >>> x = np.vstack([rng.multinomial(60, p, 60) for p in ([0.5, 0.5, 0, 0], [0, 0, 0.5, 0.5])])
+    >>> select_topics(LDA(random_state=0, max_iter=30), x, [1, 2])[0]["n_components"]
+    2
+    """
+    import time
+
+    from sklearn.base import clone
+
+    x = as_counts(read(X), "select_topics")
+    rng = generator(random_state)
+    out = rng.random(x.shape[0]) < held_out
+    if not 0 < out.sum() < len(out):
+        raise wrong("held_out", held_out, f"a share that leaves documents on both sides of {len(out)}")
+    train, test = _rows(x, np.flatnonzero(~out)), _rows(x, np.flatnonzero(out))
+    seen, scored = split_tokens(test, random_state=rng)
+    table = []
+    for k in n_components:
+        begin = time.perf_counter()
+        fitted = clone(model).set_params(n_components=int(k)).fit(train)
+        seconds = time.perf_counter() - begin
+        t = fitted.fit_.factors
+        judged = document_completion(t.words, seen, scored, prior=np.maximum(t.prior, 1e-3), n_threads=model.n_threads)
+        npmi = float(np.nanmean(coherence(t, test, n))) if t.n > 1 else float("nan")
+        row = {"n_components": int(k), "perplexity": judged.perplexity, "npmi": npmi, "diversity": topic_diversity(t)}
+        table.append(row | {"seconds": round(seconds, 3)})
+    return sorted(table, key=lambda r: r["perplexity"])
+
+
+def _kept(x: Counts, data: np.ndarray) -> Counts:
+    """The same documents with other counts; zeros are dropped."""
+    held = data > 0
+    ends = np.concatenate([[0], np.cumsum(held)])
+    return replace(x, indptr=ends[x.indptr], indices=x.indices[held], data=data[held])
+
+
+def _rows(x: Counts, rows: np.ndarray) -> Counts:
+    part = x.to_scipy()[rows]
+    return Counts(
+        part.indptr, part.indices, part.data, x.n_columns, None if x.rows is None else x.rows[rows], x.columns
+    )
+
+
+def _distributions(model: Any) -> np.ndarray:
+    """p(w|z) in float64 of a model, its factors, or an array."""
+    model = getattr(getattr(model, "fit_", None), "factors", model)
+    p = np.asarray(model.words if isinstance(model, Topics) else model, np.float64)
+    return p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300)
+
+
+def _tops(topics: Any, n: int) -> tuple[list[list[Any]], np.ndarray | None]:
+    """Top words as lists, with the names of columns that they are said in (None: those of the data)."""
+    topics = getattr(getattr(topics, "fit_", None), "factors", topics)
+    if isinstance(topics, Topics) or (isinstance(topics, np.ndarray) and topics.dtype.kind == "f"):
+        plain = replace(topics, columns=None) if isinstance(topics, Topics) else topics
+        return top_words(plain, n), None
+    return [list(top)[:n] for top in topics], None
+
+
+def _blocks(X: Any) -> Iterable[Counts]:
+    many = hasattr(X, "__iter__") and not hasattr(X, "shape") and not isinstance(X, (str, Counts))
+    if many and not (isinstance(X, (list, tuple)) and len(X) and not hasattr(X[0], "shape")):
+        yield from (as_counts(read(block), "coherence") for block in X)
+    else:
+        yield as_counts(read(X), "coherence")
+
+
+def _positions(words: list[Any], names: np.ndarray | None, n: int) -> list[int]:
+    if all(isinstance(w, (int, np.integer)) for w in words):
+        return [int(w) for w in words]
+    if names is None:
+        raise InputError(
+            f"topics hold names such as {words[0]!r}, but X has no column names; give positions, or a table with names"
+        )
+    at = {name: j for j, name in enumerate(names)}
+    missing = [w for w in words if w not in at]
+    if missing:
+        raise InputError(
+            f"the word {missing[0]!r} of a topic is no column of X ({len(missing)} of {len(words)} words are not)"
+        )
+    return [at[w] for w in words]

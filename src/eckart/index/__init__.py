@@ -1,0 +1,1 @@
+"""From ids to positions, and from positions to sparse rows."""

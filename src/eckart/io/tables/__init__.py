@@ -1,0 +1,1 @@
+"""Tables and triples in and out."""

@@ -1,0 +1,276 @@
+"""CSV files through pyarrow: header, delimiter and missing cells are found from the first lines, large files stay row blocks."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eckart.errors import FileError, wrong
+from eckart.io.tables.frames import arrow_columns, arrow_dtype, hold, titles
+from eckart.io.tables.row_blocks import ArrowBlocks
+from eckart.matrix import Dense
+
+NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A"]
+"""Cells of a CSV file that stand for a missing entry."""
+
+BLOCK_BYTES = 4 * 2**20
+"""How much of a file is read at a time."""
+
+LONG_MARK = "\x1f"
+"""What a delimiter of several characters, such as ``::``, becomes on the way to pyarrow: the unit separator of ASCII."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a CSV file is to be read: what its first lines say where the caller did not."""
+
+    file: Path
+    delimiter: str
+    headed: bool
+    options: dict[str, Any]
+    only_line: str | None
+    """The text of a file of one line, which pyarrow reads only when the line ends."""
+
+    @classmethod
+    def of(
+        cls,
+        file: Path,
+        delimiter: str | None,
+        decimal: str,
+        header: bool | None,
+        number: int | None = None,
+        block: int = BLOCK_BYTES,
+        encoding: str = "utf-8",
+    ) -> Layout:
+        """``number`` is the position of a column whose first cell tells names from numbers; ``block`` bytes are read at a time."""
+        from pyarrow import csv as arrow_csv
+
+        lines = _first_lines(file, encoding)
+        tabs = file.name.lower().endswith((".tsv", ".tsv.gz"))
+        mark = delimiter or ("\t" if tabs else _sniff(lines, decimal))
+        _check_marks(mark, decimal)
+        headed = _has_header(lines, mark, decimal, number) if header is None else header
+        if headed and len(lines) == 1:
+            raise FileError(f"{file} is empty: it has a header and no row")
+        longest = 8 * max(len(line) for line in lines)
+        options: dict[str, Any] = {
+            "read_options": arrow_csv.ReadOptions(
+                autogenerate_column_names=not headed, block_size=min(max(block, longest), 2**30)
+            ),
+            "parse_options": arrow_csv.ParseOptions(delimiter=mark if len(mark) == 1 else LONG_MARK),
+            "convert_options": arrow_csv.ConvertOptions(decimal_point=decimal, null_values=NULLS),
+        }
+        return cls(file, mark, headed, options, lines[0] if len(lines) == 1 else None)
+
+    def schema(self) -> Any:
+        """Names and types as the first block shows them."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        try:
+            with arrow_csv.open_csv(self._source(), **self.options) as reader:
+                return reader.schema
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise self._refused(error, []) from None
+
+    def batches(self, columns: list[str], kinds: dict[str, Any], names: list[str]) -> Iterator[Any]:
+        """Record batches of these columns, of these types where given; ``names`` are those of all columns."""
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
+        self.options["convert_options"].include_columns = columns
+        self.options["convert_options"].column_types = kinds
+        try:
+            with arrow_csv.open_csv(self._source(), **self.options) as reader:
+                yield from reader
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise self._refused(error, names) from None
+
+    def _refused(self, error: Exception, names: list[str]) -> FileError:
+        """pyarrow's complaint with the line, which it tells only when it reads with one thread."""
+        from pyarrow import csv as arrow_csv
+
+        self.options["read_options"].use_threads = False
+        try:
+            with arrow_csv.open_csv(self._source(), **self.options) as reader:
+                for _ in reader:
+                    pass
+        except Exception as again:
+            error = again
+        finally:
+            self.options["read_options"].use_threads = True
+        return _bad_csv(self, error, names)
+
+    def _source(self) -> Any:
+        import pyarrow as pa
+
+        if self.only_line is not None:
+            text = self.only_line.encode() + b"\n"
+            return pa.py_buffer(
+                text if len(self.delimiter) == 1 else text.replace(self.delimiter.encode(), LONG_MARK.encode())
+            )
+        if len(self.delimiter) == 1:
+            return self.file
+        return pa.PythonFile(_OneMark(self.file, self.delimiter.encode()), mode="r")
+
+    def line(self, row: int) -> int:
+        """The line, counted from 1, on which a row of data stands."""
+        left = row + self.headed
+        with self.file.open("rb") as raw:
+            for number, text in enumerate(raw, 1):
+                if text.strip(b"\r\n"):
+                    if left == 0:
+                        return number
+                    left -= 1
+        return row + self.headed + 1
+
+
+class _OneMark(io.RawIOBase):
+    """A file in which a delimiter of several characters is replaced by one that no text holds, as it is read."""
+
+    def __init__(self, file: Path, mark: bytes):
+        self._raw, self._mark, self._rest, self._ready = file.open("rb"), mark, b"", b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while not self._ready:
+            chunk = self._raw.read(BLOCK_BYTES if size < 0 else max(size, 1))
+            if LONG_MARK.encode() in chunk:
+                raise FileError(
+                    f"{self._raw.name} holds the control character {LONG_MARK!r}; it cannot be read with delimiter="
+                )
+            text = (self._rest + chunk).replace(self._mark, LONG_MARK.encode())
+            # the start of a mark may stand at the end of a chunk
+            held = next((k for k in range(len(self._mark) - 1, 0, -1) if chunk and text.endswith(self._mark[:k])), 0)
+            self._ready, self._rest = text[: len(text) - held], text[len(text) - held :]
+            if not chunk:
+                break
+        out, self._ready = (self._ready, b"") if size < 0 else (self._ready[:size], self._ready[size:])
+        return out
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def read_csv(
+    file: Path,
+    columns: list[str] | None,
+    index: str | None,
+    delimiter: str | None,
+    decimal: str,
+    header: bool | None,
+    held: int,
+) -> Dense:
+    """A CSV file of at most ``held`` bytes as an array, a larger one as row blocks."""
+    import pyarrow as pa
+
+    layout = Layout.of(file, delimiter, decimal, header)
+    schema = layout.schema()
+    told = schema.names
+    if index is None and layout.headed and told[0] == "" and "" not in (columns or []) and len(told) > 1:
+        index = ""
+    names, index = arrow_columns(schema, columns, index, file)
+    dtype = arrow_dtype(schema, names, file)
+    if index is not None and pa.types.is_binary(schema.field(index).type):
+        raise FileError(f"column {index!r} of {file} is not UTF-8 text; save the file as UTF-8")
+    kinds = {n: schema.field(n).type if pa.types.is_boolean(schema.field(n).type) else pa.float64() for n in names}
+    wanted = names + ([index] if index is not None else [])
+    shown = titles(names) if layout.headed else None
+    if file.stat().st_size > held:
+        return Dense(ArrowBlocks(names, shown, dtype, None, lambda: layout.batches(wanted, kinds, told)), columns=shown)
+    values, labels = hold(layout.batches(wanted, kinds, told), names, index, dtype)
+    return Dense(values, labels, shown)
+
+
+def _first_lines(file: Path, encoding: str = "utf-8") -> list[str]:
+    """The first two lines that are not blank, as text."""
+    lines: list[str] = []
+    encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
+    opened = gzip.open if file.suffix.lower() == ".gz" else open
+    try:
+        with opened(file, "rt", encoding=encoding, newline="") as raw:
+            while len(lines) < 2 and (line := raw.readline()):
+                if line.strip():
+                    lines.append(line)
+    except UnicodeDecodeError as error:
+        raise FileError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from None
+    if not lines:
+        raise FileError(f"{file} is empty: it has no row")
+    if "\0" in "".join(lines):
+        raise FileError(f"{file} is not text: it holds zero bytes; save it as UTF-8 text")
+    return lines
+
+
+def _check_marks(delimiter: str, decimal: str) -> None:
+    for name, mark, most in (("delimiter", delimiter, 4), ("decimal", decimal, 1)):
+        long = isinstance(mark, str) and 1 < len(mark) <= most and not any(c.isalnum() for c in mark)
+        if not isinstance(mark, str) or not (len(mark) == 1 or long) or not mark.isascii() or set(mark) & set('\n\r"'):
+            raise wrong(name, mark, "one character" + (", or several such as '::'" if most > 1 else ""))
+    if delimiter == decimal:
+        raise wrong("delimiter", delimiter, f"another character than decimal={decimal!r}")
+
+
+def _has_header(lines: list[str], delimiter: str, decimal: str, number: int | None) -> bool:
+    """Names are what is not a number; the count 0, 1, 2 ... is how pandas names columns, unless the next line is whole numbers too."""
+    cells, *rest = [_cells(line, delimiter) for line in lines]
+    if number is not None and number < len(cells):
+        return not _is_number(cells[number], decimal)
+    if any(not _is_number(cell, decimal) for cell in cells):
+        return True
+    labelled = cells[0] == "" and len(cells) > 2
+    counting = cells[labelled:] == [str(i) for i in range(len(cells) - labelled)] and len(cells) > 1
+    return bool(counting and rest and (labelled or not all(re.fullmatch(r"[+-]?\d+", cell) for cell in rest[0])))
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    if len(delimiter) > 1:
+        return [cell.strip() for cell in line.split(delimiter)]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error:
+        return [cell.strip(' "\r\n') for cell in line.split(delimiter)]
+
+
+def _bad_csv(layout: Layout, error: Exception, names: list[str]) -> FileError:
+    """pyarrow's complaint with the column by name."""
+    file = layout.file
+    words = " ".join(str(error).replace(LONG_MARK, layout.delimiter).split())
+    words = re.sub(r"Row #(\d+):", lambda row: f"line {layout.line(int(row[1]) - 1 - layout.headed)}:", words)
+    found = re.search(
+        r"In CSV column #(\d+):(?: line (\d+):)? CSV conversion error to ([^:]+): invalid value (.*)", words
+    )
+    if found and int(found[1]) < len(names):
+        at = f" at line {found[2]}" if found[2] else ""
+        wanted = {"double": "numbers only", "bool": "true and false only"}.get(
+            found[3], f"{found[3]} as in the rows before it"
+        )
+        return FileError(f"column {names[int(found[1])]!r} of {file} has {found[4]}{at}, wanted {wanted}")
+    if isinstance(error, UnicodeDecodeError):
+        return FileError(f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8")
+    return FileError(f"{file} cannot be read as CSV: {words}; every row needs the same number of cells of one kind")
+
+
+def _sniff(lines: list[str], decimal: str) -> str:
+    """The mark that stands outside quotes as often in the second line as in the first, and most often."""
+    bare = [re.sub(r'"[^"]*"', "", line) for line in lines]
+    marks = [mark for mark in ",;\t|" if mark != decimal]
+    return max(marks, key=lambda mark: (len({line.count(mark) for line in bare} - {0}) == 1, bare[0].count(mark)))
+
+
+def _is_number(cell: str, decimal: str) -> bool:
+    if cell in NULLS:
+        return True
+    try:
+        float(cell.replace(decimal, "."))
+    except ValueError:
+        return False
+    return True

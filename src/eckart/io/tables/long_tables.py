@@ -1,0 +1,247 @@
+"""Tables in long form, one observation a row: three columns (row id, column id, value) become an Observed matrix, block by block.
+
+Files are never held as text: each block adds a 32-bit code for either id and its value, and is let go.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.index.compress import RULES
+from eckart.index.entries import as_numbers, floating
+from eckart.index.ids import Ids, Place
+from eckart.io.tables.csv_file import NULLS, Layout
+from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
+from eckart.matrix import Observed
+
+BATCH_ROWS = 2**20
+"""Rows of a Parquet file that are read at a time."""
+
+BATCH_BYTES = 2**24
+"""Bytes of a CSV file that are read at a time."""
+
+TEXT_FILES = (".csv", ".tsv", ".txt")
+
+Block = tuple[Any, Any, Any, Place]
+"""Row ids, column ids, values (or None) and words for the place of each."""
+
+
+@dataclass(frozen=True)
+class Long:
+    """Which columns of a table hold the ids and the values, by name or by position, and how a CSV file is written."""
+
+    rows: Any
+    columns: Any
+    values: Any = None
+    duplicates: str = "error"
+    delimiter: str | None = None
+    decimal: str = "."
+    header: bool | None = None
+
+    def picked(self, names: list[Any], where: Any) -> list[int]:
+        """Positions of the three columns (two without values)."""
+        asked = [("rows", self.rows), ("columns", self.columns)]
+        if self.values is not None:
+            asked.append(("values", self.values))
+        found = [_located(names, name, want, where) for name, want in asked]
+        if len(set(found)) < len(found):
+            raise InputError(
+                f"rows={self.rows!r}, columns={self.columns!r} and values={self.values!r} came, wanted different columns of {where}"
+            )
+        return found
+
+    def read(self, source: Any) -> Observed:
+        """All triples of a source."""
+        if self.duplicates not in RULES:
+            raise wrong("duplicates", self.duplicates, "one of " + ", ".join(map(repr, RULES)))
+        path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
+        blanks = tuple(NULLS) if path is not None and Path(path).suffix.lower() not in ARROW_FILES else None
+        sides = Ids(_named(self.rows), blanks), Ids(_named(self.columns), blanks)
+        values: list[np.ndarray] = []
+        starts, places, seen = [], [], 0
+        for rows, columns, part, at in self._blocks(source):
+            sides[0].take(rows, at)
+            sides[1].take(columns, at)
+            if part is not None:
+                values.append(numbers(part, self.values, at))
+            starts.append(seen)
+            places.append(at)
+            seen += len(rows)
+        if not seen:
+            raise InputError(f"{path or 'the table'} has no row, wanted at least one observation")
+
+        def place(p: int) -> str:
+            i = bisect_right(starts, p) - 1
+            return places[i](int(p) - starts[i])
+
+        data = None if self.values is None else np.concatenate(values)
+        del values
+        i, rows = sides[0].finish(place)
+        j, columns = sides[1].finish(place)
+        name = _named(self.values)
+        return Observed.from_codes(
+            i, j, data, (len(rows), len(columns)), rows, columns, self.duplicates, None, place, name
+        )
+
+    def _blocks(self, source: Any) -> Iterator[Block]:
+        if isinstance(source, (str, os.PathLike)):
+            yield from self._from_path(os.fspath(source))
+        elif is_arrow(source):
+            yield from self._from_arrow(record_batches(source), "the table")
+        elif is_frame(source):
+            names = list(source.columns)
+            part = source.iloc if hasattr(source, "iloc") else source
+            yield self._from_columns(names, lambda j: part[:, j], "the table")
+        elif isinstance(source, dict):
+            yield self._from_columns(list(source), lambda j: list(source.values())[j], "the table")
+        elif isinstance(source, np.ndarray):
+            names = list(source.dtype.names or range(source.shape[1] if source.ndim == 2 else 0))
+            yield self._from_columns(
+                names, lambda j: source[names[j]] if source.dtype.names else source[:, j], "the array"
+            )
+        elif isinstance(source, (list, tuple)) and source and isinstance(source[0], (list, tuple)):
+            yield self._from_tuples(source)
+        elif hasattr(source, "__iter__") and not isinstance(source, (bytes, set)):
+            for k, part in enumerate(source):
+                if isinstance(part, (str, bytes)) or not hasattr(part, "__len__"):
+                    raise _no_table(part)
+                for *block, at in self._blocks(part):
+                    yield *block, lambda p, at=at, k=k: f"{at(p)} (table {k})"  # type: ignore[misc]
+        else:
+            raise _no_table(source)
+
+    def _from_columns(self, names: list[Any], column: Any, where: str) -> Block:
+        parts = [column(j) for j in self.picked(names, where)]
+        for part, name in zip(parts, (self.rows, self.columns, self.values)):
+            if len(part) != len(parts[0]):
+                raise InputError(
+                    f"{name!r} has {len(part)} entries and {self.rows!r} has {len(parts[0])}, wanted as many"
+                )
+        return parts[0], parts[1], parts[2] if len(parts) > 2 else None, lambda p: f"row {p} of {where}"
+
+    def _from_tuples(self, source: Any) -> Block:
+        width = len(source[0])
+        odd = next((i for i, part in enumerate(source) if len(part) != width), None)
+        if odd is not None:
+            raise InputError(
+                f"the list has {len(source[odd])} cells at row {odd}, wanted {width} as at row 0; give each row the same length"
+            )
+        return self._from_columns(list(range(width)), lambda j: [part[j] for part in source], "the list")
+
+    def _from_path(self, path: str) -> Iterator[Block]:
+        if not path or not os.path.exists(path):
+            files = sorted(glob.glob(path)) if glob.has_magic(path) else []
+            if not files:
+                raise FileError(
+                    f"{path or 'an empty path'} " + ("matches no file" if glob.has_magic(path) else "does not exist")
+                )
+        else:
+            files = [path]
+        for name in files:
+            file = Path(name)
+            ending = file.suffix.lower()
+            if file.is_dir():
+                raise FileError(f"{name} is a folder, wanted a file; write {name}/*.parquet to read all files in it")
+            if file.stat().st_size == 0:
+                raise FileError(f"{name} is empty (0 bytes)")
+            if ending in ARROW_FILES:
+                names = arrow_head(file)[0].names
+                kept = [names[j] for j in self.picked(names, file)]
+                yield from self._from_arrow(arrow_batches(file, kept, BATCH_ROWS), str(file), kept)
+            elif ending in TEXT_FILES or self.delimiter is not None:
+                yield from self._from_csv(file)
+            else:
+                raise FileError(
+                    f"{name} ends in {ending or 'nothing'!r}, wanted .csv, .tsv, .parquet, .arrow or .feather; say delimiter= if it is text"
+                )
+
+    def _from_csv(self, file: Path) -> Iterator[Block]:
+        import pyarrow as pa
+
+        by_name = any(isinstance(name, str) for name in (self.rows, self.columns, self.values))
+        number = self.values if isinstance(self.values, int) else None
+        headed = True if by_name and self.header is None else self.header
+        layout = Layout.of(file, self.delimiter, self.decimal, headed, number, BATCH_BYTES)
+        names = layout.schema().names
+        kept = [names[j] for j in self.picked(names if layout.headed else list(range(len(names))), file)]
+        kinds = dict(zip(kept, (*[pa.dictionary(pa.int32(), pa.string())] * 2, pa.float64())))
+        start = 0
+        for batch in layout.batches(kept, kinds, names):
+            parts = [batch.column(batch.schema.get_field_index(name)) for name in kept]
+
+            def at(p: int, start: int = start) -> str:
+                return f"line {layout.line(start + p)} of {file}"
+
+            yield parts[0], parts[1], parts[2] if len(parts) > 2 else None, at
+            start += batch.num_rows
+
+    def _from_arrow(self, batches: Iterator[Any], where: str, kept: list[str] | None = None) -> Iterator[Block]:
+        start = 0
+        for batch in batches:
+            names = batch.schema.names
+            found = self.picked(names, where) if kept is None else [names.index(name) for name in kept]
+            parts = [batch.column(j) for j in found]
+
+            def at(p: int, start: int = start) -> str:
+                return f"row {start + p} of {where}"
+
+            yield parts[0], parts[1], parts[2] if len(parts) > 2 else None, at
+            start += batch.num_rows
+
+
+def numbers(part: Any, name: Any, at: Place) -> np.ndarray:
+    """A column of values in working precision; what is missing is NaN."""
+    if hasattr(part, "to_arrow") and not is_arrow(part):
+        part = part.to_arrow()
+    if not is_arrow(part):
+        return as_numbers(part, None, _named(name), at)
+    import pyarrow as pa
+
+    t = pa.types
+    if t.is_dictionary(part.type):
+        part = part.cast(part.type.value_type)
+    if not any(test(part.type) for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null)):
+        raise InputError(f"{_named(name)} holds {part.type} at {at(0)}, wanted numbers; choose another with values=")
+    if not (t.is_floating(part.type) or t.is_integer(part.type)):
+        part = part.cast(pa.int8() if t.is_boolean(part.type) else pa.float64())
+    array = part.to_numpy(zero_copy_only=False) if isinstance(part, pa.Array) else part.to_numpy()
+    small = part.type in (pa.float32(), pa.float16())
+    return array.astype(floating(np.float32 if small else np.float64), copy=False)
+
+
+def _located(names: list[Any], axis: str, want: Any, where: Any) -> int:
+    """Position of one column, asked for by its name or, where no column has that name, by its position."""
+    if not isinstance(want, (str, int, tuple)) or isinstance(want, bool):
+        raise wrong(
+            axis,
+            want,
+            "the name of one column (or its position) because rows= is given",
+            "read one value column at a time",
+        )
+    if names.count(want) > 1:
+        raise InputError(f"column {want!r} stands {names.count(want)} times in {where}, wanted one; rename it")
+    if want in names:
+        return names.index(want)
+    if isinstance(want, int) and 0 <= want < len(names):
+        return want
+    told = ", ".join(map(repr, names[:12])) + (" ..." if len(names) > 12 else "")
+    raise InputError(f"{axis}={want!r} came, wanted one of the columns of {where}: {told or 'none'}")
+
+
+def _named(name: Any) -> str:
+    return f"column {name!r}"
+
+
+def _no_table(source: Any) -> InputTypeError:
+    return InputTypeError(
+        f"X is a {type(source).__name__}, wanted a table in long form: a file, a frame, a dictionary of arrays or a list of tuples"
+    )

@@ -1,0 +1,155 @@
+"""Tables out: as Parquet, Arrow, CSV or NumPy files, block by block, under a temporary name until complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import FileError
+from eckart.io.models.save import check_place, replacing
+
+ENDINGS = (".parquet", ".arrow", ".csv", ".npy")
+
+
+def write_table(path: Any, names: list[str], blocks: Iterator[tuple[np.ndarray, Any]], label: str = "row") -> int:
+    """Write blocks of (values, row labels or None) with column names; returns the number of rows."""
+    target = check_target(path)
+    ending = target.suffix.lower()
+    with replacing(target) as name:
+        return _write_npy(name, blocks) if ending == ".npy" else _write_arrow(name, ending, names, blocks, label)
+
+
+def write_long(path: Any, names: Sequence[str], blocks: Iterator[tuple[Any, ...]]) -> int:
+    """Write blocks of columns (NumPy or Arrow arrays of one length, one for each name) as a table in long form; returns the number of rows."""
+    import pyarrow as pa
+
+    target = check_target(path, long=True)
+    if len(set(names)) < len(names):
+        raise FileError(f"columns {', '.join(map(repr, names))} came, wanted names that differ; rename one")
+    rows = 0
+    with replacing(target) as name, _Writer(name, target.suffix.lower()) as out:
+        for block in blocks:
+            columns = [c if isinstance(c, (pa.Array, pa.ChunkedArray)) else _arrow(c) for c in block]
+            out.write(pa.table(columns, names=list(names)))
+            rows += len(columns[0])
+    return rows
+
+
+def label_array(labels: Any) -> Any:
+    """Labels as one Arrow array, text where they are mixed; ``take`` of positions makes a column of them."""
+    return _label_column(labels, None, "labels")
+
+
+def check_target(path: Any, long: bool = False) -> Path:
+    """Refuse an ending or a folder that cannot be written, before any work is done; ``long`` tables have columns of several kinds."""
+    target = Path(path)
+    if long and target.suffix.lower() == ".npy":
+        raise FileError(
+            f"{target} would hold one array of numbers, wanted .parquet, .arrow or .csv for a table of ids and values"
+        )
+    if target.suffix.lower() not in ENDINGS:
+        raise FileError(f"{target} ends in {target.suffix!r}, wanted one of {', '.join(ENDINGS)}")
+    return check_place(target)
+
+
+def _write_npy(name: str, blocks: Iterator[tuple[np.ndarray, Any]]) -> int:
+    """The header is written again when the number of rows is known: NumPy leaves room for it to grow."""
+    rows, first = 0, None
+    with open(name, "wb") as out:
+        for values, _ in blocks:
+            first = values if first is None else first
+            if not rows:
+                _npy_header(out, 0, first)
+            out.write(np.ascontiguousarray(values, first.dtype).data)
+            rows += len(values)
+        if first is None:
+            raise FileError("no row came to write, wanted at least one")
+        out.seek(0)
+        _npy_header(out, rows, first)
+    return rows
+
+
+def _npy_header(out: Any, rows: int, like: np.ndarray) -> None:
+    about = {
+        "descr": np.lib.format.dtype_to_descr(like.dtype),
+        "fortran_order": False,
+        "shape": (rows, *like.shape[1:]),
+    }
+    np.lib.format.write_array_header_1_0(out, about)
+
+
+class _Writer:
+    """Arrow tables of one schema into a file, the kind of which its ending says."""
+
+    def __init__(self, name: str, ending: str):
+        self.name, self.ending = name, ending
+        self.file: Any = None
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def write(self, table: Any) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+        from pyarrow import csv
+
+        if self.file is None:
+            kinds = {".parquet": pq.ParquetWriter, ".csv": csv.CSVWriter, ".arrow": pa.ipc.new_file}
+            self.file = kinds[self.ending](self.name, table.schema)
+        self.file.write_table(table)
+
+    def __exit__(self, *error: Any) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+def _write_arrow(name: str, ending: str, names: list[str], blocks: Iterator[tuple[np.ndarray, Any]], label: str) -> int:
+    import pyarrow as pa
+
+    rows, kind = 0, None
+    with _Writer(name, ending) as out:
+        for values, labels in blocks:
+            columns = [] if labels is None else [_label_column(labels, kind, label)]
+            kind = columns[0].type if columns else None
+            columns += [pa.array(np.ascontiguousarray(values[:, j])) for j in range(values.shape[1])]
+            out.write(pa.table(columns, names=([] if labels is None else [label]) + names))
+            rows += len(values)
+    return rows
+
+
+def _arrow(values: Any) -> Any:
+    import pyarrow as pa
+
+    values = np.asarray(values)
+    return label_array(values) if values.dtype.kind == "O" else pa.array(values)
+
+
+def _label_column(labels: Any, kind: Any, name: str) -> Any:
+    """Row labels of one kind: that of the first block, text where they are mixed."""
+    import pyarrow as pa
+
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iuM":
+        return pa.array(labels, type=kind)
+    values = [v.item() if isinstance(v, np.generic) else v for v in labels]
+    try:
+        return pa.array(values, type=kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        if kind is None or pa.types.is_string(kind):
+            return pa.array([None if v is None else str(v) for v in values], pa.string())
+        odd = next((v for v in values if not _fits(v, kind)), values[0])
+        raise FileError(
+            f"label {odd!r} of {name!r} came after labels of type {kind}, wanted labels of one kind"
+        ) from None
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    import pyarrow as pa
+
+    try:
+        pa.scalar(value, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return False
+    return True

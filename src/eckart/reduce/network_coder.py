@@ -1,0 +1,324 @@
+"""Autoencoders: encoder F and decoder G trained together on the risk 1/2 E ||x - G(F(x))||^2 (or on a Bernoulli likelihood), gaps masked out.
+
+    minimise  1/N sum_i sum_{j observed} 1/2 (x_ij - G(F(x_i))_j)^2   + weight_decay/2 ||W||^2
+
+F sees gaps as the mean of their column; G fills them. Rows held out of the training say when to stop and which weights to keep. The certificate is
+stationary: gradient norm, held-out error, and beside it the error of PCA at equal k on the same rows. Subclasses say which layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from eckart.certify.certificate import Certificate
+from eckart.certify.network import certify_network
+from eckart.errors import InputError, wrong
+from eckart.factors import Network
+from eckart.fit import Fit
+from eckart.io.tables.numbers import numeric
+from eckart.matrix import Counts, Dense, Matrix, row_parts
+from eckart.nn.lazy import need_torch
+from eckart.nn.options import check_shared, recipe_of
+from eckart.nn.shell import NetworkShell, as_array, fingerprint, live, rows_at, split_rows, warn_of
+from eckart.reduce.compare import linear_risk, principal_subspace
+from eckart.reduce.network_rebuild import fill_gaps, link, logit, risk_of, shares_only
+from eckart.rng import generator
+from eckart.trace import StopReason
+
+ROUNDS = 10
+"""How often a row with gaps is filled and encoded again, by a network that has met no gaps in training."""
+
+
+class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShell):
+    """fit, partial_fit and the verbs of every autoencoder; a subclass gives the parameters and ``_architecture``."""
+
+    n_components: int
+    loss: str
+    noise: float
+    corruption: str
+    variational: float
+    init: str
+    validation_fraction: float
+    weight_decay: float
+    _stream: dict[str, Any]
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play no part in the loss."""
+        self._check()
+        matrix, gpu = self._door(X)
+        (seed, file), place = self._start(matrix), self._place(matrix, gpu)
+        split = split_rows(int(matrix.shape[0] or 0), self.validation_fraction, seed)
+        net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)
+        from eckart.nn.batches import Rows
+
+        loss, rows = self._loss(scale, place), Rows(matrix, scale, place)
+        judge = self._loss(scale, place, hide=True) if rows.gaps else None
+        recipe, run, place = self._run(net, loss, rows, split, place, seed, file, judge)
+        network = self._network(net, scale, architecture, matrix, rows.gaps)
+        plan = self._choices(recipe, run, place, split, seed, network, matrix)
+        certificate = self._evidence(
+            network, matrix, split, place, rows, loss, run.trace.reason.value, recipe.batch_size
+        )
+        self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.array(run.errors)})
+        self.__dict__.pop("_stream", None)
+        if file is not None and run.trace.reason is not StopReason.INTERRUPTED:
+            file.remove()
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Any:
+        """One pass over more rows, from the present weights (also those of ``fit`` or of a file); the first call of all sets mean, scale and layers."""
+        self._check()
+        stream, matrix, gpu = self._streaming(X)
+        from eckart.nn.batches import Rows
+        from eckart.nn.place import threads
+        from eckart.nn.train import train
+
+        place = self._place(matrix, gpu)
+        rows = Rows(matrix, stream["scale"], place)
+        recipe = replace(recipe_of(self, len(rows), place.cuda), max_iter=1, schedule="constant")
+        loss, split = self._loss(stream["scale"], place), (np.arange(len(rows)), np.arange(0))
+        of = (self.optimizer, str(place.device))
+        at = {
+            "seed": stream["seed"] + stream["calls"],
+            "optimizer": stream["optimizer"] if stream["of"] == of else None,
+        }
+        with threads(self.n_threads):
+            run = train(stream["net"], loss, rows, None, recipe, place, **at)
+        warn_of(run.trace)
+        stream |= {"rows": stream["rows"] + len(rows), "calls": stream["calls"] + 1, "optimizer": run.optimizer}
+        stream |= {"of": of, "gaps": stream["gaps"] or rows.gaps}
+        network = self._network(
+            stream["net"], stream["scale"], stream["architecture"], matrix, stream["gaps"], stream["rows"]
+        )
+        plan = self._choices(recipe, run, place, split, stream["seed"], network, matrix)
+        plan |= {"reason": "partial_fit", "rows": stream["rows"]}
+        certificate = self._evidence(
+            network, matrix, split, place, rows, loss, run.trace.reason.value, recipe.batch_size
+        )
+        self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.zeros(0)})
+        self._stream = stream
+        return self
+
+    def _streaming(self, X: Any) -> tuple[dict[str, Any], Matrix, bool]:
+        """What partial_fit goes on with, and the rows."""
+        if "fit_" not in vars(self):
+            matrix, gpu = self._door(X)
+            seed = self._seed()
+            made = zip(("net", "scale", "architecture"), self._new_network(matrix, matrix, seed))
+            fresh = {"seed": seed, "rows": 0, "calls": 0, "optimizer": None, "of": None, "gaps": False}
+            return {**dict(made), **fresh}, matrix, gpu
+        matrix, gpu = self._new(X)
+        if self.n_components != self.fit_.factors.k:
+            raise wrong("n_components", self.n_components, f"{self.fit_.factors.k}, that of the weights; fit anew")
+        if self.loss == "bernoulli":
+            shares_only(matrix)
+        if "_stream" in vars(self):
+            return dict(self._stream), matrix, gpu
+        from eckart.nn.batches import Scale
+        from eckart.nn.modules import with_weights
+
+        f, seed = self.fit_.factors, int(self.fit_.plan["seed"])
+        scale = Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
+        kept = {"net": with_weights(f.architecture, f.weights), "scale": scale, "architecture": f.architecture}
+        gaps = f.architecture["rounds"] == 0
+        more = {"seed": seed, "rows": f.rows, "calls": 1, "optimizer": None, "of": None, "gaps": gaps}
+        return {**kept, **more}, matrix, gpu
+
+    def transform(self, X: Any) -> Any:
+        """Codes F(x), k numbers a row; of a Gaussian code, its mean."""
+        matrix, gpu = self._new(X)
+        f = self.fit_.factors
+        return self._through(f, matrix, gpu, lambda net, batch: net.encode(fill_gaps(f, net, batch))[0])
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Rows G(z) from codes z."""
+        torch = need_torch(type(self).__name__)
+        f = self._fitted("inverse_transform").factors
+        X = as_array(X)
+        codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
+        if codes.ndim != 2 or codes.shape[1] != f.k:
+            raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {f.k})")
+        kind = torch.float64 if codes.dtype == np.float64 else torch.float32
+        net = live(f, kind, "cpu")
+        with torch.no_grad():
+            out = net.decode(torch.tensor(np.ascontiguousarray(codes), dtype=kind)).numpy()
+        return link(f, out).astype(codes.dtype if codes.dtype.kind == "f" else np.float64)
+
+    def reconstruct(self, X: Any) -> np.ndarray:
+        """G(F(x)) for each row, gaps filled."""
+        matrix, gpu = self._new(X)
+        return self._rebuilt(self.fit_.factors, matrix, gpu)
+
+    def impute(self, X: Any) -> np.ndarray:
+        """X with every missing entry replaced by its reconstruction; observed entries stay."""
+        matrix, _ = self._new(X)
+        return np.concatenate([block for _, block in self.complete(matrix)])
+
+    def complete(self, X: Any, *, keep: bool = True) -> Iterator[tuple[Any, np.ndarray]]:
+        """Blocks ``(row ids, values)`` of X with its unknown entries filled in; ``keep=False`` gives the model's value everywhere."""
+        matrix, at = self._new(X)[0], 0
+        for part in row_parts(matrix, 4096):
+            out, count = self.reconstruct(part), int(part.shape[0] or 0)
+            if keep and isinstance(part, Dense):
+                values = np.asarray(part.values)
+                out = np.where(np.isnan(values), out, values)
+            elif keep and isinstance(part, Counts):
+                out = part.to_scipy().toarray().astype(out.dtype)
+            elif keep:
+                out[np.repeat(np.arange(count), np.diff(part.indptr)), part.indices] = part.data  # type: ignore[union-attr]
+            yield (np.arange(at, at + count) if part.rows is None else part.rows), out
+            at += count
+
+    def reconstruction_error(self, X: Any) -> float:
+        """The risk 1/2 mean ||x - G(F(x))||^2 on X; with gaps, over observed entries only."""
+        matrix, _ = self._new(X)
+        return risk_of(matrix, self.reconstruct)
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> np.ndarray:
+        """Rows G(z) of codes z drawn from N(0, I); needs ``variational`` > 0."""
+        f = self._fitted("sample").factors
+        if not f.architecture["variational"]:
+            raise InputError(
+                "variational=0 came, wanted a weight > 0: the codes of this model have no known distribution to draw from"
+            )
+        if isinstance(n_samples, bool) or not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
+            raise wrong("n_samples", n_samples, "an int >= 1")
+        rng = generator(self.random_state if random_state is None else random_state)
+        return self.inverse_transform(rng.standard_normal((int(n_samples), f.k)))
+
+    def certify(self, X: Any) -> Certificate:
+        """Measure the certificate again from this model and data. The training data are split as in the fit; other rows were all unseen."""
+        matrix, gpu = self._new(X)
+        from eckart.nn.batches import Rows, Scale
+
+        f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
+        seed, known = int(plan["seed"]), fingerprint(matrix) == plan["data checksum"]
+        known = known and plan["reason"] != "partial_fit"
+        split = split_rows(count, self.validation_fraction if known else 0.0, seed)
+        place = self._place(matrix, gpu)
+        scale = Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
+        rows = Rows(matrix, scale, place)
+        more = (self.fit_.trace.reason.value, plan["batch_size"], known)
+        return self._evidence(f, matrix, split, place, rows, self._loss(scale, place), *more)
+
+    # ---- pieces
+
+    def _architecture(self, n: int, rows: int) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        check_shared(self)
+        k = self.n_components
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+            raise wrong("n_components", k, "an int >= 1")
+        if self.loss not in ("squared", "bernoulli"):
+            raise wrong("loss", self.loss, "'squared' or 'bernoulli'")
+        if self.corruption not in ("gaussian", "mask"):
+            raise wrong("corruption", self.corruption, "'gaussian' or 'mask'")
+        if self.init not in ("random", "pca"):
+            raise wrong("init", self.init, "'random' or 'pca'")
+        for name in ("noise", "variational"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= value < np.inf:
+                raise wrong(name, value, "a finite number >= 0")
+        if self.corruption == "mask" and self.noise >= 1:
+            raise wrong("noise", self.noise, "a share below 1 of entries to hide, with corruption='mask'")
+
+    def _new_network(self, matrix: Matrix, training: Matrix, seed: int) -> tuple[Any, Any, dict[str, Any]]:
+        """A network with its first weights, and the scale of the training rows."""
+        from eckart.nn.batches import scale_of
+        from eckart.nn.modules import build, start_at_subspace
+
+        count, n = int(training.shape[0] or 0), matrix.shape[1]
+        if self.loss == "bernoulli":
+            shares_only(matrix)
+        scale, architecture = scale_of(training), self._architecture(n, count)
+        net = build(architecture, seed)
+        if self.init == "pca":
+            start_at_subspace(net, principal_subspace(training, int(self.n_components), seed))
+        return net, scale, architecture
+
+    def _loss(self, scale: Any, place: Any, hide: bool = False) -> Any:
+        import torch
+
+        from eckart.nn.losses import coding_loss
+
+        back = offset = None
+        if self.loss == "bernoulli":
+            where = {"device": place.device, "dtype": place.dtype}
+            back = (torch.as_tensor(scale.mean, **where), torch.as_tensor(scale.spread, **where))
+            offset = torch.as_tensor(logit(scale.mean), **where)
+        more: dict[str, Any] = {"variational": float(self.variational), "noise": float(self.noise), "hide": hide}
+        return coding_loss(self.loss, scale.per_row, corruption=self.corruption, back=back, offset=offset, **more)
+
+    def _network(
+        self, net: Any, scale: Any, architecture: dict[str, Any], matrix: Matrix, gaps: bool, rows: int = 0
+    ) -> Network:
+        from eckart.nn.modules import arrays_of
+
+        met = gaps or (self.corruption == "mask" and self.noise > 0)
+        architecture = architecture | {"link": self.loss, "rounds": 0 if met else ROUNDS}
+        count, extras = rows or int(matrix.shape[0] or 0), {"per_row": np.array([scale.per_row])}
+        more = (matrix.columns, count, None, extras)
+        return Network(arrays_of(net), architecture, scale.mean, scale.spread, int(self.n_components), *more)
+
+    def _rebuilt(self, f: Network, matrix: Matrix, gpu: bool = False) -> np.ndarray:
+        """G(F(x)) by the network of these factors."""
+        out = self._through(f, matrix, gpu, lambda net, batch: net.decode(net.encode(fill_gaps(f, net, batch))[0]))
+        return link(f, out).astype(matrix.dtype, copy=False)
+
+    def _evidence(
+        self,
+        network: Network,
+        matrix: Matrix,
+        split: Any,
+        place: Any,
+        rows: Any,
+        loss: Any,
+        stopped: str,
+        batch_size: int,
+        trained_on: bool = True,
+    ) -> Certificate:
+        """The certificate, measured at the weights of the factors; PCA stands beside it where its training rows are at hand (``trained_on``)."""
+        from eckart.nn.batches import Part
+        from eckart.nn.modules import with_weights
+        from eckart.nn.place import threads
+        from eckart.nn.train import slope
+
+        with threads(self.n_threads):
+            net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
+            measured = slope(net, loss, Part(rows, split[0]), place, float(self.weight_decay), batch_size)
+        judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
+        part = rows_at(matrix, judged)
+        risk = risk_of(part, lambda x: self._rebuilt(network, x))
+        by_mean = risk_of(part, lambda x: np.broadcast_to(network.mean, (x.shape[0] or 0, network.n)))
+        linear = linear_risk(rows_at(matrix, split[0]), part, network.k) if trained_on else None
+        facts: dict[str, Any] = {name: risk, f"{name} by the mean": by_mean, "rows judged": len(judged)}
+        if linear is not None:
+            facts[f"{name} by PCA at equal k"] = linear
+            if linear > 0 or risk == 0:
+                facts["risk / PCA"] = risk / linear if linear else 1.0
+        notes = ("objective and gradient without noise and sampling",) if self.noise or self.variational else ()
+        problem = f"{self.loss} reconstruction through {network.k} numbers, {network.size:,} weights"
+        against = (risk, by_mean * (1 + 1e-6) + 1e-12, "the mean of the training rows")
+        return certify_network(
+            problem,
+            *measured,
+            facts,
+            against=against,
+            stopped=stopped,
+            notes=notes,
+        )
+
+    @property
+    def n_components_(self) -> int:
+        return self._fitted("n_components_").factors.k
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
