@@ -39,6 +39,7 @@ test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow tests
 
 docs: $(DOCS_STAMP)
+	rm -rf docs/generated docs/gallery/plot_*  # pages of names and scripts that have moved
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "documentation: docs/_build/html/index.html"
 
