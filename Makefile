@@ -7,7 +7,8 @@ DOCS_STAMP := $(VENV)/.docs-ready
 RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
-.PHONY: demo test test-slow test-wheel lint docs bench clean
+
+.PHONY: demo test test-slow test-wheel test-cpus lint docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -46,6 +47,10 @@ test-wheel: $(STAMP)
 	$(VENV)/wheel/env/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(VENV)/wheel/dist/*.whl
 	cp tests/smoke.py $(VENV)/wheel/
 	cd $(VENV)/wheel && env/bin/python -P smoke.py
+
+# the specification, promises and contracts as on other processors: about five minutes a setting
+test-cpus: $(STAMP)
+	$(BIN)/python tests/cpus.py $(CPUS)
 
 docs: $(DOCS_STAMP)
 	rm -rf docs/generated docs/gallery/plot_*  # pages of names and scripts that have moved

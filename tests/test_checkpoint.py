@@ -42,8 +42,8 @@ def data(tmp_path, rng):
 def test_a_killed_run_resumes_to_the_same_bits(data, tmp_path):
     state, model = tmp_path / "state.safetensors", tmp_path / "m.safetensors"
     script = RUN.replace(
-        "from eckart.engines.cpu import dense, engine",
-        "from eckart.engines.cpu import dense, engine\nengine.SQUARE = 2**18",
+        "from eckart.engines.cpu import engine\n",
+        "from eckart.engines.cpu import engine\nengine.SQUARE = 2**18\n",
     )
     command = [sys.executable, "-c", script, str(data), str(state), str(model)]
     child = subprocess.Popen(command)

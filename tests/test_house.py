@@ -11,9 +11,9 @@ from scipy import sparse
 
 import eckart
 from eckart import PCA
-from eckart.engines.cpu.scheduler import resolve_threads, run_lanes, single_threaded_blas
 from eckart.io.read import read
 from eckart.reduce.plan import available_memory, choose, costs, require_memory
+from eckart.scheduler import resolve_threads, run_lanes, single_threaded_blas
 
 HEAVY = ("torch", "dask", "matplotlib", "numba", "sklearn", "scipy", "pandas", "polars", "pyarrow")
 

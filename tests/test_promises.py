@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import pickle
 import warnings
@@ -22,8 +21,12 @@ from eckart import (
     PCA,
     PLSA,
     PMI,
+    SVP,
+    SVT,
     Autoencoder,
+    BayesianMF,
     ConvAutoencoder,
+    ExactRecovery,
     GaussianMixture,
     GloVe,
     LinearAutoencoder,
@@ -31,6 +34,7 @@ from eckart import (
     NetworkClassifier,
     NetworkRegressor,
     SkipGram,
+    SoftImpute,
 )
 
 ESTIMATORS = [
@@ -41,25 +45,15 @@ ESTIMATORS = [
 ]
 
 
-def completer(module: str, name: str, **params):
-    """The model, or nothing where its module is not there (yet)."""
-    try:
-        return [getattr(importlib.import_module(f"eckart.complete.{module}"), name)(random_state=0, **params)]
-    except ModuleNotFoundError as absent:
-        if absent.name != f"eckart.complete.{module}":
-            raise
-        return []
-
-
 COMPLETERS = [
     ALS(2, random_state=0),
     ALS(2, biases=False, scale=True, random_state=0),
     ALS(2, feedback="implicit", random_state=0),
-    *completer("svp", "SVP", n_components=2),
-    *completer("svt", "SVT", max_iter=100),
-    *completer("soft_impute", "SoftImpute", tau=1.0),
-    *completer("exact", "ExactRecovery", n_components=2, max_iter=100),
-    *completer("bayes", "BayesianMF", n_components=2, n_samples=8, burn_in=8, thin=1),
+    SVP(n_components=2, random_state=0),
+    SVT(max_iter=100, random_state=0),
+    SoftImpute(tau=1.0, random_state=0),
+    ExactRecovery(n_components=2, max_iter=100, random_state=0),
+    BayesianMF(n_components=2, n_samples=8, burn_in=8, thin=1, random_state=0),
 ]
 
 MIXTURES = [

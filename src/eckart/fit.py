@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eckart.certify.certificate import Certificate
+from eckart.engines import engine_named
+from eckart.engines.protocol import GapsFound
 from eckart.errors import InputError, InputTypeError
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.parameters import param
 from eckart.trace import Trace
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +38,45 @@ class Fit:
         )
 
 
-class Estimator(BaseEstimator):
-    """Assignment-only constructors below; here: fitted state, feature names, new rows, saving."""
+def on_data(engine: Any, matrix: Matrix, do: Callable[[Any], T], weights: np.ndarray | None = None) -> T:
+    """``do`` of the placed matrix; where a pass meets NaN in rows that were taken for complete, of the same rows with these entries unknown.
 
-    fit_: Fit
+    This is the one place that decides what NaN means: arrays, frames, files and row blocks with NaN have the same answer.
+    """
+    try:
+        return do(engine.put(matrix, weights))
+    except GapsFound as found:
+        return do(engine.put(with_gaps(matrix, found), weights))
+
+
+def with_gaps(x: Matrix, found: GapsFound) -> Observed:
+    """Dense rows with NaN as a partly observed matrix."""
+    assert isinstance(x, Dense)
+    if x.in_memory:
+        return Observed.from_nan(np.asarray(x.values), x.rows, x.columns)
+    if not x.stream.rereadable:
+        raise InputError(
+            f"X contains NaN at row {found.row} of an iterator that can be read once only; pass a file, an array or a list of blocks"
+        )
+    blocks = [Observed.from_nan(np.asarray(b, x.dtype)) for b in x.stream.blocks(65536)]
+    ends = np.cumsum([0] + [b.nnz for b in blocks])
+    indptr = np.concatenate([[0]] + [b.indptr[1:] + e for b, e in zip(blocks, ends)])
+    indices, data = (np.concatenate([getattr(b, name) for b in blocks]) for name in ("indices", "data"))
+    return Observed(indptr, indices, data, x.shape[1], x.rows, x.columns)
+
+
+@dataclass(eq=False, repr=False)
+class Estimator(BaseEstimator):
+    """Parameters are fields with rules (see ``parameters``), so constructors assign and do no more; here: those that all models share, fitted state,
+    feature names, new rows, saving."""
+
+    _: KW_ONLY
+    random_state: Any = param(None)
+    engine: Any = param("auto")
+    n_threads: int | None = param(None)
+    verbose: Any = param(False)
+
+    fit_: Fit = field(init=False)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_" in vars(self)
@@ -56,6 +97,10 @@ class Estimator(BaseEstimator):
     def certificate_(self) -> Certificate:
         """Evidence of the fit; ``certificate_.holds`` and ``str(certificate_)``."""
         return self._fitted("certificate_").certificate
+
+    def _engine(self) -> Any:
+        """The engine that ``engine=`` and ``n_threads=`` ask for."""
+        return engine_named(getattr(self, "engine", "auto"), getattr(self, "n_threads", None))
 
     def _fitted(self, name: str) -> Fit:
         if "fit_" not in vars(self):

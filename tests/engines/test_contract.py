@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import pytest
+from registry import ENGINES
 from scipy import sparse
 
 from eckart.engines import engine_named
@@ -17,13 +18,7 @@ from eckart.io.tables.row_blocks import IteratorBlocks
 from eckart.matrix import Counts, Dense, Observed
 
 PLAIN = engine_named("plain")
-ENGINES = {"cpu, 1 thread": engine_named("cpu", 1), "cpu, 3 threads": engine_named("cpu", 3)}
 ROWS, N = 5000, 23
-
-
-@pytest.fixture(params=list(ENGINES))
-def engine(request):
-    return ENGINES[request.param]
 
 
 def make(kind: str, dtype) -> Dense | Counts:
@@ -265,7 +260,7 @@ def test_tiles_give_the_products_of_plain_rows(weighted, dtype):
     results = []
     for threads in (1, 3):
         engine = engine_named("cpu", threads)
-        placed = engine.put(x)
+        placed = engine.tiled(x)
         assert type(placed).__name__ == "TiledCounts"
         np.testing.assert_array_equal(np.sort(placed.values), np.sort(x.data))
         mean = engine.column_moments(x, w).mean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from registry import ENGINES
 
 from eckart.engines import engine_named
 from eckart.engines.cpu.mixtures.wide import WIDE
@@ -13,14 +14,8 @@ from eckart.io.tables.row_blocks import IteratorBlocks
 from eckart.matrix import Dense, Observed
 
 PLAIN = engine_named("plain")
-ENGINES = {"cpu, 1 thread": engine_named("cpu", 1), "cpu, 3 threads": engine_named("cpu", 3)}
 ROWS = 50
 kinds = pytest.mark.parametrize("kind", KINDS)
-
-
-@pytest.fixture(params=list(ENGINES))
-def engine(request):
-    return ENGINES[request.param]
 
 
 def make(kind: str, n: int = 11, k: int = 5, far: float = 0.0):

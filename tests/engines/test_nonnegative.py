@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from registry import ENGINES
 from scipy import sparse
 
 from eckart.engines import engine_named
@@ -12,16 +13,10 @@ from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
 
 PLAIN = engine_named("plain")
-ENGINES = {"cpu, 1 thread": engine_named("cpu", 1), "cpu, 3 threads": engine_named("cpu", 3)}
 ROWS, N = 211, 37
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 sizes = pytest.mark.parametrize("k", [1, 5, 40])
 weighted = pytest.mark.parametrize("weighted", [False, True])
-
-
-@pytest.fixture(params=list(ENGINES))
-def engine(request):
-    return ENGINES[request.param]
 
 
 def data(dtype, kind="dense"):

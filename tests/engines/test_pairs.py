@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from registry import ENGINES
 from scipy import sparse
 
 from eckart.embed.cooccurrence import pair_rule
@@ -15,14 +16,8 @@ from eckart.engines.protocol import PairRule
 from eckart.matrix import Observed
 
 PLAIN = engine_named("plain")
-ENGINES = {"cpu, 1 thread": engine_named("cpu", 1), "cpu, 3 threads": engine_named("cpu", 3)}
 N = 5000
 """Words: more than one block of 64 x 64 bits."""
-
-
-@pytest.fixture(params=list(ENGINES))
-def engine(request):
-    return ENGINES[request.param]
 
 
 @pytest.fixture

@@ -12,13 +12,7 @@ from eckart.engines import engine_named
 from eckart.matrix import Counts
 
 PLAIN = engine_named("plain")
-ENGINES = {"cpu, 1 thread": engine_named("cpu", 1), "cpu, 3 threads": engine_named("cpu", 3)}
 D, N, K = 300, 41, 19
-
-
-@pytest.fixture(params=list(ENGINES))
-def engine(request):
-    return ENGINES[request.param]
 
 
 @pytest.fixture(params=[np.float32, np.float64])

@@ -22,10 +22,10 @@ from eckart.certify.spectral import remainder_norm
 from eckart.engines.cpu.entries import sampled
 from eckart.engines.cpu.entries.sampled import Pattern
 from eckart.engines.cpu.entries.tangent import Coordinates, Tangent, least_squares
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import InputError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
+from eckart.scheduler import single_threaded_blas
 
 PROBES = ((8, 4), (24, 4), (60, 6))
 """Steps and random starts of the norm's bound; the next pair is tried where the bound decides."""

@@ -28,10 +28,10 @@ from eckart.certify.certificate import Certificate, Check
 from eckart.certify.nuclear import PROBES, SURE, Measured, dual_point
 from eckart.certify.spectral import FAILURE
 from eckart.engines.cpu.entries.tangent import Coordinates, Tangent
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import InputTypeError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
+from eckart.scheduler import single_threaded_blas
 
 DENSE = 3000
 """dim T up to which the smallest eigenvalue is computed exactly."""
@@ -63,8 +63,8 @@ def recovery_certificate(
     >>> recovery_certificate(LowRank(u, u), x)["verdict"]
     'proven'
     """
-    from eckart.engines.cpu.scheduler import resolve_threads
     from eckart.rng import generator
+    from eckart.scheduler import resolve_threads
 
     f, x = _resolve(fit, observed)
     rng = generator(random_state)

@@ -24,7 +24,6 @@ from eckart.embed import glove_adagrad, glove_als
 from eckart.embed.model import WordModel
 from eckart.embed.pairs import Pairs, pairs_of
 from eckart.engines import engine_named
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, wrong
 from eckart.factors import Embedding
@@ -33,6 +32,7 @@ from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import resumed_trace
 from eckart.matrix import Observed
 from eckart.rng import generator
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
 CHECKPOINT_SECONDS = 10.0

@@ -24,7 +24,6 @@ from eckart.certify.certificate import Certificate
 from eckart.embed.model import WordModel
 from eckart.embed.pairs import Pairs, pairs_of
 from eckart.engines import engine_named
-from eckart.engines.cpu.scheduler import in_order, resolve_threads, single_threaded_blas
 from eckart.errors import InputError, wrong
 from eckart.factors import Basis, Embedding
 from eckart.fit import Fit
@@ -33,6 +32,7 @@ from eckart.reduce.covariance import Covariance
 from eckart.reduce.solve import Options, certify
 from eckart.reduce.solve import solve as solve_svd
 from eckart.rng import generator
+from eckart.scheduler import in_order, resolve_threads, single_threaded_blas
 from eckart.trace import Watcher, progress, silent
 
 KINDS = ("positive", "pmi")

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from eckart.engines.cpu.scheduler import resolve_threads
 from eckart.errors import InputError, wrong
+from eckart.scheduler import resolve_threads
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
 RESIDENT_SHARE = 0.5

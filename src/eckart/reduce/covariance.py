@@ -63,7 +63,7 @@ class Covariance:
     ) -> Covariance:
         """One pass for mean and trace; entries are then touched by products only."""
         m = engine.column_moments(x, weights, watch)
-        placed = engine.put(x)
+        placed = engine.tiled(x)
         assert not isinstance(placed, Observed)
         square = m.square if centered else m.square + m.weight * m.mean**2
         mean = m.mean if centered else np.zeros_like(m.mean)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol import block_rows
+from eckart.engines.cpu.row_blocks import block_rows
 from eckart.errors import InputError, wrong
 from eckart.matrix import Counts, Dense, Matrix, Observed
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.spectral import PROBE, SPARSE_PROBE, certify_subspace
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.engines.protocol import Engine, GapsFound
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
@@ -21,6 +20,7 @@ from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import STATISTIC_COLUMNS, Plan, available_memory, choose, require_memory, validate_components
 from eckart.reduce.stream import sketch_covariance
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import Watcher, silent
 
 

@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.row_blocks import refuse_bad
-from eckart.engines.cpu.scheduler import single_threaded_blas
-from eckart.engines.protocol import Engine
+from eckart.engines.protocol import Engine, refuse_bad
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense
 from eckart.reduce import rank
@@ -21,6 +19,7 @@ from eckart.reduce.covariance import Covariance
 from eckart.reduce.krylov import block_krylov
 from eckart.reduce.power import power_method
 from eckart.reduce.train_linear import train
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, Trace, Watcher
 
 RANDOMIZED_TOL = 1e-4

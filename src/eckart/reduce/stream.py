@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Check
-from eckart.engines.cpu.row_blocks import jobs, refuse_bad
-from eckart.engines.cpu.scheduler import single_threaded_blas
-from eckart.engines.protocol import Engine, Moments
+from eckart.engines.cpu.row_blocks import jobs
+from eckart.engines.protocol import Engine, Moments, refuse_bad
 from eckart.matrix import Counts, Dense
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import STATISTIC_COLUMNS, validate_components
 from eckart.reduce.spectral import Spectrum, pick
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import Trace, Watcher
 
 SKETCH_LIMIT = 0.02

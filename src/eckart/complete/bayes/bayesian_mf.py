@@ -24,7 +24,6 @@ from eckart.complete.bayes.posterior import Posterior
 from eckart.complete.completer import Completer
 from eckart.complete.folding import is_matrix, limits, pairs
 from eckart.engines import engine_named
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.fit import Fit
@@ -32,6 +31,7 @@ from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
 from eckart.rng import generator
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, progress
 
 PROBES = 256
@@ -130,7 +130,7 @@ class BayesianMF(Completer):
             factors, posterior, trace = solve(
                 x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
                 n_chains=self.n_chains, noise=self.noise, features=features, weights=weights, keeper=keeper,
-                rng=generator(self.random_state), engine=self._engine(x), watch=watch,
+                rng=generator(self.random_state), engine=self._engine_for(x), watch=watch,
             )  # fmt: skip
             certificate = certify(x, factors, posterior)
         if keeper and trace.reason is not StopReason.INTERRUPTED:
@@ -194,14 +194,14 @@ class BayesianMF(Completer):
     def _folded(self, X: Any) -> tuple[LowRank, Observed]:
         x = self._aligned(X)
         with single_threaded_blas():
-            return self.posterior_.fold(self._lowrank(), x, self._engine(x))[0], x
+            return self.posterior_.fold(self._lowrank(), x, self._engine_for(x))[0], x
 
     def update(self, X: Any, *, axis: str = "rows") -> Self:
         """Take in the full history of some rows (or columns): known ids are solved anew, new ids are added; all else stays as it is."""
         model = self._turned() if axis == "columns" else self
         x = model._aligned(observed(X).transposed() if axis == "columns" else observed(X))
         with single_threaded_blas():
-            _, new = model.posterior_.fold(model._lowrank(), x, self._engine(x))
+            _, new = model.posterior_.fold(model._lowrank(), x, self._engine_for(x))
         ids = model.row_ids
         at = ids.find(np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows)
         super().update(X, axis=axis)
@@ -230,7 +230,7 @@ class BayesianMF(Completer):
         self.posterior_ = Posterior.from_state(kept, fit.plan["posterior"])
         super()._store(fit, arrays)
 
-    def _engine(self, x: Observed) -> Any:
+    def _engine_for(self, x: Observed) -> Any:
         """One thread for a small matrix: dealing its rows out costs more than drawing them."""
         return engine_named("cpu", 1 if x.nnz * (self.n_components + 1) ** 2 < SMALL else self.n_threads)
 

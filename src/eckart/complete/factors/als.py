@@ -16,7 +16,6 @@ from eckart.complete.folding import cast, limits
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.split import split
 from eckart.engines import engine_named
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
@@ -24,6 +23,7 @@ from eckart.fit import Fit
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.matrix import Observed
 from eckart.rng import generator
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, progress
 
 

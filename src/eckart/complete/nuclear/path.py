@@ -25,10 +25,10 @@ from eckart.complete.nuclear.operators import Operator, Products, Solution, low_
 from eckart.complete.nuclear.riemannian import Descent, Point, merged
 from eckart.engines.cpu.entries import sampled
 from eckart.engines.cpu.entries.sampled import Pattern
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import wrong
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, Watcher, silent
 
 FACTOR = 4.0

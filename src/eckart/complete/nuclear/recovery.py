@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.recovery import recovery_certificate
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.matrix import Observed
+from eckart.scheduler import single_threaded_blas
 
 __all__ = ["Recovery", "incoherence", "recovery", "recovery_certificate"]
 

@@ -15,11 +15,11 @@ from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_lea
 from eckart.complete.split import split
 from eckart.engines.cpu.entries import sampled
 from eckart.engines.cpu.entries.sampled import Pattern
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, generator_at
 from eckart.matrix import Observed
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, Trace, Watcher
 
 __all__ = ["SoftImpute", "choose_tau", "debiased", "solve"]

@@ -27,11 +27,11 @@ from eckart.complete.nuclear.riemannian import CUTS, Descent, Point
 from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, entries_norm, zero_solution
 from eckart.engines.cpu.entries import sampled
 from eckart.engines.cpu.entries.sampled import Pattern
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, Watcher, silent
 
 

@@ -13,14 +13,15 @@ from eckart.engines.cpu.dense.linear import eigh_top, orth
 from eckart.engines.cpu.mixtures.primitives import MixturePrimitives
 from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
 from eckart.engines.cpu.ridge.primitives import CompletionPrimitives
-from eckart.engines.cpu.row_blocks import Job, jobs
-from eckart.engines.cpu.scheduler import resolve_threads, run_lanes
+from eckart.engines.cpu.row_blocks import SQUARE, THIN, Job, block_rows, jobs
 from eckart.engines.cpu.topics.primitives import TopicPrimitives
 from eckart.engines.cpu.words.glove import GlovePrimitives
 from eckart.engines.cpu.words.primitives import PairPrimitives
 from eckart.engines.cpu.words.windows import SkipGramPrimitives
-from eckart.engines.protocol import SQUARE, THIN, ColumnMoments, GapCodes, GapStatistics, Keeper, Moments, block_rows
+from eckart.engines.host import Host, place
+from eckart.engines.protocol import ColumnMoments, GapCodes, GapStatistics, Keeper, Moments
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.scheduler import resolve_threads, run_lanes, single_threaded_blas
 from eckart.trace import Watcher, silent
 
 LANE_BYTES = 48 * 2**20
@@ -47,12 +48,28 @@ class CpuEngine(
     def __init__(self, n_threads: int | None = None):
         self.threads = resolve_threads(n_threads)
 
-    def put(self, matrix: Matrix) -> Matrix:
+    def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Host:
+        return place(matrix, weights, entry_weights)
+
+    def tiled(self, matrix: Matrix) -> Matrix:
+        """Sparse rows laid out for repeated products (until ``put`` does so)."""
         if not isinstance(matrix, Counts):
             return matrix
         from eckart.engines.cpu.entries.tiles import in_tiles
 
         return in_tiles(matrix, self.threads)
+
+    def take(self, array: np.ndarray, dtype: Any = None) -> np.ndarray:
+        return np.ascontiguousarray(array, dtype)
+
+    def get(self, array: np.ndarray) -> np.ndarray:
+        return np.asarray(array)
+
+    def normal(self, seed: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+    def at_work(self) -> Any:
+        return single_threaded_blas()
 
     def moments(
         self,

@@ -9,12 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol import THIN, GapsFound, block_rows, first_bad
 from eckart.errors import InputError
 from eckart.matrix import Counts, Matrix, Observed
 
+THIN = 2**22
+"""Bytes in a block for products with few columns: it stays in cache between the two halves of X^T (X V)."""
+SQUARE = 2**24
+"""Bytes in a block for X^T X: enough rows for the product to run at full speed."""
+
 Job = tuple[int, int, Callable[[dict[str, Any]], np.ndarray]]
 """First row, number of rows, and a function of the thread's scratch space that returns the block in working precision."""
+
+
+def block_rows(n_columns: int, itemsize: int, size: int = THIN) -> int:
+    """Rows in a block of about ``size`` bytes."""
+    return int(np.clip(size // max(1, n_columns * itemsize), 128, 65536))
 
 
 def jobs(x: Matrix, size: int = THIN) -> Iterator[Job]:
@@ -104,16 +113,3 @@ def scratch_array(scratch: dict[str, Any], name: str, shape: tuple[int, ...], dt
     if held is None or held.size < size or held.dtype != dtype:
         held = scratch[name] = np.empty(size, dtype)
     return held[:size].reshape(shape)
-
-
-def refuse_bad(block: np.ndarray, first_row: int) -> None:
-    """Raise for the first infinity (an error) or NaN (a gap) in a block; called when a column sum is not finite."""
-    bad = first_bad(block, first_row)
-    if bad is None:
-        return  # finite entries whose sum overflows: the chapter rescales
-    kind, row, column = bad
-    if kind == "inf":
-        raise InputError(
-            f"X contains inf at row {row}, column {column}, wanted finite numbers; replace it or mark it NaN (not observed)"
-        )
-    raise GapsFound(row, column)

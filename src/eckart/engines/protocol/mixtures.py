@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from eckart.matrix import Matrix
+from eckart.trace import Watcher, silent
 
 LOG_2PI = float(np.log(2 * np.pi))
 DIAGONAL = ("unit", "spherical", "diag")
@@ -198,3 +201,27 @@ def raw_to_statistics(theta: Gaussians, sums: Any) -> GaussianStatistics:
     if theta.kind in DIAGONAL:
         scatter = np.maximum(scatter, 0.0)
     return GaussianStatistics(theta.kind, sums.weight, sums.bound, sums.counts, seen, theta.means + move, scatter)
+
+
+class MixturesFamily(Protocol):
+    """Rows under a mixture."""
+
+    def gaussian_statistics(
+        self, x: Matrix, theta: Any, weights: np.ndarray | None = None, watch: Watcher = silent
+    ) -> Any:
+        """The E step of ``mixtures.Gaussians`` over all rows, missing entries integrated out: GaussianStatistics or FactorStatistics."""
+        ...
+
+    def gaussian_posteriors(self, x: Matrix, theta: Any, *, shares: bool = False, fill: bool = False) -> Any:
+        """``mixtures.Posteriors`` of every row: log p, with shares of the components and expected entries where asked for."""
+        ...
+
+    def family_statistics(
+        self, x: Matrix, family: Any, weights: np.ndarray, parameters: Any, row_weights: np.ndarray | None = None
+    ) -> tuple[float, float, np.ndarray, Any]:
+        """The E step of a mixture of any family: sum w, sum w log p, sum w q of each component, and the family's own statistics."""
+        ...
+
+    def family_posteriors(self, x: Matrix, family: Any, weights: np.ndarray, parameters: Any) -> Any:
+        """``mixtures.Posteriors`` with shares."""
+        ...

@@ -17,8 +17,8 @@ import numpy as np
 from eckart.certify.ascent import certify_ascent
 from eckart.certify.certificate import Certificate
 from eckart.engines import engine_named
-from eckart.engines.cpu.row_blocks import jobs, refuse_bad
-from eckart.engines.protocol import Engine, GapsFound
+from eckart.engines.cpu.row_blocks import jobs
+from eckart.engines.protocol import Engine, GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import Posteriors
 from eckart.errors import InputError, InputTypeError, wrong
 from eckart.explain.em import Ascent, best_of, climb

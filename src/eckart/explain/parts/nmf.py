@@ -17,7 +17,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate
 from eckart.certify.nonnegative import certify_parts
 from eckart.engines import engine_named
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.errors import InputError
 from eckart.explain.parts.consensus import Consensus, agree
 from eckart.explain.parts.online import Stream, take
@@ -30,6 +29,7 @@ from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
 from eckart.rng import generator
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import progress
 
 FIRST = 50

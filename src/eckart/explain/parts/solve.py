@@ -8,7 +8,6 @@ import numpy as np
 from scipy import sparse
 
 from eckart.certify.nonnegative import certify_parts, with_trace
-from eckart.engines.cpu.scheduler import single_threaded_blas
 from eckart.engines.protocol import Engine, GapsFound, KlRule
 from eckart.errors import InputError
 from eckart.explain.parts.loop import alternate, projected
@@ -18,6 +17,7 @@ from eckart.explain.parts.start import Start, begin, compressed, sketch, worthwh
 from eckart.factors import LowRank
 from eckart.fit import Fit
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
+from eckart.scheduler import single_threaded_blas
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 CLEAN = 1e-8

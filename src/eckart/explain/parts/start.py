@@ -87,7 +87,7 @@ def sketch(
             block = found if found.shape[1] else block
         return block, engine.times(x, block, None)
     whole = Counts(x.indptr, x.indices, x.data, x.n_columns)
-    placed: Any = engine.put(whole)
+    placed: Any = engine.tiled(whole)
     found = block_krylov(
         lambda v: engine.gram_times(placed, v, None, weights),
         n, most, dtype=x.dtype, rng=rng, engine=engine, block=min(n, max(8, k // 3)), tol=1e-4, max_steps=30,

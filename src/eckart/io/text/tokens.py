@@ -199,7 +199,7 @@ def token_batches(
     texts: Iterable[str], tokenizer: Tokenizer, n_threads: int | None = None, characters: int = BATCH_CHARACTERS
 ) -> Iterator[Batch]:
     """All documents in their order, as batches; a function of the caller runs in this thread, the rest on ``n_threads``."""
-    from eckart.engines.cpu.scheduler import in_order, resolve_threads
+    from eckart.scheduler import in_order, resolve_threads
 
     threads = resolve_threads(n_threads)
     return in_order(_cut(texts, tokenizer, characters), tokenizer.numbered, threads)

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.scheduler import resolve_threads
 from eckart.errors import FileError, InputTypeError, wrong
 from eckart.io.vectors.parts import CHUNK, LONGEST_WORD, Rows, Start, Words, cut, opened
 from eckart.io.vectors.text_format import read_text
+from eckart.scheduler import resolve_threads
 
 FORMATS = ("text", "glove", "binary", "safetensors")
 ENDINGS = {".vec": "text", ".txt": "text", ".w2v": "text", ".bin": "binary", ".safetensors": "safetensors"}

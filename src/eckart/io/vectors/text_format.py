@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.scheduler import in_order
 from eckart.errors import FileError
 from eckart.io.vectors.parts import CHUNK, LONGEST_LINE, Rows, Start, Words, cut, numbers_at_end
+from eckart.scheduler import in_order
 
 LOOKED_AT = 100
 """Lines by which the size of vectors without a header is found."""

@@ -42,7 +42,7 @@ def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """
     import scipy.linalg as sl
 
-    from eckart.engines.cpu.scheduler import single_threaded_blas
+    from eckart.scheduler import single_threaded_blas
 
     c = np.asarray(c, np.float64)
     n = len(c)

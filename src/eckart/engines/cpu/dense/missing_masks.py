@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.engines.protocol import GapCodes, GapStatistics
 from eckart.matrix import Observed
+from eckart.scheduler import run_lanes
 
 CHUNK_BYTES = 24 * 2**20
 LANES = 4

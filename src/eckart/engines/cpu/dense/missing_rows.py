@@ -12,9 +12,9 @@ import itertools
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.engines.protocol import GapCodes, GapStatistics
 from eckart.matrix import Observed
+from eckart.scheduler import run_lanes
 
 CHUNK_BYTES = 32 * 2**20
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.row_blocks import Job, refuse_bad, scratch_array
-from eckart.engines.protocol import Moments
+from eckart.engines.cpu.row_blocks import Job, scratch_array
+from eckart.engines.protocol import Moments, refuse_bad
 
 CANCELLATION = 100.0
 """A column whose squared mean exceeds this many variances is centered before it is multiplied."""

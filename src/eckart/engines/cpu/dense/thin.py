@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from eckart.engines.cpu.scheduler import run_lanes
+from eckart.scheduler import run_lanes
 
 PARTS = 8
 

@@ -13,9 +13,9 @@ from numba import njit
 
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.registers.prefetch import prefetch
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.engines.protocol import Evidence, RidgeRule
 from eckart.matrix import Observed
+from eckart.scheduler import run_lanes
 
 AHEAD = 8
 PARTS = 32

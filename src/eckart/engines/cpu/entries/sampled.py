@@ -20,8 +20,8 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.entries.sparse import balanced
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.matrix import Observed
+from eckart.scheduler import run_lanes
 
 PARTS = 16
 SMALL = 2**20

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.matrix import Counts
+from eckart.scheduler import run_lanes
 
 CHUNK = 4096
 MOST_CHUNK = 65536

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.scheduler import run_lanes
+from eckart.scheduler import run_lanes
 
 ROWS, COLUMNS, GROUP = 256, 2048, 16
 LEAST_ITEMS, ITEMS_OF_ONE = 16, 4

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.row_blocks import Job, jobs
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.engines.protocol.mixtures import Posteriors
 from eckart.matrix import Matrix
+from eckart.scheduler import run_lanes
 
 BLOCK = 2**20
 """Bytes in a block of rows: a few chunks of the kernels, little beside the sums."""

@@ -9,9 +9,8 @@ import numpy as np
 from eckart.engines.cpu.mixtures.families import BLOCK, FamilyPrimitives, block_of, collect, normalised
 from eckart.engines.cpu.mixtures.layout import Layout, Sums
 from eckart.engines.cpu.mixtures.wide import WIDE
-from eckart.engines.cpu.row_blocks import Job, jobs, refuse_bad, scratch_array
-from eckart.engines.cpu.scheduler import run_lanes
-from eckart.engines.protocol import THIN, GapsFound
+from eckart.engines.cpu.row_blocks import THIN, Job, jobs, scratch_array
+from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import (
     DIAGONAL,
     FactorStatistics,
@@ -20,6 +19,7 @@ from eckart.engines.protocol.mixtures import (
     raw_to_statistics,
 )
 from eckart.matrix import Matrix
+from eckart.scheduler import run_lanes
 from eckart.trace import Watcher, silent
 
 LANE_BYTES = 64 * 2**20

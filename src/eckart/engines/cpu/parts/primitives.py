@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from eckart.engines.cpu.row_blocks import Job, jobs, refuse_bad, scratch_array
-from eckart.engines.cpu.scheduler import run_lanes
+from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
 from eckart.engines.plain.parts import floored, multiplied
-from eckart.engines.protocol import Descent, KlRule, Pass, Totals
+from eckart.engines.protocol import Descent, KlRule, Pass, Totals, refuse_bad
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
+from eckart.scheduler import run_lanes
 
 RANGE = 1024
 """Rows in a range of a sweep: a multiple of every tile."""

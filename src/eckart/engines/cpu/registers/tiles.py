@@ -1,6 +1,7 @@
 """Register-blocked steps on square tiles, written as LLVM vectors because no compiler finds them from loops.
 
-A tile is B x B numbers held in B vector registers of B lanes (B = 16 float32 or 8 float64 with 512-bit registers, half of that without). All arrays
+A tile is B x B numbers held in B vector registers of B lanes (B = 16 float32 or 8 float64 with 512-bit registers, half of that with 256 bits, and 4 with
+128). All arrays
 are row-major; only the upper triangle of a symmetric matrix is used.
 
 ``add_gram(x, count, r, c, g)``      g[r:r+B, c:c+B] += x[:count, r:r+B]^T x[:count, c:c+B]
@@ -18,26 +19,18 @@ are row-major; only the upper triangle of a symmetric matrix is used.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-
-@functools.cache
-def vector_bytes() -> int:
-    """64 where the processor has 512-bit registers, else 32."""
-    from llvmlite import binding
-
-    return 64 if binding.get_host_cpu_features().get("avx512f", False) else 32
+from eckart.engines.cpu.registers.width import lanes_of, multiplies_and_adds_at_once
 
 
 def tile_size(dtype: np.dtype) -> int:
-    """B: lanes of a vector register, and rows of a tile."""
-    return vector_bytes() // np.dtype(dtype).itemsize
+    """B: lanes of a vector, and rows of a tile."""
+    return lanes_of(np.dtype(dtype).itemsize)
 
 
 class _Tile:
@@ -47,12 +40,14 @@ class _Tile:
         self.context, self.builder = context, builder
         self.scalar = context.get_value_type(array_type.dtype)
         self.bytes = array_type.dtype.bitwidth // 8
-        self.lanes = vector_bytes() // self.bytes
+        self.lanes = lanes_of(self.bytes)
         self.vector = ir.VectorType(self.scalar, self.lanes)
         self.word = ir.IntType(64)
         name = "f32" if self.bytes == 4 else "f64"
         kind = ir.FunctionType(self.vector, [self.vector] * 3)
-        self.fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{self.lanes}{name}")
+        # without the instruction, fma is a call for every number; fmuladd is then a product and a sum
+        fused = "fma" if multiplies_and_adds_at_once() else "fmuladd"
+        self.fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{fused}.v{self.lanes}{name}")
         root = ir.FunctionType(self.scalar, [self.scalar])
         self.sqrt = cgutils.get_or_insert_function(builder.module, root, f"llvm.sqrt.{name}")
         self.zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)

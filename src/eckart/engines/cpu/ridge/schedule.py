@@ -10,9 +10,9 @@ import numpy as np
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
 from eckart.engines.cpu.registers.tiles import tile_size
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.engines.protocol import RidgeRule, RowSolution
 from eckart.matrix import Observed
+from eckart.scheduler import run_lanes
 
 CHUNK_BYTES = 2**14
 RANGES = 128

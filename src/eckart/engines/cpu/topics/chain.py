@@ -14,10 +14,10 @@ import numpy as np
 
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.engines.cpu.topics.gibbs import draw_rows, gibbs_rows, merge_rows, tally_rows
 from eckart.engines.cpu.topics.primitives import _wide
 from eckart.matrix import Counts
+from eckart.scheduler import run_lanes
 
 SINGLE = np.dtype(np.float32)
 TOKENS_A_LANE = 50_000

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.engines.protocol import TopicStatistics
 from eckart.matrix import Counts
+from eckart.scheduler import run_lanes
 
 LANE_BYTES = 48 * 2**20
 PIECES = 16

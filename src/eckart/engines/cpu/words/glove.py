@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.engines.protocol import GloveTable, strata_of
 from eckart.matrix import Observed
+from eckart.scheduler import run_lanes
 
 
 class GlovePrimitives:

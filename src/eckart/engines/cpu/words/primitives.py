@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from eckart.engines.cpu.scheduler import in_order, run_lanes
 from eckart.engines.protocol import CountRows, PairRule
+from eckart.scheduler import in_order, run_lanes
 
 TOKENS = 2**17
 """Words of the text whose rows are counted at a time, about."""

@@ -6,8 +6,8 @@ import itertools
 
 import numpy as np
 
-from eckart.engines.cpu.scheduler import run_lanes
 from eckart.engines.protocol.windows import PairEvidence, Pieces, WindowRule
+from eckart.scheduler import run_lanes
 
 RUN = 2**14
 """Words of a run, about."""

@@ -1,0 +1,71 @@
+"""Which engine: ``"auto"`` by what the machine has, or by name. The one place where engines are registered.
+
+Another package adds an engine by an entry point of the group ``eckart.engines`` whose name is the engine's and whose value is a class that takes
+``n_threads`` and implements ``engines.protocol``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, NamedTuple
+
+from eckart.errors import wrong
+
+BUILT_IN = {"cpu": "eckart.engines.cpu.engine:CpuEngine", "plain": "eckart.engines.plain:PlainEngine"}
+"""Engines of this package, by name; loaded when they are asked for."""
+
+
+class Choice(NamedTuple):
+    """An engine and why it was taken."""
+
+    engine: Any
+    reason: str
+
+
+def engine_names() -> list[str]:
+    """All engines that can be asked for, those of other packages included.
+
+    >>> engine_names()[:2]
+    ['cpu', 'plain']
+    """
+    return [*BUILT_IN, *sorted({point.name for point in _added()} - set(BUILT_IN))]
+
+
+def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
+    """The engine of that name, with the reason for the plan of a fit; an engine itself is taken as it is.
+
+    >>> choose("plain").reason
+    'asked for'
+    """
+    if not isinstance(engine, str):
+        if not callable(getattr(engine, "put", None)):
+            raise wrong("engine", engine, _wanted())
+        return Choice(engine, "asked for")
+    if engine == "auto":
+        return Choice(_load(BUILT_IN["cpu"])(n_threads), "auto: the processors of this machine")
+    if engine in BUILT_IN:
+        return Choice(_load(BUILT_IN[engine])(n_threads), "asked for")
+    for point in _added():
+        if point.name == engine:
+            return Choice(point.load()(n_threads), "asked for")
+    raise wrong("engine", engine, _wanted())
+
+
+def engine_named(name: Any = "auto", n_threads: int | None = None) -> Any:
+    """The engine alone."""
+    return choose(name, n_threads).engine
+
+
+def _wanted() -> str:
+    return ", ".join(repr(name) for name in ["auto", *engine_names()]) + " or an engine"
+
+
+def _load(place: str) -> Callable[..., Any]:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _added() -> Any:
+    return entry_points(group="eckart.engines")

@@ -1,0 +1,91 @@
+"""What engines on the memory of this process hold: the matrix itself beside its weights, its transpose made once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.protocol.placed import refuse_bad_entries
+from eckart.matrix import Counts, Dense, Matrix, Observed
+
+
+@dataclass(eq=False)
+class Host:
+    """A placed matrix (see ``engines.protocol.placed``). ``matrix`` is for engines alone."""
+
+    matrix: Any
+    weights: np.ndarray | None = None
+    entry_weights: np.ndarray | None = None
+    checked: bool = False
+    """Whether a pass has seen all entries of dense rows and found them finite; sparse ones are checked at the door."""
+    kept: dict[str, Any] = field(default_factory=dict)
+    """Layouts that an engine makes once for this matrix."""
+
+    @property
+    def kind(self) -> str:
+        return {Dense: "dense", Counts: "counts", Observed: "observed"}[_base(self.matrix)]
+
+    @property
+    def rows(self) -> np.ndarray | None:
+        return self.matrix.rows
+
+    @property
+    def columns(self) -> np.ndarray | None:
+        return self.matrix.columns
+
+    @property
+    def shape(self) -> tuple[int | None, int]:
+        return self.matrix.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.matrix.dtype
+
+    @property
+    def nnz(self) -> int:
+        return self.matrix.nnz
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        return self.matrix.row_counts()
+
+    @property
+    def weighted(self) -> bool:
+        return self.weights is not None or self.entry_weights is not None
+
+    @cached_property
+    def T(self) -> Host:
+        turned = self.matrix.transposed()
+        w = self.entry_weights
+        if w is not None:
+            w = replace(self.matrix, data=w).transposed().data
+        if self.weights is not None:  # weights of rows weigh the entries of the columns' view
+            rows = np.repeat(self.weights, self.counts).astype(self.dtype)
+            w = replace(self.matrix, data=rows if w is None else w * rows).transposed().data
+        other = Host(turned, None, w, checked=True)
+        other.__dict__["T"] = self
+        return other
+
+
+def _base(matrix: Any) -> type:
+    return next(kind for kind in (Dense, Counts, Observed) if isinstance(matrix, kind))
+
+
+def place(matrix: Matrix | Host, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Host:
+    """The door of an engine on the host: sparse and observed entries are cast and checked here, dense rows by the first pass over them."""
+    if isinstance(matrix, Host):
+        return matrix if weights is None and entry_weights is None else replace(matrix, weights=weights, entry_weights=entry_weights)
+    if isinstance(matrix, Dense):
+        return Host(matrix, _numbers(weights))
+    if matrix.data.dtype != matrix.dtype:
+        matrix = replace(matrix, data=matrix.data.astype(matrix.dtype))
+    refuse_bad_entries(matrix.indptr, matrix.indices, matrix.data, "observed" if isinstance(matrix, Observed) else "counts")
+    entries = None if entry_weights is None else np.ascontiguousarray(entry_weights, matrix.dtype)
+    return Host(matrix, _numbers(weights), entries, checked=True)
+
+
+def _numbers(weights: np.ndarray | None) -> np.ndarray | None:
+    return None if weights is None else np.ascontiguousarray(weights, np.float64)

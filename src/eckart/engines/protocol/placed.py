@@ -1,0 +1,133 @@
+"""What an engine holds: a placed matrix, and the only ways in and out of an engine.
+
+A chapter never looks inside a placed matrix or a tall array (one with as many rows as the data has rows, columns or entries). Small arrays (k x k, n x b,
+scalars) cross freely; tall ones cross by ``take`` and ``get``, at the start and at the end of a fit.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+from eckart.errors import EckartError, InputError
+from eckart.matrix import Matrix
+
+Tall = Any
+"""An array of the engine with N, m or z rows. Chapters may ask for ``shape`` and ``dtype``, slice columns ``a[:, i:j]`` and hand it back; no more."""
+
+
+class GapsFound(EckartError):
+    """A matrix that was taken for complete holds NaN; ``fit.with_gaps`` decides what that means, for every chapter."""
+
+    def __init__(self, row: int, column: int):
+        super().__init__(f"NaN at row {row}, column {column}")
+        self.row, self.column = row, column
+
+
+class Placed(Protocol):
+    """A matrix inside an engine: cast, checked, laid out once. Labels travel along untouched."""
+
+    kind: str
+    """"dense" (all entries seen), "counts" (absent entries are zero) or "observed" (absent entries are unknown)."""
+    rows: np.ndarray | None
+    columns: np.ndarray | None
+
+    @property
+    def shape(self) -> tuple[int | None, int]: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    @property
+    def nnz(self) -> int:
+        """How many entries are stored."""
+        ...
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Stored entries of each row, on the host."""
+        ...
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows or entries have weights."""
+        ...
+
+    @property
+    def T(self) -> Placed:
+        """The columns' view, made once; its transpose is this again."""
+        ...
+
+
+class PlacingFamily(Protocol):
+    """The doors of an engine."""
+
+    def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Any:
+        """Place a matrix: cast, checked for NaN and infinity, laid out. ``weights`` has one number for each row, ``entry_weights`` one for each stored
+        entry in row order. Dense rows are checked by the first pass that reads them, so that no pass is spent on looking alone: NaN there raises
+        GapsFound, an infinity the error of ``refuse_bad``."""
+        ...
+
+    def tiled(self, matrix: Matrix) -> Any:
+        """Sparse rows laid out for repeated products (until ``put`` does so)."""
+        ...
+
+    def take(self, array: np.ndarray, dtype: Any = None) -> Tall:
+        """An array of the host, placed."""
+        ...
+
+    def get(self, array: Tall) -> np.ndarray:
+        """An array of the engine, on the host."""
+        ...
+
+    def normal(self, seed: int, shape: tuple[int, ...], dtype: Any) -> Tall:
+        """Standard normal numbers, drawn where they are used; the same for the same seed on every engine up to rounding."""
+        ...
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Around a whole fit: threads and libraries are set as the engine wants them, and put back after."""
+        ...
+
+
+def first_bad(block: np.ndarray, first_row: int = 0) -> tuple[str, int, int] | None:
+    """The first infinity or, where there is none, the first NaN of a block as (kind, row, column)."""
+    for kind, found in (("inf", np.isinf(block)), ("nan", np.isnan(block))):
+        if found.any():
+            i, j = np.argwhere(found)[0]
+            return kind, first_row + int(i), int(j)
+    return None
+
+
+def infinite(row: int, column: Any) -> InputError:
+    """The one sentence for an entry that is infinite."""
+    return InputError(
+        f"X contains inf at row {row}, column {column}, wanted finite numbers; replace it or mark it NaN (not observed)"
+    )
+
+
+def refuse_bad(block: np.ndarray, first_row: int = 0) -> None:
+    """Raise for the first infinity (an error) or NaN (a gap) in a block; nothing where all entries are finite."""
+    bad = first_bad(block, first_row)
+    if bad is None:
+        return  # finite entries whose sum overflows: the chapter rescales
+    kind, row, column = bad
+    raise infinite(row, column) if kind == "inf" else GapsFound(row, column)
+
+
+def refuse_bad_entries(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, kind: str) -> None:
+    """Raise for the first stored entry that is NaN or infinite."""
+    bad = np.flatnonzero(~np.isfinite(data))
+    if not len(bad):
+        return
+    at = int(bad[0])
+    row, column = int(np.searchsorted(indptr, at, side="right")) - 1, int(indices[at])
+    if np.isinf(data[at]):
+        raise infinite(row, column)
+    if kind == "observed":
+        raise InputError(f"X stores NaN at row {row}, column {column} of a partly observed matrix; leave that entry out")
+    raise InputError(
+        f"X contains NaN at row {row}, column {column} of a sparse matrix, whose absent entries are zero; remove it, or read it with "
+        "eckart.read(X, absent='unknown') if absent entries are unknown"
+    )

@@ -1,0 +1,128 @@
+"""Parameters of estimators as data: the default, the rule and the words of the error stand beside each other, once.
+
+An estimator is a dataclass whose fields are its parameters. The generated constructor assigns and does no more, as scikit-learn wants it; ``check`` holds
+every value against its rule when the estimator is used::
+
+    @dataclass(eq=False, repr=False)
+    class Model(Estimator):
+        n_components: int = param(2, whole(1))
+        _: KW_ONLY
+        tol: float = param(1e-4, number(0, above=True))
+        solver: str = param("auto", one_of("auto", "svd"))
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from dataclasses import field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eckart.errors import wrong
+
+
+class Rule(NamedTuple):
+    """What a parameter may be: the words for an error message, and the test."""
+
+    wanted: str
+    fits: Callable[[Any], bool]
+
+
+def param(default: Any, rule: Rule | None = None) -> Any:
+    """A field with a default and a rule; without a rule the estimator checks it itself, against other parameters or the data."""
+    return field(default=default, metadata={"rule": rule})
+
+
+def check(model: Any, *names: str) -> None:
+    """Refuse the first parameter of a dataclass (of those named, else of all) that breaks its rule.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Model:
+    ...     k: int = param(2, whole(1))
+    >>> check(Model(3))
+    >>> check(Model(0))
+    Traceback (most recent call last):
+    eckart.errors.InputError: k=0 came, wanted an int >= 1
+    """
+    for f in fields(model):
+        rule = f.metadata.get("rule")
+        if rule is not None and (not names or f.name in names) and not rule.fits(getattr(model, f.name)):
+            raise wrong(f.name, getattr(model, f.name), rule.wanted)
+
+
+def whole(low: int, high: int | None = None) -> Rule:
+    """An int in a range; True and False are not numbers.
+
+    >>> whole(1).fits(2), whole(1).fits(True), whole(1).fits(2.0), whole(0, 3).wanted
+    (True, False, False, 'an int from 0 to 3')
+    """
+    words = f"an int >= {low}" if high is None else f"an int from {low} to {high}"
+    return Rule(words, lambda v: is_int(v) and v >= low and (high is None or v <= high))
+
+
+def number(
+    low: float | None = None, high: float | None = None, *, above: bool = False, below: bool = False, finite: bool = True
+) -> Rule:
+    """A real number in a range; ``above`` and ``below`` leave the ends out.
+
+    >>> number(0, above=True).wanted, number(0, 1).wanted, number(0, 1, below=True).wanted
+    ('a number > 0', 'a number from 0 to 1', 'a number >= 0 and < 1')
+    >>> number(0).fits(float("nan")), number(0).fits(np.float32(1)), number(0).fits("1")
+    (False, True, False)
+    """
+
+    def fits(v: Any) -> bool:
+        if isinstance(v, (bool, np.bool_)) or not isinstance(v, numbers.Real):
+            return False
+        size = float(v)
+        if np.isnan(size) or (finite and np.isinf(size)):
+            return False
+        over = low is None or (size > low if above else size >= low)
+        return over and (high is None or (size < high if below else size <= high))
+
+    parts = [] if low is None else [f"{'>' if above else '>='} {low:g}"]
+    parts += [] if high is None else [f"{'<' if below else '<='} {high:g}"]
+    words = f"a number from {low:g} to {high:g}" if low is not None and high is not None and not (above or below) else ""
+    return Rule(words or " ".join(["a number", " and ".join(parts)]).strip(), fits)
+
+
+def one_of(*values: Any) -> Rule:
+    """One of a few values.
+
+    >>> one_of("a", "b", None).wanted
+    "'a', 'b' or None"
+    """
+    said = [repr(v) for v in values]
+    words = said[0] if len(said) == 1 else f"{', '.join(said[:-1])} or {said[-1]}"
+    return Rule(words, lambda v: any(v is w or (type(v) is type(w) and v == w) for w in values))
+
+
+def flag() -> Rule:
+    """True or False."""
+    return Rule("True or False", lambda v: isinstance(v, (bool, np.bool_)))
+
+
+def either(*rules: Rule, wanted: str | None = None) -> Rule:
+    """What fits one of several rules.
+
+    >>> either(one_of("auto"), whole(1)).wanted
+    "'auto' or an int >= 1"
+    """
+    return Rule(wanted or " or ".join(rule.wanted for rule in rules), lambda v: any(rule.fits(v) for rule in rules))
+
+
+def optional(rule: Rule) -> Rule:
+    """None, or what fits the rule.
+
+    >>> optional(whole(1)).wanted, optional(whole(1)).fits(None)
+    ('None or an int >= 1', True)
+    """
+    return Rule(f"None or {rule.wanted}", lambda v: v is None or rule.fits(v))
+
+
+def is_int(v: Any) -> bool:
+    """Whether v is a whole number by its type; True and False are not."""
+    return isinstance(v, (int, np.integer)) and not isinstance(v, (bool, np.bool_))

@@ -1,0 +1,191 @@
+"""The one scheduler: ranges of rows on a thread pool, BLAS on one thread inside, merges in a fixed order.
+
+Work is dealt to lanes whose number depends on the data's shape only; a lane does its items one after another and keeps its own partial sums.
+Threads only decide which lanes run at the same time, so the bits of a result do not depend on their number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Any
+
+from eckart.errors import wrong
+
+MOST_LANES = 64
+"""Lanes at the most: enough for 64 threads, few enough that merging them costs nothing."""
+
+_lock = threading.Lock()
+_depth = 0
+_controller: Any = None
+_limiter: Any = None
+_pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+
+
+def resolve_threads(n_threads: int | None) -> int:
+    """None means every core this process may use."""
+    if n_threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
+        raise wrong("n_threads", n_threads, "None or an int >= 1")
+    return n_threads
+
+
+def lanes_for(items: int, partial_bytes: int = 0, room: int = 2**26, most: int = MOST_LANES) -> int:
+    """How many lanes: a power of two, at most ``items`` and ``most``, whose partial sums stay within ``room`` bytes together (but two at the least).
+
+    Only the shape of the work enters, never the number of threads.
+
+    >>> lanes_for(1000), lanes_for(5), lanes_for(1000, 2**23), lanes_for(1000, 2**30), lanes_for(1)
+    (64, 4, 8, 2, 1)
+    """
+    wanted = min(most, max(1, items), max(2, room // partial_bytes) if partial_bytes else most)
+    return 2 ** (int(wanted).bit_length() - 1)
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """BLAS uses one thread inside; the user's setting comes back when the last caller leaves."""
+    global _depth, _controller, _limiter
+    with _lock:
+        if _depth == 0:
+            if _controller is None:
+                import scipy.linalg  # noqa: F401  (its BLAS must be loaded to be limited)
+                from threadpoolctl import ThreadpoolController
+
+                _controller = ThreadpoolController()
+            _limiter = _controller.limit(limits=1, user_api="blas")
+        _depth += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0:
+                _limiter.restore_original_limits()
+
+
+class _Dealer:
+    """Hands out (lane, item): item i belongs to lane i mod L, a lane runs one item at a time and in order. A stream is read only as fast as it is used:
+    at most ``ahead`` items wait for a busy lane."""
+
+    def __init__(self, work: Iterator[Any], lanes: int, ahead: int):
+        self.work, self.ahead = enumerate(work), ahead
+        self.queues: list[deque] = [deque() for _ in range(lanes)]
+        self.busy = [False] * lanes
+        self.ready: deque[int] = deque()  # idle lanes whose queue is not empty
+        self.waiting, self.ended, self.stopped = 0, False, False
+        self.turn = threading.Condition()
+
+    def next(self) -> tuple[int, Any] | None:
+        """The next item that may run now, or None when there will be none; waits while all that is left belongs to busy lanes."""
+        with self.turn:
+            while not self.stopped:
+                if self.ready:
+                    at = self.ready.popleft()
+                    self.busy[at] = True
+                    self.waiting -= 1
+                    return at, self.queues[at].popleft()
+                if not self.ended and self.waiting < self.ahead:
+                    try:
+                        i, item = next(self.work)
+                    except StopIteration:
+                        self.ended = True
+                        self.turn.notify_all()
+                        continue
+                    at = i % len(self.queues)
+                    if not self.busy[at]:
+                        self.busy[at] = True
+                        return at, item
+                    self.queues[at].append(item)
+                    self.waiting += 1
+                elif self.ended and not self.waiting:
+                    return None
+                else:
+                    self.turn.wait()
+            return None
+
+    def done(self, at: int) -> None:
+        with self.turn:
+            self.busy[at] = False
+            if self.queues[at]:
+                self.ready.append(at)
+            self.turn.notify()
+
+    def stop(self) -> None:
+        with self.turn:
+            self.stopped = True
+            self.turn.notify_all()
+
+
+def run_lanes(work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, dict], None], threads: int) -> None:
+    """Deal item i of ``work`` to lane i mod len(lanes) and run ``step(lane, item, scratch)``; each lane keeps its order.
+
+    ``scratch`` belongs to the thread, so that its buffers stay in that core's cache. The caller works too, so a call from inside a step cannot wait for
+    itself. An interrupt or an error ends the run after the items in flight.
+    """
+    items = iter(work)
+    head = list(itertools.islice(items, 2))
+    work = itertools.chain(head, items)
+    with single_threaded_blas():
+        threads = min(threads, len(lanes))
+        if threads == 1 or len(head) < 2:
+            scratch: dict = {}
+            for i, item in enumerate(work):
+                step(lanes[i % len(lanes)], item, scratch)
+            return
+        dealer = _Dealer(work, len(lanes), ahead=len(lanes))
+
+        def run() -> None:
+            scratch: dict = {}
+            try:
+                while (found := dealer.next()) is not None:
+                    step(lanes[found[0]], found[1], scratch)
+                    dealer.done(found[0])
+            except BaseException:
+                dealer.stop()
+                raise
+
+        others = [_workers(threads).submit(run) for _ in range(threads - 1)]
+        try:
+            run()
+        finally:
+            wait([future for future in others if not future.cancel()])
+        for future in others:
+            if not future.cancelled():
+                future.result()
+
+
+def in_order(items: Iterable[Any], do: Callable[[Any], Any], threads: int) -> Iterator[Any]:
+    """``do(item)`` for each item, in the order of the items; at most two items a thread are in flight, so a stream is read only as fast as it is used.
+
+    >>> list(in_order([3, 1, 2], lambda x: 2 * x, threads=2))
+    [6, 2, 4]
+    """
+    if threads == 1:
+        yield from map(do, items)
+        return
+    pool, waiting = _workers(threads), deque[Future]()
+    try:
+        for item in items:
+            waiting.append(pool.submit(do, item))
+            if len(waiting) >= 2 * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        wait([future for future in waiting if not future.cancel()])
+
+
+def _workers(threads: int) -> ThreadPoolExecutor:
+    """Worker threads that are kept between calls; a forked process gets its own."""
+    key = (os.getpid(), threads)
+    with _lock:
+        if key not in _pools:
+            _pools[key] = ThreadPoolExecutor(threads, thread_name_prefix="eckart")
+        return _pools[key]

@@ -1,0 +1,8 @@
+"""The engines that every contract test judges, listed once: an engine is added by one line."""
+
+from __future__ import annotations
+
+from eckart.engines import engine_named
+
+JUDGE = engine_named("plain")
+ENGINES = {"cpu, 1 thread": engine_named("cpu", 1), "cpu, 3 threads": engine_named("cpu", 3)}
