@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-cpus lint docs bench clean
+.PHONY: demo test test-slow test-wheel test-cpus lint docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -39,11 +39,21 @@ test: lint
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow tests
 
+# the wheel as a user gets it: in an environment of its own, without the checkout
+test-wheel: $(STAMP)
+	rm -rf $(VENV)/wheel
+	$(BIN)/python -m build --wheel --no-isolation --outdir $(VENV)/wheel/dist
+	$(PYTHON) -m venv $(VENV)/wheel/env
+	$(VENV)/wheel/env/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(VENV)/wheel/dist/*.whl
+	cp tests/smoke.py $(VENV)/wheel/
+	cd $(VENV)/wheel && env/bin/python -P smoke.py
+
 # the specification, promises and contracts as on other processors: about five minutes a setting
 test-cpus: $(STAMP)
 	$(BIN)/python tests/cpus.py $(CPUS)
 
 docs: $(DOCS_STAMP)
+	rm -rf docs/generated docs/gallery/plot_*  # pages of names and scripts that have moved
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "documentation: docs/_build/html/index.html"
 

@@ -19,9 +19,13 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+    "myst_parser",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "**/GALLERY_HEADER.rst"]
+source_suffix = {".rst": "restructuredtext"}
+suppress_warnings = ["myst.header"]  # the tables of benchmarks/README.md are included below a title of their own
 templates_path = ["_templates"]
 
 autosummary_generate = True
@@ -38,7 +42,10 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
     "ignore_pattern": r"demo\.py",
+    "subsection_order": [f"../examples/{verb}" for verb in ("reduce", "complete", "explain", "embed")],
     "within_subsection_order": "FileNameSortKey",
+    "thumbnail_size": (800, 560),  # shown at half that size: sharp on dense screens
+    "image_srcset": ["2x"],
     "download_all_examples": False,
     "capture_repr": (),
     "remove_config_comments": True,
@@ -64,6 +71,8 @@ def tidy(app, what, name, obj, options, lines):
     """Before napoleon: several attributes on a line become a definition list, a doctest after the parameters gets its heading,
     an author's initial ("C. Eckart") is not an enumerated list, |t - p| is no substitution and a name that ends in _ no link."""
     out: list[str] = []
+    # methods inherited from scikit-learn refer to pages of its own documentation
+    lines[:] = [re.sub(r":ref:`([^`<]*[^`< ])(?: *<[^>]*>)?`", r"\1", line) for line in lines]
     if name.startswith("eckart.metrics"):
         lines[:] = [line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines]
     lines[:] = ["Parameters" if line.startswith("Parameters (") else line for line in lines]
@@ -91,4 +100,6 @@ def tidy(app, what, name, obj, options, lines):
 
 
 def setup(app):
+    # sphinx-mathjax-offline copies MathJax into _static. SVG output needs no fonts, which browsers refuse to load for some local files.
+    app.config.mathjax_path = "mathjax/tex-svg.js"
     app.connect("autodoc-process-docstring", tidy, priority=400)

@@ -1,7 +1,9 @@
-"""The pictures of the README: `python docs/make_images.py` writes reduce.png, complete.png, explain.png and embed.png to docs/images."""
+"""The pictures of the README, written to docs/images: `python docs/make_images.py` makes all of them, `... speed` or another name only that one."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -168,10 +170,60 @@ def embed(folder: Path) -> Path:
     return target
 
 
-def main(folder: Path = Path(__file__).parent / "images") -> list[Path]:
+RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
+
+
+def measured(file: str, task: str, contender: str) -> dict:
+    """The latest result of a contender at a task."""
+    runs = [json.loads(line) for line in (RESULTS / f"{file}.jsonl").read_text().splitlines()]
+    rows = [row for run in runs for row in run["rows"] if (row["task"], row["contender"]) == (task, contender)]
+    return rows[-1]
+
+
+def comparisons() -> list[tuple[str, str, float, float]]:
+    """Work, rival, the rival's seconds, and our seconds until the answer is as good; one case a verb, as in benchmarks/README.md."""
+    wide = [measured("reduce", "wide", who)["seconds"] for who in ("sklearn auto", "eckart")]
+    libmf, als = (measured("complete", "explicit k=16", who) for who in ("libmf", "eckart"))
+    fitted = next(seconds for _, seconds, rmse in als["curve"] if rmse <= libmf["rmse"])
+    tomotopy = measured("topics", "counts", "tomotopy 50,100,150,200,300,400,500")
+    lda = measured("topics", "counts", "eckart cvb0 max_iter=20")
+    sampled = min(seconds for _, seconds, perplexity in tomotopy["curve"] if perplexity < lda["perplexity"] + 5)
+    gensim = measured("embed", "sgns 5M", "gensim corpus_file 2 workers rate 0.05")
+    skipgram = measured("embed", "sgns 5M", "eckart SkipGram")
+    return [
+        ("reduce: PCA, 20,000 x 4,096, k = 64", "scikit-learn", *wide),
+        ("complete: 18 M ratings, k = 16", "LIBMF", libmf["seconds"], fitted),
+        ("explain: LDA, 2.4 M tokens, 50 topics", "tomotopy", sampled, lda["seconds"]),
+        ("embed: skip-gram, 5 M words, 5 passes", "gensim", gensim["seconds"], skipgram["whole"]),
+    ]
+
+
+def speed(folder: Path) -> Path:
+    """One bar for each verb: how many times as long the fastest rival takes."""
+    rows = comparisons()[::-1]
+    fig = Figure(figsize=(9, 2.3), layout="constrained")
+    ax = fig.add_subplot()
+    ratios = [theirs / ours for _, _, theirs, ours in rows]
+    ax.barh([work for work, *_ in rows], ratios, color="#2f6db3", height=0.6)
+    for at, (ratio, (_, rival, theirs, ours)) in enumerate(zip(ratios, rows)):
+        ax.text(ratio + 0.08, at, f"{ratio:.1f}   {rival} {theirs:.1f} s, eckart {ours:.1f} s", va="center", color=INK)
+    ax.axvline(1, color=INK, linewidth=0.8)
+    ax.set_xlim(0, 1.7 * max(ratios))
+    ax.set_xlabel("seconds of the fastest rival / seconds of eckart, on two cores", color=INK)
+    ax.tick_params(axis="y", length=0, labelcolor=INK)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    target = folder / "speed.png"
+    fig.savefig(target, dpi=150, facecolor="white")
+    return target
+
+
+PICTURES = {draw.__name__: draw for draw in (reduce, complete, explain, embed, speed)}
+
+
+def main(names: list[str], folder: Path = Path(__file__).parent / "images") -> list[Path]:
     folder.mkdir(exist_ok=True)
-    return [reduce(folder), complete(folder), explain(folder), embed(folder)]
+    return [PICTURES[name](folder) for name in names or PICTURES]
 
 
 if __name__ == "__main__":
-    print(*main(), sep="\n")
+    print(*main(sys.argv[1:]), sep="\n")

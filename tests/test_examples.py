@@ -25,7 +25,8 @@ def run(monkeypatch, capsys, tmp_path):
         with matplotlib.rc_context():
             plt.switch_backend("Agg")
             plt.close("all")
-            runpy.run_path(str(FOLDER / name), run_name="__main__")
+            (script,) = FOLDER.rglob(name)
+            runpy.run_path(str(script), run_name="__main__")
             figures = len(plt.get_fignums())
             plt.close("all")
         return capsys.readouterr().out, figures
@@ -40,7 +41,7 @@ def numbers(pattern: str, text: str) -> list[float]:
 
 
 def test_every_example_is_tested():
-    names = {path.name for path in FOLDER.glob("*.py")}
+    names = {path.name for path in FOLDER.rglob("*.py")}
     reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
     complete = {f"plot_{name}.py" for name in ("path", "phase", "photograph", "rank", "recommend", "saddle")}
     explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}

@@ -9,7 +9,7 @@ Words that stand in the same places mean similar things. This example learns a v
 # %%
 # Text to sequences
 # -----------------
-# The docstrings come with every installation. Words are numbered in their order; those that come fewer than ten times are left out.
+# The docstrings come with every installation. The order of the words is kept; words that occur fewer than ten times are left out.
 
 import matplotlib.pyplot as plt
 import numpy as np
