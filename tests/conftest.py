@@ -98,3 +98,13 @@ def planted(rng, rows=400, n=30, rank=5, noise=0.3, mean=2.0, dtype=np.float64):
     scale = 5.0 * 0.7 ** np.arange(rank)
     x = rng.standard_normal((rows, rank)) * scale @ basis.T + noise * rng.standard_normal((rows, n)) + mean
     return x.astype(dtype)
+
+
+sys.path.insert(0, str(Path(__file__).parent / "engines"))
+from registry import ENGINES  # noqa: E402
+
+
+@pytest.fixture(params=list(ENGINES))
+def engine(request):
+    """Each engine of the registry in turn."""
+    return ENGINES[request.param]

@@ -23,6 +23,4 @@ def outcomes(tmp_path_factory):
 
 @pytest.mark.parametrize("case", CASES)
 def test_fits_certifies_transforms_saves_and_loads_without_the_cpu_engine(case, outcomes):
-    if "is blocked" in outcomes[case]:
-        pytest.xfail("this model does not yet run on every engine")
     assert outcomes[case] == "done"

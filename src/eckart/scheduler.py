@@ -70,6 +70,30 @@ def single_threaded_blas() -> Iterator[None]:
                 _limiter.restore_original_limits()
 
 
+class _Whole:
+    """Hands out (lane, item) of work that is known as a whole: a thread takes a lane and does all its items, so that dealing costs next to nothing."""
+
+    def __init__(self, work: Any, lanes: int):
+        self.work, self.count, self.stopped = work, lanes, False
+        self.lanes, self.turn, self.own = iter(range(min(lanes, len(work)))), threading.Lock(), threading.local()
+
+    def next(self) -> tuple[int, Any] | None:
+        at = getattr(self.own, "at", None)
+        if at is None or at >= len(self.work):
+            with self.turn:
+                at = next(self.lanes, None)
+        if at is None or self.stopped:
+            return None
+        self.own.at = at + self.count
+        return at % self.count, self.work[at]
+
+    def done(self, at: int) -> None:
+        """Nobody waits."""
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
 class _Dealer:
     """Hands out (lane, item): item i belongs to lane i mod L, a lane runs one item at a time and in order. A stream is read only as fast as it is used:
     at most ``ahead`` items wait for a busy lane."""
@@ -130,17 +154,19 @@ def run_lanes(work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, d
     ``scratch`` belongs to the thread, so that its buffers stay in that core's cache. The caller works too, so a call from inside a step cannot wait for
     itself. An interrupt or an error ends the run after the items in flight.
     """
+    known = isinstance(work, (list, tuple, range))
     items = iter(work)
     head = list(itertools.islice(items, 2))
-    work = itertools.chain(head, items)
     with single_threaded_blas():
         threads = min(threads, len(lanes))
         if threads == 1 or len(head) < 2:
             scratch: dict = {}
-            for i, item in enumerate(work):
+            for i, item in enumerate(itertools.chain(head, items)):
                 step(lanes[i % len(lanes)], item, scratch)
             return
-        dealer = _Dealer(work, len(lanes), ahead=len(lanes))
+        if known:
+            threads = min(threads, len(work))  # type: ignore[arg-type]
+        dealer: Any = _Whole(work, len(lanes)) if known else _Dealer(itertools.chain(head, items), len(lanes), len(lanes))
 
         def run() -> None:
             scratch: dict = {}

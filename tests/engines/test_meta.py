@@ -21,7 +21,25 @@ def test_every_primitive_has_a_plain_form_and_a_contract_case(name):
     assert callable(getattr(JUDGE, name, None)), f"plain has no {name}"
     for engine in ENGINES.values():
         assert callable(getattr(engine, name, None)), f"{engine.name} has no {name}"
-    assert re.search(rf"\bengine\.{name}\(|\bcall\(engine, \"{name}\"", CASES), f"no contract case calls engine.{name}"
+    assert re.search(rf"\.{name}\(|[\"']{name}[\"']", CASES), f"no contract case calls {name}"
+
+
+def test_at_work_puts_back_what_it_changes(engine):
+    from threadpoolctl import threadpool_info
+
+    before = [library["num_threads"] for library in threadpool_info()]
+    with engine.at_work():
+        pass
+    assert [library["num_threads"] for library in threadpool_info()] == before
+
+
+def test_no_family_hides_a_method_of_another():
+    for engine in (JUDGE, *ENGINES.values()):
+        seen: dict[str, str] = {}
+        for base in type(engine).__bases__:
+            for name in (n for n, v in vars(base).items() if callable(v) or isinstance(v, staticmethod)):
+                assert name.startswith("__") or name not in seen, f"{name} is in {seen.get(name)} and in {base.__name__}"
+                seen[name] = base.__name__
 
 
 def test_the_judged_engine_borrows_nothing_from_its_judge():

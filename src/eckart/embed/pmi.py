@@ -75,7 +75,7 @@ def solve(
     power = np.where(rank, np.where(rank, size, 1.0) ** (exponent - 1.0), 0.0)
     vectors = engine.get(engine.times(m, np.ascontiguousarray(basis.components.T * power.astype(m.dtype)), None))
     context = basis.components.T * np.where(rank, size ** (1.0 - exponent), 0.0).astype(m.dtype)
-    return vectors, np.ascontiguousarray(context), fit
+    return vectors.astype(m.dtype, copy=False), np.ascontiguousarray(context, m.dtype), fit
 
 
 SMALL = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from eckart.engines.host import Host
 from eckart.engines.protocol import refuse_bad
 from eckart.errors import InputError
-from eckart.matrix import Counts, Matrix, Observed
+from eckart.matrix import Counts, Dense, Matrix, Observed
 
 THIN = 2**22
 """Bytes in a block for products with few columns: it stays in cache between the two halves of X^T (X V)."""
@@ -42,16 +42,17 @@ def even_rows(rows: int | None, most: int, least: int) -> int:
     return -(-rows // count)
 
 
-def jobs(x: Matrix | Host, size: int = THIN, rows: int | None = None) -> Iterator[Job]:
-    """The blocks of ``x`` in order, NaN at unknown entries. The cut depends on the shape only, never on the number of threads.
+def jobs(x: Matrix | Host, size: int = THIN, rows: int | None = None) -> Iterable[Job]:
+    """The blocks of ``x`` in order, NaN at unknown entries: a list, or an iterator where rows are read from a stream. The cut depends on the shape only,
+    never on the number of threads.
 
     Dense rows of a placed matrix that no pass has seen yet are checked as they are fetched, while they come into the cache anyway.
     """
     look = isinstance(x, Host) and not x.checked
     x = x.matrix if isinstance(x, Host) else x
     rows = rows or block_rows(x.shape[1], x.dtype.itemsize, size)
-    for start, count, fetch in _blocks(x, rows):
-        yield start, count, _checked(start, fetch) if look else fetch
+    found = ((start, count, _checked(start, fetch) if look else fetch) for start, count, fetch in _blocks(x, rows))
+    return found if isinstance(x, Dense) and not isinstance(x.values, np.ndarray) else list(found)
 
 
 def _checked(start: int, fetch: Callable[[dict[str, Any]], np.ndarray]) -> Callable[[dict[str, Any]], np.ndarray]:

@@ -24,8 +24,9 @@ RUN = 2**13
 """Words of a run, about, whose samples are drawn at a time."""
 SAMPLES = 2**23
 """Samples of a round, about: enough that a block takes longer than handing it out; 8 bytes for each."""
-SHORT = 2**16
-"""Words of a part up to which its windows follow one another."""
+SHORT = 2**21
+"""Words of a text up to which windows follow one another on one thread: that takes seconds, and passes in that order come a little nearer to the optimum
+than passes by blocks."""
 STRATA = 16
 """Classes of words at the most, and so blocks that run at the same time."""
 LISTEN = 16
@@ -134,7 +135,7 @@ def runs_of(bounds: np.ndarray, first: int, last: int, words: int) -> list[tuple
 def rounds_of(pieces: Pieces, part: tuple[int, int], rule: WindowRule) -> tuple[int, list[list[tuple[int, int]]]]:
     """Into how many classes words are dealt, and the runs of every round of repeatable steps: by text and vocabulary alone, never by threads."""
     words = int(pieces.bounds[part[1]] - pieces.bounds[part[0]])
-    strata = lanes_for(pieces.n // 256, most=STRATA) if words > SHORT else 1
+    strata = lanes_for(pieces.n // 256, most=STRATA) if int(pieces.bounds[-1]) > SHORT else 1
     runs = runs_of(pieces.bounds, *part, RUN)
     rounds = max(1, words * (rule.window + 1) * (1 + rule.drawn) // SAMPLES)
     return strata, [each.tolist() for each in np.array_split(np.array(runs).reshape(-1, 2), rounds)]

@@ -28,7 +28,7 @@ from eckart.trace import Watcher, silent
 
 BLOCK = 2**20
 """Bytes in a block of rows at the most: a few chunks of the kernels, little beside the sums."""
-WORK = 2**25
+WORK = 2**28
 """Multiplications in a block at the most, some milliseconds: blocks so numerous that the last ones leave no thread waiting for long."""
 LEAST = 2**20
 """The same at the least, some tenths of a millisecond: much more than handing the block to a thread costs."""
@@ -298,9 +298,9 @@ def _cut(x: Host, theta: Gaussians, watch: Watcher) -> tuple[Any, int]:
     size = _block_bytes(x, theta)
     rows = x.shape[0]
 
-    def work() -> Any:
+    def told() -> Any:
         for job in jobs(x.matrix, size):
             yield job
             watch("reading rows", job[0] + job[1], rows)
 
-    return work(), MOST_LANES if rows is None else -(-rows // max(1, size // (theta.n * x.dtype.itemsize)))
+    return jobs(x.matrix, size) if watch is silent else told(), MOST_LANES if rows is None else -(-rows // max(1, size // (theta.n * x.dtype.itemsize)))

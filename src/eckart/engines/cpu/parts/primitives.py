@@ -16,8 +16,8 @@ from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Matrix
 from eckart.scheduler import lanes_for, run_lanes
 
-GRAIN = 2**21
-"""Multiply-adds in a part: a few tenths of a millisecond, so that handing it to a thread costs little against it."""
+GRAIN = 2**22
+"""Multiply-adds in a part: about a millisecond, so that handing it to a thread costs little against it."""
 GATHER = 4
 """Multiply-adds with gathered rows take about so many times as long as those of a dense product."""
 PARTS = 128
