@@ -640,3 +640,12 @@ def test_completion_bits_do_not_depend_on_threads():
         parts += [engine.sampled(x, parts[0], right), *engine.top_columns(parts[0], right, 9)]
         results.append(b"".join(p.tobytes() for p in parts))
     assert results[0] == results[1] == results[2]
+
+
+def test_at_work_puts_back_what_it_changes(engine):
+    from threadpoolctl import threadpool_info
+
+    before = [library["num_threads"] for library in threadpool_info()]
+    with engine.at_work():
+        pass
+    assert [library["num_threads"] for library in threadpool_info()] == before

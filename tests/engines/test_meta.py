@@ -24,15 +24,6 @@ def test_every_primitive_has_a_plain_form_and_a_contract_case(name):
     assert re.search(rf"\.{name}\(|[\"']{name}[\"']", CASES), f"no contract case calls {name}"
 
 
-def test_at_work_puts_back_what_it_changes(engine):
-    from threadpoolctl import threadpool_info
-
-    before = [library["num_threads"] for library in threadpool_info()]
-    with engine.at_work():
-        pass
-    assert [library["num_threads"] for library in threadpool_info()] == before
-
-
 def test_no_family_hides_a_method_of_another():
     for engine in (JUDGE, *ENGINES.values()):
         seen: dict[str, str] = {}
