@@ -75,17 +75,23 @@ class _Whole:
 
     def __init__(self, work: Any, lanes: int):
         self.work, self.count, self.stopped = work, lanes, False
-        self.lanes, self.turn, self.own = iter(range(min(lanes, len(work)))), threading.Lock(), threading.local()
+        self.lanes, self.taken, self.turn, self.own = min(lanes, len(work)), 0, threading.Lock(), threading.local()
 
     def next(self) -> tuple[int, Any] | None:
         at = getattr(self.own, "at", None)
         if at is None or at >= len(self.work):
             with self.turn:
-                at = next(self.lanes, None)
-        if at is None or self.stopped:
+                at, self.taken = self.taken, self.taken + 1
+            if at >= self.lanes:
+                return None
+        if self.stopped:
             return None
         self.own.at = at + self.count
         return at % self.count, self.work[at]
+
+    def left(self) -> bool:
+        """Whether another thread would find something to do."""
+        return self.taken < self.lanes and not self.stopped
 
     def done(self, at: int) -> None:
         """Nobody waits."""
@@ -135,6 +141,10 @@ class _Dealer:
                     self.turn.wait()
             return None
 
+    def left(self) -> bool:
+        """Whether another thread would find something to do."""
+        return not (self.ended or self.stopped)
+
     def done(self, at: int) -> None:
         with self.turn:
             self.busy[at] = False
@@ -158,7 +168,7 @@ def run_lanes(work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, d
     items = iter(work)
     head = list(itertools.islice(items, 2))
     with single_threaded_blas():
-        threads = min(threads, len(lanes))
+        pool_size, threads = threads, min(threads, len(lanes))
         if threads == 1 or len(head) < 2:
             scratch: dict = {}
             for i, item in enumerate(itertools.chain(head, items)):
@@ -168,22 +178,34 @@ def run_lanes(work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, d
             threads = min(threads, len(work))  # type: ignore[arg-type]
         dealer: Any = _Whole(work, len(lanes)) if known else _Dealer(itertools.chain(head, items), len(lanes), len(lanes))
 
+        pool, helpers, more = _workers(pool_size), list[Future](), threading.Lock()
+
+        def call() -> None:
+            """Wake one more thread, if one may be had and there is something left for it."""
+            with more:
+                if len(helpers) < threads - 1 and dealer.left():
+                    helpers.append(pool.submit(run))
+
         def run() -> None:
-            scratch: dict = {}
+            call()  # every thread that wakes calls two others: all are awake soon, and short work is over before many are
+            call()
+            own: dict = {}
             try:
                 while (found := dealer.next()) is not None:
-                    step(lanes[found[0]], found[1], scratch)
+                    step(lanes[found[0]], found[1], own)
                     dealer.done(found[0])
             except BaseException:
                 dealer.stop()
                 raise
 
-        others = [_workers(threads).submit(run) for _ in range(threads - 1)]
         try:
             run()
         finally:
-            wait([future for future in others if not future.cancel()])
-        for future in others:
+            known_helpers = 0
+            while known_helpers < len(helpers):  # a helper may have called others until it ended
+                known_helpers = len(helpers)
+                wait([future for future in helpers if not future.cancel()])
+        for future in helpers:
             if not future.cancelled():
                 future.result()
 
