@@ -23,7 +23,7 @@ from eckart.explain.em import Ascent, best_of, climb
 from eckart.explain.mixtures.gaussian_steps import FLOOR, LOWEST, GaussianProblem, Rules, Scale, scale_of
 from eckart.explain.mixtures.starts import Sample, gaussians_from
 from eckart.factors import Components
-from eckart.fit import Fit
+from eckart.fit import Fit, plan_of
 from eckart.matrix import Matrix
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -97,7 +97,7 @@ def _solve(
         problem, best.theta, best.trace, options.tol, statistics=best.statistics, ends=ends, events=events, notes=notes
     )
     plan: dict[str, Any] = {
-        "engine": engine.name,
+        **plan_of(engine),
         "k": options.k,
         "covariance": options.kind,
         "start": "given" if given else options.way,

@@ -26,7 +26,7 @@ from eckart.explain.mixtures.gaussian_steps import Scale, scale_of
 from eckart.explain.mixtures.starts import WAYS, Sample
 from eckart.explain.mixtures.verbs import MixtureVerbs, known_weights, readable_twice
 from eckart.factors import Components
-from eckart.fit import Fit, one_kind_of_names
+from eckart.fit import Fit, one_kind_of_names, plan_of
 from eckart.io.read import read
 from eckart.matrix import Matrix
 from eckart.parameters import check, number, one_of, param, whole
@@ -177,7 +177,7 @@ class Mixture(MixtureVerbs):
         at = next(i for i, end in enumerate(ends) if end == best.bound or i == len(ends) - 1)
         events = revivers[at].events
         plan: dict[str, Any] = {
-            "engine": engine.name, "k": k, "family": name_of(family), "start": self.init_params, "sample": len(sample),
+            **plan_of(engine), "k": k, "family": name_of(family), "start": self.init_params, "sample": len(sample),
             "rows": scale.rows, "weight": scale.weight, "tol": self.tol, "dtype": x.dtype.name,
         }  # fmt: skip
         plan |= ({"ends": ends} if len(ends) > 1 else {}) | ({"revived": events} if events else {})

@@ -15,6 +15,7 @@ from eckart.explain.parts.sides import Penalties, Sides, sides_of
 from eckart.explain.parts.start import Start, begin, compressed, sketch, worthwhile
 from eckart.factors import LowRank
 from eckart.fit import Fit
+from eckart.fit import plan_of as engine_plan
 from eckart.trace import StopReason, Watcher, silent
 
 CLEAN = 1e-8
@@ -90,7 +91,7 @@ def _one(sides: Sides, start: Start, options: Options, rng: np.random.Generator,
 def plan_of(engine: Engine, options: Options, sweeps: int) -> dict[str, Any]:
     """What was chosen, for the Fit."""
     return {
-        "engine": engine.name,
+        **engine_plan(engine),
         "solver": options.solver,
         "loss": options.loss,
         "sweeps": sweeps,

@@ -37,7 +37,7 @@ from eckart.explain.topics.priors import Priors, Solved
 from eckart.explain.topics.topic_em import TopicProblem, as_topics
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
 from eckart.factors import Topics
-from eckart.fit import Fit, one_kind_of_names
+from eckart.fit import Fit, one_kind_of_names, plan_of
 from eckart.io.read import read
 from eckart.io.text.shards import pieces
 from eckart.matrix import Counts
@@ -205,7 +205,7 @@ class LDA(TopicModel):
         self._eta = priors.words
         moves = solved.plan.get("priors moved at", ())
         certificate = self._certify(x, docs, engine, t, self._eta, method, solved.trace, solved.facts, moves)
-        plan = {"method": method, "reason": reason, "engine": engine.name} | solved.plan
+        plan = {"method": method, "reason": reason, **plan_of(engine)} | solved.plan
         eta = float(priors.eta) if priors.boost is None else "by word"
         self.fit_ = Fit(t, certificate, solved.trace, plan | {"eta": eta, "tokens": tokens_of(x)})
 
@@ -329,7 +329,7 @@ class LDA(TopicModel):
 
     def _keep_running(self, x: Counts, columns: Any, trace: Trace, passes: int, engine: Any) -> None:
         r = self._running
-        plan = {"method": "online", "reason": "batches of a stream", "engine": engine.name, "sweeps": passes}
+        plan = {"method": "online", "reason": "batches of a stream", **plan_of(engine), "sweeps": passes}
         plan |= {"batches": r.batches, "documents": r.documents, "tokens": r.tokens}
         t = as_topics(r.counts(r.tokens), r.priors.words, r.priors.alpha, x.dtype, columns)
         self._eta = r.priors.words

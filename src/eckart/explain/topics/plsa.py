@@ -25,7 +25,7 @@ from eckart.explain.em import Ascent, best_of, climb
 from eckart.explain.topics.documents import as_counts
 from eckart.explain.topics.topic_em import Sweep, TopicProblem, as_topics, start
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
-from eckart.fit import Fit, one_kind_of_names
+from eckart.fit import Fit, one_kind_of_names, plan_of
 from eckart.io.read import read
 from eckart.parameters import check, flag, number, param, whole
 from eckart.rng import generator
@@ -61,7 +61,7 @@ def solve(
     plan = {
         "method": "EM",
         "reason": "the likelihood of pLSA has no other structure",
-        "engine": engine.name,
+        **plan_of(engine),
         "sweeps": len(best.trace),
         "starts": len(ends),
         "tokens": float(engine.topic_totals(docs).sum()),
