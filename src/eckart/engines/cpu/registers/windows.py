@@ -35,7 +35,7 @@ def _next(t, at, by):
 
 
 def _sums(t, vectors):
-    """The sums over lanes of 16 vectors of 16 lanes (8 of 8), as one vector: halves of two are put side by side and added, again and again."""
+    """The sums over lanes of 16 vectors of 16 lanes (8 of 8, 4 of 4), as one vector: halves of two are put side by side and added, again and again."""
     width = t.lanes
     while len(vectors) > 1:
         half, sources = width // 2, t.lanes // width
@@ -72,7 +72,8 @@ def window_scores(typingctx, x, rows, i, y, targets, j, s, k):
             t.store(_sums(t, padded[0] + padded[1]), t.at(out, args[2], zero))
         else:
             for a in range(2):
-                t.store(_sums(t, padded[a]), t.at(out, _next(t, args[2], a), zero))
+                for c in range(0, WIDE, t.lanes):  # as many scores as a vector has lanes: all eight, or twice four
+                    t.store(_sums(t, padded[a][c : c + t.lanes]), t.at(out, _next(t, args[2], a), t.const(c)))
         return context.get_dummy_value()
 
     return types.void(x, rows, types.intp, y, targets, types.intp, s, types.intp), codegen
