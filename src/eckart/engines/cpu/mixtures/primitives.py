@@ -125,7 +125,7 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         from eckart.engines.cpu.mixtures.wide import add_component
 
         theta = layout.theta
-        work, _ = _cut(x, theta, watch)
+        work = iter(_cut(x, theta, watch)[0])
         (total,), gaps, parts = Sums.lanes(layout, 1), list[Sums](), list[list[Any]]()
 
         def share(part: list[Any], job: Job, scratch: dict[str, Any]) -> None:
