@@ -293,6 +293,9 @@ def test_2_6_n_times_m_is_never_formed(rng):
     u, v = rng.standard_normal((n, 1)), rng.standard_normal((n, 1))
     keep = np.unique(i * n + j)
     x = Observed.from_codes(keep // n, keep % n, np.sum(u[keep // n] * v[keep % n], axis=1), (n, n))
+    small = Observed.from_nan(np.where(rng.random((20, 20)) < 0.5, 1.0, np.nan))
+    for model in (SVP(1, max_iter=5, random_state=0), SoftImpute(tau=1.0, max_iter=5, random_state=0)):
+        model.fit(small)  # what compiling takes is not on the bill
     tracemalloc.start()
     SVP(1, max_iter=5, random_state=0).fit(x)
     SoftImpute(tau=50.0, max_iter=5, random_state=0).fit(x)
