@@ -87,3 +87,26 @@ def test_runs_of_several_callers_do_not_disturb_each_other():
 def test_lanes_follow_the_shape_alone():
     assert [lanes_for(n) for n in (0, 1, 2, 3, 63, 64, 10**6)] == [1, 1, 2, 2, 32, 64, 64]
     assert lanes_for(10**6, 2**26, 2**26) == 2
+
+
+def test_nothing_is_kept_after_a_run():
+    import gc
+    import weakref
+
+    class Held:
+        pass
+
+    gc.collect()
+    gc.disable()  # what only the collector would free counts as kept
+    try:
+        held = Held()
+        there = weakref.ref(held)
+        run_lanes(range(8), [None] * 8, lambda lane, item, scratch, held=held: None, 4)
+        del held
+        for _ in range(200):  # a worker lets its last item go a moment after its future is done
+            if there() is None:
+                break
+            time.sleep(0.01)
+        assert there() is None
+    finally:
+        gc.enable()

@@ -177,37 +177,46 @@ def run_lanes(work: Iterable[Any], lanes: list[Any], step: Callable[[Any, Any, d
         if known:
             threads = min(threads, len(work))  # type: ignore[arg-type]
         dealer: Any = _Whole(work, len(lanes)) if known else _Dealer(itertools.chain(head, items), len(lanes), len(lanes))
+        _Team(dealer, lanes, step, threads, _workers(pool_size)).run()
 
-        pool, helpers, more = _workers(pool_size), list[Future](), threading.Lock()
 
-        def call() -> None:
-            """Wake one more thread, if one may be had and there is something left for it."""
-            with more:
-                if len(helpers) < threads - 1 and dealer.left():
-                    helpers.append(pool.submit(run))
+class _Team:
+    """Threads at one piece of work. An object, not closures that name each other: those would keep what a step holds until the collector comes by."""
 
-        def run() -> None:
-            call()  # every thread that wakes calls two others: all are awake soon, and short work is over before many are
-            call()
-            own: dict = {}
-            try:
-                while (found := dealer.next()) is not None:
-                    step(lanes[found[0]], found[1], own)
-                    dealer.done(found[0])
-            except BaseException:
-                dealer.stop()
-                raise
+    def __init__(self, dealer: Any, lanes: list[Any], step: Callable[[Any, Any, dict], None], threads: int, pool: Any):
+        self.dealer, self.lanes, self.step, self.threads, self.pool = dealer, lanes, step, threads, pool
+        self.helpers, self.lock = list[Future](), threading.Lock()
 
+    def run(self) -> None:
+        """All of it; the caller works too."""
         try:
-            run()
+            self.work()
         finally:
-            known_helpers = 0
-            while known_helpers < len(helpers):  # a helper may have called others until it ended
-                known_helpers = len(helpers)
-                wait([future for future in helpers if not future.cancel()])
-        for future in helpers:
+            seen = 0
+            while seen < len(self.helpers):  # a helper may have called others until it ended
+                seen = len(self.helpers)
+                wait([future for future in self.helpers if not future.cancel()])
+        for future in self.helpers:
             if not future.cancelled():
                 future.result()
+
+    def call(self) -> None:
+        """Wake one more thread, if one may be had and there is something left for it."""
+        with self.lock:
+            if len(self.helpers) < self.threads - 1 and self.dealer.left():
+                self.helpers.append(self.pool.submit(self.work))
+
+    def work(self) -> None:
+        self.call()  # every thread that wakes calls two others: all are awake soon, and short work is over before many are
+        self.call()
+        scratch: dict = {}
+        try:
+            while (found := self.dealer.next()) is not None:
+                self.step(self.lanes[found[0]], found[1], scratch)
+                self.dealer.done(found[0])
+        except BaseException:
+            self.dealer.stop()
+            raise
 
 
 def in_order(items: Iterable[Any], do: Callable[[Any], Any], threads: int) -> Iterator[Any]:
