@@ -29,7 +29,8 @@ from eckart.trace import Watcher, silent
 BLOCK = 2**20
 """Bytes in a block of rows at the most: a few chunks of the kernels, little beside the sums."""
 WORK = 2**28
-"""Multiplications in a block at the most, some milliseconds: blocks so numerous that the last ones leave no thread waiting for long."""
+"""Multiplications in a block at the most, some tens of milliseconds: about one block a lane, since handing out many short ones kept threads waiting for
+Python's lock (in a profile at 16 threads)."""
 LEAST = 2**20
 """The same at the least, some tenths of a millisecond: much more than handing the block to a thread costs."""
 PANEL = 16
