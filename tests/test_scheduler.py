@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -110,3 +114,14 @@ def test_nothing_is_kept_after_a_run():
         assert there() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.skipif(not hasattr(signal, "SIGINT") or sys.platform == "win32", reason="needs POSIX signals")
+def test_no_worker_is_lost_by_interrupts():
+    script = Path(__file__).with_name("interrupted_lanes.py")
+    done = subprocess.run([sys.executable, script, "1.5"], capture_output=True, text=True, timeout=50, check=True)
+    runs, interrupted, idle = map(int, done.stdout.split())
+    assert runs > 10
+    assert interrupted > 10
+    assert idle == 7
