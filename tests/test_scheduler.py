@@ -26,7 +26,11 @@ def test_every_item_runs_once_and_each_lane_keeps_its_order(threads, items, lane
                 time.sleep(1e-4)
             lane.append(item)
 
-        for work in (iter(range(items)), range(items), list(range(items))):  # a stream, and work that is known as a whole
+        for work in (
+            iter(range(items)),
+            range(items),
+            list(range(items)),
+        ):  # a stream, and work that is known as a whole
             for own in seen:
                 own.clear()
             run_lanes(work, seen, step, threads)

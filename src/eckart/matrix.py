@@ -177,7 +177,16 @@ class _Compressed:
         """As a SciPy CSR array that shares memory."""
         from scipy import sparse
 
-        return sparse.csr_array((self.data, self.indices, self.indptr), shape=self.shape)
+        out = sparse.csr_array(self.shape, dtype=self.data.dtype)
+        kind = (
+            np.int32 if self.nnz < 2**31 and self.indices.dtype == np.int32 else np.int64
+        )  # SciPy wants one type for both
+        out.data, out.indices, out.indptr = (
+            self.data,
+            self.indices.astype(kind, copy=False),
+            self.indptr.astype(kind, copy=False),
+        )
+        return out  # the constructor would copy and check what was checked
 
 
 @dataclass(frozen=True, eq=False)

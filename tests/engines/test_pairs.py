@@ -75,6 +75,24 @@ def test_spans_add_up_to_the_whole(engine, text, cuts):
     equal(merged, engine.cooccur(ids, pointers, N, rule))
 
 
+def test_pieces_are_joined_in_their_order(engine, text, monkeypatch):
+    pieces = [*PLAIN.cooccur(*text, N, pair_rule(3), piece=50), *PLAIN.cooccur(*text, N, pair_rule(1))]
+    wanted = whole(pieces)
+    for joined in (2, 40, 2**20):
+        monkeypatch.setattr(pairs, "JOINED", joined)
+        indices, data = engine.join_counts(list(pieces))
+        np.testing.assert_array_equal(indices, wanted.indices)
+        np.testing.assert_array_equal(data, wanted.data)
+    assert [len(part) for part in engine.join_counts([])] == [0, 0]
+
+
+def test_text_laid_out_in_small_parts_is_the_same(text, monkeypatch):
+    rule = pair_rule(5)
+    monkeypatch.setattr(pairs, "LAID", 3)
+    for span in (None, (0, 7), (5, len(text[0]) - 3)):
+        equal(ENGINES["cpu, 3 threads"].cooccur(*text, N, rule, span), PLAIN.cooccur(*text, N, rule, span))
+
+
 def whole(run):
     first, *others = zip(*run)
     return type(run[0])(first[0], *(np.concatenate(part) for part in others))
@@ -166,7 +184,9 @@ def square():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("rule", [PmiRule(), PmiRule(1.0, 5.0, False), PmiRule(0.5, 0.2, True), PmiRule(0.0, 1.0, False)])
+@pytest.mark.parametrize(
+    "rule", [PmiRule(), PmiRule(1.0, 5.0, False), PmiRule(0.5, 0.2, True), PmiRule(0.0, 1.0, False)]
+)
 def test_mutual_information(engine, square, rule, dtype, monkeypatch):
     monkeypatch.setattr(pairs, "ENTRIES", 100)
     got, want = (e.mutual_information(e.put(square), rule, dtype) for e in (engine, PLAIN))
@@ -191,7 +211,11 @@ def test_pair_scores(engine, square, softmax, k, bias, dtype):
     weights = rng.random(len(rows)) * 5
     got, want = (e.pair_scores(e.put(x, weights), left, right, offset, rule) for e in (engine, PLAIN))
     np.testing.assert_allclose(got, want, rtol=1e-4 if dtype == np.float32 else 1e-10)
-    halves = [e.pair_scores(e.put(_rows(x, a, b), weights[a:b]), left[a:b], right, offset, rule) for e in (engine,) for a, b in ((0, 9), (9, 23))]
+    halves = [
+        e.pair_scores(e.put(_rows(x, a, b), weights[a:b]), left[a:b], right, offset, rule)
+        for e in (engine,)
+        for a, b in ((0, 9), (9, 23))
+    ]
     np.testing.assert_allclose(halves[0].merge(halves[1]), got, rtol=1e-5 if dtype == np.float32 else 1e-12)
 
 

@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
+from eckart.engines import engine_named
+from eckart.engines.protocol import Engine
 
 PROBE = (5, 8)
 """Steps and random starts of the remainder's estimate; one start and more steps is quicker where products are sparse."""
@@ -41,6 +43,7 @@ def certify_subspace(
     *,
     rng: np.random.Generator,
     tol: float,
+    engine: Engine | None = None,
     covariance: np.ndarray | None = None,
     floor: float = 0.0,
     probe: tuple[int, int] = PROBE,
@@ -53,6 +56,7 @@ def certify_subspace(
     ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero.
     """
     k, n = components.shape
+    engine = engine or engine_named()
     eps = float(np.finfo(components.dtype).eps)
     v = np.ascontiguousarray(components.T)
     if k == 0:
@@ -64,7 +68,7 @@ def certify_subspace(
     exact = v.astype(np.float64)
     fresh = np.zeros((n, 0))
     if covariance is None and k < n:  # the first step of the remainder's estimate shares the pass over the data
-        fresh = _outside(rng.standard_normal((n, min(probe[1], n - k))), exact, np.zeros((n, 0)))
+        fresh = _outside(rng.standard_normal((n, min(probe[1], n - k))), exact, engine)
     images = np.asarray(product(np.hstack([v, fresh.astype(v.dtype)])), np.float64)
     v, image = exact, images[:, :k]
     scale = max(float(np.abs(values).max()), floor, np.finfo(float).tiny)
@@ -81,10 +85,12 @@ def certify_subspace(
     else:
         left = float(total) - captured
         if covariance is not None:
-            found, beta, how = proven_norm(covariance - v @ image.T - image @ v.T + v @ inside @ v.T, v, rng, left)
+            found, beta, how = proven_norm(
+                covariance - v @ image.T - image @ v.T + v @ inside @ v.T, v, rng, left, engine
+            )
         else:
             found, beta, how = remainder_norm(
-                product, v, components.dtype, rng, left, *probe, first=(fresh, images[:, k:])
+                product, v, components.dtype, rng, left, engine, *probe, first=(fresh, images[:, k:])
             )
         upper = float(np.maximum(theta, beta).sum()) + nuclear
     upper = max(min(upper, float(total)), captured)
@@ -131,31 +137,35 @@ def remainder_norm(
     dtype: np.dtype,
     rng: np.random.Generator,
     most: float,
+    engine: Engine | None = None,
     steps: int = PROBE[0],
     block: int = PROBE[1],
     first: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[float, float, str]:
     """(xi, beta, words): estimate from below and probable bound from above of ||(I - VV^T) C (I - VV^T)||_2; ``most`` is its trace."""
     n, k = v.shape
-    q = np.zeros((n, 0))
+    engine = engine or engine_named()
+    basis, used = np.empty((n, k + steps * block), order="F"), k  # V, then the Krylov space
+    basis[:, :k] = v
     t = np.zeros((0, 0))
     fresh = rng.standard_normal((n, min(block, n - k)))
     xi, done = 0.0, 0
     for step in range(steps):
-        fresh = _outside(fresh, v, q) if step or first is None else first[0]
+        fresh = _outside(fresh, basis[:, :used], engine) if step or first is None else first[0]
         if fresh.shape[1] == 0:
             return xi, xi, "exact up to rounding: the Krylov space of the complement is exhausted"
-        q = np.column_stack([q, fresh])
+        basis[:, used : used + fresh.shape[1]] = fresh
+        used += fresh.shape[1]
         image = first[1] if first is not None and step == 0 else _image(product, fresh, dtype)
-        h = q.T @ image
-        grown = np.zeros((q.shape[1], q.shape[1]))
+        h = engine.inner(basis[:, k:used], image)
+        grown = np.zeros((used - k, used - k))
         grown[: len(t), : len(t)] = t
         grown[:, len(t) :] = h
         grown[len(t) :, :] = h.T
         t = grown
         xi, done = max(float(np.linalg.eigvalsh((t + t.T) / 2)[-1]), 0.0), done + 1
         fresh = image
-    if q.shape[1] >= n - k:
+    if used >= n:
         return xi, xi, "exact up to rounding: the whole complement was searched"
     chance = FAILURE ** (1 / block)
     eps = (max(np.log(1.648 * np.sqrt(n) / chance), 0.0) / (2 * done - 1)) ** 2
@@ -172,10 +182,10 @@ def _image(product: Product, columns: np.ndarray, dtype: np.dtype) -> np.ndarray
 
 
 def proven_norm(
-    remainder: np.ndarray, v: np.ndarray, rng: np.random.Generator, most: float
+    remainder: np.ndarray, v: np.ndarray, rng: np.random.Generator, most: float, engine: Engine | None = None
 ) -> tuple[float, float, str]:
     """(xi, beta, words) for a remainder that is at hand: beta I - remainder has a Cholesky factor, so no eigenvalue exceeds beta."""
-    xi, _, _ = remainder_norm(lambda a: remainder @ a, v, np.dtype(np.float64), rng, most, steps=12, block=4)
+    xi, _, _ = remainder_norm(lambda a: remainder @ a, v, np.dtype(np.float64), rng, most, engine, steps=12, block=4)
     n = len(remainder)
     least = 1e-12 * float(np.abs(remainder).max(initial=0.0)) * n + np.finfo(float).tiny
     for factor in (1.0001, 1.001, 1.01, 1.1, 1.5, 3.0):
@@ -188,13 +198,7 @@ def proven_norm(
     return xi, max(most, xi), "Ky Fan, with the rest bounded by its trace"
 
 
-def _outside(w: np.ndarray, v: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """An orthonormal basis of the columns of w without their parts in v and q; what is only rounding is dropped."""
-    size = np.linalg.norm(w, axis=0)
-    w = w[:, size > 0] / size[size > 0]
-    for attempt in range(3):
-        w = w - v @ (v.T @ w)
-        w = w - q @ (q.T @ w)
-        u, s, _ = np.linalg.svd(w, full_matrices=False)
-        w = u[:, s > (1e-10 if attempt == 0 else 0.5)]
-    return w
+def _outside(w: np.ndarray, basis: np.ndarray, engine: Engine) -> np.ndarray:
+    """An orthonormal basis of the columns of w without their parts in ``basis``; what is only rounding is dropped."""
+    size = np.sqrt(np.diag(engine.inner(w, w)))
+    return np.asarray(engine.orth(w[:, size > 0] / size[size > 0], basis if basis.shape[1] else None))

@@ -85,7 +85,9 @@ def look(p: RidgeProblem, at: RidgePoint, engine: Engine) -> Sums:
     """One pass over the entries by rows and one by columns."""
     shared: dict[str, Any] = {"mean": at.mean, "spread": p.unobserved}
     rows = engine.evidence_rows(p.x, at.left, at.right, p.rule, own=at.row_bias, other=at.column_bias, **shared).sums
-    columns = engine.evidence_rows(p.x.T, at.right, at.left, p.rule_t, own=at.column_bias, other=at.row_bias, **shared).sums
+    columns = engine.evidence_rows(
+        p.x.T, at.right, at.left, p.rule_t, own=at.column_bias, other=at.row_bias, **shared
+    ).sums
     return Sums(rows, columns, rows.value + 0.5 * p.unobserved * _all_squares(p, at, engine))
 
 
@@ -163,7 +165,7 @@ def duality_gap(p: RidgeProblem, at: RidgePoint, seen: Sums, value: float, engin
 
     def bounds(steps: int) -> tuple[float, float, str]:
         start = np.zeros((p.x.shape[1], 0))
-        return remainder_norm(product, start, p.x.dtype, np.random.default_rng(7), limit, steps, 2)
+        return remainder_norm(product, start, p.x.dtype, np.random.default_rng(7), limit, engine, steps, 2)
 
     def gap_at(square: float) -> float:
         shrink = min(1.0, 1.0 / float(np.sqrt(max(square, FLOOR))))
@@ -209,4 +211,6 @@ def penalty(x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None
     """1/2 sum_i l_i ||u_i||^2, and the same for the biases, of arrays on the host (GloVe; ``engine.ridge_penalty`` elsewhere)."""
     ridge, bias_ridge = rule.ridges(x.row_counts())
     square = np.einsum("ij,ij->i", factor, factor, dtype=np.float64)
-    return 0.5 * float(ridge @ square) + (0.0 if bias is None else 0.5 * float(bias_ridge @ bias.astype(np.float64) ** 2))
+    return 0.5 * float(ridge @ square) + (
+        0.0 if bias is None else 0.5 * float(bias_ridge @ bias.astype(np.float64) ** 2)
+    )

@@ -120,9 +120,9 @@ def count(s: Sequences, rule: PairRule, engine: Any, max_memory: int, watch: Wat
         runs.append(run)
     if len(runs) > 1:
         merged = Run(n, max_memory // 2)
-        merged.take(engine.merge_counts(_together(runs, n, piece), n, rule))
+        merged.take(engine.merge_counts(_together(runs, n, piece, engine), n, rule))
         runs = [merged]
-    indptr, indices, data = runs[0].arrays()
+    indptr, indices, data = runs[0].arrays(engine)
     return Counts(indptr, indices, data, n, s.words, s.words)
 
 
@@ -141,22 +141,23 @@ def chunks(tokens: int, max_memory: int) -> list[tuple[int, int]]:
 class Run:
     """Rows of counts in their order: in memory up to ``limit`` bytes, then in a temporary file.
 
+    >>> from eckart.engines.choose import engine_named
     >>> run = Run(2, 0)
     >>> run.put(CountRows(0, np.array([1, 1]), np.array([1, 0], np.int32), np.array([2.0, 3.0])))
-    >>> [a.tolist() for a in run.arrays()]
+    >>> [a.tolist() for a in run.arrays(engine_named("plain"))]
     [[0, 1, 2], [1, 0], [2.0, 3.0]]
     """
 
     def __init__(self, n: int, limit: int):
         self._n, self._limit, self._held = n, limit, 0
         self._lengths: list[np.ndarray] = []
-        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
+        self._parts: list[CountRows] = []
         self._files: tuple[Any, Any] | None = None
 
     def put(self, rows: CountRows) -> None:
         """The next rows."""
         self._lengths.append(rows.lengths)
-        self._parts.append((rows.indices, rows.data))
+        self._parts.append(rows)
         self._held += rows.indices.nbytes + rows.data.nbytes
         if self._files is not None or self._held > self._limit:
             self._spill()
@@ -166,7 +167,7 @@ class Run:
         for rows in pieces:
             self.put(rows)
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def arrays(self, engine: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """indptr, indices and data; maps of the files where they are there. What was held in pieces is let go."""
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(self._lengths))]).astype(np.int64)
         if self._files is not None and indptr[-1] > 0:
@@ -175,29 +176,23 @@ class Run:
             for file in self._files:
                 file.close()
             return indptr, mapped[0], mapped[1]
-        indices, data = np.empty(indptr[-1], np.int32), np.empty(indptr[-1])
-        done = 0
-        self._parts.reverse()
-        while self._parts:
-            columns, values = self._parts.pop()
-            indices[done : done + len(columns)], data[done : done + len(columns)] = columns, values
-            done += len(columns)
-        return indptr, indices, data
+        parts, self._parts = self._parts, []
+        return indptr, *engine.join_counts(parts)
 
     def _spill(self) -> None:
         if self._files is None:
             self._files = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
-        for columns, values in self._parts:
-            self._files[0].write(columns.tobytes())
-            self._files[1].write(values.tobytes())
+        for rows in self._parts:
+            self._files[0].write(rows.indices.tobytes())
+            self._files[1].write(rows.data.tobytes())
         for file in self._files:
             file.flush()
         self._parts = []
 
 
-def _together(runs: list[Run], n: int, piece: int) -> Iterator[list[CountRows]]:
+def _together(runs: list[Run], n: int, piece: int, engine: Any) -> Iterator[list[CountRows]]:
     """The same ranges of rows of all runs."""
-    held = [run.arrays() for run in runs]
+    held = [run.arrays(engine) for run in runs]
     sizes = np.sum([pointers for pointers, _, _ in held], axis=0)
     a = 0
     while a < n:

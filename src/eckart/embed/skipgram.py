@@ -267,10 +267,9 @@ def thinned(s: Sequences, keep: np.ndarray, most: int) -> Sequences:
     lengths = np.diff(pointers)[chosen]
     if stride > 1:
         ids = np.concatenate([ids[pointers[c] : pointers[c + 1]] for c in chosen])
-    of = np.repeat(np.arange(len(chosen)), lengths)
     kept = np.random.default_rng(0).random(len(ids), np.float32) < keep[ids]
-    sizes = np.bincount(of[kept], minlength=len(chosen))
-    return Sequences(ids[kept], np.concatenate([[0], np.cumsum(sizes)]), s.words, s.counts)
+    so_far = np.concatenate([[0], np.cumsum(kept)])
+    return Sequences(ids[kept], so_far[np.concatenate([[0], np.cumsum(lengths)])], s.words, s.counts)
 
 
 def _shares(counts: np.ndarray, exponent: float) -> np.ndarray:

@@ -74,7 +74,7 @@ def block_krylov(
     """The k leading eigenpairs of a positive semidefinite operator; ``tol`` is relative to the sum of the k Ritz values."""
     block = max(1, min(block, n))
     limit = min(n, max_basis or max(k + 8 * block, 4 * k))
-    basis = np.empty((n, min(n, limit + block)), dtype, order="F")
+    basis = np.empty((n, min(n, limit + block)), dtype)
     first = (
         normal(rng, (n, block), dtype) if start is None else np.column_stack([start, normal(rng, (n, block), dtype)])
     )
@@ -91,7 +91,7 @@ def block_krylov(
             image = product(fresh)
             products += width
             coupling = engine.inner(q, image)
-            image = image - engine.outer(q, coupling)
+            image = engine.outer(q, -coupling, image)
             t[: used + width, used : used + width] = coupling
             t[used : used + width, : used + width] = coupling.T
             used += width
@@ -100,7 +100,8 @@ def block_krylov(
             values, s = values[::-1], s[:, ::-1]
             scale = float(max(abs(values[0]), abs(values[-1]), np.finfo(float).tiny))
             noise = 4 * np.finfo(dtype).eps * scale
-            following = engine.orth(image, q) if _norm(image) > noise * np.sqrt(width) else image[:, :0]
+            length = float(np.sqrt(max(np.trace(engine.inner(image, image)), 0.0)))
+            following = engine.orth(image, q) if length > noise * np.sqrt(width) else image[:, :0]
             remainder = engine.inner(following, image)
             residuals = np.linalg.norm(remainder @ s[used - width :], axis=0)
             missing = 1.0
@@ -138,7 +139,3 @@ def block_krylov(
     kept = min(k, len(values))
     vectors = engine.outer(basis[:, : len(values)], s[:, :kept])
     return Ritz(values[:kept], vectors, residuals[:kept], trace, products)
-
-
-def _norm(a: np.ndarray) -> float:
-    return float(np.linalg.norm(a.astype(np.float64, copy=False)))

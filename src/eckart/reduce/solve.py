@@ -218,6 +218,7 @@ def certify(
         c.total,
         rng=rng,
         tol=tol,
+        engine=c.engine,
         covariance=c.matrix,
         floor=c.rounding,
         probe=SPARSE_PROBE if c.data is not None and c.data.kind == "counts" else PROBE,

@@ -64,7 +64,9 @@ class Operator:
 
     def times(self, v: np.ndarray) -> np.ndarray:
         """Z V."""
-        return self._with_low_rank(None if self.data is None else self.pattern.times(self.data, v), self.left, self.right, v)
+        return self._with_low_rank(
+            None if self.data is None else self.pattern.times(self.data, v), self.left, self.right, v
+        )
 
     def times_t(self, y: np.ndarray) -> np.ndarray:
         """Z^T Y."""
@@ -144,18 +146,18 @@ def partial_svd(
     eps = float(np.finfo(z.dtype).eps)
     e = z.engine
     fresh, products = e.orth(first), 0
-    x, q = np.zeros((m, 0), z.dtype), np.zeros((n, 0), z.dtype)
-    r, back = np.zeros((0, 0)), np.zeros((m, 0), z.dtype)
+    xs, qs, backs = (_Columns(size, limit + width, z.dtype) for size in (m, n, m))
+    x, q, back, r = xs.filled, qs.filled, backs.filled, np.zeros((0, 0))
     step = 0
     while True:
         step += 1
         image = z.times(fresh)
         new = _basis(e, image, q)
-        x = np.hstack([x, fresh])
+        x = xs.append(fresh)
         upper = e.inner(q, image) if q.shape[1] else np.zeros((0, fresh.shape[1]))
         r = np.block([[r, upper], [np.zeros((new.shape[1], r.shape[1])), e.inner(new, image)]])
-        q = np.hstack([q, new])
-        back = np.hstack([back, z.times_t(new)]) if new.shape[1] else back
+        q = qs.append(new)
+        back = backs.append(z.times_t(new)) if new.shape[1] else back
         products += fresh.shape[1] + new.shape[1]
         a, theta, bt = np.linalg.svd(r, full_matrices=False)  # right-restricted: Z (X b) = theta (Q a)
         wanted = min(k, len(theta))
@@ -169,8 +171,8 @@ def partial_svd(
         if done or step >= max_steps or following.shape[1] == 0 or scale == 0.0:
             break
         if x.shape[1] + following.shape[1] > limit:
-            x, q = e.outer(x, bt[:width].T), e.outer(q, a[:, :width])
-            r, back = np.diag(theta[:width]), e.outer(back, a[:, :width])
+            x, q = xs.restart(e.outer(x, bt[:width].T)), qs.restart(e.outer(q, a[:, :width]))
+            r, back = np.diag(theta[:width]), backs.restart(e.outer(back, a[:, :width]))
             following = _basis(e, back[:, :k] - x[:, :k] * theta[:k].astype(z.dtype), x)
             if following.shape[1] == 0:
                 break
@@ -182,6 +184,31 @@ def partial_svd(
     left = e.outer(q, ut[:kept].T)
     right = e.outer(back, ut[:real].T / s[:real])
     return Triples(left, s[:kept], right[:, :kept].copy(), residuals[:kept], products, right[:, kept:width])
+
+
+class _Columns:
+    """Columns of a basis that grows, in one array: what is there is not copied when more comes."""
+
+    def __init__(self, rows: int, room: int, dtype: np.dtype):
+        self.room, self.used = np.empty((rows, room), dtype, order="F"), 0  # so that those filled lie together
+
+    @property
+    def filled(self) -> np.ndarray:
+        return self.room[:, : self.used]
+
+    def append(self, more: np.ndarray) -> np.ndarray:
+        end = self.used + more.shape[1]
+        if end > self.room.shape[1]:
+            old, self.room = self.filled, np.empty((len(self.room), 2 * end), self.room.dtype, order="F")
+            self.room[:, : self.used] = old
+        self.room[:, self.used : end] = more
+        self.used = end
+        return self.filled
+
+    def restart(self, columns: np.ndarray) -> np.ndarray:
+        """These instead of all."""
+        self.used = 0
+        return self.append(columns)
 
 
 def _basis(engine: Any, v: np.ndarray, against: np.ndarray) -> np.ndarray:

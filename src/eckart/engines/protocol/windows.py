@@ -94,7 +94,8 @@ def cut(pointers: np.ndarray, longest: int) -> np.ndarray:
     """Bounds of pieces: those of sentences, and cuts inside of those that are too long."""
     lengths = np.diff(pointers)
     if not (lengths > longest).any():
-        return np.unique(pointers).astype(np.int64)
+        ends = np.asarray(pointers[1:], np.int64)
+        return np.concatenate([np.asarray(pointers[:1], np.int64), ends[lengths > 0]])  # empty sentences have no piece
     inside = [np.arange(a, a + n, longest) for a, n in zip(pointers[:-1], lengths) if n > longest]
     return np.unique(np.concatenate([pointers, *inside])).astype(np.int64)
 

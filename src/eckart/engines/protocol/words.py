@@ -103,6 +103,10 @@ class WordsFamily(Protocol):
         """The sum of counts of the same range of rows, range after range."""
         ...
 
+    def join_counts(self, parts: list[CountRows]) -> tuple[np.ndarray, np.ndarray]:
+        """indices and data of consecutive ranges of rows behind each other. The list may be emptied meanwhile."""
+        ...
+
     def mutual_information(self, x: Placed, rule: PmiRule, dtype: Any) -> CountRows:
         """log(p(w, v) / (p(w) p_a(v))) - log shift at the stored pairs of counts, p_a(v) proportional to (sum_w N_wv)^smoothing; entries that are 0, or not
         positive where only these are kept, are left out."""

@@ -14,14 +14,17 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
     both repeated: level-3 products only, and orthogonal to working precision after the repetition.
     """
     eps = float(np.finfo(v.dtype).eps)
-    size = float(np.abs(v).max(initial=0.0))
+    size = max(float(v.max(initial=0.0)), -float(v.min(initial=0.0)))
     if size == 0.0 or not np.isfinite(size):
         return v[:, :0]
-    v = np.divide(v, np.asarray(size, v.dtype))
+    if size <= np.finfo(v.dtype).tiny:  # its inverse would overflow
+        v, size = np.divide(v, np.asarray(size, v.dtype)), 1.0
+    against = against if against is not None and against.shape[1] else None
+    turn: np.ndarray | float = 1.0 / size
     for attempt in range(3):
-        if against is not None and against.shape[1]:
-            tall.subtract(v, against, tall.inner(against, v, None, threads), threads)
-        gram = tall.inner(v, v, None, threads)
+        v, gram = tall.outer_inner(v, turn, against, threads)
+        if against is not None:
+            gram = tall.subtract_inner(v, against, gram, threads)
         values, vectors = np.linalg.eigh((gram + gram.T) / 2)
         if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
             return v
@@ -31,8 +34,8 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
             keep &= values > len(v) * (10 * eps) ** 2
         if not keep.any():
             return v[:, :0]
-        v = tall.outer(v, vectors[:, keep] / np.sqrt(values[keep]), None, 1.0, threads)
-    return v
+        turn = vectors[:, keep] / np.sqrt(values[keep])
+    return tall.outer(v, np.asarray(turn), None, 1.0, threads)
 
 
 def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -151,7 +151,9 @@ class DensePrimitives:
         total = self._sparse_gram_times(x, v, w, kept)
         if x.kind == "counts" and mean is not None:
             weight = float(x.matrix.shape[0]) if x.weights is None else float(np.sum(x.weights, dtype=np.float64))
-            total -= np.outer((weight * mean).astype(x.dtype), mean.astype(x.dtype) @ v)
+            total = thin.outer(
+                (-weight * mean).astype(x.dtype)[:, None], (mean.astype(x.dtype) @ v)[None], total, 1.0, self.threads
+            )
         return total
 
     def _implicit_gram_times(self, x: Host, v: np.ndarray, mean: np.ndarray, weights: Any) -> np.ndarray:
@@ -397,7 +399,9 @@ class DensePrimitives:
 
 def _gap_kernels(x: Host) -> Any:
     """Mask products where many entries are observed, rows of entries where few are."""
-    if x.nnz >= 0.05 * x.matrix.shape[0] * x.shape[1]:  # from about here BLAS on zeros is quicker than scalars on entries
+    if (
+        x.nnz >= 0.05 * x.matrix.shape[0] * x.shape[1]
+    ):  # from about here BLAS on zeros is quicker than scalars on entries
         from eckart.engines.cpu.dense import missing_masks
 
         return missing_masks

@@ -13,16 +13,27 @@ PART = 2**20
 """Multiply-adds in a range of rows: about 0.1 ms of one core, so that handing it out costs little."""
 
 
-def parts_of(rows: int, work: int, partial_bytes: int = 0) -> list[tuple[int, int]]:
-    """Ranges of rows; ``work`` is the number of multiply-adds a row, ``partial_bytes`` the size of a range's own sum."""
-    cuts = np.linspace(0, rows, lanes_for(min(rows, rows * work // PART), partial_bytes) + 1).astype(int)
+READ = 2**19
+"""Bytes in a range of rows: few columns take longer to read than to multiply."""
+
+
+def parts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> list[tuple[int, int]]:
+    """Ranges of rows; ``work`` is the number of multiply-adds a row, ``read`` the bytes of a row, ``partial_bytes`` the size of a range's own sum.
+
+    All sums together take no more than half a byte for each multiply-add: adding more of them up would cost more than the ranges gain.
+    """
+    lanes = lanes_for(
+        min(rows, max(rows * work // PART, rows * read // READ)), partial_bytes, max(2**16, rows * work // 2)
+    )
+    cuts = np.linspace(0, rows, lanes + 1).astype(int)
     return [(int(a), int(b)) for a, b in itertools.pairwise(cuts)]
 
 
 def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None, threads: int) -> np.ndarray:
     """Q^T diag(weights) W in float64, summed over fixed ranges of rows."""
     shape = (q.shape[1], w.shape[1])
-    parts = parts_of(len(q), q.shape[1] * w.shape[1], 8 * q.shape[1] * w.shape[1])
+    columns = q.shape[1] + w.shape[1]
+    parts = parts_of(len(q), q.shape[1] * w.shape[1], 8 * q.shape[1] * w.shape[1], columns * q.itemsize)
     sums = [np.zeros(shape) for _ in parts]
 
     def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
@@ -47,7 +58,7 @@ def outer(q: np.ndarray, s: np.ndarray, plus: np.ndarray | None, scale: float, t
         if plus is not None:
             out[at] += plus[at] if scale == 1.0 else q.dtype.type(scale) * plus[at]
 
-    parts = parts_of(len(q), q.shape[1] * s.shape[1])
+    parts = parts_of(len(q), q.shape[1] * s.shape[1], 0, sum(s.shape) * q.itemsize)
     run_lanes(parts, [None] * len(parts), step, threads)
     return out
 
@@ -65,15 +76,41 @@ def triangle(v: np.ndarray, threads: int) -> np.ndarray:
     return np.asarray(np.linalg.qr(np.vstack(tops), mode="r") if tops else np.zeros((0, v.shape[1])))
 
 
-def subtract(w: np.ndarray, q: np.ndarray, h: np.ndarray, threads: int) -> None:
-    """W <- W - Q H in place."""
-    h = h.astype(w.dtype, copy=False)
+def outer_inner(
+    v: np.ndarray, s: np.ndarray | float, q: np.ndarray | None, threads: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """W = V S, and Q^T W (W^T W where there is no Q) in float64, in one pass over the rows."""
+    scaled = isinstance(s, float)
+    by = np.asarray(s, v.dtype)
+    width = v.shape[1] if scaled else by.shape[1]
+    out = np.empty((len(v), width), v.dtype)
+    other = width if q is None else q.shape[1]
+    columns = v.shape[1] + width + (0 if q is None else other)
+    parts = parts_of(len(v), width * ((1 if scaled else v.shape[1]) + other), 8 * other * width, columns * v.itemsize)
+    sums = [np.zeros((other, width)) for _ in parts]
 
-    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-        w[part[0] : part[1]] -= q[part[0] : part[1]] @ h
+    def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
+        at = slice(*part)
+        w = (np.multiply if scaled else np.matmul)(v[at], by, out=out[at])
+        total += (w if q is None else q[at]).T @ w
 
-    parts = parts_of(len(w), q.shape[1] * w.shape[1])
-    run_lanes(parts, [None] * len(parts), step, threads)
+    run_lanes(parts, sums, step, threads)
+    return out, np.sum(sums, axis=0)
+
+
+def subtract_inner(w: np.ndarray, q: np.ndarray, h: np.ndarray, threads: int) -> np.ndarray:
+    """W <- W - Q H in place, and then W^T W in float64, in one pass over the rows."""
+    h, width = h.astype(w.dtype, copy=False), w.shape[1]
+    parts = parts_of(len(w), width * (q.shape[1] + width), 8 * width * width, (q.shape[1] + width) * w.itemsize)
+    sums = [np.zeros((width, width)) for _ in parts]
+
+    def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
+        rows = w[part[0] : part[1]]
+        rows -= q[part[0] : part[1]] @ h
+        total += rows.T @ rows
+
+    run_lanes(parts, sums, step, threads)
+    return np.asarray(np.sum(sums, axis=0))
 
 
 def tree_sum(parts: list[np.ndarray], threads: int) -> np.ndarray:

@@ -19,6 +19,8 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.entries.sparse import balanced
+from eckart.engines.cpu.entries.transpose import by_columns as by_columns_of
+from eckart.index.compress import index_dtype
 from eckart.matrix import Observed
 from eckart.scheduler import lanes_for, run_lanes
 
@@ -29,8 +31,8 @@ SMALL = 2**20
 class Pattern:
     """Where the observed entries stand, by rows and, from when that is asked for, by columns."""
 
-    def __init__(self, x: Observed):
-        self.indptr, self.indices, self.shape = x.indptr, x.indices, x.shape
+    def __init__(self, x: Observed, threads: int):
+        self.indptr, self.indices, self.shape, self.threads = x.indptr, x.indices, x.shape, threads
 
     @property
     def nnz(self) -> int:
@@ -39,13 +41,8 @@ class Pattern:
     @cached_property
     def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Pointers, rows, and the row-order position of every entry in the order of columns; one counting sort."""
-        rows, n = self.shape
-        small = np.int32 if max(self.nnz, rows) < 2**31 else np.int64
-        counts = np.bincount(self.indices, minlength=n)
-        pointers = np.concatenate([[0], np.cumsum(counts)]).astype(self.indptr.dtype)
-        t_indices, order = np.empty(self.nnz, small), np.empty(self.nnz, small)
-        _transpose(self.indptr, self.indices, pointers[:-1].copy(), t_indices, order)
-        return pointers, t_indices, order
+        positions = np.arange(self.nnz, dtype=index_dtype(self.nnz))
+        return by_columns_of(self.indptr, self.indices, positions, self.shape[1], self.threads)
 
     @cached_property
     def parts(self) -> list[tuple[int, int]]:
@@ -132,17 +129,6 @@ def _product(indptr, indices, parts, data, v, threads: int) -> np.ndarray:
 
 def _thin(a: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(a)
-
-
-@njit(nogil=True, cache=True)
-def _transpose(indptr, indices, at, t_indices, order):
-    """Counting sort of the entries by column, rows in order inside a column; ``at`` is where each column starts."""
-    for i in range(indptr.shape[0] - 1):
-        for p in range(indptr[i], indptr[i + 1]):
-            q = at[indices[p]]
-            t_indices[q] = i
-            order[q] = p
-            at[indices[p]] = q + 1
 
 
 @njit(nogil=True, cache=True)

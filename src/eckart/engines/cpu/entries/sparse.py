@@ -138,7 +138,12 @@ def place_rows(indptr, indices, data, first, last, out):
 
 def balanced(indptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
     """Cut the rows into ``parts`` ranges of about equal numbers of stored entries plus rows."""
-    load = np.asarray(indptr, np.int64) + np.arange(len(indptr))
-    cuts = np.searchsorted(load, np.linspace(0, load[-1], parts + 1))
-    cuts[0], cuts[-1] = 0, len(indptr) - 1
+    rows = len(indptr) - 1
+    targets = np.linspace(0, int(indptr[-1]) + rows, parts + 1)
+    cuts, past = np.zeros(parts + 1, np.int64), np.full(parts + 1, rows)
+    while (cuts < past).any():  # bisection of indptr[i] + i, which is not written out
+        middle = (cuts + past) // 2
+        before = indptr[middle] + middle < targets
+        cuts, past = np.where(before, np.minimum(middle + 1, past), cuts), np.where(before, past, middle)
+    cuts[0], cuts[-1] = 0, rows
     return [(int(a), int(b)) for a, b in itertools.pairwise(cuts) if b > a]

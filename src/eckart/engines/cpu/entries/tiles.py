@@ -43,6 +43,8 @@ class Tiles(NamedTuple):
     starts: np.ndarray
     local: np.ndarray
     values: np.ndarray
+    column_ranges: list[tuple[int, int]]
+    """Ranges of columns with about equally many entries and pointers."""
 
 
 def in_tiles(x: Counts, threads: int) -> Tiles | None:
@@ -64,7 +66,7 @@ def in_tiles(x: Counts, threads: int) -> Tiles | None:
         _tile(x.indptr, x.indices, x.data, c * chunk, min((c + 1) * chunk, rows), starts[c], local, values)
 
     run_lanes(range(chunks), list(range(chunks)), step, threads)
-    return Tiles(rows, chunk, starts, local, values)
+    return Tiles(rows, chunk, starts, local, values, _column_ranges(starts))
 
 
 def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -> np.ndarray:
@@ -73,7 +75,7 @@ def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -
     at_once = min(chunks, max(1, IMAGE_BYTES // (tiles.chunk * v.shape[1] * v.itemsize)))
     image = aligned_zeros((at_once * tiles.chunk, v.shape[1]), v.dtype)
     totals = [aligned_zeros(v.shape, v.dtype) for _ in range(lanes_for(at_once, v.nbytes, TOTAL_BYTES, GROUPS))]
-    ranges = _column_ranges(tiles, RANGES)
+    ranges = tiles.column_ranges
     for begin in range(0, chunks, at_once):
         end = min(begin + at_once, chunks)
         groups = itertools.pairwise(np.linspace(begin, end, len(totals) + 1).astype(int).tolist())
@@ -94,11 +96,10 @@ def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -
     return tree_sum(totals, threads)
 
 
-def _column_ranges(tiles: Tiles, parts: int) -> list[tuple[int, int]]:
-    """Ranges of columns with about equally many entries and pointers."""
-    load = (tiles.starts - tiles.starts[:, :1]).sum(axis=0, dtype=np.int64)
-    load += len(tiles.starts) * np.arange(len(load))
-    cuts = np.unique(np.searchsorted(load, np.linspace(0, load[-1], parts + 1)))
+def _column_ranges(starts: np.ndarray) -> list[tuple[int, int]]:
+    load = starts.sum(axis=0, dtype=np.int64) + len(starts) * np.arange(starts.shape[1])
+    load -= load[0]
+    cuts = np.unique(np.searchsorted(load, np.linspace(0, load[-1], RANGES + 1)))
     return list(itertools.pairwise(cuts.tolist()))
 
 

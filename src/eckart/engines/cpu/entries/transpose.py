@@ -16,6 +16,8 @@ from eckart.index.compress import index_dtype
 from eckart.matrix import Counts, Observed
 from eckart.scheduler import lanes_for, run_lanes
 
+Compressed = tuple[np.ndarray, np.ndarray, np.ndarray]
+
 LEAST = 2**18
 """Entries from which a lane is worth its table of counts."""
 
@@ -40,16 +42,23 @@ def transposed(x: Observed | Counts, threads: int) -> Any:
     """The transpose, of the same kind, labels swapped."""
     if x.nnz < LEAST:
         return x.transposed()
-    (rows, n), indptr, indices = x.shape, x.indptr, x.indices
-    parts = balanced(indptr, lanes_for(x.nnz // LEAST, 8 * n))
+    found = by_columns(x.indptr, x.indices, x.data, x.shape[1], threads)
+    return (Observed if isinstance(x, Observed) else Counts)(*found, x.shape[0], x.columns, x.rows)
+
+
+def by_columns(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int, threads: int) -> Compressed:
+    """Pointers of the n columns, rows, and ``data`` in the order of columns."""
+    parts = balanced(indptr, lanes_for(len(indices) // LEAST, 8 * n))
     at = np.zeros((len(parts), n), np.int64)
     lanes = list(range(len(parts)))
-    run_lanes(lanes, lanes, lambda _, t, scratch: _count(indices, indptr[parts[t][0]], indptr[parts[t][1]], at[t]), threads)
+    run_lanes(
+        lanes, lanes, lambda _, t, scratch: _count(indices, indptr[parts[t][0]], indptr[parts[t][1]], at[t]), threads
+    )
     pointers = np.concatenate([[0], np.cumsum(at.sum(axis=0))])
     before = np.cumsum(at, axis=0)
     before -= at
     before += pointers[:-1]
-    out = np.empty(x.nnz, index_dtype(rows)), np.empty_like(x.data)
+    out = np.empty(len(indices), index_dtype(len(indptr) - 1)), np.empty_like(data)
     move: Any = _move
-    run_lanes(lanes, lanes, lambda _, t, scratch: move(indptr, indices, x.data, *parts[t], before[t], *out), threads)
-    return (Observed if isinstance(x, Observed) else Counts)(pointers, *out, rows, x.columns, x.rows)
+    run_lanes(lanes, lanes, lambda _, t, scratch: move(indptr, indices, data, *parts[t], before[t], *out), threads)
+    return pointers, *out

@@ -108,7 +108,9 @@ def hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level):
     moved, seen = np.zeros((1, size), w.dtype), np.zeros((2, tile), w.dtype)
     inverse = np.empty(k, w.dtype)
     for c in range(k):
-        inverse[c] = 1 / max(gram[c, c], w.dtype.type(1e-30))  # a component that is zero stays where it is: its slope is zero too
+        inverse[c] = 1 / max(
+            gram[c, c], w.dtype.type(1e-30)
+        )  # a component that is zero stays where it is: its slope is zero too
     for a in range(0, rows, tile):
         m = min(tile, rows - a)
         if m < tile:
@@ -139,6 +141,35 @@ def hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level):
         for r in range(m):
             for c in range(k):
                 w[a + r, c] = wt[c, r]
+
+
+@njit(nogil=True, cache=True)
+def hals_block(block, other, weights, gram, l1, start, w, sweeps, shrink, size, room, sums):
+    """hals_range of the rows of a dense block, whose products with the other factor and with the result are made here: a thread is away from Python for
+    all of it. ``room`` holds the pull of the rows, their levels and products; ``sums`` A^T D W, W^T D W and the levels, to which this block adds."""
+    rows = block.shape[0]
+    pull, level, heavy, cross, square = room[0][:rows], room[1][:rows], room[2][:rows], room[3], room[4]
+    np.dot(block, other, pull)
+    hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level)
+    if weights.shape[0]:
+        for i in range(rows):
+            for c in range(w.shape[1]):
+                heavy[i, c] = w[i, c] * weights[i]
+            sums[2][0] += weights[i] * level[i, 0]
+            sums[2][1] += weights[i] * level[i, 1]
+    else:
+        heavy[:] = w
+        for i in range(rows):
+            sums[2][0] += level[i, 0]
+            sums[2][1] += level[i, 1]
+    np.dot(block.T, heavy, cross)
+    np.dot(w.T, heavy, square)
+    for j in range(cross.shape[0]):
+        for c in range(cross.shape[1]):
+            sums[0][j, c] += cross[j, c]
+    for a in range(square.shape[0]):
+        for c in range(square.shape[1]):
+            sums[1][a, c] += square[a, c]
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)

@@ -188,25 +188,38 @@ class NonnegativePrimitives:
         shrink: float = 0.0,
     ) -> Pass:
         x = place(x)
-        old, n, k, weights = np.ascontiguousarray(left), x.shape[1], left.shape[1], x.weights
-        out, level, sweep = np.empty_like(old), np.empty((len(old), 2)), _hals(gram, old.dtype, l1, sweeps, shrink)
-        inner = k * k * (min(sweeps, 8) + 1)
+        old, n, k = np.ascontiguousarray(left), x.shape[1], left.shape[1]
+        out, inner, kind = np.empty_like(old), k * k * (min(sweeps, 8) + 1), old.dtype
         if x.kind == "counts":
-            return self._stored_pass(x, right, (old, out, level), sweep, inner)
-        v = np.ascontiguousarray(right, old.dtype)
+            rows = old, out, np.empty((len(old), 2))
+            return self._stored_pass(x, right, rows, _hals(gram, kind, l1, sweeps, shrink), inner)
+        from eckart.engines.cpu.parts.kernels import hals_block
+        from eckart.engines.cpu.registers.tiles import tile_size
 
-        def step(lane: _CrossLane, job: Job, scratch: dict[str, Any]) -> None:
-            start, rows, fetch = job
-            block, part = fetch(scratch), slice(start, start + rows)
-            pull = np.matmul(block, v, out=scratch_array(scratch, "pull", (rows, k), old.dtype))
-            w = out[part]
-            sweep(pull, old[part], w, level[part])
-            lane.take(block, w, None if weights is None else weights[part], scratch)
+        v, g = np.ascontiguousarray(right, kind), np.ascontiguousarray(gram, kind)
+        weights = np.empty(0, kind) if x.weights is None else x.weights.astype(kind)
+        rule = g, kind.type(l1)
+        lanes = [
+            (np.zeros((n, k), kind), np.zeros((k, k)), np.zeros(2))
+            for _ in range(self._cross_lanes(x, k, 2 * n * k + inner))
+        ]
+        size, sweep = self._block(x, 2 * n * k + inner, len(old)), cast(Any, hals_block)
 
-        lanes = self._cross_lanes(x, k, 2 * n * k + inner)
-        run_lanes(jobs(x.matrix, self._block(x, 2 * n * k + inner, len(old))), lanes, step, self.threads)
-        square = reduce(np.add, (lane.square for lane in lanes))
-        return Pass(out, CrossSums(*_weighted(level, weights), self._tree([lane.total for lane in lanes]), square))
+        def step(sums: tuple[np.ndarray, ...], job: Job, scratch: dict[str, Any]) -> None:
+            start, count, fetch = job
+            block, part = np.ascontiguousarray(fetch(scratch), kind), slice(start, start + count)
+            if "room" not in scratch or len(scratch["room"][0]) < count:
+                pull, heavy, cross, square = (
+                    np.empty(shape, kind) for shape in ((count, k), (count, k), (n, k), (k, k))
+                )
+                scratch["room"] = pull, np.empty((count, 2)), heavy, cross, square
+            how = sweeps, float(shrink), tile_size(kind), scratch["room"]
+            sweep(block, v, weights[part], *rule, old[part], out[part], *how, sums)
+
+        run_lanes(jobs(x.matrix, size), lanes, step, self.threads)
+        cross = self._tree([lane[0] for lane in lanes])
+        square, level = (np.sum([lane[i] for lane in lanes], axis=0) for i in (1, 2))
+        return Pass(out, CrossSums(float(level[0]), float(level[1]), cross, square))
 
     def _stored_pass(self, x: Host, right: np.ndarray, rows: Any, sweep: Any, inner: int) -> Pass:
         """hals_pass where zeros are not stored: products by rows, then by columns."""
@@ -230,7 +243,9 @@ class NonnegativePrimitives:
         run_lanes(parts, list(squares), by_rows, self.threads)
         t = x.T.matrix
         cross = np.empty((t.shape[0], k), old.dtype)
-        self._over_ranges(_parts_of(x.T, GATHER * k), lambda a, b: times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross))
+        self._over_ranges(
+            _parts_of(x.T, GATHER * k), lambda a, b: times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross)
+        )
         return Pass(out, CrossSums(*_weighted(level, x.weights), cross, squares.sum(axis=0)))
 
     def hals_seen(
@@ -334,13 +349,11 @@ class NonnegativePrimitives:
             lane.take(ratio, u[part], w, scratch)
 
         work = 2 * x.shape[1] * (k + 16)
-        lanes = self._cross_lanes(x, k, work)
+        lanes = [_CrossLane(x.shape[1], k, x.dtype) for _ in range(self._cross_lanes(x, k, work))]
         run_lanes(jobs(x.matrix, self._block(x, work, len(u))), lanes, step, self.threads)
         return KlSums(self._tree([lane.total for lane in lanes]), float(sum(lane.value for lane in lanes)))
 
-    def kl_step(
-        self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule
-    ) -> Descent:
+    def kl_step(self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule) -> Descent:
         out, level = np.empty_like(right), np.empty((len(right), 2))
 
         def rows(a: int, b: int) -> None:
@@ -415,13 +428,12 @@ class NonnegativePrimitives:
         count = int(np.clip(rows * work // (2 * GRAIN), 1, 2 * PARTS))
         return int(min(max(FEWEST, -(-rows // count)) * width, THIN))
 
-    def _cross_lanes(self, x: Host, k: int, work: int) -> list[_CrossLane]:
+    def _cross_lanes(self, x: Host, k: int, work: int) -> int:
         """Lanes with partial sums n x k, which together take no more than an eighth of the data (or 64 MB): more would cost more than it gains."""
         rows, n = x.shape[0], x.shape[1]
         blocks = MANY if not rows else -(-rows * n * x.dtype.itemsize // self._block(x, work))
         room = max(2**26, (rows or 0) * n * x.dtype.itemsize // 8)
-        count = lanes_for(blocks, n * k * x.dtype.itemsize, room)
-        return [_CrossLane(n, k, x.dtype) for _ in range(count)]
+        return lanes_for(blocks, n * k * x.dtype.itemsize, room)
 
     def _tree(self, parts: list[np.ndarray]) -> np.ndarray:
         """The sum of partial sums, pairwise in a fixed order, by ranges of rows; the first of them is overwritten."""
@@ -433,7 +445,7 @@ class NonnegativePrimitives:
                     parts[i][a:b] += parts[i + step][a:b]
                 step *= 2
 
-        self._each(len(parts[0]), len(parts) * parts[0].shape[1] * 2, add)
+        self._each(len(parts[0]), len(parts) * parts[0].shape[1] * 8, add)  # bound by memory, not by sums
         return parts[0]
 
 
@@ -442,16 +454,15 @@ MANY = 2**10
 
 
 class _CrossLane:
-    """A^T D W and W^T D W of the rows of one lane."""
+    """A^T D W of the rows of one lane, and their values."""
 
     def __init__(self, n: int, k: int, dtype: Any):
-        self.total, self.square, self.value = np.zeros((n, k), dtype), np.zeros((k, k)), 0.0
+        self.total, self.value = np.zeros((n, k), dtype), 0.0
 
     def take(self, block: np.ndarray, w: np.ndarray, weights: np.ndarray | None, scratch: dict[str, Any]) -> None:
         heavy = w if weights is None else w * weights[:, None].astype(w.dtype)
         out = scratch_array(scratch, "cross", self.total.shape, self.total.dtype)
         self.total += np.matmul(block.T, heavy, out=out)
-        self.square += w.T @ heavy
 
 
 class _Wide(np.ndarray):

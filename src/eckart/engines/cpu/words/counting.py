@@ -15,6 +15,10 @@ from eckart.scheduler import in_order, lanes_for, run_lanes
 
 TOKENS = 2**17
 """Words of the text whose rows are counted at a time, about."""
+LAID = 2**19
+"""Words of the text that are laid out at a time: about a millisecond."""
+JOINED = 2**20
+"""Entries that are worth a thread when pieces are joined: about a millisecond of copying into new memory."""
 ENTRIES = 2**15
 """Entries that are worth a lane: about 0.3 ms of logarithms."""
 
@@ -40,9 +44,18 @@ class PairCounting:
         sentence = int(np.searchsorted(pointers, first, side="right")) - 1
         sentences = int(np.searchsorted(pointers, last)) - sentence
         text = np.empty(last - first + 2 * window + sentences + 2, np.uint32)
-        counts = np.zeros(n, np.int64)
-        begin, end, size = lay_out(np.asarray(ids), pointers, sentence, first, last, window, text, counts)
-        text = text[:size]
+        parts, sizes = _laid_out(pointers, sentence, sentence + sentences, max(0, first - window), n)
+        partial = [np.zeros(n, np.int64) for _ in parts]
+        ends = np.full((len(parts), 3), -1, np.int64)
+
+        def lay(at: int, part: tuple[int, int], scratch: dict) -> None:
+            ends[at] = lay_out(np.asarray(ids), pointers, part, first, last, window, sizes[at], text, partial[at])
+
+        run_lanes(parts, list(range(len(parts))), lay, self.threads)
+        counts, met = np.sum(partial, axis=0), ends[:, 0] >= 0
+        begin, end = (int(ends[met, 0].min()), int(ends[met, 1].max())) if met.any() else (-1, -1)
+        text = text[: ends[-1, 2]]
+        size = len(text)
         starts = np.concatenate([[0], np.cumsum(counts)])
         positions = np.empty(starts[-1], np.int32 if size < 2**31 else np.int64)
         at = starts[:-1].copy()
@@ -82,6 +95,20 @@ class PairCounting:
 
         yield from in_order(runs, merged, self.threads)
 
+    def join_counts(self, parts: list[CountRows]) -> tuple[np.ndarray, np.ndarray]:
+        ends = np.concatenate([[0], np.cumsum([len(part.data) for part in parts])]).astype(np.int64)
+        indices, data = np.empty(ends[-1], np.int32), np.empty(ends[-1])
+        groups = np.unique(np.searchsorted(ends, np.arange(0, ends[-1] + JOINED, JOINED)).clip(0, len(parts))).tolist()
+
+        def step(_: None, group: tuple[int, int], scratch: dict) -> None:
+            for i in range(*group):
+                indices[ends[i] : ends[i + 1]], data[ends[i] : ends[i + 1]] = parts[i].indices, parts[i].data
+                parts[i] = parts[i]._replace(indices=indices[:0], data=data[:0])  # let go as soon as it is copied
+
+        some = list(itertools.pairwise([*groups, len(parts)] if groups[-1] < len(parts) else groups))
+        run_lanes(some, [None] * max(1, len(some)), step, self.threads)
+        return indices, data
+
     def mutual_information(self, x: Host, rule: PmiRule, dtype: Any) -> CountRows:
         from eckart.engines.cpu.words.pair_counts import keep_ratios, ratios, sums
 
@@ -115,6 +142,21 @@ class PairCounting:
 
         run_lanes(parts, lanes, keep, self.threads)
         return CountRows(0, lengths, indices, data)
+
+
+def _laid_out(
+    pointers: np.ndarray, first: int, last: int, begin: int, n: int
+) -> tuple[list[tuple[int, int]], list[int]]:
+    """Ranges of the sentences first..last of about LAID words, and where the text of each begins: one place a word, one behind each sentence."""
+    words = int(pointers[last] - pointers[first])
+    count = lanes_for(words // LAID, 8 * n)
+    cuts = first + np.searchsorted(pointers[first : last + 1], pointers[first] + np.linspace(0, words, count + 1)[1:-1])
+    bounds = np.unique([first, *cuts.tolist(), last]).tolist() if last > first else [first, last]
+    parts, at, sizes = list(itertools.pairwise(bounds)), 1, []
+    for a, b in parts:
+        sizes.append(at)
+        at += int(pointers[b] - max(pointers[a], begin)) + int(np.count_nonzero(np.diff(pointers[a : b + 1])))
+    return parts, sizes
 
 
 def _row(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

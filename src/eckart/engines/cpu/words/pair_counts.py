@@ -31,16 +31,12 @@ def trailing_zeros(typingctx, word):
 
 
 @njit(nogil=True, cache=True)
-def lay_out(ids, pointers, sentence, first, last, window, text, counts):
-    """Write tokens first..last with up to ``window`` neighbours on both sides to ``text``, sentences apart, and count their words.
-
-    ``sentence`` is the one that holds token ``first``. Returns where the tokens begin and end in the text, and its length.
-    """
-    size = 1
-    text[0] = stop = np.uint32(counts.shape[0])
+def lay_out(ids, pointers, sentences, first, last, window, size, text, counts):
+    """Write the tokens of ``sentences`` among first..last with up to ``window`` neighbours on both sides to ``text`` from ``size`` on, sentences apart, and
+    count their words. Returns where those tokens begin and end in the text (-1: there is none), and the size then."""
+    text[size - 1] = stop = np.uint32(counts.shape[0])
     begin, end = -1, -1
-    s = sentence
-    while s < pointers.shape[0] - 1 and pointers[s] < last:
+    for s in range(sentences[0], sentences[1]):
         for t in range(max(pointers[s], first - window), min(pointers[s + 1], last + window)):
             w = ids[t]
             if first <= t < last:
@@ -53,7 +49,6 @@ def lay_out(ids, pointers, sentence, first, last, window, text, counts):
         if text[size - 1] != stop:
             text[size] = stop
             size += 1
-        s += 1
     return begin, end, size
 
 
