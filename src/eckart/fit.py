@@ -14,6 +14,7 @@ from eckart.certify.certificate import Certificate
 from eckart.engines import engine_named
 from eckart.engines.protocol import GapsFound
 from eckart.errors import InputError, InputTypeError
+from eckart.io.models.pack import kept_trace, resumed_trace
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.parameters import param
@@ -36,6 +37,22 @@ class Fit:
         return "\n".join(
             [*lines, f"stopped    {self.trace.reason.value} ({len(self.trace)} iterations)", str(self.certificate)]
         )
+
+
+def kept_fit(fit: Fit) -> dict[str, Any]:
+    """A finished fit as the state of a loop over several; labels are left out, since the data have them."""
+    arrays, values = fit.factors.to_state()
+    return {
+        "arrays": arrays, "values": values, "certificate": fit.certificate.to_dict(), "trace": kept_trace(fit.trace) | {"quantity": fit.trace.quantity},
+        "plan": fit.plan,
+    }  # fmt: skip
+
+
+def resumed_fit(kept: Any, kind: Any, rows: np.ndarray | None, columns: np.ndarray | None) -> Fit:
+    """The inverse of ``kept_fit``, with factors of this kind."""
+    factors = kind.from_state(kept["arrays"], kept["values"], rows, columns)
+    trace = resumed_trace(kept["trace"]["quantity"], kept["trace"])
+    return Fit(factors, Certificate.from_dict(kept["certificate"]), trace, kept["plan"])
 
 
 def plan_of(engine: Any, reason: str | None = None) -> dict[str, Any]:

@@ -14,6 +14,7 @@ every value against its rule when the estimator is used::
 from __future__ import annotations
 
 import numbers
+import os
 from collections.abc import Callable
 from dataclasses import field, fields
 from typing import Any, NamedTuple
@@ -121,6 +122,15 @@ def optional(rule: Rule) -> Rule:
     ('None or an int >= 1', True)
     """
     return Rule(f"None or {rule.wanted}", lambda v: v is None or rule.fits(v))
+
+
+def file_name() -> Rule:
+    """None, or the name of a file.
+
+    >>> file_name().fits("state"), file_name().fits(5)
+    (True, False)
+    """
+    return Rule("None or the name of a file", lambda v: v is None or isinstance(v, (str, os.PathLike)))
 
 
 def is_int(v: Any) -> bool:

@@ -234,13 +234,8 @@ class SkipGram(WordModel):
         return s
 
     def _file(self, s: Sequences) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        others = ("checkpoint", "engine", "n_threads", "verbose", "tokenizer")
-        options = {name: str(value) for name, value in self.get_params().items() if name not in others}
-        data = zlib.crc32(np.ascontiguousarray(s.pointers).data, zlib.crc32(np.ascontiguousarray(s.ids).data))
-        about = {"model": "SkipGram", "tokens": s.n_tokens, "words": len(s.words), "data": data}
-        return Checkpoint(self.checkpoint, about | options, SECONDS)
+        parts = (np.asarray(s.pointers), s.ids, np.asarray(s.words))
+        return Checkpoint.of_parts(self, lambda: parts, ignored=("engine", "tokenizer"), seconds=SECONDS)
 
     def _solver(self, X: Any) -> str:
         if self.solver == "auto":
