@@ -19,7 +19,6 @@ References: Mikolov, Sutskever, Chen, Corrado and Dean (2013); Levy and Goldberg
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 

@@ -25,7 +25,18 @@ from eckart.matrix import Matrix
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace
 
-__all__ = ["NOTHING", "Memory", "generator_at", "kept_trace", "like", "pack", "resumed_trace", "resuming", "unpack"]
+__all__ = [
+    "NOTHING",
+    "Memory",
+    "PassKeeper",
+    "generator_at",
+    "kept_trace",
+    "like",
+    "pack",
+    "resumed_trace",
+    "resuming",
+    "unpack",
+]
 
 SECONDS = 10.0
 """Between two writings of a state: little is lost, and even a large one costs a small share of the time."""
@@ -108,6 +119,20 @@ class Memory:
 
 NOTHING = Memory()
 """The memory that keeps nothing."""
+
+
+@dataclass(frozen=True)
+class PassKeeper:
+    """A level as what one pass over blocks of rows asks for (``engines.protocol.Keeper``): blocks done and arrays."""
+
+    memory: Memory
+
+    def load(self) -> tuple[int, dict[str, np.ndarray]] | None:
+        kept = self.memory.last()
+        return None if kept is None else (int(kept["done"]), dict(kept["arrays"]))
+
+    def save(self, done: int, arrays: dict[str, np.ndarray]) -> None:
+        self.memory.offer({"done": done, "arrays": arrays})
 
 
 @contextmanager
