@@ -17,7 +17,7 @@ from eckart.errors import InputError, InputTypeError
 from eckart.io.models.pack import kept_trace, resumed_trace
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
-from eckart.parameters import param
+from eckart.parameters import either, flag, optional, param, seed, whole
 from eckart.trace import Trace
 
 T = TypeVar("T")
@@ -93,10 +93,10 @@ class Estimator(BaseEstimator):
     feature names, new rows, saving."""
 
     _: KW_ONLY
-    random_state: Any = param(None)
+    random_state: Any = param(None, seed())
     engine: Any = param("auto")
-    n_threads: int | None = param(None)
-    verbose: Any = param(False)
+    n_threads: int | None = param(None, optional(whole(1)))
+    verbose: Any = param(False, either(flag(), whole(0), wanted="True, False or an int >= 0"))
 
     fit_: Fit = field(init=False)
 

@@ -36,12 +36,12 @@ from eckart.errors import InputError, wrong
 from eckart.factors import Embedding
 from eckart.fit import Fit, plan_of
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import Memory
+from eckart.io.models.levels import resumed
 from eckart.io.tables.frames import titles
 from eckart.matrix import Counts
-from eckart.parameters import number, one_of, optional, param, whole
+from eckart.parameters import file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
-from eckart.trace import StopReason, Trace, Watcher, progress, silent
+from eckart.trace import Trace, Watcher, progress, silent
 
 CERTIFIED = 5_000_000
 """Words of the corpus on which the certificate is measured, at most."""
@@ -112,13 +112,13 @@ class SkipGram(WordModel):
     drawn: int | None = param(None, optional(whole(1)))
     solver: str = param("auto", one_of("auto", "stochastic", "exact"))
     sample: float | None = param(1e-3, optional(number(0)))
-    bias: bool = param(False)
+    bias: bool = param(False, flag())
     max_iter: int | None = param(None, optional(whole(1)))
     learning_rate: float = param(0.05, number(0))
     last_learning_rate: float = param(1e-4, number(0))
     tol: float = param(1e-10, number(0))
-    deterministic: bool = param(False)
-    checkpoint: Any = param(None)
+    deterministic: bool = param(False, flag())
+    checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None) -> SkipGram:
         """Learn from text, lists of items, ``Sequences``, or (``solver="exact"``) from Counts of pairs."""
@@ -166,16 +166,9 @@ class SkipGram(WordModel):
             k, int(self.window), int(self.negatives), drawn, 5 if self.max_iter is None else int(self.max_iter),
             float(self.learning_rate), float(self.last_learning_rate), bool(self.bias), not self.deterministic,
         )  # fmt: skip
-        rng = generator(self.random_state)
-        file = self._file(s)
-        x, y, trace = skipgram_train.train(
-            Pieces.of(s.ids, s.pointers, keep, noise),
-            training,
-            engine=engine,
-            rng=rng,
-            watch=watch,
-            memory=Memory.of(file, rng),
-        )
+        pieces = Pieces.of(s.ids, s.pointers, keep, noise)
+        with resumed(self._file(s), self.random_state) as (memory, rng):
+            x, y, trace = skipgram_train.train(pieces, training, engine=engine, rng=rng, watch=watch, memory=memory)
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise InputError(f"the vectors left the range of numbers at learning_rate={self.learning_rate}; lower it")
         bias = y[:, k].copy() if self.bias else None
@@ -190,8 +183,7 @@ class SkipGram(WordModel):
         }
         counts = self._pairs(s, CERTIFIED, engine)
         self.fit_ = Fit(f, self._certify(counts, f, engine, "stochastic", trace, facts), trace, plan)
-        if file is not None and trace.reason is not StopReason.INTERRUPTED:
-            file.remove()
+        memory.end(trace)
 
     def _fit_exact(self, counts: Counts, rules: dict[str, Any], engine: Any, watch: Watcher) -> None:
         marginal = np.asarray(counts.to_scipy().sum(axis=0)).ravel()

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import refused
 from eckart.io.models.pack import pack, resumed_trace, unpack
 from eckart.nn.batches import Source, pieces
 from eckart.nn.losses import Loss
@@ -81,7 +82,8 @@ def train(
     run = Progress(optimizer=optimizer, kept=_copy(net), seed=seed)
     run.proven = run.kept
     if file is not None and (found := file.load()) is not None:
-        _resume(run, net, optimizer, unpack(found[1]), place)
+        with refused(file):
+            _resume(run, net, optimizer, unpack(found[1]), place)
     compiled = torch.compile(loss, dynamic=False) if place.compiled is True else loss
     steps = steps_of(net, compiled, rows, optimizer, recipe.clip, place, run.room)
     devices = [place.device] if place.cuda else []

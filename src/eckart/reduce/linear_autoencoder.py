@@ -22,8 +22,8 @@ from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix
 from eckart.optim.descend import Objective
-from eckart.optim.rules import rule_named
-from eckart.parameters import check, either, file_name, number, one_of, optional, param, whole
+from eckart.optim.rules import RULES, rule_named
+from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.reduce import missing as gaps
 from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.covariance import Covariance
@@ -84,10 +84,10 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
 
     n_components: int = param(2, whole(0))
     _: KW_ONLY
-    optimizer: str = param("nesterov")
+    optimizer: str = param("nesterov", one_of(*RULES))
     learning_rate: Any = param("auto", either(one_of("auto"), number(0, above=True)))
     batch_size: int | None = param(None, optional(whole(1)))
-    tied: bool = param(False)
+    tied: bool = param(False, flag())
     ridge: float = param(0.0, number(0))
     max_iter: int = param(20_000, whole(1))
     tol: float = param(1e-7, number(0))

@@ -29,7 +29,7 @@ from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.charts import ComponentTables
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, filled, reusable, squared_errors
-from eckart.reduce.plan import validate_components
+from eckart.reduce.plan import ALIASES, SOLVERS, validate_components
 from eckart.reduce.rotate import Rotation, rotation_of
 from eckart.reduce.solve import Options, certify, solve, to_basis
 from eckart.reduce.spectral import solve_eigh
@@ -96,9 +96,9 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
 
     n_components: Any = param(None)
     _: KW_ONLY
-    copy: bool = param(True)
+    copy: bool = param(True, flag())
     whiten: bool = param(False, flag())
-    svd_solver: str = param("auto")
+    svd_solver: str = param("auto", one_of("auto", *SOLVERS, *ALIASES))
     tol: float = param(0.0, number(0, 1, below=True))
     iterated_power: Any = param("auto", either(one_of("auto"), whole(0)))
     n_oversamples: int = param(10, whole(1))

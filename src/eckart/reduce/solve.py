@@ -68,7 +68,7 @@ class _Task:
     def fit(self, placed: Any) -> Fit:
         kind, solver = ("gaps", _solve_gaps) if placed.kind == "observed" else ("complete", _solve_complete)
         # a killed run that had met NaN left nothing of the pass in which it met it
-        apart = self.memory.last() not in (None, kind)
+        apart = {None: False, kind: False, "gaps": True}[self.memory.last()]
         return solver(replace(self, memory=NOTHING if apart else self.memory.inner(kind)), placed)
 
 

@@ -30,7 +30,7 @@ from eckart.fit import Fit, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
-from eckart.parameters import check, one_of, param, whole
+from eckart.parameters import check, file_name, one_of, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, progress
 
@@ -92,7 +92,7 @@ class BayesianMF(Completer):
     noise: str = param("common", one_of("common", "row", "column", "both"))
     implicit_features: bool | str = param(False, one_of(True, False, "rows", "columns"))
     clip: Any = param("auto")
-    checkpoint: Any = param(None)
+    checkpoint: Any = param(None, file_name())
 
     posterior_: Posterior = field(init=False)
 

@@ -86,7 +86,7 @@ class GaussianMixture(MixtureVerbs):
     precisions_init: Any = param(None)
     warm_start: bool = param(False, flag())
     n_factors: int = param(2, whole(1))
-    verbose_interval: int = param(10)
+    verbose_interval: int = param(10, whole(1))
     checkpoint: Any = param(None, file_name())
 
     _stream: dict[str, Any] = field(init=False)

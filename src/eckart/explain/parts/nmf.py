@@ -30,7 +30,7 @@ from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed, row_parts
-from eckart.parameters import Rule, either, file_name, number, one_of, optional, param, whole
+from eckart.parameters import Rule, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, progress
 
@@ -115,7 +115,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     alpha_H: Any = param("same", either(number(0), one_of("same")))
     l1_ratio: float = param(0.0, number(0, 1))
     n_init: int = param(1, whole(1))
-    shuffle: bool = param(False)
+    shuffle: bool = param(False, flag())
     checkpoint: Any = param(None, file_name())
 
     _stream: Stream = field(init=False)

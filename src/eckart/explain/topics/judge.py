@@ -214,7 +214,9 @@ def select_topics(
     from sklearn.base import clone
 
     x = as_counts(read(X), "select_topics")
-    tried = [int(k) for k in n_components]
+    tried, model = [int(k) for k in n_components], clone(model)
+    if "checkpoint" in model.get_params():
+        model.set_params(checkpoint=None)
     about = parameters_of(model) | {
         "model": type(model).__name__,
         "tried": tried,

@@ -174,7 +174,7 @@ def refused(file: Checkpoint, memory: Memory | None = None) -> Iterator[None]:
         yield
     except EckartError:
         raise
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError, ArithmeticError) as error:
         if not told or (draws is not None and draws.offered):
             raise
         raise FileError(
