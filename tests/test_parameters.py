@@ -92,3 +92,23 @@ def test_a_fraction_or_a_text_is_no_number_of_things(name, parameter):
 def test_a_text_is_no_tolerance(name, parameter):
     with pytest.raises(eckart.InputError, match="tol='x' came, wanted"):
         getattr(eckart, name)(**SMALL.get(name, {}) | {"tol": "x"}).fit(*DATA.get(name, (TABLE,)))
+
+
+@pytest.mark.parametrize("name", [c[0] for c in cases() if c[1] == "n_components"])
+def test_a_number_of_components_that_no_machine_can_hold(name):
+    """Refused before anything is allocated; models that cut it to the size of the matrix take it."""
+    least = {"min_count": 1} if name in ("GloVe", "SkipGram", "PMI") else {}
+    model = getattr(eckart, name)(**SMALL.get(name, {}) | {"n_components": 10**13} | least)
+    if name in ("SVP", "SVT", "SoftImpute", "ExactRecovery"):
+        model.fit(*DATA.get(name, (TABLE,)))
+        return
+    with pytest.raises(
+        eckart.InputError, match=r"n_components=10000000000000 came, wanted (a number .*GiB are free|\d to|at most)"
+    ):
+        model.fit(*DATA.get(name, (TABLE,)))
+
+
+@pytest.mark.parametrize("name", ["GloVe", "SkipGram", "PMI"])
+def test_a_window_that_no_text_fills(name):
+    with pytest.raises(eckart.InputError, match="window=1000000000000 came, wanted an int from 1 to 10000"):
+        getattr(eckart, name)(window=10**12).fit(TEXT)

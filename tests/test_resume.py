@@ -312,7 +312,7 @@ def test_an_interrupted_fit_keeps_its_checkpoint(monkeypatch, tmp_path):
 
 
 def test_a_stream_that_cannot_be_read_again_has_no_checkpoint(tmp_path):
-    with pytest.raises(eckart.InputError, match="checkpoint=.*wanted None for an iterator"):
+    with pytest.raises(eckart.InputError, match=r"checkpoint=.*wanted None for an iterator"):
         LDA(2, checkpoint=tmp_path / "s").fit(block for block in [counts()])
 
 

@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eckart.certify.certificate import Certificate
-from eckart.engines import engine_named
+from eckart.engines import available_memory, engine_named
 from eckart.engines.protocol import GapsFound
-from eckart.errors import InputError, InputTypeError
+from eckart.errors import InputError, InputTypeError, wrong
 from eckart.io.models.pack import kept_trace, resumed_trace
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
@@ -176,6 +176,15 @@ class Estimator(BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+def require_room(name: str, value: Any, numbers: float, itemsize: int = 8) -> None:
+    """Refuse a parameter whose arrays of so many numbers this machine cannot hold, before they are asked for."""
+    needed, free = numbers * itemsize, available_memory()
+    if needed > free:
+        raise wrong(
+            name, value, f"a number whose arrays fit in memory: they would need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free", "lower it"
+        )  # fmt: skip
 
 
 def same_names(came: np.ndarray | None, fitted: np.ndarray | None) -> None:

@@ -27,7 +27,7 @@ from eckart.embed.pairs import Pairs, pairs_of
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import Embedding
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused, resumed_trace
 from eckart.matrix import Observed
@@ -152,6 +152,7 @@ class GloVe(WordModel):
         self._check()
         engine, rng, k = self._engine(), generator(self.random_state), int(self.n_components)
         pairs = pairs_of(self, X, engine)
+        require_room("n_components", k, 2.0 * len(pairs.words) * k, 4)
         x, weights = self._entries(pairs)
         keeper = Checkpoint.of_fit(
             self, x, weights, ignored=("max_iter", "add_context", "engine"), seconds=CHECKPOINT_SECONDS

@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from eckart.embed.cooccurrence import MOST_WINDOW
 from eckart.embed.items import look
 from eckart.embed.sequences import Sequences
 from eckart.embed.vectors import Vectors
@@ -28,7 +29,7 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     n_components: int = param(100, whole(1))
     _: KW_ONLY
-    window: int = param(10, whole(1))
+    window: int = param(10, whole(1, MOST_WINDOW))
     add_context: bool = param(False, flag())
     min_count: int = param(5, whole(1))
     max_words: int | None = param(None, optional(whole(1)))

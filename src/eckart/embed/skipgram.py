@@ -27,14 +27,14 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.pairs import Pairs, certify_pairs
 from eckart.embed import skipgram_exact, skipgram_train
-from eckart.embed.cooccurrence import MAX_MEMORY, count, pair_rule
+from eckart.embed.cooccurrence import MAX_MEMORY, MOST_WINDOW, count, pair_rule
 from eckart.embed.model import WordModel
 from eckart.embed.pairs import checked
 from eckart.embed.sequences import Sequences, keep_probability
 from eckart.engines.protocol.windows import Pieces
 from eckart.errors import InputError, wrong
 from eckart.factors import Embedding
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import resumed
 from eckart.io.tables.frames import titles
@@ -105,7 +105,7 @@ class SkipGram(WordModel):
     """
 
     _: KW_ONLY
-    window: int = param(5, whole(1))
+    window: int = param(5, whole(1, MOST_WINDOW))
     loss: str = param("negative", one_of("negative", "softmax"))
     negatives: int = param(5, whole(1))
     noise_exponent: float = param(0.75, number(0))
@@ -135,6 +135,7 @@ class SkipGram(WordModel):
                 raise InputError(
                     "no sentence has two words of the vocabulary, wanted words beside words; lower min_count"
                 )
+            require_room("n_components", self.n_components, 2.0 * len(s.words) * self.n_components, 4)
             if solver == "exact":
                 self._fit_exact(self._pairs(s, s.n_tokens, engine), s.rules, engine, watch)
             else:

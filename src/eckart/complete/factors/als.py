@@ -18,7 +18,7 @@ from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
 from eckart.matrix import Observed
@@ -273,6 +273,7 @@ class ALS(Completer):
 
     def _check(self, x: Observed) -> None:
         check(self)
+        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), x.dtype.itemsize)
         if self.feedback == "implicit":
             self._check_implicit(x)
         elif self.biases and self._normalise_by() is not None:

@@ -37,7 +37,7 @@ from eckart.explain.topics.priors import Priors, Solved
 from eckart.explain.topics.topic_em import TopicProblem, as_topics
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
 from eckart.factors import Topics
-from eckart.fit import Fit, one_kind_of_names, plan_of
+from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint, contents
 from eckart.io.models.levels import SECONDS, Memory, resumed, resuming
 from eckart.io.read import read
@@ -169,7 +169,9 @@ class LDA(TopicModel):
         x, engine, plan = self._documents(X), self._engine(), self.fit_.plan
         with engine.at_work():
             moves = plan.get("priors moved at", ())
-            return self._certify(x, engine.put(x), engine, self._topics(), self._eta, plan["method"], self.fit_.trace, moves=moves)
+            return self._certify(
+                x, engine.put(x), engine, self._topics(), self._eta, plan["method"], self.fit_.trace, moves=moves
+            )
 
     @property
     def doc_topic_prior_(self) -> np.ndarray:
@@ -194,6 +196,7 @@ class LDA(TopicModel):
     def _fit_matrix(self, X: Any, engine: Any, watch: Watcher) -> None:
         """Choose the method, solve, order the topics by size unless their numbers are to be kept, measure the certificate, and become fitted."""
         x = as_counts(one_kind_of_names(read(X)), "LDA")
+        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), 4)
         first = self._warm(X)
         docs, priors = engine.put(x), self._priors(x.shape[1], x.columns)
         method, reason = self._method(x)
@@ -262,7 +265,9 @@ class LDA(TopicModel):
         elif method == "gibbs" and tokens_of(x) > 0:
             c = certify_gibbs(docs, t, eta, engine=engine)
         elif method == "variational":
-            priors = Priors(t.prior, 0.0, eta, False, False) if np.ndim(eta) else Priors(t.prior, eta, None, False, False)
+            priors = (
+                Priors(t.prior, 0.0, eta, False, False) if np.ndim(eta) else Priors(t.prior, eta, None, False, False)
+            )
             problem = lda_variational.VariationalProblem(docs, priors, engine, 1, 0.0)
             c = certify_variational(problem, t, trace=trace, tol=tol)
         else:
@@ -298,7 +303,11 @@ class LDA(TopicModel):
         """One or more passes over a source that does not fit in memory."""
         passes = int(self.max_iter or 1)
         if self.checkpoint is not None and not isinstance(X, (list, tuple, Shards)):
-            raise wrong("checkpoint", self.checkpoint, "None for an iterator: a fit that goes on reads its blocks again; use eckart.write_shards")
+            raise wrong(
+                "checkpoint",
+                self.checkpoint,
+                "None for an iterator: a fit that goes on reads its blocks again; use eckart.write_shards",
+            )
         blocks = lambda: (part for x in pieces(X) or () for part in contents(x))  # noqa: E731
         file = Checkpoint.of_parts(self, blocks, seconds=SECONDS)
 
@@ -321,6 +330,7 @@ class LDA(TopicModel):
         self._keep_running(x, x.columns, trace, passes, engine)
 
     def _begin(self, x: Counts, rng: np.random.Generator, engine: Any) -> lda_online.Running:
+        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), 4)
         return lda_online.begin(x, self._priors(x.shape[1], x.columns), rng, engine)
 
     def _step(self, x: Counts, r: lda_online.Running, engine: Any, total: float | None = None) -> lda_online.Running:

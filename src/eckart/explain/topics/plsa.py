@@ -25,7 +25,7 @@ from eckart.explain.em import Ascent, best_of, climb
 from eckart.explain.topics.documents import as_counts
 from eckart.explain.topics.topic_em import Sweep, TopicProblem, as_topics, start
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
-from eckart.fit import Fit, one_kind_of_names, plan_of
+from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
 from eckart.io.models.levels import NOTHING, Memory, resuming
 from eckart.io.read import read
 from eckart.parameters import check, file_name, flag, number, param, whole
@@ -144,6 +144,7 @@ class PLSA(TopicModel):
     def _fit(self, X: Any) -> PLSA:
         check(self)
         x, first, engine = as_counts(one_kind_of_names(read(X)), "PLSA"), None, self._engine()
+        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), x.dtype.itemsize)
         if self.warm_start and "fit_" in vars(self):
             self._new_rows(X)
             first = np.ascontiguousarray(self._topics().words.T)
