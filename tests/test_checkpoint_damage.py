@@ -12,7 +12,23 @@ import numpy as np
 import pytest
 
 import eckart
-from eckart import ALS, PCA, SVP, SVT, BayesianMF, ExactRecovery, GloVe, SkipGram, SoftImpute
+from eckart import (
+    ALS,
+    LDA,
+    NMF,
+    PCA,
+    PLSA,
+    SVP,
+    SVT,
+    BayesianMF,
+    ExactRecovery,
+    GaussianMixture,
+    GloVe,
+    LinearAutoencoder,
+    Mixture,
+    SkipGram,
+    SoftImpute,
+)
 from eckart.io.models.checkpoint import Checkpoint, digest
 
 
@@ -29,6 +45,14 @@ def gaps(seed=0):
 
 def rows(seed=0):
     return np.random.default_rng(seed).standard_normal((20_000, 5))
+
+
+def groups(seed=0):
+    return np.random.default_rng(seed).standard_normal((90, 3)) + np.repeat([[0.0], [3.0], [9.0]], 30, axis=0)
+
+
+def counts(seed=0):
+    return np.random.default_rng(seed).poisson(0.7, (40, 12)).astype(float)
 
 
 def text(seed=0):
@@ -54,6 +78,18 @@ CASES = {
     "ExactRecovery": (lambda **more: ExactRecovery(2, **more), gaps, {"n_components": 3}),
     "GloVe": (lambda **more: GloVe(2, min_count=1, tol=0.0, **more), text, {"window": 3}),
     "SkipGram": (lambda **more: SkipGram(2, min_count=1, **{"sample": None} | more), text, {"window": 3}),
+    "GaussianMixture": (lambda **more: GaussianMixture(3, **{"tol": 1e-9} | more), groups, {"tol": 1e-8}),
+    "Mixture": (lambda **more: Mixture(3, **{"tol": 1e-9} | more), groups, {"tol": 1e-8}),
+    "PLSA": (lambda **more: PLSA(3, **{"inner": 2} | more), counts, {"inner": 3}),
+    "LDA": (lambda **more: LDA(3, burn_in=9, **{"n_samples": 3} | more), counts, {"n_samples": 4}),
+    "NMF": (lambda **more: NMF(2, **{"tol": 1e-6} | more), counts, {"tol": 1e-5}),
+    "PCA with gaps": (lambda **more: PCA(2, **more), gaps, {"tol": 1e-3}),
+    "PCA by Krylov": (
+        lambda **more: PCA(2, svd_solver="lanczos", **more),
+        lambda seed=0: rows(seed)[:60],
+        {"tol": 1e-3},
+    ),
+    "LinearAutoencoder": (lambda **more: LinearAutoencoder(2, **{"max_iter": 40} | more), counts, {"max_iter": 41}),
     "Autoencoder": (network("Autoencoder"), gaps, {"tol": 0.5}),
 }
 
@@ -155,7 +191,15 @@ def test_the_digest_sees_every_bit_kind_and_order():
     a = np.arange(3 * 2**20, dtype=np.float64).reshape(-1, 3)
     b = a.copy()
     b[2**19, 1] = np.nextafter(b[2**19, 1], 0)
-    others = [b, a.astype(np.float32), a.reshape(3, -1), a[::-1], a[:-1], np.datetime64("2020-01-01"), np.array(["x"], object)]
+    others = [
+        b,
+        a.astype(np.float32),
+        a.reshape(3, -1),
+        a[::-1],
+        a[:-1],
+        np.datetime64("2020-01-01"),
+        np.array(["x"], object),
+    ]
     assert len({digest(x) for x in (a, *others)}) == 1 + len(others)
     assert digest(np.asfortranarray(a)) == digest(a)
     assert digest(a, None) != digest(None, a)

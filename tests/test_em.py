@@ -77,9 +77,9 @@ def test_a_theta_from_outside_is_gone_on_from():
 
 
 def test_the_best_of_several_climbs():
-    best, ends = best_of([lambda s=s: climb(Coins(HEADS), s, tol=0.0, max_iter=2) for s in (0.1, 0.7, 0.4)])
+    best, ends = best_of([lambda _, s=s: climb(Coins(HEADS), s, tol=0.0, max_iter=2) for s in (0.1, 0.7, 0.4)])
     assert best.bound == max(ends) == ends[1]
-    best, ends = best_of([lambda: climb(Coins(HEADS, interrupt_at=2), 0.5), lambda: pytest.fail("went on")])
+    best, ends = best_of([lambda _: climb(Coins(HEADS, interrupt_at=2), 0.5), lambda _: pytest.fail("went on")])
     assert best.trace.reason is StopReason.INTERRUPTED
     assert len(ends) == 1
 

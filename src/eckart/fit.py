@@ -11,12 +11,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eckart.certify.certificate import Certificate
-from eckart.engines import engine_named
+from eckart.engines import available_memory, engine_named
 from eckart.engines.protocol import GapsFound
-from eckart.errors import InputError, InputTypeError
+from eckart.errors import InputError, InputTypeError, wrong
+from eckart.io.models.pack import kept_trace, resumed_trace
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
-from eckart.parameters import param
+from eckart.parameters import either, flag, optional, param, seed, whole
 from eckart.trace import Trace
 
 T = TypeVar("T")
@@ -36,6 +37,22 @@ class Fit:
         return "\n".join(
             [*lines, f"stopped    {self.trace.reason.value} ({len(self.trace)} iterations)", str(self.certificate)]
         )
+
+
+def kept_fit(fit: Fit) -> dict[str, Any]:
+    """A finished fit as the state of a loop over several; labels are left out, since the data have them."""
+    arrays, values = fit.factors.to_state()
+    return {
+        "arrays": arrays, "values": values, "certificate": fit.certificate.to_dict(), "trace": kept_trace(fit.trace) | {"quantity": fit.trace.quantity},
+        "plan": fit.plan,
+    }  # fmt: skip
+
+
+def resumed_fit(kept: Any, kind: Any, rows: np.ndarray | None, columns: np.ndarray | None) -> Fit:
+    """The inverse of ``kept_fit``, with factors of this kind."""
+    factors = kind.from_state(kept["arrays"], kept["values"], rows, columns)
+    trace = resumed_trace(kept["trace"]["quantity"], kept["trace"])
+    return Fit(factors, Certificate.from_dict(kept["certificate"]), trace, kept["plan"])
 
 
 def plan_of(engine: Any, reason: str | None = None) -> dict[str, Any]:
@@ -76,10 +93,10 @@ class Estimator(BaseEstimator):
     feature names, new rows, saving."""
 
     _: KW_ONLY
-    random_state: Any = param(None)
+    random_state: Any = param(None, seed())
     engine: Any = param("auto")
-    n_threads: int | None = param(None)
-    verbose: Any = param(False)
+    n_threads: int | None = param(None, optional(whole(1)))
+    verbose: Any = param(False, either(flag(), whole(0), wanted="True, False or an int >= 0"))
 
     fit_: Fit = field(init=False)
 
@@ -159,6 +176,15 @@ class Estimator(BaseEstimator):
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
+
+
+def require_room(name: str, value: Any, numbers: float, itemsize: int = 8) -> None:
+    """Refuse a parameter whose arrays of so many numbers this machine cannot hold, before they are asked for."""
+    needed, free = numbers * itemsize, available_memory()
+    if needed > free:
+        raise wrong(
+            name, value, f"a number whose arrays fit in memory: they would need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free", "lower it"
+        )  # fmt: skip
 
 
 def same_names(came: np.ndarray | None, fitted: np.ndarray | None) -> None:

@@ -14,6 +14,7 @@ every value against its rule when the estimator is used::
 from __future__ import annotations
 
 import numbers
+import os
 from collections.abc import Callable
 from dataclasses import field, fields
 from typing import Any, NamedTuple
@@ -64,7 +65,12 @@ def whole(low: int, high: int | None = None) -> Rule:
 
 
 def number(
-    low: float | None = None, high: float | None = None, *, above: bool = False, below: bool = False, finite: bool = True
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    above: bool = False,
+    below: bool = False,
+    finite: bool = True,
 ) -> Rule:
     """A real number in a range; ``above`` and ``below`` leave the ends out.
 
@@ -85,7 +91,9 @@ def number(
 
     parts = [] if low is None else [f"{'>' if above else '>='} {low:g}"]
     parts += [] if high is None else [f"{'<' if below else '<='} {high:g}"]
-    words = f"a number from {low:g} to {high:g}" if low is not None and high is not None and not (above or below) else ""
+    words = (
+        f"a number from {low:g} to {high:g}" if low is not None and high is not None and not (above or below) else ""
+    )
     return Rule(words or " ".join(["a number", " and ".join(parts)]).strip(), fits)
 
 
@@ -121,6 +129,28 @@ def optional(rule: Rule) -> Rule:
     ('None or an int >= 1', True)
     """
     return Rule(f"None or {rule.wanted}", lambda v: v is None or rule.fits(v))
+
+
+def seed() -> Rule:
+    """None, a seed, or one of NumPy's generators.
+
+    >>> seed().fits(0), seed().fits(np.random.default_rng()), seed().fits(-1)
+    (True, True, False)
+    """
+    kinds = (np.random.Generator, np.random.RandomState)
+    return Rule(
+        "None, an int >= 0, a Generator or a RandomState",
+        lambda v: v is None or isinstance(v, kinds) or whole(0).fits(v),
+    )
+
+
+def file_name() -> Rule:
+    """None, or the name of a file.
+
+    >>> file_name().fits("state"), file_name().fits(5)
+    (True, False)
+    """
+    return Rule("None or the name of a file", lambda v: v is None or isinstance(v, (str, os.PathLike)))
 
 
 def is_int(v: Any) -> bool:

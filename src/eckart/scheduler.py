@@ -7,6 +7,7 @@ Threads only decide which lanes run at the same time, so the bits of a result do
 from __future__ import annotations
 
 import itertools
+import numbers
 import os
 import threading
 from collections import deque
@@ -32,9 +33,9 @@ def resolve_threads(n_threads: int | None) -> int:
     """None means every core this process may use."""
     if n_threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(n_threads, bool) or not isinstance(n_threads, int) or n_threads < 1:
+    if isinstance(n_threads, bool) or not isinstance(n_threads, numbers.Integral) or n_threads < 1:
         raise wrong("n_threads", n_threads, "None or an int >= 1")
-    return n_threads
+    return int(n_threads)
 
 
 def lanes_for(items: int, partial_bytes: int = 0, room: int = 2**26, most: int = MOST_LANES) -> int:

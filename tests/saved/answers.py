@@ -184,8 +184,9 @@ def bayesian(model: Any, inputs: Arrays) -> dict[str, Any]:
 def mixture(model: Any, inputs: Arrays) -> dict[str, Any]:
     x = _rows(model, inputs["x"])
     draws, labels = model.sample(6)
-    out = _kept(model, "weights_", "n_components_", "converged_", "n_iter_", "lower_bound_", "lower_bounds_")
+    out = _kept(model, "weights_", "n_components_", "converged_", "n_iter_", "lower_bound_")
     return out | {
+        "lower_bounds_": np.asarray(model.fit_.trace.values),  # lower_bounds_ then had one entry more
         "predict": model.predict(x),
         "predict_proba": model.predict_proba(x),
         "score_samples": model.score_samples(x),

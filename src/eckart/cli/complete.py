@@ -70,9 +70,7 @@ Cells = Annotated[
     str | None, typer.Option(help="Which cells of triples to write: all (observed ones as they are) or unobserved.")
 ]
 AllCells = Annotated[bool, typer.Option("--all-cells", help="Write however many cells there are.")]
-CellDelimiter = Annotated[
-    str | None, typer.Option(help="Between the cells of a text file, such as ';', '::' or tab.")
-]
+CellDelimiter = Annotated[str | None, typer.Option(help="Between the cells of a text file, such as ';', '::' or tab.")]
 Duplicates = Annotated[
     str | None, typer.Option(help="Several values of one cell: last, mean or sum. Without it they are an error.")
 ]
@@ -118,7 +116,13 @@ def complete(
     to = Targets(out, model, report).check(file)
     check_output(source, out, pairs, unknown, cells)
     share, k = held_out_share(held_out, HELD_OUT), _rank(components)
-    told = {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": engine_option(engine)}
+    told = {
+        "n_components": k,
+        "l2": l2,
+        "max_iter": max_iter,
+        "checkpoint": checkpoint,
+        "engine": engine_option(engine),
+    }
     always = {"random_state": seed, "n_threads": threads, "verbose": progress_bars(quiet)}
     build = _builder(method, feedback, normalise, told, always)
     if source.long and source.values is None and feedback == "explicit":
@@ -188,7 +192,8 @@ class Chooser:
 
         small = min(x.shape)
         ranks = [r for r in (2, 4, 8, 16, 32, 64) if r <= small] or [small]
-        base = self.build(part=True, checkpoint=None)
+        base = self.build(part=True)
+        kept = getattr(base, "checkpoint", None)
         given = {"l2": base.l2} if getattr(base, "l2", None) is not None else {}
         self.tuned = tune(
             x,
@@ -197,6 +202,7 @@ class Chooser:
             random_state=self.seed,
             n_threads=self.threads,
             verbose=base.verbose,
+            checkpoint=kept,
             **given,
         )
         self.best, self.search = dict(self.tuned.best), False

@@ -66,7 +66,9 @@ Tokens = Annotated[str | None, typer.Option(help="Text: a regular expression; ev
 Lines = Annotated[bool | None, typer.Option("--lines/--files", help="Text: each line is a document, or each file.")]
 HeldOut = Annotated[
     float | None,
-    typer.Option(help="Topics: share of the documents on which the perplexity is measured; 0 for none.  [default: 0.1]"),
+    typer.Option(
+        help="Topics: share of the documents on which the perplexity is measured; 0 for none.  [default: 0.1]"
+    ),
 ]
 Learning = Annotated[str | None, typer.Option(help="lda: gibbs, cvb0, variational or online.")]
 SeedWords = Annotated[
@@ -114,6 +116,7 @@ def explain(
     image: Image = None,
     top: Top = 8,
     max_iter: Steps = None,
+    checkpoint: options.Checkpoint = None,
     seed: options.Seed = 0,
     engine: options.Engine = "auto",
     threads: options.Threads = None,
@@ -128,7 +131,11 @@ def explain(
     if method is not None and method not in METHODS:
         raise wrong("--method", method, ", ".join(METHODS))
     _count(components, method or "lda", family)
-    share, shape, show = common.held_out_share(held_out, HELD_OUT), common.parse_image(image), common.progress_bars(quiet)
+    share, shape, show = (
+        common.held_out_share(held_out, HELD_OUT),
+        common.parse_image(image),
+        common.progress_bars(quiet),
+    )
     told = {
         "learning_method": learning, "seed_words": guided(seed_words), "family": family, "covariance_type": covariance, "beta_loss": loss,
         "max_iter": max_iter, "engine": common.engine_option(engine),
@@ -150,7 +157,7 @@ def explain(
         x = _table(material, file, words)
     common.check_image(shape, x.shape[1])
     work = _Work(file, x, material, to, labels=x.rows if labels else None, image=shape, as_text=as_text)
-    always = {"random_state": seed, "n_threads": threads, "verbose": show}
+    always = {"random_state": seed, "n_threads": threads, "verbose": show, "checkpoint": checkpoint}
     method = method or _suited(x)
     build, k = _builder(method, told, always), _count(components, method, family)
     common.say(quiet, "data", described(file, x))
@@ -178,7 +185,16 @@ class _Work(NamedTuple):
 
 
 def _run(
-    work: _Work, method: str, build: Callable[..., Any], k: int | str, share: float, asked: float | None, seed: int, label: str, top: int, quiet: bool
+    work: _Work,
+    method: str,
+    build: Callable[..., Any],
+    k: int | str,
+    share: float,
+    asked: float | None,
+    seed: int,
+    label: str,
+    top: int,
+    quiet: bool,
 ) -> None:
     """Choose, judge, fit, say, write."""
     from eckart.cli.common import finish, measured, write_codes
@@ -189,7 +205,8 @@ def _run(
         k = _chosen(build, x, seed, quiet)
     build = partial(build, n_components=k)
     if method in ("lda", "plsa") and share:
-        judged = measured(lambda: judge_topics(build().fit, x, share, seed), asked, "documents", quiet)
+        part = build(**_apart(build, "held-out"))
+        judged = measured(lambda: judge_topics(part.fit, x, share, seed), asked, "documents", quiet)
     fitted = build().fit(x)
     fitted.fit_.plan.update(work.material.plan(x))
     if judged is not None:
@@ -200,6 +217,12 @@ def _run(
     names = [f"{type(fitted).__name__.lower()}{z}" for z in range(fitted.fit_.factors.k)]
     write = partial(write_codes, soft, names, x, label=label)
     finish(fitted, work.to, quiet, write, lambda: work.page(fitted, judged))
+
+
+def _apart(build: Callable[..., Any], word: str) -> dict[str, Any]:
+    """A checkpoint of its own for work that comes before the fit, beside the one that was asked for."""
+    kept = build().checkpoint
+    return {"checkpoint": None if kept is None else kept.with_name(f"{kept.name}.{word}")}
 
 
 def _table(material: Any, file: str, words: list[str] | None) -> Any:
@@ -240,7 +263,7 @@ def _chosen(build: Any, x: Any, seed: int, quiet: bool) -> int:
     from eckart.cli.common import say
     from eckart.explain.topics.judge import select_topics
 
-    tried = select_topics(build(), x, CANDIDATES, random_state=seed)
+    tried = select_topics(build(), x, CANDIDATES, random_state=seed, **_apart(build, "candidates"))
     for i, row in enumerate(sorted(tried, key=lambda r: r["n_components"])):
         words = f"{row['n_components']:>3} topics: perplexity {row['perplexity']:,.1f}, coherence {row['npmi']:.3f}"
         say(quiet, "" if i else "tried", words + (" <" if row is tried[0] else ""))

@@ -59,7 +59,7 @@ Threads = Annotated[
 ]
 Checkpoint = Annotated[
     Path | None,
-    typer.Option(help="Keep the state of a long pass here; the same command goes on from it after a crash."),
+    typer.Option(help="Keep the state of a long fit here; the same command goes on from it after a crash."),
 ]
 
 
@@ -96,7 +96,12 @@ def reduce(
         "svd_solver": None if solver == "auto" else solver, "whiten": whiten or None, "center": None if center else False, "rotation": rotation,
         "hidden": _widths(hidden), "epochs" if pca else "max_iter": epochs, "device": device, "engine": common.engine_option(engine),
     }  # fmt: skip
-    always: dict[str, Any] = {"random_state": seed, "n_threads": threads, "checkpoint": checkpoint, "verbose": common.progress_bars(quiet)}
+    always: dict[str, Any] = {
+        "random_state": seed,
+        "n_threads": threads,
+        "checkpoint": checkpoint,
+        "verbose": common.progress_bars(quiet),
+    }
     build = common.builder(kind, METHODS, told, word="--model", init="pca", **always)
     if not pca:
         k = _code_size(k, components)
@@ -119,7 +124,14 @@ def reduce(
         return make(fitted, sample, name=Path(file).name, labels=marks, image=shape)
 
     names = fitted.get_feature_names_out()
-    common.finish(fitted, to, quiet, lambda path: common.write_codes(fitted.transform, names, table.matrix, path, index), page, "codes")
+    common.finish(
+        fitted,
+        to,
+        quiet,
+        lambda path: common.write_codes(fitted.transform, names, table.matrix, path, index),
+        page,
+        "codes",
+    )
 
 
 def _code_size(k: Any, components: str) -> int:
@@ -162,7 +174,11 @@ def _summary(model: Any, file: str, seconds: float) -> None:
         say(False, "evidence", verdict(c))
         return
     ratio = model.explained_variance_ratio_
-    say(False, "reduced", f"to {f.k} components that keep {float(ratio.sum()):.2%} of the variance, in {lasting(seconds)}")
+    say(
+        False,
+        "reduced",
+        f"to {f.k} components that keep {float(ratio.sum()):.2%} of the variance, in {lasting(seconds)}",
+    )
     say(False, "solver", f"{plan['solver']}: {plan['reason']}")
     say(False, "evidence", verdict(c))
     for i, top in enumerate(model.top_features(3)[:5]):

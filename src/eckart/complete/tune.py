@@ -26,10 +26,12 @@ from eckart.complete.factors.als import ALS
 from eckart.complete.split import Split, folds, split
 from eckart.errors import InputTypeError, wrong
 from eckart.factors import LowRank
+from eckart.fit import kept_fit, resumed_fit
+from eckart.io.models.checkpoint import Checkpoint, parameters_of
+from eckart.io.models.levels import SECONDS, resumed
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
 from eckart.metrics import mae, ranking, rmse
-from eckart.rng import generator
 from eckart.trace import progress
 
 METRICS = ("rmse", "mae", "ndcg", "recall")
@@ -101,6 +103,7 @@ def tune(
     random_state: Any = None,
     n_threads: int | None = None,
     verbose: bool = False,
+    checkpoint: Any = None,
     rows: Any = None,
     columns: Any = None,
     values: Any = None,
@@ -120,6 +123,7 @@ def tune(
     patience : ranks in a row without a lower error after which the rank stops growing; None tries all of them.
     one_standard_error : choose the smallest rank, and then the largest ridge, whose error is within one standard error of the least.
     random_state, n_threads, verbose : seed of folds and fits; most threads; progress bars.
+    checkpoint : file in which candidates that were judged are kept; the same call resumes from it after a crash, with the same bits.
 
     >>> rng = np.random.default_rng(0)
     >>> a = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 40)) + 0.1 * rng.standard_normal((60, 40))
@@ -138,19 +142,37 @@ def tune(
         isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1
     ):
         raise wrong("patience", patience, "an int >= 1, or None to try every rank")
-    rng = generator(random_state)
-    seed = int(rng.integers(2**31))
-    parts = _parts(x, folds, held_out, seed)
-    runs = [_Run(p, base, seed, error_name, at) for p in parts]
-    table: list[Trial] = []
+    about = parameters_of(base) | {
+        "model": type(base).__name__,
+        "ranks": ranks,
+        "ridges": ridges,
+        "folds": folds,
+        "held out": held_out,
+    }
+    about |= {
+        "error": error_name,
+        "at": at,
+        "patience": patience,
+        "one_standard_error": one_standard_error,
+        "seed": random_state,
+    }
+    file = Checkpoint.of_call(checkpoint, "tune", x, about, seconds=SECONDS)
     best_of_ranks: list[float] = []
     stopped = "every candidate was tried"
-    with progress(verbose) as watch:
-        for k in ranks:
-            for ridge in ridges:
+    with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
+        seed = int(rng.integers(2**31))
+        parts = _parts(x, folds, held_out, seed)
+        runs = [_Run(p, base, seed, error_name, at) for p in parts]
+        table = _resume(memory.last(), runs)
+        done = len(table)
+        for i, k in enumerate(ranks):
+            for j, ridge in enumerate(ridges):
+                if i * len(ridges) + j < done:
+                    continue
+                memory.offer({"table": [list(t) for t in table], "runs": lambda: [run.state() for run in runs]})
                 table.append(_trial(runs, k, ridge))
                 watch("candidates", len(table), len(ranks) * len(ridges))
-            best_of_ranks.append(min(t.error for t in table[-len(ridges) :]))
+            best_of_ranks.append(min(t.error for t in table[i * len(ridges) : (i + 1) * len(ridges)]))
             since = len(best_of_ranks) - 1 - int(np.argmin(best_of_ranks))
             if patience is not None and since >= patience and k != ranks[-1]:
                 stopped = f"the error has not fallen from rank {ranks[int(np.argmin(best_of_ranks))]} to {k}, larger ranks were left out"
@@ -158,6 +180,7 @@ def tune(
         chosen = _choose(table, one_standard_error)
         best = {"n_components": table[chosen].n_components} | ({} if ridges == [None] else {"l2": table[chosen].l2})
         final = clone(base).set_params(**best, **_seeded(base, seed)).fit(x)
+    memory.end()
     label = error_name if error_name in ("rmse", "mae") else f"1-{error_name}@{min(at, x.n_columns)}"
     tested, cold = tuple(r.tested for r in runs), tuple(r.cold for r in runs)
     return Tuning(tuple(table), chosen, best, final, label, tested, cold, stopped)
@@ -188,6 +211,19 @@ class _Run:
             self.first = {k: model.fit_}
         return *self.judge(model), int(getattr(model, "n_iter_", len(model.fit_.trace)))
 
+    def state(self) -> dict[str, Any]:
+        """The fits that the next one may start from."""
+        last = self.model.fit_ if "fit_" in vars(self.model) else None
+        first = [[k, kept_fit(fit)] for k, fit in self.first.items()]
+        return {"last": None if last is None or not self.first else kept_fit(last), "first": first}
+
+    def restore(self, kept: Any) -> None:
+        """The inverse of ``state``."""
+        rows, columns = self.train.rows, self.train.columns
+        self.first = {k: resumed_fit(fit, LowRank, rows, columns) for k, fit in kept["first"]}
+        if kept["last"] is not None:
+            self.model.fit_ = resumed_fit(kept["last"], LowRank, rows, columns)
+
     def _restart(self, model: Any, k: int) -> None:
         """At a new rank go back to the largest ridge of the last one; leave out dimensions that carry nothing."""
         if "fit_" not in vars(model):
@@ -217,10 +253,21 @@ class _Run:
         return value, float(spread / np.sqrt(test.nnz))
 
 
+def _resume(kept: Any, runs: list[_Run]) -> list[Trial]:
+    """The candidates that a killed run had judged; its fits go back to their folds."""
+    if kept is None:
+        return []
+    for run, state in zip(runs, kept["runs"], strict=True):
+        run.restore(state)
+    return [Trial(*row[:4], tuple(row[4]), *row[5:]) for row in kept["table"]]
+
+
 def _trial(runs: list[_Run], k: int, l2: float | None) -> Trial:
     """One candidate on every fold."""
     began = time.perf_counter()
-    with ThreadPoolExecutor(max_workers=len(runs)) as side_by_side:  # a fit of small data leaves cores idle; each fold has its own model and seed
+    with ThreadPoolExecutor(
+        max_workers=len(runs)
+    ) as side_by_side:  # a fit of small data leaves cores idle; each fold has its own model and seed
         results = list(side_by_side.map(lambda run: run.fit(k, l2), runs))
     errors = tuple(float(r[0]) for r in results)
     spread = results[0][1] if len(runs) == 1 else float(np.std(errors, ddof=1) / np.sqrt(len(runs)))

@@ -26,11 +26,14 @@ from eckart.engines import engine_named
 from eckart.engines.protocol import CountRows, PairRule
 from eckart.errors import InputError, wrong
 from eckart.matrix import Counts
+from eckart.parameters import whole
 from eckart.trace import Watcher, progress, silent
 
 WEIGHTINGS = ("harmonic", "flat", "linear")
 SIDES = {"both": (True, True), "left": (True, False), "right": (False, True)}
 MOST_SCALE = 2**30
+MOST_WINDOW = 10_000
+"""Words on one side: documents are seldom longer, and a window's buffers hold a few numbers for each of them, on every thread."""
 """Weights are whole numbers times 1 / scale up to this scale: sums then stay exact in 53 bits for 2^23 pairs at distance 1 and many more in all."""
 TOKEN_BYTES = 12
 """Memory for a word of a chunk while it is counted: its number, its position, and a share of what is in work."""
@@ -85,8 +88,8 @@ def pair_rule(window: int, weighting: str = "harmonic", sides: str = "both") -> 
     >>> pair_rule(3)
     PairRule(weights=(6.0, 3.0, 2.0), scale=6.0, left=True, right=True)
     """
-    if isinstance(window, bool) or not isinstance(window, (int, np.integer)) or window < 1:
-        raise wrong("window", window, "an int >= 1")
+    if not (rule := whole(1, MOST_WINDOW)).fits(window):
+        raise wrong("window", window, rule.wanted)
     if weighting not in WEIGHTINGS:
         raise wrong("weighting", weighting, " or ".join(map(repr, WEIGHTINGS)))
     if sides not in SIDES:

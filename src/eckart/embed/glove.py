@@ -27,11 +27,11 @@ from eckart.embed.pairs import Pairs, pairs_of
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import Embedding
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import resumed_trace
+from eckart.io.models.levels import refused, resumed_trace
 from eckart.matrix import Observed
-from eckart.parameters import number, one_of, optional, param, whole
+from eckart.parameters import file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
@@ -133,9 +133,9 @@ class GloVe(WordModel):
     max_iter: int | None = param(None, optional(whole(1)))
     tol: float = param(1e-4, number(0))
     learning_rate: float = param(0.05, number(0, above=True))
-    add_context: bool = param(True)
+    add_context: bool = param(True, flag())
     weighting: str = param("harmonic", one_of(*WEIGHTINGS))
-    checkpoint: Any = param(None)
+    checkpoint: Any = param(None, file_name())
 
     @property
     def n_iter_(self) -> int:
@@ -152,6 +152,7 @@ class GloVe(WordModel):
         self._check()
         engine, rng, k = self._engine(), generator(self.random_state), int(self.n_components)
         pairs = pairs_of(self, X, engine)
+        require_room("n_components", k, 2.0 * len(pairs.words) * k, 4)
         x, weights = self._entries(pairs)
         keeper = Checkpoint.of_fit(
             self, x, weights, ignored=("max_iter", "add_context", "engine"), seconds=CHECKPOINT_SECONDS
@@ -161,7 +162,11 @@ class GloVe(WordModel):
         kept = keeper.load() if keeper else None
         way: Any = glove_als if self.solver == "als" else glove_adagrad
         with engine.at_work(), progress(bool(self.verbose)) as watch:
-            state = way.unpack(kept[1], engine) if kept else way.start(problem, k, engine, rng)
+            if keeper and kept:
+                with refused(keeper):
+                    state = way.unpack(kept[1], engine)
+            else:
+                state = way.start(problem, k, engine, rng)
             how: dict[str, Any] = {"max_iter": limit, "tol": float(self.tol), "keeper": keeper, "watch": watch}
             step = way.stepper(problem, state, engine, float(self.learning_rate))
             state, trace = descend(state, step, name=way.NAME, pack=lambda s: way.pack(s, engine), **how)

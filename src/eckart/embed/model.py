@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from eckart.embed.cooccurrence import MOST_WINDOW
 from eckart.embed.items import look
 from eckart.embed.sequences import Sequences
 from eckart.embed.vectors import Vectors
@@ -18,7 +19,7 @@ from eckart.fit import Estimator
 from eckart.index.labels import Labels, tidy
 from eckart.io.text.tokens import Tokenizer
 from eckart.io.text.vocabulary import corpus
-from eckart.parameters import check, optional, param, whole
+from eckart.parameters import check, flag, optional, param, whole
 
 
 @dataclass(eq=False, repr=False)
@@ -28,13 +29,13 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     n_components: int = param(100, whole(1))
     _: KW_ONLY
-    window: int = param(10, whole(1))
-    add_context: bool = param(False)
+    window: int = param(10, whole(1, MOST_WINDOW))
+    add_context: bool = param(False, flag())
     min_count: int = param(5, whole(1))
     max_words: int | None = param(None, optional(whole(1)))
     tokenizer: Any = param(None)
-    lowercase: bool = param(True)
-    numbers: bool = param(True)
+    lowercase: bool = param(True, flag())
+    numbers: bool = param(True, flag())
     min_length: int = param(1)
 
     @property

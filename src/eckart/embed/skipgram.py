@@ -19,7 +19,6 @@ References: Mikolov, Sutskever, Chen, Corrado and Dean (2013); Levy and Goldberg
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -28,21 +27,21 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.pairs import Pairs, certify_pairs
 from eckart.embed import skipgram_exact, skipgram_train
-from eckart.embed.cooccurrence import MAX_MEMORY, count, pair_rule
+from eckart.embed.cooccurrence import MAX_MEMORY, MOST_WINDOW, count, pair_rule
 from eckart.embed.model import WordModel
 from eckart.embed.pairs import checked
 from eckart.embed.sequences import Sequences, keep_probability
 from eckart.engines.protocol.windows import Pieces
 from eckart.errors import InputError, wrong
 from eckart.factors import Embedding
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import Memory
+from eckart.io.models.levels import resumed
 from eckart.io.tables.frames import titles
 from eckart.matrix import Counts
-from eckart.parameters import number, one_of, optional, param, whole
+from eckart.parameters import file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
-from eckart.trace import StopReason, Trace, Watcher, progress, silent
+from eckart.trace import Trace, Watcher, progress, silent
 
 CERTIFIED = 5_000_000
 """Words of the corpus on which the certificate is measured, at most."""
@@ -106,20 +105,20 @@ class SkipGram(WordModel):
     """
 
     _: KW_ONLY
-    window: int = param(5, whole(1))
+    window: int = param(5, whole(1, MOST_WINDOW))
     loss: str = param("negative", one_of("negative", "softmax"))
     negatives: int = param(5, whole(1))
     noise_exponent: float = param(0.75, number(0))
     drawn: int | None = param(None, optional(whole(1)))
     solver: str = param("auto", one_of("auto", "stochastic", "exact"))
     sample: float | None = param(1e-3, optional(number(0)))
-    bias: bool = param(False)
+    bias: bool = param(False, flag())
     max_iter: int | None = param(None, optional(whole(1)))
     learning_rate: float = param(0.05, number(0))
     last_learning_rate: float = param(1e-4, number(0))
     tol: float = param(1e-10, number(0))
-    deterministic: bool = param(False)
-    checkpoint: Any = param(None)
+    deterministic: bool = param(False, flag())
+    checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None) -> SkipGram:
         """Learn from text, lists of items, ``Sequences``, or (``solver="exact"``) from Counts of pairs."""
@@ -136,6 +135,7 @@ class SkipGram(WordModel):
                 raise InputError(
                     "no sentence has two words of the vocabulary, wanted words beside words; lower min_count"
                 )
+            require_room("n_components", self.n_components, 2.0 * len(s.words) * self.n_components, 4)
             if solver == "exact":
                 self._fit_exact(self._pairs(s, s.n_tokens, engine), s.rules, engine, watch)
             else:
@@ -167,16 +167,9 @@ class SkipGram(WordModel):
             k, int(self.window), int(self.negatives), drawn, 5 if self.max_iter is None else int(self.max_iter),
             float(self.learning_rate), float(self.last_learning_rate), bool(self.bias), not self.deterministic,
         )  # fmt: skip
-        rng = generator(self.random_state)
-        file = self._file(s)
-        x, y, trace = skipgram_train.train(
-            Pieces.of(s.ids, s.pointers, keep, noise),
-            training,
-            engine=engine,
-            rng=rng,
-            watch=watch,
-            memory=Memory.of(file, rng),
-        )
+        pieces = Pieces.of(s.ids, s.pointers, keep, noise)
+        with resumed(self._file(s), self.random_state) as (memory, rng):
+            x, y, trace = skipgram_train.train(pieces, training, engine=engine, rng=rng, watch=watch, memory=memory)
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
             raise InputError(f"the vectors left the range of numbers at learning_rate={self.learning_rate}; lower it")
         bias = y[:, k].copy() if self.bias else None
@@ -191,8 +184,7 @@ class SkipGram(WordModel):
         }
         counts = self._pairs(s, CERTIFIED, engine)
         self.fit_ = Fit(f, self._certify(counts, f, engine, "stochastic", trace, facts), trace, plan)
-        if file is not None and trace.reason is not StopReason.INTERRUPTED:
-            file.remove()
+        memory.end(trace)
 
     def _fit_exact(self, counts: Counts, rules: dict[str, Any], engine: Any, watch: Watcher) -> None:
         marginal = np.asarray(counts.to_scipy().sum(axis=0)).ravel()
@@ -234,13 +226,8 @@ class SkipGram(WordModel):
         return s
 
     def _file(self, s: Sequences) -> Checkpoint | None:
-        if self.checkpoint is None:
-            return None
-        others = ("checkpoint", "engine", "n_threads", "verbose", "tokenizer")
-        options = {name: str(value) for name, value in self.get_params().items() if name not in others}
-        data = zlib.crc32(np.ascontiguousarray(s.pointers).data, zlib.crc32(np.ascontiguousarray(s.ids).data))
-        about = {"model": "SkipGram", "tokens": s.n_tokens, "words": len(s.words), "data": data}
-        return Checkpoint(self.checkpoint, about | options, SECONDS)
+        parts = (np.asarray(s.pointers), s.ids, np.asarray(s.words))
+        return Checkpoint.of_parts(self, lambda: parts, ignored=("engine", "tokenizer"), seconds=SECONDS)
 
     def _solver(self, X: Any) -> str:
         if self.solver == "auto":

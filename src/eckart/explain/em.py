@@ -20,6 +20,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 
+from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 EQUAL = 1e-9
@@ -54,6 +55,14 @@ class Problem(Protocol[Theta, S]):
     def maximise(self, statistics: S) -> Theta: ...
 
 
+class Remembering(Protocol[Theta, S]):
+    """A problem whose E step goes on from what the last one left of the rows, so that it cannot be repeated: it keeps that, and the statistics, itself."""
+
+    def remember(self, statistics: S) -> Any: ...
+
+    def recall(self, kept: Any) -> S: ...
+
+
 @dataclass(frozen=True)
 class Ascent(Generic[Theta, S]):
     """Where a climb ended: theta with the statistics of the E step at it, and the bounds on the way (one for each E step, a row's share)."""
@@ -77,18 +86,25 @@ def climb(
     trace: Trace | None = None,
     watch: Watcher = silent,
     each: Callable[[Theta, S, Trace], Theta | None] | None = None,
+    memory: Memory = NOTHING,
 ) -> Ascent[Theta, S]:
     """EM from theta until the bound, per unit of weight, rises by less than ``tol`` (after ``least`` steps at the soonest: near a saddle it rises slowly).
 
-    The trace holds F at every theta visited, the last one included, so it is that of the returned point. ``each`` is called after every E step (checkpoint,
-    revival of a dead component); where it returns a theta, the climb goes on from there. Ctrl-C returns the last complete state.
+    The trace holds F at every theta visited, the last one included, so it is that of the returned point. ``each`` is called after every E step (revival of
+    a dead component); where it returns a theta, the climb goes on from there. Ctrl-C returns the last complete state. ``memory`` gets theta, the trace and
+    what the problem remembers at every step; a climb that was killed goes on from there, instead of from ``theta``.
     """
     trace = Trace("bound") if trace is None else trace
+    if (kept := memory.last()) is not None:
+        theta, trace = like(theta, kept["theta"]), resumed_trace(trace.quantity, kept["trace"])
+        statistics = problem.recall(kept["rows"]) if hasattr(problem, "recall") else problem.expect(theta)
+    else:
+        statistics = problem.expect(theta)
+        trace.add(statistics.bound / statistics.weight)
     trace.reason = StopReason.MAX_ITER
-    statistics = problem.expect(theta)
-    trace.add(statistics.bound / statistics.weight)
     try:
         while len(trace) <= max_iter:
+            memory.offer(lambda: _state(problem, theta, statistics, trace))  # noqa: B023
             moved = each(theta, statistics, trace) if each else None
             following = problem.maximise(statistics) if moved is None else moved
             after = problem.expect(following)
@@ -104,14 +120,27 @@ def climb(
     return Ascent(theta, statistics, trace)
 
 
+def _state(problem: Any, theta: Any, statistics: Any, trace: Trace) -> dict[str, Any]:
+    rows = problem.remember(statistics) if hasattr(problem, "remember") else None
+    return {"theta": theta, "trace": kept_trace(trace), "rows": rows}
+
+
 def best_of(
-    climbs: Iterable[Callable[[], Ascent[Theta, S]]],
+    climbs: Iterable[Callable[[Memory], Ascent[Theta, S]]], memory: Memory = NOTHING
 ) -> tuple[Ascent[Theta, S], list[float]]:
-    """The highest of several climbs (the first of those equal to rounding), and where each of them ended; an interrupted climb is the last one tried."""
+    """The highest of several climbs (the first of those equal to rounding), and where each of them ended; an interrupted climb is the last one tried.
+
+    Each climb is called with the memory of its level. Those that a killed run had finished are not repeated.
+    """
+    kept = memory.last() or {"ends": [], "best": None}
     best: Ascent[Theta, S] | None = None
-    ends: list[float] = []
-    for start in climbs:
-        found = start()
+    ends: list[float] = list(kept["ends"])
+    before = kept["best"]
+    for start in [*climbs][len(ends) :]:
+        found = start(memory.inner({"ends": ends, "best": before if best is None else _kept(best)}))
+        if before is not None and best is None:  # what was kept of the best takes the shape of this one
+            trace = resumed_trace(found.trace.quantity, before["trace"])
+            best = Ascent(like(found.theta, before["theta"]), like(found.statistics, before["statistics"]), trace)
         ends.append(found.bound)
         if best is None or found.bound > best.bound + EQUAL * (1 + abs(best.bound)) or not np.isfinite(best.bound):
             best = found
@@ -120,6 +149,15 @@ def best_of(
             break
     assert best is not None
     return best, ends
+
+
+def index_of(best: Ascent[Any, Any], ends: list[float]) -> int:
+    """Which of the climbs the best one is."""
+    return next(i for i, end in enumerate(ends) if end == best.bound or i == len(ends) - 1)
+
+
+def _kept(best: Ascent[Any, Any]) -> dict[str, Any]:
+    return {"theta": best.theta, "statistics": best.statistics, "trace": kept_trace(best.trace)}
 
 
 def merged(parts: Iterable[S]) -> S:

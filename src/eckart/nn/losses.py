@@ -19,6 +19,7 @@ import torch
 from torch.nn import functional as F
 
 from eckart.nn.batches import Batch
+from eckart.nn.modules import Draws
 
 Loss = Callable[[Any, Batch], torch.Tensor]
 LOSSES = ("squared", "bernoulli")
@@ -42,7 +43,7 @@ def coding_loss(
 
     def loss(net: Any, batch: Batch) -> torch.Tensor:
         x, judged = batch.x, batch.seen
-        given = corrupt(x, noise, corruption) if noise and net.training else x
+        given = corrupt(x, noise, corruption, net.draws) if noise and net.training else x
         if hide and judged is not None:
             judged = judged & a_fifth(x)
             given = given * ~judged
@@ -76,11 +77,11 @@ def _misfit(kind: str, out: torch.Tensor, x: torch.Tensor, back: Any, offset: An
     return F.binary_cross_entropy_with_logits(out + offset, x * back[1] + back[0], reduction="none")
 
 
-def corrupt(x: torch.Tensor, noise: float, corruption: str) -> torch.Tensor:
+def corrupt(x: torch.Tensor, noise: float, corruption: str, draws: Draws) -> torch.Tensor:
     """x + noise e, or x with a share ``noise`` of its entries at 0 (the mean)."""
     if corruption == "mask":
-        return x * (torch.rand_like(x) >= noise)
-    return x + noise * torch.randn_like(x)
+        return x * (draws.uniform(x) >= noise)
+    return x + noise * draws.normal(x)
 
 
 def class_loss(net: Any, batch: Batch) -> torch.Tensor:

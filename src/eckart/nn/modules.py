@@ -17,6 +17,35 @@ from torch.nn import functional as F
 from eckart.errors import FileError
 
 
+class Draws:
+    """The generator that a network draws from in training, shared by its layers and its loss; None is the default one of the device.
+
+    PyTorch's own dropout draws from one generator of the whole process, which fits in several threads would share.
+    """
+
+    def __init__(self) -> None:
+        self.generator: torch.Generator | None = None
+
+    def normal(self, like: torch.Tensor) -> torch.Tensor:
+        return torch.randn(like.shape, generator=self.generator, dtype=like.dtype, device=like.device)
+
+    def uniform(self, like: torch.Tensor) -> torch.Tensor:
+        return torch.rand(like.shape, generator=self.generator, dtype=like.dtype, device=like.device)
+
+
+class Dropout(nn.Module):
+    """Entries to zero with probability p in training, the others divided by 1 - p."""
+
+    def __init__(self, p: float):
+        super().__init__()
+        self.p, self.draws = p, Draws()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.training or not self.p:
+            return x
+        return x * torch.empty_like(x).bernoulli_(1 - self.p, generator=self.draws.generator).div_(1 - self.p)
+
+
 class Transposed(nn.Module):
     """x -> W^T x + b with the weights W of another dense layer, which owns them."""
 
@@ -57,7 +86,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 LAYERS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
     "dense": lambda d: nn.Linear(d["in"], d["out"]),
     "activation": lambda d: ACTIVATIONS[d["name"]](),
-    "dropout": lambda d: nn.Dropout(d["p"]),
+    "dropout": lambda d: Dropout(d["p"]),
     "convolution": lambda d: nn.Conv2d(d["in"], d["out"], d["size"], d["stride"], d["padding"]),
     "transposed": lambda d: nn.ConvTranspose2d(
         d["in"], d["out"], d["size"], d["stride"], d["padding"], tuple(d["extra"])
@@ -86,7 +115,7 @@ class Coder(nn.Module):
 
     def __init__(self, a: dict[str, Any]):
         super().__init__()
-        self.k, self.variational = a["code"], a["variational"]
+        self.k, self.variational, self.draws = a["code"], a["variational"], Draws()
         self.encoder = nn.Sequential(*map(layer, a["encoder"]))
         self.decoder = nn.Sequential(*(self._mirror(a["decoder"]) if a["tied"] else map(layer, a["decoder"])))
         self.into = nn.Linear(a["in"], self.k, bias=False) if a["shortcut"] else None
@@ -116,7 +145,7 @@ class Coder(nn.Module):
         mean, log_var = self.encode(x)
         z = mean
         if log_var is not None and self.training:
-            z = mean + torch.exp(0.5 * log_var) * torch.randn_like(mean)
+            z = mean + torch.exp(0.5 * log_var) * self.draws.normal(mean)
         return self.decode(z), mean, log_var
 
 
@@ -125,6 +154,7 @@ class Head(nn.Module):
 
     def __init__(self, a: dict[str, Any]):
         super().__init__()
+        self.draws = Draws()
         self.layers = nn.Sequential(*map(layer, a["layers"]))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -138,18 +168,34 @@ def build(architecture: dict[str, Any], seed: int = 0) -> Any:
     """The network of a description with random weights: normal of variance 2 / (inputs) before a ReLU or GELU, Glorot otherwise; biases and output
     weights 0.
 
-    PyTorch's global generator is left as it was.
+    PyTorch's global generator is not touched: weights are drawn from one of the network's own, in the order in which PyTorch would draw them.
     """
     if architecture.get("kind") not in KINDS:
         raise FileError(f"kind {architecture.get('kind')!r} came, wanted one of {', '.join(KINDS)}")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        net = KINDS[architecture["kind"]](architecture)
-        for chain in net.children():
-            if isinstance(chain, nn.Sequential):
-                _start(chain)
+    with torch.device("meta"):  # shapes alone: what PyTorch would draw here comes from its global generator
+        net: Any = KINDS[architecture["kind"]](architecture)
+    net.to_empty(device="cpu")
+    rng = torch.Generator().manual_seed(seed)
+    for part in net.modules():
+        _usual(part, rng)
+        if isinstance(part, Dropout):
+            part.draws = net.draws
+    for chain in net.children():
+        if isinstance(chain, nn.Sequential):
+            _start(chain, rng)
     _quiet(getattr(net, "decoder" if isinstance(net, Coder) else "layers"))
     return net
+
+
+def _usual(part: nn.Module, rng: torch.Generator) -> None:
+    """The weights with which PyTorch makes a layer: uniform, of variance 1 / (3 inputs)."""
+    if isinstance(part, Transposed):
+        nn.init.zeros_(part.bias)
+    if isinstance(part, _DRAWN):
+        nn.init.kaiming_uniform_(part.weight, a=5**0.5, generator=rng)
+        if part.bias is not None:
+            inputs = part.weight[0].numel()
+            nn.init.uniform_(part.bias, -(inputs**-0.5), inputs**-0.5, generator=rng)
 
 
 def _quiet(chain: Any) -> None:
@@ -159,20 +205,21 @@ def _quiet(chain: Any) -> None:
         nn.init.zeros_(last.weight)
 
 
-def _start(chain: nn.Sequential) -> None:
+def _start(chain: nn.Sequential, rng: torch.Generator) -> None:
     parts = list(chain)
     for i, part in enumerate(parts):
-        if not isinstance(part, (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)):
+        if not isinstance(part, _DRAWN):
             continue
         after = next((p for p in parts[i + 1 :] if isinstance(p, tuple(_BENT))), None)
         if isinstance(after, (nn.ReLU, nn.GELU)):
-            nn.init.kaiming_normal_(part.weight, nonlinearity="relu")
+            nn.init.kaiming_normal_(part.weight, nonlinearity="relu", generator=rng)
         else:
-            nn.init.xavier_normal_(part.weight)
+            nn.init.xavier_normal_(part.weight, generator=rng)
         if part.bias is not None:
             nn.init.zeros_(part.bias)
 
 
+_DRAWN = (nn.Linear, nn.Conv2d, nn.ConvTranspose2d)
 _BENT = (nn.ReLU, nn.GELU, nn.Tanh, nn.Sigmoid)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from eckart.fit import Estimator
 from eckart.nn.architecture import ACTIVATIONS
 from eckart.optim.rules import RULES
-from eckart.parameters import Rule, either, is_int, number, one_of, optional, param, whole
+from eckart.parameters import Rule, either, file_name, is_int, number, one_of, optional, param, whole
 
 STEPS = 8000
 """Gradient steps of a fit where ``max_iter`` is open: as many epochs as that makes, from 30 to 300."""
@@ -93,11 +92,13 @@ class NetworkParameters(Estimator):
     validation_fraction: float = param(0.1, SHARE)
     patience: int = param(10, either(whole(1), wanted="a number of epochs >= 1"))
     tol: float = param(1e-4, number(0))
-    clip: float | None = param(None, either(optional(number(0, above=True)), wanted="None or a largest gradient norm > 0"))
+    clip: float | None = param(
+        None, either(optional(number(0, above=True)), wanted="None or a largest gradient norm > 0")
+    )
     device: Any = param(None)
     precision: str = param("auto")
     compile: Any = param("auto")
-    checkpoint: Any = param(None, Rule("None or the name of a file", lambda v: v is None or isinstance(v, (str, Path))))
+    checkpoint: Any = param(None, file_name())
     engine: Any = field(default="auto", init=False)
 
     def __init_subclass__(cls, **more: Any) -> None:

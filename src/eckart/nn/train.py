@@ -10,6 +10,8 @@ for a batch, the batch is summed in parts: the same gradient, in less memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ import numpy as np
 import torch
 
 from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import refused
 from eckart.io.models.pack import pack, resumed_trace, unpack
 from eckart.nn.batches import Source, pieces
 from eckart.nn.losses import Loss
@@ -81,17 +84,17 @@ def train(
     run = Progress(optimizer=optimizer, kept=_copy(net), seed=seed)
     run.proven = run.kept
     if file is not None and (found := file.load()) is not None:
-        _resume(run, net, optimizer, unpack(found[1]), place)
+        with refused(file):
+            _resume(run, net, optimizer, unpack(found[1]), place)
     compiled = torch.compile(loss, dynamic=False) if place.compiled is True else loss
     steps = steps_of(net, compiled, rows, optimizer, recipe.clip, place, run.room)
-    devices = [place.device] if place.cuda else []
     try:
-        with torch.random.fork_rng(devices=devices):
+        with _drawing(net, place) as begin:
             while run.epoch < recipe.max_iter and run.trace.reason is StopReason.MAX_ITER:
                 _offer(file, run, net, optimizer)
                 if place.mixed and not steps.place.fine and run.epoch >= (1 - REFINED) * recipe.max_iter:
                     steps.refine()
-                torch.manual_seed(int(np.random.SeedSequence([seed, run.epoch]).generate_state(1)[0]))
+                begin(int(np.random.SeedSequence([seed, run.epoch]).generate_state(1)[0]))
                 order = np.random.default_rng([seed, run.epoch]).permutation(len(rows))
                 value = _epoch(steps, order, recipe, run.epoch)
                 _judge(run, net, value, judge or loss, held_out, recipe, place)
@@ -101,6 +104,21 @@ def train(
     net.load_state_dict(run.kept)
     net.eval()
     return run
+
+
+@contextmanager
+def _drawing(net: Any, place: Place) -> Iterator[Callable[[int], Any]]:
+    """A function that seeds what the network draws. On a CPU a generator of its own, so that fits in several threads repeat their seeds; on a GPU that of
+    the device, because recorded steps advance no other, put back afterwards."""
+    if not place.cuda:
+        net.draws.generator = torch.Generator()
+        try:
+            yield net.draws.generator.manual_seed
+        finally:
+            net.draws.generator = None
+        return
+    with torch.random.fork_rng(devices=[place.device]), torch.cuda.device(place.device):
+        yield torch.cuda.manual_seed
 
 
 def _epoch(steps: Steps, order: np.ndarray, recipe: Recipe, epoch: int) -> float:

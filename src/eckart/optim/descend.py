@@ -8,11 +8,21 @@ useless, on ``max_iter``, or on an interrupt; in every case the best point is re
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
 from eckart.optim.rules import Params, Rule
 from eckart.trace import StopReason, Trace, Watcher, silent
+
+
+class Memory(Protocol):
+    """Where a loop that may be killed keeps its state (``io.models.levels``)."""
+
+    def last(self) -> Any: ...
+
+    def offer(self, state: Any) -> None: ...
+
 
 Objective = Callable[[Params], tuple[float, Params]]
 """Value and gradients at a point."""
@@ -33,6 +43,7 @@ def descend(
     max_iter: int,
     patience: int = 100,
     watch: Watcher = silent,
+    memory: Memory | None = None,
 ) -> tuple[Params, Trace, float]:
     """The best point, the trace of objective values, and the gradient norm there.
 
@@ -46,8 +57,15 @@ def descend(
     best, best_value, best_norm = params, np.inf, np.inf
     trace = Trace("objective", reason=StopReason.MAX_ITER)
     since, first_lr, before = 0, lr, np.inf
+    if memory is not None and (kept := memory.last()) is not None:
+        params, state, best = kept["params"], kept["state"], kept["best"]
+        best_value, best_norm, since, lr, before = kept["numbers"]
+        trace.values, trace.seconds = kept["trace"]
     try:
-        for step in range(max_iter):
+        for step in range(len(trace), max_iter):
+            if memory is not None:
+                told = {"numbers": [best_value, best_norm, since, lr, before], "trace": [trace.values, trace.seconds]}
+                memory.offer(told | {"params": params, "state": state, "best": best})
             point = rule.ahead(params, state)
             value, grads = objective(point)
             size = norm(grads)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eckart.engines.protocol import Engine
+from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.rng import normal
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -70,6 +71,7 @@ def block_krylov(
     max_basis: int | None = None,
     start: np.ndarray | None = None,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Ritz:
     """The k leading eigenpairs of a positive semidefinite operator; ``tol`` is relative to the sum of the k Ritz values."""
     block = max(1, min(block, n))
@@ -83,8 +85,15 @@ def block_krylov(
     t = np.zeros((basis.shape[1], basis.shape[1]))
     trace = Trace("energy still missing, relative")
     values, s, residuals = np.empty(0), np.empty((0, 0)), np.empty(0)
+    begun = 1
+    if (kept := memory.last()) is not None:
+        begun, used, products, fresh = kept["step"], kept["used"], kept["products"], kept["fresh"]
+        basis[:, :used], t[:used, :used] = kept["basis"], kept["t"]
+        trace = resumed_trace(trace.quantity, kept["trace"])
     try:
-        for step in range(1, max_steps + 1):
+        for step in range(begun, max_steps + 1):
+            spaces = {"basis": basis[:, :used], "t": t[:used, :used], "fresh": fresh}
+            memory.offer(spaces | {"step": step, "used": used, "products": products, "trace": kept_trace(trace)})
             width = fresh.shape[1]
             basis[:, used : used + width] = fresh
             q = basis[:, : used + width]

@@ -18,11 +18,12 @@ from eckart.certify.certificate import Certificate, Check
 from eckart.engines.protocol import Engine
 from eckart.factors import signs
 from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, plan_of
+from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix
 from eckart.optim.descend import Objective
-from eckart.optim.rules import rule_named
-from eckart.parameters import check, either, number, one_of, optional, param, whole
+from eckart.optim.rules import RULES, rule_named
+from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.reduce import missing as gaps
 from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.covariance import Covariance
@@ -58,6 +59,8 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         Weight of the penalty on V and W, in units of the data's variance.
     max_iter, tol : int, float
         Most steps (epochs for minibatches), and the gradient norm to stop at, in units of the largest eigenvalue.
+    checkpoint : None or path
+        File in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
         Seed; what computes, "auto", "cpu", "plain" or an engine; most threads to use (results do not depend on it); progress bars.
 
@@ -81,13 +84,14 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
 
     n_components: int = param(2, whole(0))
     _: KW_ONLY
-    optimizer: str = param("nesterov")
+    optimizer: str = param("nesterov", one_of(*RULES))
     learning_rate: Any = param("auto", either(one_of("auto"), number(0, above=True)))
     batch_size: int | None = param(None, optional(whole(1)))
-    tied: bool = param(False)
+    tied: bool = param(False, flag())
     ridge: float = param(0.0, number(0))
-    max_iter: int = param(20_000)
-    tol: float = param(1e-7)
+    max_iter: int = param(20_000, whole(1))
+    tol: float = param(1e-7, number(0))
+    checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None) -> LinearAutoencoder:
         """Train on rows of X; with missing entries, on the covariance that explains the observed ones best."""
@@ -95,14 +99,17 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         rule_named(self.optimizer)
         matrix = one_kind_of_names(read(X))
         validate_components(self.n_components, matrix.shape[0], matrix.shape[1])
-        engine, rng = self._engine(), generator(self.random_state)
-        with progress(bool(self.verbose)) as watch, engine.at_work():
-            c, rows = on_data(engine, matrix, lambda x: self._data(x, matrix, engine, rng, watch))
-            trained = self._train(c, rows, rng, watch)
+        engine = self._engine()
+        with progress(bool(self.verbose)) as watch, engine.at_work(), resuming(self, matrix) as (memory, rng):
+            c, rows = on_data(engine, matrix, lambda x: self._data(x, matrix, engine, rng, watch, memory))
+            gappy = c.statistic is None and c.data is None
+            inner = memory.inner(
+                [c.mean, c.total, c.weight, c.rows, c.matrix, rng.bit_generator.state] if gappy else []
+            )
+            trained = self._train(c, rows, rng, watch, inner)
             values, components = canonical(c, trained.decoder)
             spectrum = Spectrum(values, components * signs(components)[:, None], trained.trace, 1e-6)
             basis = to_basis(c, spectrum, matrix.columns)
-            gappy = c.statistic is None and c.data is None
             certificate = _certify(c, basis, trained, self.batch_size, self.ridge, gappy, rng)
         plan = {
             "solver": self.optimizer,
@@ -113,6 +120,7 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
             "learning_rate": trained.lr,
             "rows at a time": self.batch_size or "all, as their covariance",
         }
+        memory.end(trained.trace)
         self._store(
             Fit(basis, certificate, trained.trace, plan), {"encoder": trained.encoder, "decoder": trained.decoder}
         )
@@ -163,17 +171,22 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         self._weights = (arrays["encoder"], arrays["decoder"])
 
     def _data(
-        self, x: Any, matrix: Matrix, engine: Engine, rng: np.random.Generator, watch: Watcher
+        self, x: Any, matrix: Matrix, engine: Engine, rng: np.random.Generator, watch: Watcher, memory: Memory
     ) -> tuple[Covariance, np.ndarray | None]:
         """The covariance to descend on, and the rows themselves where batches of them are."""
         if x.kind == "observed":
-            return _expected_covariance(matrix, int(self.n_components), engine, rng, watch), None
+            if kept := memory.last():  # a killed run had found it
+                mean, total, weight, count, square, rng.bit_generator.state = kept
+                return Covariance(mean, total, weight, count, matrix.dtype, True, engine, matrix=square), None
+            return _expected_covariance(matrix, int(self.n_components), engine, rng, watch, memory.inner(None)), None
         rows = None if self.batch_size is None else engine.entries(x).astype(np.float64)
         if x.shape[1] <= STATISTIC_COLUMNS:
             return Covariance.by_statistic(engine, x, True, rng, watch), rows
         return Covariance.by_products(engine, x, True, None, watch), rows
 
-    def _train(self, c: Covariance, rows: np.ndarray | None, rng: np.random.Generator, watch: Watcher) -> Trained:
+    def _train(
+        self, c: Covariance, rows: np.ndarray | None, rng: np.random.Generator, watch: Watcher, memory: Memory
+    ) -> Trained:
         k = int(self.n_components)
         top = block_krylov(
             c.product, c.n, 1, dtype=np.dtype(np.float64), rng=rng, engine=c.engine, block=2, tol=1e-3, max_steps=60
@@ -194,16 +207,17 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
                 max_iter=self.max_iter,
                 rng=rng,
                 watch=watch,
+                memory=memory,
             )
-        return _train_minibatch(c, rows, k, largest, self, rng, watch)
+        return _train_minibatch(c, rows, k, largest, self, rng, watch, memory)
 
 
 def _expected_covariance(
-    matrix: Matrix, k: int, engine: Engine, rng: np.random.Generator, watch: Watcher
+    matrix: Matrix, k: int, engine: Engine, rng: np.random.Generator, watch: Watcher, memory: Memory
 ) -> Covariance:
     """The maximum-likelihood covariance of data with gaps, by probabilistic PCA."""
     wanted = PcaOptions(min(k + 5, matrix.shape[1], matrix.shape[0] or k))
-    b = solve(matrix, wanted, None, engine=engine, rng=rng, watch=watch).factors
+    b = solve(matrix, wanted, None, engine=engine, rng=rng, watch=watch, memory=memory).factors
     u = b.components.astype(np.float64)
     values, noise = b.scatter / b.weight, b.noise * b.degrees / b.weight
     c = (u.T * (values - noise)) @ u + noise * np.eye(b.n)
@@ -220,6 +234,7 @@ def _train_minibatch(
     model: LinearAutoencoder,
     rng: np.random.Generator,
     watch: Watcher,
+    memory: Memory,
 ) -> Trained:
     """One pass over shuffled rows an epoch, full steps for the first half, then falling to nothing; the risk of each epoch is measured on all rows."""
     rule = rule_named(model.optimizer)
@@ -238,8 +253,13 @@ def _train_minibatch(
     best, best_value, gradient = params, np.inf, np.inf
     trace = Trace("objective", reason=StopReason.MAX_ITER)
     epochs = min(model.max_iter, 200)
+    if (kept := memory.last()) is not None:
+        params, state, best = kept["params"], kept["state"], kept["best"]
+        (best_value, gradient, lr), trace = kept["numbers"], resumed_trace(trace.quantity, kept["trace"])
     try:
-        for epoch in range(epochs):
+        for epoch in range(len(trace), epochs):
+            numbers = {"numbers": [best_value, gradient, lr], "trace": kept_trace(trace)}
+            memory.offer(numbers | {"params": params, "state": state, "best": best})
             order = rng.permutation(len(centered))
             fade = min(1.0, max(2 * (1 - epoch / epochs), 0.01) ** 2)
             for start in range(0, len(order), size):

@@ -21,6 +21,7 @@ from eckart.certify.gaps import certify_gaps
 from eckart.engines.protocol import Engine, GapStatistics, SeenColumns
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
+from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.reduce.krylov import block_krylov
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -54,19 +55,23 @@ def fit_gaussian(
     rng: np.random.Generator,
     tol: float,
     max_iter: int,
-    start: Gaussian | None = None,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> tuple[Gaussian, Trace]:
     """Maximum likelihood by EM on a placed matrix, whose rows weigh ``weight`` together.
 
     Stops when a step raises the log-likelihood per observed entry by less than ``tol``."""
     columns = engine.seen_columns(x)
     variance = float(columns.square.sum()) / max(x.nnz, 1)
-    g = start or _start(x, k, weight, columns.mean, variance, engine, rng)
     floor = NOISE_FLOOR * (variance or 1.0)
     trace = Trace("log-likelihood per observed entry", reason=StopReason.MAX_ITER)
+    if (kept := memory.last()) is not None:
+        g, trace = Gaussian(**kept["g"]), resumed_trace(trace.quantity, kept["trace"])
+    else:
+        g = _start(x, k, weight, columns.mean, variance, engine, rng)
     try:
-        for step in range(max_iter):
+        for step in range(len(trace), max_iter):
+            memory.offer({"g": g, "trace": kept_trace(trace)})
             stats = engine.gap_statistics(x, g.w, g.mu, g.s2)
             seen = float(stats.gram[:, -1, -1].sum())
             trace.add(stats.loglik / seen)

@@ -20,7 +20,7 @@ from eckart.certify.network import certify_network
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import Network
 from eckart.factors.checks import numbers
-from eckart.fit import Fit
+from eckart.fit import Fit, require_room
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Counts, Dense, Matrix, row_parts
 from eckart.nn.lazy import need_torch
@@ -53,6 +53,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """Train on the rows of X; NaN and absent entries of ``Observed`` data are unknown and play no part in the loss."""
         self._check()
         matrix, gpu = self._door(X)
+        require_room("n_components", self.n_components, float(matrix.shape[1]) * self.n_components, 4)
         (seed, file), place = self._start(matrix), self._place(matrix, gpu)
         split = split_rows(int(matrix.shape[0] or 0), self.validation_fraction, seed)
         net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)

@@ -19,22 +19,26 @@ from eckart.engines.protocol import GapsFound, Moments, Sketch
 from eckart.errors import InputError
 from eckart.factors import Basis
 from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, plan_of, sample_weights
+from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed
-from eckart.parameters import check, either, flag, number, one_of, optional, param, whole
+from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.reduce import missing as gaps
 from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.charts import ComponentTables
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, filled, reusable, squared_errors
-from eckart.reduce.plan import validate_components
+from eckart.reduce.plan import ALIASES, SOLVERS, validate_components
 from eckart.reduce.rotate import Rotation, rotation_of
 from eckart.reduce.solve import Options, certify, solve, to_basis
 from eckart.reduce.spectral import solve_eigh
 from eckart.reduce.stream import running, spectrum_of_sketch
 from eckart.rng import generator
 from eckart.trace import progress
+
+SHOWN = ("copy", "whiten", "rotation", "power_iteration_normalizer")
+"""Parameters that change how the answer is shown, not the fit."""
 
 
 @dataclass(eq=False, repr=False)
@@ -63,8 +67,8 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
     rotation : None, "varimax" or "promax"
         Rotate the loadings towards few large entries each; codes are then the rotated scores of unit variance.
     checkpoint : None or path
-        While rows are read in one pass, keep the state here every half minute; the same call after a crash goes on from there, with the
-        same bits. The file is removed at the end.
+        Keep the state here every few seconds; the same call after a crash goes on from there, with the same bits. The file is removed
+        at the end. Solvers that work at a stroke ("svd", "eigh" of few rows) and the sketch of an iterator keep none.
     random_state, engine, n_threads, verbose
         Seed; what computes, "auto", "cpu", "plain" or an engine; most threads to use (results do not depend on it); progress bars.
     copy, power_iteration_normalizer
@@ -92,9 +96,9 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
 
     n_components: Any = param(None)
     _: KW_ONLY
-    copy: bool = param(True)
+    copy: bool = param(True, flag())
     whiten: bool = param(False, flag())
-    svd_solver: str = param("auto")
+    svd_solver: str = param("auto", one_of("auto", *SOLVERS, *ALIASES))
     tol: float = param(0.0, number(0, 1, below=True))
     iterated_power: Any = param("auto", either(one_of("auto"), whole(0)))
     n_oversamples: int = param(10, whole(1))
@@ -102,7 +106,7 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
     center: bool = param(True, flag())
     rotation: str | None = param(None, one_of(None, "varimax", "promax"))
     max_iter: int | None = param(None, optional(whole(1)))
-    checkpoint: Any = param(None)
+    checkpoint: Any = param(None, file_name())
 
     _stream: Moments | Sketch = field(init=False)
     _rotation: Rotation | None = field(init=False)
@@ -112,15 +116,9 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
         options = self._options()
         matrix = one_kind_of_names(read(X))
         weights = self._weights(matrix, sample_weight)
-        with progress(bool(self.verbose)) as watch:
-            fit = solve(
-                matrix,
-                options,
-                weights,
-                engine=self._engine(),
-                rng=generator(self.random_state),
-                watch=watch,
-            )
+        with progress(bool(self.verbose)) as watch, resuming(self, matrix, weights, ignored=SHOWN) as (memory, rng):
+            fit = solve(matrix, options, weights, engine=self._engine(), rng=rng, watch=watch, memory=memory)
+        memory.end(fit.trace)
         self._store(fit)
         self.__dict__.pop("_stream", None)
         return self
@@ -263,7 +261,6 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
             float(self.tol),
             int(self.n_oversamples),
             steps,
-            self.checkpoint,
         )
 
     def _weights(self, matrix: Matrix, sample_weight: Any) -> np.ndarray | None:

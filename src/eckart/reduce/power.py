@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputError, wrong
+from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -46,6 +47,7 @@ def power_method(
     start: np.ndarray | None = None,
     random_state: Any = None,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> EigenPairs:
     """k eigenpairs of largest magnitude of a symmetric matrix, by power iteration and implicit deflation.
 
@@ -68,8 +70,13 @@ def power_method(
     values, vectors = np.zeros(k), np.zeros((n, k))
     residuals, iterations, rates = np.zeros(k), np.zeros(k, dtype=int), np.full(k, np.nan)
     trace = Trace("residual / |theta|", reason=StopReason.CONVERGED)
-    done = True
-    for i in range(k):
+    done, begun = True, 0
+    if (kept := memory.last()) is not None:
+        begun, done, trace = kept["pair"], kept["done"], resumed_trace(trace.quantity, kept["trace"])
+        values, vectors, residuals, iterations, rates = kept["found"]
+    for i in range(begun, k):
+        told = {"pair": i, "done": done, "trace": lambda: kept_trace(trace)}
+        inner = memory.inner(told | {"found": [values, vectors, residuals, iterations, rates]})
         found = vectors[:, :i]
 
         def deflated(v: np.ndarray, found: np.ndarray = found) -> np.ndarray:
@@ -78,7 +85,7 @@ def power_method(
 
         first = start if start is not None and i == 0 else rng.standard_normal(n)
         scale = float(np.abs(values[:i]).max(initial=0.0))
-        pair = _one_pair(deflated, np.asarray(first, np.float64), found, tol, max_iter, rng, trace, scale)
+        pair = _one_pair(deflated, np.asarray(first, np.float64), found, tol, max_iter, rng, trace, scale, inner)
         values[i], vectors[:, i], residuals[i], iterations[i], rates[i], ok = pair
         done &= ok
         watch("components", i + 1, k)
@@ -110,13 +117,17 @@ def _one_pair(
     rng: np.random.Generator,
     trace: Trace,
     scale: float,
+    memory: Memory,
 ) -> tuple[float, np.ndarray, float, int, float, bool]:
     floor = 1e-13 * scale
     v = _unit(v, found, rng)
     checked = False
     history: list[float] = []
-    theta, residual, step = 0.0, 0.0, 0
-    for step in range(1, max_iter + 1):
+    theta, residual, step, begun = 0.0, 0.0, 0, 1
+    if (kept := memory.last()) is not None:
+        v, checked, history, begun = kept["v"], kept["checked"], kept["history"], kept["step"]
+    for step in range(begun, max_iter + 1):
+        memory.offer({"v": v, "checked": checked, "history": history, "step": step})
         image = product(v)
         size = float(np.linalg.norm(image))
         theta = float(v @ image)

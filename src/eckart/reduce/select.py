@@ -17,13 +17,14 @@ import numpy as np
 from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
 from eckart.errors import wrong
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import SECONDS, Memory, generator_at, resumed
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank
 from eckart.reduce.encode import reusable
 from eckart.reduce.solve import Options, solve
-from eckart.rng import generator
 from eckart.trace import Watcher, progress
 
 METHODS = ("held_out", "gavish_donoho", "parallel", "share")
@@ -66,6 +67,7 @@ def select_components(
     engine: Any = "auto",
     n_threads: int | None = None,
     verbose: bool = False,
+    checkpoint: Any = None,
 ) -> Selection:
     """A table of k by held-out entries, Gavish-Donoho, parallel analysis and share of variance, and what each would choose.
 
@@ -77,6 +79,7 @@ def select_components(
     share : for the method of that name
     held_out : share of the entries that is hidden
     shuffles : shuffled copies for parallel analysis
+    checkpoint : file in which ranks that were judged are kept; the same call resumes from it after a crash, with the same bits
 
     >>> rng = np.random.default_rng(0)
     >>> basis = np.linalg.qr(rng.standard_normal((12, 3)))[0]
@@ -93,18 +96,14 @@ def select_components(
             raise wrong(name, value, "a share between 0 and 1")
     matrix = read(X)
     matrix = reusable(matrix)
-    engine, rng = engine_named(engine, n_threads), generator(random_state)
-    notes: list[str] = []
-    sample = _sample(matrix, rng, notes)
-    with progress(verbose) as watch:
-        fit = solve(
-            matrix,
-            Options(None if sample is not None else min(64, *_known(matrix))),
-            None,
-            engine=engine,
-            rng=rng,
-            watch=watch,
-        )
+    about = {"most": max_components, "methods": methods, "share": share, "held_out": held_out, "shuffles": shuffles}
+    about |= {"random_state": random_state, "engine": engine}
+    file = Checkpoint.of_call(checkpoint, "select_components", matrix, about, seconds=SECONDS)
+    engine, notes = engine_named(engine, n_threads), list[str]()
+    with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
+        sample = _sample(matrix, rng, notes)
+        wanted = Options(None if sample is not None else min(64, *_known(matrix)))
+        fit = solve(matrix, wanted, None, engine=engine, rng=rng, watch=watch)
         basis = fit.factors
         values = basis.scatter / basis.weight
         most = min(max_components or 20, basis.k, basis.n - 1)
@@ -126,13 +125,17 @@ def select_components(
         if sample is None:
             notes.append(f"held_out and parallel are left out: {basis.n} columns, at most {MOST_COLUMNS} are tried")
         else:
+            found = memory.last()
             if "parallel" in methods:
-                thresholds, choices["parallel"] = _parallel(sample, most, shuffles, rng, watch)
+                found = found or _parallel(sample, most, shuffles, rng, watch)
+                thresholds, choices["parallel"] = found
                 shown = [float("nan"), *thresholds, *([float("nan")] * most)]
                 table["shuffled eigenvalue"] = shown[: most + 1]
             if "held_out" in methods:
-                errors, choices["held_out"] = _held_out(sample, ks, held_out, engine, rng, watch)
+                judged = memory.inner(found)
+                errors, choices["held_out"] = _held_out(sample, ks, held_out, engine, rng, watch, judged)
                 table["held-out error"] = errors
+    memory.end()
     return Selection(table, {m: choices[m] for m in METHODS if m in choices}, tuple(notes))
 
 
@@ -198,17 +201,19 @@ def _largest(x: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _held_out(
-    x: np.ndarray, ks: list[int], share: float, engine: Engine, rng: np.random.Generator, watch: Watcher
+    x: np.ndarray, ks: list[int], share: float, engine: Engine, rng: np.random.Generator, watch: Watcher, memory: Memory
 ) -> tuple[list[float], int]:
     """Root mean squared error of hidden entries for each k."""
+    kept, drawn = memory.last() or {}, rng.bit_generator.state
+    errors, spread, drawn = kept.get("errors", []), kept.get("spread", []), kept.get("drawn", drawn)
     seen = ~np.isnan(x)
-    hidden = seen & (rng.random(x.shape) < share)
+    hidden = seen & ((generator_at(rng, drawn) if kept else rng).random(x.shape) < share)
     for j in np.flatnonzero((seen & ~hidden).sum(axis=0) == 0):
         hidden[:, j] = False
     training = engine.put(Observed.from_nan(np.where(hidden, np.nan, x)))
     truth = x[hidden]
-    errors, spread = [], []
-    for k in ks:
+    for k in ks[len(errors) :]:
+        memory.offer({"drawn": drawn, "errors": errors, "spread": spread})
         g, _ = gaps.fit_gaussian(training, k, float(len(x)), engine=engine, rng=rng, tol=1e-5, max_iter=200)
         codes = engine.get(engine.gap_codes(training, g.w, g.mu, g.s2).codes)
         square = (truth - (codes @ g.w.T + g.mu)[hidden]) ** 2

@@ -14,7 +14,7 @@ from eckart.engines.protocol import Engine
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
 from eckart.fit import Fit, on_data, plan_of
-from eckart.io.models.checkpoint import Checkpoint, about_rows
+from eckart.io.models.levels import NOTHING, Memory, PassKeeper
 from eckart.matrix import Dense, Matrix
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
@@ -34,7 +34,6 @@ class Options:
     tol: float = 0.0
     oversample: int = 10
     max_iter: int | None = None
-    checkpoint: Any = None
 
 
 def solve(
@@ -45,10 +44,11 @@ def solve(
     engine: Engine,
     rng: np.random.Generator,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Fit:
     """PCA of x. NaN met on the way turns the problem into one with missing entries; entries too large or small to square are rescaled."""
     validate_components(options.k, x.shape[0], x.shape[1])
-    task = _Task(x, options, weights, engine, rng, watch)
+    task = _Task(x, options, weights, engine, rng, watch, memory)
     with engine.at_work():
         return on_data(engine, x, task.fit, weights)
 
@@ -63,9 +63,13 @@ class _Task:
     engine: Engine
     rng: np.random.Generator
     watch: Watcher
+    memory: Memory
 
     def fit(self, placed: Any) -> Fit:
-        return _solve_gaps(self, placed) if placed.kind == "observed" else _solve_complete(self, placed)
+        kind, solver = ("gaps", _solve_gaps) if placed.kind == "observed" else ("complete", _solve_complete)
+        # a killed run that had met NaN left nothing of the pass in which it met it
+        apart = {None: False, kind: False, "gaps": True}[self.memory.last()]
+        return solver(replace(self, memory=NOTHING if apart else self.memory.inner(kind)), placed)
 
 
 def _solve_complete(task: _Task, placed: Any) -> Fit:
@@ -78,7 +82,8 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
     if _badly_scaled(c, x):
         factor = _factor(x, placed, engine)
         if factor != 1.0:
-            return _undo_scale(_solve_complete(task, engine.scaled(placed, factor)), factor, x)
+            again = replace(task, memory=NOTHING)  # the state is that of the data as they came
+            return _undo_scale(_solve_complete(again, engine.scaled(placed, factor)), factor, x)
     basis = to_basis(c, spectrum, x.columns)
     certificate = certify(c, basis, spectrum.tol, task.rng, spectrum.notes)
     described = asdict(plan) | plan_of(engine) | {"k": basis.k, "tol": spectrum.tol}
@@ -101,10 +106,7 @@ def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spe
         or (plan.solver == "power" and x.shape[1] <= STATISTIC_COLUMNS)
     )
     if statistic:
-        keeper = _keeper(x, options, task.weights)
-        c = Covariance.by_statistic(engine, placed, centered, rng, watch, keeper)
-        if keeper:
-            keeper.remove()
+        c = Covariance.by_statistic(engine, placed, centered, rng, watch, PassKeeper(task.memory))
         validate_components(k, c.rows, c.n)
         if _unusable(c):
             return c, _empty(c)
@@ -120,7 +122,7 @@ def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spe
     if plan.solver == "eigh":
         return c, spectral.solve_rows(c, k)
     if plan.solver == "power":
-        return c, spectral.solve_power(c, _fixed(k, c), options.tol, options.max_iter, rng, watch)
+        return c, spectral.solve_power(c, _fixed(k, c), options.tol, options.max_iter, rng, watch, task.memory)
     return c, spectral.solve_krylov(
         c,
         k,
@@ -130,14 +132,8 @@ def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spe
         max_steps=options.max_iter,
         rng=rng,
         watch=watch,
+        memory=task.memory,
     )
-
-
-def _keeper(x: Matrix, options: Options, weights: np.ndarray | None) -> Checkpoint | None:
-    """The checkpoint of the one pass over the rows, where one was asked for."""
-    if options.checkpoint is None:
-        return None
-    return Checkpoint(options.checkpoint, about_rows(x, {"center": options.centered}, weights))
 
 
 def _fixed(k: Any, c: Covariance) -> int:
@@ -239,13 +235,15 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
     weight = float(rows) if weights is None else float(weights.sum())
     tol, limit = options.tol or 1e-7, options.max_iter or 2000
     how: dict[str, Any] = {"engine": engine, "rng": task.rng, "tol": tol, "max_iter": limit, "watch": task.watch}
-    k = options.k
-    if k is None:
+    k, known = options.k, task.memory.last()
+    if known is not None:
+        k = known
+    elif k is None:
         k = most
     elif k == "mle":
         raise InputError("n_components='mle' came with missing entries, wanted an int, a share or 'auto'")
     elif not isinstance(k, (int, np.integer)):
-        g, _ = gaps.fit_gaussian(x, min(n - 1, most, 200), weight, **how)
+        g, _ = gaps.fit_gaussian(x, min(n - 1, most, 200), weight, **how, memory=task.memory.inner(None))
         values = (
             np.concatenate([np.linalg.svd(g.w, compute_uv=False) ** 2, np.zeros(max(n - g.w.shape[1], 0))])[:n] + g.s2
         )
@@ -255,7 +253,7 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
             if isinstance(k, float)
             else rank.gavish_donoho(values[:most], rows, n)
         )
-    g, trace = gaps.fit_gaussian(x, min(int(k), n - 1), weight, **how)
+    g, trace = gaps.fit_gaussian(x, min(int(k), n - 1), weight, **how, memory=task.memory.inner(int(k)))
     basis = gaps.to_basis(g, int(k), weight, x)
     empty = int(np.count_nonzero(x.counts == 0))
     notes = (f"{empty} rows have no observed entry; they say nothing and get the mean",) if empty else ()

@@ -13,6 +13,7 @@ import numpy as np
 
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError
+from eckart.io.models.levels import NOTHING, Memory
 from eckart.reduce import rank
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.krylov import block_krylov
@@ -120,12 +121,13 @@ def solve_krylov(
     max_steps: int | None,
     rng: np.random.Generator,
     watch: Watcher,
+    memory: Memory = NOTHING,
 ) -> Spectrum:
     """Block Krylov on products; an open k (share or "auto") grows the subspace until it is answered."""
     most = min(c.rows, c.n)
     tol = tol or (LANCZOS_TOL if lanczos else RANDOMIZED_TOL)
     wanted = int(k) if isinstance(k, (int, np.integer)) else (most if k is None else min(most, 32))
-    start = None
+    wanted, start = memory.last() or (wanted, None)
     while True:
         block = min(8, max(wanted, 1)) if lanczos else _block(wanted, oversample, c.data.kind == "counts")
         steps = max_steps or max(60, 40 * -(-wanted // block))
@@ -141,6 +143,7 @@ def solve_krylov(
             max_steps=steps,
             start=start,
             watch=watch,
+            memory=memory.inner((wanted, start)),
         )
         values = np.maximum(ritz.values, 0.0)
         answered = _answered(k, values, c, wanted)
@@ -170,7 +173,13 @@ def _answered(k: Any, values: np.ndarray, c: Covariance, wanted: int) -> int | N
 
 
 def solve_power(
-    c: Covariance, k: int, tol: float, max_iter: int | None, rng: np.random.Generator, watch: Watcher
+    c: Covariance,
+    k: int,
+    tol: float,
+    max_iter: int | None,
+    rng: np.random.Generator,
+    watch: Watcher,
+    memory: Memory = NOTHING,
 ) -> Spectrum:
     """The power method with deflation on products in working precision."""
     working = c.dtype if c.matrix is None else np.dtype(np.float64)
@@ -179,7 +188,8 @@ def solve_power(
     def product(v: np.ndarray) -> np.ndarray:
         return np.asarray(c.product(v[:, None].astype(working)), np.float64)[:, 0]
 
-    pairs = power_method(product, k, n=c.n, tol=limit, max_iter=max_iter or 2000, random_state=rng, watch=watch)
+    how: dict[str, Any] = {"n": c.n, "tol": limit, "max_iter": max_iter or 2000, "random_state": rng}
+    pairs = power_method(product, k, watch=watch, memory=memory, **how)
     order = np.argsort(-pairs.values, kind="stable")
     values, vectors = np.maximum(pairs.values[order], 0.0), pairs.vectors[:, order]
     return Spectrum(values, vectors.T, pairs.trace, max(limit, 1e-6))

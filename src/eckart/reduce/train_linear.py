@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.io.models.levels import NOTHING, Memory
 from eckart.optim.descend import Objective, descend
 from eckart.optim.rules import Params, rule_named
 from eckart.trace import Trace, Watcher, silent
@@ -74,6 +75,7 @@ def train(
     max_iter: int,
     rng: np.random.Generator,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Trained:
     """Descend the risk of the covariance divided by its ``largest`` eigenvalue, so that steps mean the same on every scale.
 
@@ -88,6 +90,8 @@ def train(
     if learning_rate == "auto":
         lr = rule.default_lr if optimizer in ("adagrad", "adam") else rule.default_lr / (6 if tied else 3)
     objective = risk_objective(lambda a: np.asarray(product(a), np.float64) / scale, total / scale, tied, ridge / scale)
-    best, trace, gradient = descend(objective, params, rule, lr=lr, tol=tol, max_iter=max_iter, watch=watch)
+    best, trace, gradient = descend(
+        objective, params, rule, lr=lr, tol=tol, max_iter=max_iter, watch=watch, memory=memory
+    )
     v = best[0]
     return Trained(v, v.T if tied else best[1], trace, gradient, lr)

@@ -26,11 +26,11 @@ from eckart.complete.folding import is_matrix, limits, pairs
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
-from eckart.parameters import check, one_of, param, whole
+from eckart.parameters import check, file_name, one_of, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, progress
 
@@ -92,7 +92,7 @@ class BayesianMF(Completer):
     noise: str = param("common", one_of("common", "row", "column", "both"))
     implicit_features: bool | str = param(False, one_of(True, False, "rows", "columns"))
     clip: Any = param("auto")
-    checkpoint: Any = param(None)
+    checkpoint: Any = param(None, file_name())
 
     posterior_: Posterior = field(init=False)
 
@@ -223,6 +223,10 @@ class BayesianMF(Completer):
     def _check(self, x: Observed) -> tuple[bool, bool]:
         """Refuse what cannot be done; returns for which sides features are used."""
         check(self)
+        kept = self.n_chains * (
+            2.0 + self.n_samples / self.n_chains
+        )  # each chain has its factors and the draws that it keeps
+        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components + 1) * kept)
         if x.nnz == 0:
             raise InputError("X has no observed entry, wanted at least one")
         limits(self.clip, x)

@@ -55,7 +55,9 @@ def draw_rows(
     the precision G_i = P + p_i sum_j q_j w_ij x_j x_j^T = R^T R, the mean G_i^-1 (h_i + p_i sum_j q_j w_ij (a_ij - o_j) x_j), and mean + R^-1 z_i is a
     draw. The normal numbers z are made by the engine from streams of a seed, so that threads do not change the draw.
     """
-    u = engine.ridge_rows(x, design, RidgeRule(0.0), offset=offset, own=p, other=q, base=base, prior=prior, noise=z).left
+    u = engine.ridge_rows(
+        x, design, RidgeRule(0.0), offset=offset, own=p, other=q, base=base, prior=prior, noise=z
+    ).left
     return Draw(u, engine.misfit_rows(x, u, design, offset=offset, other=q))
 
 
@@ -161,7 +163,8 @@ class Chain:
             engine, side.x, design, other.factors[:, d - 1 : d], float(self.alpha) if side.precisions is None else side.precisions,
             other.precisions, side.precision, prior, engine.normal((self.seed, self.sweeps, what), (side.rows, d), np.float64),
         )  # fmt: skip
-        side.factors = drawn.factors
+        # as a state that is taken back lies in memory, without the padding of the draw: products differ by it in the last bit
+        side.factors = engine.outer(drawn.factors, np.eye(d))
         return drawn.misfit
 
     def _draw_precisions(self, side: Side, misfit: Tall, what: int, learn_scale: bool) -> None:

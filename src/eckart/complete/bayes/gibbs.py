@@ -16,6 +16,7 @@ from eckart.complete.bayes.features import link_of
 from eckart.complete.bayes.posterior import Posterior, SideDraws
 from eckart.factors import LowRank
 from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import refused
 from eckart.matrix import Observed
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -134,7 +135,11 @@ def _start(
         for side in (0, 1):
             link = None
             if features[side]:
-                link = (chains[0].rows, chains[0].columns)[side].link if chains else link_of(y.transposed() if side else y, k + 1)
+                link = (
+                    (chains[0].rows, chains[0].columns)[side].link
+                    if chains
+                    else link_of(y.transposed() if side else y, k + 1)
+                )
                 link = link if not chains or link is None else link.fresh()
             sides.append(Side.of(engine, x.T if side else x, counts[side], k + 1, link))
         chains.append(Chain(sides[0], sides[1], noise, stream, engine))
@@ -167,16 +172,17 @@ def _snapshot(kept: Kept, trace: Trace) -> dict[str, np.ndarray]:
 def _resume(keeper: Checkpoint | None, kept: Kept, trace: Trace) -> int:
     """Take over a checkpoint; returns the sweeps already done."""
     found = None if keeper is None else keeper.load()
-    if found is None:
+    if keeper is None or found is None:
         return 0
     sweep, state = found
-    kept.done = int(state["done"][0])
-    for name, a in state.items():
-        if name.startswith("kept."):
-            whole = np.zeros((a.shape[0], kept.draws, *a.shape[2:]), a.dtype)
-            whole[:, : kept.done] = a
-            kept.arrays[name[5:]] = whole
-    trace.values, trace.seconds = (list(map(float, a)) for a in state["trace"])
-    for c, chain in enumerate(kept.chains):
-        chain.take(f"chain{c}", state)
+    with refused(keeper):
+        kept.done = int(state["done"][0])
+        for name, a in state.items():
+            if name.startswith("kept."):
+                whole = np.zeros((a.shape[0], kept.draws, *a.shape[2:]), a.dtype)
+                whole[:, : kept.done] = a
+                kept.arrays[name[5:]] = whole
+        trace.values, trace.seconds = (list(map(float, a)) for a in state["trace"])
+        for c, chain in enumerate(kept.chains):
+            chain.take(f"chain{c}", state)
     return sweep

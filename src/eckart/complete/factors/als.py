@@ -18,10 +18,11 @@ from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import refused
 from eckart.matrix import Observed
-from eckart.parameters import check, number, one_of, optional, param, whole
+from eckart.parameters import check, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, progress
 
@@ -80,24 +81,24 @@ class ALS(Completer):
     feedback: str = param("explicit", one_of("explicit", "implicit"))
     l2: float | None = param(None, optional(number(0)))
     l2_power: float | None = param(None, optional(number(0)))
-    biases: bool = param(True)
+    biases: bool = param(True, flag())
     l2_bias: float | None = param(None, optional(number(0)))
-    nonnegative: bool = param(False)
+    nonnegative: bool = param(False, flag())
     alpha: float = param(1.0, number(0))
     unobserved_weight: float = param(0.1, number(0))
     zeros: str = param("all", one_of("all", "unobserved"))
     normalise: str | None = param("auto")
-    scale: bool = param(False)
+    scale: bool = param(False, flag())
     solver: str = param("auto", one_of("auto", "cholesky", "cg"))
-    cg_steps: int = param(3, number(1))
+    cg_steps: int = param(3, whole(1))
     stop: str = param("decrease", one_of("decrease", "gradient", "held_out"))
     tol: float = param(1e-4, number(0))
-    max_iter: int = param(50, number(1))
-    held_out: float = param(0.1)
-    patience: int = param(3, number(1))
+    max_iter: int = param(50, whole(1))
+    held_out: float = param(0.1, number(0, above=True))
+    patience: int = param(3, whole(1))
     clip: Any = param("auto")
-    warm_start: bool = param(False)
-    checkpoint: Any = param(None)
+    warm_start: bool = param(False, flag())
+    checkpoint: Any = param(None, file_name())
 
     @property
     def row_factors_(self) -> np.ndarray:
@@ -145,7 +146,11 @@ class ALS(Completer):
         with engine.at_work(), progress(self.verbose) as watch:
             problem = self._problem(engine, train, weights)
             kept = keeper.load() if keeper else None
-            state, judged = resumed(*kept, engine) if kept else (self._begin(problem, mean, engine, rng), None)
+            state, judged = None, None
+            if keeper and kept:
+                with refused(keeper):
+                    state, judged = resumed(*kept, engine)
+            state = state or self._begin(problem, mean, engine, rng)
             rule = Stop(
                 self.stop, self.tol, self.max_iter, self.patience,
                 None if judge is None else _held_out(engine, engine.put(judge)),
@@ -231,7 +236,9 @@ class ALS(Completer):
         engine = self._engine()
         with engine.at_work():
             problem = self._problem(engine, x if norm is None else norm.apply(x), entry_weights(weights, x))
-            u, v, b, c = (None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias))
+            u, v, b, c = (
+                None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias)
+            )
             point = RidgePoint(u, v, b, c, f.mean)
             if norm is not None:
                 point = point._replace(row_bias=None, column_bias=None, mean=0.0)
@@ -266,6 +273,7 @@ class ALS(Completer):
 
     def _check(self, x: Observed) -> None:
         check(self)
+        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), x.dtype.itemsize)
         if self.feedback == "implicit":
             self._check_implicit(x)
         elif self.biases and self._normalise_by() is not None:
@@ -298,7 +306,13 @@ def _held_out(engine: Any, judge: Any) -> Callable[[RidgePoint], float]:
 
     def error(s: RidgePoint) -> float:
         biases = {"own": s.row_bias, "other": s.column_bias}
-        return float(np.sqrt(2.0 * engine.evidence_rows(judge, s.left, s.right, RidgeRule(0.0), mean=s.mean, **biases).value / judge.nnz))
+        return float(
+            np.sqrt(
+                2.0
+                * engine.evidence_rows(judge, s.left, s.right, RidgeRule(0.0), mean=s.mean, **biases).value
+                / judge.nnz
+            )
+        )
 
     return error
 

@@ -125,7 +125,7 @@ class SoftImpute(SpectralCompleter):
     _: KW_ONLY
     tau: float | None = param(None, optional(number(0, above=True)))
     path: bool | int = param(False, either(flag(), whole(0), wanted="True, False, or a number of values"))
-    debias: bool = param(False)
+    debias: bool = param(False, flag())
     method: str = param("descent", one_of("descent", "proximal"))
     tol: float = param(1e-3, number(0))
     max_iter: int = param(1000, whole(1))

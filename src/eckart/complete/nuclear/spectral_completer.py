@@ -13,17 +13,16 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.complete.completer import Completer
-from eckart.complete.normalise import Normaliser, normalise
+from eckart.complete.normalise import KINDS, Normaliser, normalise
 from eckart.complete.nuclear.operators import Solution
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import LowRank, signs
 from eckart.fit import Fit, plan_of
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import Memory
+from eckart.io.models.levels import Memory, resumed
 from eckart.matrix import Observed
-from eckart.parameters import check, param, whole
-from eckart.rng import generator
+from eckart.parameters import check, file_name, one_of, param, whole
 from eckart.trace import StopReason, Trace, Watcher, progress
 
 CHECKPOINT_SECONDS = 10.0
@@ -37,8 +36,8 @@ class SpectralCompleter(Completer):
     """Fit, certificate and fold-in; a subclass provides ``_find`` (the solver) and ``_evidence`` (its certificate)."""
 
     _: KW_ONLY
-    normalise: str | None = param(None)
-    checkpoint: Any = param(None)
+    normalise: str | None = param(None, one_of(*KINDS))
+    checkpoint: Any = param(None, file_name())
 
     def _find(
         self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
@@ -70,18 +69,17 @@ class SpectralCompleter(Completer):
             raise InputError(
                 f"weights= came, {type(self).__name__} counts every entry alike; use ALS for weighted entries"
             )
-        engine, rng = self._engine(), generator(self.random_state)
+        engine = self._engine()
         norm, y = (None, x) if self.normalise is None else normalise(x, self.normalise)
         keeper = Checkpoint.of_fit(self, x, seconds=CHECKPOINT_SECONDS)
-        with progress(self.verbose) as watch:
-            solution, chosen = self._find(y, engine, rng, watch, Memory.of(keeper, rng))
+        with progress(self.verbose) as watch, resumed(keeper, self.random_state) as (memory, rng):
+            solution, chosen = self._find(y, engine, rng, watch, memory)
         plan = {**plan_of(engine), "solver": type(self).__name__, "normalise": str(self.normalise), **chosen}
         bare = _balanced(solution, y)
         certificate = self._evidence(y, bare, plan, engine, np.random.default_rng(0))
         if solution.trace.reason in (StopReason.MAX_ITER, StopReason.INTERRUPTED):
             plan["stopped"] = solution.trace.reason.value
-        if keeper and solution.trace.reason is not StopReason.INTERRUPTED:
-            keeper.remove()
+        memory.end(solution.trace)
         self.normaliser_ = norm
         return Fit(_dressed(bare, norm, x), certificate, solution.trace, plan)
 

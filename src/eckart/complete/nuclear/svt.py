@@ -30,7 +30,7 @@ from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
 from eckart.optim.tangent import Sampling
-from eckart.parameters import number, optional, param, whole
+from eckart.parameters import flag, number, optional, param, whole
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 SVD = 0.1
@@ -221,7 +221,7 @@ class SVT(SpectralCompleter):
     _: KW_ONLY
     tau: float | None = param(None, optional(number(0, above=True)))
     step: float | None = param(None, optional(number(0, above=True)))
-    accelerate: bool = param(True)
+    accelerate: bool = param(True, flag())
     tol: float = param(1e-4, number(0))
     max_iter: int = param(500, whole(1))
 

@@ -168,6 +168,17 @@ class PlainChain:
         counts = np.array([np.bincount(z, minlength=k) for z in some], np.float64).reshape(-1, k)
         return TopicDraw(counts, self.table[:: spacing(n, words)].copy(), n, self.table.sum(axis=0))
 
+    def state(self) -> dict[str, Any]:
+        return {
+            "drawn": self.rng.bit_generator.state, "averaged": self.averaged, "topics": np.concatenate([*self.topics, np.zeros(0, int)]),
+            "table": self.table, "mean": self.mean, "prior": np.array(self.prior),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.rng.bit_generator.state, self.averaged = state["drawn"], state["averaged"]
+        self.topics = np.split(state["topics"], np.cumsum([len(tokens) for tokens in self.tokens_of])[:-1])
+        self.table, self.mean, self.prior = state["table"], state["mean"], state["prior"]
+
     def _draw(self, weight: np.ndarray) -> int:
         running = np.cumsum(weight)
         return int(np.searchsorted(running, self.rng.random() * running[-1], side="right").clip(0, len(weight) - 1))

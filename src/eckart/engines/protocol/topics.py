@@ -91,6 +91,14 @@ class Chain(Protocol):
         """n_dz and n_wz now of at most so many documents and words, evenly spaced (``spacing``)."""
         ...
 
+    def state(self) -> dict[str, Any]:
+        """All that the next sweeps depend on, as arrays on the host and numbers."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what ``state`` gave."""
+        ...
+
 
 class TopicsFamily(Protocol):
     """Documents under a topic model."""

@@ -21,9 +21,10 @@ from eckart.explain.mixtures.gaussian_steps import GaussianProblem, draw, free_p
 from eckart.explain.mixtures.starts import WAYS
 from eckart.explain.mixtures.verbs import MixtureVerbs, known_weights, readable_twice
 from eckart.fit import one_kind_of_names
+from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix
-from eckart.parameters import check, either, flag, number, one_of, optional, param, whole
+from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import progress
 
@@ -53,6 +54,7 @@ class GaussianMixture(MixtureVerbs):
     weights_init, means_init, precisions_init : a start to use instead, or parts of one.
     warm_start : go on from the present components.
     n_factors : directions of each component, for "factor".
+    checkpoint : file in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose, verbose_interval
         Seed; which engine ("auto", "cpu", "plain"); most threads (the result does not depend on them); progress bars; accepted for compatibility.
 
@@ -84,7 +86,8 @@ class GaussianMixture(MixtureVerbs):
     precisions_init: Any = param(None)
     warm_start: bool = param(False, flag())
     n_factors: int = param(2, whole(1))
-    verbose_interval: int = param(10)
+    verbose_interval: int = param(10, whole(1))
+    checkpoint: Any = param(None, file_name())
 
     _stream: dict[str, Any] = field(init=False)
 
@@ -93,16 +96,17 @@ class GaussianMixture(MixtureVerbs):
         matrix = readable_twice(one_kind_of_names(read(X)))
         options = self._options(matrix.shape[1])
         weights = known_weights(matrix, sample_weight)
-        engine, rng = self._engine(), generator(self.random_state)
-        with progress(bool(self.verbose)) as watch:
+        engine, start = self._engine(), self._before(matrix, options)
+        where = None if start is None else start.means
+        with progress(bool(self.verbose)) as watch, resuming(self, matrix, weights, y=where) as (memory, rng):
+            how: dict[str, Any] = {"engine": engine, "rng": rng, "watch": watch, "memory": memory}
             if options.k == 0:
                 from eckart.explain.mixtures.select import grow
 
-                fit = grow(matrix, options, weights, engine=engine, rng=rng, watch=watch)
+                fit = grow(matrix, options, weights, **how)
             else:
-                fit = solve(
-                    matrix, options, weights, engine=engine, rng=rng, watch=watch, start=self._before(matrix, options)
-                )
+                fit = solve(matrix, options, weights, start=start, **how)
+        memory.end(fit.trace)
         self.fit_ = fit
         self.__dict__.pop("_stream", None)
         return self

@@ -19,11 +19,12 @@ from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import Engine, Placed
 from eckart.engines.protocol.mixtures import Gaussians
 from eckart.errors import InputError
-from eckart.explain.em import Ascent, best_of, climb
+from eckart.explain.em import Ascent, best_of, climb, index_of
 from eckart.explain.mixtures.gaussian_steps import FLOOR, LOWEST, GaussianProblem, Rules, Scale, scale_of
 from eckart.explain.mixtures.starts import Sample, gaussians_from
 from eckart.factors import Components
 from eckart.fit import Fit, plan_of
+from eckart.io.models.levels import NOTHING, Memory
 from eckart.matrix import Matrix
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -59,29 +60,32 @@ def solve(
     rng: np.random.Generator,
     watch: Watcher = silent,
     start: Gaussians | None = None,
+    memory: Memory = NOTHING,
 ) -> Fit:
     """The best of ``n_init`` climbs; from ``start`` alone where it is given."""
     with engine.at_work():
-        return _solve(engine.put(x, weights), options, weights, engine, rng, watch, start)
+        return _solve(engine.put(x, weights), options, weights, engine, rng, watch, start, memory)
 
 
 def _solve(
     x: Placed, options: Options, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher,
-    start: Gaussians | None,
+    start: Gaussians | None, memory: Memory,
 ) -> Fit:  # fmt: skip
     scale = checked_scale(x, options, weights, engine, watch)
     rules = rules_for(scale, options)
     problem = GaussianProblem(x, rules, engine)
     sample = Sample.of(x, scale, weights, rng, 20 * options.k, engine)
     reviver = [_Reviver(sample, rules, rng, scale) for _ in range(options.n_init)]
+    for one, events in zip(reviver, memory.last() or ()):
+        one.events += events
 
-    def from_start(i: int) -> Callable[[], Ascent[Gaussians, Any]]:
-        def run() -> Ascent[Gaussians, Any]:
+    def from_start(i: int) -> Callable[[Memory], Ascent[Gaussians, Any]]:
+        def run(memory: Memory) -> Ascent[Gaussians, Any]:
             theta = start if start is not None else first_theta(sample, rules, options, rng, whiten=i % 2 == 1)
             trace = Trace("log-likelihood a row")
             return climb(
                 problem, rules.admit(theta), tol=options.tol, max_iter=options.max_iter, trace=trace, watch=watch,
-                each=reviver[i],
+                each=reviver[i], memory=memory,
             )  # fmt: skip
 
         return run
@@ -89,9 +93,9 @@ def _solve(
     given = start is not None or (
         options.weights is not None and options.means is not None and options.spread is not None
     )
-    best, ends = best_of(from_start(i) for i in range(1 if given else options.n_init))
-    at = next(i for i, end in enumerate(ends) if end == best.bound or i == len(ends) - 1)
-    events = reviver[at].events
+    starts = [from_start(i) for i in range(1 if given else options.n_init)]
+    best, ends = best_of(starts, memory.inner(lambda: [one.events for one in reviver]))
+    events = reviver[index_of(best, ends)].events
     notes = _notes(best, rules, scale, events)
     certificate = certify(
         problem, best.theta, best.trace, options.tol, statistics=best.statistics, ends=ends, events=events, notes=notes

@@ -19,7 +19,7 @@ from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import Engine, GapsFound, Placed
 from eckart.engines.protocol.mixtures import Posteriors
 from eckart.errors import InputError, InputTypeError
-from eckart.explain.em import Ascent, best_of, climb
+from eckart.explain.em import Ascent, best_of, climb, index_of
 from eckart.explain.mixtures.families import family_named
 from eckart.explain.mixtures.gaussian_solve import EMPTY, REVIVALS
 from eckart.explain.mixtures.gaussian_steps import Scale, scale_of
@@ -27,10 +27,10 @@ from eckart.explain.mixtures.starts import WAYS, Sample
 from eckart.explain.mixtures.verbs import MixtureVerbs, known_weights, readable_twice
 from eckart.factors import Components
 from eckart.fit import Fit, one_kind_of_names, plan_of
+from eckart.io.models.levels import Memory, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix
-from eckart.parameters import check, number, one_of, param, whole
-from eckart.rng import generator
+from eckart.parameters import check, file_name, number, one_of, param, whole
 from eckart.trace import Trace, Watcher, progress
 
 
@@ -110,6 +110,7 @@ class Mixture(MixtureVerbs):
         ``eckart.explain.mixtures.families``).
     tol, max_iter : stop when the mean log-likelihood rises by less than ``tol``, after ``max_iter`` steps at the latest.
     n_init, init_params : how many starts, and how: "k-means++", "kmeans", "random" or "random_from_data", on a sample of the rows.
+    checkpoint : file in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose : seed; which engine ("auto", "cpu", "plain"); most threads (the result does not depend on them); progress bars.
 
     Attributes
@@ -141,19 +142,22 @@ class Mixture(MixtureVerbs):
     max_iter: int = param(100, whole(1))
     n_init: int = param(1, whole(1))
     init_params: str = param("k-means++", one_of(*WAYS))
+    checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mixture:
         """Fit to rows of X: array, frame, sparse counts, file or list of row blocks."""
         matrix = readable_twice(one_kind_of_names(read(X)))
         check(self)
         weights = known_weights(matrix, sample_weight)
-        engine, rng = self._engine(), generator(self.random_state)
-        with engine.at_work(), progress(bool(self.verbose)) as watch:
-            self.fit_ = self._solve(engine.put(matrix, weights), weights, engine, rng, watch)
+        engine = self._engine()
+        with engine.at_work(), progress(bool(self.verbose)) as watch, resuming(self, matrix, weights) as (memory, rng):
+            fit = self._solve(engine.put(matrix, weights), weights, engine, rng, watch, memory)
+        memory.end(fit.trace)
+        self.fit_ = fit
         return self
 
     def _solve(
-        self, x: Placed, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher
+        self, x: Placed, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher, memory: Memory
     ) -> Fit:
         k, tries = self.n_components, self.n_init
         scale, problem = prepared(x, family_named(self.family), weights, engine)
@@ -164,18 +168,19 @@ class Mixture(MixtureVerbs):
             )
         sample = Sample.of(x, scale, weights, rng, 20 * k, engine)
         revivers = [_Reviver(sample, problem, scale) for _ in range(tries)]
+        for one, events in zip(revivers, memory.last() or ()):
+            one.events += events
 
-        def run(i: int) -> Ascent[Theta, FamilyStatistics]:
+        def run(i: int, memory: Memory) -> Ascent[Theta, FamilyStatistics]:
             q = sample.shares(k, self.init_params, rng, whiten=i % 2 == 1)
             theta = from_shares(family, sample.rows, (0.9 * q + 0.1 / k) * sample.w[:, None])
             trace = Trace("log-likelihood a row")
-            return climb(
-                problem, theta, tol=self.tol, max_iter=self.max_iter, trace=trace, watch=watch, each=revivers[i]
-            )
+            how: dict[str, Any] = {"tol": self.tol, "max_iter": self.max_iter, "watch": watch, "each": revivers[i]}
+            return climb(problem, theta, trace=trace, memory=memory, **how)
 
-        best, ends = best_of(partial(run, i) for i in range(tries))
-        at = next(i for i, end in enumerate(ends) if end == best.bound or i == len(ends) - 1)
-        events = revivers[at].events
+        starts = [partial(run, i) for i in range(tries)]
+        best, ends = best_of(starts, memory.inner(lambda: [one.events for one in revivers]))
+        events = revivers[index_of(best, ends)].events
         plan: dict[str, Any] = {
             **plan_of(engine), "k": k, "family": name_of(family), "start": self.init_params, "sample": len(sample),
             "rows": scale.rows, "weight": scale.weight, "tol": self.tol, "dtype": x.dtype.name,

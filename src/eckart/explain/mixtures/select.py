@@ -19,10 +19,12 @@ from eckart.errors import InputError, wrong
 from eckart.explain.mixtures.gaussian_solve import Options, checked_scale, from_factors, solve
 from eckart.explain.mixtures.gaussian_steps import free_parameters
 from eckart.explain.mixtures.verbs import known_weights, readable_twice
-from eckart.fit import Fit
+from eckart.factors import Components
+from eckart.fit import Fit, kept_fit, resumed_fit
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import NOTHING, SECONDS, Memory, resumed
 from eckart.io.read import read
 from eckart.matrix import Matrix
-from eckart.rng import generator
 from eckart.trace import Watcher, progress, silent
 
 CRITERIA = ("bic", "aic", "held_out")
@@ -65,6 +67,7 @@ def select_mixture(
     engine: Any = "auto",
     n_threads: int | None = None,
     verbose: bool = False,
+    checkpoint: Any = None,
     **params: Any,
 ) -> MixtureSelection:
     """Gaussian mixtures over k and covariance types, judged by BIC, AIC and rows held out.
@@ -76,6 +79,7 @@ def select_mixture(
     criterion : "bic", "aic" or "held_out": by which the returned model is chosen; "held_out" fits every model a second time
     held_out : share of the rows that get no weight in that second fit
     engine, n_threads, verbose : which engine ("auto", "cpu", "plain"); most threads; progress bars
+    checkpoint : file in which the state is kept every few seconds; the same call resumes from it after a crash, with the same bits
     params : other parameters of ``GaussianMixture``
 
     >>> rng = np.random.default_rng(0)
@@ -94,20 +98,29 @@ def select_mixture(
         raise InputError("n_components or covariance_types is empty, wanted at least one of each")
     matrix = readable_twice(read(X))
     weights = known_weights(matrix, sample_weight)
-    chosen_engine, rng = engine_named(engine, n_threads), generator(random_state)
+    chosen_engine = engine_named(engine, n_threads)
     params = {"n_init": 2} | params
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out" or criterion == "held_out"}
-    fits: list[Fit] = []
-    split = _split(matrix, weights, held_out, rng, chosen_engine) if criterion == "held_out" else None
     models = [(int(k), kind) for kind in covariance_types for k in n_components]
-    with progress(verbose) as watch:
-        for done, (k, kind) in enumerate(models):
+    about = {"models": models, "criterion": criterion, "held_out": held_out, "engine": engine, "random_state": random_state, **params}
+    file = Checkpoint.of_call(checkpoint, "select_mixture", matrix, about, weights, seconds=SECONDS)
+    with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
+        split = _split(matrix, weights, held_out, rng, chosen_engine) if criterion == "held_out" else None
+        kept = memory.last() or {"fits": [], "held out": []}
+        fits, judged = [resumed_fit(one, Components, None, matrix.columns) for one in kept["fits"]], list(kept["held out"])
+        for fit, value in zip(fits, judged):
+            _add(table, fit, value)
+        for k, kind in models[len(judged) :]:
             model = GaussianMixture(k, covariance_type=kind, n_threads=n_threads, **params)
             options = model._options(matrix.shape[1])
-            fit = solve(matrix, options, weights, engine=chosen_engine, rng=rng)
-            fits.append(fit)
-            _add(table, fit, _judged(matrix, options, split, chosen_engine, rng) if split else None)
-            watch("mixtures", done + 1, len(models))
+            if len(fits) == len(judged):  # a killed run may have left the fit without its judgement
+                inner = memory.inner(lambda: {"fits": [kept_fit(fit) for fit in fits], "held out": judged})
+                fits.append(solve(matrix, options, weights, engine=chosen_engine, rng=rng, memory=inner))
+            inner = memory.inner(lambda: {"fits": [kept_fit(fit) for fit in fits], "held out": judged})
+            judged.append(_judged(matrix, options, split, chosen_engine, rng, inner) if split else None)
+            _add(table, fits[-1], judged[-1])
+            watch("mixtures", len(judged), len(models))
+    memory.end()
     choices = {
         name: models[int(np.argmin(table[column]) if name != "held_out" else np.argmax(table[column]))]
         for name, column in (("bic", "BIC"), ("aic", "AIC"), ("held_out", "held out"))
@@ -132,14 +145,19 @@ def grow(
     engine: Engine,
     rng: np.random.Generator,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Fit:
     """k = 1, 2, ... until the BIC has not improved for three of them: the fit of least BIC, with the table in its plan."""
     rows = checked_scale(engine.put(x, weights), replace(options, k=1), weights, engine).rows
     options = replace(options, n_init=max(options.n_init, 2))
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out"}
-    fits: list[Fit] = []
+    fits = [resumed_fit(kept, Components, None, x.columns) for kept in memory.last() or ()]
+    for fit in fits:
+        _add(table, fit, None)
     while len(fits) < min(MOST, rows):
-        fits.append(solve(x, replace(options, k=len(fits) + 1), weights, engine=engine, rng=rng, watch=watch))
+        inner = memory.inner(lambda: [kept_fit(fit) for fit in fits])
+        more = replace(options, k=len(fits) + 1)
+        fits.append(solve(x, more, weights, engine=engine, rng=rng, watch=watch, memory=inner))
         _add(table, fits[-1], None)
         if len(fits) - 1 - int(np.argmin(table["BIC"])) >= PATIENCE:
             break
@@ -188,13 +206,13 @@ def _split(
 
 
 def _judged(
-    x: Matrix, options: Options, split: tuple[np.ndarray, np.ndarray], engine: Engine, rng: np.random.Generator
+    x: Matrix, options: Options, split: tuple[np.ndarray, np.ndarray], engine: Engine, rng: np.random.Generator, memory: Memory
 ) -> float:
     """Mean log-likelihood of the rows held out."""
     train, test = split
     if np.count_nonzero(train) < options.k:
         return float("-inf")
-    fit = solve(x, options, train, engine=engine, rng=rng)
+    fit = solve(x, options, train, engine=engine, rng=rng, memory=memory)
     found = engine.gaussian_statistics(engine.put(x, test), from_factors(fit.factors))
     return found.bound / found.weight
 

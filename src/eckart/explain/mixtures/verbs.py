@@ -62,8 +62,8 @@ class MixtureVerbs(DensityMixin, Estimator):
 
     @property
     def lower_bounds_(self) -> list[float]:
-        """The same at every step on the way."""
-        return list(self._fitted("lower_bounds_").trace.values)
+        """The same before each of the ``n_iter_`` steps, as scikit-learn lists them; ``lower_bound_`` is that after the last."""
+        return list(self._fitted("lower_bounds_").trace.values[: self.n_iter_])
 
     def score_samples(self, X: Any) -> np.ndarray:
         """log p(x) of each row; of its observed entries where some are missing."""

@@ -17,9 +17,10 @@ import numpy as np
 from eckart.errors import wrong
 from eckart.explain.parts.options import LOSSES
 from eckart.explain.parts.solve import Ends
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import SECONDS, resumed
 from eckart.io.read import read
-from eckart.matrix import Counts, Dense, Observed
-from eckart.rng import generator
+from eckart.matrix import Counts, Dense, Matrix, Observed
 
 if TYPE_CHECKING:
     from eckart.reduce.select import Selection
@@ -64,7 +65,9 @@ def agree(ends: Ends) -> Consensus:
             break
     total = matched.sum(axis=0)
     pairs = np.einsum("ij,ij->i", total, total) - np.einsum("rij,rij->i", matched, matched)
-    return Consensus(centres, np.clip(pairs / (runs * (runs - 1)), 0.0, 1.0), _cophenetic(ends.largest), tuple(ends.values))
+    return Consensus(
+        centres, np.clip(pairs / (runs * (runs - 1)), 0.0, 1.0), _cophenetic(ends.largest), tuple(ends.values)
+    )
 
 
 def select_rank(
@@ -74,6 +77,7 @@ def select_rank(
     held_out: float = 0.1,
     n_init: int = 5,
     random_state: Any = None,
+    checkpoint: Any = None,
     **params: Any,
 ) -> Selection:
     """A table of ranks for NMF: error on held-out entries, stability of the components, cophenetic score; and the ranks that these would choose.
@@ -81,6 +85,7 @@ def select_rank(
     A share ``held_out`` of the entries is hidden at random, NMF is fitted ``n_init`` times to the others, and the hidden ones are predicted by the best fit.
     Hiding whole rows would be invalid: a row's code has seen the row. ``params`` go to ``NMF``. "held_out" chooses the smallest k within one standard
     error of the least error, "stability" the largest k whose components all restarts find (mean stability of at least 0.9, or else the most stable).
+    With ``checkpoint``, the name of a file, ranks that were tried are kept there; the same call resumes from it after a crash, with the same bits.
 
     >>> rng = np.random.default_rng(0)
     >>> a = rng.gamma(0.3, 1.0, (80, 3)) @ rng.gamma(0.3, 1.0, (3, 20)) + 0.02 * rng.standard_normal((80, 20))
@@ -95,23 +100,29 @@ def select_rank(
         raise wrong("ks", tried, "ranks of at least 1")
     if not 0 < held_out < 1:
         raise wrong("held_out", held_out, "a share between 0 and 1")
-    rng = generator(random_state)
     notes: list[str] = []
-    table = _table(X, rng, notes)
-    seen = ~np.isnan(table)
-    hidden = seen & (rng.random(table.shape) < held_out)
-    hidden[:, (seen & ~hidden).sum(axis=0) == 0] = False
-    train = Observed.from_nan(np.where(hidden, np.nan, table))
-    i, j = np.nonzero(hidden)
-    errors, spreads, stabilities, cophenetics = [], [], [], []
-    for k in tried:
-        model = NMF(k, n_init=n_init, random_state=int(rng.integers(2**31)), **params).fit(train)
-        predicted = np.maximum(model.fit_.factors.at(i, j).astype(np.float64), 0.0)
-        each = _losses(table[hidden], predicted, LOSSES[model.beta_loss])
-        errors.append(float(each.mean()))
-        spreads.append(float(each.std() / np.sqrt(max(1, len(each)))))
-        stabilities.append(model.consensus_.score)
-        cophenetics.append(model.consensus_.cophenetic)
+    matrix = read(X)
+    about = {"ks": tried, "held_out": held_out, "n_init": n_init, "random_state": random_state, **params}
+    file = Checkpoint.of_call(checkpoint, "select_rank", matrix, about, seconds=SECONDS)
+    with resumed(file, random_state) as (memory, rng):
+        table = _table(matrix, rng, notes)
+        seen = ~np.isnan(table)
+        hidden = seen & (rng.random(table.shape) < held_out)
+        hidden[:, (seen & ~hidden).sum(axis=0) == 0] = False
+        train = Observed.from_nan(np.where(hidden, np.nan, table))
+        i, j = np.nonzero(hidden)
+        judged: list[list[float]] = memory.last() or []
+        for k in tried[len(judged) :]:
+            memory.offer(judged)
+            model = NMF(k, n_init=n_init, random_state=int(rng.integers(2**31)), **params).fit(train)
+            predicted = np.maximum(model.fit_.factors.at(i, j).astype(np.float64), 0.0)
+            each = _losses(table[hidden], predicted, LOSSES[model.beta_loss])
+            found = model.consensus_
+            judged.append(
+                [float(each.mean()), float(each.std() / np.sqrt(max(1, len(each)))), found.score, found.cophenetic]
+            )
+    memory.end()
+    errors, spreads, stabilities, cophenetics = ([*column] for column in zip(*judged))
     best = int(np.argmin(errors))
     chosen = next(k for k, e in zip(tried, errors) if e <= errors[best] + spreads[best])
     firm = [k for k, s in zip(tried, stabilities) if s >= 0.9]
@@ -134,9 +145,8 @@ def _losses(a: np.ndarray, s: np.ndarray, loss: str) -> np.ndarray:
     return np.where(a > 0, a * np.log(np.where(a > 0, a, 1.0) / s), 0.0) - a + s
 
 
-def _table(X: Any, rng: np.random.Generator, notes: list[str]) -> np.ndarray:
+def _table(matrix: Matrix, rng: np.random.Generator, notes: list[str]) -> np.ndarray:
     """The data as an array with NaN for what is unknown; rows are drawn where it would be too large."""
-    matrix = read(X)
     rows, n = matrix.shape
     if isinstance(matrix, Dense) and not matrix.in_memory:
         notes.append(f"the first {MOST_CELLS // n} rows of the stream are used")

@@ -9,12 +9,13 @@ Sweeps of coordinate descent, and later ones of multiplicative steps, are follow
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.engines.protocol import Tall
+from eckart.engines.protocol import Engine, Tall
 from eckart.explain.parts.sides import Sides
+from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 CAUTIOUS = 3
@@ -46,6 +47,7 @@ def alternate(
     fast: bool = False,
     leap: bool = False,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> tuple[State, Trace]:
     """Sweep until the residual of both factors is at most ``tol``; the trace holds F at every point kept. An interrupt keeps the last one.
 
@@ -55,8 +57,20 @@ def alternate(
     kept, swept = State(left, right, float("nan"), 0), (left, right)
     slack = 4 * float(np.finfo(left.dtype).eps) * sides.scale
     careful, stride, hurried, leapt = CAUTIOUS, FIRST_LEAP, False, False
+    begun, engine = 0, sides.engine
+    if (was := memory.last()) is not None:
+        left, right, *points, a, b = _taken(was["factors"], engine)
+        kept, swept, trace = State(*points, *was["kept"]), (a, b), resumed_trace(trace.quantity, was["trace"])
+        begun, careful, stride, hurried, leapt = was["at"]
+        trace.reason = StopReason.MAX_ITER
     try:
-        for sweep in range(max_iter):
+        for sweep in range(begun, max_iter):
+            memory.offer(
+                {
+                    "factors": _given([left, right, kept.left, kept.right, *swept], engine), "kept": [kept.value, kept.sweeps],
+                    "trace": kept_trace(trace), "at": [sweep, careful, stride, hurried, leapt],
+                }
+            )  # fmt: skip
             hurry = fast and careful <= 0 and sweep < RELAXED
             rows = sides.rows(left, right, hurry)
             if len(trace) and rows.value > trace.values[-1] + slack:
@@ -89,14 +103,30 @@ def alternate(
 
 
 def projected(
-    sides: Sides, left: Tall, right: Tall, *, tol: float = 1e-4, max_iter: int = 200, watch: Watcher = silent
+    sides: Sides,
+    left: Tall,
+    right: Tall,
+    *,
+    tol: float = 1e-4,
+    max_iter: int = 200,
+    watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> tuple[State, Trace]:
     """W = max(0, A H^T (H H^T + l2)^-1), then the same for H; ends when F has not fallen by a share of ``tol`` for a few sweeps."""
     trace = Trace("best objective so far", reason=StopReason.MAX_ITER)
     best, last = State(left, right, float("inf"), 0), 0
-    p, x, engine = sides.penalties, sides.x, sides.engine
+    p, x, engine, begun = sides.penalties, sides.x, sides.engine, 1
+    if (was := memory.last()) is not None:
+        left, right, *points = _taken(was["factors"], engine)
+        best, trace = State(*points, *was["best"]), resumed_trace(trace.quantity, was["trace"])
+        begun, last = was["at"]
+        trace.reason = StopReason.MAX_ITER
     try:
-        for sweep in range(1, max_iter + 1):
+        for sweep in range(begun, max_iter + 1):
+            factors = _given([left, right, best.left, best.right], engine)
+            memory.offer(
+                {"factors": factors, "best": [best.value, best.sweeps], "trace": kept_trace(trace), "at": [sweep, last]}
+            )
             pull = engine.times(x, right, None)
             left = engine.projected_rows(pull, _inverse(engine.factor_sums(right).square, p.l2), p.l1)
             rows = sides.rows(left, right, still=True)
@@ -116,6 +146,19 @@ def projected(
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
     return best._replace(sweeps=len(trace)), trace
+
+
+def _given(factors: list[Tall], engine: Engine) -> dict[str, Any]:
+    """Factors for a state, each of them once: several names often stand for one. They leave the engine only when the state is written."""
+    places = [next(i for i, other in enumerate(factors) if other is factor) for factor in factors]
+    found = {str(i): lambda i=i: engine.get(factors[i]) for i in {*places}}
+    return {"places": places, "arrays": found}
+
+
+def _taken(kept: Any, engine: Engine) -> list[Tall]:
+    """The inverse of ``_given``."""
+    found = {place: engine.take(array) for place, array in kept["arrays"].items()}
+    return [found[str(place)] for place in kept["places"]]
 
 
 def _inverse(gram: np.ndarray, ridge: float) -> np.ndarray:

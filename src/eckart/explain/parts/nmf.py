@@ -26,10 +26,11 @@ from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, plan_of, solve
 from eckart.factors import LowRank
 from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, sample_weights
+from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed, row_parts
-from eckart.parameters import Rule, either, number, one_of, optional, param, whole
+from eckart.parameters import Rule, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, progress
 
@@ -76,6 +77,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     alpha_W, alpha_H, l1_ratio : penalties; ``alpha_H="same"`` is ``alpha_W``. With unknown entries a small one keeps predictions from growing where
         little was seen.
     n_init : fits from several starts (the first from ``init``, others random); the best is kept and ``consensus_`` tells how far they agree.
+    checkpoint : file in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
     random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
     engine : "auto", "cpu", "plain", or an engine of another package; what works on the data.
     shuffle : accepted for compatibility; coordinates are visited in order.
@@ -113,7 +115,8 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     alpha_H: Any = param("same", either(number(0), one_of("same")))
     l1_ratio: float = param(0.0, number(0, 1))
     n_init: int = param(1, whole(1))
-    shuffle: bool = param(False)
+    shuffle: bool = param(False, flag())
+    checkpoint: Any = param(None, file_name())
 
     _stream: Stream = field(init=False)
     _consensus: Consensus = field(init=False)
@@ -135,10 +138,11 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         def do(x: Placed) -> Any:
             options = options_of(self, x, None if rows is None else float(rows.sum()))
             given = self._given(W, H, x, options)
-            with progress(bool(self.verbose)) as watch:
-                return solve(
-                    x, options, engine=engine, rng=generator(self.random_state), given=given, watch=watch
-                )
+            fits = resuming(self, matrix, _all_weights(rows, entry), y=_joined(given))
+            with progress(bool(self.verbose)) as watch, fits as (memory, rng):
+                ends = solve(x, options, engine=engine, rng=rng, given=given, watch=watch, memory=memory)
+            memory.end(ends.fit.trace)
+            return ends
 
         rows = None if sample_weight is None else sample_weights(sample_weight, _rows(matrix))
         ends = _on_data(engine, matrix, do, rows, entry)
@@ -266,7 +270,9 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if isinstance(matrix, Dense) and not matrix.in_memory:
             raise InputError("weights came with a stream of rows, wanted data in memory")
         if not isinstance(matrix, Observed):  # every cell has a weight of its own, so every cell is stored
-            values = np.asarray(matrix.array, matrix.dtype) if isinstance(matrix, Dense) else matrix.to_scipy().toarray()
+            values = (
+                np.asarray(matrix.array, matrix.dtype) if isinstance(matrix, Dense) else matrix.to_scipy().toarray()
+            )
             matrix = Observed.from_nan(values, matrix.rows, matrix.columns)
         return matrix, w[np.repeat(np.arange(matrix.shape[0]), matrix.row_counts()), matrix.indices].astype(np.float64)
 
@@ -338,6 +344,17 @@ def _on_data(
         if entry_weights is not None:
             return do(engine.put(matrix, weights, entry_weights))
         return on_data(engine, matrix, do, weights)
+
+
+def _all_weights(rows: np.ndarray | None, entries: np.ndarray | None) -> np.ndarray | None:
+    """Weights of rows and of entries, for what a checkpoint says of the data."""
+    found = [part for part in (rows, entries) if part is not None]
+    return np.concatenate([[len(part) for part in found], *found]) if found else None
+
+
+def _joined(given: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray | None:
+    """The start that was given, as one array."""
+    return None if given is None else np.concatenate([part.ravel() for part in given])
 
 
 def _once(matrix: Matrix) -> bool:

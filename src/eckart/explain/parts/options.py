@@ -7,6 +7,7 @@ from typing import Any
 
 from eckart.errors import wrong
 from eckart.explain.parts.sides import Penalties
+from eckart.fit import require_room
 from eckart.parameters import check
 
 LOSSES = {"frobenius": "frobenius", "kullback-leibler": "kl", "kl": "kl", 2: "frobenius", 1: "kl"}
@@ -33,6 +34,10 @@ def options_of(model: Any, x: Any, weight: float | None = None) -> Options:
     """The parameters, checked and resolved for data of this shape; ``weight`` is the number of rows with their weights."""
     check(model)
     n, loss = x.shape[1], LOSSES[model.beta_loss]
+    if model.n_components not in ("auto", None):
+        require_room(
+            "n_components", model.n_components, (float(x.shape[0] or 0) + n) * model.n_components, x.dtype.itemsize
+        )
     solver = SOLVERS[loss][0] if model.solver == "auto" else model.solver
     if solver not in SOLVERS[loss]:
         names = ", ".join(repr(name) for name in ("auto", *SOLVERS[loss]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,9 @@ from eckart.explain.parts.options import Options
 from eckart.explain.parts.sides import Penalties, Sides, sides_of
 from eckart.explain.parts.start import Start, begin, compressed, sketch, worthwhile
 from eckart.factors import LowRank
-from eckart.fit import Fit
+from eckart.fit import Fit, kept_fit, resumed_fit
 from eckart.fit import plan_of as engine_plan
+from eckart.io.models.levels import NOTHING, Memory
 from eckart.trace import StopReason, Watcher, silent
 
 CLEAN = 1e-8
@@ -41,16 +43,22 @@ def solve(
     rng: np.random.Generator,
     given: tuple[np.ndarray, np.ndarray] | None = None,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Ends:
     """Fit ``options.n_init`` times, the first from ``options.init``, the others from random starts."""
     if options.solver == "als" and x.kind == "observed":
         raise wrong("solver", "als", "'hals' for data with missing entries")
     sides = sides_of(x, options.loss, options.penalties, engine, 1 if options.solver in ("cd", "mu") else None)
-    fits: list[Fit] = []
-    for run in range(options.n_init):
-        start = Start(*(engine.take(f, x.dtype) for f in given)) if given and run == 0 else None
-        start = start or begin(sides, options.k, options.init if run == 0 else "random", rng)
-        fits.append(_one(sides, start, options, rng, watch))
+    fits = [resumed_fit(kept, LowRank, x.rows, x.columns) for kept in memory.last() or ()]
+    for run in range(len(fits), options.n_init):
+
+        def start(run: int = run) -> Start:
+            if given and run == 0:
+                return Start(*(engine.take(f, x.dtype) for f in given))
+            return begin(sides, options.k, options.init if run == 0 else "random", rng)
+
+        inner = memory.inner(lambda: [kept_fit(fit) for fit in fits])
+        fits.append(_one(sides, start, options, rng, watch, inner))
         if fits[-1].trace.reason is StopReason.INTERRUPTED:
             break
     values = [float(fit.certificate["objective"]) for fit in fits]
@@ -59,17 +67,31 @@ def solve(
     return Ends(fits[int(np.argmin(values))], values, [fit.factors.right for fit in fits], largest)
 
 
-def _one(sides: Sides, start: Start, options: Options, rng: np.random.Generator, watch: Watcher) -> Fit:
-    engine, left, right, notes = sides.engine, start.left, start.right, {}
-    how: dict[str, Any] = {"tol": options.tol, "max_iter": options.max_iter, "watch": watch}
+def _one(
+    sides: Sides, begun: Callable[[], Start], options: Options, rng: np.random.Generator, watch: Watcher, memory: Memory
+) -> Fit:
+    """A fit from a start; one that goes on from a checkpoint needs neither the start nor the sweeps on its sketch, only what was said of them."""
+    engine, (notes, on_data) = sides.engine, memory.last() or ({}, False)
+    start = (
+        begun()
+        if not on_data
+        else Start(engine.take(np.zeros((1, 1), sides.x.dtype)), engine.take(np.zeros((1, 1), sides.x.dtype)))
+    )
+    left, right = start.left, start.right
+    if options.solver == "hals" and worthwhile(sides, options.k) and not on_data:
+        start = start if start.sketch else start._replace(sketch=sketch(sides, options.k, rng))
+        left, right, extra = compressed(sides, start, options.tol)
+        size = start.sketch[0].shape[1]  # type: ignore[index]
+        notes = {"sketch": f"{extra} sweeps on a sketch of {size} columns first: they cost little there"}
+    how: dict[str, Any] = {
+        "tol": options.tol,
+        "max_iter": options.max_iter,
+        "watch": watch,
+        "memory": memory.inner((notes, True)),
+    }
     if options.solver == "als":
         state, trace = projected(sides, left, right, **how)
     else:
-        if options.solver == "hals" and worthwhile(sides, options.k):
-            start = start if start.sketch else start._replace(sketch=sketch(sides, options.k, rng))
-            left, right, extra = compressed(sides, start, options.tol)
-            size = start.sketch[0].shape[1]  # type: ignore[index]
-            notes["sketch"] = f"{extra} sweeps on a sketch of {size} columns first: they cost little there"
         careful = options.solver in ("hals", "mm")
         state, trace = alternate(sides, left, right, fast=options.solver == "mm", leap=careful, **how)
     left, right = state.left, state.right
@@ -114,7 +136,9 @@ def encode(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall
     shape = (x.shape[0] or 0, right.shape[1])
     if options.loss == "kl":
         rule, steps, mass = KlRule(l1, l2, False, 1e-4, False), 100, engine.factor_mass(right)
-        if start is None:  # the same share of every row for every component; the size of a start does not matter to a step
+        if (
+            start is None
+        ):  # the same share of every row for every component; the size of a start does not matter to a step
             even = np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)
             start = engine.take(np.broadcast_to(even, shape), x.dtype)
             start = engine.kl_rows(x, right, start, rule, mass, steps=10).factor

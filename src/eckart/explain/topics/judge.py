@@ -20,6 +20,8 @@ from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.explain.topics.documents import as_counts, whole_numbers
 from eckart.factors import Topics
+from eckart.io.models.checkpoint import Checkpoint, parameters_of
+from eckart.io.models.levels import SECONDS, resumed
 from eckart.io.read import read
 from eckart.io.text.shards import pieces
 from eckart.matrix import Counts
@@ -187,11 +189,19 @@ def align_topics(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def select_topics(
-    model: Any, X: Any, n_components: Sequence[int], *, held_out: float = 0.2, n: int = 10, random_state: Any = 0
+    model: Any,
+    X: Any,
+    n_components: Sequence[int],
+    *,
+    held_out: float = 0.2,
+    n: int = 10,
+    random_state: Any = 0,
+    checkpoint: Any = None,
 ) -> list[dict[str, Any]]:
     """The number of topics by what it predicts: for each candidate, perplexity on held-out documents, NPMI, diversity and seconds, best first.
 
     ``held_out`` is the share of documents that no model is fitted to; their tokens are split in halves once, the same for every candidate.
+    With ``checkpoint``, the name of a file, candidates that were judged are kept there; the same call resumes from it after a crash, with the same bits.
 
     >>> from eckart import LDA
     >>> rng = np.random.default_rng(0)
@@ -204,14 +214,26 @@ def select_topics(
     from sklearn.base import clone
 
     x = as_counts(read(X), "select_topics")
-    rng = generator(random_state)
-    out = rng.random(x.shape[0]) < held_out
-    if not 0 < out.sum() < len(out):
-        raise wrong("held_out", held_out, f"a share that leaves documents on both sides of {len(out)}")
-    train, test = _rows(x, np.flatnonzero(~out)), _rows(x, np.flatnonzero(out))
-    seen, scored = split_tokens(test, random_state=rng)
-    table = []
-    for k in n_components:
+    tried, model = [int(k) for k in n_components], clone(model)
+    if "checkpoint" in model.get_params():
+        model.set_params(checkpoint=None)
+    about = parameters_of(model) | {
+        "model": type(model).__name__,
+        "tried": tried,
+        "held_out": held_out,
+        "words": n,
+        "split by": random_state,
+    }
+    file = Checkpoint.of_call(checkpoint, "select_topics", x, about, seconds=SECONDS)
+    with resumed(file, random_state) as (memory, rng):
+        out = rng.random(x.shape[0]) < held_out
+        if not 0 < out.sum() < len(out):
+            raise wrong("held_out", held_out, f"a share that leaves documents on both sides of {len(out)}")
+        train, test = _rows(x, np.flatnonzero(~out)), _rows(x, np.flatnonzero(out))
+        seen, scored = split_tokens(test, random_state=rng)
+        table = memory.last() or []
+    for k in tried[len(table) :]:
+        memory.offer(table)
         begin = time.perf_counter()
         fitted = clone(model).set_params(n_components=int(k)).fit(train)
         seconds = time.perf_counter() - begin
@@ -220,6 +242,7 @@ def select_topics(
         npmi = float(np.nanmean(coherence(t, test, n))) if t.n > 1 else float("nan")
         row = {"n_components": int(k), "perplexity": judged.perplexity, "npmi": npmi, "diversity": topic_diversity(t)}
         table.append(row | {"seconds": round(seconds, 3)})
+    memory.end()
     return sorted(table, key=lambda r: r["perplexity"])
 
 

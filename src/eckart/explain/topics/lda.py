@@ -37,11 +37,13 @@ from eckart.explain.topics.priors import Priors, Solved
 from eckart.explain.topics.topic_em import TopicProblem, as_topics
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
 from eckart.factors import Topics
-from eckart.fit import Fit, one_kind_of_names, plan_of
+from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
+from eckart.io.models.checkpoint import Checkpoint, contents
+from eckart.io.models.levels import SECONDS, Memory, resumed, resuming
 from eckart.io.read import read
-from eckart.io.text.shards import pieces
+from eckart.io.text.shards import Shards, pieces
 from eckart.matrix import Counts
-from eckart.parameters import check, flag, number, one_of, optional, param, whole
+from eckart.parameters import check, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
 
@@ -82,6 +84,8 @@ class LDA(TopicModel):
         Words (names or positions) that lean a topic; topics then keep their numbers. ``seed_weight`` is the pseudo-count of each.
     warm_start : bool
         Begin at the topics of the last fit and keep their numbers.
+    checkpoint : None or path
+        File in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
         Seed; what computes ("auto", "cpu", "plain"); most threads to use (results do not depend on it, Gibbs included); progress bars.
 
@@ -126,6 +130,7 @@ class LDA(TopicModel):
     seed_words: Any = param(None)
     seed_weight: float = param(100.0, number(0))
     warm_start: bool = param(False, flag())
+    checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None) -> LDA:
         """Fit to documents x words: sparse matrix, array, frame, file, or a re-readable source of sparse blocks (``eckart.shards``)."""
@@ -164,7 +169,9 @@ class LDA(TopicModel):
         x, engine, plan = self._documents(X), self._engine(), self.fit_.plan
         with engine.at_work():
             moves = plan.get("priors moved at", ())
-            return self._certify(x, engine.put(x), engine, self._topics(), self._eta, plan["method"], self.fit_.trace, moves=moves)
+            return self._certify(
+                x, engine.put(x), engine, self._topics(), self._eta, plan["method"], self.fit_.trace, moves=moves
+            )
 
     @property
     def doc_topic_prior_(self) -> np.ndarray:
@@ -189,11 +196,13 @@ class LDA(TopicModel):
     def _fit_matrix(self, X: Any, engine: Any, watch: Watcher) -> None:
         """Choose the method, solve, order the topics by size unless their numbers are to be kept, measure the certificate, and become fitted."""
         x = as_counts(one_kind_of_names(read(X)), "LDA")
+        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), 4)
         first = self._warm(X)
         docs, priors = engine.put(x), self._priors(x.shape[1], x.columns)
         method, reason = self._method(x)
-        options = {"engine": engine, "rng": generator(self.random_state), "first": first, "watch": watch}
-        solved = self._solver(method, x, docs, engine)(priors, **options)
+        with resuming(self, x, y=first) as (memory, rng):
+            options = {"engine": engine, "rng": rng, "first": first, "watch": watch, "memory": memory}
+            solved = self._solver(method, x, docs, engine)(priors, **options)
         priors = solved.priors
         t = as_topics(solved.counts, priors.words, priors.alpha, x.dtype, x.columns)
         numbered = (
@@ -207,6 +216,7 @@ class LDA(TopicModel):
         certificate = self._certify(x, docs, engine, t, self._eta, method, solved.trace, solved.facts, moves)
         plan = {"method": method, "reason": reason, **plan_of(engine)} | solved.plan
         eta = float(priors.eta) if priors.boost is None else "by word"
+        memory.end(solved.trace)
         self.fit_ = Fit(t, certificate, solved.trace, plan | {"eta": eta, "tokens": tokens_of(x)})
 
     def _method(self, x: Counts) -> tuple[str, str]:
@@ -255,7 +265,9 @@ class LDA(TopicModel):
         elif method == "gibbs" and tokens_of(x) > 0:
             c = certify_gibbs(docs, t, eta, engine=engine)
         elif method == "variational":
-            priors = Priors(t.prior, 0.0, eta, False, False) if np.ndim(eta) else Priors(t.prior, eta, None, False, False)
+            priors = (
+                Priors(t.prior, 0.0, eta, False, False) if np.ndim(eta) else Priors(t.prior, eta, None, False, False)
+            )
             problem = lda_variational.VariationalProblem(docs, priors, engine, 1, 0.0)
             c = certify_variational(problem, t, trace=trace, tol=tol)
         else:
@@ -268,7 +280,9 @@ class LDA(TopicModel):
 
     # ---- streams
 
-    def _solve_online(self, x: Counts, priors: Priors, *, engine: Any, rng: Any, first: Any, watch: Watcher) -> Solved:
+    def _solve_online(
+        self, x: Counts, priors: Priors, *, engine: Any, rng: Any, first: Any, watch: Watcher, memory: Memory
+    ) -> Solved:
         passes, rows, total = int(self.max_iter or 1), x.shape[0], tokens_of(x)
 
         def shuffled() -> Iterator[Counts]:
@@ -281,13 +295,21 @@ class LDA(TopicModel):
 
         begun = lda_online.begin(x, priors, rng, engine, first)
         few = min(lda_online.FIRST, rows // 4) if first is None else 0
-        r, trace, _ = lda_online.run(shuffled, passes, begun, take, few)
+        r, trace, _ = lda_online.run(shuffled, passes, begun, take, few, rng, memory)
         assert r is not None
         return Solved(r.counts(total), r.priors, trace, {"sweeps": passes, "batches": r.batches}, {})
 
     def _fit_pieces(self, X: Any, engine: Any, watch: Watcher) -> None:
         """One or more passes over a source that does not fit in memory."""
-        rng, passes = generator(self.random_state), int(self.max_iter or 1)
+        passes = int(self.max_iter or 1)
+        if self.checkpoint is not None and not isinstance(X, (list, tuple, Shards)):
+            raise wrong(
+                "checkpoint",
+                self.checkpoint,
+                "None for an iterator: a fit that goes on reads its blocks again; use eckart.write_shards",
+            )
+        blocks = lambda: (part for x in pieces(X) or () for part in contents(x))  # noqa: E731
+        file = Checkpoint.of_parts(self, blocks, seconds=SECONDS)
 
         def take(x: Counts, r: lda_online.Running | None) -> lda_online.Running:
             after = self._step(x, r or self._begin(x, rng, engine), engine)
@@ -299,13 +321,16 @@ class LDA(TopicModel):
                 x = as_counts(block, "LDA")
                 yield from batches(x, int(self.batch_size), np.arange(x.shape[0]))
 
-        r, trace, x = lda_online.run(cut, passes, None, take, lda_online.FIRST)
+        with resumed(file, self.random_state) as (memory, rng):
+            r, trace, x = lda_online.run(cut, passes, None, take, lda_online.FIRST, rng, memory)
+        memory.end(trace)
         if r is None or x is None:
             raise InputError("X gave no block of documents, wanted at least one")
         self._running = r
         self._keep_running(x, x.columns, trace, passes, engine)
 
     def _begin(self, x: Counts, rng: np.random.Generator, engine: Any) -> lda_online.Running:
+        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), 4)
         return lda_online.begin(x, self._priors(x.shape[1], x.columns), rng, engine)
 
     def _step(self, x: Counts, r: lda_online.Running, engine: Any, total: float | None = None) -> lda_online.Running:

@@ -8,14 +8,16 @@ large. Between two moves the objective never falls. Weights that are not whole n
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eckart.engines.protocol.topics import TopicWords
-from eckart.explain.em import Ascent, climb
+from eckart.explain.em import Ascent, best_of, climb, index_of
 from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors, Solved, spread
 from eckart.explain.topics.topic_em import Sweep, TopicProblem, start
+from eckart.io.models.levels import NOTHING, Memory, like
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 LEARN_AT, DRAWS = (16, 24, 32, 48), 3
@@ -47,6 +49,14 @@ class LearningProblem(TopicProblem):
         self.learns = (priors.learn_alpha or priors.learn_eta) and whole
         self.moves: list[int] = []
 
+    def remember(self, sweep: Sweep) -> dict[str, Any]:
+        return super().remember(sweep) | {"priors": self.priors, "moves": self.moves}
+
+    def recall(self, kept: Any) -> Sweep:
+        self.priors, self.moves = like(self.priors, kept["priors"]), list(kept["moves"])
+        self.alpha, self.eta = self.priors.alpha, self.priors.words
+        return super().recall(kept)
+
     def each(self, phi: TopicWords, sweep: Sweep, trace: Trace) -> TopicWords | None:
         """Learn the priors from drawn counts; the climb goes on at the topics and shares that the step leads to."""
         step = len(trace)
@@ -74,26 +84,30 @@ def ascend(
     dtype: Any = np.float32,
     first: np.ndarray | None = None,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Climbed:
     """One climb from random topics, or from ``first`` (phi, words x k)."""
     words = start(docs, len(priors.alpha), rng, dtype, engine, priors.boost) if first is None else first
     problem = LearningProblem(docs, engine, priors, steps, dtype, max_iter, int(rng.integers(2**31)), whole)
-    found = climb(
-        problem, problem.begin(words), tol=tol, max_iter=max_iter, least=LEAST, watch=watch, each=problem.each
-    )
+    how: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "least": LEAST, "watch": watch, "each": problem.each}
+    found = climb(problem, problem.begin(words), memory=memory, **how)
     if tol == 0 and found.trace.reason is StopReason.MAX_ITER:
         found.trace.reason = StopReason.CONVERGED
     return Climbed(found, problem)
 
 
-def solve(docs: Any, priors: Priors, *, n_init: int, rng: np.random.Generator, **options: Any) -> Solved:
+def solve(
+    docs: Any, priors: Priors, *, n_init: int, rng: np.random.Generator, memory: Memory = NOTHING, **options: Any
+) -> Solved:
     """The highest of several climbs (``options`` are those of ``ascend``); an interrupted one is the last."""
-    found: list[Climbed] = []
-    for stream in rng.spawn(n_init):
-        found.append(ascend(docs, priors, rng=stream, **options))
-        if found[-1].ascent.trace.reason is StopReason.INTERRUPTED:
-            break
-    best = max(found, key=lambda b: b.ascent.bound)
-    trace, problem = best.ascent.trace, best.problem
-    plan = {"sweeps": len(trace), "priors moved at": list(problem.moves)}
-    return Solved(best.ascent.statistics.counts, problem.priors, trace, plan, spread([b.ascent.bound for b in found]))
+    ended: list[tuple[Priors, list[int]]] = [(like(priors, p), list(moves)) for p, moves in memory.last() or ()]
+
+    def one(stream: np.random.Generator, memory: Memory) -> Ascent[TopicWords, Sweep]:
+        found = ascend(docs, priors, rng=stream, memory=memory, **options)
+        ended.append((found.problem.priors, found.problem.moves))
+        return found.ascent
+
+    best, ends = best_of([partial(one, stream) for stream in rng.spawn(n_init)], memory.inner(lambda: ended))
+    learned, moves = ended[index_of(best, ends)]
+    plan = {"sweeps": len(best.trace) - 1, "priors moved at": list(moves)}
+    return Solved(best.statistics.counts, learned, best.trace, plan, spread(ends))

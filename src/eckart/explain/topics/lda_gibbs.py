@@ -18,11 +18,13 @@ import numpy as np
 from eckart.explain.topics.judge import align_topics
 from eckart.explain.topics.lda_em import ascend
 from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors, Solved
+from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 LEARN_FROM, LEARN_EVERY = 6, 4
 """The sweep from which priors are learned (the first draws are still those of EM), and how often."""
 BURN_TOKENS = 2.5e8
+QUANTITY = "log-likelihood of a token given the others"
 
 
 def solve(
@@ -37,11 +39,13 @@ def solve(
     rng: np.random.Generator,
     first: np.ndarray | None = None,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Solved:
     """The best of ``n_init`` chains; an interrupt keeps what there is."""
-    chains: list[Solved] = []
-    for stream in rng.spawn(n_init):
-        chains.append(_one(docs, priors, max_iter, burn_in, n_samples, engine, stream, first, watch))
+    chains = [_resumed(kept, priors) for kept in memory.last() or ()]
+    for stream in rng.spawn(n_init)[len(chains) :]:
+        inner = memory.inner(lambda: [c._asdict() | {"trace": kept_trace(c.trace)} for c in chains])
+        chains.append(_one(docs, priors, max_iter, burn_in, n_samples, engine, stream, first, watch, inner))
         if chains[-1].trace.reason is StopReason.INTERRUPTED:
             break
     best = max(chains, key=_value)
@@ -62,19 +66,31 @@ def _one(
     rng: np.random.Generator,
     first: np.ndarray | None,
     watch: Watcher,
+    memory: Memory,
 ) -> Solved:
-    trace = Trace("log-likelihood of a token given the others", reason=StopReason.MAX_ITER)
+    """EM, then the chain. A killed run left its EM, or (a level further in) the chain and its number of EM sweeps."""
+    trace = Trace(QUANTITY, reason=StopReason.MAX_ITER)
     fixed = replace(priors, learn_alpha=False, learn_eta=False)
-    begun = ascend(docs, fixed, tol=0.0, max_iter=max_iter, engine=engine, rng=rng, first=first, watch=watch)
-    ascent = len(begun.ascent.trace)
-    if begun.ascent.trace.reason is StopReason.INTERRUPTED:
-        trace.reason = StopReason.INTERRUPTED
-        trace.add(begun.ascent.bound)
-        return Solved(begun.ascent.statistics.counts, priors, trace, {"sweeps": ascent + 1, "EM sweeps": ascent}, {})
-    chain = engine.topic_chain(docs, begun.words, begun.problem.shares, priors.words, int(rng.integers(2**31)))
+    ascent = memory.last()
+    if ascent is None:
+        how: dict[str, Any] = {"engine": engine, "rng": rng, "first": first, "watch": watch}
+        begun = ascend(docs, fixed, tol=0.0, max_iter=max_iter, memory=memory.inner(None), **how)
+        ascent = len(begun.ascent.trace) - 1
+        if begun.ascent.trace.reason is StopReason.INTERRUPTED:
+            trace.reason = StopReason.INTERRUPTED
+            trace.add(begun.ascent.bound)
+            return Solved(begun.ascent.statistics.counts, priors, trace, {"sweeps": ascent, "EM sweeps": ascent}, {})
+        chain = engine.topic_chain(docs, begun.words, begun.problem.shares, priors.words, int(rng.integers(2**31)))
+    sampling = memory.inner(ascent)
+    if (kept := sampling.last()) is not None:
+        k = len(priors.alpha)
+        chain = engine.topic_chain(docs, np.ones((docs.shape[1], k), np.float32), np.ones(k), priors.words, 0)
+        chain.restore(kept["chain"])
+        priors, trace = like(priors, kept["priors"]), resumed_trace(QUANTITY, kept["trace"])
     total, learns = burn_in + n_samples, priors.learn_alpha or priors.learn_eta
     try:
-        for sweep in range(total):
+        for sweep in range(len(trace), total):
+            sampling.offer({"chain": chain.state, "priors": priors, "trace": kept_trace(trace)})
             value = chain.sweep(priors.alpha, average=sweep >= burn_in)
             trace.add(value / max(1, chain.tokens))
             if learns and LEARN_FROM <= sweep < burn_in and sweep % LEARN_EVERY == 0:
@@ -85,6 +101,12 @@ def _one(
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
     return Solved(chain.mean_counts(), priors, trace, {"sweeps": ascent + len(trace), "EM sweeps": ascent}, {})
+
+
+def _resumed(kept: Any, priors: Priors) -> Solved:
+    """A chain that a killed run had finished."""
+    trace = resumed_trace(QUANTITY, kept["trace"])
+    return Solved(kept["counts"], like(priors, kept["priors"]), trace, kept["plan"], kept["facts"])
 
 
 def _value(found: Solved) -> float:

@@ -19,6 +19,7 @@ import numpy as np
 from eckart.explain.topics.documents import tokens_of, whole_numbers
 from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors
 from eckart.explain.topics.topic_em import mean_shares, start
+from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.matrix import Counts
 from eckart.trace import StopReason, Trace
 
@@ -94,15 +95,28 @@ def run(
     r: Running | None,
     take: Callable[[Counts, Running | None], Running],
     first: int,
+    rng: np.random.Generator,
+    memory: Memory = NOTHING,
 ) -> tuple[Running | None, Trace, Counts | None]:
     """``take`` of every batch of so many passes, the first ``first`` documents together; the running state, its trace, and the last batch. An interrupt keeps
-    what there is."""
-    trace, x = new_trace(), None
+    what there is. A run that was killed draws the order of its pass again and reads over the batches that it had taken."""
+    trace, x, begun, done = new_trace(), None, 0, 0
+    if (kept := memory.last()) is not None:
+        r, trace = Running(**kept["running"]), resumed_trace(trace.quantity, kept["trace"])
+        r = replace(r, priors=Priors(**kept["running"]["priors"]))
+        begun, done, rng.bit_generator.state = kept["pass"], kept["done"], kept["drawn"]
+    trace.reason = StopReason.CONVERGED
     try:
-        for _ in range(passes):
-            for x in _ahead(batches(), 0 if r is not None and r.batches else first):
+        for turn in range(begun, passes):
+            drawn = rng.bit_generator.state
+            for i, x in enumerate(_ahead(batches(), 0 if turn else first)):
+                if i < done:
+                    continue
+                if r is not None:
+                    memory.offer({"running": r, "trace": kept_trace(trace), "pass": turn, "done": i, "drawn": drawn})
                 r = take(x, r)
                 trace.add(r.value)
+            done = 0
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
     return r, trace, x

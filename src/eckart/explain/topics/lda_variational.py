@@ -24,6 +24,7 @@ from eckart.explain.em import Ascent, best_of, climb
 from eckart.explain.topics.lda_em import ascend
 from eckart.explain.topics.priors import Priors, Solved, dirichlet_of_logs, spread, symmetric_of_logs
 from eckart.factors import Topics
+from eckart.io.models.levels import NOTHING, Memory, like
 from eckart.trace import Watcher, silent
 
 AHEAD = 20
@@ -81,6 +82,13 @@ class VariationalProblem:
         bound += self.documents * log_norm(alpha) + topics_bound(state.beliefs, state.priors)
         return Sweep(found.counts, found.logs, bound, self.tokens, state.priors)
 
+    def remember(self, sweep: Sweep) -> dict[str, Any]:
+        return {"sweep": sweep, "gamma": lambda: self.engine.get(self.gamma)}
+
+    def recall(self, kept: Any) -> Sweep:
+        self.gamma = self.engine.take(kept["gamma"])
+        return Sweep(**kept["sweep"] | {"priors": like(self.priors, kept["sweep"]["priors"])})
+
     def maximise(self, sweep: Sweep) -> State:
         priors = sweep.priors
         counts = sweep.counts + priors.words
@@ -120,21 +128,23 @@ def solve(
     rng: np.random.Generator,
     first: np.ndarray | None = None,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Solved:
     """The best of ``n_init`` climbs, each from where a few EM steps lead from random topics, or all from ``first`` (phi, words x k).
 
     Near the saddle where all topics are equal the bound rises so slowly, and alpha falls so fast, that a climb would stop there.
     """
 
-    def one(stream: np.random.Generator) -> Ascent[State, Sweep]:
+    def one(stream: np.random.Generator, memory: Memory) -> Ascent[State, Sweep]:
         problem = VariationalProblem(docs, priors, engine, inner, inner_tol)
         words = first
         if words is None:
             fixed = replace(priors, learn_alpha=False, learn_eta=False)
-            words = ascend(docs, fixed, tol=0.0, max_iter=min(AHEAD, max_iter), engine=engine, rng=stream).words
+            ahead = 0 if memory.last() is not None else min(AHEAD, max_iter)  # a climb that goes on needs no start
+            words = ascend(docs, fixed, tol=0.0, max_iter=ahead, engine=engine, rng=stream).words
         counts = words.astype(np.float64) * (problem.tokens / len(priors.alpha)) + priors.words
-        return climb(problem, problem.begin(counts), tol=tol, max_iter=max_iter, least=15, watch=watch)
+        return climb(problem, problem.begin(counts), tol=tol, max_iter=max_iter, least=15, watch=watch, memory=memory)
 
-    best, ends = best_of(partial(one, stream) for stream in rng.spawn(n_init))
+    best, ends = best_of([partial(one, stream) for stream in rng.spawn(n_init)], memory)
     found = best.statistics
-    return Solved(found.counts, found.priors, best.trace, {"sweeps": len(best.trace)}, spread(ends))
+    return Solved(found.counts, found.priors, best.trace, {"sweeps": len(best.trace) - 1}, spread(ends))

@@ -25,10 +25,10 @@ from eckart.explain.em import Ascent, best_of, climb
 from eckart.explain.topics.documents import as_counts
 from eckart.explain.topics.topic_em import Sweep, TopicProblem, as_topics, start
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
-from eckart.fit import Fit, one_kind_of_names, plan_of
+from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
+from eckart.io.models.levels import NOTHING, Memory, resuming
 from eckart.io.read import read
-from eckart.parameters import check, flag, number, param, whole
-from eckart.rng import generator
+from eckart.parameters import check, file_name, flag, number, param, whole
 from eckart.trace import Watcher, progress, silent
 
 
@@ -44,16 +44,17 @@ def solve(
     rng: np.random.Generator,
     first: np.ndarray | None = None,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> Fit:
     """The best of ``n_init`` climbs over placed documents, as topics by size (or in the order of ``first``, words x k, where that is given)."""
     nothing = np.zeros(k)
 
-    def one(stream: np.random.Generator) -> Ascent[TopicWords, Sweep]:
+    def one(stream: np.random.Generator, memory: Memory) -> Ascent[TopicWords, Sweep]:
         problem = TopicProblem(docs, engine, nothing, 0.0, steps)
         words = start(docs, k, stream, docs.dtype, engine) if first is None else first
-        return climb(problem, problem.begin(words), tol=tol, max_iter=max_iter, least=15, watch=watch)
+        return climb(problem, problem.begin(words), tol=tol, max_iter=max_iter, least=15, watch=watch, memory=memory)
 
-    best, ends = best_of(partial(one, stream) for stream in rng.spawn(n_init))
+    best, ends = best_of([partial(one, stream) for stream in rng.spawn(n_init)], memory)
     topics = as_topics(best.statistics.counts, 0.0, nothing, docs.dtype, docs.columns)
     topics = topics if first is not None else reordered(topics, by_size(topics))
     problem = TopicProblem(docs, engine, nothing, 0.0)
@@ -62,7 +63,7 @@ def solve(
         "method": "EM",
         "reason": "the likelihood of pLSA has no other structure",
         **plan_of(engine),
-        "sweeps": len(best.trace),
+        "sweeps": len(best.trace) - 1,
         "starts": len(ends),
         "tokens": float(engine.topic_totals(docs).sum()),
     }
@@ -87,6 +88,8 @@ class PLSA(TopicModel):
         Updates of the documents' shares in each step; more than one is cheaper than more steps.
     warm_start : bool
         Begin at the topics of the last fit and keep their numbers.
+    checkpoint : None or path
+        File in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
         Seed; what computes ("auto", "cpu", "plain"); most threads to use (results do not depend on it); progress bars.
 
@@ -119,6 +122,7 @@ class PLSA(TopicModel):
     n_init: int = param(1, whole(1))
     inner: int = param(2, whole(1))
     warm_start: bool = param(False, flag())
+    checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None) -> PLSA:
         """Fit to documents x words: sparse matrix, array, frame, file; counts or weights >= 0."""
@@ -140,11 +144,12 @@ class PLSA(TopicModel):
     def _fit(self, X: Any) -> PLSA:
         check(self)
         x, first, engine = as_counts(one_kind_of_names(read(X)), "PLSA"), None, self._engine()
+        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), x.dtype.itemsize)
         if self.warm_start and "fit_" in vars(self):
             self._new_rows(X)
             first = np.ascontiguousarray(self._topics().words.T)
-        with progress(bool(self.verbose)) as watch, engine.at_work():
-            self.fit_ = solve(
+        with progress(bool(self.verbose)) as watch, engine.at_work(), resuming(self, x, y=first) as (memory, rng):
+            fit = solve(
                 engine.put(x),
                 int(self.n_components),
                 steps=int(self.inner),
@@ -152,8 +157,11 @@ class PLSA(TopicModel):
                 max_iter=int(self.max_iter),
                 n_init=1 if first is not None else int(self.n_init),
                 engine=engine,
-                rng=generator(self.random_state),
+                rng=rng,
                 first=first,
                 watch=watch,
+                memory=memory,
             )
+        memory.end(fit.trace)
+        self.fit_ = fit
         return self

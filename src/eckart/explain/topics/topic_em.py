@@ -66,6 +66,13 @@ class TopicProblem:
         bound, weight = found.value + phi.log_prior, max(found.seen, 1e-300)
         return Sweep(found.counts, found.sizes, found.likelihood, bound, weight)
 
+    def remember(self, sweep: Sweep) -> dict[str, Any]:
+        return {"sweep": sweep, "shares": lambda: self.engine.get(self.shares)}
+
+    def recall(self, kept: Any) -> Sweep:
+        self.shares = self.engine.take(kept["shares"])
+        return Sweep(**kept["sweep"])
+
     def maximise(self, sweep: Sweep) -> TopicWords:
         return self.engine.topic_words(sweep.counts, sweep.sizes, self.eta)
 

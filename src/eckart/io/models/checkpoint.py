@@ -11,7 +11,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from eckart.errors import FileError, wrong
 from eckart.io.models.save import SEAL, atomic_write
 from eckart.matrix import Dense, Matrix
 
-LAYOUT = 3
+LAYOUT = 4
 """Raised when the state that some solver keeps changes: an older file is then refused in words."""
 UNRELATED = ("checkpoint", "n_threads", "verbose")
 """Parameters that do not change the result of a fit."""
@@ -37,9 +37,12 @@ class Checkpoint:
     """
 
     def __init__(self, path: Any, about: dict[str, Any], seconds: float = 30.0):
+        from eckart import __version__  # another version may take other steps: the same bits cannot be promised
+
         if not isinstance(path, (str, os.PathLike)):
             raise wrong("checkpoint", path, "None or the name of a file")
-        self.path, self.about, self.seconds = Path(path), json.loads(json.dumps({"layout": LAYOUT, **about})), seconds
+        about = {"layout": LAYOUT, "eckart": __version__, **about}
+        self.path, self.about, self.seconds = Path(path), json.loads(json.dumps(about)), seconds
         self._last = time.perf_counter()
         if not self.path.parent.is_dir():
             raise FileError(f"{self.path.parent} is not a folder; make it first")
@@ -56,6 +59,26 @@ class Checkpoint:
             return None
         about = {"model": type(model).__name__} | parameters_of(model, ignored)
         return cls(model.checkpoint, about_rows(x, about, weights, y), seconds)
+
+    @classmethod
+    def of_parts(
+        cls, model: Any, parts: Callable[[], Iterable[Any]], *, ignored: tuple[str, ...] = (), seconds: float
+    ) -> Checkpoint | None:
+        """The same for data that are no matrix: ``parts()`` gives the arrays that they consist of."""
+        if model.checkpoint is None:
+            return None
+        about = {"model": type(model).__name__} | parameters_of(model, ignored)
+        return cls(model.checkpoint, about | {"data": digest(*parts())}, seconds)
+
+    @classmethod
+    def of_call(
+        cls, path: Any, name: str, x: Matrix, options: dict[str, Any], weights: Any = None, *, seconds: float
+    ) -> Checkpoint | None:
+        """The file of a function's ``checkpoint`` argument, about its call with these data and options."""
+        if path is None:
+            return None
+        told = {option: _in_words(value) for option, value in options.items()}
+        return cls(path, about_rows(x, {"function": name, **told}, weights), seconds)
 
     def load(self) -> tuple[int, dict[str, np.ndarray]] | None:
         """Blocks done and arrays kept, or None where there is no file yet."""
@@ -151,10 +174,10 @@ def checksum(*parts: np.ndarray | None) -> int:
 def about_rows(matrix: Matrix, options: dict[str, Any], weights: Any = None, y: Any = None) -> dict[str, Any]:
     """What identifies a fit: shape, precision, options, and the content of the data, weights and answers included."""
     about = {"rows": matrix.shape[0], "columns": matrix.shape[1], "dtype": matrix.dtype.name, **options}
-    return about | {"data": digest(*_contents(matrix), weights, y)}
+    return about | {"data": digest(*contents(matrix), weights, y)}
 
 
-def _contents(matrix: Matrix) -> Iterator[np.ndarray]:
+def contents(matrix: Matrix) -> Iterator[np.ndarray]:
     """The arrays that a matrix consists of; the bytes of the files that it is read from; blocks in memory. Of an iterator that can be read once only its
     first block is known before the pass."""
     if not isinstance(matrix, Dense):

@@ -45,6 +45,10 @@ EXACT_TOKENS = 100_000
 """Corpora below this are sampled token after token: a sweep takes a few milliseconds, and what tokens learn late would show."""
 
 
+STATE = ("seed", "sweeps", "averaged", "topics", "prior", "table", "sizes", "mean")
+"""What a chain carries from sweep to sweep; the rest follows from the documents."""
+
+
 class Tokens(NamedTuple):
     """The rows' words, and where the tokens of each entry begin."""
 
@@ -154,6 +158,19 @@ class TopicChain:
         prior = self.prior[::every] if len(self.prior) > 1 else self.prior
         some = np.rint(self.table[::every] - prior)[:, : self.k]
         return TopicDraw(out, some, self.n, self._topic_sizes()[: self.k])
+
+    def state(self) -> dict[str, Any]:
+        """All that the next sweeps depend on."""
+        return {name: getattr(self, name) for name in STATE}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from what ``state`` gave."""
+        for name in STATE:
+            setattr(self, name, state[name])
+        for name in ("table", "mean"):  # rows start on cache lines
+            wide = aligned_zeros(state[name].shape, SINGLE)
+            wide[:] = state[name]
+            setattr(self, name, wide)
 
     def _topic_sizes(self) -> np.ndarray:
         """n_z."""

@@ -1,0 +1,114 @@
+"""Every parameter of every estimator, given a value of a wrong type: one error, ours, that names the parameter and what came."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import eckart
+from eckart.io.models.save import CLASSES
+
+RNG = np.random.default_rng(0)
+TABLE = np.abs(RNG.standard_normal((24, 9)))
+COUNTS = RNG.poisson(1.0, (24, 9)).astype(float)
+TEXT = [["a", "b", "c", "d"]] * 30
+TORCH = {"Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"}
+DATA = {"LDA": (COUNTS,), "PLSA": (COUNTS,), "GloVe": (TEXT,), "SkipGram": (TEXT,), "PMI": (TEXT,)}
+DATA |= {"NetworkClassifier": (TABLE, np.arange(24) % 2), "NetworkRegressor": (TABLE, TABLE[:, 0])}
+SMALL = {
+    "ConvAutoencoder": {"image": (3, 3), "channels": [2]},
+    "NetworkRegressor": {"max_iter": 1},
+    "NetworkClassifier": {"max_iter": 1},
+}
+SMALL |= {
+    name: {"n_components": 1}
+    for name in ("Autoencoder", "NMF", "ALS", "SVP", "ExactRecovery", "BayesianMF", "LDA", "PLSA")
+}
+
+
+class Thing:
+    """A value that no parameter can be."""
+
+    def __repr__(self):
+        return "<a thing>"
+
+
+NONSENSE = [Thing(), {"a": Thing()}, [Thing()], b"bytes", 1j, float("nan")]
+ANY = {
+    ("LDA", "seed_words"),
+    ("GaussianMixture", "weights_init"),
+    ("GaussianMixture", "means_init"),
+    ("GaussianMixture", "precisions_init"),
+}
+"""Arrays and tables: the message names the parameter and what is wrong inside, rather than to print all of it."""
+
+
+def cases():
+    for name in CLASSES:
+        if name in TORCH and importlib.util.find_spec("torch") is None:
+            continue
+        for parameter in getattr(eckart, name)().get_params():
+            yield name, parameter
+
+
+@pytest.mark.parametrize(("name", "parameter"), cases())
+def test_a_value_of_a_wrong_type_is_refused_in_words(name, parameter):
+    for value in NONSENSE:
+        model = getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: value})
+        with pytest.raises(eckart.InputError) as found:
+            model.fit(*DATA.get(name, (TABLE,)))
+        words = str(found.value)
+        assert parameter in words, (value, words)
+        assert repr(value) in words or (name, parameter) in ANY, (value, words)
+        assert "fit_" not in vars(model)
+
+
+WHOLE = (
+    "max_iter",
+    "n_init",
+    "burn_in",
+    "n_samples",
+    "thin",
+    "n_chains",
+    "batch_size",
+    "patience",
+    "cg_steps",
+    "window",
+    "min_count",
+    "n_factors",
+)
+
+
+@pytest.mark.parametrize(("name", "parameter"), [c for c in cases() if c[1] in WHOLE])
+def test_a_fraction_or_a_text_is_no_number_of_things(name, parameter):
+    for value in (2.5, "x", "3", True):
+        with pytest.raises(eckart.InputError, match=rf"{parameter}={value!r} came, wanted"):
+            getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: value}).fit(*DATA.get(name, (TABLE,)))
+
+
+@pytest.mark.parametrize(("name", "parameter"), [c for c in cases() if c[1] == "tol"])
+def test_a_text_is_no_tolerance(name, parameter):
+    with pytest.raises(eckart.InputError, match="tol='x' came, wanted"):
+        getattr(eckart, name)(**SMALL.get(name, {}) | {"tol": "x"}).fit(*DATA.get(name, (TABLE,)))
+
+
+@pytest.mark.parametrize("name", [c[0] for c in cases() if c[1] == "n_components"])
+def test_a_number_of_components_that_no_machine_can_hold(name):
+    """Refused before anything is allocated; models that cut it to the size of the matrix take it."""
+    least = {"min_count": 1} if name in ("GloVe", "SkipGram", "PMI") else {}
+    model = getattr(eckart, name)(**SMALL.get(name, {}) | {"n_components": 10**13} | least)
+    if name in ("SVP", "SVT", "SoftImpute", "ExactRecovery"):
+        model.fit(*DATA.get(name, (TABLE,)))
+        return
+    with pytest.raises(
+        eckart.InputError, match=r"n_components=10000000000000 came, wanted (a number .*GiB are free|\d to|at most)"
+    ):
+        model.fit(*DATA.get(name, (TABLE,)))
+
+
+@pytest.mark.parametrize("name", ["GloVe", "SkipGram", "PMI"])
+def test_a_window_that_no_text_fills(name):
+    with pytest.raises(eckart.InputError, match="window=1000000000000 came, wanted an int from 1 to 10000"):
+        getattr(eckart, name)(window=10**12).fit(TEXT)
