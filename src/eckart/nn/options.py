@@ -94,7 +94,7 @@ class NetworkParameters(Estimator):
     patience: int = param(10, either(whole(1), wanted="a number of epochs >= 1"))
     tol: float = param(1e-4, number(0))
     clip: float | None = param(None, either(optional(number(0, above=True)), wanted="None or a largest gradient norm > 0"))
-    device: Any = param(None)
+    device: Any = param(None, Rule("None, 'cpu' or 'cuda'", lambda v: v is None or (isinstance(v, str) and v.partition(":")[0] in ("cpu", "cuda"))))
     precision: str = param("auto")
     compile: Any = param("auto")
     checkpoint: Any = param(None, Rule("None or the name of a file", lambda v: v is None or isinstance(v, (str, Path))))

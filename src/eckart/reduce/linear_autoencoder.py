@@ -19,7 +19,7 @@ from eckart.engines.protocol import Engine
 from eckart.factors import signs
 from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, plan_of
 from eckart.io.read import read
-from eckart.matrix import Matrix
+from eckart.matrix import Matrix, squarable
 from eckart.optim.descend import Objective
 from eckart.optim.rules import rule_named
 from eckart.parameters import check, either, number, one_of, optional, param, whole
@@ -93,7 +93,7 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         """Train on rows of X; with missing entries, on the covariance that explains the observed ones best."""
         check(self)
         rule_named(self.optimizer)
-        matrix = one_kind_of_names(read(X))
+        matrix = squarable(one_kind_of_names(read(X)))
         validate_components(self.n_components, matrix.shape[0], matrix.shape[1])
         engine, rng = self._engine(), generator(self.random_state)
         with progress(bool(self.verbose)) as watch, engine.at_work():

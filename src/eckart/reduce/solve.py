@@ -15,7 +15,7 @@ from eckart.errors import InputError
 from eckart.factors import Basis, signs
 from eckart.fit import Fit, on_data, plan_of
 from eckart.io.models.checkpoint import Checkpoint, about_rows
-from eckart.matrix import Dense, Matrix
+from eckart.matrix import SQUARABLE, Dense, Matrix
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
@@ -65,7 +65,14 @@ class _Task:
     watch: Watcher
 
     def fit(self, placed: Any) -> Fit:
-        return _solve_gaps(self, placed) if placed.kind == "observed" else _solve_complete(self, placed)
+        if placed.kind != "observed":
+            return _solve_complete(self, placed)
+        low, high = SQUARABLE[self.x.dtype]
+        if low <= self.engine.largest(placed) <= high:
+            return _solve_gaps(self, placed)
+        factor = _factor(self.x, placed, self.engine)
+        fit = _solve_gaps(self, self.engine.scaled(placed, factor))
+        return fit if factor == 1.0 else _undo_scale(fit, factor, self.x)
 
 
 def _solve_complete(task: _Task, placed: Any) -> Fit:
@@ -73,12 +80,18 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
     plan = choose(x, options.k, options.solver)
     if plan.solver in ("eigh", "svd", "gradient"):
         require_memory(plan, available_memory())
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        c, spectrum = _run(task, placed, plan)
-    if _badly_scaled(c, x):
+    failed = None
+    try:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            c, spectrum = _run(task, placed, plan)
+    except np.linalg.LinAlgError as error:  # a small matrix that overflowed
+        failed = error
+    if failed or _badly_scaled(c, x):
         factor = _factor(x, placed, engine)
         if factor != 1.0:
             return _undo_scale(_solve_complete(task, engine.scaled(placed, factor)), factor, x)
+        if failed:
+            raise failed
     basis = to_basis(c, spectrum, x.columns)
     certificate = certify(c, basis, spectrum.tol, task.rng, spectrum.notes)
     described = asdict(plan) | plan_of(engine) | {"k": basis.k, "tol": spectrum.tol}

@@ -21,7 +21,7 @@ from eckart.factors import LowRank
 from eckart.fit import Fit, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.matrix import Observed
-from eckart.parameters import check, number, one_of, optional, param, whole
+from eckart.parameters import check, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, progress
 
@@ -79,10 +79,10 @@ class ALS(Completer):
     _: KW_ONLY
     feedback: str = param("explicit", one_of("explicit", "implicit"))
     l2: float | None = param(None, optional(number(0)))
-    l2_power: float | None = param(None, optional(number(0)))
+    l2_power: float | None = param(None, optional(number(0, 10)))  # beyond it the power of a count leaves the range
     biases: bool = param(True)
     l2_bias: float | None = param(None, optional(number(0)))
-    nonnegative: bool = param(False)
+    nonnegative: bool = param(False, flag())
     alpha: float = param(1.0, number(0))
     unobserved_weight: float = param(0.1, number(0))
     zeros: str = param("all", one_of("all", "unobserved"))

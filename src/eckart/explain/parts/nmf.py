@@ -28,7 +28,7 @@ from eckart.factors import LowRank
 from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, sample_weights
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
-from eckart.matrix import Dense, Matrix, Observed, row_parts
+from eckart.matrix import Dense, Matrix, Observed, row_parts, squarable
 from eckart.parameters import Rule, either, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, progress
@@ -255,7 +255,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     def _door(self, X: Any, weights: Any) -> tuple[Matrix, np.ndarray | None]:
         """The data, and one weight for each stored entry where entries are weighted."""
-        matrix = one_kind_of_names(read(X))
+        matrix = squarable(one_kind_of_names(read(X)))
         if weights is None:
             return matrix, None
         w = numeric(np.asarray(weights))

@@ -151,7 +151,8 @@ def _parse(head: Head, text: bytes, line: int) -> tuple[np.ndarray, np.ndarray, 
         )
     hard = np.flatnonzero(state == kernels.HARD)
     if len(hard):
-        values[hard] = _by_arrow(head, *kernels.gather(data, first[hard], last[hard]), lines[hard])
+        texts, offsets = kernels.gather(data, first[hard], last[hard])
+        values[hard] = _by_arrow(head, texts, offsets, lines[hard])
     kept = state != kernels.BLANK
     if kept.all():
         return rows, columns, values, lines
