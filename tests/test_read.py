@@ -22,6 +22,7 @@ from scipy import sparse
 
 import eckart.io.read as door
 from eckart import PCA, Counts, Dense, FileError, InputError, Observed, read
+from eckart.errors import EckartError
 
 NAMES = list("abcd")
 
@@ -868,3 +869,72 @@ def test_ranges_of_a_file_on_threads_are_the_file(tmp_path, monkeypatch):
     file.write_text(file.read_text() + "\nlast,1.5")
     with pytest.raises(FileError, match="cells"):
         read(file, index="id")
+
+
+def _damaged_npy(header):
+    text = header.ljust(118).encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(64)
+
+
+def _zip_of(name, data, version=20):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr(name, data)
+    raw = bytearray(out.getvalue())
+    raw[raw.rindex(b"PK\x01\x02") + 6] = version  # the version needed to extract, in the central directory
+    return bytes(raw)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("a.npy", _damaged_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2), ")),  # Python stops in the middle of it
+        ("a.npy", _damaged_npy("{'descr': '<f8', 'fortran_order' False, 'shape': (4, 2)}")),
+        ("a.npy", _damaged_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2**70)}")),
+        ("a.npy", _damaged_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (" + "9" * 30 + ", 2)}")),
+        ("a.npy", _damaged_npy("{'descr': 'O', 'fortran_order': False, 'shape': (4, 2)}")),
+        ("a.npz", _zip_of("x.npy", _damaged_npy("{'descr': '<f8', 'fortran_order': False, 'shape': (4, 2), "))),
+        ("a.npz", _zip_of("x.npy", b"", version=254)),
+        ("a.npz", b"PK\x05\x06" + bytes(18)),
+    ],
+)
+def test_damaged_headers_end_in_words(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(EckartError, match=name):
+        read(tmp_path / name)
+
+
+def test_a_sparse_file_of_a_shape_beyond_its_entries_is_refused(tmp_path):
+    sparse.save_npz(tmp_path / "s.npz", sparse.coo_matrix(([1.0], ([0], [0])), shape=(10**12, 3)))
+    with pytest.raises(FileError, match="nearly all would be empty"):
+        read(tmp_path / "s.npz")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_text_that_is_not_utf8_or_points_out_of_bounds_is_refused(tmp_path, ending):
+    """Offsets of texts beyond their buffer once ended the process."""
+
+    def written(labels):
+        table = pa.table({"id": labels, "x": pa.array([1.0, 2.0])})
+        if ending == "parquet":
+            pq.write_table(table, tmp_path / "t.parquet", use_dictionary=False)
+        else:
+            with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as out:
+                out.write_table(table)
+        return tmp_path / f"t.{ending}"
+
+    def texts(offsets, data):
+        buffers = [None, pa.py_buffer(np.array(offsets, np.int32)), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+    assert read(written(texts([0, 1, 2], b"ab")), index="id").rows.tolist() == ["a", "b"]
+    with pytest.raises(FileError, match="it is damaged"):
+        read(written(texts([0, 1, 2], b"a\xff")), index="id")
+    if ending == "arrow":
+        file = written(texts([0, 1, 2], b"ab"))
+        raw = file.read_bytes()
+        good, bad = np.array([0, 1, 2], "<i4").tobytes(), np.array([0, 1, 2**30], "<i4").tobytes()
+        assert raw.count(good) == 1
+        file.write_bytes(raw.replace(good, bad))
+        with pytest.raises(FileError, match="it is damaged"):
+            read(file, index="id")

@@ -314,6 +314,41 @@ def row_parts(matrix: Matrix, rows: int = 65536) -> Iterator[Matrix]:
             )
 
 
+SQUARABLE = {np.dtype(np.float32): (1e-18, 1e18), np.dtype(np.float64): (1e-75, 1e75)}
+"""Sizes of the largest entry that all models take. Certificates add up fourth powers in float64 (1e-300 to 1e300), factors of single precision are
+squared in it; on either side results would be infinite, or silently zero."""
+
+
+def squarable(matrix: Matrix) -> Matrix:
+    """The matrix, refused where its entries are too large or too small to calculate with. Streams are not read for it; NaN and infinity have their own errors.
+
+    >>> squarable(Dense(np.array([[1e200, 1.0]])))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    eckart.errors.InputError: X has entries as large as 1e+200, wanted a largest entry of 1e-75 to 1e+75 in float64: ...; multiply X by 1e-200 first
+    """
+    largest = _largest(matrix)
+    low, high = SQUARABLE[matrix.dtype]
+    if largest == 0.0 or not np.isfinite(largest) or low <= largest <= high:
+        return matrix
+    raise InputError(
+        f"X has {'entries as large as' if largest > high else 'no entry beyond'} {largest:.0e}, wanted a largest entry of {low:.0e} to {high:.0e} in "
+        f"{matrix.dtype.name}: powers of it leave the range; multiply X by 1e{-int(np.floor(np.log10(largest))):+03d} first"
+    )
+
+
+def _largest(matrix: Matrix) -> float:
+    """The largest absolute value of an entry in memory, NaN aside; 0 for streams and where there is none."""
+    if not isinstance(matrix, Dense):
+        parts = [matrix.data]
+    elif not matrix.in_memory or matrix.array.dtype.kind != "f":
+        return 0.0  # whole numbers have at most twenty digits
+    else:
+        parts = [matrix.array[a : a + 65536] for a in range(0, len(matrix.array), 65536)]
+    ends = [(np.fmin.reduce(part, axis=None), np.fmax.reduce(part, axis=None)) for part in parts if part.size]
+    return max((max(-float(low), float(high)) for low, high in ends if not np.isnan(high)), default=0.0)
+
+
 def wrong_ndim(ndim: int) -> InputError:
     """The error for data that is not a table."""
     return InputError(

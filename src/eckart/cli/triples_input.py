@@ -14,7 +14,7 @@ from eckart.errors import FileError, InputError, wrong
 from eckart.index.ids import Ids
 from eckart.index.labels import Labels
 from eckart.io.tables.csv_file import NULLS
-from eckart.io.tables.frames import ARROW_FILES
+from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
 from eckart.io.tables.long_tables import Long
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
@@ -209,14 +209,10 @@ def ids_in(file: str, name: str, labels: Labels) -> np.ndarray:
     path = Path(file)
     if path.suffix.lower() in ARROW_FILES:
         import pyarrow as pa
-        from pyarrow import feather
-        from pyarrow import parquet as pq
 
-        try:
-            table = pq.read_table(path) if path.suffix.lower() == ".parquet" else feather.read_table(path)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise FileError(f"{file} cannot be read: {error}") from None
-        column = table.column(name if name in table.column_names else 0)
+        schema = arrow_head(path)[0]
+        kept = name if name in schema.names else schema.names[0]
+        column = pa.chunked_array([batch.column(0) for batch in arrow_batches(path, [kept])], schema.field(kept).type)
         ids: Any = column.to_numpy() if pa.types.is_temporal(column.type) else np.array(column.to_pylist(), object)
     else:
         ids = np.array(_first_cells(path, name), object)

@@ -43,7 +43,7 @@ from eckart.factors import LowRank
 from eckart.fit import Estimator, Fit
 from eckart.index.labels import Labels
 from eckart.io.tables.triples import observed
-from eckart.matrix import Counts, Dense, Observed, wrong_ndim
+from eckart.matrix import Counts, Dense, Observed, squarable, wrong_ndim
 
 UPDATED = "measured before the last update; certify(X) measures the present model"
 
@@ -74,7 +74,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
         array of the shape of X, or one number for each stored entry in row order) say how much each observation counts.
         """
         x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
-        fit = self._solve(x, entry_weights(weights, x))
+        fit = self._solve(squarable(x), entry_weights(weights, x))
         self._take(fit, x)
         return self
 

@@ -20,6 +20,7 @@ import numpy as np
 from eckart.errors import FileError, InputError
 from eckart.io.models.save import check_place, replacing
 from eckart.io.tables.frames import titles
+from eckart.io.tables.row_blocks import UNREADABLE
 from eckart.io.text.documents import READABLE, _kind
 from eckart.io.text.tokens import Tokenizer
 
@@ -68,8 +69,8 @@ class Cache:
             return None
         try:
             told = json.loads(self.file("json").read_text("utf-8"))
-            about = told["about"]
-        except (OSError, ValueError, KeyError, TypeError):
+            about = dict(told["about"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             self._again("is damaged")
             return None
         for name, value in self.about.items():
@@ -79,7 +80,7 @@ class Cache:
                 return None
         try:
             return self._mapped(told)
-        except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        except (*UNREADABLE, TypeError) as error:
             self._again(f"is damaged ({error})")
             return None
 

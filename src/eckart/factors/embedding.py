@@ -66,6 +66,8 @@ class Embedding:
         if c is not None and (c.shape != (self.n,) or c.dtype.kind not in "iuf" or not (np.isfinite(c) & (c >= 0)).all()):
             raise FileError("counts are not numbers >= 0, one for each vector")
         names(self.columns, self.n, "vectors", distinct=True)
+        if self.columns is not None and len({isinstance(word, str) for word in self.columns}) > 1:
+            raise FileError("labels of vectors are texts in part only")
 
 
 _ARRAYS = ("vectors", "context", "bias", "context_bias", "counts")

@@ -30,12 +30,15 @@ from eckart.io.tables.frames import (
     titles,
 )
 from eckart.io.tables.long_tables import TEXT_FILES, Long
+from eckart.io.tables.matrix_market import read_matrix_market
 from eckart.io.tables.numbers import from_masked, from_nested, numeric
 from eckart.io.tables.row_blocks import ArrowBlocks, ChainBlocks, IteratorBlocks, npy_array, npz_array, npz_names
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
 
 IN_MEMORY_BYTES = 512 * 2**20
 """CSV and Parquet files up to this size are read whole; larger ones are streamed."""
+EMPTY_ROWS = 2**24
+"""Rows and columns that a sparse file may have whatever its entries; a damaged size of nineteen digits would fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -253,20 +256,26 @@ def _read_npz(file: Path, ask: _Ask) -> Matrix:
             matrix.check_format(full_check=True)
     except Exception as error:
         raise FileError(f"{file} cannot be read as a sparse .npz: {error}") from None
-    return (Counts if ask.absent == "zero" else Observed).from_scipy(_numeric_sparse(matrix))
+    return _stored_sparse(file, matrix, ask)
 
 
 def _read_mtx(file: Path, ask: _Ask) -> Matrix:
-    """Matrix Market: coordinates are a sparse matrix, an array is dense."""
-    from scipy import io
-
-    try:
-        matrix = io.mmread(file)
-    except Exception as error:
-        raise FileError(f"{file} cannot be read as Matrix Market: {error}") from None
+    """Coordinates are a sparse matrix, an array is dense."""
+    matrix = read_matrix_market(file)
     if not hasattr(matrix, "tocsr"):
         return Dense(numeric(np.asarray(matrix)))
-    return (Counts if ask.absent == "zero" else Observed).from_scipy(_numeric_sparse(matrix))
+    return _stored_sparse(file, matrix, ask)
+
+
+def _stored_sparse(file: Path, matrix: Any, ask: _Ask) -> Matrix:
+    """A sparse matrix of a file, whose shape is a claim of its header until it is compared with what is stored."""
+    n, m = _numeric_sparse(matrix).shape
+    if max(n, m) > EMPTY_ROWS + 1000 * matrix.nnz:
+        raise FileError(
+            f"{file} has {n} rows and {m} columns for {matrix.nnz} entries, wanted at most 1000 rows for each entry beyond {EMPTY_ROWS}: nearly "
+            "all would be empty, and the matrix would not fit in memory"
+        )
+    return (Counts if ask.absent == "zero" else Observed).from_scipy(matrix)
 
 
 def _read_arrow(file: Path, ask: _Ask) -> Matrix:

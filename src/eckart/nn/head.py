@@ -14,6 +14,7 @@ from eckart.errors import FileError, InputError
 from eckart.factors import Network
 from eckart.factors.checks import numbers
 from eckart.fit import Fit
+from eckart.matrix import SQUARABLE
 from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
 from eckart.nn.options import WIDTHS
 from eckart.nn.shell import NetworkShell, fingerprint, rows_at, split_rows
@@ -183,6 +184,10 @@ def numbers_of(y: Any, rows: int) -> np.ndarray:
     if not np.isfinite(values).all():
         at = np.argwhere(~np.isfinite(values))[0]
         raise InputError(f"y contains {values[tuple(at)]} (NaN or infinity) at row {at[0]}, wanted finite numbers")
+    low, high = SQUARABLE[values.dtype]
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest and not low <= largest <= high:
+        raise InputError(f"y has a largest entry of {largest:.0e}, wanted {low:.0e} to {high:.0e}: its squares leave the range; rescale it")
     return _as_many(values, rows)
 
 

@@ -95,7 +95,9 @@ class NetworkParameters(Estimator):
     clip: float | None = param(
         None, either(optional(number(0, above=True)), wanted="None or a largest gradient norm > 0")
     )
-    device: Any = param(None)
+    device: Any = param(
+        None, Rule("None, 'cpu' or 'cuda'", lambda v: v is None or (isinstance(v, str) and v.partition(":")[0] in ("cpu", "cuda")))
+    )
     precision: str = param("auto")
     compile: Any = param("auto")
     checkpoint: Any = param(None, file_name())

@@ -15,7 +15,7 @@ from eckart.fit import one_kind_of_names
 from eckart.io.models.checkpoint import Checkpoint, checksum
 from eckart.io.models.pack import unpack
 from eckart.io.read import read
-from eckart.matrix import Dense, Matrix
+from eckart.matrix import Dense, Matrix, squarable
 from eckart.nn.architecture import weight_shapes
 from eckart.nn.lazy import is_tensor, need_torch
 from eckart.nn.options import NetworkParameters, recipe_of
@@ -61,7 +61,7 @@ class NetworkShell(NetworkParameters):
         from eckart.nn.batches import whole
 
         gpu = is_tensor(X) and X.is_cuda
-        return whole(one_kind_of_names(read(as_array(X)))), gpu
+        return squarable(whole(one_kind_of_names(read(as_array(X))))), gpu
 
     def _new(self, X: Any) -> tuple[Matrix, bool]:
         """New rows in memory, with the columns of the training data."""

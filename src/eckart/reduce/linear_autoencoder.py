@@ -20,7 +20,7 @@ from eckart.factors import signs
 from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, plan_of
 from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
 from eckart.io.read import read
-from eckart.matrix import Matrix
+from eckart.matrix import Matrix, squarable
 from eckart.optim.descend import Objective
 from eckart.optim.rules import RULES, rule_named
 from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
@@ -97,7 +97,7 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         """Train on rows of X; with missing entries, on the covariance that explains the observed ones best."""
         check(self)
         rule_named(self.optimizer)
-        matrix = one_kind_of_names(read(X))
+        matrix = squarable(one_kind_of_names(read(X)))
         validate_components(self.n_components, matrix.shape[0], matrix.shape[1])
         engine = self._engine()
         with progress(bool(self.verbose)) as watch, engine.at_work(), resuming(self, matrix) as (memory, rng):

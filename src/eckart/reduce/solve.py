@@ -15,7 +15,7 @@ from eckart.errors import InputError
 from eckart.factors import Basis, signs
 from eckart.fit import Fit, on_data, plan_of
 from eckart.io.models.levels import NOTHING, Memory, PassKeeper
-from eckart.matrix import Dense, Matrix
+from eckart.matrix import SQUARABLE, Dense, Matrix
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
@@ -66,10 +66,18 @@ class _Task:
     memory: Memory
 
     def fit(self, placed: Any) -> Fit:
-        kind, solver = ("gaps", _solve_gaps) if placed.kind == "observed" else ("complete", _solve_complete)
+        kind = "gaps" if placed.kind == "observed" else "complete"
         # a killed run that had met NaN left nothing of the pass in which it met it
         apart = {None: False, kind: False, "gaps": True}[self.memory.last()]
-        return solver(replace(self, memory=NOTHING if apart else self.memory.inner(kind)), placed)
+        task = replace(self, memory=NOTHING if apart else self.memory.inner(kind))
+        if kind == "complete":
+            return _solve_complete(task, placed)
+        low, high = SQUARABLE[self.x.dtype]
+        if low <= self.engine.largest(placed) <= high:
+            return _solve_gaps(task, placed)
+        factor = _factor(self.x, placed, self.engine)
+        fit = _solve_gaps(task, self.engine.scaled(placed, factor))
+        return fit if factor == 1.0 else _undo_scale(fit, factor, self.x)
 
 
 def _solve_complete(task: _Task, placed: Any) -> Fit:
@@ -77,13 +85,19 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
     plan = choose(x, options.k, options.solver)
     if plan.solver in ("eigh", "svd", "gradient"):
         require_memory(plan, available_memory())
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        c, spectrum = _run(task, placed, plan)
-    if _badly_scaled(c, x):
+    failed = None
+    try:
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            c, spectrum = _run(task, placed, plan)
+    except np.linalg.LinAlgError as error:  # a small matrix that overflowed
+        failed = error
+    if failed or _badly_scaled(c, x):
         factor = _factor(x, placed, engine)
         if factor != 1.0:
             again = replace(task, memory=NOTHING)  # the state is that of the data as they came
             return _undo_scale(_solve_complete(again, engine.scaled(placed, factor)), factor, x)
+        if failed:
+            raise failed
     basis = to_basis(c, spectrum, x.columns)
     certificate = certify(c, basis, spectrum.tol, task.rng, spectrum.notes)
     described = asdict(plan) | plan_of(engine) | {"k": basis.k, "tol": spectrum.tol}

@@ -80,7 +80,7 @@ class ALS(Completer):
     _: KW_ONLY
     feedback: str = param("explicit", one_of("explicit", "implicit"))
     l2: float | None = param(None, optional(number(0)))
-    l2_power: float | None = param(None, optional(number(0)))
+    l2_power: float | None = param(None, optional(number(0, 10)))  # beyond it the power of a count leaves the range
     biases: bool = param(True, flag())
     l2_bias: float | None = param(None, optional(number(0)))
     nonnegative: bool = param(False, flag())

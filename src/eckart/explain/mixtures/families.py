@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from eckart.errors import wrong
+from eckart.parameters import Rule
 
 
 class Family(Protocol):
@@ -26,6 +27,12 @@ class Family(Protocol):
     def log_prob(self, x: np.ndarray, parameters: Any) -> np.ndarray: ...
 
     def weighted_fit(self, x: np.ndarray, q: np.ndarray) -> Any: ...
+
+
+FAMILY = Rule(
+    "'gaussian', 'bernoulli', 'multinomial', or an object with log_prob and weighted_fit",
+    lambda v: isinstance(v, str) or all(callable(getattr(v, verb, None)) for verb in ("log_prob", "weighted_fit")),
+)
 
 
 def family_named(name: Any) -> Any:
@@ -40,6 +47,6 @@ def family_named(name: Any) -> Any:
 
         if name in ("bernoulli", "multinomial"):
             return discrete.Bernoulli() if name == "bernoulli" else discrete.Multinomial()
-    elif callable(getattr(name, "log_prob", None)) and callable(getattr(name, "weighted_fit", None)):
+    elif FAMILY.fits(name):
         return name
-    raise wrong("family", name, "'gaussian', 'bernoulli', 'multinomial', or an object with log_prob and weighted_fit")
+    raise wrong("family", name, FAMILY.wanted)

@@ -20,7 +20,7 @@ from eckart.engines.protocol import Engine, GapsFound, Placed
 from eckart.engines.protocol.mixtures import Posteriors
 from eckart.errors import InputError, InputTypeError
 from eckart.explain.em import Ascent, best_of, climb, index_of
-from eckart.explain.mixtures.families import family_named
+from eckart.explain.mixtures.families import FAMILY, family_named
 from eckart.explain.mixtures.gaussian_solve import EMPTY, REVIVALS
 from eckart.explain.mixtures.gaussian_steps import Scale, scale_of
 from eckart.explain.mixtures.starts import WAYS, Sample
@@ -137,7 +137,7 @@ class Mixture(MixtureVerbs):
 
     n_components: int = param(1, whole(1))
     _: KW_ONLY
-    family: Any = param("gaussian")
+    family: Any = param("gaussian", FAMILY)
     tol: float = param(1e-3, number(0))
     max_iter: int = param(100, whole(1))
     n_init: int = param(1, whole(1))

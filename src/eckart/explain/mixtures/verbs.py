@@ -10,7 +10,7 @@ from sklearn.base import DensityMixin
 from eckart.engines.protocol.mixtures import Posteriors
 from eckart.errors import InputError, wrong
 from eckart.fit import Estimator, sample_weights
-from eckart.matrix import Dense, Matrix
+from eckart.matrix import Dense, Matrix, squarable
 from eckart.parameters import whole
 from eckart.rng import generator
 from eckart.trace import StopReason
@@ -140,12 +140,12 @@ class MixtureVerbs(DensityMixin, Estimator):
 
 
 def readable_twice(matrix: Matrix) -> Matrix:
-    """The matrix, refused where its rows can be read once only."""
+    """The matrix, refused where its rows can be read once only or its entries cannot be squared."""
     if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
         raise InputError(
             "X is an iterator that can be read once only, EM reads its rows many times; pass a list of blocks or a file, or call partial_fit on each block"
         )
-    return matrix
+    return squarable(matrix)
 
 
 def known_weights(matrix: Matrix, sample_weight: Any) -> np.ndarray | None:

@@ -29,7 +29,7 @@ from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, sample_weight
 from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
-from eckart.matrix import Dense, Matrix, Observed, row_parts
+from eckart.matrix import Dense, Matrix, Observed, row_parts, squarable
 from eckart.parameters import Rule, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, progress
@@ -259,7 +259,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     def _door(self, X: Any, weights: Any) -> tuple[Matrix, np.ndarray | None]:
         """The data, and one weight for each stored entry where entries are weighted."""
-        matrix = one_kind_of_names(read(X))
+        matrix = squarable(one_kind_of_names(read(X)))
         if weights is None:
             return matrix, None
         w = numeric(np.asarray(weights))

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from eckart.errors import InputError
-from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
+
+LARGEST_COUNT = 1e12
+"""A count beyond it is no count of words, and a thousand of them lose whole numbers in float64."""
 
 
 def as_counts(matrix: Matrix, name: str) -> Counts:
@@ -49,6 +52,12 @@ def _refuse_bad(x: Counts) -> None:
         row, word, value = _first(x, ~(np.isfinite(x.data) & (x.data >= 0)))
         kind = "Negative values in data" if value < 0 else "Input X contains NaN or infinity"
         raise InputError(f"{kind}: {value} at row {row}, word {word}, wanted a count >= 0")
+    if x.nnz and x.data.max() > LARGEST_COUNT:
+        row, word, value = _first(x, x.data > LARGEST_COUNT)
+        raise InputError(
+            f"X holds {value:.0e} at row {row}, word {word}, wanted counts up to {LARGEST_COUNT:.0e}: tokens are added up one by one; divide the counts"
+        )
+    squarable(x)
 
 
 def whole_numbers(x: Counts) -> bool:

@@ -23,6 +23,8 @@ from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.matrix import Counts
 from eckart.trace import StopReason, Trace
 
+MOST_SAMPLED = 2**30
+"""Tokens of a batch by which priors are learned: a chain keeps ten bytes for each."""
 STEPS, TOL = 12, 0.05
 """Updates of the shares of documents that are met for the first time, and the change at which they stop."""
 LEARN_EVERY, DRAWS = 16, 3
@@ -81,7 +83,8 @@ def step(x: Counts, r: Running, rates: Rates, total: float | None, engine: Any) 
         words = engine.topic_words(counts, counts.sum(axis=0, dtype=np.float64), r.priors.words).words
         value = found.value / max(found.seen, 1e-300)
     priors = r.priors
-    if (priors.learn_alpha or priors.learn_eta) and r.batches % LEARN_EVERY == 0 and whole_numbers(x):
+    learns = (priors.learn_alpha or priors.learn_eta) and r.batches % LEARN_EVERY == 0 and tokens <= MOST_SAMPLED
+    if learns and whole_numbers(x):
         chain = engine.topic_chain(docs, words, shares, share * np.float32(whole) + priors.words, r.batches)
         for _ in range(DRAWS):
             chain.sweep(alpha)

@@ -28,6 +28,8 @@ from eckart.errors import EckartError, FileError, InputTypeError
 from eckart.factors import Basis, Components, Embedding, Factors, LowRank, Network, Topics
 from eckart.factors.checks import covariances, numbers
 from eckart.parameters import check
+from eckart.rng import generator
+from eckart.scheduler import resolve_threads
 from eckart.trace import Trace
 
 FORMAT = "eckart-model"
@@ -248,7 +250,10 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
         raise FileError(f"class {name!r} came, wanted one of {', '.join(CLASSES)}")
     model = getattr(import_module(CLASSES[name]), name)(**header["params"])
     if is_dataclass(model):
-        check(model)  # parameters that have rules; the others are looked at when they are used
+        check(model)
+    resolve_threads(getattr(model, "n_threads", None))
+    if getattr(model, "random_state", None) is not None:
+        generator(model.random_state)
     factors = _factors(arrays, header)
     if not isinstance(header["plan"], dict):
         raise FileError(f"plan={header['plan']!r} came, wanted named choices")
@@ -264,13 +269,17 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
 
 NUMBERS = {"sweeps", "tau", "fold_l2", "weight", "tol", "tokens", "batches", "batch_size", "seed", "objective", "data term"}
 """Choices and facts that verbs calculate with, where they stand in a plan or a certificate."""
+MEASURED = {
+    "ALS": ("objective",), "NMF": ("data term",), "GaussianMixture": ("bound",), "Mixture": ("bound",), "GloVe": ("loss",),
+}  # fmt: skip
+"""Facts of a certificate that attributes of these models read."""
 
 
 def _check_header(header: dict[str, Any], f: Any) -> None:
     """Refuse a plan, a certificate or a trace with other kinds of values than those that verbs calculate with."""
     plan, facts, trace = header["plan"], header["certificate"]["facts"], header["trace"]
-    told = [(name, part[name]) for part in (plan, facts) for name in NUMBERS & part.keys()]
-    wrong = [name for name, came in told if not _is_number(came) and not (name == "objective" and _are_numbers(came))]
+    wrong = [name for name in NUMBERS & plan.keys() if not _is_number(plan[name]) and not (name == "objective" and _are_numbers(plan[name]))]
+    wrong += [name for name in NUMBERS & facts.keys() | set(MEASURED.get(header["class"], ())) if not _is_number(facts.get(name))]
     wrong += [name for name in ("values", "seconds") if not _are_numbers(trace[name])]
     wrong += [name for name in ("quantity", "note") if not isinstance(trace[name], str)]
     wrong += ["dtype"] if plan.get("dtype", "float64") not in ("float32", "float64") else []

@@ -204,11 +204,17 @@ def arrow_head(file: Path) -> tuple[Any, int]:
     try:
         if file.suffix.lower() in (".parquet", ".pq"):
             with pq.ParquetFile(file) as head:
-                return head.schema_arrow, head.metadata.num_rows
-        with pa.memory_map(str(file)) as raw:
-            reader = pa.ipc.open_file(raw)
-            return reader.schema, sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches))
-    except (pa.ArrowException, OSError) as error:
+                schema, rows = head.schema_arrow, head.metadata.num_rows
+        else:
+            with pa.memory_map(str(file)) as raw:
+                reader = pa.ipc.open_file(raw)
+                schema, rows = (
+                    reader.schema,
+                    sum(reader.get_batch(i).num_rows for i in range(reader.num_record_batches)),
+                )
+        _ = schema.names  # decoded here, so that a damaged name is the file's fault and not the caller's
+        return schema, rows
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from None
 
 
@@ -220,14 +226,21 @@ def arrow_batches(file: Path, columns: list[str], rows: int = 65536) -> Iterator
     try:
         if file.suffix.lower() in (".parquet", ".pq"):
             with pq.ParquetFile(file) as table:
-                yield from table.iter_batches(rows, columns=columns)
+                for batch in table.iter_batches(rows, columns=columns):
+                    yield checked(batch)
         else:
             with pa.memory_map(str(file)) as raw:
                 table = pa.ipc.open_file(raw)
                 for i in range(table.num_record_batches):
-                    yield table.get_batch(i)
-    except (pa.ArrowException, OSError) as error:
+                    yield checked(table.get_batch(i).select(columns))
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from None
+
+
+def checked(batch: Any) -> Any:
+    """A batch of a file whose offsets lie within its buffers and whose texts are UTF-8; others would be followed out of bounds."""
+    batch.validate(full=True)
+    return batch
 
 
 def _unreadable(file: Path, error: Exception) -> FileError:

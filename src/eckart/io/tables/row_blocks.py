@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -98,7 +99,13 @@ class ArrowBlocks:
     rereadable = True
 
     def __init__(
-        self, names: list[str], columns: np.ndarray | None, dtype: np.dtype, rows: int | None, opener: Any, files: Any = ()
+        self,
+        names: list[str],
+        columns: np.ndarray | None,
+        dtype: np.dtype,
+        rows: int | None,
+        opener: Any,
+        files: Any = (),
     ):
         self.names, self.columns, self._rows, self._opener, self.files = names, columns, rows, opener, files
         self._dtype = dtype
@@ -163,12 +170,19 @@ def _names_of(part: Any) -> str:
     return "no names" if part.columns is None else _few(part.columns)
 
 
+UNREADABLE = (
+    zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, KeyError, RuntimeError, OverflowError, MemoryError,
+    SyntaxError, tokenize.TokenError,
+)  # fmt: skip
+"""What zipfile and NumPy raise on damaged archives and headers (the header of an array is parsed as Python)."""
+
+
 def npz_names(path: Path) -> list[str]:
     """Names of the arrays of an .npz file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return [n[:-4] for n in archive.namelist() if n.endswith(".npy")]
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
+    except UNREADABLE as error:
         raise FileError(f"{path} cannot be read as .npz: {error}") from None
 
 
@@ -192,7 +206,7 @@ def npz_array(path: Path, key: str | None) -> np.ndarray:
                 start = info.header_offset + 30 + int(sizes.sum())
                 raw.seek(start)
                 return _map_npy(raw, path, start + info.file_size)
-    except (zipfile.BadZipFile, OSError, ValueError, RuntimeError, EOFError, zlib.error) as error:
+    except UNREADABLE as error:
         raise FileError(f"{path} cannot be read as .npz: {error}") from None
 
 
@@ -201,7 +215,7 @@ def npy_array(path: Path) -> np.ndarray:
     try:
         with path.open("rb") as raw:
             return _map_npy(raw, path, os.fstat(raw.fileno()).st_size)
-    except (OSError, ValueError, EOFError) as error:
+    except UNREADABLE as error:
         raise FileError(f"{path} cannot be read as .npy: {error}") from None
 
 

@@ -17,12 +17,12 @@ POWERS = np.array([10.0**e for e in range(23)])
 
 
 @njit(nogil=True, cache=True, inline="always")
-def _gap(byte):
+def is_gap(byte):
     return byte == 32 or byte == 9 or byte == 13
 
 
 @njit(nogil=True, cache=True)
-def _number(data, a, b, powers, single):
+def read_number(data, a, b, powers, single):
     """The number written in data[a:b], and whether it was read."""
     negative = False
     if data[a] == 45 or data[a] == 43:
@@ -84,23 +84,23 @@ def parse_lines(data, starts, ends, k, powers, single, out, words, state, found)
     """
     for i in range(len(starts)):
         first, p = starts[i], ends[i]
-        while p > first and _gap(data[p - 1]):
+        while p > first and is_gap(data[p - 1]):
             p -= 1
         state[i] = DONE
         c = k
         while c > 0:
             end = p
-            while p > first and not _gap(data[p - 1]):
+            while p > first and not is_gap(data[p - 1]):
                 p -= 1
             if p == first:  # this field is the word
                 break
             c -= 1
             if state[i] == DONE:
-                value, read = _number(data, p, end, powers, single)
+                value, read = read_number(data, p, end, powers, single)
                 out[i, c] = value
                 if not read:
                     state[i] = HARD
-            while p > first and _gap(data[p - 1]):
+            while p > first and is_gap(data[p - 1]):
                 p -= 1
         found[i] = k - c
         if c > 0:
