@@ -21,7 +21,7 @@ from eckart.engines.protocol import Engine, Placed
 from eckart.errors import InputError
 from eckart.explain.parts.consensus import Consensus, agree
 from eckart.explain.parts.online import Stream, take
-from eckart.explain.parts.options import LOSSES, SOLVERS, Options, options_of
+from eckart.explain.parts.options import SOLVERS, Options, beta_of, options_of
 from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, plan_of, solve
 from eckart.factors import LowRank
@@ -102,10 +102,11 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     n_components: Any = param("auto", either(whole(1), one_of("auto", None), wanted="an int >= 1, 'auto' or None"))
     _: KW_ONLY
-    init: str | None = param(None, one_of(None, "nndsvd", "nndsvda", "random", "custom"))
+    init: str | None = param(None, one_of(None, "nndsvd", "nndsvda", "nndsvdar", "random", "custom"))
     solver: str = param("auto")
     beta_loss: Any = param(
-        "frobenius", Rule("'frobenius' or 'kullback-leibler'", lambda v: isinstance(v, (str, int)) and v in LOSSES)
+        "frobenius",
+        Rule("'frobenius', 'kullback-leibler', 'itakura-saito' or a number (beta)", lambda v: beta_of(v) is not None),
     )
     tol: float | None = param(None, optional(number(0)))
     max_iter: int = param(200, whole(1))
@@ -134,6 +135,8 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
         def do(x: Placed) -> Any:
             options = options_of(self, x, None if rows is None else float(rows.sum()))
+            if self.init == "custom" and self.n_components in ("auto", None) and np.ndim(H) == 2:
+                options = replace(options, k=len(H))
             given = self._given(W, H, x, options)
             with progress(bool(self.verbose)) as watch:
                 return solve(
@@ -216,7 +219,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
         def do(x: Placed) -> Certificate:
             options = options_of(self, x, None if rows is None else float(rows.sum()))
-            sides = sides_of(x, options.loss, options.penalties, engine)
+            sides = sides_of(x, options, engine)
             measured = sides.measured(*(engine.take(factor, x.dtype) for factor in (f.left, f.right)))
             return certify_parts(measured, self.fit_.trace, self.fit_.certificate.notes)
 
@@ -273,6 +276,9 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _given(self, W: Any, H: Any, matrix: Placed, options: Options) -> tuple[np.ndarray, np.ndarray] | None:
         if self.init != "custom":
             return None
+        for name, value in (("W", W), ("H", H)):
+            if value is None:
+                raise InputError(f"init='custom' came without {name}; pass W and H to fit or fit_transform")
         shapes = {"W": (W, (matrix.shape[0], options.k)), "H": (H, (options.k, matrix.shape[1]))}
         for name, (value, shape) in shapes.items():
             if np.shape(value) != shape:
@@ -304,7 +310,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 first = replace(options, init=init, n_init=1, solver=SOLVERS[options.loss][0], max_iter=FIRST)
                 found = solve(x, first, engine=engine, rng=generator(self.random_state)).fit.factors
                 before = Stream.begin(found.right, options.loss)
-            sides = sides_of(x, options.loss, options.penalties._replace(m1=0.0, m2=0.0), engine)
+            sides = sides_of(x, options, engine, options.penalties._replace(m1=0.0, m2=0.0))
             after, left = take(before, sides, options)
             measured = sides.measured(left, engine.take(after.right, x.dtype))
             note = f"after {after.blocks} blocks of rows: measured on the last block, whose W was solved given H"

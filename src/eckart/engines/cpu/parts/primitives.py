@@ -130,6 +130,14 @@ class NonnegativePrimitives:
 
         return self._mapped(factor, rows)
 
+    def sprinkled(self, factor: np.ndarray, size: float, seed: int) -> np.ndarray:
+        small = self.normal(seed, factor.shape, np.float64)  # type: ignore[attr-defined]
+
+        def rows(a: int, b: int, out: np.ndarray) -> None:
+            out[:] = np.where(factor[a:b] > 0, factor[a:b], size * np.abs(small[a:b]))
+
+        return self._mapped(factor, rows)
+
     def projected_rows(self, pull: np.ndarray, inverse: np.ndarray, l1: float) -> np.ndarray:
         def rows(a: int, b: int, out: np.ndarray) -> None:
             np.maximum((pull[a:b].astype(np.float64) - l1) @ inverse, 0, out=out, casting="same_kind")
@@ -187,10 +195,13 @@ class NonnegativePrimitives:
         sweeps: int = 1,
         shrink: float = 0.0,
     ) -> Pass:
-        x = place(x)
+        sweep = _hals(gram, left.dtype, l1, sweeps, shrink)
+        return self._swept_pass(place(x), right, left, sweep, gram.size * (min(sweeps, 8) + 1))
+
+    def _swept_pass(self, x: Host, right: np.ndarray, left: np.ndarray, sweep: Any, inner: int) -> Pass:
+        """``sweep(X V, left, out, level)`` of every block of rows, and the sums that the columns need; ``inner`` multiply-adds a row."""
         old, n, k, weights = np.ascontiguousarray(left), x.shape[1], left.shape[1], x.weights
-        out, level, sweep = np.empty_like(old), np.empty((len(old), 2)), _hals(gram, old.dtype, l1, sweeps, shrink)
-        inner = k * k * (min(sweeps, 8) + 1)
+        out, level = np.empty_like(old), np.empty((len(old), 2))
         if x.kind == "counts":
             return self._stored_pass(x, right, (old, out, level), sweep, inner)
         v = np.ascontiguousarray(right, old.dtype)
