@@ -425,7 +425,7 @@ def test_ctrl_c_keeps_the_best_state(rng, monkeypatch):
         ({"n_components": "many"}, "n_components='many'"),
         ({"covariance_type": "round"}, "covariance_type='round'"),
         ({"tol": -1.0}, "tol=-1.0"),
-        ({"max_iter": 0}, "max_iter=0"),
+        ({"max_iter": -1}, "max_iter=-1"),
         ({"n_init": 0}, "n_init=0"),
         ({"init_params": "lucky"}, "init_params='lucky'"),
         ({"reg_covar": -1e-6}, "reg_covar=-1e-06"),
@@ -485,7 +485,15 @@ def test_bits_do_not_depend_on_the_number_of_threads(kind):
     found = []
     for threads in (1, 2, 3, 5, 16):
         m = GaussianMixture(3, covariance_type=kind, max_iter=3, n_init=2, random_state=0, n_threads=threads).fit(x)
-        found.append((m.means_.tobytes(), m.weights_.tobytes(), m.lower_bound_, str(m.certificate_), m.score_samples(x).tobytes()))
+        found.append(
+            (
+                m.means_.tobytes(),
+                m.weights_.tobytes(),
+                m.lower_bound_,
+                str(m.certificate_),
+                m.score_samples(x).tobytes(),
+            )
+        )
     assert found.count(found[0]) == 5
 
 

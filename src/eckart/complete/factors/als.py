@@ -18,7 +18,7 @@ from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.matrix import Observed
 from eckart.parameters import check, number, one_of, optional, param, whole
@@ -99,27 +99,27 @@ class ALS(Completer):
     warm_start: bool = param(False)
     checkpoint: Any = param(None)
 
-    @property
+    @fitted
     def row_factors_(self) -> np.ndarray:
         """U, rows x k."""
         return self._lowrank().left
 
-    @property
+    @fitted
     def column_factors_(self) -> np.ndarray:
         """V, columns x k."""
         return self._lowrank().right
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         """Sweeps done."""
         return int(self._fitted("n_iter_").plan["sweeps"])
 
-    @property
+    @fitted
     def objective_(self) -> float:
         """F at the returned point."""
         return float(self.certificate_["objective"])
 
-    @property
+    @fitted
     def held_out_errors_(self) -> list[float]:
         """Error on the held-out entries after each sweep (stop="held_out")."""
         return list(self._fitted("held_out_errors_").plan.get("held_out_errors", []))
@@ -231,7 +231,9 @@ class ALS(Completer):
         engine = self._engine()
         with engine.at_work():
             problem = self._problem(engine, x if norm is None else norm.apply(x), entry_weights(weights, x))
-            u, v, b, c = (None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias))
+            u, v, b, c = (
+                None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias)
+            )
             point = RidgePoint(u, v, b, c, f.mean)
             if norm is not None:
                 point = point._replace(row_bias=None, column_bias=None, mean=0.0)
@@ -298,7 +300,13 @@ def _held_out(engine: Any, judge: Any) -> Callable[[RidgePoint], float]:
 
     def error(s: RidgePoint) -> float:
         biases = {"own": s.row_bias, "other": s.column_bias}
-        return float(np.sqrt(2.0 * engine.evidence_rows(judge, s.left, s.right, RidgeRule(0.0), mean=s.mean, **biases).value / judge.nnz))
+        return float(
+            np.sqrt(
+                2.0
+                * engine.evidence_rows(judge, s.left, s.right, RidgeRule(0.0), mean=s.mean, **biases).value
+                / judge.nnz
+            )
+        )
 
     return error
 

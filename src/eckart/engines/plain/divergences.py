@@ -30,7 +30,9 @@ class PlainDivergences:
         self, x: Placed, other: np.ndarray, start: np.ndarray, rule: BetaRule, mass: np.ndarray, *, steps: int = 1
     ) -> Descent:
         x, h, rows = place(x), np.asarray(other, np.float64), []
-        for a, v, u in zip(_filled(x), _known(Host(x.matrix, None, x.entry_weights, checked=x.checked)), np.asarray(start, np.float64)):
+        for a, v, u in zip(
+            _filled(x), _known(Host(x.matrix, None, x.entry_weights, checked=x.checked)), np.asarray(start, np.float64)
+        ):
             kept, u = (0.0, 0.0), _begun(u, mass, float(v @ a))
             for s in range(steps):
                 up, down, value = _sums(a, v, h, u, rule.beta)
@@ -83,9 +85,10 @@ def _multiplied(gram: np.ndarray, pull: np.ndarray, start: np.ndarray, l1: float
 
 def _known(x: Host) -> np.ndarray:
     """The weight of every cell: that of its row times its own, 0 where it is unknown."""
-    v = _entry_weights(x, x.shape)
+    shape = (x.shape[0] or 0, x.shape[1])
+    v = _entry_weights(x, shape)
     if x.kind == "observed" and x.entry_weights is None:
-        v = _entry_weights(Host(x.matrix, None, np.ones(x.nnz)), x.shape)
+        v = _entry_weights(Host(x.matrix, None, np.ones(x.nnz)), shape)
     return ones_or(x.weights, len(v))[:, None] * v
 
 

@@ -48,7 +48,8 @@ from eckart.engines.protocol.words import (
 )
 
 __all__ = [
-    "BetaRule", "BetaSums", "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes",
+    "BetaRule", "BetaSums",
+    "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes",
     "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws",
     "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "Tall", "TopicStatistics", "Totals", "first_bad",
     "refuse_bad", "strata_of",

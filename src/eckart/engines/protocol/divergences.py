@@ -52,7 +52,9 @@ class BetaSums(NamedTuple):
     value: float
 
     def merge(self, other: BetaSums) -> BetaSums:
-        return BetaSums(*(a + b for a, b in zip(self, other)))
+        return BetaSums(
+            self.up + other.up, self.down + other.down, self.totals + other.totals, self.value + other.value
+        )
 
 
 class DivergencesFamily(Protocol):
@@ -63,7 +65,9 @@ class DivergencesFamily(Protocol):
         """sum v_ij w_i a_ij^beta over the known entries (those > 0 for beta > 0); refuses a zero where beta <= 0: its divergence is infinite."""
         ...
 
-    def beta_rows(self, x: Placed, other: Tall, start: Tall, rule: BetaRule, mass: np.ndarray, *, steps: int = 1) -> Descent:
+    def beta_rows(
+        self, x: Placed, other: Tall, start: Tall, rule: BetaRule, mass: np.ndarray, *, steps: int = 1
+    ) -> Descent:
         """Steps of every row; ``mass`` is the sum of the rows of ``other``. A row of zeros starts at equal shares. The value is the divergence with the
         penalties of these rows."""
         ...

@@ -25,7 +25,7 @@ from eckart.explain.parts.options import SOLVERS, Options, beta_of, options_of
 from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, plan_of, solve
 from eckart.factors import LowRank
-from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, sample_weights
+from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, sample_weights
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed, row_parts
@@ -139,15 +139,14 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 options = replace(options, k=len(H))
             given = self._given(W, H, x, options)
             with progress(bool(self.verbose)) as watch:
-                return solve(
-                    x, options, engine=engine, rng=generator(self.random_state), given=given, watch=watch
-                )
+                return solve(x, options, engine=engine, rng=generator(self.random_state), given=given, watch=watch)
 
         rows = None if sample_weight is None else sample_weights(sample_weight, _rows(matrix))
         ends = _on_data(engine, matrix, do, rows, entry)
         self.fit_ = ends.fit
         self._consensus = agree(ends)
         self.__dict__.pop("_stream", None)
+        self._say_if_early(ends.fit)
         return self
 
     def fit_transform(
@@ -225,26 +224,26 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
         return _on_data(engine, matrix, do, rows, entry)
 
-    @property
+    @fitted
     def components_(self) -> np.ndarray:
         """H, k x columns."""
         return self._fitted("components_").factors.right.T
 
-    @property
+    @fitted
     def n_components_(self) -> int:
         return self._fitted("n_components_").factors.k
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         """Sweeps over the data."""
         return int(self._fitted("n_iter_").plan["sweeps"])
 
-    @property
+    @fitted
     def reconstruction_err_(self) -> float:
         """sqrt(2 D): ||A - W H|| for least squares."""
         return float(np.sqrt(2 * self._fitted("reconstruction_err_").certificate["data term"]))
 
-    @property
+    @fitted
     def consensus_(self) -> Consensus:
         """How far the restarts of the last fit agree."""
         self._fitted("consensus_")
@@ -269,7 +268,9 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         if isinstance(matrix, Dense) and not matrix.in_memory:
             raise InputError("weights came with a stream of rows, wanted data in memory")
         if not isinstance(matrix, Observed):  # every cell has a weight of its own, so every cell is stored
-            values = np.asarray(matrix.array, matrix.dtype) if isinstance(matrix, Dense) else matrix.to_scipy().toarray()
+            values = (
+                np.asarray(matrix.array, matrix.dtype) if isinstance(matrix, Dense) else matrix.to_scipy().toarray()
+            )
             matrix = Observed.from_nan(values, matrix.rows, matrix.columns)
         return matrix, w[np.repeat(np.arange(matrix.shape[0]), matrix.row_counts()), matrix.indices].astype(np.float64)
 

@@ -2,7 +2,8 @@
 
     F(W, H) = D(A, W H) + sum_i w_i (l1 sum_c W_ic + l2/2 ||W_i||^2) + m1 sum H + m2/2 ||H||^2,    W, H >= 0
 
-D is 1/2 ||A - W H||^2, the divergence sum a log(a / s) - a + s, s = (W H)_ij, or another beta-divergence (``engines.protocol.divergences``), over all entries or the observed ones, rows weighted by w_i. Given one factor
+D is 1/2 ||A - W H||^2, the divergence sum a log(a / s) - a + s, s = (W H)_ij, or another beta-divergence
+(``engines.protocol.divergences``), over all entries or the observed ones, rows weighted by w_i. Given one factor
 F separates into one small convex problem for each row of the other. The residual is the size of min(u, gradient) over the entries u of W (or of H), each in
 units of its curvature (``engines.protocol.parts.Descent``), against sqrt(2 F), or a hundredth of the size of A where the fit is better than that. Squared
 it is about the share of F that one more step could take off; it does not change with the scale of A or between W and H.
@@ -214,7 +215,9 @@ class BetaSides(Sides):
 
     def rows(self, left: Tall, right: Tall, fast: bool = False, still: bool = False) -> Half:
         rule = BetaRule(self.beta, *self.penalties.left, fast and not still)
-        found = self.engine.beta_rows(self.x, right, left, rule, self.engine.factor_mass(right), steps=1 if still else self.sweeps)
+        found = self.engine.beta_rows(
+            self.x, right, left, rule, self.engine.factor_mass(right), steps=1 if still else self.sweeps
+        )
         return self._half(found, self.cost_right(right))
 
     def columns(self, rows: Half, right: Tall, fast: bool = False, still: bool = False) -> Half:

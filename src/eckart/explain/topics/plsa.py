@@ -156,4 +156,5 @@ class PLSA(TopicModel):
                 first=first,
                 watch=watch,
             )
+        self._say_if_early(self.fit_)
         return self
