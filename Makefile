@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-wheel test-cpus lint docs bench clean
+.PHONY: demo test test-slow test-wheel test-cpus test-dropin test-migrate lint docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -51,6 +51,16 @@ test-wheel: $(STAMP)
 # the specification, promises and contracts as on other processors: about five minutes a setting
 test-cpus: $(STAMP)
 	$(BIN)/python tests/cpus.py $(CPUS)
+
+# scikit-learn's own tests, run on the classes of the same name
+test-dropin: $(STAMP)
+	$(BIN)/python tests/dropin.py $(MODULES)
+
+# the rows of docs/migrate.rst against the libraries themselves, in an environment of their own
+test-migrate: $(STAMP)
+	$(PYTHON) -m venv --system-site-packages $(VENV)/migrate
+	$(VENV)/migrate/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . gensim implicit scikit-surprise pandas
+	$(VENV)/migrate/bin/python tests/migrate.py
 
 docs: $(DOCS_STAMP)
 	rm -rf docs/generated docs/gallery/plot_*  # pages of names and scripts that have moved

@@ -428,7 +428,7 @@ def test_ctrl_c_keeps_the_best_state(rng, monkeypatch):
         ({"n_components": "many"}, "n_components='many'"),
         ({"covariance_type": "round"}, "covariance_type='round'"),
         ({"tol": -1.0}, "tol=-1.0"),
-        ({"max_iter": 0}, "max_iter=0"),
+        ({"max_iter": -1}, "max_iter=-1"),
         ({"n_init": 0}, "n_init=0"),
         ({"init_params": "lucky"}, "init_params='lucky'"),
         ({"reg_covar": -1e-6}, "reg_covar=-1e-06"),

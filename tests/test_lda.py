@@ -208,7 +208,7 @@ def test_priors_are_kept_or_learned(planted, method):
         ({"learning_method": "em"}, "learning_method='em'"),
         ({"learning_decay": 2.0}, "learning_decay=2.0"),
         ({"n_samples": 0}, "n_samples=0"),
-        ({"max_iter": 0}, "max_iter=0"),
+        ({"max_iter": -1}, "max_iter=-1"),
         ({"seed_words": {9: [1]}}, "seed_words=9"),
         ({"seed_words": {0: ["nothing"]}}, "'nothing' for topic 0"),
     ],

@@ -106,6 +106,56 @@ def minimize_row(h, row):
     return nnls(h.T, row)[0]
 
 
+@pytest.mark.parametrize("beta", [-0.5, "itakura-saito", 1.0, 1.5, 2.0, 2.5])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, Observed.from_nan])
+def test_multiplicative_steps_of_any_divergence_are_those_of_scikit_learn(rng, beta, kind):
+    x = parts(rng) + 0.01
+    w0, h0 = rng.random((60, 4)) + 0.1, rng.random((4, 25)) + 0.1
+    how = {"init": "custom", "solver": "mu", "beta_loss": beta, "max_iter": 9, "tol": 0, "alpha_W": 0.02, "l1_ratio": 1}
+    rival, ours = Rival(4, **how), NMF("auto", **how)
+    w = rival.fit_transform(x, W=w0.copy(), H=h0.copy())
+    np.testing.assert_allclose(ours.fit_transform(kind(x), W=w0, H=h0), w, atol=1e-9)
+    np.testing.assert_allclose(ours.components_, rival.components_, atol=1e-9)
+    assert ours.reconstruction_err_ == pytest.approx(rival.reconstruction_err_, rel=1e-7)
+    assert ours.n_components_ == 4  # "auto" with custom factors is their number
+    assert (np.diff(ours.fit_.trace.values) <= 0).all()
+
+
+@pytest.mark.parametrize("beta", [-0.5, 0, 0.5, 1.5, 3])
+def test_fits_and_streams_of_any_divergence(rng, beta):
+    x = parts(rng, rows=80) + 0.05
+    model = NMF(3, beta_loss=beta, alpha_W=0.002, random_state=0, max_iter=2000).fit(x)
+    assert model.certificate_.holds, model.certificate_
+    assert f"beta = {beta:g}" in model.certificate_.problem or beta == 0
+    assert model.certify(x).holds
+    new = model.transform(x[:20])
+    assert beta_divergence(x[:20], new @ model.components_, beta) <= 1.001 * beta_divergence(x[:20], model.fit_.factors.block(slice(0, 20)), beta) + 1e-3
+    np.testing.assert_allclose(model.transform(x[3:4]), new[3:4], rtol=1e-6, atol=1e-9)
+    stream = NMF(3, beta_loss=beta, alpha_W=0.002, random_state=0)
+    for _ in range(6):
+        for part in np.split(x, 4):
+            stream.partial_fit(part)
+    own, whole = (beta_divergence(x, m.transform(x) @ m.components_, beta) for m in (stream, model))
+    assert own < 2 * whole + 1.0
+    broken = replace(model.fit_.factors, right=model.fit_.factors.right * 1.5)
+    model.fit_ = replace(model.fit_, factors=broken)
+    assert not model.certify(x).holds
+
+
+def beta_divergence(a, s, beta):
+    if beta == 0:
+        return float((a / s - np.log(a / s) - 1).sum())
+    return float((a**beta + (beta - 1) * s**beta - beta * a * s ** (beta - 1)).sum() / (beta * (beta - 1)))
+
+
+@pytest.mark.parametrize("solver", ["hals", "cd", "mu"])
+def test_random_fill_of_a_start(digits, solver):
+    how = {"solver": solver, "max_iter": 300, "tol": 0}
+    a, b, c = (NMF(8, init=init, random_state=seed, **how).fit(digits[:100]) for init, seed in (("nndsvdar", 0), ("nndsvdar", 1), ("nndsvda", 0)))
+    assert not np.array_equal(a.components_, b.components_)
+    assert a.reconstruction_err_ == pytest.approx(c.reconstruction_err_, rel=0.03)
+
+
 # ---- optimality
 
 
@@ -484,7 +534,10 @@ def test_a_failed_fit_leaves_the_old_state(model, rng):
         ({"n_components": 2.5}, "n_components"),
         ({"beta_loss": "hinge"}, "beta_loss='hinge'"),
         ({"beta_loss": "kl", "solver": "hals"}, "solver='hals' came, wanted one of 'auto', 'mm', 'mu'"),
-        ({"solver": "mu"}, "solver='mu'"),
+        ({"solver": "mm"}, "solver='mm' came, wanted one of 'auto', 'hals', 'cd', 'als', 'mu'"),
+        ({"solver": "cd", "beta_loss": 1.0}, "solver='cd' came, wanted one of 'auto', 'mm', 'mu' with beta_loss=1.0"),
+        ({"beta_loss": float("nan")}, "beta_loss=nan"),
+        ({"beta_loss": True}, "beta_loss=True"),
         ({"init": "spam"}, "init='spam'"),
         ({"tol": -1}, "tol=-1"),
         ({"max_iter": 0}, "max_iter=0"),
@@ -492,7 +545,7 @@ def test_a_failed_fit_leaves_the_old_state(model, rng):
         ({"alpha_H": "other"}, "alpha_H='other'"),
         ({"l1_ratio": 2}, "l1_ratio=2"),
         ({"n_init": 0}, "n_init=0"),
-        ({"init": "custom"}, "W of shape"),
+        ({"init": "custom"}, "init='custom' came without W"),
         ({"n_components": 99, "init": "nndsvd"}, "init='nndsvd' came with n_components=99"),
     ],
 )

@@ -35,7 +35,11 @@ def stored(name):
         inputs, answers = (
             {k.removeprefix(mark): file[k] for k in file if k.startswith(mark)} for mark in ("in.", "out.")
         )
-        return inputs, answers, dict(zip(file["computed"].tolist(), file["tolerances"].tolist()))
+        tolerances = dict(zip(file["computed"].tolist(), file["tolerances"].tolist()))
+    if name == "gaussian_mixture_float32":  # scores are in the precision of the data by now: the same numbers, rounded
+        answers["score_samples"] = answers["score_samples"].astype(np.float32)
+        tolerances["score_samples"] += float(np.abs(answers["score_samples"]).max() * np.finfo(np.float32).eps)
+    return inputs, answers, tolerances
 
 
 def differences(came, wanted, tolerances):

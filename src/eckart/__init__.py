@@ -43,6 +43,9 @@ _PUBLIC = {
     "corpus": "eckart.io.text.vocabulary",
     "PLSA": "eckart.explain.topics.plsa",
     "LDA": "eckart.explain.topics.lda",
+    "LatentDirichletAllocation": "eckart.explain.topics.latent_dirichlet",
+    "IncrementalPCA": "eckart.reduce.incremental",
+    "TruncatedSVD": "eckart.reduce.truncated",
     "document_completion": "eckart.explain.topics.judge",
     "split_tokens": "eckart.explain.topics.judge",
     "coherence": "eckart.explain.topics.judge",
@@ -120,6 +123,7 @@ if TYPE_CHECKING:
     from eckart.explain.topics.judge import select_topics as select_topics
     from eckart.explain.topics.judge import split_tokens as split_tokens
     from eckart.explain.topics.judge import topic_diversity as topic_diversity
+    from eckart.explain.topics.latent_dirichlet import LatentDirichletAllocation as LatentDirichletAllocation
     from eckart.explain.topics.lda import LDA as LDA
     from eckart.explain.topics.plsa import PLSA as PLSA
     from eckart.factors import LowRank as LowRank
@@ -136,6 +140,7 @@ if TYPE_CHECKING:
     from eckart.nn.regressor import NetworkRegressor as NetworkRegressor
     from eckart.reduce.autoencoder import Autoencoder as Autoencoder
     from eckart.reduce.conv_autoencoder import ConvAutoencoder as ConvAutoencoder
+    from eckart.reduce.incremental import IncrementalPCA as IncrementalPCA
     from eckart.reduce.linear_autoencoder import LinearAutoencoder as LinearAutoencoder
     from eckart.reduce.pca import PCA as PCA
     from eckart.reduce.power import power_method as power_method
@@ -143,3 +148,4 @@ if TYPE_CHECKING:
     from eckart.reduce.project import principal_angles as principal_angles
     from eckart.reduce.project import subspace_distance as subspace_distance
     from eckart.reduce.select import select_components as select_components
+    from eckart.reduce.truncated import TruncatedSVD as TruncatedSVD

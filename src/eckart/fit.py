@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eckart.certify.certificate import Certificate
@@ -18,9 +20,38 @@ from eckart.io.models.pack import kept_trace, resumed_trace
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.parameters import either, flag, optional, param, seed, whole
-from eckart.trace import Trace
+from eckart.trace import StopReason, Trace
 
 T = TypeVar("T")
+
+
+class fitted(property):
+    """A fitted attribute. Its arrays are read-only views, and what has no setter cannot be set: nothing is changed silently without effect.
+
+    >>> from eckart import PCA
+    >>> model = PCA(1).fit([[1.0, 2.0], [3.0, 5.0]])
+    >>> model.components_[0] = 0.0
+    Traceback (most recent call last):
+    ...
+    ValueError: assignment destination is read-only
+    >>> model.n_components_ = 2
+    Traceback (most recent call last):
+    ...
+    AttributeError: n_components_ of PCA is found by fit and cannot be set
+    """
+
+    def __get__(self, model: Any, owner: Any = None) -> Any:
+        value = super().__get__(model, owner)
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            value = value.view()
+            value.flags.writeable = False
+        return value
+
+    def __set__(self, model: Any, value: Any) -> None:
+        if self.fset is None:
+            name = getattr(self.fget, "__name__", "this attribute")
+            raise AttributeError(f"{name} of {type(model).__name__} is found by fit and cannot be set")
+        super().__set__(model, value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +134,11 @@ class Estimator(BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_" in vars(self)
 
-    @property
+    @fitted
     def n_features_in_(self) -> int:
         return self._fitted("n_features_in_").factors.n
 
-    @property
+    @fitted
     def feature_names_in_(self) -> np.ndarray:
         """Column names of the data, where all of them are strings."""
         names = self._fitted("feature_names_in_").factors.columns
@@ -115,7 +146,7 @@ class Estimator(BaseEstimator):
             raise AttributeError("feature_names_in_ is absent: the columns of the training data have no (string) names")
         return names
 
-    @property
+    @fitted
     def certificate_(self) -> Certificate:
         """Evidence of the fit; ``certificate_.holds`` and ``str(certificate_)``."""
         return self._fitted("certificate_").certificate
@@ -126,8 +157,25 @@ class Estimator(BaseEstimator):
 
     def _fitted(self, name: str) -> Fit:
         if "fit_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__} has no {name} before fit")
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet: it has no {name} before fit; call fit first"
+            )
         return self.fit_
+
+    def _say_if_early(self, fit: Any) -> None:
+        """Warn, as scikit-learn does, where the iteration limit came before the stopping rule was met."""
+        tol = getattr(self, "tol", None)
+        if fit.trace.reason is not StopReason.MAX_ITER or not hasattr(self, "tol") or tol == 0:
+            return  # without a tolerance the number of steps is what was asked for
+        limit = getattr(self, "max_iter", None)
+        at = f"max_iter={limit}" if limit is not None else f"{len(fit.trace)} iterations"
+        rule = "its stopping rule was met" if tol is None else f"tol={tol:g} was met"
+        warnings.warn(
+            f"{type(self).__name__} stopped at {at}, the maximum number of iterations, before {rule}; raise max_iter for a better fit, or raise tol, "
+            "and see certificate_ for how far it came",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
     def _new_rows(self, x: Any) -> Matrix:
         """New data through the door, with the columns of the training data."""

@@ -14,13 +14,16 @@ STREAM_ROWS = 4096
 
 
 def generator(random_state: Any = None) -> np.random.Generator:
-    """A NumPy generator from None (fresh entropy), an int seed, a Generator or a RandomState.
+    """A NumPy generator from None (seeded by NumPy's global generator, so that ``np.random.seed`` counts, as in scikit-learn), an int seed, a Generator or a
+    RandomState.
 
     >>> int(generator(7).integers(100)) == int(generator(7).integers(100))
     True
     """
-    if random_state is None or isinstance(random_state, np.random.Generator):
-        return np.random.default_rng(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if random_state is None:
+        return np.random.default_rng(np.random.randint(0, 2**31 - 1, size=4))  # noqa: NPY002 - the global generator is what is asked
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(0, 2**31 - 1, size=4))
     if isinstance(random_state, (int, np.integer)) and random_state >= 0:

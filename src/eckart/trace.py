@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -71,11 +72,24 @@ def silent(stage: str, done: float, total: float | None) -> None:
     """The watcher that does nothing."""
 
 
+def say(stage: str, done: float, total: float | None) -> None:
+    """The watcher that prints.
+
+    >>> say("EM", 3, 100)
+    EM: 3 of 100
+    """
+    print(f"{stage}: {done:,.0f}" + ("" if total is None else f" of {total:,.0f}"), flush=True)
+
+
 @contextmanager
 def progress(show: bool) -> Iterator[Watcher]:
-    """A watcher that draws rich progress bars on standard error when ``show`` is true, else one that is silent."""
+    """A watcher for ``verbose=``: bars on standard error where that is a terminal, else one line a step on standard output, where the lines of
+    scikit-learn and of ``print`` go (notebooks, logs, pipes). Silent unless ``show``."""
     if not show:
         yield silent
+        return
+    if not sys.stderr.isatty():
+        yield say
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -91,8 +105,9 @@ def progress(show: bool) -> Iterator[Watcher]:
         tasks: dict[str, Any] = {}
 
         def watch(stage: str, done: float, total: float | None) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total)
-            bars.update(tasks[stage], completed=done, total=total)
+            name = stage.split(",", 1)[0]  # what follows a comma changes from step to step
+            if name not in tasks:
+                tasks[name] = bars.add_task(stage, total=total)
+            bars.update(tasks[name], completed=done, total=total, description=stage)
 
         yield watch

@@ -70,6 +70,8 @@ CASES: dict[str, tuple[str, dict, str, tuple[str, ...]]] = {
     "NMF sparse": ("NMF", {"n_components": 2, "max_iter": 20}, "sparse", ("transform",)),
     "NMF kl": ("NMF", {"n_components": 2, "beta_loss": "kl", "max_iter": 5}, "sparse", ("transform",)),
     "NMF kl dense": ("NMF", {"n_components": 2, "beta_loss": "kl", "max_iter": 5}, "positive", ("transform",)),
+    "NMF beta": ("NMF", {"n_components": 2, "beta_loss": 0.5, "max_iter": 5}, "positive", ("transform",)),
+    "NMF mu": ("NMF", {"n_components": 2, "solver": "mu", "init": "nndsvdar", "max_iter": 5}, "sparse", ("transform",)),
     "NMF gaps": ("NMF", {"n_components": 2, "max_iter": 20}, "positive gaps", ("transform",)),
     "PMI": ("PMI", {"n_components": 2, "min_count": 1}, "text", ()),
     "GloVe als": ("GloVe", {"n_components": 2, "min_count": 1, "max_iter": 3}, "text", ()),

@@ -29,6 +29,8 @@ def data(kind):
         ("dense", "kl", "kl_step", (ROWS,)),
         ("sparse", "kl", "kl_rows", (ROWS, N, ROWS * N)),
         ("gaps", "kl", "kl_rows", (ROWS, N, ROWS * N)),
+        ("dense", 0.5, "beta_rows", (ROWS,)),
+        ("gaps", 1.5, "beta_rows", (ROWS, ROWS * N)),
     ],
 )
 def test_nothing_tall_crosses_between_two_sweeps(kind, loss, sweep, tall):

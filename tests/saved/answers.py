@@ -79,6 +79,14 @@ def pca(model: Any, inputs: Arrays) -> dict[str, Any]:
     }
 
 
+def truncated(model: Any, inputs: Arrays) -> dict[str, Any]:
+    return _kept(model, "components_", "singular_values_") | {
+        "explained_variance_": model.explained_variance_,
+        "transform": model.transform(_rows(model, inputs["x"])),
+        "inverse_transform": model.inverse_transform(inputs["codes"]),
+    }
+
+
 def linear_autoencoder(model: Any, inputs: Arrays) -> dict[str, Any]:
     return linear(model, inputs) | _kept(model, "encoder_", "decoder_")
 
@@ -264,6 +272,9 @@ def words(model: Any, inputs: Arrays) -> dict[str, Any]:
 
 QUESTIONS = {
     "PCA": pca,
+    "IncrementalPCA": pca,
+    "TruncatedSVD": truncated,
+    "LatentDirichletAllocation": topics,
     "LinearAutoencoder": linear_autoencoder,
     "Autoencoder": coder,
     "ConvAutoencoder": conv_coder,

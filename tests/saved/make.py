@@ -492,6 +492,24 @@ def nmf_stream() -> Case:
     return eckart.NMF(3, random_state=0).partial_fit(x[:12]).partial_fit(x[12:]), coded(x)
 
 
+@case
+def incremental_pca() -> Case:
+    x = table()
+    return eckart.IncrementalPCA(3, batch_size=10).fit(x[:20]).partial_fit(x[20:]), about(x, 3)
+
+
+@case
+def truncated_svd() -> Case:
+    x = table()
+    return eckart.TruncatedSVD(3, random_state=0).fit(x), {"x": x[:5], "codes": rng(19).random((4, 3))}
+
+
+@case
+def latent_dirichlet_allocation() -> Case:
+    x = documents()
+    return eckart.LatentDirichletAllocation(3, random_state=0).fit(x), {"x": x[:6]}
+
+
 # ---- words and items
 
 

@@ -112,6 +112,16 @@ def _pca(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
     return out | more
 
 
+def _truncated(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
+    k, n = file["components"].shape
+    size = float(file["scatter"][0]) + float(np.sum(file["column_mean"] ** 2))
+    return {
+        "explained_variance_": (n, size, 1.0),
+        "transform": (n, _norm(inputs["x"]), 1.0),
+        "inverse_transform": (k, float(np.abs(inputs["codes"]).sum(axis=1).max()), 1.0),
+    }
+
+
 def _network(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
     """Errors of a layer grow by sum |w| of the layers behind it at most (activations have slope 1): |x| prod_l max_i (sum_j |w_ij| + |b_i|) bounds all sums."""
     weights = {name: a.astype(np.float64) for name, a in file.items() if name.startswith("weight.")}
@@ -317,6 +327,9 @@ def _words(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
 
 BOUNDS = {
     "PCA": _pca,
+    "IncrementalPCA": _pca,
+    "TruncatedSVD": _truncated,
+    "LatentDirichletAllocation": _topics,
     "LinearAutoencoder": _linear,
     **dict.fromkeys(("Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"), _network),
     **dict.fromkeys(("ALS", "BayesianMF", "SVP", "SVT", "SoftImpute", "ExactRecovery"), _completer),

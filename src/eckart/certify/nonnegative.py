@@ -36,11 +36,12 @@ class Measured(NamedTuple):
     totals: Totals
     scale: float
     dtype: np.dtype
+    beta: float = 2.0
 
 
 def certify_parts(m: Measured, trace: Trace, notes: tuple[str, ...] = ()) -> Certificate:
     """The certificate of what was measured."""
-    limit = KL_LIMIT if m.loss == "kl" else SQUARE_LIMIT
+    limit = SQUARE_LIMIT if m.loss == "frobenius" else KL_LIMIT
     meaning = "size of min(entry, gradient) against the misfit"
     lowest = min(0.0, *(f.least for f in m.factors))
     finite = np.isfinite(m.objective) and all(np.isfinite(f.square).all() for f in m.factors)
@@ -50,14 +51,18 @@ def certify_parts(m: Measured, trace: Trace, notes: tuple[str, ...] = ()) -> Cer
         Check("finite", 0.0 if finite else 1.0, 0.0, "the factors and the objective are finite numbers"),
     ]
     facts: dict[str, Any] = {"objective": m.objective, "data term": m.data, "stopped": trace.reason.value}
-    if m.loss != "kl" and m.totals.square > 0:
+    if m.loss == "frobenius" and m.totals.square > 0:
         facts["relative error"] = float(np.sqrt(2 * m.data / m.totals.square))
+    elif m.loss == "beta":
+        facts["divergence of an entry"] = m.data / max(m.totals.cells, 1.0)
     elif m.totals.total > 0:
         facts["divergence per unit of mass"] = m.data / m.totals.total
     dead = int(np.sum(~((m.factors[0].most > 0) & (m.factors[1].most > 0))))
     if dead:
         facts["components that are zero"] = dead
-    problem = f"non-negative factorization, {'Kullback-Leibler divergence' if m.loss == 'kl' else 'least squares'}"
+    losses = {"kl": "Kullback-Leibler divergence", "frobenius": "least squares"}
+    named = "Itakura-Saito divergence" if m.beta == 0 else f"beta-divergence with beta = {m.beta:g}"
+    problem = f"non-negative factorization, {losses.get(m.loss, named)}"
     return with_trace(Certificate(problem, "stationary", tuple(checks), facts, notes), m, trace)
 
 

@@ -40,7 +40,7 @@ from eckart.complete.recommend import Recommender
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Estimator, Fit
+from eckart.fit import Estimator, Fit, fitted
 from eckart.index.labels import Labels
 from eckart.io.tables.triples import observed
 from eckart.matrix import Counts, Dense, Observed, squarable, wrong_ndim
@@ -76,6 +76,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
         x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
         fit = self._solve(squarable(x), entry_weights(weights, x))
         self._take(fit, x)
+        self._say_if_early(fit)
         return self
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
@@ -107,17 +108,17 @@ class Completer(Recommender, TransformerMixin, Estimator):
             self._column_ids = Labels(f.columns, f.shape[1], "column")
         return self._column_ids
 
-    @property
+    @fitted
     def row_biases_(self) -> np.ndarray | None:
         """b, one for each row (posterior means where the model is Bayesian); None without."""
         return self._lowrank().row_bias
 
-    @property
+    @fitted
     def column_biases_(self) -> np.ndarray | None:
         """c, one for each column; None without."""
         return self._lowrank().column_bias
 
-    @property
+    @fitted
     def mean_(self) -> float:
         """The mean that every prediction starts from."""
         return self._lowrank().mean

@@ -27,7 +27,7 @@ from eckart.embed.pairs import Pairs, pairs_of
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import Embedding
-from eckart.fit import Fit, plan_of, require_room
+from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused, resumed_trace
 from eckart.matrix import Observed
@@ -137,12 +137,12 @@ class GloVe(WordModel):
     weighting: str = param("harmonic", one_of(*WEIGHTINGS))
     checkpoint: Any = param(None, file_name())
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         """Sweeps or epochs."""
         return len(self._fitted("n_iter_").trace)
 
-    @property
+    @fitted
     def loss_(self) -> float:
         """The mean of f(N) (log N - <zeta, z> - b - c)^2 over the pairs that were seen."""
         return float(self.certificate_["loss"])
@@ -185,6 +185,7 @@ class GloVe(WordModel):
             "words": pairs.rules,
         }
         self.fit_ = Fit(factors, certificate, trace, plan)
+        self._say_if_early(self.fit_)
         return self
 
     def certify(self, X: Any) -> Certificate:

@@ -15,7 +15,7 @@ from eckart.embed.items import look
 from eckart.embed.sequences import Sequences
 from eckart.embed.vectors import Vectors
 from eckart.factors import Embedding
-from eckart.fit import Estimator
+from eckart.fit import Estimator, fitted
 from eckart.index.labels import Labels, tidy
 from eckart.io.text.tokens import Tokenizer
 from eckart.io.text.vocabulary import corpus
@@ -38,13 +38,13 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     numbers: bool = param(True, flag())
     min_length: int = param(1)
 
-    @property
+    @fitted
     def vectors_(self) -> Vectors:
         """The words and their vectors, ready for questions."""
         f = self._embedding()
         return Vectors(f.columns, self._final(f), f.counts)
 
-    @property
+    @fitted
     def components_(self) -> np.ndarray:
         """Vectors as rows of k numbers, one for each word, in the order of ``vectors_.words``."""
         return self._final(self._embedding())

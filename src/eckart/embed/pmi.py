@@ -27,7 +27,7 @@ from eckart.engines import engine_named
 from eckart.engines.protocol import PmiRule
 from eckart.errors import InputError, wrong
 from eckart.factors import Basis, Embedding
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, fitted, plan_of
 from eckart.matrix import Counts
 from eckart.parameters import number, one_of, param
 from eckart.reduce.covariance import Covariance
@@ -140,7 +140,7 @@ class PMI(WordModel):
     weighting: str = param("harmonic", one_of(*WEIGHTINGS))
     tol: float = param(1e-6, number(0))
 
-    @property
+    @fitted
     def singular_values_(self) -> np.ndarray:
         """The k largest singular values of M."""
         return np.array(self._fitted("singular_values_").plan["singular values"])

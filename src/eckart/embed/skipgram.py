@@ -34,7 +34,7 @@ from eckart.embed.sequences import Sequences, keep_probability
 from eckart.engines.protocol.windows import Pieces
 from eckart.errors import InputError, wrong
 from eckart.factors import Embedding
-from eckart.fit import Fit, plan_of, require_room
+from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import resumed
 from eckart.io.tables.frames import titles
@@ -151,7 +151,7 @@ class SkipGram(WordModel):
         with engine.at_work():
             return self._certify(counts, f, engine, self.fit_.plan["solver"], self.fit_.trace, {})
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         return len(self._fitted("n_iter_").trace)
 
@@ -204,6 +204,7 @@ class SkipGram(WordModel):
         f = Embedding(u.copy(), v.copy(), None, None if b is None else b.copy(), marginal, words)
         plan = plan_of(engine) | {"solver": "exact", "words": rules}
         self.fit_ = Fit(f, self._certify(counts, f, engine, "exact", trace, {}), trace, plan)
+        self._say_if_early(self.fit_)
 
     def _certify(
         self, counts: Counts, f: Embedding, engine: Any, solver: str, trace: Trace, facts: dict[str, Any]

@@ -87,12 +87,14 @@ def climb(
     watch: Watcher = silent,
     each: Callable[[Theta, S, Trace], Theta | None] | None = None,
     memory: Memory = NOTHING,
+    enough: Callable[[Trace], tuple[bool, str]] | None = None,
 ) -> Ascent[Theta, S]:
     """EM from theta until the bound, per unit of weight, rises by less than ``tol`` (after ``least`` steps at the soonest: near a saddle it rises slowly).
 
     The trace holds F at every theta visited, the last one included, so it is that of the returned point. ``each`` is called after every E step (revival of
-    a dead component); where it returns a theta, the climb goes on from there. Ctrl-C returns the last complete state. ``memory`` gets theta, the trace and
-    what the problem remembers at every step; a climb that was killed goes on from there, instead of from ``theta``.
+    a dead component); where it returns a theta, the climb goes on from there. ``enough`` is a second rule to stop, with words for the watcher. Ctrl-C returns
+    the last complete state. ``memory`` gets theta, the trace and what the problem remembers at every step; a climb that was killed goes on from there,
+    instead of from ``theta``.
     """
     trace = Trace("bound") if trace is None else trace
     if (kept := memory.last()) is not None:
@@ -111,8 +113,12 @@ def climb(
             gain = after.bound / after.weight - trace.values[-1]
             theta, statistics = following, after
             trace.add(after.bound / after.weight)
-            watch("EM", len(trace) - 1, max_iter)
+            met, said = enough(trace) if enough else (False, "")
+            watch("EM" + said, len(trace) - 1, max_iter)
             if moved is None and abs(gain) < tol and len(trace) > least:
+                trace.reason = StopReason.CONVERGED
+                break
+            if met:
                 trace.reason = StopReason.CONVERGED
                 break
     except KeyboardInterrupt:

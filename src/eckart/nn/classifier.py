@@ -9,6 +9,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from eckart.errors import InputError
+from eckart.fit import fitted
 from eckart.nn.head import NetworkHead, labels_of
 
 
@@ -43,7 +44,7 @@ class NetworkClassifier(ClassifierMixin, NetworkHead):
 
     _problem = "cross-entropy of classes"
 
-    @property
+    @fitted
     def classes_(self) -> np.ndarray:
         """Labels, sorted."""
         return self._fitted("classes_").factors.classes

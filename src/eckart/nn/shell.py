@@ -11,7 +11,7 @@ import numpy as np
 from eckart.errors import FileError, InputError
 from eckart.factors import Network
 from eckart.factors.checks import numbers
-from eckart.fit import one_kind_of_names
+from eckart.fit import fitted, one_kind_of_names
 from eckart.io.models.checkpoint import Checkpoint, checksum
 from eckart.io.models.pack import unpack
 from eckart.io.read import read
@@ -117,6 +117,8 @@ class NetworkShell(NetworkParameters):
             more = {"seed": seed, "watch": watch, "file": file, "judge": judge}
             run = train(net, loss, Part(rows, split[0]), held, recipe, place, **more)
         warn_of(run.trace)
+        if recipe.schedule == "constant":  # other schedules end at max_iter, and so are done there
+            self._say_if_early(run)
         return recipe, run, place
 
     def _choices(
@@ -168,17 +170,17 @@ class NetworkShell(NetworkParameters):
 
     # ---- what is kept
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         """Epochs."""
         return max(1, len(self._fitted("n_iter_").trace))
 
-    @property
+    @fitted
     def loss_curve_(self) -> np.ndarray:
         """Mean training loss of each epoch."""
         return np.array(self._fitted("loss_curve_").trace.values)
 
-    @property
+    @fitted
     def held_out_curve_(self) -> np.ndarray:
         """Loss on the held-out rows after each epoch; empty where none were held out."""
         self._fitted("held_out_curve_")
@@ -187,7 +189,9 @@ class NetworkShell(NetworkParameters):
     def extra_state(self) -> dict[str, np.ndarray]:
         return {"held_out": self._errors}
 
-    def restore(self, factors: Any, certificate: Any, trace: Trace, plan: dict[str, Any], arrays: dict[str, Any]) -> None:
+    def restore(
+        self, factors: Any, certificate: Any, trace: Trace, plan: dict[str, Any], arrays: dict[str, Any]
+    ) -> None:
         """Take the fitted state of a model file, refused where weights, layers, columns and answers do not fit each other."""
         shapes, out = weight_shapes(factors.architecture)
         if {name: w.shape for name, w in factors.weights.items()} != shapes:

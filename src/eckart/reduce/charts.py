@@ -14,6 +14,7 @@ import numpy as np
 
 from eckart.errors import wrong
 from eckart.factors import Basis
+from eckart.fit import fitted
 from eckart.reduce.encode import encode, reusable, squared_errors
 from eckart.reduce.rotate import loadings_of
 
@@ -45,7 +46,7 @@ class ComponentTables:
         def _new_rows(self, x: Any) -> Any: ...
         def _of_rows(self, x: Any, do: Any) -> Any: ...
 
-    @property
+    @fitted
     def loadings_(self) -> np.ndarray:
         """n x k: covariance of each column with each unit-variance component; rotated where a rotation was asked for."""
         b = self._fitted("loadings_").factors

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.fit import fitted
 from eckart.nn.architecture import conv_coder, first_convolution, image_shape
 from eckart.nn.options import widths
 from eckart.parameters import param
@@ -69,7 +70,7 @@ class ConvAutoencoder(NetworkCoder):
         }
         return conv_coder(image_shape(self.image, n), int(self.n_components), channels, hidden, self.activation, **more)
 
-    @property
+    @fitted
     def filters_(self) -> np.ndarray:
         """Filters of the first convolution: out x in x 3 x 3."""
         f = self._fitted("filters_").factors

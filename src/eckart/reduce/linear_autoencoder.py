@@ -17,7 +17,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.certify.certificate import Certificate, Check
 from eckart.engines.protocol import Engine
 from eckart.factors import signs
-from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, plan_of
+from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of
 from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix, squarable
@@ -124,6 +124,7 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         self._store(
             Fit(basis, certificate, trained.trace, plan), {"encoder": trained.encoder, "decoder": trained.decoder}
         )
+        self._say_if_early(self.fit_)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -151,13 +152,13 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
 
         return self._of_rows(X, judged)
 
-    @property
+    @fitted
     def encoder_(self) -> np.ndarray:
         """W, k x n, as trained."""
         self._fitted("encoder_")
         return self._weights[0]
 
-    @property
+    @fitted
     def decoder_(self) -> np.ndarray:
         """V, n x k, as trained."""
         self._fitted("decoder_")

@@ -20,7 +20,7 @@ from eckart.certify.network import certify_network
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import Network
 from eckart.factors.checks import numbers
-from eckart.fit import Fit, require_room
+from eckart.fit import Fit, fitted, require_room
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Counts, Dense, Matrix, row_parts
 from eckart.nn.lazy import need_torch
@@ -314,7 +314,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             notes=notes,
         )
 
-    @property
+    @fitted
     def n_components_(self) -> int:
         return self._fitted("n_components_").factors.k
 

@@ -8,6 +8,7 @@ The certificate shows Ritz residuals, the captured variance and an upper bound o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
@@ -18,17 +19,19 @@ from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import GapsFound, Moments, Sketch
 from eckart.errors import InputError
 from eckart.factors import Basis
-from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, plan_of, sample_weights
+from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of, sample_weights
 from eckart.io.models.levels import resuming
+from eckart.io.namespaces import in_kind
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed
 from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.reduce import missing as gaps
-from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.charts import ComponentTables
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, filled, reusable, squared_errors
+from eckart.reduce.given import SettableBasis
+from eckart.reduce.krylov import FINEST
 from eckart.reduce.plan import ALIASES, SOLVERS, validate_components
 from eckart.reduce.rotate import Rotation, rotation_of
 from eckart.reduce.solve import Options, certify, solve, to_basis
@@ -42,7 +45,7 @@ SHOWN = ("copy", "whiten", "rotation", "power_iteration_normalizer")
 
 
 @dataclass(eq=False, repr=False)
-class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Principal components of dense, sparse, streamed or incomplete data, with a certificate.
 
     Minimises the risk 1/2 E||x - x_hat||^2 over all affine maps of rank k; solved by the eigenvectors of the covariance. NaN entries are missing
@@ -57,7 +60,8 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
     svd_solver : "auto", "eigh", "svd", "power", "randomized", "lanczos", "gradient"
         Also scikit-learn's names "full", "covariance_eigh", "arpack". The choice of "auto" and its reason are in ``fit_.plan``.
     tol : float
-        Share of the captured variance that an iterative solver may miss; 0 is each solver's default (1e-4 randomized, 1e-7 Lanczos).
+        Share of the captured variance that an iterative solver may miss; 0 is each solver's default (1e-4 randomized, 1e-7 Lanczos, and
+        machine precision for svd_solver="arpack").
     iterated_power, max_iter : "auto" or int
         Most steps of an iterative solver; by default it stops on its error bound.
     n_oversamples : int
@@ -110,7 +114,9 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
 
     _stream: Moments | Sketch = field(init=False)
     _rotation: Rotation | None = field(init=False)
+    _parts: dict[str, Any] = field(init=False)
 
+    @in_kind
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
         """Fit to rows of X: array, frame, sparse matrix, file, or iterator of row blocks; NaN marks a missing entry."""
         options = self._options()
@@ -121,8 +127,11 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
         memory.end(fit.trace)
         self._store(fit)
         self.__dict__.pop("_stream", None)
+        if self.iterated_power == "auto":
+            self._say_if_early(fit)
         return self
 
+    @in_kind
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
         """Take in more rows; any number at a time, in any order of blocks. The rows themselves are not kept.
 
@@ -142,21 +151,38 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
             )
         if not fresh:
             matrix = self._new_rows(X)
-        engine, rng = self._engine(), generator(self.random_state)
-        n = matrix.shape[1]
-        state = running(n, options.k, matrix.dtype, options.centered, rng) if fresh else self._stream
-        placed = engine.put(matrix, self._weights(matrix, sample_weight))
+        self._take_in([matrix], options, self._weights(matrix, sample_weight), None if fresh else self._stream)
+        return self
+
+    def _take_in(
+        self, parts: Iterable[Matrix], options: Options, weights: np.ndarray | None, state: Moments | Sketch | None
+    ) -> None:
+        """Take blocks of rows into the running statistic, then solve it once. Nothing changes where a block is refused."""
+        engine, rng, old = (
+            self._engine(),
+            generator(self.random_state),
+            self.fit_.factors if state is not None else None,
+        )
+        columns, dtype = (None, np.dtype(float)) if old is None else (old.columns, old.mean.dtype)
         try:
             with engine.at_work():
+                for matrix in parts:
+                    if state is None:
+                        columns, dtype = matrix.columns, matrix.dtype
+                        state = running(matrix.shape[1], options.k, matrix.dtype, options.centered, rng)
+                    placed = engine.put(matrix, weights)
+                    sketched = isinstance(state, Sketch)
+                    state = (
+                        engine.sketch(placed, state) if sketched else engine.moments(placed, state.probe).merge(state)
+                    )  # type: ignore
+                assert state is not None
+                n = len(state.mean)
                 if isinstance(state, Sketch):
-                    state = engine.sketch(placed, state)
                     c, spectrum = spectrum_of_sketch(state, _at_most(options.k, state.rows, n), engine)
                 else:
-                    state = engine.moments(placed, state.probe).merge(state)
-                    dtype = matrix.dtype if fresh else self.fit_.factors.mean.dtype
                     c = Covariance.from_moments(engine, state, options.centered, dtype)
                     spectrum = solve_eigh(c, _at_most(options.k, c.rows, n))
-                basis = to_basis(c, spectrum, matrix.columns if fresh else self.fit_.factors.columns)
+                basis = to_basis(c, spectrum, columns)
                 certificate = certify(c, basis, spectrum.tol, rng, spectrum.notes)
         except GapsFound as found:
             raise InputError(
@@ -172,12 +198,13 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
         }
         self._store(Fit(basis, certificate, spectrum.trace, plan | plan_of(engine)))
         self._stream = state
-        return self
 
+    @in_kind
     def transform(self, X: Any) -> Any:
         """Codes of rows: (x - mean) U, scaled to unit variance if ``whiten``; a row with gaps gets its expected code given what is there."""
         return self._encode(X)
 
+    @in_kind
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """fit(X).transform(X), reading X once through the door."""
         matrix = X if hasattr(X, "columns") or isinstance(X, np.ndarray) else read(X)
@@ -187,6 +214,7 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
             )
         return self.fit(matrix, sample_weight=sample_weight).transform(matrix)
 
+    @in_kind
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Points of the subspace from codes: mean + codes U^T."""
         codes = self._codes(X)
@@ -194,14 +222,17 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
         decoder = self._decoder().astype(b.components.dtype, copy=False)
         return codes @ decoder + b.mean
 
+    @in_kind
     def impute(self, X: Any) -> np.ndarray:
         """X with every missing entry replaced by its expectation given the observed entries of its row."""
         return self._of_rows(reusable(self._new_rows(X)), filled)
 
+    @in_kind
     def reconstruction_error(self, X: Any) -> float:
         """The risk 1/2 mean ||x - x_hat||^2 on X; with gaps, over observed entries only."""
         return 0.5 * float(np.mean(self.spe(X)))
 
+    @in_kind
     def score_samples(self, X: Any) -> np.ndarray:
         """Log-likelihood of each row under N(mean, U (L - s I) U^T + s I); with gaps, of its observed entries."""
 
@@ -237,6 +268,7 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
         u = b.components.astype(np.float64)
         return np.eye(b.n) / b.noise - (u.T * (1 / b.noise - 1 / np.maximum(b.variances, b.noise))) @ u
 
+    @in_kind
     def certify(self, X: Any, sample_weight: Any = None) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""
         matrix, engine, b = self._new_rows(X), self._engine(), self.fit_.factors
@@ -254,11 +286,12 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
     def _options(self) -> Options:
         check(self)
         steps = self.max_iter if self.iterated_power == "auto" else int(self.iterated_power) + 1
+        tol = FINEST if self.svd_solver == "arpack" and self.tol == 0 else float(self.tol)
         return Options(
             self.n_components,
             bool(self.center),
             self.svd_solver,
-            float(self.tol),
+            tol,
             int(self.n_oversamples),
             steps,
         )
@@ -277,7 +310,7 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
         self.fit_ = fit
         self._rotation = rotation
 
-    @property
+    @fitted
     def rotation_(self) -> Rotation | None:
         """The rotation of the loadings, where one was asked for."""
         self._fitted("rotation_")

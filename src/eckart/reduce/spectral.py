@@ -152,7 +152,8 @@ def solve_krylov(
         wanted, start = min(most, 2 * wanted), ritz.vectors
     kept = wanted if answered is None else answered
     ritz.trace.note = f"{ritz.products} columns multiplied"
-    return Spectrum(values[:kept], ritz.vectors[:, :kept].T, ritz.trace, tol)
+    finest = 1e-12 if c.dtype == np.float64 else 1e-8  # what an exact solver is held to
+    return Spectrum(values[:kept], ritz.vectors[:, :kept].T, ritz.trace, max(tol, finest))
 
 
 def _block(k: int, oversample: int, sparse: bool) -> int:

@@ -26,7 +26,7 @@ from eckart.complete.folding import is_matrix, limits, pairs
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Fit, plan_of, require_room
+from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
@@ -96,13 +96,13 @@ class BayesianMF(Completer):
 
     posterior_: Posterior = field(init=False)
 
-    @property
+    @fitted
     def noise_variance_(self) -> float:
         """Posterior mean of the noise variance of a typical cell."""
         self._fitted("noise_variance_")
         return float(self.posterior_.scale**2 * np.exp(self.posterior_.log_noise()).mean())
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         """Sweeps done by each chain."""
         return len(self._fitted("n_iter_").trace)

@@ -18,7 +18,7 @@ from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Fit, plan_of, require_room
+from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
 from eckart.matrix import Observed
@@ -100,27 +100,27 @@ class ALS(Completer):
     warm_start: bool = param(False, flag())
     checkpoint: Any = param(None, file_name())
 
-    @property
+    @fitted
     def row_factors_(self) -> np.ndarray:
         """U, rows x k."""
         return self._lowrank().left
 
-    @property
+    @fitted
     def column_factors_(self) -> np.ndarray:
         """V, columns x k."""
         return self._lowrank().right
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         """Sweeps done."""
         return int(self._fitted("n_iter_").plan["sweeps"])
 
-    @property
+    @fitted
     def objective_(self) -> float:
         """F at the returned point."""
         return float(self.certificate_["objective"])
 
-    @property
+    @fitted
     def held_out_errors_(self) -> list[float]:
         """Error on the held-out entries after each sweep (stop="held_out")."""
         return list(self._fitted("held_out_errors_").plan.get("held_out_errors", []))

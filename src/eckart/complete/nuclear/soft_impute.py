@@ -15,6 +15,7 @@ from eckart.complete.nuclear.riemannian import Descent
 from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, entries_norm
 from eckart.complete.split import split
 from eckart.factors import LowRank
+from eckart.fit import fitted
 from eckart.io.models.levels import NOTHING, Memory, generator_at
 from eckart.matrix import Observed
 from eckart.optim.tangent import Sampling
@@ -130,17 +131,17 @@ class SoftImpute(SpectralCompleter):
     tol: float = param(1e-3, number(0))
     max_iter: int = param(1000, whole(1))
 
-    @property
+    @fitted
     def tau_(self) -> float:
         """The price that was used."""
         return float(self._fitted("tau_").plan["tau"])
 
-    @property
+    @fitted
     def path_taus_(self) -> np.ndarray:
         """Values of tau along the path, falling."""
         return np.array(self._path("path_taus_")["taus"])
 
-    @property
+    @fitted
     def path_singular_values_(self) -> list[np.ndarray]:
         """Singular values at each of them."""
         return [np.array(values) for values in self._path("path_singular_values_")["values"]]

@@ -18,7 +18,7 @@ from eckart.complete.nuclear.operators import Solution
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import LowRank, signs
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import Memory, resumed
 from eckart.matrix import Observed
@@ -49,17 +49,17 @@ class SpectralCompleter(Completer):
     ) -> Certificate:
         raise NotImplementedError
 
-    @property
+    @fitted
     def singular_values_(self) -> np.ndarray:
         """Singular values of the (normalised) completed matrix, falling."""
         return np.square(np.linalg.norm(self._lowrank().left.astype(np.float64), axis=0))
 
-    @property
+    @fitted
     def rank_(self) -> int:
         """How many of them there are."""
         return self._lowrank().k
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         return len(self._fitted("n_iter_").trace)
 

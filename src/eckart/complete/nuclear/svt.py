@@ -27,6 +27,7 @@ from eckart.complete.nuclear.operators import Operator, Solution, Triples, parti
 from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, entries_norm, zero_solution
 from eckart.errors import wrong
 from eckart.factors import LowRank
+from eckart.fit import fitted
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
 from eckart.optim.tangent import Sampling
@@ -225,7 +226,7 @@ class SVT(SpectralCompleter):
     tol: float = param(1e-4, number(0))
     max_iter: int = param(500, whole(1))
 
-    @property
+    @fitted
     def tau_(self) -> float:
         """The threshold that was used."""
         return float(self._fitted("tau_").plan["tau"])

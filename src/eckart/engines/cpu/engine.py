@@ -9,6 +9,7 @@ import numpy as np
 from eckart.engines.cpu.dense.primitives import DensePrimitives
 from eckart.engines.cpu.entries.primitives import SampledPrimitives
 from eckart.engines.cpu.mixtures.primitives import MixturePrimitives
+from eckart.engines.cpu.parts.divergences import DivergencePrimitives
 from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
 from eckart.engines.cpu.ridge.primitives import RidgePrimitives
 from eckart.engines.cpu.topics.primitives import TopicPrimitives
@@ -26,6 +27,7 @@ class CpuEngine(
     TopicPrimitives,
     MixturePrimitives,
     NonnegativePrimitives,
+    DivergencePrimitives,
     WordPrimitives,
 ):
     """BLAS and numba on row blocks; results do not depend on ``n_threads``."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from eckart.engines.host import Host, place
 from eckart.engines.plain.dense import PlainDense
+from eckart.engines.plain.divergences import PlainDivergences
 from eckart.engines.plain.entries import PlainEntries
 from eckart.engines.plain.mixtures import PlainMixtures
 from eckart.engines.plain.parts import PlainParts
@@ -21,7 +22,7 @@ from eckart.rng import streams
 
 
 class PlainEngine(
-    PlainDense, PlainRidge, PlainEntries, PlainTopics, PlainMixtures, PlainParts, PlainPairs, PlainWindows
+    PlainDense, PlainRidge, PlainEntries, PlainTopics, PlainMixtures, PlainParts, PlainDivergences, PlainPairs, PlainWindows
 ):
     """The reference engine: float64, one thread, whole arrays."""
 

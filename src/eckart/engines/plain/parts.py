@@ -61,6 +61,10 @@ class PlainParts:
         out = factor * scale
         return np.where(out > least, out, fill).astype(factor.dtype)
 
+    def sprinkled(self, factor: np.ndarray, size: float, seed: int) -> np.ndarray:
+        small = size * np.abs(self.normal(seed, factor.shape, np.float64))  # type: ignore[attr-defined]
+        return np.where(factor > 0, factor, small).astype(factor.dtype)
+
     def projected_rows(self, pull: np.ndarray, inverse: np.ndarray, l1: float) -> np.ndarray:
         return np.maximum((pull.astype(np.float64) - l1) @ inverse, 0).astype(pull.dtype)
 

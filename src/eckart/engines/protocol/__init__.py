@@ -19,6 +19,7 @@ from eckart.engines.protocol.dense import (
     SeenColumns,
     Sketch,
 )
+from eckart.engines.protocol.divergences import BetaRule, BetaSums, DivergencesFamily
 from eckart.engines.protocol.entries import EntriesFamily, Evidence, EvidenceSums
 from eckart.engines.protocol.mixtures import MixturesFamily
 from eckart.engines.protocol.parts import (
@@ -47,6 +48,7 @@ from eckart.engines.protocol.words import (
 )
 
 __all__ = [
+    "BetaRule", "BetaSums",
     "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes",
     "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws",
     "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "Tall", "TopicStatistics", "Totals", "first_bad",
@@ -62,6 +64,7 @@ class Engine(
     MixturesFamily,
     TopicsFamily,
     PartsFamily,
+    DivergencesFamily,
     WordsFamily,
     Protocol,
 ):

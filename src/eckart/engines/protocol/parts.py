@@ -138,6 +138,10 @@ class PartsFamily(Protocol):
         """f_ic s_c where that is larger than ``least`` >= 0, else ``fill``."""
         ...
 
+    def sprinkled(self, factor: Tall, size: float, seed: int) -> Tall:
+        """The factor with ``size`` |g| in place of its zeros, g standard normal numbers of ``normal(seed, ...)``."""
+        ...
+
     def projected_rows(self, pull: Tall, inverse: np.ndarray, l1: float) -> Tall:
         """max(0, (p_i - l1) G^-1): least squares without the sign, then negative entries set to zero."""
         ...

@@ -18,10 +18,12 @@ from eckart.engines.protocol.mixtures import KINDS, Gaussians, Posteriors, inver
 from eckart.errors import InputError, wrong
 from eckart.explain.mixtures.gaussian_solve import Options, certify, checked_scale, from_factors, rules_for, solve
 from eckart.explain.mixtures.gaussian_steps import GaussianProblem, draw, free_parameters
+from eckart.explain.mixtures.given import SettableMixture, given_start
 from eckart.explain.mixtures.starts import WAYS
-from eckart.explain.mixtures.verbs import MixtureVerbs, known_weights, readable_twice
-from eckart.fit import one_kind_of_names
+from eckart.explain.mixtures.verbs import known_weights, readable_twice
+from eckart.fit import fitted, one_kind_of_names
 from eckart.io.models.levels import resuming
+from eckart.io.namespaces import in_kind
 from eckart.io.read import read
 from eckart.matrix import Matrix
 from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
@@ -33,7 +35,7 @@ LARGE = 10**8
 
 
 @dataclass(eq=False, repr=False)
-class GaussianMixture(MixtureVerbs):
+class GaussianMixture(SettableMixture):
     """A mixture of k Gaussians for dense, streamed, weighted or incomplete rows, with a certificate.
 
     Maximises the log-likelihood by EM. NaN entries are missing at random and are integrated out exactly; no variance falls below a floor that is scaled to
@@ -78,7 +80,7 @@ class GaussianMixture(MixtureVerbs):
     covariance_type: str = param("full", one_of(*KINDS))
     tol: float = param(1e-3, number(0))
     reg_covar: float | None = param(None, optional(number(0)))
-    max_iter: int = param(100, whole(1))
+    max_iter: int = param(100, whole(0))
     n_init: int = param(1, whole(1))
     init_params: str = param("k-means++", one_of(*WAYS))
     weights_init: Any = param(None)
@@ -90,7 +92,9 @@ class GaussianMixture(MixtureVerbs):
     checkpoint: Any = param(None, file_name())
 
     _stream: dict[str, Any] = field(init=False)
+    _parts: dict[str, Any] = field(init=False)
 
+    @in_kind
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GaussianMixture:
         """Fit to rows of X: array, frame, file or list of row blocks; NaN marks a missing entry. Memory does not grow with the number of rows."""
         matrix = readable_twice(one_kind_of_names(read(X)))
@@ -109,8 +113,10 @@ class GaussianMixture(MixtureVerbs):
         memory.end(fit.trace)
         self.fit_ = fit
         self.__dict__.pop("_stream", None)
+        self._say_if_early(fit)
         return self
 
+    @in_kind
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> GaussianMixture:
         """Take in more rows by stepwise EM: their statistics are merged into running ones, older rows fade as (share of rows seen)^0.7.
 
@@ -133,6 +139,7 @@ class GaussianMixture(MixtureVerbs):
         self.fit_, self._stream = take(matrix, options, weights, before, state, engine=engine, rng=rng)
         return self
 
+    @in_kind
     def impute(self, X: Any, *, return_variance: bool = False) -> Any:
         """X with every missing entry at its expectation given the observed entries of its row; with ``return_variance`` also its variances (0 where seen)."""
         engine = self._engine()
@@ -140,6 +147,7 @@ class GaussianMixture(MixtureVerbs):
         filled = found.filled.astype(self._dtype)
         return (filled, found.variance.astype(self._dtype)) if return_variance else filled
 
+    @in_kind
     def certify(self, X: Any, sample_weight: Any = None) -> Certificate:
         """Measure the certificate again from this model and data: one more EM step, taken through the rows."""
         matrix = readable_twice(self._new_rows(X))
@@ -160,12 +168,16 @@ class GaussianMixture(MixtureVerbs):
                 notes=("measured again from model and data",),
             )
 
-    @property
+    @fitted
     def means_(self) -> np.ndarray:
         """k x n."""
         return self._fitted("means_").factors.parameters["means"].astype(self._dtype)
 
-    @property
+    @means_.setter
+    def means_(self, value: Any) -> None:  # type: ignore[no-redef]
+        self._set("means_", value)
+
+    @fitted
     def covariances_(self) -> np.ndarray:
         """(k, n, n) for full and factor, (n, n) for tied, (k, n) for diag, (k,) for spherical and unit."""
         theta = self._theta("covariances_")
@@ -175,14 +187,22 @@ class GaussianMixture(MixtureVerbs):
             return theta.spread.astype(self._dtype)
         return self._dense("covariances_", theta).astype(self._dtype)
 
-    @property
+    @covariances_.setter
+    def covariances_(self, value: Any) -> None:  # type: ignore[no-redef]
+        self._set("covariances_", value)
+
+    @fitted
     def precisions_(self) -> np.ndarray:
         """Inverses of ``covariances_``."""
         c = self.precisions_cholesky_.astype(np.float64)
         square = c**2 if c.ndim < 2 or self._theta().kind == "diag" else np.matmul(c, np.swapaxes(c, -1, -2))
         return square.astype(self._dtype)
 
-    @property
+    @precisions_.setter
+    def precisions_(self, value: Any) -> None:  # type: ignore[no-redef]
+        self._set("precisions_", value)
+
+    @fitted
     def precisions_cholesky_(self) -> np.ndarray:
         """Upper triangular C with precision C C^T; square roots of precisions for diagonal kinds."""
         theta = self._theta("precisions_cholesky_")
@@ -193,12 +213,16 @@ class GaussianMixture(MixtureVerbs):
         roots = theta.roots if theta.kind != "factor" else inverse_roots(self._dense("precisions_cholesky_", theta))
         return roots.astype(self._dtype)
 
-    @property
+    @precisions_cholesky_.setter
+    def precisions_cholesky_(self, value: Any) -> None:  # type: ignore[no-redef]
+        self._set("precisions_cholesky_", value)
+
+    @fitted
     def loadings_(self) -> np.ndarray:
         """W of each component, (k, n, n_factors), for covariance_type="factor"."""
         return self._parameter("loadings_", "loadings")
 
-    @property
+    @fitted
     def noise_variances_(self) -> np.ndarray:
         """Diagonal part of each covariance, (k, n), for covariance_type="factor"."""
         self._parameter("noise_variances_", "loadings")
@@ -242,8 +266,6 @@ class GaussianMixture(MixtureVerbs):
 
     def _options(self, n: int, k: int | None = None, kind: str | None = None) -> Options:
         """Parameters, checked; k = 0 stands for "auto"."""
-        from eckart.explain.mixtures.given import given_start
-
         check(self)
         kind = self.covariance_type if kind is None else kind
         if k is None:

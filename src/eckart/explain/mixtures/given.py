@@ -1,4 +1,4 @@
-"""The start that a user of ``GaussianMixture`` gave, checked."""
+"""What a user of ``GaussianMixture`` gave, checked: a start, or a whole mixture from stored arrays."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from eckart.certify.certificate import Certificate, Check
+from eckart.engines.protocol.mixtures import Gaussians
 from eckart.errors import InputError, wrong
+from eckart.explain.mixtures.gaussian_solve import to_factors
+from eckart.explain.mixtures.verbs import MixtureVerbs
+from eckart.fit import Fit
+from eckart.trace import StopReason, Trace
 
 
-def given_start(model: Any, k: int, n: int, kind: str) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
+def given_start(
+    model: Any, k: int, n: int, kind: str
+) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]:
     """Weights, means and covariances that the user gave."""
     weights = _array("weights_init", model.weights_init, (k,))
     if weights is not None:
@@ -41,16 +49,91 @@ def _array(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
     return out
 
 
-def _inverse(precisions: np.ndarray, kind: str) -> np.ndarray:
+def _inverse(precisions: np.ndarray, kind: str, name: str = "precisions_init") -> np.ndarray:
     if kind in ("diag", "spherical"):
         if (precisions <= 0).any():
-            raise InputError(f"precisions_init holds {precisions.min()}, wanted numbers > 0")
+            raise InputError(f"{name} holds {precisions.min()}, wanted numbers > 0")
         return 1.0 / precisions
     stack = precisions if kind == "full" else precisions[None]
+    if stack.ndim != 3 or stack.shape[1] != stack.shape[2]:
+        raise InputError(f"{name} of shape {precisions.shape} came, wanted square matrices")
     for z, p in enumerate(stack):
         if not np.allclose(p, p.T) or np.linalg.eigvalsh(p)[0] <= 0:
             raise InputError(
-                f"precisions_init of component {z} is not symmetric and positive definite; give the inverse of a covariance"
+                f"{name} of component {z} is not symmetric and positive definite"
+                + ("; give the inverse of a covariance" if name != "covariances_" else "")
             )
     inverse = np.linalg.inv(stack)
     return inverse if kind == "full" else inverse[0]
+
+
+class SettableMixture(MixtureVerbs):
+    """Fitted attributes of a Gaussian mixture that can be set: of a fitted model, or one by one of a new one until there are enough."""
+
+    covariance_type: str
+
+    def _set(self, name: str, value: Any) -> None:
+        """Take one of weights_, means_, covariances_, precisions_, precisions_cholesky_ (the last three say the same)."""
+        old, kind = vars(self).get("fit_"), self.covariance_type
+        parts = dict(vars(self).get("_parts", {}))
+        if old is not None:
+            parts = {
+                "weights": old.factors.weights,
+                **{each: old.factors.parameters.get(each) for each in ("means", "spread")},
+            }
+            kind = old.factors.family.removeprefix("gaussian ")
+        if kind in ("unit", "factor"):
+            raise AttributeError(f"{name} of a mixture with covariance_type={kind!r} is found by fit and cannot be set")
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            raise InputError(f"{name} holds something else than finite numbers")
+        self_kind = "float32" if array.dtype == np.float32 else "float64"
+        array = array.astype(np.float64)
+        if name in ("weights_", "means_"):
+            parts[name.removesuffix("_")] = array
+        else:
+            if name == "precisions_cholesky_":
+                array = array**2 if kind in ("diag", "spherical") else np.matmul(array, np.swapaxes(array, -1, -2))
+            parts["spread"] = _checked(name, array, kind) if name == "covariances_" else _inverse(array, kind, name)
+        if any(parts.get(each) is None for each in ("weights", "means", "spread")):
+            self._parts = parts
+            return
+        self.fit_ = _assembled(parts, kind, self_kind, None if old is None else old.factors.columns)
+        for each in ("_stream", "_parts"):
+            self.__dict__.pop(each, None)
+
+    weights_ = MixtureVerbs.weights_.setter(lambda self, value: self._set("weights_", value))
+
+
+def _assembled(parts: dict[str, np.ndarray], kind: str, dtype: str, columns: Any) -> Fit:
+    weights, means, spread = (parts[name] for name in ("weights", "means", "spread"))
+    k, n = means.shape if means.ndim == 2 else (0, 0)
+    shape = {"full": (k, n, n), "tied": (n, n), "diag": (k, n), "spherical": (k,)}[kind]
+    if weights.shape != (k,) or spread.shape != shape or not k:
+        raise InputError(
+            f"weights_ of shape {weights.shape}, means_ of shape {means.shape} and covariances of shape {spread.shape} came, wanted (k,), (k, n) and {shape} "
+            f"for covariance_type={kind!r}; set arrays of another size on a new GaussianMixture"
+        )
+    if (weights < 0).any() or abs(weights.sum() - 1) > 1e-4:
+        raise InputError(f"weights_={weights.tolist()} came, wanted {k} numbers >= 0 that add up to one")
+    factors = to_factors(Gaussians(kind, weights / weights.sum(), means, spread), columns)
+    check = Check("measured", 1.0, 0.0, "parameters were set by hand, without data; certify(X) measures them")
+    certificate = Certificate(
+        f"mixture of {k} Gaussians, {kind} covariance", "stationary", (check,), {"bound": float("nan")}, ()
+    )
+    return Fit(
+        factors,
+        certificate,
+        Trace("none", reason=StopReason.DIRECT),
+        {"k": k, "covariance": kind, "start": "set by hand", "dtype": dtype},
+    )
+
+
+def _checked(name: str, spread: np.ndarray, kind: str) -> np.ndarray:
+    """Covariances themselves, refused where they are none."""
+    if kind in ("diag", "spherical"):
+        if (spread <= 0).any():
+            raise InputError(f"{name} holds {spread.min()}, wanted numbers > 0")
+        return spread
+    _inverse(spread, kind, name)
+    return spread

@@ -26,7 +26,7 @@ from eckart.explain.mixtures.gaussian_steps import Scale, scale_of
 from eckart.explain.mixtures.starts import WAYS, Sample
 from eckart.explain.mixtures.verbs import MixtureVerbs, known_weights, readable_twice
 from eckart.factors import Components
-from eckart.fit import Fit, one_kind_of_names, plan_of
+from eckart.fit import Fit, fitted, one_kind_of_names, plan_of
 from eckart.io.models.levels import Memory, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix
@@ -154,6 +154,7 @@ class Mixture(MixtureVerbs):
             fit = self._solve(engine.put(matrix, weights), weights, engine, rng, watch, memory)
         memory.end(fit.trace)
         self.fit_ = fit
+        self._say_if_early(fit)
         return self
 
     def _solve(
@@ -200,7 +201,7 @@ class Mixture(MixtureVerbs):
             _, problem = prepared(engine.put(matrix, weights), self._family(), weights, engine)
             return certify(problem, Theta(f.weights, f.parameters), self.fit_.trace, self.fit_.plan)
 
-    @property
+    @fitted
     def parameters_(self) -> dict[str, np.ndarray]:
         """The family's arrays by name."""
         return {name: a.astype(self._dtype) for name, a in self._fitted("parameters_").factors.parameters.items()}
@@ -249,9 +250,7 @@ class Mixture(MixtureVerbs):
         return tags
 
 
-def prepared(
-    x: Placed, family: Any, weights: np.ndarray | None, engine: Engine
-) -> tuple[Scale, FamilyProblem]:
+def prepared(x: Placed, family: Any, weights: np.ndarray | None, engine: Engine) -> tuple[Scale, FamilyProblem]:
     """The scale of the data, and the problem with the family ready for them: rows checked, floors set."""
     check_rows(x, family, engine)
     scale = scale_of(x, weights, engine)
@@ -317,7 +316,9 @@ class _Reviver:
         k = len(theta.weights)
         if not dead or k == 1:
             return None
-        logp = np.log(np.maximum(theta.weights, 1e-300)) + self.problem.family.log_prob(self.sample.rows, theta.parameters)
+        logp = np.log(np.maximum(theta.weights, 1e-300)) + self.problem.family.log_prob(
+            self.sample.rows, theta.parameters
+        )
         loglik = np.logaddexp.reduce(logp, axis=1)
         q = np.exp(logp - loglik[:, None])
         worst = np.argsort(loglik, kind="stable")[: max(len(dead), len(loglik) // (2 * k))]

@@ -9,7 +9,8 @@ from sklearn.base import DensityMixin
 
 from eckart.engines.protocol.mixtures import Posteriors
 from eckart.errors import InputError, wrong
-from eckart.fit import Estimator, sample_weights
+from eckart.fit import Estimator, fitted, sample_weights
+from eckart.io.namespaces import in_kind
 from eckart.matrix import Dense, Matrix, squarable
 from eckart.parameters import whole
 from eckart.rng import generator
@@ -35,73 +36,84 @@ class MixtureVerbs(DensityMixin, Estimator):
     def _dtype(self) -> np.dtype:
         return np.dtype(self.fit_.plan.get("dtype", "float64"))
 
-    @property
+    @fitted
     def weights_(self) -> np.ndarray:
         """Share of each component."""
         return self._fitted("weights_").factors.weights.astype(self._dtype)
 
-    @property
+    @fitted
     def n_components_(self) -> int:
         """How many components there are."""
         return self._fitted("n_components_").factors.k
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         """EM steps of the best start."""
         return max(len(self._fitted("n_iter_").trace) - 1, 1)
 
-    @property
+    @fitted
     def converged_(self) -> bool:
         """Whether the stopping rule was met."""
         return self._fitted("converged_").trace.reason is StopReason.CONVERGED
 
-    @property
+    @fitted
     def lower_bound_(self) -> float:
         """Mean log-likelihood at the returned components."""
         return float(self._fitted("lower_bound_").certificate["bound"])
 
-    @property
+    @fitted
     def lower_bounds_(self) -> list[float]:
         """The same before each of the ``n_iter_`` steps, as scikit-learn lists them; ``lower_bound_`` is that after the last."""
         return list(self._fitted("lower_bounds_").trace.values[: self.n_iter_])
 
+    @in_kind
     def score_samples(self, X: Any) -> np.ndarray:
         """log p(x) of each row; of its observed entries where some are missing."""
+        return self._loglik(X).astype(self._dtype, copy=False)
+
+    def _loglik(self, X: Any) -> np.ndarray:
+        """log p(x) of each row in double precision, for sums."""
         return self._posteriors(self._new_rows(X)).loglik
 
+    @in_kind
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Mean of ``score_samples``, weighted where weights are given."""
-        loglik = self.score_samples(X)
+        loglik = self._loglik(X)
         w = sample_weights(sample_weight, len(loglik))
         return float(loglik.mean() if w is None else w @ np.where(w > 0, loglik, 0.0) / w.sum())
 
+    @in_kind
     def predict_proba(self, X: Any) -> np.ndarray:
         """Posterior shares q_tz of every row, rows x k."""
         shares = self._posteriors(self._new_rows(X), shares=True).shares
         assert shares is not None
         return shares.astype(self._dtype)
 
+    @in_kind
     def predict(self, X: Any) -> np.ndarray:
         """The component with the largest share, for each row."""
         shares = self._posteriors(self._new_rows(X), shares=True).shares
         assert shares is not None
         return shares.argmax(axis=1)
 
+    @in_kind
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:
         """fit(X), then predict(X)."""
         return self.fit(X, sample_weight=sample_weight).predict(X)  # type: ignore[attr-defined]
 
+    @in_kind
     def bic(self, X: Any, sample_weight: Any = None) -> float:
         """-2 log-likelihood + parameters log(rows), lower is better; rows and likelihood are weighted where weights are given."""
         total, weight = self._total(X, sample_weight)
         return -2 * total + self._n_parameters() * float(np.log(weight))
 
+    @in_kind
     def aic(self, X: Any, sample_weight: Any = None) -> float:
         """-2 log-likelihood + 2 parameters, lower is better."""
         return -2 * self._total(X, sample_weight)[0] + 2 * self._n_parameters()
 
     def _total(self, X: Any, sample_weight: Any) -> tuple[float, float]:
-        loglik = self.score_samples(X)
+        loglik = self._loglik(X)
         w = sample_weights(sample_weight, len(loglik))
         if w is None:
             return float(loglik.sum()), float(len(loglik))
@@ -116,6 +128,7 @@ class MixtureVerbs(DensityMixin, Estimator):
         labels = np.repeat(np.arange(f.k), rng.multinomial(n_samples, f.weights / f.weights.sum()))
         return self._draw(labels, rng).astype(self._dtype), labels
 
+    @in_kind
     def outlier_score(self, X: Any, *, quantile: bool = False) -> np.ndarray:
         """How surprising each row is: -log p(x); or, with ``quantile``, the share of draws from the mixture that surprise less.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eckart.errors import wrong
-from eckart.explain.parts.options import LOSSES
+from eckart.explain.parts.options import beta_of
 from eckart.explain.parts.solve import Ends
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import SECONDS, resumed
@@ -116,7 +116,7 @@ def select_rank(
             memory.offer(judged)
             model = NMF(k, n_init=n_init, random_state=int(rng.integers(2**31)), **params).fit(train)
             predicted = np.maximum(model.fit_.factors.at(i, j).astype(np.float64), 0.0)
-            each = _losses(table[hidden], predicted, LOSSES[model.beta_loss])
+            each = _losses(table[hidden], predicted, float(beta_of(model.beta_loss)))  # type: ignore[arg-type]
             found = model.consensus_
             judged.append(
                 [float(each.mean()), float(each.std() / np.sqrt(max(1, len(each)))), found.score, found.cophenetic]
@@ -137,12 +137,17 @@ def select_rank(
     return Selection(columns, choices, tuple(notes))
 
 
-def _losses(a: np.ndarray, s: np.ndarray, loss: str) -> np.ndarray:
-    """The loss of each held-out entry."""
-    if loss != "kl":
+def _losses(a: np.ndarray, s: np.ndarray, beta: float) -> np.ndarray:
+    """The divergence of each held-out entry."""
+    if beta == 2:
         return 0.5 * (a - s) ** 2
     s = np.maximum(s, 1e-10 * max(float(a.mean()), 1e-300))
-    return np.where(a > 0, a * np.log(np.where(a > 0, a, 1.0) / s), 0.0) - a + s
+    some = np.where(a > 0, a, 1.0)
+    if beta == 1:
+        return np.where(a > 0, a * np.log(some / s), 0.0) - a + s
+    if beta == 0:
+        return a / s - np.log(some / s) - 1
+    return (some**beta * (a > 0) + (beta - 1) * s**beta - beta * a * s ** (beta - 1)) / (beta * (beta - 1))
 
 
 def _table(matrix: Matrix, rng: np.random.Generator, notes: list[str]) -> np.ndarray:

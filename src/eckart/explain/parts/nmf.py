@@ -21,11 +21,11 @@ from eckart.engines.protocol import Engine, Placed
 from eckart.errors import InputError
 from eckart.explain.parts.consensus import Consensus, agree
 from eckart.explain.parts.online import Stream, take
-from eckart.explain.parts.options import LOSSES, SOLVERS, Options, options_of
+from eckart.explain.parts.options import SOLVERS, Options, beta_of, options_of
 from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, plan_of, solve
 from eckart.factors import LowRank
-from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, sample_weights
+from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, sample_weights
 from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
@@ -104,10 +104,11 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     n_components: Any = param("auto", either(whole(1), one_of("auto", None), wanted="an int >= 1, 'auto' or None"))
     _: KW_ONLY
-    init: str | None = param(None, one_of(None, "nndsvd", "nndsvda", "random", "custom"))
+    init: str | None = param(None, one_of(None, "nndsvd", "nndsvda", "nndsvdar", "random", "custom"))
     solver: str = param("auto")
     beta_loss: Any = param(
-        "frobenius", Rule("'frobenius' or 'kullback-leibler'", lambda v: isinstance(v, (str, int)) and v in LOSSES)
+        "frobenius",
+        Rule("'frobenius', 'kullback-leibler', 'itakura-saito' or a number (beta)", lambda v: beta_of(v) is not None),
     )
     tol: float | None = param(None, optional(number(0)))
     max_iter: int = param(200, whole(1))
@@ -137,6 +138,8 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
         def do(x: Placed) -> Any:
             options = options_of(self, x, None if rows is None else float(rows.sum()))
+            if self.init == "custom" and self.n_components in ("auto", None) and np.ndim(H) == 2:
+                options = replace(options, k=len(H))
             given = self._given(W, H, x, options)
             fits = resuming(self, matrix, _all_weights(rows, entry), y=_joined(given))
             with progress(bool(self.verbose)) as watch, fits as (memory, rng):
@@ -149,6 +152,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         self.fit_ = ends.fit
         self._consensus = agree(ends)
         self.__dict__.pop("_stream", None)
+        self._say_if_early(ends.fit)
         return self
 
     def fit_transform(
@@ -220,32 +224,32 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
         def do(x: Placed) -> Certificate:
             options = options_of(self, x, None if rows is None else float(rows.sum()))
-            sides = sides_of(x, options.loss, options.penalties, engine)
+            sides = sides_of(x, options, engine)
             measured = sides.measured(*(engine.take(factor, x.dtype) for factor in (f.left, f.right)))
             return certify_parts(measured, self.fit_.trace, self.fit_.certificate.notes)
 
         return _on_data(engine, matrix, do, rows, entry)
 
-    @property
+    @fitted
     def components_(self) -> np.ndarray:
         """H, k x columns."""
         return self._fitted("components_").factors.right.T
 
-    @property
+    @fitted
     def n_components_(self) -> int:
         return self._fitted("n_components_").factors.k
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         """Sweeps over the data."""
         return int(self._fitted("n_iter_").plan["sweeps"])
 
-    @property
+    @fitted
     def reconstruction_err_(self) -> float:
         """sqrt(2 D): ||A - W H|| for least squares."""
         return float(np.sqrt(2 * self._fitted("reconstruction_err_").certificate["data term"]))
 
-    @property
+    @fitted
     def consensus_(self) -> Consensus:
         """How far the restarts of the last fit agree."""
         self._fitted("consensus_")
@@ -279,6 +283,9 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _given(self, W: Any, H: Any, matrix: Placed, options: Options) -> tuple[np.ndarray, np.ndarray] | None:
         if self.init != "custom":
             return None
+        for name, value in (("W", W), ("H", H)):
+            if value is None:
+                raise InputError(f"init='custom' came without {name}; pass W and H to fit or fit_transform")
         shapes = {"W": (W, (matrix.shape[0], options.k)), "H": (H, (options.k, matrix.shape[1]))}
         for name, (value, shape) in shapes.items():
             if np.shape(value) != shape:
@@ -310,7 +317,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 first = replace(options, init=init, n_init=1, solver=SOLVERS[options.loss][0], max_iter=FIRST)
                 found = solve(x, first, engine=engine, rng=generator(self.random_state)).fit.factors
                 before = Stream.begin(found.right, options.loss)
-            sides = sides_of(x, options.loss, options.penalties._replace(m1=0.0, m2=0.0), engine)
+            sides = sides_of(x, options, engine, options.penalties._replace(m1=0.0, m2=0.0))
             after, left = take(before, sides, options)
             measured = sides.measured(left, engine.take(after.right, x.dtype))
             note = f"after {after.blocks} blocks of rows: measured on the last block, whose W was solved given H"

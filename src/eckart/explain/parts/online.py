@@ -4,6 +4,7 @@ For a block A_b the codes W_b are solved given H; what is kept of the block are 
 
     least squares   S <- g S + W_b^T D W_b,  C <- g C + A_b^T D W_b,   then H by coordinate descent on 1/2 tr H^T S H - tr C H
     KL              C <- g C + H o (R_b^T D W_b), R_b = A_b / (W_b H),  S <- g S + sum of rows of D W_b,   then H = C / S
+    beta            C <- g C + H^(1/p) o num,  S <- g S + den of a step of the columns (``engines.protocol.divergences``),   then H = (C / S)^p
 
 The discount g = 1 - 1/t lets what was computed with an old H fade (block s weighs s / t after t blocks).
 
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eckart.engines.protocol import Tall
+from eckart.engines.protocol import BetaRule, Tall
 from eckart.explain.parts.options import Options
 from eckart.explain.parts.sides import Half, Penalties, Sides
 from eckart.explain.parts.solve import encode
@@ -38,7 +39,7 @@ class Stream:
     @classmethod
     def begin(cls, right: np.ndarray, loss: str) -> Stream:
         n, k = right.shape
-        return cls(right, np.zeros(k if loss == "kl" else (k, k)), np.zeros((n, k)))
+        return cls(right, np.zeros({"kl": (k,), "beta": (n, k)}.get(loss, (k, k))), np.zeros((n, k)))
 
 
 def take(stream: Stream, sides: Sides, options: Options) -> tuple[Stream, Tall]:
@@ -58,7 +59,10 @@ def take(stream: Stream, sides: Sides, options: Options) -> tuple[Stream, Tall]:
 
 
 def _statistics(sides: Sides, left: Tall, right: Tall) -> tuple[np.ndarray, np.ndarray]:
-    """W^T D W and A^T D W, or (KL) the sum of rows of D W and H o (R^T D W), which a step without penalties divides by it."""
+    """W^T D W and A^T D W; under a divergence what a step without penalties divides by, and what it divides."""
+    if sides.loss == "beta":
+        sums = sides.engine.beta_sums(sides.x, left, right, sides.beta)
+        return sums.down, sides.engine.get(right).astype(np.float64) ** (1 / BetaRule(sides.beta).power) * sums.up
     if sides.loss != "kl":
         found = sides.rows(left, right, still=True).sums
         assert found is not None
@@ -69,9 +73,10 @@ def _statistics(sides: Sides, left: Tall, right: Tall) -> tuple[np.ndarray, np.n
 
 
 def _columns(sides: Sides, square: np.ndarray, cross: np.ndarray, right: Tall, p: Penalties) -> Tall:
-    if sides.loss != "kl":
+    if sides.loss == "frobenius":
         gram = square + p.m2 * np.eye(len(square))
         return sides.engine.hals_rows(gram, cross, right, p.m1, sweeps=SWEEPS).factor
     down = np.maximum(square + p.m1, np.finfo(np.float64).tiny)
     bend = np.sqrt(down**2 + 4 * p.m2 * cross)  # the positive root of m2 h^2 + down h = cross
-    return sides.engine.take(2 * cross / (down + bend), right.dtype)
+    power = BetaRule(sides.beta).power  # 1 for KL
+    return sides.engine.take((2 * cross / (down + bend)) ** power, right.dtype)

@@ -8,11 +8,12 @@ from typing import Any
 from eckart.errors import wrong
 from eckart.explain.parts.sides import Penalties
 from eckart.fit import require_room
-from eckart.parameters import check
+from eckart.parameters import check, number
 
-LOSSES = {"frobenius": "frobenius", "kullback-leibler": "kl", "kl": "kl", 2: "frobenius", 1: "kl"}
-SOLVERS = {"frobenius": ("hals", "cd", "als"), "kl": ("mm", "mu")}
-TOL = {"frobenius": 2e-3, "kl": 1e-2}
+NAMES = {"frobenius": 2.0, "kullback-leibler": 1.0, "kl": 1.0, "itakura-saito": 0.0}
+"""Losses that have a name, and their beta."""
+SOLVERS = {"frobenius": ("hals", "cd", "als", "mu"), "kl": ("mm", "mu"), "beta": ("mm", "mu")}
+TOL = {"frobenius": 2e-3, "kl": 1e-2, "beta": 1e-2}
 """Residuals at which a fit stops by default: a fifth and a half of the limits of the certificate."""
 
 
@@ -28,12 +29,31 @@ class Options:
     max_iter: int
     penalties: Penalties
     n_init: int = 1
+    beta: float = 2.0
+
+
+def beta_of(loss: Any) -> float | None:
+    """The beta of a loss given by name or number; None where it is neither.
+
+    >>> beta_of("itakura-saito"), beta_of(1), beta_of(0.5), beta_of("l2"), beta_of(True)
+    (0.0, 1.0, 0.5, None, None)
+    """
+    if isinstance(loss, str):
+        return NAMES.get(loss)
+    return float(loss) if number().fits(loss) else None
+
+
+def family_of(beta: float) -> str:
+    """The name under which the half sweeps of a beta are written."""
+    return {1.0: "kl", 2.0: "frobenius"}.get(beta, "beta")
 
 
 def options_of(model: Any, x: Any, weight: float | None = None) -> Options:
     """The parameters, checked and resolved for data of this shape; ``weight`` is the number of rows with their weights."""
     check(model)
-    n, loss = x.shape[1], LOSSES[model.beta_loss]
+    n, beta = x.shape[1], beta_of(model.beta_loss)
+    assert beta is not None
+    loss = family_of(beta)
     if model.n_components not in ("auto", None):
         require_room(
             "n_components", model.n_components, (float(x.shape[0] or 0) + n) * model.n_components, x.dtype.itemsize
@@ -48,5 +68,5 @@ def options_of(model: Any, x: Any, weight: float | None = None) -> Options:
     return Options(
         n if model.n_components in ("auto", None) else int(model.n_components), loss, solver, model.init,
         TOL[loss] if model.tol is None else float(model.tol), int(model.max_iter),
-        Penalties(w * r, w * (1 - r), h * r, h * (1 - r)), int(model.n_init),
+        Penalties(w * r, w * (1 - r), h * r, h * (1 - r)), int(model.n_init), beta,
     )  # fmt: skip

@@ -2,7 +2,8 @@
 
     F(W, H) = D(A, W H) + sum_i w_i (l1 sum_c W_ic + l2/2 ||W_i||^2) + m1 sum H + m2/2 ||H||^2,    W, H >= 0
 
-D is 1/2 ||A - W H||^2 or the divergence sum a log(a / s) - a + s, s = (W H)_ij, over all entries or the observed ones, rows weighted by w_i. Given one factor
+D is 1/2 ||A - W H||^2, the divergence sum a log(a / s) - a + s, s = (W H)_ij, or another beta-divergence
+(``engines.protocol.divergences``), over all entries or the observed ones, rows weighted by w_i. Given one factor
 F separates into one small convex problem for each row of the other. The residual is the size of min(u, gradient) over the entries u of W (or of H), each in
 units of its curvature (``engines.protocol.parts.Descent``), against sqrt(2 F), or a hundredth of the size of A where the fit is better than that. Squared
 it is about the share of F that one more step could take off; it does not change with the scale of A or between W and H.
@@ -13,12 +14,15 @@ W and H^T stay in the engine; what comes back are sums: k numbers, k x k, and fo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from eckart.certify.nonnegative import Measured
-from eckart.engines.protocol import CrossSums, Engine, FactorSums, KlRule, Placed, Tall, Totals
+from eckart.engines.protocol import BetaRule, CrossSums, Engine, FactorSums, KlRule, Placed, Tall, Totals
+
+if TYPE_CHECKING:
+    from eckart.explain.parts.options import Options
 
 SWEEPS, STEPS = 4, 3
 """Coordinate sweeps (multiplicative steps) inside a half sweep: the product with A, which they share, costs as much as several of them."""
@@ -60,6 +64,7 @@ class Sides:
     penalties: Penalties
     sweeps: int
     loss = "frobenius"
+    beta = 2.0
     level: float = field(default=0.0, init=False)
 
     @property
@@ -93,7 +98,8 @@ class Sides:
         value = data + self.cost_left(left) + self.cost_right(right)
         factors = self.engine.factor_sums(left), self.engine.factor_sums(right)
         residuals = rows.residual, columns.residual
-        return Measured(self.loss, value, data, residuals, factors, self.totals, self.scale, np.dtype(left.dtype))
+        dtype = np.dtype(left.dtype)
+        return Measured(self.loss, value, data, residuals, factors, self.totals, self.scale, dtype, self.beta)
 
     def _half(self, found: Any, rest: float, sums: CrossSums | None = None) -> Half:
         kkt = found.kkt if sums is None else sums.kkt
@@ -145,6 +151,7 @@ class KlSides(Sides):
     """The divergence: multiplicative steps; absent entries are zeros or unknown."""
 
     loss = "kl"
+    beta = 1.0
 
     @property
     def scale(self) -> float:
@@ -169,13 +176,72 @@ class KlSides(Sides):
         return max(rows.value - self.cost_right(right) - self.cost_left(left), 0.0)
 
 
-def sides_of(x: Placed, loss: str, penalties: Penalties, engine: Engine, sweeps: int | None = None) -> Sides:
-    """The half sweeps that fit the data and the loss; the first pass over the data, which refuses negative entries."""
-    totals = engine.totals(x)
-    if loss == "kl":
-        return KlSides(engine, x, totals, penalties, sweeps or STEPS)
-    kind = SeenSides if x.kind == "observed" else SquareSides
-    return kind(engine, x, totals, penalties, sweeps or SWEEPS)
+@dataclass
+class MultipliedSides(SquareSides):
+    """Least squares, every entry known, by multiplicative steps."""
+
+    def rows(self, left: Tall, right: Tall, fast: bool = False, still: bool = False) -> Half:
+        if still:
+            return super().rows(left, right, still=True)
+        l1, l2 = self.penalties.left
+        own = self.engine.factor_sums(right)
+        found = self.engine.multiplied_pass(self.x, right, left, _ridged(own.square, l2), l1)
+        return self._half(found, self.scale + _cost(own, *self.penalties.right), found.sums)
+
+    def columns(self, rows: Half, right: Tall, fast: bool = False, still: bool = False) -> Half:
+        if still:
+            return super().columns(rows, right, still=True)
+        assert rows.sums is not None
+        m1, m2 = self.penalties.right
+        found = self.engine.multiplied_rows(_ridged(rows.sums.square, m2), rows.sums.cross, right, m1)
+        return self._half(found, self.scale + self.cost_left(rows.factor))
+
+
+@dataclass
+class BetaSides(Sides):
+    """Any beta-divergence by multiplicative steps; absent entries are zeros or unknown."""
+
+    beta: float = 2.0
+    size: float = 0.0
+    """sum of a^beta over the known entries, the size of the numbers that the divergence is a difference of."""
+
+    @property
+    def loss(self) -> str:  # type: ignore[override]
+        return "frobenius" if self.beta == 2 else "beta"
+
+    @property
+    def scale(self) -> float:
+        return self.size
+
+    def rows(self, left: Tall, right: Tall, fast: bool = False, still: bool = False) -> Half:
+        rule = BetaRule(self.beta, *self.penalties.left, fast and not still)
+        found = self.engine.beta_rows(
+            self.x, right, left, rule, self.engine.factor_mass(right), steps=1 if still else self.sweeps
+        )
+        return self._half(found, self.cost_right(right))
+
+    def columns(self, rows: Half, right: Tall, fast: bool = False, still: bool = False) -> Half:
+        rule, left = BetaRule(self.beta, *self.penalties.right, fast and not still), rows.factor
+        sums = self.engine.beta_sums(self.x, left, right, self.beta)
+        found = self.engine.beta_step(right, sums, self.engine.factor_mass(left, self.x), rule)
+        return self._half(found, self.cost_left(left))
+
+    def data_term(self, rows: Half, left: Tall, right: Tall) -> float:
+        return max(rows.value - self.cost_right(right) - self.cost_left(left), 0.0)
+
+
+def sides_of(x: Placed, options: Options, engine: Engine, penalties: Penalties | None = None) -> Sides:
+    """The half sweeps that fit the data, the loss and the solver; the first pass over the data, which refuses negative entries. Plain solvers take one
+    step in each."""
+    totals, once = engine.totals(x), options.solver in ("cd", "mu")
+    p = options.penalties if penalties is None else penalties
+    if options.loss == "kl":
+        return KlSides(engine, x, totals, p, 1 if once else STEPS)
+    multiply = options.solver == "mu"
+    if options.loss == "beta" or (multiply and x.kind == "observed"):
+        return BetaSides(engine, x, totals, p, 1 if once else STEPS, options.beta, engine.beta_size(x, options.beta))
+    kind = MultipliedSides if multiply else SeenSides if x.kind == "observed" else SquareSides
+    return kind(engine, x, totals, p, 1 if once else SWEEPS)
 
 
 def _cost(sums: FactorSums, l1: float, l2: float) -> float:

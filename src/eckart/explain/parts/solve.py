@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.certify.nonnegative import certify_parts, with_trace
-from eckart.engines.protocol import Engine, KlRule, Placed, Tall
+from eckart.engines.protocol import BetaRule, Engine, KlRule, Placed, Tall
 from eckart.errors import wrong
 from eckart.explain.parts.loop import alternate, projected
 from eckart.explain.parts.options import Options
@@ -48,7 +48,7 @@ def solve(
     """Fit ``options.n_init`` times, the first from ``options.init``, the others from random starts."""
     if options.solver == "als" and x.kind == "observed":
         raise wrong("solver", "als", "'hals' for data with missing entries")
-    sides = sides_of(x, options.loss, options.penalties, engine, 1 if options.solver in ("cd", "mu") else None)
+    sides = sides_of(x, options, engine)
     fits = [resumed_fit(kept, LowRank, x.rows, x.columns) for kept in memory.last() or ()]
     for run in range(len(fits), options.n_init):
 
@@ -95,7 +95,7 @@ def _one(
         careful = options.solver in ("hals", "mm")
         state, trace = alternate(sides, left, right, fast=options.solver == "mm", leap=careful, **how)
     left, right = state.left, state.right
-    if options.loss == "kl":
+    if _tidy(options):
         masses = [engine.factor_mass(f) for f in (right, left)]
         left, right = (engine.cleaned(f, mass, CLEAN) for f, mass in zip((left, right), masses))
     if options.solver in ("hals", "mm") and trace.reason is not StopReason.INTERRUPTED:
@@ -110,12 +110,17 @@ def _one(
     return Fit(LowRank(w, h, rows=sides.x.rows, columns=sides.x.columns), certificate, trace, plan)
 
 
+def _tidy(options: Options) -> bool:
+    """Whether small shares may become zeros: for beta < 1 an entry > 0 is infinitely far from 0."""
+    return options.beta >= 1 and (options.loss != "frobenius" or options.solver == "mu")
+
+
 def plan_of(engine: Engine, options: Options, sweeps: int) -> dict[str, Any]:
     """What was chosen, for the Fit."""
     return {
         **engine_plan(engine),
         "solver": options.solver,
-        "loss": options.loss,
+        "loss": options.loss if options.loss != "beta" else f"beta {options.beta:g}",
         "sweeps": sweeps,
         "tol": options.tol,
     }
@@ -145,6 +150,8 @@ def encode(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall
             rule, steps = rule._replace(fast=True, tol=4 * fine), 2000
         found = engine.kl_rows(x, right, start, rule, mass, steps=steps).factor
         return engine.cleaned(found, mass, CLEAN)
+    if options.loss == "beta":
+        return _encode_beta(x, right, options, engine, start)
     how: dict[str, Any] = {"sweeps": 2000, "shrink": fine**2} if start is None else {"sweeps": 100, "shrink": fine}
     start = engine.take(np.broadcast_to(x.dtype.type(0), shape)) if start is None else start
     if x.kind == "observed":
@@ -152,3 +159,16 @@ def encode(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall
     pull = engine.times(x, right, None)
     gram = engine.factor_sums(right).square + l2 * np.eye(shape[1])
     return engine.hals_rows(gram, pull, start, l1, **how).factor
+
+
+def _encode_beta(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall | None) -> Tall:
+    """The same under a beta-divergence: plain steps, and for new rows over-relaxed ones until nothing moves."""
+    rule, mass = BetaRule(options.beta, *options.penalties.left, tol=1e-4), engine.factor_mass(right)
+    if start is not None:
+        found = engine.beta_rows(x, right, start, rule, mass, steps=100).factor
+    else:  # a row of zeros begins at equal shares
+        start = engine.take(np.broadcast_to(x.dtype.type(0), (x.shape[0] or 0, right.shape[1])))
+        begun = engine.beta_rows(x, right, start, rule._replace(tol=0.0), mass, steps=50).factor
+        fast = rule._replace(fast=True, tol=4 * float(np.finfo(x.dtype).eps))
+        found = engine.beta_rows(x, right, begun, fast, mass, steps=2000).factor
+    return engine.cleaned(found, mass, CLEAN) if _tidy(options) else found

@@ -2,6 +2,7 @@
 
 ``nndsvd``      the leading singular triplets u s v^T, each with the larger of its two non-negative parts u+ v+^T or u- v-^T (Boutsidis and Gallopoulos 2008);
 ``nndsvda``     its zeros filled with sqrt(mean of A / k), about the size of an entry of W and H (a tenth of it for least squares);
+``nndsvdar``    its zeros filled with small random numbers of that size in place of one number;
 ``random``      H of |normal| numbers of that size, W constant (it is solved first);
 ``compressed``  the singular vectors come from a sketch A ~ B Y^T of a few more than k columns. A sweep on the sketch costs (rows + columns) k^2 instead of
                 rows x columns x k, so the first sweeps run there; what the sketch left out is made good by the sweeps on A that follow.
@@ -22,7 +23,7 @@ from eckart.rng import normal
 
 OVERSAMPLE, STRETCH = 10, 100
 """Columns of a sketch beyond k, as is usual for random projections; sweeps on it at most."""
-FILL = {"frobenius": 0.1, "kl": 1.0}
+FILL = {"frobenius": 0.1, "kl": 1.0, "beta": 1.0}
 """Share of the size of an entry that fills zeros: coordinate descent can leave zero, multiplicative steps cannot."""
 LARGE = 2**21
 """Entries from which one round over the data has to do for a sketch."""
@@ -55,7 +56,11 @@ def begin(sides: Sides, k: int, init: str | None, rng: np.random.Generator) -> S
         right = np.abs(normal(rng, (n, k), x.dtype)) * x.dtype.type(size)
         return Start(engine.take(np.full((totals.rows, k), size, x.dtype)), engine.take(right))
     images, basis = sketch(sides, k, rng)
-    left, right = nndsvd(engine, x, images, basis, k, FILL[sides.loss] * size if init == "nndsvda" else 0.0)
+    fill = FILL[sides.loss] * size if init in ("nndsvda", "nndsvdar") else 0.0
+    left, right = nndsvd(engine, x, images, basis, k, 0.0 if init == "nndsvdar" else fill)
+    if init == "nndsvdar":
+        seeds = int(rng.integers(2**31)), int(rng.integers(2**31))
+        left, right = (engine.sprinkled(f, fill, seed) for f, seed in zip((left, right), seeds))
     return Start(left, right, None if x.kind == "observed" else (images, basis))
 
 

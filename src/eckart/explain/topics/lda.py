@@ -20,9 +20,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.special import psi
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.topics import certify_em, certify_gibbs, certify_stream, certify_variational
+from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.explain.topics import lda_em, lda_gibbs, lda_online, lda_variational
 from eckart.explain.topics.documents import (
@@ -37,7 +39,7 @@ from eckart.explain.topics.priors import Priors, Solved
 from eckart.explain.topics.topic_em import TopicProblem, as_topics
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
 from eckart.factors import Topics
-from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
+from eckart.fit import Fit, fitted, one_kind_of_names, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint, contents
 from eckart.io.models.levels import SECONDS, Memory, resumed, resuming
 from eckart.io.read import read
@@ -80,6 +82,11 @@ class LDA(TopicModel):
         "online": documents a batch, r_t = (offset + t)^-decay, documents of the whole corpus (None: those seen).
     max_doc_update_iter, mean_change_tol : int, float
         "variational": most updates of a document in a step, and the mean change at which they stop.
+    evaluate_every, perp_tol : int, float
+        "variational": every so many steps (0 or less: never) the perplexity of the training documents, exp of minus the bound a token, is looked at; the
+        fit stops when it has fallen by less than ``perp_tol``, and ``verbose`` prints it.
+    n_jobs : None or int
+        Most threads, where ``n_threads`` does not say; negative: all cores.
     seed_words : None or {topic: [words]}
         Words (names or positions) that lean a topic; topics then keep their numbers. ``seed_weight`` is the pseudo-count of each.
     warm_start : bool
@@ -95,8 +102,11 @@ class LDA(TopicModel):
         Expected counts with eta included, p(w|z), the topics' shares of all tokens; the largest topic first.
     doc_topic_prior_, topic_word_prior_
         alpha and eta as fixed or learned.
-    n_iter_, fit_, certificate_
-        Sweeps; all of the fit; its evidence.
+    n_iter_, n_batch_iter_, bound_, exp_dirichlet_component_, random_state_
+        Sweeps; batches (sweeps where there are none); perplexity of the training documents by the objective of the method; exp E log p(w|z) under
+        the Dirichlet distribution of ``components_``; the generator that the fit began with.
+    fit_, certificate_
+        All of the fit; its evidence.
 
     Examples
     --------
@@ -118,7 +128,7 @@ class LDA(TopicModel):
     learning_method: str = param("auto", one_of(*METHODS))
     learning_decay: float = param(0.7, number(0, 1, above=True))
     learning_offset: float = param(10.0, number(0))
-    max_iter: int | None = param(None, optional(whole(1)))
+    max_iter: int | None = param(None, optional(whole(0)))
     batch_size: int = param(4096, whole(1))
     total_samples: float | None = param(None, optional(number(0)))
     tol: float = param(1e-4, number(0))
@@ -131,6 +141,9 @@ class LDA(TopicModel):
     seed_weight: float = param(100.0, number(0))
     warm_start: bool = param(False, flag())
     checkpoint: Any = param(None, file_name())
+    evaluate_every: int = param(-1, whole(-(2**31)))
+    perp_tol: float = param(0.1, number(0))
+    n_jobs: int | None = param(None, optional(whole(-(2**31))))
 
     def fit(self, X: Any, y: Any = None) -> LDA:
         """Fit to documents x words: sparse matrix, array, frame, file, or a re-readable source of sparse blocks (``eckart.shards``)."""
@@ -173,12 +186,36 @@ class LDA(TopicModel):
                 x, engine.put(x), engine, self._topics(), self._eta, plan["method"], self.fit_.trace, moves=moves
             )
 
-    @property
+    @fitted
+    def n_batch_iter_(self) -> int:
+        """Batches taken in; sweeps where the method has no batches."""
+        plan = self._fitted("n_batch_iter_").plan
+        return int(plan.get("batches", plan["sweeps"]))
+
+    @fitted
+    def bound_(self) -> float:
+        """exp of minus the objective of a token at the end of the fit: a perplexity of the training documents."""
+        values = self._fitted("bound_").trace.values
+        return float(np.exp(-values[-1])) if values else float("nan")
+
+    @fitted
+    def exp_dirichlet_component_(self) -> np.ndarray:
+        """exp E log p(w|z), k x words, under Dir(components_)."""
+        counts = self._topics().counts.astype(np.float64)
+        return np.exp(psi(counts) - psi(counts.sum(axis=1, keepdims=True))).astype(self._topics().counts.dtype)
+
+    @fitted
+    def random_state_(self) -> np.random.Generator:
+        """A generator as the fit began with, where ``random_state`` is a number."""
+        self._fitted("random_state_")
+        return generator(self.random_state)
+
+    @fitted
     def doc_topic_prior_(self) -> np.ndarray:
         """alpha, one for each topic."""
         return self._topics().prior
 
-    @property
+    @fitted
     def topic_word_prior_(self) -> Any:
         """eta: a number, or n_components x words."""
         self._fitted("topic_word_prior_")
@@ -218,6 +255,8 @@ class LDA(TopicModel):
         eta = float(priors.eta) if priors.boost is None else "by word"
         memory.end(solved.trace)
         self.fit_ = Fit(t, certificate, solved.trace, plan | {"eta": eta, "tokens": tokens_of(x)})
+        if method in ("cvb0", "variational"):  # sweeps of Gibbs and passes of a stream are as many as were asked for
+            self._say_if_early(self.fit_)
 
     def _method(self, x: Counts) -> tuple[str, str]:
         method = {"batch": "variational"}.get(self.learning_method, self.learning_method)
@@ -233,17 +272,19 @@ class LDA(TopicModel):
 
     def _solver(self, method: str, x: Counts, docs: Any, engine: Any) -> Callable[..., Solved]:
         """The solver of that name with the parameters that it takes, as a function of priors, engine, rng, first and watch."""
-        most, starts, tol = self.max_iter, int(self.n_init), float(self.tol)
+        starts, tol = int(self.n_init), float(self.tol)
+        most = {"gibbs": 24}.get(method, 100) if self.max_iter is None else int(self.max_iter)
         if method == "gibbs":
             burn_in = lda_gibbs.burn_in_for(tokens_of(x)) if self.burn_in is None else int(self.burn_in)
             sweeps: Any = {"burn_in": burn_in, "n_samples": int(self.n_samples)}
-            return partial(lda_gibbs.solve, docs, max_iter=int(most or 24), n_init=starts, **sweeps)
+            return partial(lda_gibbs.solve, docs, max_iter=most, n_init=starts, **sweeps)
         if method == "cvb0":
             kinds: Any = {"whole": whole_numbers(x), "dtype": _precision(engine, docs)}
-            return partial(lda_em.solve, docs, max_iter=int(most or 100), n_init=starts, tol=tol, **kinds)
+            return partial(lda_em.solve, docs, max_iter=most, n_init=starts, tol=tol, **kinds)
         if method == "variational":
             inner: Any = {"inner": int(self.max_doc_update_iter), "inner_tol": float(self.mean_change_tol)}
-            return partial(lda_variational.solve, docs, max_iter=int(most or 100), n_init=starts, tol=tol, **inner)
+            inner["enough"] = self._enough if self.evaluate_every > 0 else None
+            return partial(lda_variational.solve, docs, max_iter=most, n_init=starts, tol=tol, **inner)
         return partial(self._solve_online, x)
 
     def _certify(
@@ -278,12 +319,26 @@ class LDA(TopicModel):
             checks = (*checks, Check("interrupted", 1, 0, "the fit was interrupted before its end"))
         return Certificate(c.problem, c.kind, checks, c.facts | (facts or {}), c.notes)
 
+    def _enough(self, trace: Trace) -> tuple[bool, str]:
+        """Whether the perplexity, looked at every few steps, has fallen by less than ``perp_tol``; and what it is, where it was looked at."""
+        every, steps = int(self.evaluate_every), len(trace) - 1
+        if steps % every:
+            return False, ""
+        before, now = (float(np.exp(-trace.values[i])) for i in (-1 - every, -1))
+        return steps >= 2 * every and before - now < self.perp_tol, f", perplexity {now:.6g}"
+
+    def _engine(self) -> Any:
+        threads = (
+            self.n_threads if self.n_threads is not None or self.n_jobs is None or self.n_jobs < 1 else int(self.n_jobs)
+        )
+        return engine_named(self.engine, threads)
+
     # ---- streams
 
     def _solve_online(
         self, x: Counts, priors: Priors, *, engine: Any, rng: Any, first: Any, watch: Watcher, memory: Memory
     ) -> Solved:
-        passes, rows, total = int(self.max_iter or 1), x.shape[0], tokens_of(x)
+        passes, rows, total = 1 if self.max_iter is None else int(self.max_iter), x.shape[0], tokens_of(x)
 
         def shuffled() -> Iterator[Counts]:
             return batches(x, int(self.batch_size), rng.permutation(rows))
@@ -301,7 +356,7 @@ class LDA(TopicModel):
 
     def _fit_pieces(self, X: Any, engine: Any, watch: Watcher) -> None:
         """One or more passes over a source that does not fit in memory."""
-        passes = int(self.max_iter or 1)
+        passes = 1 if self.max_iter is None else int(self.max_iter)
         if self.checkpoint is not None and not isinstance(X, (list, tuple, Shards)):
             raise wrong(
                 "checkpoint",

@@ -12,6 +12,7 @@ Reference: Blei, Ng and Jordan (2003); Hoffman, Blei and Bach (2010).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from eckart.explain.topics.lda_em import ascend
 from eckart.explain.topics.priors import Priors, Solved, dirichlet_of_logs, spread, symmetric_of_logs
 from eckart.factors import Topics
 from eckart.io.models.levels import NOTHING, Memory, like
-from eckart.trace import Watcher, silent
+from eckart.trace import Trace, Watcher, silent
 
 AHEAD = 20
 """EM steps that a variational climb starts from."""
@@ -129,6 +130,7 @@ def solve(
     first: np.ndarray | None = None,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
+    enough: Callable[[Trace], tuple[bool, str]] | None = None,
 ) -> Solved:
     """The best of ``n_init`` climbs, each from where a few EM steps lead from random topics, or all from ``first`` (phi, words x k).
 
@@ -143,7 +145,7 @@ def solve(
             ahead = 0 if memory.last() is not None else min(AHEAD, max_iter)  # a climb that goes on needs no start
             words = ascend(docs, fixed, tol=0.0, max_iter=ahead, engine=engine, rng=stream).words
         counts = words.astype(np.float64) * (problem.tokens / len(priors.alpha)) + priors.words
-        return climb(problem, problem.begin(counts), tol=tol, max_iter=max_iter, least=15, watch=watch, memory=memory)
+        return climb(problem, problem.begin(counts), tol=tol, max_iter=max_iter, least=15, watch=watch, memory=memory, enough=enough)
 
     best, ends = best_of([partial(one, stream) for stream in rng.spawn(n_init)], memory)
     found = best.statistics

@@ -164,4 +164,5 @@ class PLSA(TopicModel):
             )
         memory.end(fit.trace)
         self.fit_ = fit
+        self._say_if_early(self.fit_)
         return self

@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from eckart.explain.topics.documents import as_counts
 from eckart.explain.topics.judge import document_completion, split_tokens, top_words
 from eckart.factors import Topics
-from eckart.fit import Estimator
+from eckart.fit import Estimator, fitted
 from eckart.matrix import Counts
 
 FOLD_STEPS, FOLD_TOL = 200, 1e-4
@@ -22,22 +22,22 @@ FOLD_STEPS, FOLD_TOL = 200, 1e-4
 class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Fitted attributes and verbs of PLSA and LDA; ``fit_.factors`` is a ``Topics``."""
 
-    @property
+    @fitted
     def components_(self) -> np.ndarray:
         """k x words: the (expected) count of each word in each topic, the prior's pseudo-counts included."""
         return self._topics().counts
 
-    @property
+    @fitted
     def topic_word_(self) -> np.ndarray:
         """p(w|z), k x words."""
         return self._topics().words
 
-    @property
+    @fitted
     def sizes_(self) -> np.ndarray:
         """The share of all tokens in each topic."""
         return self._topics().sizes
 
-    @property
+    @fitted
     def n_iter_(self) -> int:
         """Sweeps over the documents."""
         return int(self._fitted("n_iter_").plan["sweeps"])
@@ -46,13 +46,19 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def _n_features_out(self) -> int:
         return self._topics().k
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any, *, normalize: bool = True) -> np.ndarray:
         """p(z|d) for documents, rows that sum to 1. A word that no training document held says nothing; a document without known words gets the prior's
-        mean (equal shares where there is no prior)."""
-        return self._shares(self._documents(X))
+        mean (equal shares where there is no prior). ``normalize=False`` gives expected counts of topics, the prior's included."""
+        x = self._documents(X)
+        shares = self._shares(x)
+        if normalize:
+            return shares
+        size = np.asarray(x.to_scipy().sum(axis=1)).ravel() + self._topics().prior.sum()
+        return (shares * size[:, None]).astype(shares.dtype)
 
-    def perplexity(self, X: Any) -> float:
-        """exp(-score(X)): how many equally likely words the model hesitates between, by document completion."""
+    def perplexity(self, X: Any, sub_sampling: bool = False) -> float:
+        """exp(-score(X)): how many equally likely words the model hesitates between, by document completion. A mean over words is the same for a part of the
+        documents and for all, so ``sub_sampling`` makes no difference."""
         return float(np.exp(-self.score(X)))
 
     def score(self, X: Any, y: Any = None) -> float:

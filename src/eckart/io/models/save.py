@@ -38,6 +38,9 @@ MAX_HEADER = 64 * 2**20
 SEAL = len(', "checksum": "') + 64 + len('"}')
 CLASSES = {
     "PCA": "eckart.reduce.pca",
+    "LatentDirichletAllocation": "eckart.explain.topics.latent_dirichlet",
+    "IncrementalPCA": "eckart.reduce.incremental",
+    "TruncatedSVD": "eckart.reduce.truncated",
     "LinearAutoencoder": "eckart.reduce.linear_autoencoder",
     "ALS": "eckart.complete.factors.als",
     "BayesianMF": "eckart.complete.bayes.bayesian_mf",
@@ -267,7 +270,19 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     return model
 
 
-NUMBERS = {"sweeps", "tau", "fold_l2", "weight", "tol", "tokens", "batches", "batch_size", "seed", "objective", "data term"}
+NUMBERS = {
+    "sweeps",
+    "tau",
+    "fold_l2",
+    "weight",
+    "tol",
+    "tokens",
+    "batches",
+    "batch_size",
+    "seed",
+    "objective",
+    "data term",
+}
 """Choices and facts that verbs calculate with, where they stand in a plan or a certificate."""
 MEASURED = {
     "ALS": ("objective",), "NMF": ("data term",), "GaussianMixture": ("bound",), "Mixture": ("bound",), "GloVe": ("loss",),
@@ -321,7 +336,11 @@ def _are_numbers(values: Any) -> bool:
     return isinstance(values, list) and all(map(_is_number, values))
 
 
-NEEDED = {"GloVe": ("context", "bias", "context_bias", "counts"), "PMI": ("context", "counts"), "SkipGram": ("context", "counts")}
+NEEDED = {
+    "GloVe": ("context", "bias", "context_bias", "counts"),
+    "PMI": ("context", "counts"),
+    "SkipGram": ("context", "counts"),
+}
 """Arrays that an embedding may lack, but not one of these models."""
 EXTRAS = {
     "encoder": "kn", "decoder": "nk", "posterior.alpha": "S", "posterior.rows.bias": "NS", "posterior.columns.bias": "nS",
@@ -349,7 +368,9 @@ def _check_extras(factors: Any, arrays: dict[str, np.ndarray]) -> None:
         if name.startswith("posterior.") and name.endswith(".precision"):
             covariances(name, array)
     if "posterior.alpha" in arrays and factors.k != sizes["S"] * (sizes.get("d", 1) - 1):
-        raise FileError(f"factors of {factors.k} columns came for {sizes['S']} draws of {sizes.get('d', 1) - 1} numbers")
+        raise FileError(
+            f"factors of {factors.k} columns came for {sizes['S']} draws of {sizes.get('d', 1) - 1} numbers"
+        )
     eta = arrays.get("eta")
     if eta is not None and isinstance(factors, Topics):
         numbers("eta", eta, (1,) if eta.ndim == 1 else (factors.n, factors.k), 0.0)

@@ -130,6 +130,14 @@ class NonnegativePrimitives:
 
         return self._mapped(factor, rows)
 
+    def sprinkled(self, factor: np.ndarray, size: float, seed: int) -> np.ndarray:
+        small = self.normal(seed, factor.shape, np.float64)  # type: ignore[attr-defined]
+
+        def rows(a: int, b: int, out: np.ndarray) -> None:
+            out[:] = np.where(factor[a:b] > 0, factor[a:b], size * np.abs(small[a:b]))
+
+        return self._mapped(factor, rows)
+
     def projected_rows(self, pull: np.ndarray, inverse: np.ndarray, l1: float) -> np.ndarray:
         def rows(a: int, b: int, out: np.ndarray) -> None:
             np.maximum((pull[a:b].astype(np.float64) - l1) @ inverse, 0, out=out, casting="same_kind")

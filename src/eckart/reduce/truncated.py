@@ -1,0 +1,177 @@
+"""Truncated singular value decomposition of the data as they are, under scikit-learn's name, so that changing the import is enough.
+
+    X ~ U S V^T with the k largest singular values: the best approximation of rank k, without centering, so that sparse data stay sparse
+
+``explained_variance_`` is the variance of each column of X V, as scikit-learn means it: s_j^2 / N - (mean . v_j)^2, not the share of the squares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+
+from eckart.certify.certificate import Certificate
+from eckart.errors import InputError, wrong
+from eckart.fit import Estimator, Fit, fitted, one_kind_of_names
+from eckart.io.read import read
+from eckart.io.tables.numbers import numeric
+from eckart.matrix import Matrix, Observed
+from eckart.parameters import check, number, one_of, param, whole
+from eckart.reduce.covariance import Covariance
+from eckart.reduce.encode import encode, reusable
+from eckart.reduce.krylov import FINEST
+from eckart.reduce.solve import Options, certify, solve
+from eckart.rng import generator
+from eckart.trace import progress
+
+
+@dataclass(eq=False, repr=False)
+class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+    """The k largest singular values and their vectors, without centering, with a certificate.
+
+    Parameters
+    ----------
+    n_components : int
+        k.
+    algorithm : "randomized" or "arpack"
+        Block Krylov steps, or Lanczos steps to machine precision (to ``tol`` where that is above 0).
+    n_iter, n_oversamples : int
+        "randomized": steps after the first, and columns beyond k. All steps are kept (a Krylov space), so they see more than as many power iterations.
+    tol : float
+        "arpack": share of the squares that may be missed.
+    power_iteration_normalizer
+        Accepted for compatibility: every step is orthonormalised.
+    random_state, engine, n_threads, verbose
+        As in ``PCA``.
+
+    Attributes
+    ----------
+    components_, singular_values_, explained_variance_, explained_variance_ratio_, n_features_in_, feature_names_in_
+        As in scikit-learn.
+    fit_, certificate_
+        All of the fit; evidence that no other k directions hold more of the squares.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((50, 3)) @ rng.standard_normal((3, 20)) + 2.0
+    >>> model = TruncatedSVD(3, random_state=0).fit(x)
+    >>> bool(np.allclose(model.explained_variance_, model.transform(x).var(axis=0))), model.certificate_.holds
+    (True, True)
+
+    References
+    ----------
+    C. Eckart and G. Young, "The approximation of one matrix by another of lower rank", Psychometrika 1 (1936).
+    """
+
+    n_components: int = param(2, whole(1))
+    _: KW_ONLY
+    algorithm: str = param("randomized", one_of("randomized", "arpack"))
+    n_iter: int = param(5, whole(0))
+    n_oversamples: int = param(10, whole(1))
+    power_iteration_normalizer: str = param("auto", one_of("auto", "QR", "LU", "none"))
+    tol: float = param(0.0, number(0, 1, below=True))
+
+    _columns: tuple[np.ndarray, float] = field(init=False)
+    """Mean of each column, and the sum of their variances."""
+
+    def fit(self, X: Any, y: Any = None) -> TruncatedSVD:
+        """Fit to rows of X: array, frame, sparse matrix or file."""
+        check(self)
+        matrix = reusable(one_kind_of_names(read(X)))
+        if isinstance(matrix, Observed):
+            raise InputError("X has missing entries, wanted complete rows for TruncatedSVD; use PCA, which takes gaps")
+        most = matrix.shape[1] if matrix.shape[0] is None else min(matrix.shape[0], matrix.shape[1])
+        if self.algorithm == "arpack" and self.n_components >= most:
+            raise wrong(
+                "n_components", self.n_components, f"less than {most} with algorithm='arpack'", "use 'randomized'"
+            )
+        lanczos = self.algorithm == "arpack"
+        options = Options(
+            int(self.n_components), False, "lanczos" if lanczos else "randomized", float(self.tol) or FINEST,
+            int(self.n_oversamples), None if lanczos else int(self.n_iter) + 1,
+        )  # fmt: skip
+        engine = self._engine()
+        with progress(bool(self.verbose)) as watch:
+            fit = solve(matrix, options, None, engine=engine, rng=generator(self.random_state), watch=watch)
+            with engine.at_work():
+                moments = engine.column_moments(engine.put(matrix), watch)
+        self._store(
+            fit, {"column_mean": moments.mean, "column_variance": np.array([moments.square.sum() / moments.weight])}
+        )
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
+        """fit(X).transform(X)."""
+        matrix = X if hasattr(X, "columns") or isinstance(X, np.ndarray) else reusable(read(X))
+        return self.fit(matrix).transform(matrix)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """X V."""
+        return self._of_rows(X, encode)
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """codes V^T."""
+        b = self._fitted("inverse_transform").factors
+        codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
+        if codes.ndim != 2 or codes.shape[1] != b.k:
+            raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {b.k})")
+        return codes @ b.components
+
+    def certify(self, X: Any) -> Certificate:
+        """Measure the certificate again from this model and data, by products with the data alone."""
+
+        def judged(x: Any, b: Any, engine: Any) -> Certificate:
+            c = Covariance.by_products(engine, x, False)
+            return certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+
+        return self._of_rows(reusable(self._new_rows(X)), judged)
+
+    @fitted
+    def components_(self) -> np.ndarray:
+        """V^T, k x columns, by falling singular value."""
+        return self._fitted("components_").factors.components
+
+    @fitted
+    def singular_values_(self) -> np.ndarray:
+        """The k largest singular values of X."""
+        return np.sqrt(self._fitted("singular_values_").factors.scatter)
+
+    @fitted
+    def explained_variance_(self) -> np.ndarray:
+        """Variance of each column of X V, divisor N."""
+        b = self._fitted("explained_variance_").factors
+        return np.maximum(b.scatter / b.weight - (b.components.astype(np.float64) @ self._columns[0]) ** 2, 0.0)
+
+    @fitted
+    def explained_variance_ratio_(self) -> np.ndarray:
+        """The same as a share of the variances of the columns of X."""
+        variance = self.explained_variance_
+        return variance / self._columns[1] if self._columns[1] > 0 else np.zeros_like(variance)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._fitted("components_").factors.k
+
+    def extra_state(self) -> dict[str, np.ndarray]:
+        """What a model file holds besides the directions."""
+        return {"column_mean": self._columns[0], "column_variance": np.array([self._columns[1]])}
+
+    def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
+        self.fit_ = fit
+        self._columns = np.asarray(arrays["column_mean"], np.float64), float(arrays["column_variance"][0])
+
+    def _new_rows(self, x: Any) -> Matrix:
+        matrix = super()._new_rows(x)
+        if isinstance(matrix, Observed):
+            raise InputError("X has missing entries, wanted complete rows for TruncatedSVD; use PCA, which takes gaps")
+        return matrix
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = False
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
