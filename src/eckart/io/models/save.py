@@ -262,7 +262,7 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     return model
 
 
-NUMBERS = {"sweeps", "tau", "fold_l2", "weight", "tol", "tokens", "batches", "batch_size", "seed", "objective", "data term"}
+NUMBERS = {"l2", "l2_power", "l2_bias", "sweeps", "tau", "fold_l2", "weight", "tol", "tokens", "batches", "batch_size", "seed", "objective", "data term"}
 """Choices and facts that verbs calculate with, where they stand in a plan or a certificate."""
 
 
