@@ -311,7 +311,7 @@ def test_ids_as_dates(done, refused):
 
 def test_recommend_one_row_by_its_id(done):
     lines = done("recommend", "m.safetensors", "--row", USERS[4], "-n", 3).splitlines()
-    assert lines[0].split() == ["user", "rank", "movie", "score"]
+    assert lines[0].split() == ["user", "rank", "movie", "score", "observations"]
     model = load("m.safetensors")
     want = [(int(u), r, c, f"{s:.4f}") for u, r, c, s in model.recommend(int(USERS[4]), 3)]
     got = [(int(w[0]), int(w[1]), " ".join(w[2:-1]), w[-1]) for w in (line.split() for line in lines[1:])]
@@ -331,7 +331,7 @@ def test_recommend_everybody_in_blocks(done, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_ROWS", 7)
     assert "many.csv (160 rows)" in done("recommend", "m.safetensors", "--all", "-n", 4, "--out", "many.csv")
     one, many = pd.read_parquet("one.parquet"), pd.read_csv("many.csv")
-    assert list(one.columns) == ["user", "rank", "movie", "score"]
+    assert list(one.columns) == ["user", "rank", "movie", "score", "observations"]
     pd.testing.assert_frame_equal(one, many, check_dtype=False, check_exact=False)
     want = load("m.safetensors").recommend(None, 4).to_table()
     assert one["movie"].tolist() == want["column"].tolist()

@@ -47,6 +47,13 @@ IncludeSeen = Annotated[
     bool, typer.Option("--include-seen/--exclude-seen", help="Whether to list columns that the row has observed.")
 ]
 Candidates = Annotated[str | None, typer.Option(help="Only columns whose ids stand in this file, one a line.")]
+By = Annotated[
+    str,
+    typer.Option(
+        help="What best means: chance (of being taken up and liked), prediction (the largest value), or auto (the first where it can be learned)."
+    ),
+]
+MinSupport = Annotated[int, typer.Option(help="Only columns with at least this many observations.")]
 NewRows = Annotated[str | None, typer.Option(help="In --new: the column that holds the row ids.")]
 NewColumns = Annotated[str | None, typer.Option(help="In --new: the column that holds the column ids.")]
 NewValues = Annotated[str | None, typer.Option(help="In --new: the column that holds the values.")]
@@ -66,6 +73,8 @@ def recommend(
     explain: Why = None,
     include_seen: IncludeSeen = False,
     candidates: Candidates = None,
+    by: By = "auto",
+    min_support: MinSupport = 0,
     out: OutLists = None,
     rows: NewRows = None,
     columns: NewColumns = None,
@@ -92,14 +101,14 @@ def recommend(
         one, of = as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0]
         typer.echo("\n".join(why(fitted.explain(one, of, n), names)))
         return
-    titles = (names[0], "rank", names[1], "score")
+    titles: tuple[str, ...] = (names[0], "rank", names[1], "score", "observations")
     if similar:
         side, labels, name = ("rows", fitted.row_ids, names[0]) if row else ("columns", fitted.column_ids, names[1])
         titles = (name, "rank", f"similar_{name}", "cosine")
         lists: Any = [fitted.similar(**{side: as_kind(row or column, labels)}, n=n)]
     else:
         chosen = None if candidates is None else ids_in(candidates, names[1], fitted.column_ids)
-        options = {"n": n, "exclude_seen": not include_seen, "candidates": chosen}
+        options = {"n": n, "exclude_seen": not include_seen, "candidates": chosen, "by": by, "min_support": min_support}
         if new is not None:
             lists = [fitted.recommend(X=for_model(source.load(new), None, fitted.column_ids), **options)]
         else:

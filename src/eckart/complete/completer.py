@@ -53,6 +53,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
 
     observed_: Observed
     normaliser_: Normaliser | None = None
+    _demand: Any = None
     _row_ids: Labels | None = None
     _column_ids: Labels | None = None
 
@@ -74,7 +75,9 @@ class Completer(Recommender, TransformerMixin, Estimator):
         array of the shape of X, or one number for each stored entry in row order) say how much each observation counts.
         """
         x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
-        fit = self._solve(squarable(x), entry_weights(weights, x))
+        fit = self._solve(squarable(x), entry_weights(weights, x))  # type: ignore[arg-type]
+        if getattr(self, "feedback", "explicit") == "explicit":
+            fit.plan["ranking"] = "auto"
         self._take(fit, x)
         self._say_if_early(fit)
         return self
@@ -90,7 +93,16 @@ class Completer(Recommender, TransformerMixin, Estimator):
 
     def _take(self, fit: Fit, x: Observed) -> None:
         self.fit_, self.observed_ = fit, x
-        self._row_ids = self._column_ids = None
+        self._row_ids = self._column_ids = self._demand = None
+
+    def demand(self) -> Any:
+        """What rows are likely to take up (``complete.demand.Demand``), learned from the observed entries once; ``recommend`` orders by it."""
+        if self._demand is None:
+            from eckart.complete.demand import Demand
+
+            check_is_fitted(self)
+            self._demand = Demand.of(self.observed_, engine=self.engine, n_threads=self.n_threads)
+        return self._demand
 
     @property
     def row_ids(self) -> Labels:
@@ -294,6 +306,10 @@ class Completer(Recommender, TransformerMixin, Estimator):
             arrays, values = self.normaliser_.to_state()
             state |= {f"normaliser.{name}": a for name, a in arrays.items()}
             self.fit_.plan["normaliser"] = values | {"shape": list(values["shape"])}
+        self.fit_.plan.pop("demand", None)
+        if self._demand is not None:
+            arrays, self.fit_.plan["demand"] = self._demand.to_state()
+            state |= arrays
         return state
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
@@ -317,3 +333,8 @@ class Completer(Recommender, TransformerMixin, Estimator):
         values = fit.plan.get("normaliser")
         self.normaliser_ = None if values is None else Normaliser.from_state(kept, values)
         self._take(fit, x)
+        if "demand.left" in arrays:
+            from eckart.complete.demand import Demand
+
+            how = {"engine": self.engine, "n_threads": self.n_threads}
+            self._demand = Demand.from_state(x, arrays, fit.plan["demand"], how)

@@ -178,3 +178,8 @@ def limits(clip: Any, x: Observed) -> list[float] | None:
     if clip is True:
         return [float(x.data.min()), float(x.data.max())]
     raise wrong("clip", clip, "(low, high), True, False or 'auto'")
+
+
+def on_a_scale(x: Observed) -> list[float] | None:
+    """The ends of a rating scale of three values or more, or None."""
+    return limits("auto", x) if x.nnz and len(np.unique(x.data[:10_000])) > 2 else None

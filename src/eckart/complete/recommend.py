@@ -1,6 +1,7 @@
 """Recommending from factors (2.11): the best columns for a row, rows and columns that are alike, and why.
 
-Scores are the model's values B_ij without what is the same for all columns of a row. Seen columns are left out unless asked for.
+Columns are ordered by the chance that a row takes them up and likes them where that can be learned (``demand``), else by the model's values B_ij.
+Scores are these values, on the scale where there is one. Seen columns are left out unless asked for.
 
 Why: with the columns fixed, the code of row i is linear in its observed targets, u_i = M^-1 sum_p w_p y_p v_p with M = sum_p w_p v_p v_p^T + P, so the
 prediction splits exactly into one share for each observed entry, share_p = w_p y_p v_j^T M^-1 v_p.
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.complete.folding import on_a_scale
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.index.labels import Labels
@@ -24,6 +26,8 @@ from eckart.matrix import Observed
 class Recommendations:
     """The n best columns for each row: ids, scores and positions (rows x n, best first; id None, position -1 and score -inf where there are fewer).
 
+    ``support`` says how often each of them was observed, ``by`` how they were ordered ("chance" or "prediction"; "cosine" for what is alike).
+
     >>> r = Recommendations(np.array(["ann"]), np.array([["tea", "rye"]]), np.array([[4.5, 4.0]]), np.array([[3, 1]]))
     >>> list(r)
     [('ann', 1, 'tea', 4.5), ('ann', 2, 'rye', 4.0)]
@@ -33,6 +37,8 @@ class Recommendations:
     columns: np.ndarray
     scores: np.ndarray
     positions: np.ndarray
+    support: np.ndarray | None = None
+    by: str = "prediction"
 
     def __iter__(self) -> Iterator[tuple[Any, int, Any, float]]:
         """(row, rank, column, score), the gaps left out."""
@@ -45,15 +51,16 @@ class Recommendations:
         return len(self.rows)
 
     def to_table(self) -> dict[str, np.ndarray]:
-        """Columns row, rank, column, score, one line for each recommendation."""
+        """Columns row, rank, column, score and, where it is known, observations (of the column), one line for each recommendation."""
         kept = self.positions.ravel() >= 0
         count, n = self.positions.shape
-        return {
+        table = {
             "row": np.repeat(self.rows, n)[kept],
             "rank": np.tile(np.arange(1, n + 1), count)[kept],
             "column": self.columns.ravel()[kept],
             "score": self.scores.ravel()[kept],
         }
+        return table if self.support is None else table | {"observations": self.support.ravel()[kept]}
 
 
 @dataclass(frozen=True)
@@ -84,14 +91,27 @@ class Recommender:
         exclude_seen: bool = True,
         candidates: Any = None,
         exclude: Any = None,
+        by: str = "auto",
+        min_support: int = 0,
     ) -> Recommendations:
         """The ``n`` best columns for the rows with these ids (one id, several, or None for all), or for new rows ``X`` folded in.
 
         ``candidates`` restricts the answer to some columns, ``exclude`` leaves some out; both are ids. Seen columns are left out unless
-        ``exclude_seen=False``.
+        ``exclude_seen=False``, and columns with fewer than ``min_support`` observations always.
+
+        ``by`` says what best means: "chance" (of being taken up and liked, see ``complete.demand``), "prediction" (the largest value of the model) or "auto":
+        "chance" where it can be predicted which entries are observed, as it is for what people choose, else "prediction" (implicit feedback, whose values are
+        such chances, too). Scores are the model's values in either case. What rows are likely to take up is learned from the observed entries at the
+        first call, and kept with the model.
         """
-        _check_number(n)
         f: LowRank = self._lowrank()
+        _check_number(n)
+        if by not in ("auto", "chance", "prediction"):
+            raise wrong("by", by, "'auto', 'chance' or 'prediction'")
+        if isinstance(min_support, bool) or not isinstance(min_support, (int, np.integer)) or min_support < 0:
+            raise wrong("min_support", min_support, "a number of observations, 0 or more")
+        if by == "auto":
+            by = self._ranking()
         if X is not None:
             if rows is not None:
                 raise InputError(
@@ -108,15 +128,50 @@ class Recommender:
         )
         if exclude is not None:
             columns = np.setdiff1d(columns, self.column_ids.indices_of(one_or_many(exclude)))
+        support = self.observed_.column_counts()
+        if min_support:
+            columns = columns[support[columns] >= min_support]
         if not len(columns):
-            raise InputError("no column is left to recommend, wanted at least one; check candidates= and exclude=")
-        left, right, offset = scoring(f, at, columns)
+            named = "candidates=, exclude= and min_support=" if min_support else "candidates= and exclude="
+            raise InputError(f"no column is left to recommend, wanted at least one; check {named}")
         hidden = None
         if exclude_seen:
             hidden = (seen.indptr, seen.indices, at) if len(columns) == f.n else (*_on(seen, columns), at)
-        best, scores = self._engine().top_columns(left, right, int(n), offset, hidden)
-        whole = np.where(best >= 0, columns[best], -1)
-        return Recommendations(ids.names(at), _names(self.column_ids, whole), _full_scores(f, at, whole, scores), whole)
+        if by == "chance":
+            found, scores = self._by_chance(f, at, columns, int(n), seen, hidden, new=X is not None)
+            best = np.where(found >= 0, columns[found], -1)
+        else:
+            left, right, offset = scoring(f, at, columns)
+            found, scores = self._engine().top_columns(left, right, int(n), offset, hidden)
+            best = np.where(found >= 0, columns[found], -1)
+            scores = _full_scores(f, at, best, scores)
+        low_high = self.fit_.plan.get("clip") if "ranking" in self.fit_.plan else None
+        if low_high is not None:
+            scores[best >= 0] = np.clip(scores[best >= 0], *low_high)
+        often = np.where(best >= 0, support[best], 0)
+        return Recommendations(ids.names(at), _names(self.column_ids, best), scores, best, often, by)
+
+    def _ranking(self: Any) -> str:
+        """What "auto" stands for; models saved before there was a choice order by predictions."""
+        if self.fit_.plan.get("ranking") != "auto":
+            return "prediction"
+        return "chance" if self.demand().informative else "prediction"
+
+    def _by_chance(
+        self: Any, f: LowRank, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, hidden: Any, new: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Positions among ``columns`` and values of the model at them, by falling chance."""
+        demand = self.demand()
+        d = demand.fold(seen) if new else demand.rows(at)
+        scale = self.fit_.plan.get("clip") or on_a_scale(self.observed_) or (-np.inf, np.inf)
+        rows = LowRank(
+            f.left[at], f.right, f.mean, _taken(f.row_bias, at), f.column_bias, _taken(f.row_scale, at), f.column_scale
+        )
+        engine = self._engine()
+        found = demand.best(rows, d, seen.row_counts()[at], n, columns, hidden, scale, engine)
+        values = rows.at(np.repeat(np.arange(len(at)), found.shape[1]), columns[np.maximum(found, 0)].ravel())
+        values = np.clip(values.reshape(found.shape), *scale).astype(f.left.dtype, copy=False)
+        return found, np.where(found >= 0, values, -np.inf).astype(values.dtype)
 
     def similar(
         self: Any,
@@ -136,7 +191,7 @@ class Recommender:
         unit = np.divide(factor, size, out=np.zeros_like(factor), where=size > 0)
         own = np.arange(len(at) + 1), at, np.arange(len(at))
         best, scores = self._engine().top_columns(unit[at], unit, int(n), None, own)
-        return Recommendations(ids.names(at), _names(ids, best), scores, best)
+        return Recommendations(ids.names(at), _names(ids, best), scores, best, by="cosine")
 
     def explain(self: Any, row: Any, column: Any, n: int = 10) -> Explanation:
         """The observed entries of the row that contributed most to the value predicted at (row, column)."""
@@ -187,6 +242,10 @@ class Recommender:
         row_of = np.linalg.lstsq(matrix, goal, rcond=None)[0]
         factor = stretch * (1.0 if f.column_scale is None else float(f.column_scale[j]))
         return factor * pulls * (v @ row_of), float(clean.at([i], [j])[0])
+
+
+def _taken(a: np.ndarray | None, at: np.ndarray) -> np.ndarray | None:
+    return None if a is None else a[at]
 
 
 def scoring(f: LowRank, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:

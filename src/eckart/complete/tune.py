@@ -5,6 +5,9 @@ candidates are visited in the order of rising rank, and within a rank of falling
 the ridge from its neighbour, at a new rank from the smaller rank with dimensions added. Dimensions that a large ridge has emptied are drawn anew, so
 that a smaller ridge can use them. The rank stops growing when the best error of ``patience`` ranks in a row has not fallen.
 
+A choice at the edge of what was tried is no choice yet: where ranks or ridges were not given, the walk goes on beyond the edge, doubling or halving, while the
+error falls; where they were, ``stopped`` says that the edge was chosen.
+
 Errors: "rmse" and "mae" of the held-out values, or 1 - NDCG@at and 1 - recall@at of the lists, held-out columns being the relevant ones and training
 columns left out. The error of a candidate is the mean over folds with standard error std / sqrt(folds); with one split its standard error comes from
 the entries (rmse: std(e^2) / (2 rmse sqrt(N)); mae: std(|e|) / sqrt(N)) or, for lists, from the rows. A row without a training entry is cold: it is answered by
@@ -14,7 +17,7 @@ mean and column biases, is part of the error, and is counted.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -35,6 +38,8 @@ from eckart.metrics import mae, ranking, rmse
 from eckart.trace import progress
 
 METRICS = ("rmse", "mae", "ndcg", "recall")
+LARGEST, FURTHER, LITTLE = 64, 6, 0.999
+"""Rank from which doubling ends; ridges beyond the edge, at most (64 times the edge), while the error falls by more than a thousandth."""
 DEAD = 1e-2
 """A dimension with less than this share of the largest one's size is drawn anew at a warm start."""
 
@@ -90,7 +95,7 @@ class Tuning:
 def tune(
     X: Any,
     *,
-    n_components: int | Sequence[int] = (4, 8, 16, 32),
+    n_components: int | Sequence[int] | None = None,
     l2: float | Sequence[float] | None = None,
     model: Any = "ALS",
     folds: int | None = None,
@@ -114,8 +119,9 @@ def tune(
     Parameters
     ----------
     X, rows, columns, values, duplicates : the data, as for ``fit``.
-    n_components : ranks to try; with ``strategy="doubling"`` the smallest (and, where there are several, the largest) of them.
-    l2 : ridges to try; None takes 4, 2, 1 and 1/2 times that of the model. Left out for a model without ``l2``.
+    n_components : ranks to try; with ``strategy="doubling"`` the smallest (and, where there are several, the largest) of them. None takes 4, 8, 16, 32, and
+        larger ones while the error falls.
+    l2 : ridges to try; None takes 4, 2, 1 and 1/2 times that of the model, and goes on while the error falls. Left out for a model without ``l2``.
     model : "ALS", or an estimator with all other choices set (such as ``ALS(feedback="implicit", alpha=2)``); it is not changed.
     folds : number of folds whose tests partition the entries; None makes one split that holds out ``held_out`` (a share or a number of entries).
     metric : "rmse", "mae", "ndcg", "recall" (of lists of ``at`` columns), or "auto": "ndcg" for implicit feedback, else "rmse".
@@ -137,7 +143,8 @@ def tune(
     x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
     base = _base(model, n_threads)
     error_name = _metric(metric, at, base)
-    ranks, ridges = _ranks(n_components, strategy, x.shape), _ridges(l2, base)
+    ranks = _ranks((4, 8, 16, 32) if n_components is None else n_components, strategy, x.shape, n_components is None)
+    ridges, shape = _ridges(l2, base, x), _ridge_shape(l2, base, x)
     if patience is not None and (
         isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1
     ):
@@ -162,23 +169,30 @@ def tune(
     with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
         seed = int(rng.integers(2**31))
         parts = _parts(x, folds, held_out, seed)
-        runs = [_Run(p, base, seed, error_name, at) for p in parts]
+        runs = [_Run(p, base, seed, error_name, at, shape) for p in parts]
         table = _resume(memory.last(), runs)
-        done = len(table)
-        for i, k in enumerate(ranks):
-            for j, ridge in enumerate(ridges):
-                if i * len(ridges) + j < done:
-                    continue
-                memory.offer({"table": [list(t) for t in table], "runs": lambda: [run.state() for run in runs]})
-                table.append(_trial(runs, k, ridge))
-                watch("candidates", len(table), len(ranks) * len(ridges))
-            best_of_ranks.append(min(t.error for t in table[i * len(ridges) : (i + 1) * len(ridges)]))
+        judged, at_rank = 0, 0
+        while at_rank < len(ranks):
+            k = ranks[at_rank]
+            for ridge in ridges:
+                if judged >= len(table):  # not judged before it was killed
+                    memory.offer({"table": [list(t) for t in table], "runs": lambda: [run.state() for run in runs]})
+                    table.append(_trial(runs, k, ridge))
+                    watch("candidates", len(table), len(ranks) * len(ridges))
+                judged += 1
+            best_of_ranks.append(min(t.error for t in table[:judged] if t.n_components == k))
             since = len(best_of_ranks) - 1 - int(np.argmin(best_of_ranks))
-            if patience is not None and since >= patience and k != ranks[-1]:
+            at_rank += 1
+            if patience is not None and since >= patience and at_rank < len(ranks):
                 stopped = f"the error has not fallen from rank {ranks[int(np.argmin(best_of_ranks))]} to {k}, larger ranks were left out"
                 break
+            if n_components is None and at_rank == len(ranks) and since == 0 and len(ranks) > 1:
+                ranks += [2 * k] * (2 * k <= min(x.shape) and k < LARGEST)
+        if l2 is None and len(ridges) > 1:
+            _beyond(runs, table, ridges)
         chosen = _choose(table, one_standard_error)
-        best = {"n_components": table[chosen].n_components} | ({} if ridges == [None] else {"l2": table[chosen].l2})
+        stopped += _edges(table[chosen], table)
+        best = {"n_components": table[chosen].n_components} | shape(table[chosen].l2)
         final = clone(base).set_params(**best, **_seeded(base, seed)).fit(x)
     memory.end()
     label = error_name if error_name in ("rmse", "mae") else f"1-{error_name}@{min(at, x.n_columns)}"
@@ -189,8 +203,8 @@ def tune(
 class _Run:
     """One fold: its parts, and the fit that the next one starts from."""
 
-    def __init__(self, part: Split, base: Any, seed: int, metric: str, at: int):
-        self.train, self.test, self.metric = part.train, part.test, metric
+    def __init__(self, part: Split, base: Any, seed: int, metric: str, at: int, shape: Callable[..., dict[str, Any]]):
+        self.train, self.test, self.metric, self.shape = part.train, part.test, metric, shape
         self.at = min(at, part.train.n_columns)
         self.model = clone(base).set_params(**_seeded(base, seed))
         self.first: dict[int, Any] = {}
@@ -201,7 +215,7 @@ class _Run:
 
     def fit(self, k: int, l2: float | None) -> tuple[float, float | None, int]:
         """Error, its standard error and the sweeps of this candidate."""
-        model = self.model.set_params(n_components=k, **({} if l2 is None else {"l2": l2}))
+        model = self.model.set_params(n_components=k, **self.shape(l2))
         warm = "warm_start" in model.get_params(deep=False)
         if warm:
             model.set_params(warm_start="fit_" in vars(model))
@@ -238,13 +252,13 @@ class _Run:
 
     def judge(self, model: Any) -> tuple[float, float | None]:
         if self.metric in ("ndcg", "recall"):
-            lists = model.recommend(model.row_ids.names(self.rows), n=self.at).positions
+            lists = model.recommend(model.row_ids.names(self.rows), n=self.at, by="prediction").positions
             relevant = self.test.to_scipy()[self.rows]
             found = ranking(lists, relevant, self.at, (self.metric,))
             return 1.0 - found.mean[self.metric], found.standard_error[self.metric]
         test = self.test
         at = np.repeat(np.arange(test.shape[0]), test.row_counts())
-        guess = model.fit_.factors.at(at, test.indices)
+        guess = model._clipped(model.fit_.factors.at(at, test.indices))
         value = (rmse if self.metric == "rmse" else mae)(test.data, guess)
         if test.nnz < 2 or value == 0:
             return value, None
@@ -259,7 +273,7 @@ def _resume(kept: Any, runs: list[_Run]) -> list[Trial]:
         return []
     for run, state in zip(runs, kept["runs"], strict=True):
         run.restore(state)
-    return [Trial(*row[:4], tuple(row[4]), *row[5:]) for row in kept["table"]]
+    return [Trial(row[0], row[1], row[2], row[3], tuple(row[4]), row[5], row[6]) for row in kept["table"]]
 
 
 def _trial(runs: list[_Run], k: int, l2: float | None) -> Trial:
@@ -272,6 +286,33 @@ def _trial(runs: list[_Run], k: int, l2: float | None) -> Trial:
     errors = tuple(float(r[0]) for r in results)
     spread = results[0][1] if len(runs) == 1 else float(np.std(errors, ddof=1) / np.sqrt(len(runs)))
     return Trial(k, l2, float(np.mean(errors)), spread, errors, sum(r[2] for r in results), time.perf_counter() - began)
+
+
+def _beyond(runs: list[_Run], table: list[Trial], ridges: list[Any]) -> None:
+    """At the best rank, ridges beyond the end of those tried, while the error falls."""
+    best = min(table, key=lambda t: t.error)
+    for edge, factor in ((max(ridges), 2.0), (min(ridges), 0.5)):
+        if best.l2 != edge:
+            continue
+        for step in range(1, FURTHER + 1):
+            trial = _trial(runs, best.n_components, edge * factor**step)
+            table.append(trial)
+            if trial.error >= LITTLE * best.error:
+                return
+            best = trial
+
+
+def _edges(chosen: Trial, table: list[Trial]) -> str:
+    """Words for a choice that stands at the edge of what was tried."""
+    words = ""
+    for name, value, tried in (
+        ("n_components", chosen.n_components, {t.n_components for t in table}),
+        ("l2", chosen.l2, {t.l2 for t in table if t.n_components == chosen.n_components and t.l2 is not None}),
+    ):
+        if len(tried) > 1 and value in (min(tried), max(tried)):
+            end = "smallest" if value == min(tried) else "largest"
+            words += f"; {name}={value:g} is the {end} that was tried: {end[:-3]}er ones may be better"
+    return words
 
 
 def _choose(table: list[Trial], one_standard_error: bool) -> int:
@@ -317,13 +358,14 @@ def _metric(metric: str, at: int, base: Any) -> str:
     return metric
 
 
-def _ranks(n_components: Any, strategy: str, shape: tuple[int, int]) -> list[int]:
+def _ranks(n_components: Any, strategy: str, shape: tuple[int, int], usual: bool) -> list[int]:
     """Rising ranks."""
     given = [n_components] if np.ndim(n_components) == 0 else list(n_components)
     if not given or any(isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 for k in given):
         raise wrong("n_components", n_components, "an int >= 1 or several")
     if strategy == "grid":
-        return sorted({int(k) for k in given})
+        ranks = sorted({int(k) for k in given})
+        return [k for k in ranks if k <= min(shape)] or [max(1, min(shape))] if usual else ranks
     if strategy != "doubling":
         raise wrong("strategy", strategy, "'grid' or 'doubling'")
     most = min(shape) if len(given) == 1 else int(max(given))
@@ -333,20 +375,30 @@ def _ranks(n_components: Any, strategy: str, shape: tuple[int, int]) -> list[int
     return ranks
 
 
-def _ridges(l2: Any, base: Any) -> list[float | None]:
+def _ridges(l2: Any, base: Any, x: Observed) -> list[float | None]:
     """Falling ridges, or [None] where the model has none."""
     if "l2" not in base.get_params(deep=False):
         if l2 is not None:
             raise wrong("l2", l2, f"None: {type(base).__name__} has no l2")
         return [None]
     if l2 is None:
-        own = base._l2() if hasattr(base, "_l2") else base.l2
+        own = base.ridge_for(x).l2 if hasattr(base, "ridge_for") else base.l2
         return [own * f for f in (4.0, 2.0, 1.0, 0.5)] if own else [own]
     given = [l2] if np.ndim(l2) == 0 else list(l2)
     numbers = (int, float, np.integer, np.floating)
     if not given or any(isinstance(v, bool) or not isinstance(v, numbers) or not 0 <= v < np.inf for v in given):
         raise wrong("l2", l2, "a number >= 0 or several")
     return [*sorted({float(v) for v in given}, reverse=True)]
+
+
+def _ridge_shape(l2: Any, base: Any, x: Observed) -> Callable[[float | None], dict[str, Any]]:
+    """From a ridge to parameters: where the model chooses the whole ridge by the values, its power and the share of biases stay as it chooses them."""
+    if l2 is None and getattr(base, "l2", 0.0) is None and hasattr(base, "ridge_for") and base.l2_power is None:
+        own = base.ridge_for(x)
+        if own.l2_power != 1.0:
+            share = own.l2_bias / own.l2
+            return lambda ridge: {"l2": ridge, "l2_power": own.l2_power, "l2_bias": share * float(ridge or 0.0)}
+    return lambda ridge: {} if ridge is None else {"l2": ridge}
 
 
 def _parts(x: Observed, n: int | None, held_out: float | int, seed: int) -> list[Split]:

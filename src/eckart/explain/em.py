@@ -55,7 +55,7 @@ class Problem(Protocol[Theta, S]):
     def maximise(self, statistics: S) -> Theta: ...
 
 
-class Remembering(Protocol[Theta, S]):
+class Remembering(Protocol[S]):
     """A problem whose E step goes on from what the last one left of the rows, so that it cannot be repeated: it keeps that, and the statistics, itself."""
 
     def remember(self, statistics: S) -> Any: ...

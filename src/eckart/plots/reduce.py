@@ -140,8 +140,9 @@ def reconstructions(
     if rows.ndim != 2 or rows.shape[1] != b.n or len(rows) == 0:
         raise InputError(f"rows of shape {rows.shape} came, wanted (at least one, {b.n}) as in the model")
     ks = [k for k in ks if 0 <= k <= model.n_components_]
-    codes = b.encode(model.impute(rows) if np.isnan(rows).any() else rows)
-    stacks = [rows] + [codes[:, :k] @ b.components[:k] + b.mean for k in ks]
+    unit = 1.0 if getattr(model, "scale_", None) is None else model.scale_
+    codes = b.encode((model.impute(rows) if np.isnan(rows).any() else rows) / unit)
+    stacks = [rows] + [(codes[:, :k] @ b.components[:k] + b.mean) * unit for k in ks]
     low, high = float(np.nanmin(rows)), float(np.nanmax(rows))
     tiles = np.concatenate([coloured(_images(s, shape), "gray", low, high) for s in stacks])
     ax = new_axes(ax, (0.85 * len(rows) + 0.9, 0.85 * len(stacks) + 0.5))

@@ -20,7 +20,8 @@ LARGE = 2**24
 
 @dataclass
 class Covariance:
-    """Mean, trace and products of C; ``matrix`` is C itself where it was formed, with the statistic it came from."""
+    """Mean, trace and products of C; ``matrix`` is C itself where it was formed, with the statistic it came from; ``deviations`` are the standard
+    deviations of the columns about their means, where they were measured."""
 
     mean: np.ndarray
     total: float
@@ -35,6 +36,7 @@ class Covariance:
     statistic: Moments | None = None
     data_centered: bool = False
     implicit: bool = False
+    deviations: np.ndarray | None = None
 
     @property
     def n(self) -> int:
@@ -70,7 +72,10 @@ class Covariance:
             m.rows * len(m.mean) >= LARGE and float(m.mean @ m.mean) <= IMPLICIT * float(m.square.sum()) / m.weight
         )
         total = float(square.sum()) / m.weight
-        return cls(mean, total, m.weight, m.rows, x.dtype, centered, engine, x, weights, implicit=implicit)
+        spread = np.sqrt(m.square / m.weight)
+        return cls(
+            mean, total, m.weight, m.rows, x.dtype, centered, engine, x, weights, implicit=implicit, deviations=spread
+        )
 
     @classmethod
     def by_statistic(
@@ -89,8 +94,10 @@ class Covariance:
     @classmethod
     def from_moments(cls, engine: Engine, m: Moments, centered: bool, dtype: np.dtype) -> Covariance:
         c = m.scatter / m.weight
+        spread = np.sqrt(np.maximum(np.diagonal(c), 0.0))
         if not centered:
             c += np.outer(m.mean, m.mean)
         c = (c + c.T) / 2
         mean = m.mean if centered else np.zeros_like(m.mean)
-        return cls(mean, float(np.trace(c)), m.weight, m.rows, dtype, centered, engine, matrix=c, statistic=m)
+        total = float(np.trace(c))
+        return cls(mean, total, m.weight, m.rows, dtype, centered, engine, matrix=c, statistic=m, deviations=spread)

@@ -8,16 +8,16 @@ The certificate shows Ritz residuals, the captured variance and an upper bound o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import GapsFound, Moments, Sketch
-from eckart.errors import InputError
+from eckart.errors import FileError, InputError
 from eckart.factors import Basis
 from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of, sample_weights
 from eckart.io.models.levels import resuming
@@ -32,16 +32,18 @@ from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, filled, reusable, squared_errors
 from eckart.reduce.given import SettableBasis
 from eckart.reduce.krylov import FINEST
-from eckart.reduce.plan import ALIASES, SOLVERS, validate_components
+from eckart.reduce.plan import ALIASES, SOLVERS, STATISTIC_COLUMNS, validate_components
 from eckart.reduce.rotate import Rotation, rotation_of
-from eckart.reduce.solve import Options, certify, solve, to_basis
+from eckart.reduce.solve import Options, certify, scaled_in_words, solve_scaled, to_basis, with_units
 from eckart.reduce.spectral import solve_eigh
+from eckart.reduce.standardise import divided, divided_moments, divisors
 from eckart.reduce.stream import running, spectrum_of_sketch
 from eckart.rng import generator
 from eckart.trace import progress
 
 SHOWN = ("copy", "whiten", "rotation", "power_iteration_normalizer")
 """Parameters that change how the answer is shown, not the fit."""
+T = TypeVar("T")
 
 
 @dataclass(eq=False, repr=False)
@@ -68,6 +70,9 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         Least block size of the randomized solver.
     center : bool
         False gives the truncated singular value decomposition of the data as they are.
+    scale : bool
+        True divides every column by its standard deviation first (``scale_``), so that units do not matter: the components of the correlations. They,
+        their variances and errors are then in these units; ``mean_``, ``inverse_transform`` and ``impute`` are in those of the data.
     rotation : None, "varimax" or "promax"
         Rotate the loadings towards few large entries each; codes are then the rotated scores of unit variance.
     checkpoint : None or path
@@ -84,7 +89,10 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
     n_features_in_, feature_names_in_
         As in scikit-learn.
     fit_, certificate_
-        All of the fit: factors, certificate, trace, plan.
+        All of the fit: factors, certificate, trace, plan. ``fit_.plan["units"]`` says how far the standard deviations of columns are apart; where they seem
+        to be those of different units, a note of the certificate says so.
+    scale_
+        Standard deviations that columns were divided by; None without ``scale``.
 
     Examples
     --------
@@ -108,6 +116,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
     n_oversamples: int = param(10, whole(1))
     power_iteration_normalizer: str = param("auto", one_of("auto", "QR", "LU", "none"))
     center: bool = param(True, flag())
+    scale: bool = param(False, flag())
     rotation: str | None = param(None, one_of(None, "varimax", "promax"))
     max_iter: int | None = param(None, optional(whole(1)))
     checkpoint: Any = param(None, file_name())
@@ -115,6 +124,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
     _stream: Moments | Sketch = field(init=False)
     _rotation: Rotation | None = field(init=False)
     _parts: dict[str, Any] = field(init=False)
+    _scale: np.ndarray | None = field(init=False)
 
     @in_kind
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
@@ -123,9 +133,9 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         matrix = one_kind_of_names(read(X))
         weights = self._weights(matrix, sample_weight)
         with progress(bool(self.verbose)) as watch, resuming(self, matrix, weights, ignored=SHOWN) as (memory, rng):
-            fit = solve(matrix, options, weights, engine=self._engine(), rng=rng, watch=watch, memory=memory)
+            fit, scale = solve_scaled(matrix, options, weights, engine=self._engine(), rng=rng, watch=watch, memory=memory)
         memory.end(fit.trace)
-        self._store(fit)
+        self._become(fit, scale)
         self.__dict__.pop("_stream", None)
         if self.iterated_power == "auto":
             self._say_if_early(fit)
@@ -163,24 +173,33 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
             generator(self.random_state),
             self.fit_.factors if state is not None else None,
         )
+        scale = None
         columns, dtype = (None, np.dtype(float)) if old is None else (old.columns, old.mean.dtype)
         try:
             with engine.at_work():
                 for matrix in parts:
+                    if options.scale and matrix.shape[1] > STATISTIC_COLUMNS:
+                        raise InputError(
+                            f"scale=True came with {matrix.shape[1]} columns, wanted at most {STATISTIC_COLUMNS} for partial_fit: a sketch of more is kept in "
+                            "the units of the data; call fit on all rows"
+                        )
                     if state is None:
                         columns, dtype = matrix.columns, matrix.dtype
                         state = running(matrix.shape[1], options.k, matrix.dtype, options.centered, rng)
                     placed = engine.put(matrix, weights)
-                    sketched = isinstance(state, Sketch)
-                    state = (
-                        engine.sketch(placed, state) if sketched else engine.moments(placed, state.probe).merge(state)
-                    )  # type: ignore
+                    one = isinstance(state, Sketch)
+                    state = engine.sketch(placed, state) if one else engine.moments(placed, state.probe).merge(state)  # type: ignore
                 assert state is not None
                 n = len(state.mean)
                 if isinstance(state, Sketch):
                     c, spectrum = spectrum_of_sketch(state, _at_most(options.k, state.rows, n), engine)
                 else:
-                    c = Covariance.from_moments(engine, state, options.centered, dtype)
+                    seen = state
+                    if options.scale:
+                        spread = np.sqrt(np.maximum(np.diagonal(state.scatter), 0.0) / state.weight)
+                        scale = divisors(spread, state.mean, dtype)
+                        seen = divided_moments(state, scale)
+                    c = Covariance.from_moments(engine, seen, options.centered, dtype)
                     spectrum = solve_eigh(c, _at_most(options.k, c.rows, n))
                 basis = to_basis(c, spectrum, columns)
                 certificate = certify(c, basis, spectrum.tol, rng, spectrum.notes)
@@ -196,7 +215,12 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
             "tol": spectrum.tol,
             "rows": c.rows,
         }
-        self._store(Fit(basis, certificate, spectrum.trace, plan | plan_of(engine)))
+        fit = Fit(basis, certificate, spectrum.trace, plan | plan_of(engine))
+        if scale is None:
+            fit = with_units(fit, c.deviations, c.mean)
+        else:
+            fit.plan["standardised"] = scaled_in_words(scale)
+        self._become(fit, scale)
         self._stream = state
 
     @in_kind
@@ -220,12 +244,12 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         codes = self._codes(X)
         b = self._fitted("inverse_transform").factors
         decoder = self._decoder().astype(b.components.dtype, copy=False)
-        return codes @ decoder + b.mean
+        return self._in_units(codes @ decoder + b.mean)
 
     @in_kind
     def impute(self, X: Any) -> np.ndarray:
         """X with every missing entry replaced by its expectation given the observed entries of its row."""
-        return self._of_rows(reusable(self._new_rows(X)), filled)
+        return self._in_units(self._of_rows(reusable(self._new_rows(X)), filled))
 
     @in_kind
     def reconstruction_error(self, X: Any) -> float:
@@ -271,7 +295,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
     @in_kind
     def certify(self, X: Any, sample_weight: Any = None) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""
-        matrix, engine, b = self._new_rows(X), self._engine(), self.fit_.factors
+        matrix, engine, b = self._divided(self._new_rows(X)), self._engine(), self.fit_.factors
         weights = self._weights(matrix, sample_weight)
 
         def judged(x: Any) -> Certificate:
@@ -294,6 +318,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
             tol,
             int(self.n_oversamples),
             steps,
+            scale=bool(self.scale),
         )
 
     def _weights(self, matrix: Matrix, sample_weight: Any) -> np.ndarray | None:
@@ -305,10 +330,53 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
             )
         return sample_weights(sample_weight, matrix.shape[0])
 
-    def _store(self, fit: Fit, arrays: dict[str, np.ndarray] | None = None) -> None:
+    def _become(self, fit: Fit, scale: np.ndarray | None) -> None:
+        """Take a fit and the units of its columns, all at once."""
         rotation = rotation_of(fit.factors, self.rotation)
-        self.fit_ = fit
-        self._rotation = rotation
+        self.fit_, self._rotation, self._scale = fit, rotation, scale
+
+    def extra_state(self) -> dict[str, np.ndarray]:
+        """The standard deviations that columns were divided by, for the model file."""
+        return {} if self._scale is None else {"scale": self._scale}
+
+    def _store(self, fit: Fit, arrays: dict[str, np.ndarray] | None = None) -> None:
+        scale = vars(self).get("_scale") if arrays is None else arrays.get("scale")
+        if arrays is None and scale is not None:  # attributes were set by hand, the mean in the units of the data
+            fit = replace(fit, factors=replace(fit.factors, mean=fit.factors.mean / scale))
+        if scale is not None and (scale.shape != (fit.factors.n,) or scale.dtype.kind != "f" or (scale <= 0).any()):
+            raise FileError(
+                f"scale of shape {scale.shape} came, wanted {fit.factors.n} numbers > 0, one for each column"
+            )
+        self._become(fit, scale)
+
+    @property
+    def scale_(self) -> np.ndarray | None:
+        """Standard deviations that columns were divided by; None without ``scale``."""
+        self._fitted("scale_")
+        return self._scale
+
+    @fitted
+    def mean_(self) -> np.ndarray:
+        """Mean of the rows, in the units of the data; zero where they were not centered."""
+        return self._in_units(self._fitted("mean_").factors.mean)
+
+    @mean_.setter  # type: ignore[no-redef]
+    def mean_(self, value: Any) -> None:
+        self._set("mean_", value)
+
+    def _of_rows(self, x: Any, do: Callable[[Any, Any, Any], T]) -> T:
+        """``do(placed, factors, engine)`` of new rows in the units of the factors."""
+        matrix, engine = self._divided(self._new_rows(x)), self._engine()
+        with engine.at_work():
+            return on_data(engine, matrix, lambda placed: do(placed, self.fit_.factors, engine))
+
+    def _divided(self, matrix: Matrix) -> Matrix:
+        """Rows of the data in the units of the factors."""
+        return matrix if self._scale is None else divided(matrix, self._scale)
+
+    def _in_units(self, rows: np.ndarray) -> np.ndarray:
+        """Rows in the units of the factors in those of the data."""
+        return rows if self._scale is None else (rows * self._scale).astype(rows.dtype, copy=False)
 
     @fitted
     def rotation_(self) -> Rotation | None:

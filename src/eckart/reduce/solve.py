@@ -20,6 +20,7 @@ from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import STATISTIC_COLUMNS, Plan, choose, em_plan, require_memory, validate_components
+from eckart.reduce.standardise import Units, divided, in_words, scale_of
 from eckart.reduce.stream import sketch_covariance
 from eckart.trace import Watcher, silent
 
@@ -34,6 +35,7 @@ class Options:
     tol: float = 0.0
     oversample: int = 10
     max_iter: int | None = None
+    scale: bool = False
 
 
 def solve(
@@ -47,10 +49,34 @@ def solve(
     memory: Memory = NOTHING,
 ) -> Fit:
     """PCA of x. NaN met on the way turns the problem into one with missing entries; entries too large or small to square are rescaled."""
+    return solve_scaled(x, options, weights, engine=engine, rng=rng, watch=watch, memory=memory)[0]
+
+
+def solve_scaled(
+    x: Matrix,
+    options: Options,
+    weights: np.ndarray | None,
+    *,
+    engine: Engine,
+    rng: np.random.Generator,
+    watch: Watcher = silent,
+    memory: Memory = NOTHING,
+) -> tuple[Fit, np.ndarray | None]:
+    """The fit, and the standard deviations that columns were divided by before it (None without ``scale``): its factors are in these units."""
     validate_components(options.k, x.shape[0], x.shape[1])
-    task = _Task(x, options, weights, engine, rng, watch, memory)
+    s = scale_of(x, weights, engine) if options.scale else None
+    task = _Task(x if s is None else divided(x, s), options, weights, engine, rng, watch, memory)
     with engine.at_work():
-        return on_data(engine, x, task.fit, weights)
+        fit = on_data(engine, task.x, task.fit, weights)
+    if s is not None:
+        fit.plan.pop("units", None)
+        fit.plan["standardised"] = scaled_in_words(s)
+    return fit, s
+
+
+def scaled_in_words(s: np.ndarray) -> str:
+    """For the plan: what was done to the columns."""
+    return f"columns were divided by their standard deviations, {s.min():.3g} to {s.max():.3g}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +127,19 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
     basis = to_basis(c, spectrum, x.columns)
     certificate = certify(c, basis, spectrum.tol, task.rng, spectrum.notes)
     described = asdict(plan) | plan_of(engine) | {"k": basis.k, "tol": spectrum.tol}
-    return Fit(basis, certificate, spectrum.trace, described)
+    spread = None if placed.kind == "counts" else c.deviations  # counts have one unit
+    return with_units(Fit(basis, certificate, spectrum.trace, described), spread, c.mean)
+
+
+def with_units(fit: Fit, deviations: np.ndarray | None, mean: np.ndarray) -> Fit:
+    """The fit with the standard deviations of columns in its plan, and with a note where they are far apart."""
+    b = fit.factors
+    found = None if deviations is None else Units.of(deviations, mean, float(np.finfo(b.mean.dtype).eps))
+    if found is None:
+        return fit
+    units = found.plan(b.columns)
+    notes = (*fit.certificate.notes, in_words(units)) if found.differ else fit.certificate.notes
+    return replace(fit, certificate=replace(fit.certificate, notes=notes), plan=fit.plan | {"units": units})
 
 
 def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spectrum]:
@@ -243,7 +281,8 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
         raise InputError(
             "center=False came with missing entries, wanted center=True: without a mean, an absent entry would be read as zero"
         )
-    gaps.check_observed(x, engine.seen_columns(x))
+    seen = engine.seen_columns(x)
+    gaps.check_observed(x, seen)
     rows, n = x.shape
     most = min(rows, n)
     weight = float(rows) if weights is None else float(weights.sum())
@@ -273,7 +312,7 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
     notes = (f"{empty} rows have no observed entry; they say nothing and get the mean",) if empty else ()
     certificate = gaps.certificate_of(x, basis, engine=engine, trace=trace, notes=notes)
     described = asdict(em_plan(x, int(k))) | plan_of(engine) | {"k": basis.k, "tol": tol, "gaps": rows * n - x.nnz}
-    return Fit(basis, certificate, trace, described)
+    return with_units(Fit(basis, certificate, trace, described), np.sqrt(seen.square / seen.seen), seen.mean)
 
 
 def _unusable(c: Covariance) -> bool:

@@ -106,7 +106,8 @@ def solve_svd(engine: Engine, x: Any, k: Any, centered: bool) -> tuple[Spectrum,
     values = d.values**2 / d.weight
     total, n = float(values.sum()), len(d.mean)
     kept = pick(k, values, total, d.weight, d.rows, n)
-    c = Covariance(d.mean, total, d.weight, d.rows, x.dtype, centered, engine, x)
+    spread = np.sqrt(values @ d.right**2) if centered else None
+    c = Covariance(d.mean, total, d.weight, d.rows, x.dtype, centered, engine, x, deviations=spread)
     exact = 1e-12 if x.dtype == np.float64 else 1e-8
     return Spectrum(values[:kept], d.right[:kept], Trace("none"), exact, values), c
 

@@ -271,18 +271,9 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
 
 
 NUMBERS = {
-    "sweeps",
-    "tau",
-    "fold_l2",
-    "weight",
-    "tol",
-    "tokens",
-    "batches",
-    "batch_size",
-    "seed",
-    "objective",
+    "l2", "l2_power", "l2_bias", "sweeps", "tau", "fold_l2", "weight", "tol", "tokens", "batches", "batch_size", "seed", "objective",
     "data term",
-}
+}  # fmt: skip
 """Choices and facts that verbs calculate with, where they stand in a plan or a certificate."""
 MEASURED = {
     "ALS": ("objective",), "NMF": ("data term",), "GaussianMixture": ("bound",), "Mixture": ("bound",), "GloVe": ("loss",),
