@@ -186,7 +186,8 @@ def factor_map(
     outer = np.array(list(dict.fromkeys(np.concatenate(ends).tolist())))[: max(named, 0)].astype(int)
     shown = np.union1d(shown, outer)
     size = float(np.clip(14000 / max(len(shown), 1), 5, 30))
-    ax.scatter(xy[shown, 0], xy[shown, 1], s=size, color=BLUE, alpha=0.55, linewidths=0)
+    drawn = ax.scatter(xy[shown, 0], xy[shown, 1], s=size, color=BLUE, alpha=0.55, linewidths=0)
+    drawn.eckart_names = [str(n) for n in labels.names(kept[shown])]  # a report shows them where one points
     _name_points(ax, xy, outer, [str(n) for n in labels.names(kept[outer])])
     ax.axhline(0, color=FAINT, linewidth=1, zorder=0)
     ax.axvline(0, color=FAINT, linewidth=1, zorder=0)

@@ -41,7 +41,8 @@ def plot_map(vectors: Any, words: Any = None, ax: Any = None, *, n: int = 60, gr
     ax = new_axes(ax, (8, 6))
     kinds = [] if named is None else list(dict.fromkeys(named))
     colours = [BLUE if named is None else CLASSES[kinds.index(g) % len(CLASSES)] for g in named or found.words]
-    ax.scatter(found.xy[:, 0], found.xy[:, 1], s=14, c=colours, linewidths=0, zorder=2)
+    drawn = ax.scatter(found.xy[:, 0], found.xy[:, 1], s=14, c=colours, linewidths=0, zorder=2)
+    drawn.eckart_names = [str(w) for w in found.words]  # a report shows them where one points
     ax.axhline(0, color=FAINT, linewidth=1, zorder=0)
     ax.axvline(0, color=FAINT, linewidth=1, zorder=0)
     ax.margins(0.08)

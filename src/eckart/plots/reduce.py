@@ -79,7 +79,8 @@ def code_map(
     ax = new_axes(ax, (6, 5.2))
     size = float(np.clip(14000 / max(len(codes), 1), 4, 30))
     if labels is None:
-        ax.scatter(codes[:, i], codes[:, j], s=size, color=BLUE, alpha=0.6, linewidths=0)
+        drawn = ax.scatter(codes[:, i], codes[:, j], s=size, color=BLUE, alpha=0.6, linewidths=0)
+        drawn.eckart_names = [f"row {r}" for r in range(len(codes))]  # a report shows them where one points
     else:
         labels = _as_labels(labels, len(codes))
         kinds = list(dict.fromkeys(labels.tolist()))
@@ -87,7 +88,8 @@ def code_map(
         for c, kind in enumerate(kinds):
             mine = labels == kind
             colour = CLASSES[c % len(CLASSES)]
-            ax.scatter(codes[mine, i], codes[mine, j], s=size, color=colour, alpha=0.55, linewidths=0)
+            drawn = ax.scatter(codes[mine, i], codes[mine, j], s=size, color=colour, alpha=0.55, linewidths=0)
+            drawn.eckart_names = [f"{kind}, row {r}" for r in np.flatnonzero(mine)]
         for c, kind in enumerate(kinds):
             mine = labels == kind
             ax.annotate(
@@ -164,8 +166,9 @@ def outlier_chart(outliers: Any, ax: Any = None, *, names: Any = None, most: int
     tiny = np.finfo(float).tiny
     t2, spe = np.maximum(outliers.t2, tiny), np.maximum(outliers.spe, tiny)
     flagged = outliers.flagged
-    ax.scatter(t2[~flagged], spe[~flagged], s=9, color=BLUE, alpha=0.5, linewidths=0)
-    ax.scatter(t2[flagged], spe[flagged], s=16, color=RED, alpha=0.8, linewidths=0)
+    for these, size, colour, alpha in ((~flagged, 9, BLUE, 0.5), (flagged, 16, RED, 0.8)):
+        drawn = ax.scatter(t2[these], spe[these], s=size, color=colour, alpha=alpha, linewidths=0)
+        drawn.eckart_names = [f"row {r}" for r in np.flatnonzero(these)]
     for limit, line in ((outliers.t2_limit, ax.axvline), (outliers.spe_limit, ax.axhline)):
         if np.isfinite(limit) and limit > 0:
             line(limit, color=INK, linewidth=1, linestyle=":")

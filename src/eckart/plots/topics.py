@@ -65,7 +65,9 @@ def topic_map(model: Any, ax: Any = None, *, words: int = 3, labels: bool = True
     for side in ("left", "bottom"):
         ax.spines[side].set_visible(False)
     radius = np.maximum(_fit_to_axes(ax, xy) * np.sqrt(sizes / (sizes.max() or 1.0)), LEAST_RADIUS)
-    ax.scatter(xy[:, 0], xy[:, 1], s=(2 * radius) ** 2, color=BLUE, alpha=0.35, linewidths=1.2, edgecolors=BLUE)
+    drawn = ax.scatter(xy[:, 0], xy[:, 1], s=(2 * radius) ** 2, color=BLUE, alpha=0.35, linewidths=1.2, edgecolors=BLUE)
+    first = np.argsort(-p, axis=1, kind="stable")[:, :5]
+    drawn.eckart_names = [f"{z + 1} ({', '.join(names[t])})" for z, t in enumerate(first)]  # a report shows them where one points
     ax.axhline(0, color=FAINT, linewidth=1, zorder=0)
     ax.axvline(0, color=FAINT, linewidth=1, zorder=0)
     for z, (x, y) in enumerate(xy):

@@ -10,7 +10,7 @@ from eckart import plots
 from eckart.complete.nuclear.recovery import recovery
 from eckart.matrix import Observed
 from eckart.report.held_out import HeldOut
-from eckart.report.html import Report, in_words
+from eckart.report.html import Report
 
 POPULAR, NEIGHBOURS, SHOWN_ROWS, LISTED, NAMED = 6, 5, 4, 5, 20
 
@@ -36,8 +36,17 @@ def complete_report(
         f"Complete: {name}" if name else "Complete",
         f"{n:,} rows and {m:,} columns, {x.nnz:,} entries observed ({x.nnz / (n * m):.2%}); {type(model).__name__} of rank {k}",
     )
+    page.holds(fit.certificate)
+    _recommendations(page, model, x, names)
     if held_out is not None:
         _errors(page, held_out, names)
+    known = [_known(counts, k) for counts in (x.row_counts(), x.column_counts())]
+    _neighbours(page, model, x, known[1], names)
+    _factors(page, model, known, names)
+    if tuning is not None:
+        _tuning(page, tuning)
+    if isinstance(fit.plan.get("path"), dict) and len(fit.plan["path"]["taus"]) > 1:
+        _path(page, fit.plan)
     page.section("Can it be recovered?")
     found, words = recovered(x, k)
     page.verdict(words, found.possible)
@@ -51,18 +60,7 @@ def complete_report(
     page.section("Evidence").certificate(fit.certificate)
     if len(fit.trace):
         page.pictures((plots.objective(fit.trace), f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values"))
-    if tuning is not None:
-        _tuning(page, tuning)
-    if isinstance(fit.plan.get("path"), dict) and len(fit.plan["path"]["taus"]) > 1:
-        _path(page, fit.plan)
-    known = [_known(counts, k) for counts in (x.row_counts(), x.column_counts())]
-    _factors(page, model, known, names)
-    _neighbours(page, model, x, known[1], names)
-    _recommendations(page, model, x, names)
-    page.section("How it was computed")
-    page.table(["choice", "value"], [[key, in_words(value)] for key, value in fit.plan.items() if key != "path"])
-    page.text(f"Stopped: {fit.trace.reason.value} ({len(fit.trace)} steps). {fit.trace.note}")
-    return page
+    return page.computed(fit, ("path",))
 
 
 def rank_of(model: Any) -> int:

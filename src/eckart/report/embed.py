@@ -11,7 +11,7 @@ from eckart.embed.pairs import pairs_of
 from eckart.embed.sequences import Sequences
 from eckart.io.text.stop_words import LISTS
 from eckart.matrix import Counts
-from eckart.report.html import Report, in_words
+from eckart.report.html import Report
 
 PICTURED, LISTED, NEAR, MAPPED, RANKS = 8, 24, 8, 80, 15
 """Words whose neighbours are drawn; listed; neighbours of each; words on the map; frequent words in the table."""
@@ -31,16 +31,13 @@ def embed_report(model: Any, source: Any = None, *, name: str = "", words: Any =
         f"Embed: {name}" if name else "Embed",
         f"{len(v):,} words as vectors of {v.k} numbers, by {type(model).__name__}",
     )
+    page.holds(fit.certificate)
     _neighbours(page, v, shown)
     _map(page, v, shown if words is not None else telling(v, MAPPED))
     _vocabulary(page, v, source)
     page.section("Evidence").certificate(fit.certificate)
     _fit_pictures(page, model, source)
-    page.section("How it was computed")
-    hidden = ("singular values",)
-    page.table(["choice", "value"], [[k, in_words(value)] for k, value in fit.plan.items() if k not in hidden])
-    page.text(f"Stopped: {fit.trace.reason.value} ({len(fit.trace)} steps). {fit.trace.note}")
-    return page
+    return page.computed(fit, ("singular values",))
 
 
 def telling(vectors: Any, n: int = LISTED) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from eckart import plots
 from eckart.factors import Components, Topics
 from eckart.io.read import read
-from eckart.report.html import Report, in_words
+from eckart.report.html import Report
 from eckart.report.mixtures import mixture_page
 from eckart.report.parts import parts_page
 from eckart.report.samples import Excerpts
@@ -42,7 +42,4 @@ def explain_report(
     page.section("Evidence").certificate(fit.certificate)
     if len(fit.trace):
         page.pictures((plots.objective(fit.trace), f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values"))
-    page.section("How it was computed")
-    page.table(["choice", "value"], [[key, in_words(value)] for key, value in fit.plan.items()])
-    page.text(f"Stopped: {fit.trace.reason.value} ({len(fit.trace)} steps). {fit.trace.note}")
-    return page
+    return page.computed(fit)

@@ -1,26 +1,26 @@
-"""A report as one self-contained HTML file: no script, no link outside, pictures inside."""
+"""A report as one self-contained HTML file: pictures inside, nothing from outside, readable without its script, on a phone and printed."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import html
 import io
+import json
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from eckart.io.models.save import atomic_write
 
-STYLE = """
-:root{color-scheme:light}body{font:16px/1.5 system-ui,sans-serif;color:#1f2933;background:#fff;max-width:60rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.6rem;margin:0 0 .2rem}h2{font-size:1.15rem;margin:2.2rem 0 .6rem;border-bottom:1px solid #e4e7eb;padding-bottom:.2rem}
-p.lead{color:#52606d;margin:.1rem 0 1rem}table{border-collapse:collapse;font-size:.9rem;width:100%}td,th{text-align:left;padding:.25rem .6rem .25rem 0;
-border-bottom:1px solid #f0f2f4;vertical-align:top}th{color:#7b8794;font-weight:600}td.n{font-variant-numeric:tabular-nums;white-space:nowrap}
-.ok{color:#2f855a;font-weight:600}.bad{color:#c53030;font-weight:600}
-.verdict{padding:.6rem .9rem;border-radius:.4rem;background:#f0fff4;border:1px solid #c6f6d5}
-.verdict.no{background:#fff5f5;border-color:#fed7d7}
-img{max-width:min(100%,40rem);height:auto;display:block}figure{margin:1rem 0}figcaption{color:#52606d;font-size:.9rem}
-.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(26rem,1fr));gap:1rem;align-items:start}
-"""
+DRAWN = 4000
+"""Points of a picture that is drawn as lines and shapes; more would make a large file and a slow page, so it becomes an image."""
+POINTED = 5000
+"""Points that can be pointed at in a picture."""
+LONG = 12
+"""Rows from which a table gets a field to search it."""
 
 
 class Report:
@@ -31,7 +31,7 @@ class Report:
         self.parts: list[str] = []
 
     def section(self, title: str) -> Report:
-        self.parts.append(f"<h2>{html.escape(title)}</h2>")
+        self.parts.append(f'<h2 id="{_anchor(title)}">{html.escape(title)}</h2>')
         return self
 
     def text(self, words: str) -> Report:
@@ -44,18 +44,26 @@ class Report:
         return self
 
     def table(self, header: list[str], rows: list[list[Any]]) -> Report:
-        head = "".join(f"<th>{html.escape(str(h))}</th>" for h in header)
+        head = "".join(f'<th scope="col">{html.escape(str(h))}</th>' for h in header)
         body = "".join("<tr>" + "".join(_cell(c) for c in row) + "</tr>" for row in rows)
-        self.parts.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        kind = "wide search" if len(rows) > LONG else "wide"
+        self.parts.append(
+            f'<div class="{kind}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        )
         return self
 
     def pictures(self, *axes: tuple[Any, str]) -> Report:
         """Each picture is (axes, caption)."""
-        figures = [
-            f'<figure><img alt="{html.escape(words)}" src="data:image/png;base64,{_png(ax)}"><figcaption>{html.escape(words)}</figcaption></figure>'
-            for ax, words in axes
-        ]
-        self.parts.append(f'<div class="grid">{"".join(figures)}</div>')
+        self.parts.append(f'<div class="grid">{"".join(_figure(ax, words) for ax, words in axes)}</div>')
+        return self
+
+    def holds(self, certificate: Any) -> Report:
+        """One line for the top of a page: whether the evidence below holds."""
+        good = certificate.holds
+        words = "The certificate holds" if good else f"The certificate does not hold: {certificate.reason}"
+        self.parts.append(
+            f'<p class="badge{"" if good else " no"}">{html.escape(words)}. <a href="#evidence">See the evidence</a></p>'
+        )
         return self
 
     def certificate(self, certificate: Any) -> Report:
@@ -73,11 +81,21 @@ class Report:
         ]
         return self.table(["fact", "value"], facts)
 
+    def computed(self, fit: Any, hidden: tuple[str, ...] = (), steps: str = "steps") -> Report:
+        """The end of a page: the choices that were made, and why the solver stopped."""
+        self.section("How it was computed")
+        self.table(["choice", "value"], [[key, in_words(v)] for key, v in fit.plan.items() if key not in hidden])
+        return self.text(f"Stopped: {fit.trace.reason.value} ({len(fit.trace)} {steps}). {fit.trace.note}")
+
     def render(self) -> str:
+        style, script = (files("eckart.report").joinpath(name).read_text("utf-8") for name in ("page.css", "page.js"))
+        allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()  # this script and no other
+        policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{allowed}'"
         return (
             f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-            f"<title>{html.escape(self.title)}</title><style>{STYLE}</style></head><body><h1>{html.escape(self.title)}</h1>"
-            f'<p class="lead">{html.escape(self.lead)}</p>{"".join(self.parts)}</body></html>'
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+            f"<title>{html.escape(self.title)}</title><style>{style}</style></head><body><h1>{html.escape(self.title)}</h1>"
+            f'<p class="lead">{html.escape(self.lead)}</p>{"".join(self.parts)}<script>{script}</script></body></html>'
         )
 
     def write(self, path: Any) -> Path:
@@ -98,6 +116,15 @@ def in_words(value: Any) -> str:
     return str(value)
 
 
+def _anchor(title: str) -> str:
+    """The name by which a section can be linked to.
+
+    >>> _anchor("How good are the predictions?")
+    'how-good-are-the-predictions'
+    """
+    return "-".join("".join(c if c.isalnum() else " " for c in title.lower()).split())
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, float):
         return f'<td class="n">{value:.6g}</td>'
@@ -105,7 +132,66 @@ def _cell(value: Any) -> str:
     return f'<td class="{mark}">{value}</td>' if mark else f"<td>{html.escape(str(value))}</td>"
 
 
-def _png(ax: Any) -> str:
+def _figure(ax: Any, words: str) -> str:
+    """A picture with its caption and, for those who point at it, the values of its points."""
+    kind, picture = _picture(ax.figure)
+    photo = any(axes.images for axes in ax.figure.axes)
+    told = html.escape(words)
+    image = f'<img alt="{told}" class="{"photo" if photo else "drawn"}" src="data:image/{kind};base64,{picture}">'
+    return (
+        f'<figure data-marks="{html.escape(json.dumps(_marks(ax.figure)))}"><div class="frame"><div class="pane">{image}</div></div>'
+        f"<figcaption>{told}</figcaption></figure>"
+    )
+
+
+def _picture(figure: Any) -> tuple[str, str]:
+    """The type and the bytes of a picture: lines and shapes, which stay sharp, unless they are very many."""
+    from matplotlib import rc_context
+
+    points = sum(len(c.get_offsets()) for axes in figure.axes for c in axes.collections)
+    lines = sum(len(line.get_xdata()) for axes in figure.axes for line in axes.lines)
+    many = points + lines // 10 > DRAWN or any(axes.images for axes in figure.axes)
     buffer = io.BytesIO()
-    ax.figure.savefig(buffer, format="png", dpi=130, facecolor="white")
-    return base64.b64encode(buffer.getvalue()).decode()
+    if many:
+        figure.savefig(buffer, format="png", dpi=160, facecolor="white")
+        return "png", base64.b64encode(buffer.getvalue()).decode()
+    with rc_context({"svg.hashsalt": "eckart", "svg.fonttype": "path"}):  # the same report has the same bytes
+        figure.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None, "Creator": None})
+    return "svg+xml", base64.b64encode(buffer.getvalue()).decode()
+
+
+def _marks(figure: Any) -> list[list[Any]]:
+    """What can be pointed at: [across, down, words], places as shares of the picture. Read after the picture was drawn."""
+    found: list[list[Any]] = []
+    for axes in figure.axes:
+        if not axes.get_visible():
+            continue
+        for points in axes.collections:
+            offsets = np.ma.filled(np.ma.asarray(points.get_offsets(), float), np.nan)
+            names = getattr(points, "eckart_names", None)
+            if len(offsets) > 1 or names is not None:
+                found += _placed(axes, offsets, names)
+        for line in axes.lines:
+            xy = np.column_stack([np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)])
+            label = str(line.get_label())
+            if 2 < len(xy) <= POINTED and line.get_transform() == axes.transData:
+                found += _placed(axes, xy, None if label.startswith("_") else [label] * len(xy))
+        for bars in axes.containers:
+            for bar in getattr(bars, "patches", ()):
+                lies = bar.get_width() if getattr(bars, "orientation", "vertical") == "horizontal" else bar.get_height()
+                middle = np.array([[bar.get_x() + bar.get_width() / 2, bar.get_y() + bar.get_height() / 2]])
+                found += [[*mark[:2], f"{lies:.4g}"] for mark in _placed(axes, middle, None)]
+    return found[:POINTED]
+
+
+def _placed(axes: Any, xy: np.ndarray, names: Any) -> list[list[Any]]:
+    """Points of axes as marks; those outside of the picture are left out."""
+    seen = np.flatnonzero(np.isfinite(xy).all(axis=1))[:POINTED]
+    with np.errstate(all="ignore"):
+        at = axes.transData.transform(xy[seen]) / [axes.figure.bbox.width, axes.figure.bbox.height]
+    marks = []
+    for i, (across, up) in zip(seen, at):
+        if 0 <= across <= 1 and 0 <= up <= 1:
+            name = "" if names is None else f"{names[i]}: "
+            marks.append([round(float(across), 4), round(1 - float(up), 4), f"{name}{xy[i, 0]:.4g}, {xy[i, 1]:.4g}"])
+    return marks

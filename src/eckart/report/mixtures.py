@@ -23,6 +23,7 @@ def mixture_page(model: Any, x: Matrix, title: str, labels: Any = None) -> Repor
     page = Report(
         title, f"{x.shape[0]:,} rows and {x.shape[1]:,} columns; {type(model).__name__} of {f.k} components, {f.family}"
     )
+    page.holds(model.fit_.certificate)
     marks = None if labels is None else np.asarray(labels, object)[at]
     names = column_names(f)
     means = means_of(model)

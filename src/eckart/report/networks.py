@@ -9,7 +9,7 @@ import numpy as np
 from eckart import plots
 from eckart.matrix import Dense
 from eckart.reduce.compare import linear_model
-from eckart.report.html import Report, in_words
+from eckart.report.html import Report
 
 SHOWN = 10
 
@@ -20,10 +20,7 @@ def network_report(
     """A page for a fitted Autoencoder or ConvAutoencoder; ``sample`` (rows of the data) adds maps and reconstructions."""
     f, fit = model.fit_.factors, model.fit_
     page = Report(f"Reduce: {name}", f"{f.rows:,} rows and {f.n:,} columns through {f.k} numbers, {f.size:,} weights")
-    page.section("Evidence")
-    page.verdict(*in_one_sentence(fit.certificate, f.k))
-    page.certificate(fit.certificate)
-    page.section("How it learned").pictures((plots.loss_curves(model), "Loss an entry, of training and held-out rows"))
+    page.holds(fit.certificate).verdict(*in_one_sentence(fit.certificate, f.k))
     if sample is not None and len(sample):
         _with_rows(page, model, np.asarray(sample), labels, image)
     if "image" in f.architecture:
@@ -31,10 +28,9 @@ def network_report(
         page.pictures((plots.filters(model), "Filters: red adds, blue takes away"))
         if sample is not None and len(sample):
             page.pictures((plots.feature_maps(model, np.asarray(sample)[0]), "What each filter finds in one image"))
-    page.section("How it was computed")
-    page.table(["choice", "value"], [[key, in_words(value)] for key, value in fit.plan.items()])
-    page.text(f"Stopped: {fit.trace.reason.value} ({len(fit.trace)} epochs). {fit.trace.note}")
-    return page
+    page.section("How it learned").pictures((plots.loss_curves(model), "Loss an entry, of training and held-out rows"))
+    page.section("Evidence").certificate(fit.certificate)
+    return page.computed(fit, steps="epochs")
 
 
 def in_one_sentence(certificate: Any, k: int) -> tuple[str, bool]:

@@ -21,6 +21,7 @@ def parts_page(
     """All but the evidence."""
     h = np.asarray(model.components_, float)
     page = Report(title, f"{x.shape[0]:,} rows and {x.shape[1]:,} columns; {type(model).__name__} with {len(h)} parts")
+    page.holds(model.fit_.certificate)
     part, at = some_rows(x)
     w = np.asarray(model.transform(part), float)
     weight = w.mean(axis=0) * h.sum(axis=1)

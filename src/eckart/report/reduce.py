@@ -8,7 +8,7 @@ import numpy as np
 
 from eckart import plots
 from eckart.matrix import Dense
-from eckart.report.html import Report, in_words
+from eckart.report.html import Report
 
 
 def reduce_report(
@@ -28,7 +28,7 @@ def reduce_report(
         f"Reduce: {name}",
         f"{b.rows:,} rows and {b.n:,} columns in {b.k} components that keep {share:.2%} of the variance",
     )
-    page.section("Evidence").certificate(fit.certificate)
+    page.holds(fit.certificate)
     page.section("How much").pictures(
         (plots.scree(model, spectrum=spectrum), "Share of variance of each component; the chosen k is marked")
     )
@@ -73,7 +73,5 @@ def reduce_report(
                 "Distance inside the subspace against distance from it, with limits frozen at fit",
             )
         )
-    page.section("How it was computed")
-    page.table(["choice", "value"], [[name, in_words(value)] for name, value in fit.plan.items()])
-    page.text(f"Stopped: {fit.trace.reason.value} ({len(fit.trace)} iterations). {fit.trace.note}")
-    return page
+    page.section("Evidence").certificate(fit.certificate)
+    return page.computed(fit, steps="iterations")

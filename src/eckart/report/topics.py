@@ -25,6 +25,7 @@ def topics_page(model: Any, x: Matrix, title: str, held_out: Any = None, excerpt
         title,
         f"{x.shape[0]:,} documents, {x.shape[1]:,} words in the vocabulary, {tokens:,.0f} words of text; {type(model).__name__} with {len(p)} topics",
     )
+    page.holds(model.fit_.certificate)
     if held_out is not None:
         _held_out(page, held_out)
     page.section("Topics")
