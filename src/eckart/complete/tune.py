@@ -259,7 +259,7 @@ def _resume(kept: Any, runs: list[_Run]) -> list[Trial]:
         return []
     for run, state in zip(runs, kept["runs"], strict=True):
         run.restore(state)
-    return [Trial(*row[:4], tuple(row[4]), *row[5:]) for row in kept["table"]]
+    return [Trial._make([*row[:4], tuple(row[4]), *row[5:]]) for row in kept["table"]]
 
 
 def _trial(runs: list[_Run], k: int, l2: float | None) -> Trial:
