@@ -53,7 +53,7 @@ def cases():
             yield name, parameter
 
 
-@pytest.mark.parametrize(("name", "parameter"), cases())
+@pytest.mark.parametrize(("name", "parameter"), [*cases()])
 def test_a_value_of_a_wrong_type_is_refused_in_words(name, parameter):
     for value in NONSENSE:
         model = getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: value})

@@ -86,7 +86,7 @@ FITS = {
     "Mixture bernoulli": (of(Mixture, 3, n_init=2, tol=1e-8, family="bernoulli"), lambda: (counts() > 0) * 1.0),
     "PLSA": (of(PLSA, 3, n_init=2), counts),
     "LDA cvb0": (of(LDA, 3, learning_method="cvb0", n_init=2), counts),
-    "LDA variational": (of(LDA, 3, learning_method="variational", n_init=2), counts),
+    "LDA variational": (of(LDA, 3, learning_method="variational", n_init=2, max_iter=25), counts),
     "LDA gibbs": (of(LDA, 3, learning_method="gibbs", n_init=2, burn_in=20, n_samples=5), counts),
     "LDA gibbs plain": (
         of(LDA, 2, learning_method="gibbs", max_iter=2, burn_in=3, n_samples=2, engine="plain"),
@@ -100,7 +100,7 @@ FITS = {
     "NMF hals": (of(NMF, 4, n_init=2, tol=1e-5), parts),
     "NMF sketch": (of(NMF, 3, tol=1e-9, max_iter=12), lambda: parts(300, 250)),
     "NMF cd": (of(NMF, 4, solver="cd"), parts),
-    "NMF als": (of(NMF, 4, solver="als", n_init=2), parts),
+    "NMF als": (of(NMF, 4, solver="als", n_init=2, max_iter=40), parts),
     "NMF mm": (of(NMF, 4, beta_loss="kl", tol=1e-6), parts),
     "NMF mu": (of(NMF, 4, beta_loss="kl", solver="mu", max_iter=60), parts),
     "NMF gaps": (of(NMF, 4, tol=1e-6, max_iter=50), holes),
@@ -120,16 +120,16 @@ FITS = {
     "BayesianMF": (of(BayesianMF, 2, burn_in=4, n_samples=8), holes),
     "SVP": (of(SVP, 2, tol=0.0, max_iter=20), holes),
     "SVT": (of(SVT, tol=1e-12, max_iter=20), holes),
-    "SoftImpute": (of(SoftImpute, tau=0.5, tol=1e-10), holes),
-    "ExactRecovery": (of(ExactRecovery, 2, max_iter=30), holes),
+    "SoftImpute": (of(SoftImpute, tau=0.5, tol=1e-5), holes),
+    "ExactRecovery": (of(ExactRecovery, 2, max_iter=12), holes),
     "GloVe": (of(GloVe, 2, min_count=1, tol=0.0), words),
     "GloVe adagrad": (of(GloVe, 2, min_count=1, solver="adagrad", max_iter=10), words),
     "SkipGram": (of(SkipGram, 2, min_count=1, sample=None, deterministic=True, max_iter=4), words),
 }
 ONCE = {"PCA eigh", "PCA gradient", "GloVe"}
 """Fits that come to the head of their loop once: of one pass over the rows, which here is one segment, or a loop of two steps."""
-AT = (1, 2, 9, 40)
-"""Writings after which a fit is killed: in the first start, in later ones, and in the loop that follows another."""
+AT = (40, 9, 2, 1)
+"""Writings after which a fit is killed, the first two that it comes to: in the loop that follows another or in a later start, and in the first."""
 
 
 def fitted(model):
@@ -169,17 +169,19 @@ def test_a_killed_fit_resumes_to_the_same_bits(name, monkeypatch, tmp_path):
     killed = []
     for at in AT:
         if not kill_after(monkeypatch, at, lambda: make(checkpoint=path).fit(data())):
-            break
+            continue
         killed.append(at)
         assert path.exists()
         assert fitted(make(checkpoint=path).fit(data())) == whole
         assert not any(tmp_path.iterdir())  # removed when the fit was complete
+        if len(killed) == 2:
+            break
     assert len(killed) >= (1 if name in ONCE else 2)
 
 
 CHOICES = {
     "tune": (
-        lambda **k: tune(holes(), n_components=(1, 2, 3), l2=(0.1, 0.01), folds=2, random_state=0, **k),
+        lambda **k: tune(holes(), n_components=(1, 2), l2=(0.1, 0.01), folds=2, random_state=0, **k),
         lambda t: ([row[:6] for row in t.table], t.best, fitted(t.model)[0]),
     ),
     "select_mixture": (
@@ -209,7 +211,7 @@ CHOICES = {
 def test_a_killed_choice_resumes_to_the_same_bits(name, monkeypatch, tmp_path):
     call, told = CHOICES[name]
     whole, path = told(call()), tmp_path / "state"
-    for at in (1, 2, 9):
+    for at in (2, 9):
         if not kill_after(monkeypatch, at, lambda: call(checkpoint=path)):
             assert at > 2
             break

@@ -43,10 +43,22 @@ def _version(show: bool) -> None:
         raise typer.Exit()
 
 
+def _escape(wanted: bool) -> None:
+    from eckart.io.tables.write import escape_formulas
+
+    escape_formulas.set(wanted)
+
+
 @app.callback()
 def main(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
+    ),
+    escape: bool = typer.Option(
+        False,
+        "--escape-formulas",
+        callback=_escape,
+        help="In CSV files that are written, put an apostrophe before texts that a spreadsheet would calculate (=, +, -, @ first).",
     ),
 ) -> None:
     pass

@@ -273,7 +273,7 @@ def _resume(kept: Any, runs: list[_Run]) -> list[Trial]:
         return []
     for run, state in zip(runs, kept["runs"], strict=True):
         run.restore(state)
-    return [Trial(row[0], row[1], row[2], row[3], tuple(row[4]), row[5], row[6]) for row in kept["table"]]
+    return [Trial._make([*row[:4], tuple(row[4]), *row[5:]]) for row in kept["table"]]
 
 
 def _trial(runs: list[_Run], k: int, l2: float | None) -> Trial:

@@ -60,7 +60,7 @@ def loadings(model: Any, ax: Any = None, *, features: int = 12, components: int 
     ax.set_yticks(range(len(order)), [str(names[j]) for j in order])
     ax.set_xticks(range(shown.shape[1]), [str(i + 1) for i in range(shown.shape[1])])
     ax.figure.colorbar(image, ax=ax, shrink=0.8, pad=0.02).outline.set_visible(False)
-    plain(ax, "Loadings of the most loaded columns", "component", "")
+    plain(ax, "Largest loadings", "component", "")
     for spine in ax.spines.values():
         spine.set_visible(False)
     return ax

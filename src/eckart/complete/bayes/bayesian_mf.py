@@ -145,16 +145,32 @@ class BayesianMF(Completer):
     def predict(self, rows: Any, columns: Any = None, *, unknown: str = "raise", return_std: bool = False) -> Any:
         """Posterior mean at the cells (rows[p], columns[p]), by id, clipped; with ``return_std`` also the standard deviation of a new observation there.
 
-        That deviation holds both what is not known about the cell and the noise. With a matrix of new rows instead of ids, every cell of these rows.
+        That deviation holds both what is not known about the cell and the noise; it is NaN where a row or column is unknown, since nothing was learned
+        about it. With a matrix of new rows instead of ids, every cell of these rows.
         """
-        if return_std and (columns is None or is_matrix(rows) or unknown != "raise"):
+        if return_std and (columns is None or is_matrix(rows)):
             raise InputError(
-                "return_std=True came without known row and column ids, wanted predict(rows, columns, return_std=True)"
+                "return_std=True came without row and column ids, wanted predict(rows, columns, return_std=True)"
             )
         mean = super().predict(rows, columns, unknown=unknown)
         if not return_std:
             return mean
-        return mean, self.deviation(rows, columns)
+        if unknown == "raise":
+            return mean, self.deviation(rows, columns)
+        i, j = pairs(rows, columns)
+        at, to = self.row_ids.find(i), self.column_ids.find(j)
+        known, spread = (at >= 0) & (to >= 0), np.full(len(at), np.nan)
+        _, of_mean, noise = self.posterior_.moments(self._lowrank(), at[known], to[known])
+        spread[known] = np.sqrt(of_mean + noise)
+        return mean, spread
+
+    def _shares(self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
+        """What each observed entry of a row adds to the posterior mean of a cell, and what is left: mean, biases and prior.
+
+        In every draw the row's conditional mean is linear in its entries, u = A^-1 (L mu + sum_p w_p v_p (y_p - c_p)) with A = L + sum_p w_p v_p v_p^T; the
+        shares are averaged over the draws.
+        """
+        return self.posterior_.shares(f, i, j, seen, values)
 
     def deviation(self, rows: Any, columns: Any, *, noise: bool = True) -> np.ndarray:
         """Standard deviation at the cells: of a new observation, or (``noise=False``) of what is known about its mean."""

@@ -128,6 +128,31 @@ class Posterior:
         row_bias = (self.scale * bias.mean(axis=1)).astype(dtype)
         return f.with_rows(left.reshape(n, s * k), row_bias, None, x.rows), self.rows.with_rows(bias, precisions)
 
+    def shares(self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
+        """What the entries (i, seen) add to the mean of cell (i, j), one number each, and what is left; see ``BayesianMF.explain``."""
+        s, k = self.size, f.k // self.size
+        y, root = (values - self.mean) / self.scale, np.sqrt(self.scale / s)
+        design = np.ones((s, len(seen) + 1, k + 1))
+        design[:, :, :k] = f.right[[*seen, j]].reshape(-1, s, k).transpose(1, 0, 2) / root
+        row = Observed(np.array([0, len(seen)]), seen, y, f.n)
+        features = None if self.rows.link is None else pattern(row)
+        total, base = np.zeros(len(seen)), 0.0
+        for t in range(s):
+            v, goal, lam = design[t, :-1], design[t, -1], self.rows.precision[t].astype(np.float64)
+            centre = self.rows.mu[t].astype(np.float64)
+            if features is not None and self.rows.link is not None:
+                known = self.rows.link[t]
+                centre = centre + np.asarray(features[:, : len(known)] @ known).ravel()
+            weight = np.full(
+                len(seen), float(self.alpha[t]) if self.rows.precisions is None else float(self.rows.precisions[i, t])
+            )
+            if self.columns.precisions is not None:
+                weight = weight * self.columns.precisions[seen, t]
+            pull = np.linalg.solve(lam + (v.T * weight) @ v, goal)
+            total += (v @ pull) * weight * (y - self.columns.bias[seen, t])
+            base += float(pull @ lam @ centre) + float(self.columns.bias[j, t])
+        return total * self.scale / s, self.mean + self.scale * base / s
+
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values, for a model file."""
         arrays = {"alpha": self.alpha}

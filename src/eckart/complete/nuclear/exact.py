@@ -76,6 +76,9 @@ def solve(
                 attempt = memory.inner({"trace": (trace.values, trace.seconds), "used": used, "best": best})
                 used += 1
                 best = min(best, search.attempt(pace, attempt), key=lambda f: f[0])
+                if search.stopped:
+                    trace.reason = StopReason.INTERRUPTED
+                    break
                 if best[0] <= max(tol, 1e-9) or len(trace) >= max_iter:
                     break
     except KeyboardInterrupt:
@@ -109,20 +112,35 @@ class _Search:
     rng: np.random.Generator
     trace: Trace
     watch: Watcher
+    stopped: bool = False
 
     def attempt(self, pace: float, memory: Memory) -> Found:
         """The reweighted iteration, then Gauss-Newton steps."""
         (annealed,) = memory.last() or (None,)
         if annealed is None:
             annealed = self.anneal(pace, memory.inner((None,)))
+        if self.stopped:
+            return Found(*annealed)
         return self.polish(Found(*annealed), memory.inner((annealed,)))
 
     def anneal(self, pace: float, memory: Memory) -> Found:
-        """The reweighted iteration; returns the k leading triples of the last X."""
+        """The reweighted iteration; returns the k leading triples of the last X, also where it is interrupted."""
+        found, eps, history = memory.last() or self._begin()
+        state: list[Any] = [Triples(*found), eps, history]
+        before = len(self.trace) - len(history)
+        try:
+            self._anneal(pace, state, memory)
+        except KeyboardInterrupt:
+            self.stopped = True
+            del self.trace.values[before + len(history) :], self.trace.seconds[before + len(history) :]
+        u, s, v = (part.copy() for part in _leading(state[0], self.k))
+        return Found(self._rest(u * s, v)[1], (u, s, v))
+
+    def _anneal(self, pace: float, state: list[Any], memory: Memory) -> None:
+        """Iterate on [triples, eps, history]; each is replaced when the next one is complete."""
         k, pattern = self.k, self.pattern
         share = float(np.sqrt(pattern.nnz / (pattern.shape[0] * pattern.shape[1])))
-        found, eps, history = memory.last() or self._begin()
-        found = Triples(*found)
+        found, eps, history = state
         while len(history) < self.max_iter:
             memory.offer((found, eps, history))
             u, s, v = _leading(found, k)
@@ -146,14 +164,13 @@ class _Search:
             smallest = float(found.values[k - 1]) * share if len(found.values) >= k else 0.0
             eps = max(fallen, pace * eps) if misfit > SETTLED * smallest else fallen
             history.append((misfit, eps))
+            state[:2] = found, eps
             if misfit <= max(self.tol, 1e-11) or eps <= 1e-12 * float(found.values[0]):
                 break
             if len(self.trace) >= self.max_iter:
                 break
             if len(history) > STALL and misfit > 0.97 * history[-STALL][0] and eps > 0.97 * history[-STALL][1]:
                 break
-        u, s, v = (part.copy() for part in _leading(found, k))
-        return Found(self._rest(u * s, v)[1], (u, s, v))
 
     def _begin(self) -> tuple[Triples, float, list[Any]]:
         """X = Pi(A): its k + 1 leading triples, eps = sigma_{k+1}, and nothing behind us."""
@@ -178,7 +195,15 @@ class _Search:
     def polish(self, found: Found, memory: Memory) -> Found:
         """Gauss-Newton on the tangent space with back-tracking: quadratic at an exact fit, the rank-k least squares fit otherwise."""
         begin, kept = memory.last() or (0, found)
-        misfit, (u, s, v) = kept
+        best = [Found(kept[0], tuple(kept[1]))]
+        try:
+            self._polish(begin, best, memory)
+        except KeyboardInterrupt:
+            self.stopped = True
+        return best[0]
+
+    def _polish(self, begin: int, best: list[Found], memory: Memory) -> None:
+        misfit, (u, s, v) = best[0]
         for count in range(begin, POLISH):
             memory.offer((count, (misfit, (u, s, v))))
             if not len(s):
@@ -200,10 +225,10 @@ class _Search:
                 break
             slow = size > 0.999 * misfit
             misfit, (u, s, v) = size, trial
+            best[0] = Found(misfit, (u, s, v))
             self.trace.add(misfit)
             if slow or misfit <= 1e-15:
                 break
-        return Found(misfit, (u, s, v))
 
 
 def _leading(found: Triples, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

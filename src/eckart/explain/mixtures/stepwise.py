@@ -22,6 +22,8 @@ from eckart.matrix import Dense, Matrix
 from eckart.trace import StopReason, Trace
 
 FADE = 0.7
+KEPT = 1000
+"""Batches whose log-likelihood the trace holds, the last ones: more than a chart shows."""
 FIRST_BYTES = 2**25
 """Bytes of first rows that are kept, at most."""
 
@@ -91,7 +93,8 @@ def _length(state: dict[str, Any]) -> int:
 
 
 def _copy(trace: Trace) -> Trace:
-    return replace(trace, values=[*trace.values], seconds=[*trace.seconds])
+    """The trace so far, of its last batches: a stream has no end, a model file should have one."""
+    return replace(trace, values=trace.values[-KEPT:], seconds=trace.seconds[-KEPT:])
 
 
 def _fit(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -37,11 +38,12 @@ class Checkpoint:
     """
 
     def __init__(self, path: Any, about: dict[str, Any], seconds: float = 30.0):
-        from eckart import __version__  # another version may take other steps: the same bits cannot be promised
-
         if not isinstance(path, (str, os.PathLike)):
             raise wrong("checkpoint", path, "None or the name of a file")
-        about = {"layout": LAYOUT, "eckart": __version__, **about}
+        version = vars(sys.modules["eckart"])[
+            "__version__"
+        ]  # another version may take other steps: no promise of the same bits
+        about = {"layout": LAYOUT, "eckart": version, **about}
         self.path, self.about, self.seconds = Path(path), json.loads(json.dumps(about)), seconds
         self._last = time.perf_counter()
         if not self.path.parent.is_dir():
@@ -125,7 +127,9 @@ class Checkpoint:
 def _sealed(arrays: dict[str, np.ndarray], text: str) -> str:
     """The JSON header with a checksum of its own text and of the arrays as its last member."""
     names = sorted(arrays)
-    found = hashlib.sha256(f"{text} {names} {digest(*(arrays[name] for name in names))}".encode("utf-8", "surrogatepass"))
+    found = hashlib.sha256(
+        f"{text} {names} {digest(*(arrays[name] for name in names))}".encode("utf-8", "surrogatepass")
+    )
     return f'{text[:-1]}, "checksum": "{found.hexdigest()}"}}'
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eckart.errors import FileError, wrong
+from eckart.errors import FileError, InputError, wrong
 from eckart.io.tables.frames import arrow_columns, arrow_dtype, hold, titles
 from eckart.io.tables.row_blocks import ArrowBlocks
 from eckart.matrix import Dense
@@ -130,7 +130,10 @@ class Layout:
                 raw.seek(span[0])
                 text = raw.read(span[1] - span[0])
             read = arrow_csv.ReadOptions(
-                column_names=names, skip_rows=int(self.headed and span[0] == 0), block_size=len(text) + 1, use_threads=False
+                column_names=names,
+                skip_rows=int(self.headed and span[0] == 0),
+                block_size=len(text) + 1,
+                use_threads=False,
             )
             return arrow_csv.read_csv(io.BytesIO(text), read_options=read, **others)
 
@@ -174,6 +177,40 @@ class Layout:
                         return number
                     left -= 1
         return row + self.headed + 1
+
+    def first_text(self, schema: Any, names: list[str]) -> str:
+        """Where the first of these columns that is no number holds its first text, in words."""
+        from pyarrow import csv as arrow_csv
+
+        at = next(
+            (i for i, name in enumerate(schema.names) if name in names and str(schema.field(i).type) == "string"), None
+        )
+        if at is None:
+            return ""
+        decimal, row = self.options["convert_options"].decimal_point, 0
+        with arrow_csv.open_csv(self._source(), **self.options) as reader:
+            for batch in reader:
+                for cell in batch.column(at).to_pylist():
+                    if cell is not None and not _is_number(str(cell).strip(), decimal):
+                        return f"; the first text is {str(cell)[:40]!r} at line {self.line(row)}"
+                    row += 1
+        return ""
+
+    def refuse_blank_lines(self) -> None:
+        """A blank line between the rows of one column may be a missing value or nothing: say which."""
+        opened, blank = gzip.open if self.file.suffix.lower() == ".gz" else open, None
+        with opened(self.file, "rb") as raw:
+            seen = False
+            for number, text in enumerate(raw, 1):
+                if text.strip():
+                    if blank is not None and seen:
+                        raise FileError(
+                            f"{self.file} has a blank line between the rows of its one column, line {blank}; "
+                            "write NaN where a value is missing, or take the line out"
+                        )
+                    seen = True
+                elif seen and blank is None:
+                    blank = number
 
 
 class _OneMark(io.RawIOBase):
@@ -223,8 +260,21 @@ def read_csv(
     told = schema.names
     if index is None and layout.headed and told[0] == "" and "" not in (columns or []) and len(told) > 1:
         index = ""
+    if (
+        columns is None
+        and layout.headed
+        and len(told) > 1
+        and told[-1] == ""
+        and pa.types.is_null(schema.field(len(told) - 1).type)
+    ):
+        columns = [name for name in told[:-1] if name != index]  # every row ends in a comma, the header too: no column
     names, index = arrow_columns(schema, columns, index, file)
-    dtype = arrow_dtype(schema, names, file)
+    try:
+        dtype = arrow_dtype(schema, names, file)
+    except InputError as error:
+        raise InputError(f"{error}{layout.first_text(schema, names)}") from None
+    if len(told) == 1:
+        layout.refuse_blank_lines()
     if index is not None and pa.types.is_binary(schema.field(index).type):
         raise FileError(f"column {index!r} of {file} is not UTF-8 text; save the file as UTF-8")
     kinds = {n: schema.field(n).type if pa.types.is_boolean(schema.field(n).type) else pa.float64() for n in names}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,10 @@ from eckart.errors import FileError
 from eckart.io.models.save import check_place, replacing
 
 ENDINGS = (".parquet", ".arrow", ".csv", ".npy")
+FORMULAS = r"^[=+\-@\t\r]"
+"""How a cell begins that a spreadsheet would calculate."""
+escape_formulas: ContextVar[bool] = ContextVar("escape_formulas", default=False)
+"""Whether texts in CSV files that begin like a formula get an apostrophe before them (``eckart --escape-formulas``)."""
 
 
 def write_table(path: Any, names: list[str], blocks: Iterator[tuple[np.ndarray, Any]], label: str = "row") -> int:
@@ -96,6 +102,8 @@ class _Writer:
         import pyarrow.parquet as pq
         from pyarrow import csv
 
+        if self.ending == ".csv" and escape_formulas.get():
+            table = _escaped(table)
         if self.file is None:
             kinds = {".parquet": pq.ParquetWriter, ".csv": csv.CSVWriter, ".arrow": pa.ipc.new_file}
             self.file = kinds[self.ending](self.name, table.schema)
@@ -104,6 +112,18 @@ class _Writer:
     def __exit__(self, *error: Any) -> None:
         if self.file is not None:
             self.file.close()
+
+
+def _escaped(table: Any) -> Any:
+    """The table with an apostrophe before every text, names of columns included, that a spreadsheet would calculate."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [pa.types.is_string(c.type) or pa.types.is_large_string(c.type) for c in table.columns]
+    columns = [
+        pc.replace_substring_regex(c, f"({FORMULAS})", r"'\1") if text else c for c, text in zip(table.columns, texts)
+    ]
+    return pa.table(columns, names=[f"'{name}" if re.match(FORMULAS, name) else name for name in table.column_names])
 
 
 def _write_arrow(name: str, ending: str, names: list[str], blocks: Iterator[tuple[np.ndarray, Any]], label: str) -> int:
