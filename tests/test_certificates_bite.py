@@ -17,7 +17,7 @@ from eckart.certify.ascent import certify_ascent
 from eckart.certify.certificate import Check
 from eckart.certify.nuclear import gap_certificate, svp_certificate, svt_certificate
 from eckart.certify.recovery import recovery_certificate
-from eckart.certify.spectral import certify_subspace, mean_check
+from eckart.certify.spectral import certify_subspace, mean_check, remainder_norm
 from eckart.engines import engine_named
 from eckart.engines.protocol import FactorSums, Totals
 from eckart.factors import LowRank, Topics
@@ -66,6 +66,9 @@ def test_ascent():
     names = bites(made(), {"largest fall": fell, "one more step": made(gain=1.1e-6)})
     assert names == {"largest fall", "one more step"}
     assert not made(gain=-1.1e-6).holds
+    assert made()["EM steps"] == 2
+    starts = certify_ascent("p", trace=traced(-2.0, -1.0), bound=-1.0, gain=0.0, tol=1e-6, ends=[-1.0, -1.75])
+    assert starts["spread over starts"] == 0.75
     assert made(gain=0.9e-8, tol=0.0).holds
     assert not made(gain=1.1e-8, tol=0.0).holds
 
@@ -250,10 +253,28 @@ def test_subspace(rng):
         )
         assert len(names) == 4
         assert "orthonormality" not in made(q[:, :k] * np.sqrt(1 + 3e-13)).reason
+    proven = made(covariance=c)
+    assert "Cholesky" in proven["how the bound is known"]
+    assert 21.0 * (1 - 1e-9) <= proven["upper bound for any k directions"] <= 21.0 * (1 + 1e-3)
     found, spread = np.full(4, 2.0), 3.0
     limit = 20 * np.finfo(float).eps * (1 + 4.0 / spread)
     assert mean_check(found + np.array([0.9 * limit * spread, 0, 0, 0]), found, spread, np.dtype(float)).passed
     assert not mean_check(found + np.array([1.3 * limit * spread, 0, 0, 0]), found, spread, np.dtype(float)).passed
+
+
+def test_the_bound_of_the_remainder():
+    """Between the estimate and a small multiple of it after some steps; the trace where the steps prove nothing."""
+    values = np.concatenate([[10.0, 8.0], np.linspace(3, 0, 500)])
+    v, most = np.eye(502)[:, :2], float(values[2:].sum())
+
+    def bound(steps, block):
+        rng = np.random.default_rng(0)
+        return remainder_norm(lambda a: values[:, None] * a, v, np.dtype(float), rng, most, steps, block)
+
+    xi, beta, _ = bound(5, 8)
+    assert 3.0 <= beta <= 1.5 * xi  # eps = (log(1.648 sqrt(502) / 0.42) / 9)^2 = 0.25
+    xi, beta, _ = bound(1, 1)
+    assert beta == most
 
 
 def planted(rng, n=40, m=30, k=2, share=0.6, noise=0.0):
