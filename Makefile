@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-wheel test-cpus test-dropin test-migrate lint docs bench clean
+.PHONY: demo test test-slow test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -61,6 +61,16 @@ test-migrate: $(STAMP)
 	$(PYTHON) -m venv --system-site-packages $(VENV)/migrate
 	$(VENV)/migrate/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . gensim implicit scikit-surprise pandas
 	$(VENV)/migrate/bin/python tests/migrate.py
+
+# attacks on files, discs, processes and numbers: make campaign SEED=1 MINUTES=60; what they found is in docs/reliability.rst
+SEED ?= 0
+MINUTES ?= 10
+campaign: $(STAMP)
+	cd tests && ../$(BIN)/python -m campaign --seed $(SEED) --minutes $(MINUTES) $(if $(PARTS),--parts $(PARTS))
+
+# do the tests bite? faults in certificates, solvers and loaders, one at a time: make mutants ROOMS=certify
+mutants: $(STAMP)
+	$(BIN)/python tests/mutants.py --seed $(SEED) --minutes $(MINUTES) $(if $(ROOMS),--rooms $(ROOMS))
 
 docs: $(DOCS_STAMP)
 	rm -rf docs/generated docs/gallery/plot_*  # pages of names and scripts that have moved

@@ -266,3 +266,24 @@ def test_solver_never_raises_its_objective():
     found = soft_impute.solve(Observed.from_nan(x), 1.0, engine=engine, rng=rng, start=None)
     tail = found.trace.values[-5:]
     assert all(b <= a * (1 + 1e-12) for a, b in pairwise(tail))
+
+
+def test_the_chosen_price_is_near_the_best_there_is():
+    """tau chosen on hidden entries against the tau of least true error; with debias the planted rank is found."""
+    rng = np.random.default_rng(5)
+    a = rng.standard_normal((50, 2)) @ rng.standard_normal((2, 40))
+    x = a + 0.5 * rng.standard_normal(a.shape)
+    hidden = rng.random(a.shape) < 0.5
+    x[hidden] = np.nan
+
+    def error(**options):
+        model = SoftImpute(random_state=0, **options).fit(x)
+        filled = model.fit_.factors.block(np.arange(len(a)))
+        return float(np.sqrt(np.mean((filled - a)[hidden] ** 2))), model
+
+    chosen, model = error()
+    best = min(error(tau=model.tau_ * 1.6**step)[0] for step in (-2, -1, 1, 2))
+    assert chosen <= 1.1 * best  # a step of the path away from the least error costs a few percent
+    plain, bare = error(debias=True)
+    assert bare.rank_ == 2
+    assert plain < chosen

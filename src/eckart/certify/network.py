@@ -40,14 +40,13 @@ def certify_network(
     """
     finite = bool(np.isfinite(objective) and np.isfinite(gradient))
     relative = gradient * size / abs(objective) if finite and objective else 0.0
-    if noise is None:
+    if not noise:  # one batch, or batches that are all alike: nothing to compare the gradient with but the objective
         slope = Check(
             "relative gradient", relative, GRADIENT_LIMIT, "share by which the objective changes with the weights"
         )
     else:
-        ratio = gradient / noise if noise > 0 else float(gradient > 0)
         slope = Check(
-            "gradient / noise", ratio, GRADIENT_LIMIT, "norm of the gradient over the spread of those of single batches"
+            "gradient / noise", gradient / noise, GRADIENT_LIMIT, "norm of the gradient over the spread of those of single batches"
         )
     checks = [Check("finite", 0.0 if finite else 1.0, 0.0, "objective and gradient are finite numbers"), slope]
     if stopped == StopReason.DIVERGED.value:
@@ -56,7 +55,7 @@ def certify_network(
         )
     if against is not None:
         error, trivial, words = against
-        ratio = error / trivial if trivial > 0 else float(error > 0)
+        ratio = error / trivial if trivial > 0 else np.inf if error > 0 else 0.0
         checks.append(Check("error against trivial", ratio, 1.0, f"error / error of {words}"))
     facts = {"objective": objective, "gradient norm": gradient, **facts}
     if stopped:

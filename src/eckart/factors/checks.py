@@ -49,8 +49,8 @@ def names(labels: np.ndarray | None, size: int, side: str, distinct: bool = Fals
         raise FileError(f"{labels.size} labels came for {size} {side}")
     if labels.dtype == object and any(isinstance(label, (dict, list)) for label in labels):
         raise FileError(f"labels of {side} hold lists, wanted texts or numbers")
-    if distinct and len(set(labels.tolist())) != size:
-        raise FileError(f"labels of {side} are not distinct")
+    if distinct and (len(set(labels.tolist())) != size or None in labels.tolist()):
+        raise FileError(f"labels of {side} are not distinct ids")
 
 
 def covariances(name: str, array: np.ndarray) -> None:

@@ -46,12 +46,13 @@ def choose_tau(
     share: float = 0.1,
     factor: float = 1.6,
     max_rank: int | None = None,
+    debias: bool = False,
     engine: Any,
     rng: np.random.Generator,
     memory: Memory = NOTHING,
 ) -> tuple[float, list[tuple[float, float, int]]]:
     """tau with the least error on a hidden share of the entries, and the (tau, error, rank) of the path to it; the path ends after two
-    rises. It ends as well where the rank rises and the error falls by less than a tenth: from there on, noise comes in.
+    rises. With ``debias`` the error is that of the answer without shrinkage, which wants a lower rank: shrinkage keeps noise small, least squares does not.
     """
     if x.nnz < 10:
         top = float(np.linalg.norm(x.data.astype(np.float64)))
@@ -63,7 +64,7 @@ def choose_tau(
     where = Sampling(test, engine)
     top, rises = (kept["top"], kept["rises"]) if kept else (_top(train, engine, rng), 0)
     table: list[tuple[float, float, int]] = [(a, b, c) for a, b, c in kept["table"]] if kept else []
-    start, leap = None, False
+    start = None
     while rises < 2 and len(table) < 40:
         tau, rank = (table[-1][0] / factor, table[-1][2]) if table else (top / factor, 0)
         state = {"drawn": drawn, "top": top, "rises": rises, "table": table}
@@ -75,14 +76,14 @@ def choose_tau(
         if found.trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt  # before there is an answer
         start, rank = (found.U, found.s, found.V), len(found.s)
-        _, square = where.residual(test.data, (found.U * found.s).astype(test.dtype), found.V)
+        answer = debiased(train, found, engine=engine) if debias and rank else found
+        _, square = where.residual(test.data, (answer.U * answer.s).astype(test.dtype), answer.V)
         error = float(np.sqrt(square / max(test.nnz, 1)))
-        leap = bool(table) and rank > table[-1][2] and error > 0.9 * table[-1][1]
         rises = 0 if error < 0.999 * min((row[1] for row in table), default=np.inf) else rises + 1
         table.append((tau, error, rank))
-        if leap or tau <= 1e-6 * table[0][0] or square == 0.0:
+        if tau <= 1e-6 * table[0][0] or square == 0.0:
             break
-    return min(table[:-1] if leap else table, key=lambda row: row[1])[0], table
+    return min(table, key=lambda row: row[1])[0], table
 
 
 def _top(x: Observed, engine: Any, rng: np.random.Generator) -> float:
@@ -160,7 +161,7 @@ class SoftImpute(SpectralCompleter):
         if tau is None:
             if "tau" not in done:
                 done["tau"], done["table"] = choose_tau(
-                    x, max_rank=self.n_components, engine=engine, rng=rng, memory=memory.inner(done)
+                    x, max_rank=self.n_components, debias=self.debias, engine=engine, rng=rng, memory=memory.inner(done)
                 )
             tau = done["tau"]
         if self.path and "top" not in done:
