@@ -84,12 +84,16 @@ class Recommender:
         exclude_seen: bool = True,
         candidates: Any = None,
         exclude: Any = None,
+        N: int | None = None,
+        filter_already_liked_items: bool | None = None,
     ) -> Recommendations:
         """The ``n`` best columns for the rows with these ids (one id, several, or None for all), or for new rows ``X`` folded in.
 
         ``candidates`` restricts the answer to some columns, ``exclude`` leaves some out; both are ids. Seen columns are left out unless
-        ``exclude_seen=False``.
+        ``exclude_seen=False``. ``N`` and ``filter_already_liked_items`` are implicit's names for ``n`` and ``exclude_seen``.
         """
+        n = n if N is None else N
+        exclude_seen = exclude_seen if filter_already_liked_items is None else filter_already_liked_items
         _check_number(n)
         f: LowRank = self._lowrank()
         if X is not None:

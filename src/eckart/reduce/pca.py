@@ -173,10 +173,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
                         columns, dtype = matrix.columns, matrix.dtype
                         state = running(matrix.shape[1], options.k, matrix.dtype, options.centered, rng)
                     placed = engine.put(matrix, weights)
-                    sketched = isinstance(state, Sketch)
-                    state = (
-                        engine.sketch(placed, state) if sketched else engine.moments(placed, state.probe).merge(state)
-                    )  # type: ignore
+                    state = _with(state, placed, engine)
                 assert state is not None
                 n = len(state.mean)
                 if isinstance(state, Sketch):
@@ -251,6 +248,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
 
         return self._of_rows(reusable(self._new_rows(X)), loglik)
 
+    @in_kind
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log-likelihood of the rows."""
         return float(np.mean(self.score_samples(X)))
@@ -312,6 +310,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         rotation = rotation_of(fit.factors, self.rotation)
         self.fit_ = fit
         self._rotation = rotation
+        self.__dict__.pop("_parts", None)
 
     @fitted
     def rotation_(self) -> Rotation | None:
@@ -351,3 +350,10 @@ def _at_most(k: Any, rows: int, n: int) -> Any:
     """In a stream, k components appear as soon as there are rows for them."""
     validate_components(k, None, n)
     return min(int(k), rows) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else k
+
+
+def _with(state: Moments | Sketch, placed: Any, engine: Any) -> Moments | Sketch:
+    """The running statistic with more rows."""
+    if isinstance(state, Sketch):
+        return engine.sketch(placed, state)
+    return engine.moments(placed, state.probe).merge(state)

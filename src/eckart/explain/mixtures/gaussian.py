@@ -169,8 +169,8 @@ class GaussianMixture(SettableMixture):
         """k x n."""
         return self._fitted("means_").factors.parameters["means"].astype(self._dtype)
 
-    @means_.setter
-    def means_(self, value: Any) -> None:  # type: ignore[no-redef]
+    @means_.setter  # type: ignore[no-redef]
+    def means_(self, value: Any) -> None:
         self._set("means_", value)
 
     @fitted
@@ -183,8 +183,8 @@ class GaussianMixture(SettableMixture):
             return theta.spread.astype(self._dtype)
         return self._dense("covariances_", theta).astype(self._dtype)
 
-    @covariances_.setter
-    def covariances_(self, value: Any) -> None:  # type: ignore[no-redef]
+    @covariances_.setter  # type: ignore[no-redef]
+    def covariances_(self, value: Any) -> None:
         self._set("covariances_", value)
 
     @fitted
@@ -194,8 +194,8 @@ class GaussianMixture(SettableMixture):
         square = c**2 if c.ndim < 2 or self._theta().kind == "diag" else np.matmul(c, np.swapaxes(c, -1, -2))
         return square.astype(self._dtype)
 
-    @precisions_.setter
-    def precisions_(self, value: Any) -> None:  # type: ignore[no-redef]
+    @precisions_.setter  # type: ignore[no-redef]
+    def precisions_(self, value: Any) -> None:
         self._set("precisions_", value)
 
     @fitted
@@ -209,8 +209,8 @@ class GaussianMixture(SettableMixture):
         roots = theta.roots if theta.kind != "factor" else inverse_roots(self._dense("precisions_cholesky_", theta))
         return roots.astype(self._dtype)
 
-    @precisions_cholesky_.setter
-    def precisions_cholesky_(self, value: Any) -> None:  # type: ignore[no-redef]
+    @precisions_cholesky_.setter  # type: ignore[no-redef]
+    def precisions_cholesky_(self, value: Any) -> None:
         self._set("precisions_cholesky_", value)
 
     @fitted
