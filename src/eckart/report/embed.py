@@ -52,9 +52,7 @@ def telling(vectors: Any, n: int = LISTED) -> list[Any]:
     """
     order = range(len(vectors)) if vectors.counts is None else np.argsort(-vectors.counts, kind="stable")
     ranked = [vectors.words[i] for i in order]
-    says = [
-        w for w in ranked if not isinstance(w, str) or (len(w) > 1 and w not in ENGLISH and not w.isdigit())
-    ]
+    says = [w for w in ranked if not isinstance(w, str) or (len(w) > 1 and w not in ENGLISH and not w.isdigit())]
     return (says if len(says) >= min(n, 2) else ranked)[:n]
 
 
