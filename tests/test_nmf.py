@@ -129,7 +129,10 @@ def test_fits_and_streams_of_any_divergence(rng, beta):
     assert f"beta = {beta:g}" in model.certificate_.problem or beta == 0
     assert model.certify(x).holds
     new = model.transform(x[:20])
-    assert beta_divergence(x[:20], new @ model.components_, beta) <= 1.001 * beta_divergence(x[:20], model.fit_.factors.block(slice(0, 20)), beta) + 1e-3
+    assert (
+        beta_divergence(x[:20], new @ model.components_, beta)
+        <= 1.001 * beta_divergence(x[:20], model.fit_.factors.block(slice(0, 20)), beta) + 1e-3
+    )
     np.testing.assert_allclose(model.transform(x[3:4]), new[3:4], rtol=1e-6, atol=1e-9)
     stream = NMF(3, beta_loss=beta, alpha_W=0.002, random_state=0)
     for _ in range(6):
@@ -151,7 +154,10 @@ def beta_divergence(a, s, beta):
 @pytest.mark.parametrize("solver", ["hals", "cd", "mu"])
 def test_random_fill_of_a_start(digits, solver):
     how = {"solver": solver, "max_iter": 300, "tol": 0}
-    a, b, c = (NMF(8, init=init, random_state=seed, **how).fit(digits[:100]) for init, seed in (("nndsvdar", 0), ("nndsvdar", 1), ("nndsvda", 0)))
+    a, b, c = (
+        NMF(8, init=init, random_state=seed, **how).fit(digits[:100])
+        for init, seed in (("nndsvdar", 0), ("nndsvdar", 1), ("nndsvda", 0))
+    )
     assert not np.array_equal(a.components_, b.components_)
     assert a.reconstruction_err_ == pytest.approx(c.reconstruction_err_, rel=0.03)
 

@@ -29,12 +29,15 @@ from eckart import (
     ExactRecovery,
     GaussianMixture,
     GloVe,
+    IncrementalPCA,
+    LatentDirichletAllocation,
     LinearAutoencoder,
     Mixture,
     NetworkClassifier,
     NetworkRegressor,
     SkipGram,
     SoftImpute,
+    TruncatedSVD,
 )
 
 ESTIMATORS = [
@@ -69,12 +72,14 @@ TOPIC_MODELS = [
     LDA(2, learning_method="cvb0", random_state=0),
     LDA(2, learning_method="variational", random_state=0),
     LDA(2, learning_method="online", random_state=0),
+    LatentDirichletAllocation(2, random_state=0),
 ]
 
 PARTS = [
     NMF(2, random_state=0),
     NMF(2, beta_loss="kl", random_state=0),
     NMF(2, init="random", alpha_W=0.01, random_state=0),
+    NMF(2, beta_loss=1.5, random_state=0),
 ]
 
 WORD_MODELS = [
@@ -97,6 +102,9 @@ if importlib.util.find_spec("torch") is None:
 
 NO_CLASSES = "predict_proba gives shares of components, the check wants those of classes"
 WHOLE_ROWS = "predict of new rows gives every cell of them, the check wants one number for each row"
+NEW_GAPS = (
+    "fit refuses NaN, transform gives a row with gaps its expected code, as PCA does; the check wants both to refuse"
+)
 ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scikit-learn does, so repeating a row changes their number"
 
 
@@ -105,6 +113,8 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         PCA(),
         PCA(n_components=2),
         PCA(n_components=1, svd_solver="lanczos", random_state=0),
+        IncrementalPCA(n_components=1),
+        TruncatedSVD(n_components=1, random_state=0),
         LinearAutoencoder(max_iter=500, random_state=0),
         *(e for e in COMPLETERS if not getattr(e, "scale", False)),
         *MIXTURES,
@@ -120,6 +130,8 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
             "check_sample_weight_equivalence_on_sparse_data": ALL_COMPONENTS,
         }
         if isinstance(e, PCA) and e.n_components is None
+        else {"check_estimators_nan_inf": NEW_GAPS}
+        if isinstance(e, IncrementalPCA)
         else {"check_estimator_sparse_array": WHOLE_ROWS, "check_estimator_sparse_matrix": WHOLE_ROWS}
         if hasattr(e, "recommend")
         else {"check_estimator_sparse_array": NO_CLASSES, "check_estimator_sparse_matrix": NO_CLASSES}
@@ -611,3 +623,41 @@ def test_word_models_leave_the_blas_setting_alone(word_model, texts):
     word_model.fit(texts)
     after = [(lib["filepath"], lib["num_threads"]) for lib in threadpool_info() if lib["user_api"] == "blas"]
     assert before == after
+
+
+def test_word_models_fit_again_to_the_same_bits_and_leave_their_input_alone(word_model, texts):
+    lists = [text.split() for text in texts]
+    kept = [list(words) for words in lists]
+    first = numbers_of(word_model.fit(lists))
+    assert lists == kept
+    assert numbers_of(word_model.fit(lists)) == first, "a second fit starts over"
+    assert numbers_of(clone(word_model).fit(texts)) == first, "the same words as text"
+    assert numbers_of(clone(word_model).fit(np.array(texts, object))) == first
+    other = clone(word_model).set_params(n_components=2)
+    assert other.get_params()["n_components"] == 2
+    assert other.fit(texts).components_.shape == (8, 2)
+    assert numbers_of(word_model) == first, "a clone shares nothing"
+
+
+def test_word_models_take_counts_where_counts_are_all_they_need(word_model, texts):
+    if isinstance(word_model, SkipGram):
+        pytest.skip("skip-gram reads windows of text")
+    table = eckart.cooccurrence(texts, window=word_model.window, min_count=2)
+    before = table.counts.data.copy() if hasattr(table, "counts") and hasattr(table.counts, "data") else None
+    model = word_model.fit(table)
+    assert model.vectors_.words.tolist() == clone(word_model).fit(texts).vectors_.words.tolist()
+    assert before is None or np.array_equal(before, table.counts.data)
+
+
+def test_word_models_stand_in_a_pipeline(word_model, texts):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    labels = np.arange(200) % 2
+    chain = make_pipeline(clone(word_model), LogisticRegression()).fit(texts, labels)
+    assert chain.score(texts, labels) > 0.9
+
+
+def test_word_models_name_an_unknown_parameter(word_model):
+    with pytest.raises(ValueError, match="Invalid parameter 'vector_size'"):
+        word_model.set_params(vector_size=3)

@@ -34,10 +34,10 @@ class fitted(property):
     Traceback (most recent call last):
     ...
     ValueError: assignment destination is read-only
-    >>> model.n_components_ = 2
+    >>> model.n_iter_ = 2
     Traceback (most recent call last):
     ...
-    AttributeError: n_components_ of PCA is found by fit and cannot be set
+    AttributeError: n_iter_ of PCA is found by fit and cannot be set
     """
 
     def __get__(self, model: Any, owner: Any = None) -> Any:

@@ -57,7 +57,7 @@ Out = Annotated[
 MinDf = Annotated[str, typer.Option(help="Text: keep words of at least so many documents, or a share.")]
 MaxDf = Annotated[str, typer.Option(help="Text: keep words of at most so many documents, or a share.")]
 MaxFeatures = Annotated[int | None, typer.Option(help="Text: keep the most frequent words only.")]
-StopWords = Annotated[str, typer.Option(help="Text: words to leave out: english, none, or a file of one word a line.")]
+StopWords = Annotated[str, typer.Option(help="Text: words to leave out: english, scikit-learn (its list), none, or a file of one word a line.")]
 Vocabulary = Annotated[
     str | None,
     typer.Option(help="A file of one word a line: count these only, or the names of the columns of counts."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 
 import typer
 
@@ -69,6 +70,9 @@ main.__doc__ = ABOUT
 
 def run() -> None:
     """The console script."""
+    warnings.filterwarnings(
+        "ignore", message=r"\w+ stopped at "
+    )  # the report of a fit says that it ended early, and what to do
     try:
         code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

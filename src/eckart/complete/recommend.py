@@ -93,6 +93,8 @@ class Recommender:
         exclude: Any = None,
         by: str = "auto",
         min_support: int = 0,
+        N: int | None = None,
+        filter_already_liked_items: bool | None = None,
     ) -> Recommendations:
         """The ``n`` best columns for the rows with these ids (one id, several, or None for all), or for new rows ``X`` folded in.
 
@@ -102,8 +104,10 @@ class Recommender:
         ``by`` says what best means: "chance" (of being taken up and liked, see ``complete.demand``), "prediction" (the largest value of the model) or "auto":
         "chance" where it can be predicted which entries are observed, as it is for what people choose, else "prediction" (implicit feedback, whose values are
         such chances, too). Scores are the model's values in either case. What rows are likely to take up is learned from the observed entries at the
-        first call, and kept with the model.
+        first call, and kept with the model. ``N`` and ``filter_already_liked_items`` are implicit's names for ``n`` and ``exclude_seen``.
         """
+        n = n if N is None else N
+        exclude_seen = exclude_seen if filter_already_liked_items is None else filter_already_liked_items
         f: LowRank = self._lowrank()
         _check_number(n)
         if by not in ("auto", "chance", "prediction"):

@@ -51,6 +51,11 @@ class VectorTable:
         except (InputError, TypeError):
             return False
 
+    @cached_property
+    def key_to_index(self) -> dict[Any, int]:
+        """{word: its row in ``vectors``}, as gensim names it."""
+        return {word: i for i, word in enumerate(self.words.tolist())}
+
     def __getitem__(self, words: Any) -> np.ndarray:
         """The vector of a word, or the matrix of a list of words."""
         return self.get(words)

@@ -167,7 +167,9 @@ class Vectors(VectorTable):
         name = ids[int(np.argmin(rows @ rows.mean(axis=0)))]
         return name.item() if isinstance(name, np.generic) and name.dtype.kind != "M" else name
 
-    def mean(self, text: Any, weights: Any = None, *, missing: str = "skip", tokenizer: Any = None) -> np.ndarray:
+    def mean(
+        self, text: Any, weights: Any = None, *, missing: str = "skip", tokenizer: Any = None, unit: bool = False
+    ) -> np.ndarray:
         """The mean vector sum_w weight_w v_w / sum_w weight_w over the words of a text (a word as often as it comes), or of a list of words.
 
         Parameters
@@ -178,6 +180,7 @@ class Vectors(VectorTable):
         missing : a text without a known word has the zero vector when unknown words are skipped
         tokenizer : a function from a text to its words or a ``Tokenizer``; usually words are runs of letters and digits, in lower case unless the
             vocabulary has capitals
+        unit : take every vector with length one, as gensim's ``get_mean_vector`` does, so that long vectors say no more than short ones
 
         >>> v = Vectors(["new", "york"], [[1.0, 0.0], [0.0, 2.0]])
         >>> v.mean("New York, NEW!").round(3).tolist(), v.mean(["new", "york"], {"york": 3.0}).tolist()
@@ -191,7 +194,8 @@ class Vectors(VectorTable):
         total = each.sum()
         if total == 0:
             return np.zeros(self.k, self.vectors.dtype)
-        return (each @ self._rows(self.vectors, at).astype(np.float64) / total).astype(self.vectors.dtype)
+        rows = self._rows(self.unit if unit else self.vectors, at)
+        return (each @ rows.astype(np.float64) / total).astype(self.vectors.dtype)
 
     def map(self, words: Any = None, *, n: int = 500, missing: str = "error") -> Map:
         """Words in the plane: the two principal components of the unit vectors of these words, or of the ``n`` most frequent (the first, without counts).

@@ -13,6 +13,7 @@ from eckart.fit import Fit
 from eckart.reduce.attributes import BasisAttributes
 from eckart.trace import Trace
 
+BY_HAND = "set by hand"
 NEEDED = ("components_", "mean_", "explained_variance_")
 OTHERS = ("explained_variance_ratio_", "singular_values_", "noise_variance_", "n_samples_", "n_components_")
 
@@ -28,22 +29,29 @@ class SettableBasis(BasisAttributes):
 
     def _set(self, name: str, value: Any) -> None:
         old = vars(self).get("fit_")
-        parts = dict(vars(self).get("_parts", {}))
-        if old is not None:
-            follow = ("explained_variance_ratio_", "singular_values_") if name == "explained_variance_" else ()
-            parts = {each: getattr(self, each) for each in (*NEEDED, *OTHERS) if each not in follow} | parts
-            if name == "components_" and np.shape(value) != np.shape(parts[name]):
-                raise InputError(
-                    f"components_ of shape {np.shape(value)} came, wanted {np.shape(parts[name])}; set arrays of another size on a new {type(self).__name__}"
-                )
+        by_hand = old is None or old.plan.get("solver") == BY_HAND
+        parts, follow = dict(vars(self).get("_parts", {})), set(parts_that_follow(self))
+        if not by_hand:
+            parts = {each: getattr(self, each) for each in (*NEEDED, *OTHERS)}
+            follow = {"explained_variance_ratio_", "singular_values_"}
+        if old is not None and name == "components_" and np.shape(value) != old.factors.components.shape:
+            raise InputError(
+                f"components_ of shape {np.shape(value)} came, wanted {old.factors.components.shape}; set arrays of another size on a new "
+                f"{type(self).__name__}"
+            )
+        if name in ("explained_variance_", "singular_values_"):
+            for each in follow - {name}:
+                parts.pop(each, None)
+        if name == "singular_values_" and "n_samples_" in parts:  # s^2 = v (N - 1)
+            parts["explained_variance_"] = _array(name, value, 1).astype(np.float64) ** 2 / max(
+                parts["n_samples_"] - 1, 1
+            )
         parts[name] = value
         fit = fit_from(parts, None if old is None else old.factors.columns, bool(self.center))
-        if fit is None:
-            self._parts = parts
-            return
-        self._store(fit)
-        for each in ("_stream", "_parts"):
-            self.__dict__.pop(each, None)
+        if fit is not None:
+            self._store(fit)
+            self.__dict__.pop("_stream", None)
+        self._parts = parts | {"follow": follow - {name}}
 
     components_ = BasisAttributes.components_.setter(lambda self, value: self._set("components_", value))
     mean_ = BasisAttributes.mean_.setter(lambda self, value: self._set("mean_", value))
@@ -57,6 +65,11 @@ class SettableBasis(BasisAttributes):
     noise_variance_ = BasisAttributes.noise_variance_.setter(lambda self, value: self._set("noise_variance_", value))
     n_samples_ = BasisAttributes.n_samples_.setter(lambda self, value: self._set("n_samples_", value))
     n_components_ = BasisAttributes.n_components_.setter(lambda self, value: self._set("n_components_", value))
+
+
+def parts_that_follow(model: Any) -> Any:
+    """Names of attributes that were worked out from others, not set: they change with them."""
+    return vars(model).get("_parts", {}).get("follow", ())
 
 
 def fit_from(parts: dict[str, Any], columns: np.ndarray | None, centered: bool) -> Fit | None:
@@ -90,7 +103,7 @@ def fit_from(parts: dict[str, Any], columns: np.ndarray | None, centered: bool) 
         basis.check()
     except FileError as error:
         raise InputError(f"the attributes that were set do not make a PCA: {error}") from None
-    return Fit(basis, unmeasured("principal components"), Trace("none"), {"solver": "set by hand", "tol": 1e-8})
+    return Fit(basis, unmeasured("principal components"), Trace("none"), {"solver": BY_HAND, "tol": 1e-8})
 
 
 def unmeasured(problem: str) -> Certificate:

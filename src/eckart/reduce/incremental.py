@@ -117,3 +117,8 @@ class IncrementalPCA(PCA):
                 "X has missing entries, wanted complete rows for IncrementalPCA; use PCA, which takes gaps, or impute(X) first"
             )
         return matrix
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = False
+        return tags

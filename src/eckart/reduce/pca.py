@@ -187,8 +187,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
                         columns, dtype = matrix.columns, matrix.dtype
                         state = running(matrix.shape[1], options.k, matrix.dtype, options.centered, rng)
                     placed = engine.put(matrix, weights)
-                    one = isinstance(state, Sketch)
-                    state = engine.sketch(placed, state) if one else engine.moments(placed, state.probe).merge(state)  # type: ignore
+                    state = _with(state, placed, engine)
                 assert state is not None
                 n = len(state.mean)
                 if isinstance(state, Sketch):
@@ -273,6 +272,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
 
         return self._of_rows(reusable(self._new_rows(X)), loglik)
 
+    @in_kind
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log-likelihood of the rows."""
         return float(np.mean(self.score_samples(X)))
@@ -334,6 +334,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         """Take a fit and the units of its columns, all at once."""
         rotation = rotation_of(fit.factors, self.rotation)
         self.fit_, self._rotation, self._scale = fit, rotation, scale
+        self.__dict__.pop("_parts", None)
 
     def extra_state(self) -> dict[str, np.ndarray]:
         """The standard deviations that columns were divided by, for the model file."""
@@ -416,3 +417,10 @@ def _at_most(k: Any, rows: int, n: int) -> Any:
     """In a stream, k components appear as soon as there are rows for them."""
     validate_components(k, None, n)
     return min(int(k), rows) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else k
+
+
+def _with(state: Moments | Sketch, placed: Any, engine: Any) -> Moments | Sketch:
+    """The running statistic with more rows."""
+    if isinstance(state, Sketch):
+        return engine.sketch(placed, state)
+    return engine.moments(placed, state.probe).merge(state)

@@ -14,11 +14,12 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate
+from eckart.engines.protocol import GapsFound
 from eckart.errors import InputError, wrong
 from eckart.fit import Estimator, Fit, fitted, one_kind_of_names
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
-from eckart.matrix import Matrix, Observed
+from eckart.matrix import Observed
 from eckart.parameters import check, number, one_of, param, whole
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, reusable
@@ -26,6 +27,10 @@ from eckart.reduce.krylov import FINEST
 from eckart.reduce.solve import Options, certify, solve
 from eckart.rng import generator
 from eckart.trace import progress
+
+INCOMPLETE = (
+    "Input X contains NaN or entries that are unknown, wanted complete rows for TruncatedSVD; use PCA, which takes gaps"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -83,7 +88,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
         check(self)
         matrix = reusable(one_kind_of_names(read(X)))
         if isinstance(matrix, Observed):
-            raise InputError("X has missing entries, wanted complete rows for TruncatedSVD; use PCA, which takes gaps")
+            raise InputError(INCOMPLETE)
         most = matrix.shape[1] if matrix.shape[0] is None else min(matrix.shape[0], matrix.shape[1])
         if self.algorithm == "arpack" and self.n_components >= most:
             raise wrong(
@@ -96,9 +101,9 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
         )  # fmt: skip
         engine = self._engine()
         with progress(bool(self.verbose)) as watch:
-            fit = solve(matrix, options, None, engine=engine, rng=generator(self.random_state), watch=watch)
             with engine.at_work():
-                moments = engine.column_moments(engine.put(matrix), watch)
+                moments = _of_complete(lambda: engine.column_moments(engine.put(matrix), watch))
+            fit = solve(matrix, options, None, engine=engine, rng=generator(self.random_state), watch=watch)
         self._store(
             fit, {"column_mean": moments.mean, "column_variance": np.array([moments.square.sum() / moments.weight])}
         )
@@ -111,7 +116,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
 
     def transform(self, X: Any) -> np.ndarray:
         """X V."""
-        return self._of_rows(X, encode)
+        return self._of_complete_rows(X, encode)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """codes V^T."""
@@ -128,7 +133,14 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
             c = Covariance.by_products(engine, x, False)
             return certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
 
-        return self._of_rows(reusable(self._new_rows(X)), judged)
+        return self._of_complete_rows(reusable(self._new_rows(X)), judged)
+
+    def _of_complete_rows(self, X: Any, do: Any) -> Any:
+        matrix, engine = self._new_rows(X), self._engine()
+        if isinstance(matrix, Observed):
+            raise InputError(INCOMPLETE)
+        with engine.at_work():
+            return _of_complete(lambda: do(engine.put(matrix), self.fit_.factors, engine))
 
     @fitted
     def components_(self) -> np.ndarray:
@@ -164,14 +176,16 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
         self.fit_ = fit
         self._columns = np.asarray(arrays["column_mean"], np.float64), float(arrays["column_variance"][0])
 
-    def _new_rows(self, x: Any) -> Matrix:
-        matrix = super()._new_rows(x)
-        if isinstance(matrix, Observed):
-            raise InputError("X has missing entries, wanted complete rows for TruncatedSVD; use PCA, which takes gaps")
-        return matrix
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = False
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _of_complete(do: Any) -> Any:
+    """``do()``, refused in words where it meets NaN."""
+    try:
+        return do()
+    except GapsFound as found:
+        raise InputError(f"{INCOMPLETE} (the first is at row {found.row}, column {found.column})") from None

@@ -9,7 +9,7 @@ import numpy as np
 from eckart import plots
 from eckart.embed.pairs import pairs_of
 from eckart.embed.sequences import Sequences
-from eckart.io.text.stop_words import LISTS
+from eckart.io.text.stop_words import ENGLISH
 from eckart.matrix import Counts
 from eckart.report.html import Report
 
@@ -49,9 +49,7 @@ def telling(vectors: Any, n: int = LISTED) -> list[Any]:
     """
     order = range(len(vectors)) if vectors.counts is None else np.argsort(-vectors.counts, kind="stable")
     ranked = [vectors.words[i] for i in order]
-    says = [
-        w for w in ranked if not isinstance(w, str) or (len(w) > 1 and w not in LISTS["english"] and not w.isdigit())
-    ]
+    says = [w for w in ranked if not isinstance(w, str) or (len(w) > 1 and w not in ENGLISH and not w.isdigit())]
     return (says if len(says) >= min(n, 2) else ranked)[:n]
 
 

@@ -22,7 +22,15 @@ from eckart.rng import streams
 
 
 class PlainEngine(
-    PlainDense, PlainRidge, PlainEntries, PlainTopics, PlainMixtures, PlainParts, PlainDivergences, PlainPairs, PlainWindows
+    PlainDense,
+    PlainRidge,
+    PlainEntries,
+    PlainTopics,
+    PlainMixtures,
+    PlainParts,
+    PlainDivergences,
+    PlainPairs,
+    PlainWindows,
 ):
     """The reference engine: float64, one thread, whole arrays."""
 

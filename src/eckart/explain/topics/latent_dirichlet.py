@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from eckart.errors import FileError
 from eckart.explain.topics.lda import LDA
 from eckart.explain.topics.lda_variational import VariationalProblem, topics_bound
 from eckart.explain.topics.priors import Priors
-from eckart.fit import fitted
+from eckart.fit import Fit, fitted
 from eckart.parameters import flag, number, one_of, optional, param, whole
 
 
@@ -81,6 +82,13 @@ class LatentDirichletAllocation(LDA):
                 "bound_ is absent: the model was loaded from a file or fitted in parts; call perplexity(X)"
             )
         return self._perplexity
+
+    def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
+        if not (fit.factors.counts > 0).all():
+            raise FileError(
+                "counts holds a number that is not above 0, wanted those of a Dirichlet distribution for each topic"
+            )
+        super()._store(fit, arrays)
 
     def _bound(self, X: Any, sub_sampling: bool) -> tuple[float, float]:
         """F and the tokens that it is of."""

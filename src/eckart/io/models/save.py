@@ -289,7 +289,8 @@ def _check_header(header: dict[str, Any], f: Any) -> None:
     wrong += [name for name in ("values", "seconds") if not _are_numbers(trace[name])]
     wrong += [name for name in ("quantity", "note") if not isinstance(trace[name], str)]
     wrong += ["dtype"] if plan.get("dtype", "float64") not in ("float32", "float64") else []
-    wrong += ["sweeps"] if header["class"] in ("ALS", "NMF", "LDA", "PLSA") and "sweeps" not in plan else []
+    swept = ("ALS", "NMF", "LDA", "LatentDirichletAllocation", "PLSA")
+    wrong += ["sweeps"] if header["class"] in swept and "sweeps" not in plan else []
     wrong += ["tau"] if header["class"] in ("SVT", "SoftImpute") and "tau" not in plan else []
     if isinstance(f, Embedding) and (f.columns is None or not _are_rules(plan["words"])):
         wrong.append("words")

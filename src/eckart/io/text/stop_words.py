@@ -30,7 +30,8 @@ get gets got getting make makes made making use used uses using see seen go goes
 
 ENGLISH = frozenset(_TEXT.split())
 
-LISTS = {"english": ENGLISH}
+LISTS = ("english", "scikit-learn")
+"""Lists that have a name: eckart's own, and the one that scikit-learn calls "english", word for word."""
 
 
 def stop_list(words: Any) -> frozenset[str]:
@@ -44,9 +45,15 @@ def stop_list(words: Any) -> frozenset[str]:
     if isinstance(words, str):
         if words not in LISTS:
             raise wrong("stop_words", words, f"{', '.join(map(repr, LISTS))}, a list of words, or None")
-        return LISTS[words]
+        return ENGLISH if words == "english" else _scikit_learn()
     found = list(words) if isinstance(words, Iterable) else [words]
     for word in found:
         if not isinstance(word, str):
             raise InputTypeError(f"stop_words holds {word!r}, wanted words (str)")
     return frozenset(found)
+
+
+def _scikit_learn() -> frozenset[str]:
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+    return frozenset(ENGLISH_STOP_WORDS)

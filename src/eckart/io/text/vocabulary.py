@@ -145,7 +145,7 @@ def corpus(
         dropped and counted in ``words_dropped``. The rules below it that choose words are then not used.
     min_df, max_df : keep words that stand in at least and at most so many documents: a number (int) or a share (float).
     max_features : keep the most frequent words only.
-    stop_words : words to leave out: ``"english"``, or a list.
+    stop_words : words to leave out: ``"english"``, ``"scikit-learn"`` (the list that scikit-learn calls "english"), or a list of words.
     tokenizer : a function from a text to its words, or a regular expression of which every match in the normalised text is a word. By default a word is a run
         of letters and digits of any script with their combining marks; one apostrophe or low line may stand inside. Chinese characters and hiragana are words
         one by one: pass a segmenter for longer ones.

@@ -63,6 +63,7 @@ def read_words(
         return _read_safetensors(file, limit, dtype)
     dtype = np.dtype(np.float32 if dtype is None else dtype)
     try:
+        _refuse_pickle(file)
         with opened(file) as (raw, size):
             start = Start(raw, file, size)
             reader = Words(file, encoding, undecodable)
@@ -76,6 +77,17 @@ def read_words(
     if not len(vectors):
         raise FileError(f"{file} holds no vector, wanted words and their vectors")
     return (*reader.unique(vectors), None)
+
+
+def _refuse_pickle(file: Path) -> None:
+    """Refuse what gensim's ``save`` writes (.kv, .model): a pickle, which runs code when it is loaded."""
+    with file.open("rb") as raw:
+        first = raw.read(2)
+    if first[:1] == b"\x80" and first[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        raise FileError(
+            f"{file} is a pickle, as gensim's save writes it, and is not loaded: a pickle can run any code. In gensim write the vectors with "
+            "KeyedVectors.load(path).save_word2vec_format('vectors.bin', binary=True) and read that file"
+        )
 
 
 def _binary(start: Start, reader: Words, limit: int | None, dtype: Any) -> np.ndarray:

@@ -47,7 +47,14 @@ class DivergencePrimitives:
         return float(np.sum(lanes))
 
     def beta_rows(
-        self, x: Host | Matrix, other: np.ndarray, start: np.ndarray, rule: BetaRule, mass: np.ndarray, *, steps: int = 1
+        self,
+        x: Host | Matrix,
+        other: np.ndarray,
+        start: np.ndarray,
+        rule: BetaRule,
+        mass: np.ndarray,
+        *,
+        steps: int = 1,
     ) -> Descent:
         x, h = place(x), np.asarray(other, np.float64)
         out, level = np.array(start, order="C"), np.empty((len(start), 2))

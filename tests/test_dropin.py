@@ -1,0 +1,315 @@
+"""In place of scikit-learn: what its users' fingers know. ``make test-dropin`` runs scikit-learn's own tests; here is what those do not ask."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import decomposition, mixture
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+import eckart
+from eckart import (
+    ALS,
+    LDA,
+    NMF,
+    PCA,
+    PLSA,
+    SVT,
+    GaussianMixture,
+    GloVe,
+    IncrementalPCA,
+    LatentDirichletAllocation,
+    LinearAutoencoder,
+    Mixture,
+    SkipGram,
+    SoftImpute,
+    TruncatedSVD,
+)
+
+RIVALS = {
+    "PCA": decomposition.PCA,
+    "IncrementalPCA": decomposition.IncrementalPCA,
+    "TruncatedSVD": decomposition.TruncatedSVD,
+    "NMF": decomposition.NMF,
+    "LatentDirichletAllocation": decomposition.LatentDirichletAllocation,
+    "GaussianMixture": mixture.GaussianMixture,
+}
+POSITIVE = np.random.default_rng(0).gamma(0.5, 2.0, (40, 8)) + 0.01
+COUNTS = np.random.default_rng(1).poisson(1.0, (40, 12)).astype(float)
+TEXTS = ["red apple ripe plum", "moon star night moon", "ripe red plum apple", "star near the moon"] * 6
+
+
+def estimators():
+    for name in eckart.__all__:
+        thing = getattr(eckart, name)
+        if inspect.isclass(thing) and hasattr(thing, "get_params") and hasattr(thing, "fit"):
+            yield thing
+
+
+ESTIMATORS = list(estimators())
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_every_parameter_and_attribute_of_scikit_learn_is_there(name):
+    ours, theirs = getattr(eckart, name), RIVALS[name]
+    missing = set(inspect.signature(theirs).parameters) - set(inspect.signature(ours).parameters)
+    assert not missing
+    x = {"LatentDirichletAllocation": COUNTS, "NMF": POSITIVE}.get(name, POSITIVE)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = {a for a in vars(theirs(2).fit(x)) if a.endswith("_") and not a.startswith("_")}
+        mine = ours(2).fit(x)
+    assert {a for a in known if not hasattr(mine, a)} == set()
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda k: k.__name__)
+def test_a_model_that_is_not_fitted_says_so(kind):
+    model = kind()
+    for name, thing in inspect.getmembers(kind):
+        if isinstance(thing, property) and name.endswith("_") and not name.startswith("_"):
+            with pytest.raises(NotFittedError, match="not fitted"):
+                getattr(model, name)
+            assert not hasattr(model, name)
+    for verb in ("transform", "predict", "score_samples", "inverse_transform", "predict_proba", "impute", "perplexity"):
+        if hasattr(kind, verb):
+            args = (0, 1) if verb == "predict" and hasattr(kind, "recommend") else (np.ones((2, 3)),)
+            with pytest.raises(NotFittedError):
+                getattr(model, verb)(*args)
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS, ids=lambda k: k.__name__)
+def test_fitted_attributes_refuse_or_take_but_never_ignore(kind):
+    model = kind()
+    for name, thing in inspect.getmembers(kind):
+        if isinstance(thing, property) and name.endswith("_") and not name.startswith("_") and thing.fset is None:
+            with pytest.raises(AttributeError, match="cannot be set"):
+                setattr(model, name, 1.0)
+
+
+def test_arrays_of_fitted_attributes_are_read_only():
+    for model, x in (
+        (PCA(2), POSITIVE),
+        (NMF(2, random_state=0), POSITIVE),
+        (GaussianMixture(2, random_state=0), POSITIVE),
+        (LDA(2, random_state=0), COUNTS),
+    ):
+        model.fit(x)
+        for name in ("components_", "means_", "covariances_", "weights_", "explained_variance_"):
+            if hasattr(model, name):
+                with pytest.raises(ValueError, match="read-only"):
+                    getattr(model, name)[0] = 0.0
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize("how", ["covariances_", "precisions_", "precisions_cholesky_"])
+def test_a_mixture_from_stored_arrays(kind, how):
+    x = np.random.default_rng(0).standard_normal((80, 3)) + np.repeat([[0.0], [4.0]], 40, axis=0)
+    stored = mixture.GaussianMixture(2, covariance_type=kind, random_state=0).fit(x)
+    model = GaussianMixture(2, covariance_type=kind)
+    for name in ("weights_", "means_"):
+        setattr(model, name, getattr(stored, name))
+        with pytest.raises(NotFittedError):
+            model.predict(x)
+    setattr(model, how, getattr(stored, how))
+    np.testing.assert_allclose(model.score_samples(x), stored.score_samples(x), rtol=1e-6)
+    np.testing.assert_array_equal(model.predict(x), stored.predict(x))
+    assert not model.certificate_.holds
+    assert "set by hand" in str(model.certificate_)
+    model.means_ = model.means_ + 1.0
+    np.testing.assert_allclose(model.score_samples(x + 1), stored.score_samples(x), rtol=1e-6)
+    for bad in (np.ones((3, 3)), np.full((2, 3), np.nan)):
+        with pytest.raises(eckart.InputError):
+            model.means_ = bad
+
+
+@pytest.mark.parametrize("whiten", [False, True])
+def test_a_pca_from_stored_arrays(whiten):
+    stored = decomposition.PCA(2, whiten=whiten).fit(POSITIVE)
+    model = PCA(2, whiten=whiten)
+    for name in (
+        "components_",
+        "mean_",
+        "explained_variance_",
+        "singular_values_",
+        "noise_variance_",
+        "explained_variance_ratio_",
+        "n_samples_",
+    ):
+        setattr(model, name, getattr(stored, name))
+    np.testing.assert_allclose(model.transform(POSITIVE), stored.transform(POSITIVE), atol=1e-10)
+    fitted = PCA(2, whiten=whiten).fit(POSITIVE)
+    np.testing.assert_allclose(model.score_samples(POSITIVE), fitted.score_samples(POSITIVE))
+    for name in ("singular_values_", "explained_variance_ratio_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(stored, name))
+    assert not model.certificate_.holds
+    assert model.certify(POSITIVE).holds
+    fitted.components_ = -fitted.components_
+    np.testing.assert_allclose(
+        fitted.transform(POSITIVE), -PCA(2, whiten=whiten).fit(POSITIVE).transform(POSITIVE), atol=1e-10
+    )
+    fitted.singular_values_ = 2 * stored.singular_values_
+    np.testing.assert_allclose(fitted.explained_variance_, 4 * stored.explained_variance_)
+    with pytest.raises(eckart.InputError, match="orthonormal"):
+        fitted.components_ = 2 * fitted.components_
+    with pytest.raises(eckart.InputError, match="of shape"):
+        fitted.components_ = np.eye(8)[:1]
+
+
+EARLY = [
+    (NMF(3, max_iter=1, random_state=0), POSITIVE),
+    (NMF(3, max_iter=1, solver="mu", random_state=0), POSITIVE),
+    (GaussianMixture(3, max_iter=1, tol=1e-9, random_state=0), POSITIVE),
+    (Mixture(2, max_iter=1, tol=1e-9, random_state=0), POSITIVE),
+    (PLSA(2, max_iter=1, random_state=0), COUNTS),
+    (LDA(2, learning_method="cvb0", max_iter=2, random_state=0), COUNTS),
+    (LDA(2, learning_method="variational", max_iter=2, random_state=0), COUNTS),
+    (ALS(2, max_iter=1, random_state=0), np.where(POSITIVE > 3, np.nan, POSITIVE)),
+    (SVT(max_iter=2, random_state=0), np.where(POSITIVE > 3, np.nan, POSITIVE)),
+    (SoftImpute(tau=0.5, max_iter=1, tol=1e-12, random_state=0), np.where(POSITIVE > 3, np.nan, POSITIVE)),
+    (PCA(2, svd_solver="power", max_iter=1, tol=1e-9, random_state=0), POSITIVE),
+    (PCA(2, max_iter=1, tol=1e-12, random_state=0), np.where(POSITIVE > 3, np.nan, POSITIVE)),
+    (LinearAutoencoder(2, max_iter=2, random_state=0), POSITIVE),
+    (GloVe(2, min_count=1, max_iter=1, tol=1e-12, random_state=0), TEXTS),
+    (SkipGram(2, min_count=1, solver="exact", max_iter=1, random_state=0), TEXTS),
+]
+
+
+@pytest.mark.parametrize(("model", "x"), EARLY, ids=lambda v: repr(v)[:60] if hasattr(v, "fit") else "")
+def test_a_fit_that_stops_early_warns_and_one_that_was_asked_to_does_not(model, x):
+    with pytest.warns(ConvergenceWarning, match=r"maximum number of iterations.*raise max_iter"):
+        clone(model).fit(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        clone(model).set_params(tol=0.0).fit(x)  # without a tolerance, max_iter is what was asked for
+
+
+def test_the_global_seed_counts_where_no_other_is_given():
+    for make, x in (
+        (lambda: NMF(3, init="random", max_iter=5), POSITIVE),
+        (lambda: GaussianMixture(3, init_params="random"), POSITIVE),
+    ):
+        found = []
+        for seed in (3, 3, 4):
+            np.random.seed(seed)  # noqa: NPY002
+            found.append(_numbers(make().fit(x)))
+        assert found[0] == found[1]
+        assert found[0] != found[2]
+
+
+def _numbers(model):
+    arrays = model.fit_.factors.to_state()[0]
+    return b"".join(np.ascontiguousarray(a).tobytes() for a in arrays.values())
+
+
+def test_no_step_at_all():
+    start = GaussianMixture(2, max_iter=0, random_state=0, means_init=POSITIVE[:2]).fit(POSITIVE)
+    assert not start.converged_
+    np.testing.assert_allclose(start.means_, POSITIVE[:2])
+    for method in ("batch", "online", "cvb0"):
+        assert LDA(3, learning_method=method, max_iter=0, random_state=0).fit(COUNTS).components_.shape == (3, 12)
+
+
+def test_scores_are_in_the_precision_of_the_data():
+    for dtype in (np.float32, np.float64):
+        model = GaussianMixture(2, random_state=0).fit(POSITIVE.astype(dtype))
+        assert model.score_samples(POSITIVE.astype(dtype)).dtype == dtype
+
+
+# ---- the thin classes
+
+
+def test_incremental_pca_goes_on_after_fit_whatever_the_batches(rng):
+    x = rng.standard_normal((300, 9)) @ rng.standard_normal((9, 9)) + 3
+    whole = PCA(4).fit(x)
+    for size in (None, 7, 300):
+        model = IncrementalPCA(4, batch_size=size).fit(x[:200])
+        model.partial_fit(x[200:250]).partial_fit(sparse.csr_array(x[250:]))
+        np.testing.assert_allclose(model.components_, whole.components_, atol=1e-8)
+        np.testing.assert_allclose(model.explained_variance_, whole.explained_variance_)
+        np.testing.assert_allclose(model.var_, x.var(axis=0))
+        assert (model.n_samples_seen_, model.certificate_.holds) == (300, True)
+        assert model.batch_size_ == (45 if size is None else size)
+    with pytest.raises(eckart.InputError, match="n_components=3 came, wanted 4"):
+        model.set_params(n_components=3).partial_fit(x[:5])
+    with pytest.raises(eckart.InputError, match="the rows of the first batch"):
+        IncrementalPCA(4).partial_fit(x[:3])
+
+
+@pytest.mark.parametrize("algorithm", ["randomized", "arpack"])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_truncated_svd_means_what_scikit_learn_means(rng, algorithm, kind, tmp_path):
+    x = rng.standard_normal((60, 30)) * np.linspace(3, 0.1, 30) + 1
+    model = TruncatedSVD(4, algorithm=algorithm, random_state=0, n_iter=20).fit(kind(x))
+    u, s, vt = np.linalg.svd(x, full_matrices=False)
+    np.testing.assert_allclose(model.singular_values_, s[:4], rtol=1e-9)
+    np.testing.assert_allclose(np.abs(model.components_ @ vt[:4].T), np.eye(4), atol=1e-6)
+    codes = model.transform(kind(x))
+    np.testing.assert_allclose(model.explained_variance_, codes.var(axis=0), rtol=1e-8)
+    np.testing.assert_allclose(model.explained_variance_ratio_, codes.var(axis=0) / x.var(axis=0).sum(), rtol=1e-8)
+    np.testing.assert_allclose(model.inverse_transform(codes), (u[:, :4] * s[:4]) @ vt[:4], atol=1e-6)
+    assert model.certificate_.holds
+    assert model.certify(kind(x)).holds
+    model.save(tmp_path / "m.safetensors")
+    back = eckart.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(back.explained_variance_ratio_, model.explained_variance_ratio_)
+
+
+def test_arpack_goes_to_machine_precision(rng):
+    x = rng.standard_normal((120, 200)) * np.linspace(2, 0.5, 200)
+    u = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)[2][:5]
+    model = PCA(5, svd_solver="arpack", random_state=0).fit(x)
+    np.testing.assert_allclose(np.abs(np.einsum("ij,ij->i", model.components_, u)), 1, atol=1e-14)
+    np.testing.assert_allclose(np.abs(model.components_), np.abs(u), atol=1e-11)
+    assert model.certificate_.holds
+
+
+def test_the_bound_of_lda_under_its_long_name():
+    model = LatentDirichletAllocation(3, random_state=0, max_iter=30).fit(COUNTS)
+    rival = decomposition.LatentDirichletAllocation(3, random_state=0, max_iter=30)
+    rival.fit(COUNTS)
+    # the same bound of the same topics; documents settle to mean_change_tol in both
+    rival.components_ = np.array(model.components_)
+    rival.exp_dirichlet_component_ = np.array(model.exp_dirichlet_component_)
+    assert model.score(COUNTS) == pytest.approx(rival.score(COUNTS), rel=1e-3)
+    assert model.perplexity(COUNTS) == pytest.approx(rival.perplexity(COUNTS), rel=5e-3)
+    assert model.bound_ == model.perplexity(COUNTS)
+    loose = LatentDirichletAllocation(3, random_state=0, max_iter=200, evaluate_every=2, perp_tol=0.5).fit(COUNTS)
+    assert loose.n_iter_ < 50
+    assert LDA(3, n_jobs=2, random_state=0).fit(COUNTS).n_batch_iter_ > 0
+    counted = model.transform(COUNTS, normalize=False)
+    np.testing.assert_allclose(counted / counted.sum(axis=1, keepdims=True), model.transform(COUNTS))
+    np.testing.assert_allclose(counted.sum(axis=1), COUNTS.sum(axis=1) + 1)
+
+
+def test_lines_on_standard_output(capsys):
+    LatentDirichletAllocation(2, max_iter=3, evaluate_every=1, perp_tol=0, verbose=1, random_state=0).fit(COUNTS)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all("perplexity" in line for line in lines)
+
+
+# ---- arrays of other libraries
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_tensors_in_tensors_out(kind):
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(POSITIVE, dtype=getattr(torch, kind))
+    pca, gaussians = PCA(2, whiten=True).fit(x), GaussianMixture(2, random_state=0).fit(x)
+    codes = pca.transform(x)
+    answers = {
+        "transform": (pca, codes), "fit_transform": (pca, pca.fit_transform(x)), "score_samples": (pca, pca.score_samples(x)),
+        "predict_proba": (gaussians, gaussians.predict_proba(x)), "predict": (gaussians, gaussians.predict(x)),
+    }  # fmt: skip
+    for name, (model, answer) in answers.items():
+        assert isinstance(answer, torch.Tensor), name
+        np.testing.assert_allclose(answer.numpy(), getattr(model, name)(x.numpy()), err_msg=name)
+    assert codes.dtype == x.dtype
+    assert isinstance(pca.inverse_transform(codes), torch.Tensor)
+    assert isinstance(pca.score(x), float)
+    assert isinstance(PCA(2).fit_transform(POSITIVE), np.ndarray)
