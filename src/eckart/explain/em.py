@@ -80,25 +80,28 @@ def climb(
 ) -> Ascent[Theta, S]:
     """EM from theta until the bound, per unit of weight, rises by less than ``tol`` (after ``least`` steps at the soonest: near a saddle it rises slowly).
 
-    The trace holds F at every theta visited, the last one included, so it is that of the returned point. ``each`` is called after every E step (checkpoint,
+    One small rise may be that of a saddle, with larger ones behind it. So the step after it is taken too: where it rises by less than ``tol`` as well, the
+    point before it is returned; else the climb goes on. The trace holds F at every theta visited, the last one included, so it is that of the returned point. ``each`` is called after every E step (checkpoint,
     revival of a dead component); where it returns a theta, the climb goes on from there. Ctrl-C returns the last complete state.
     """
     trace = Trace("bound") if trace is None else trace
     trace.reason = StopReason.MAX_ITER
     statistics = problem.expect(theta)
     trace.add(statistics.bound / statistics.weight)
+    still = False
     try:
-        while len(trace) <= max_iter:
+        while len(trace) <= max_iter or still:
             moved = each(theta, statistics, trace) if each else None
             following = problem.maximise(statistics) if moved is None else moved
             after = problem.expect(following)
-            gain = after.bound / after.weight - trace.values[-1]
+            small = moved is None and abs(after.bound / after.weight - trace.values[-1]) < tol
+            if still and (small or len(trace) > max_iter):
+                trace.reason = StopReason.CONVERGED if small else StopReason.MAX_ITER
+                break
             theta, statistics = following, after
             trace.add(after.bound / after.weight)
             watch("EM", len(trace) - 1, max_iter)
-            if moved is None and abs(gain) < tol and len(trace) > least:
-                trace.reason = StopReason.CONVERGED
-                break
+            still = small and len(trace) > least
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
     return Ascent(theta, statistics, trace)
