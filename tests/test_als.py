@@ -637,3 +637,22 @@ def test_any_layout_of_the_same_entries_is_the_same_fit(rng):
     triples = Observed.from_triples(rows[order], x.indices[order], x.data[order], shape=x.shape)
     forms = x, a, triples, x.to_scipy(), x.to_scipy().tocoo(), x.to_scipy().tocsc()
     assert len({ALS(3, random_state=0).fit(form).row_factors_.tobytes() for form in forms}) == 1
+
+
+def test_skewed_strengths_are_brought_together(rng):
+    """Plays with a long tail: log(1 + r / median) / mean, in the fit, in folding, in the certificate and in explanations; clicks stay as they are."""
+    r = strengths(rng, 40, 25)
+    plays = np.where(np.isnan(r), np.nan, np.exp(2 * rng.standard_normal(r.shape) + 5))
+    median = np.nanmedian(plays)
+    log = np.log1p(plays / median)
+    model = ALS(3, feedback="implicit", random_state=0).fit(plays)
+    same = ALS(3, feedback="implicit", strengths="raw", random_state=0).fit(log / np.nanmean(log))
+    np.testing.assert_allclose(model.row_factors_, same.row_factors_, rtol=1e-6)
+    assert model.fit_.plan["strengths"]["median"] == pytest.approx(median)
+    assert model.certify(plays).holds
+    np.testing.assert_allclose(model.fold_in(plays[:5]), same.fold_in((log / np.nanmean(log))[:5]), rtol=1e-6)
+    seen = np.flatnonzero(~np.isnan(plays[0]))
+    assert model.explain(0, 1).prediction == pytest.approx(same.explain(0, 1).prediction)
+    assert model.explain(0, 1, n=1).shares[0][1] in plays[0, seen]
+    for other in (ALS(3, feedback="implicit", random_state=0).fit(r), ALS(3, feedback="implicit", alpha=2.0, random_state=0).fit(plays)):
+        assert "strengths" not in other.fit_.plan

@@ -314,7 +314,7 @@ def test_recommend_one_row_by_its_id(done):
     assert lines[0].split() == ["user", "rank", "movie", "score", "observations"]
     model = load("m.safetensors")
     want = [(int(u), r, c, f"{s:.4f}") for u, r, c, s in model.recommend(int(USERS[4]), 3)]
-    got = [(int(w[0]), int(w[1]), " ".join(w[2:-1]), w[-1]) for w in (line.split() for line in lines[1:])]
+    got = [(int(w[0]), int(w[1]), " ".join(w[2:-2]), w[-2]) for w in (line.split() for line in lines[1:])]
     assert got == want
     seen = set(pd.read_csv("r.csv").query(f"user == {USERS[4]}")["movie"])
     assert not seen & {c for _, _, c, _ in got}

@@ -103,3 +103,29 @@ def test_evidence_of_a_climb_fails_where_it_should():
     c = certify_ascent("p", **good, ends=[-2.0, -2.5])
     assert c["spread over starts"] == pytest.approx(0.5)
     assert largest_fall([1.0, 1.0 - FALL / 10]) < FALL
+
+
+def test_one_small_rise_before_larger_ones_is_no_end():
+    """A bound that pauses and goes on: the climb goes on with it, and ends where the step after the last is small as well."""
+    bounds = [0.0, 1.0, 1.0005, 2.0, 2.5, 2.5005, 2.5006, 2.5006]
+
+    class Pausing:
+        def expect(self, theta):
+            return Row(bounds[min(theta, len(bounds) - 1)], theta)
+
+        def maximise(self, s):
+            return s.theta + 1
+
+    class Row:
+        weight = 1.0
+
+        def __init__(self, bound, theta):
+            self.bound, self.theta = bound, theta
+
+        def merge(self, other):
+            return self
+
+    found = climb(Pausing(), 0, tol=1e-3)
+    assert (found.theta, found.trace.reason) == (5, StopReason.CONVERGED)
+    assert found.trace.values == bounds[:6]
+    assert climb(Pausing(), 0, tol=1e-3, max_iter=2).trace.reason is StopReason.MAX_ITER

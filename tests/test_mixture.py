@@ -12,7 +12,7 @@ from scipy.special import gammaln
 from scipy.stats import multinomial as scipy_multinomial
 
 import eckart
-from eckart import GaussianMixture, Mixture
+from eckart import GaussianMixture, InputError, Mixture
 from eckart.explain.mixtures.families import family_named
 from eckart.explain.mixtures.families_discrete import EDGE, Bernoulli, Multinomial, probabilities
 
@@ -210,3 +210,33 @@ def test_families_are_found_by_name():
     assert family_named("gaussian").name == "gaussian full"
     own = Poisson()
     assert family_named(own) is own
+
+
+def test_missing_entries_at_their_expectation():
+    """sum_z q_z E[x_j | z], with q from what is observed; for full covariances the conditional mean of each component."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=400)
+    answers = (rng.random((400, 6)) < np.where(labels[:, None] == 1, 0.9, 0.1)).astype(float)
+    model = Mixture(2, family="bernoulli", random_state=0).fit(answers)
+    gaps = np.where(rng.random(answers.shape) < 0.2, np.nan, answers)
+    filled = model.impute(gaps)
+    lost = np.isnan(gaps)
+    np.testing.assert_array_equal(filled[~lost], gaps[~lost])
+    np.testing.assert_allclose(filled[lost], (model.predict_proba(gaps) @ model.parameters_["means"])[lost])
+    assert np.mean((filled - answers)[lost] ** 2) < 0.6 * np.mean((answers.mean(axis=0) - answers)[lost] ** 2)
+    points = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 3)) + 4 * rng.integers(2, size=300)[:, None]
+    mixture = Mixture(2, family="gaussian", random_state=0).fit(points)
+    theta = mixture.parameters_
+    row = points[0].copy()
+    row[1] = np.nan
+    seen, q = [0, 2], []
+    guesses = []
+    for z in range(2):
+        m, s = theta["means"][z], theta["spread"][z]
+        inner, d = s[np.ix_(seen, seen)], row[seen] - m[seen]
+        q.append(mixture.weights_[z] * np.exp(-0.5 * d @ np.linalg.solve(inner, d)) / np.sqrt(np.linalg.det(inner)))
+        guesses.append(m[1] + s[1, seen] @ np.linalg.solve(inner, d))
+    want = np.dot(q, guesses) / np.sum(q)
+    np.testing.assert_allclose(mixture.impute(row[None])[0, 1], want, rtol=1e-8)
+    with pytest.raises(InputError, match="multinomial"):
+        Mixture(2, family="multinomial", random_state=0).fit(answers + 1).impute(answers)

@@ -262,7 +262,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
         f, rule = self._lowrank(), self._fold_rule()
         norm = Normaliser(None, f.shape) if self.normaliser_ is None else self.normaliser_
         norm = norm.for_rows(x)
-        y = replace(x, data=norm.apply(x).data)
+        y = replace(x, data=norm.apply(self._as_fitted(x)).data)
         engine, offset = self._engine(), learned_columns(f, norm)
         with engine.at_work():
             beside = None if offset is None else engine.take(offset, y.dtype)
@@ -270,6 +270,10 @@ class Completer(Recommender, TransformerMixin, Estimator):
             left = np.ascontiguousarray(engine.get(found.left), f.right.dtype)
             bias = norm.row_offset if found.bias is None else engine.get(found.bias)
         return f.with_rows(left, cast(bias, left), cast(norm.row_scale, left), x.rows), x
+
+    def _as_fitted(self, x: Observed) -> Observed:
+        """Entries as the fit sees them (implicit feedback brings strengths together)."""
+        return x
 
     def _fold_base(self, f: LowRank) -> np.ndarray | None:
         """What every row's matrix holds before its entries are added (implicit feedback)."""

@@ -204,7 +204,8 @@ class Recommender:
         x = self.observed_
         part = slice(x.indptr[i], x.indptr[i + 1])
         seen, values = x.indices[part], x.data[part].astype(np.float64)
-        shares, base = self._shares(f, i, j, seen, values)
+        own = Observed(np.array([0, len(seen)]), seen, values, x.n_columns)
+        shares, base = self._shares(f, i, j, seen, self._as_fitted(own).data)
         order = np.argsort(-np.abs(shares), kind="stable")[:n]
         names = self.column_ids.names(seen[order])
         listed = [(_plain(name), float(values[p]), float(shares[p])) for name, p in zip(names, order)]

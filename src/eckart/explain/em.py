@@ -91,10 +91,11 @@ def climb(
 ) -> Ascent[Theta, S]:
     """EM from theta until the bound, per unit of weight, rises by less than ``tol`` (after ``least`` steps at the soonest: near a saddle it rises slowly).
 
-    The trace holds F at every theta visited, the last one included, so it is that of the returned point. ``each`` is called after every E step (revival of
-    a dead component); where it returns a theta, the climb goes on from there. ``enough`` is a second rule to stop, with words for the watcher. Ctrl-C returns
-    the last complete state. ``memory`` gets theta, the trace and what the problem remembers at every step; a climb that was killed goes on from there,
-    instead of from ``theta``.
+    One small rise may be that of a saddle, with larger ones behind it. So the step after it is taken too: where it rises by less than ``tol`` as well, the
+    point before it is returned; else the climb goes on. The trace holds F at every theta visited, the last one included, so it is that of the returned
+    point. ``each`` is called after every E step (revival of a dead component); where it returns a theta, the climb goes on from there. ``enough`` is a second
+    rule to stop, with words for the watcher. Ctrl-C returns the last complete state. ``memory`` gets theta, the trace and what the problem remembers at
+    every step; a climb that was killed goes on from there, instead of from ``theta``.
     """
     trace = Trace("bound") if trace is None else trace
     if (kept := memory.last()) is not None:
@@ -104,23 +105,25 @@ def climb(
         statistics = problem.expect(theta)
         trace.add(statistics.bound / statistics.weight)
     trace.reason = StopReason.MAX_ITER
+    still = len(trace) > max(least, 1) and abs(trace.values[-1] - trace.values[-2]) < tol
     try:
-        while len(trace) <= max_iter:
+        while len(trace) <= max_iter or still:
             memory.offer(lambda: _state(problem, theta, statistics, trace))  # noqa: B023
             moved = each(theta, statistics, trace) if each else None
             following = problem.maximise(statistics) if moved is None else moved
             after = problem.expect(following)
-            gain = after.bound / after.weight - trace.values[-1]
+            small = moved is None and abs(after.bound / after.weight - trace.values[-1]) < tol
+            if still and (small or len(trace) > max_iter):
+                trace.reason = StopReason.CONVERGED if small else StopReason.MAX_ITER
+                break
             theta, statistics = following, after
             trace.add(after.bound / after.weight)
             met, said = enough(trace) if enough else (False, "")
             watch("EM" + said, len(trace) - 1, max_iter)
-            if moved is None and abs(gain) < tol and len(trace) > least:
-                trace.reason = StopReason.CONVERGED
-                break
             if met:
                 trace.reason = StopReason.CONVERGED
                 break
+            still = small and len(trace) > least
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
     return Ascent(theta, statistics, trace)

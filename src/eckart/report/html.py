@@ -167,7 +167,7 @@ def _marks(figure: Any) -> list[list[Any]]:
         if not axes.get_visible():
             continue
         for points in axes.collections:
-            offsets = np.ma.filled(np.ma.asarray(points.get_offsets(), float), np.nan)
+            offsets: np.ndarray = np.ma.filled(np.ma.asarray(points.get_offsets(), float), np.nan)
             names = getattr(points, "eckart_names", None)
             if len(offsets) > 1 or names is not None:
                 found += _placed(axes, offsets, names)

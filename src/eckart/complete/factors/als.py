@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from eckart.complete.folding import cast, entry_weights, limits, on_a_scale
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
-from eckart.errors import InputError, wrong
+from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
@@ -29,6 +29,21 @@ from eckart.trace import StopReason, progress
 RATINGS_POWER, BIAS_SHARE = 0.5, 0.3
 """The ridge of ratings, in standard deviations, and the share of it for biases: of ridges tried on MovieLens-100K, MovieTweetings and Jester none is better on
 one of them without being worse on another."""
+
+
+SKEWED = 20.0
+"""Largest strength, in medians, from which a few entries outweigh all others: weights of ratings or of clicks stay below it, those of plays are far above."""
+
+
+class Taming(NamedTuple):
+    """Strengths on a scale on which none outweighs all others, of mean 1: log(1 + r / median) / mean."""
+
+    median: float
+    mean: float
+
+    def of(self, x: Observed) -> Observed:
+        values = np.log1p(x.data.astype(np.float64) / self.median) / self.mean
+        return replace(x, data=values.astype(x.dtype))
 
 
 class Ridge(NamedTuple):
@@ -58,6 +73,8 @@ class ALS(Completer):
     nonnegative : U, V >= 0.
     alpha, unobserved_weight, zeros : weights of implicit feedback: alpha r_ij for the observed, a0 for zeros on "all" cells or on "unobserved" ones
         only (then an observed cell has weight a0 + alpha r_ij: with a0 = 1 the classical 1 + alpha r).
+    strengths : what becomes of the values r of implicit feedback: "raw", "log": log(1 + r / median) divided by its mean, or "auto": "log" where the largest is
+        more than 20 times the median (plays, counts, seconds) and alpha is 1. Otherwise a few large counts outweigh all else.
     normalise : what is taken out before the fit and put back after: "column", "row", "both", "global", "bias" or None. "auto": nothing when biases are
         learned or feedback is implicit or factors are nonnegative, else "column". ``scale=True`` also divides by standard deviations.
     solver : "cholesky" solves every row exactly (rows with few entries in the space of their entries), "cg" improves it by ``cg_steps`` steps of
@@ -100,6 +117,7 @@ class ALS(Completer):
     alpha: float = param(1.0, number(0))
     unobserved_weight: float = param(0.1, number(0))
     zeros: str = param("all", one_of("all", "unobserved"))
+    strengths: str = param("auto", one_of("auto", "raw", "log"))
     normalise: str | None = param("auto")
     scale: bool = param(False, flag())
     solver: str = param("auto", one_of("auto", "cholesky", "cg"))
@@ -140,7 +158,8 @@ class ALS(Completer):
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         self._check(x)
-        ridge = self.ridge_for(x)
+        tamed = self._taming(x)
+        ridge, x = self.ridge_for(x), x if tamed is None else tamed.of(x)
         engine, rng = self._engine(), generator(self.random_state)
         by = self._normalise_by()
         for choice, met, wanted in (
@@ -187,6 +206,8 @@ class ALS(Completer):
         }  # fmt: skip
         if errors:
             plan["held_out_errors"] = errors
+        if tamed is not None:
+            plan["strengths"] = tamed._asdict()
         if (low_high := limits(self.clip if self.feedback == "explicit" else False, x)) is not None:
             plan["clip"] = low_high
         self.normaliser_ = norm
@@ -244,6 +265,25 @@ class ALS(Completer):
             l2 = 0.05 if self.feedback == "explicit" else 0.003
         return Ridge(float(l2), 1.0 if power is None else float(power), float(l2 if bias is None else bias))
 
+    def _taming(self, x: Observed) -> Taming | None:
+        """How strengths are brought together before the fit; None where they stay as they are."""
+        if self.feedback == "explicit" or self.strengths == "raw" or not (x.data > 0).any():
+            return None
+        some = x.data[x.data > 0].astype(np.float64)
+        median = float(np.median(some))
+        skewed = self.alpha == 1.0 and float(some.max()) > SKEWED * median
+        return Taming(median, float(np.log1p(some / median).mean())) if self.strengths == "log" or skewed else None
+
+    def _as_fitted(self, x: Observed) -> Observed:
+        kept = self.fit_.plan.get("strengths")
+        return x if kept is None else Taming(float(kept["median"]), float(kept["mean"])).of(x)
+
+    def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
+        kept = fit.plan.get("strengths")
+        if kept is not None and not (float(kept["median"]) > 0 and float(kept["mean"]) > 0):
+            raise FileError(f"strengths={kept!r} came, wanted a median and a mean above 0")
+        super()._store(fit, arrays)
+
     def _ridge_used(self) -> Ridge:
         """The ridge of the fit; models saved earlier had one for codes and biases."""
         plan = self.fit_.plan
@@ -268,7 +308,7 @@ class ALS(Completer):
             raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
         engine = self._engine()
         with engine.at_work():
-            y = x if norm is None else norm.apply(x)
+            y = self._as_fitted(x) if norm is None else norm.apply(x)
             problem = self._problem(engine, y, entry_weights(weights, x), self._ridge_used())
             u, v, b, c = (
                 None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias)

@@ -41,6 +41,10 @@ SETTLED = 0.02
 """eps may fall freely once the residual is this share of what the smallest of the k singular values puts on the observed entries."""
 STALL = 30
 """Iterations without progress after which an attempt ends."""
+GAP = 1e-6
+"""Singular values below this share of the largest are not those of the matrix, where what is left without them fits the entries as well."""
+FITS = 1e-9
+"""Relative residual of a matrix that fits the entries."""
 POLISH = 8
 """Most Gauss-Newton steps."""
 CG = 500
@@ -79,16 +83,17 @@ def solve(
                 if search.stopped:
                     trace.reason = StopReason.INTERRUPTED
                     break
-                if best[0] <= max(tol, 1e-9) or len(trace) >= max_iter:
+                if best[0] <= max(tol, FITS) or len(trace) >= max_iter:
                     break
     except KeyboardInterrupt:
         if best[1] is None:
             raise
         trace.reason = StopReason.INTERRUPTED
-    misfit, (u, s, v) = best
+    with engine.at_work():
+        misfit, (u, s, v) = search.of_least_rank(Found(*best))
     if trace.reason is not StopReason.INTERRUPTED:
         trace.reason = StopReason.CONVERGED if misfit <= tol else StopReason.STALLED
-        if len(trace) >= max_iter and misfit > 1e-9:
+        if len(trace) >= max_iter and misfit > FITS:
             trace.reason = StopReason.MAX_ITER
     return Solution(u, s * size, v, trace, {"relative residual": misfit, "attempts": used})
 
@@ -172,6 +177,16 @@ class _Search:
             if len(history) > STALL and misfit > 0.97 * history[-STALL][0] and eps > 0.97 * history[-STALL][1]:
                 break
 
+    def of_least_rank(self, found: Found) -> Found:
+        """The same matrix without singular values that a rank above that of the matrix leaves behind, where the rest fits the entries too."""
+        misfit, (u, s, v) = found
+        kept = int(np.count_nonzero(s > GAP * s[0])) if len(s) else 0
+        if misfit > FITS or kept == len(s):
+            return found
+        cut = u[:, :kept], s[:kept], v[:, :kept]
+        less = self.polish(Found(self._rest(cut[0] * cut[1], cut[2])[1], cut), NOTHING)
+        return less if less.misfit <= FITS else found
+
     def _begin(self) -> tuple[Triples, float, list[Any]]:
         """X = Pi(A): its k + 1 leading triples, eps = sigma_{k+1}, and nothing behind us."""
         z = Operator(self.pattern, self.b)
@@ -244,7 +259,8 @@ class ExactRecovery(SpectralCompleter):
 
     Parameters
     ----------
-    n_components : the rank k; more than min(rows, columns) counts as that.
+    n_components : the rank k, or more: where a matrix of lower rank fits the entries, its rank is found (a gap of 1e-6 between singular values). More
+        than min(rows, columns) counts as that.
     attempts : 1, or 2 to try again more slowly where the first attempt settles on a matrix that does not fit.
     normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None. It changes the
         rank of exact data, so None is the default.
@@ -281,17 +297,27 @@ class ExactRecovery(SpectralCompleter):
             x, self.n_components, tol=self.tol, max_iter=self.max_iter, attempts=self.attempts,
             engine=engine, rng=rng, watch=watch, memory=memory,
         )  # fmt: skip
-        return found, {"attempts": int(found.evidence.get("attempts", 0))}
+        told: dict[str, Any] = {"attempts": int(found.evidence.get("attempts", 0))}
+        most = min(self.n_components, *x.shape)
+        if len(found.s) < most:
+            told["rank"] = f"{len(found.s)}, found: it fits the entries as well as {most}, which was allowed"
+        return found, told
 
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
     ) -> Certificate:
         whole = recovery_certificate(f, x, tol=at_least(1e-9, x), random_state=rng, engine=engine)
+        facts, notes = whole.facts, whole.notes
+        if facts["verdict"] == "disproven" and whole.checks[0].passed:
+            # a direction is free at rank k; where k is more than the rank of the matrix, that says nothing about the matrix
+            facts = facts | {"verdict": "not proven"}
+            words = f"not proven: the entries fit, but too few of them determine a matrix of rank {facts['rank']}; give n_components if a lower rank is known"
+            notes = (words, *whole.notes[1:])
         # the promise is a fit of rank k that the entries determine; the nuclear norm's certificate is told beside it
         return Certificate(
             "find B of rank k with Pi(B) = Pi(A)",
             "global",
             tuple(c for c in whole.checks if c.name != "dual certificate"),
-            whole.facts,
-            whole.notes,
+            facts,
+            notes,
         )

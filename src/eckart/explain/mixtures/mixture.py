@@ -26,7 +26,7 @@ from eckart.explain.mixtures.gaussian_steps import Scale, scale_of
 from eckart.explain.mixtures.starts import WAYS, Sample
 from eckart.explain.mixtures.verbs import MixtureVerbs, known_weights, readable_twice
 from eckart.factors import Components
-from eckart.fit import Fit, fitted, one_kind_of_names, plan_of
+from eckart.fit import Fit, fitted, on_data, one_kind_of_names, plan_of
 from eckart.io.models.levels import Memory, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix
@@ -205,6 +205,25 @@ class Mixture(MixtureVerbs):
     def parameters_(self) -> dict[str, np.ndarray]:
         """The family's arrays by name."""
         return {name: a.astype(self._dtype) for name, a in self._fitted("parameters_").factors.parameters.items()}
+
+    def impute(self, X: Any) -> np.ndarray:
+        """X with every missing entry at its expectation given the observed entries of its row: sum_z q_z E[x_j | z, observed].
+
+        For Gaussian components of every covariance, for "bernoulli", and for a family whose entries are independent given the component (``gaps``) and whose
+        parameters hold their ``means``.
+        """
+        matrix, engine = self._new_rows(X), self._engine()
+        f, family = self.fit_.factors, self._family()
+        if hasattr(family, "gaussians"):
+            theta = family.gaussians(f.weights, f.parameters)
+            return engine.gaussian_posteriors(engine.put(matrix), theta, fill=True).filled.astype(self._dtype)
+        if not (getattr(family, "gaps", False) and "means" in f.parameters):
+            raise InputError(
+                f"family {f.family!r} came, wanted Gaussian or Bernoulli components to impute: others do not say what to expect of a missing entry"
+            )
+        values = on_data(engine, matrix, engine.entries)
+        shares = self._posteriors(matrix, shares=True).shares
+        return np.where(np.isnan(values), shares @ f.parameters["means"], values).astype(self._dtype)
 
     def extra_state(self) -> dict[str, np.ndarray]:
         """Nothing beside the factors; a family that no file can bring back is refused."""
