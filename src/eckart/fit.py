@@ -16,6 +16,7 @@ from eckart.engines.protocol import GapsFound
 from eckart.errors import InputError, InputTypeError
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.notebook import table
 from eckart.parameters import param
 from eckart.trace import Trace
 
@@ -36,6 +37,10 @@ class Fit:
         return "\n".join(
             [*lines, f"stopped    {self.trace.reason.value} ({len(self.trace)} iterations)", str(self.certificate)]
         )
+
+    def _repr_html_(self) -> str:
+        chosen = table(("choice", "value"), [(name, str(value)) for name, value in self.plan.items()])
+        return f"<div>{self.certificate._repr_html_()}{self.trace._repr_html_()}<details><summary>plan</summary>{chosen}</details></div>"
 
 
 def plan_of(engine: Any, reason: str | None = None) -> dict[str, Any]:
@@ -131,6 +136,11 @@ class Estimator(BaseEstimator):
         matrix, engine = self._new_rows(x), self._engine()
         with engine.at_work():
             return on_data(engine, matrix, lambda placed: do(placed, self.fit_.factors, engine))
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, and the certificate below it once the model is fitted."""
+        diagram: str = super()._html_repr()
+        return diagram + self.fit_.certificate._repr_html_() if "fit_" in vars(self) else diagram
 
     def save(self, path: Any) -> None:
         """Write the model to one .safetensors file (arrays + JSON header, checksum), atomically."""
