@@ -274,3 +274,41 @@ def test_as_a_module_and_with_completion():
     assert done.returncode == 0
     assert "--install-completion" in done.stdout
     assert "<str>" not in done.stdout
+
+
+# ---- how long it will take
+
+
+@pytest.mark.parametrize(("fixed", "each"), [(0.0, 1e-3), (2.0, 1e-5), (0.01, 1e-6), (0.3, 2e-3)])
+def test_the_plan_reads_time_off_parts_of_the_work(monkeypatch, fixed, each):
+    from eckart.cli import estimate as module
+    from eckart.matrix import Dense
+
+    clock = [0.0]
+    seen = []
+
+    def work(part):
+        seen.append(len(part.array))
+        clock[0] += fixed + each * len(part.array)
+
+    monkeypatch.setattr(module.time, "perf_counter", lambda: clock[0])
+    found = module.estimate(Dense(np.zeros((200_000, 2))), work)
+    assert found["seconds"] == pytest.approx(fixed + each * 200_000, rel=1e-6)
+    assert found["compiling"] == 0
+    whole = fixed + each * 200_000
+    assert max(seen) < 200_000 or whole < 1.0, "a part is enough unless all of it takes no time"
+
+
+def test_every_verb_that_fits_has_a_plan_and_fits_nothing(done):
+    ask = ("complete", "ratings.csv", *LONG, "-k", 2, "--model", "m.safetensors", "--plan")
+    for words in (
+        ask,
+        ("reduce", "people.csv", "--exclude", "name,born,town", "--plan"),
+        ("explain", "ap.txt", "--split-documents", "</DOC>", "-k", 2, "--plan"),
+        ("embed", "ap.txt", "--split-documents", "</DOC>", "--method", "pmi", "-k", 2, "--min-count", 1, "--plan"),
+    ):
+        assert "for the fit, measured on all rows" in done(*words)
+    assert not Path("m.safetensors").exists()
+    told = one_object(done(*ask, "--json"))["plan"]
+    assert told["rows"] == told["measured_rows"] == 30
+    assert 0 < told["seconds"] < 60

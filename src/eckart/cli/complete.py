@@ -107,6 +107,17 @@ def complete(
     if out is not None and source.long and pairs is None:
         check_cells(x.shape, cells, all_cells)
     shell.say("data", described(file, x))
+    if how.plan:
+        from eckart.cli.estimate import tell_plan
+
+        def work(part: Any) -> None:
+            chooser = Chooser(build, k, method, how.seed, how.threads, part.shape)
+            if share:
+                judge(chooser.fit, part, share, how.seed)
+            chooser.final(part)
+
+        tell_plan(shell, x, work)
+        return
     begin = time.perf_counter()
     chooser = Chooser(build, k, method, how.seed, how.threads, x.shape)
     judged = measured(shell, lambda: judge(chooser.fit, x, share, how.seed), held_out, "entries") if share else None

@@ -116,6 +116,11 @@ def embed(
         "words_read": s.words_read,
         "words_kept": s.n_tokens,
     }
+    if how.plan:
+        from eckart.cli.estimate import tell_plan
+
+        tell_plan(shell, s, unfitted.fit)
+        return
     begin = time.perf_counter()
     fitted = unfitted.fit(s)
     fitted.fit_.plan.update(reading.plan(s))

@@ -131,7 +131,27 @@ def explain(
     _check_size(k, x, method)
     shell.say("data", described(file, x))
     shell.answer["data"] = facts(file, x)
+    if how.plan:
+        _plan(x, build, k, method, share, how.seed, shell)
+        return
     _run(_Work(file, data, reading, to, shape, as_text), method, build, k, (share, held_out), how.seed, top, shell)
+
+
+def _plan(x: Any, build: Callable[..., Any], k: int | str, method: str, share: float, seed: int, shell: Shell) -> None:
+    """How long it would take, the choice of the number and the measure on unseen documents included."""
+    from eckart.cli.estimate import tell_plan
+    from eckart.explain.topics.judge import select_topics
+    from eckart.report.unseen import judge_topics
+
+    def work(part: Any) -> None:
+        size = k
+        if k == "auto" and method != "mixture":
+            size = int(select_topics(build(), part, CANDIDATES, random_state=seed)[0]["n_components"])
+        if method in ("lda", "plsa") and share:
+            judge_topics(build(n_components=size).fit, part, share, seed)
+        build(n_components=size).fit(part)
+
+    tell_plan(shell, x, work)
 
 
 class _Work(NamedTuple):

@@ -68,6 +68,9 @@ class Arithmetic:
         str, option(help="What does the arithmetic: auto, cpu, plain (slow, for checking), or one of another package.")
     ] = "auto"
     threads: Threads = None
+    plan: Annotated[
+        bool, option("--plan", help="Only measure a part of the work, and say how long all of it would take.")
+    ] = False
 
     def engine_option(self) -> str | None:
         """The value of --engine as an option that only some models have: None for auto."""

@@ -97,8 +97,14 @@ def reduce(
     refuse_rank(k, x)
     if not pca:
         shape = shape or _square(x.shape[1])
+    unfitted = build(n_components=k, image=shape)
+    if how.plan:
+        from eckart.cli.estimate import tell_plan
+
+        tell_plan(shell, x, unfitted.fit)
+        return
     begin = time.perf_counter()
-    fitted = build(n_components=k, image=shape).fit(x)
+    fitted = unfitted.fit(x)
     shell.answer["data"] = facts(file, x)
     if scale is None and shape is None:
         _note_units(fitted.fit_.plan.get("units") or {}, shell)
