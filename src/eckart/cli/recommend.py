@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,7 +90,7 @@ def recommend(
         if not shell.json:
             typer.echo("\n".join(why(found, names, called)))
         return
-    head = (names[0], "rank", names[1], "score")
+    head: tuple[str, ...] = (names[0], "rank", names[1], "score")
     if similar:
         side, labels, name = ("rows", fitted.row_ids, names[0]) if row else ("columns", fitted.column_ids, names[1])
         head = (name, "rank", f"similar_{name}", "cosine")
@@ -102,9 +103,12 @@ def recommend(
             lists = [fitted.recommend(X=for_model(source.observed(local(new)), None, fitted.column_ids), **ask)]
         else:
             lists = _for_rows(fitted, row, ids_in(rows_file, names[0], fitted.row_ids) if rows_file else None, ask)
-    tables = (tuple(found.to_table().values()) for found in lists)
+    lists = iter(lists)
+    first = next(lists)
+    head = (*head, *list(first.to_table())[len(head) :])  # whatever else the lists tell
+    tables: Any = (tuple(found.to_table().values()) for found in chain([first], lists))
     if called is not None:
-        head, tables = (*head[:3], "title", head[3]), ((*t[:3], called(t[2]), t[3]) for t in tables)
+        head, tables = (*head[:3], "title", *head[3:]), ((*t[:3], called(t[2]), *t[3:]) for t in tables)
     if out is not None and len(set(head)) < len(head):
         raise InputError(f"columns {', '.join(head)} came, wanted names that differ; fit with other column names")
     tell(head, tables, out, shell)
