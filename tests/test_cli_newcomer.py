@@ -124,6 +124,19 @@ def test_text_and_dates_are_left_out_with_a_note(eckart_):
     assert "left out" in err
 
 
+def test_a_column_that_only_counts_the_rows_is_left_out_with_a_note(eckart_):
+    frame = pd.read_csv("people.csv")[["height", "weight", "age"]]
+    frame.insert(0, "rownames", np.arange(1, 41))
+    frame.to_csv("r.csv", index=False)
+    code, out, err = eckart_("reduce", "r.csv", "-k", 1)
+    assert code == 0
+    assert "40 rows x 3 columns" in out
+    assert "left out of r.csv: rownames (row number); --index rownames" in err
+    frame["rownames"] = np.arange(40)[::-1]
+    frame.to_csv("r.csv", index=False)
+    assert "40 rows x 4 columns" in eckart_("reduce", "r.csv", "-k", 1)[1]
+
+
 def test_the_same_table_from_lines_of_json_and_standard_input(eckart_, done, monkeypatch):
     def codes(*words):
         code, _, err = eckart_("reduce", *words, "-k", 2, "--exclude", "name,born,town", "--out", "o.npy", "-q")
@@ -139,7 +152,7 @@ def test_the_same_table_from_lines_of_json_and_standard_input(eckart_, done, mon
 def test_a_workbook(eckart_, refused):
     openpyxl = pytest.importorskip("openpyxl", reason="reading .xlsx needs openpyxl")
     book = openpyxl.Workbook()
-    for row in [["a", "b", "town"], *([i, i * i / 7, "Ulm"] for i in range(20))]:
+    for row in [["a", "b", "town"], *([i % 7, i * i / 7, "Ulm"] for i in range(20))]:
         book.active.append(row)
     book.save("t.xlsx")
     code, out, err = eckart_("reduce", "t.xlsx", "-k", 1)

@@ -38,7 +38,9 @@ class Cells(HTMLParser):
 
 def test_a_certificate_shows_its_verdict_checks_facts_and_notes():
     for value, words in ((1e-9, "holds"), (1.0, "does not hold")):
-        c = Certificate("min <x>", "global", (Check("gap & more", value, 1e-6, "distance"),), {"rows": 1234}, ("a <note>",))
+        c = Certificate(
+            "min <x>", "global", (Check("gap & more", value, 1e-6, "distance"),), {"rows": 1234}, ("a <note>",)
+        )
         cells = Cells(c._repr_html_()).text
         assert f"The certificate {words} (global)." in cells
         for text in (" min <x>", "gap & more", "1e-06", "1,234", "a <note>", "ok" if value < 1 else "fails"):

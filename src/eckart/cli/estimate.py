@@ -21,8 +21,10 @@ from eckart.trace import compiling_told
 
 FIRST_ROWS = 128
 """Rows of the first fit: enough for every method to run, few enough to cost nothing."""
-ENOUGH_SECONDS = 0.4
-"""A fit of this length is not made of overheads, and the last two together cost the person about a second."""
+SHORT_SECONDS, LONG_SECONDS = 0.4, 2.0
+"""A fit below the first may be made of overheads, and is timed twice, the least counting; one above the second is long enough to be the last."""
+PART = 1 / 8
+"""Share of the rows from which a fit that is not short tells the time of all of them: what grows slower than the rows has shown itself by then."""
 
 
 def part_of(x: Any, rows: int) -> Any:
@@ -51,11 +53,12 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
         work(part_of(x, rows))
     first = time.perf_counter() - begin
     while True:
-        begin = time.perf_counter()
         with contextlib.suppress(InputError):
-            work(part_of(x, rows))
-            times[rows] = time.perf_counter() - begin
-        if rows >= total or (len(times) > 1 and times[rows] > ENOUGH_SECONDS):
+            times[rows] = _timed(x, rows, work)
+        long = times.get(rows, 0.0)
+        if rows >= total or (
+            len(times) > 1 and (long > LONG_SECONDS or (long > SHORT_SECONDS and rows >= PART * total))
+        ):
             break
         rows = min(2 * rows, total)
     if not times:
@@ -64,6 +67,17 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
     (a, b) = (list(times)[-2:] * 2)[-2:] if len(times) > 1 else (0, list(times)[-1])
     slope = max(0.0, times[b] - times.get(a, 0.0)) / max(1, b - a)
     return {"seconds": times[b] + slope * (total - b), "compiling": compiling, "measured_rows": b, "rows": total}
+
+
+def _timed(x: Any, rows: int, work: Callable[[Any], Any]) -> float:
+    part, least = part_of(x, rows), float("inf")
+    for _ in range(2):
+        begin = time.perf_counter()
+        work(part)
+        least = min(least, time.perf_counter() - begin)
+        if least > SHORT_SECONDS:
+            break
+    return least
 
 
 def tell_plan(shell: Shell, x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:

@@ -36,14 +36,14 @@ def plan(
     shell: Shell,
 ) -> None:
     from eckart.cli.estimate import tell_plan
-    from eckart.cli.reading import reading_of
+    from eckart.cli.reading import local, reading_of
     from eckart.cli.reduce import _components
     from eckart.engines import available_memory
     from eckart.reduce.pca import PCA
     from eckart.reduce.plan import choose, costs, measured_speed, validate_components
 
     with shell.phase(f"reading {file}"):
-        matrix = reading_of(table, written, shell=shell).table(file, shell).matrix
+        matrix = reading_of(table, written, shell=shell).table(local(file), shell).matrix
     k = _components(components)
     validate_components(k, matrix.shape[0], matrix.shape[1])
     chosen = choose(matrix, k, solver)

@@ -150,7 +150,7 @@ class Reading:
                 f"no column of {file} holds numbers ({_told(words)}); say --text for a column of text, or --rows, --columns and --values for triples"
             )
         if words and shell is not None:
-            first = next((c.name for c in words if c.kind == "text"), None)
+            first = next((c.name for c in words if c.kind in ("text", "row number")), None)
             hint = (
                 f"; --index {_quoted(first)} or --labels {_quoted(first)} keeps a column beside the numbers"
                 if first

@@ -139,15 +139,17 @@ class Shell:
         from eckart.trace import StopReason
 
         c, trace = model.certificate_, model.fit_.trace
-        steps = f", {len(trace)} steps; stopped: {trace.reason.value}" if len(trace) else ""
-        self.say("fitted", f"{type(model).__name__} in {lasting(seconds)}{steps}")
+        if len(trace):
+            steps = f"{len(trace)} steps; stopped: {trace.reason.value}"
+            self.say("fitted", f"{type(model).__name__} in {lasting(seconds)}, {steps}")
         self.certified(c)
         if not c.holds and trace.reason is StopReason.MAX_ITER and limit is not None:
             self.say("", limit)
         for name, value in model.fit_.plan.items():
             self.detail(f"  {name}: {value}")
         for note in c.notes:
-            self.say("", note)
+            if "--scale" not in note:  # that is a note on standard error already
+                self.say("", note)
         self.answer |= {
             "model": type(model).__name__, "parameters": model.get_params(deep=False), "seconds": seconds, "steps": len(trace),
             "stopped": trace.reason.value, "plan": model.fit_.plan,

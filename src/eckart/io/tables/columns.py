@@ -19,7 +19,8 @@ HEAD_ROWS = 2000
 
 
 class Column(NamedTuple):
-    """``kind`` is "number", "date" or "text"; ``odd`` is a word that stands among cells that are mostly numbers."""
+    """``kind`` is "number", "row number" (a first column that only counts), "date" or "text"; ``odd`` is a word that stands among cells that are mostly
+    numbers."""
 
     name: str
     kind: str
@@ -51,7 +52,10 @@ def head_of(
     else:
         return None
     rows = rows if whole else rows.slice(0, HEAD_ROWS)
-    return Head([_column(rows.column(j), name, words) for j, name in enumerate(rows.column_names)], rows, named)
+    columns = [_column(rows.column(j), name, words) for j, name in enumerate(rows.column_names)]
+    if named and len(columns) > 1 and _counts(rows.column(0)):
+        columns[0] = columns[0]._replace(kind="row number")
+    return Head(columns, rows, named)
 
 
 def _arrow_rows(path: Path, whole: bool) -> Any:
@@ -76,6 +80,16 @@ def _csv_rows(
         raise FileError(f"{path} has two columns of one name, wanted names that differ; rename one")
     batches = layout.batches(names, {}, names)
     return pa.Table.from_batches(batches if whole else islice(batches, 1), schema), layout.headed
+
+
+def _counts(cells: Any) -> bool:
+    """Whether a column is 0, 1, 2 ... or 1, 2, 3 ... and so says nothing but where a row stands; a few rows may do so by chance."""
+    import pyarrow as pa
+
+    if not pa.types.is_integer(cells.type) or len(cells) < 10 or cells.null_count:
+        return False
+    first = cells[0].as_py()
+    return first in (0, 1) and cells.to_pylist() == list(range(first, first + len(cells)))
 
 
 def _column(cells: Any, name: str, words: Sequence[str]) -> Column:
