@@ -73,6 +73,19 @@ def done(eckart_):
 
 
 @pytest.fixture
+def ran(eckart_):
+    """Run a command that must do its work, whatever its certificate says: the exit code is 1 exactly where that does not hold."""
+
+    def call(*words):
+        code, out, err = eckart_(*words)
+        assert err == ""
+        assert code == ("DOES NOT HOLD" in out) or ("-q" in words and code in (0, 1))
+        return out
+
+    return call
+
+
+@pytest.fixture
 def refused(eckart_):
     """Run a command that must end with one line on standard error, exit code 2 and no file changed; returns the line."""
 

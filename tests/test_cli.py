@@ -41,7 +41,7 @@ def test_reduce_writes_everything(eckart_):
         "x.csv",
         "-k",
         2,
-        "--columns",
+        "--only",
         "a,b, c",
         "--index",
         "id",
@@ -103,15 +103,13 @@ def test_bad_components(refused, k):
     [
         (["reduce", "nope.csv"], "nope.csv does not exist"),
         (["reduce", "."], "folder"),
-        (["reduce", "x.csv"], "column 'id'"),
-        (["reduce", "x.csv", "--columns", "a,zz"], "'zz'"),
-        (["reduce", "x.csv", "--columns", "a", "--index", "zz"], "'zz'"),
-        (["reduce", "x.csv", "--columns", "a,b", "--labels", "zz"], "'zz'"),
-        (["reduce", "x.csv", "--columns", ","], "column ''"),
-        (["reduce", "x.csv", "--columns", "a,kind"], "'kind'"),
-        (["reduce", "x.csv", "--labels", "kind", "--index", "id"], "wanted one of them"),
+        (["reduce", "x.csv", "--only", "a,zz"], "'zz'"),
+        (["reduce", "x.csv", "--only", "a", "--index", "zz"], "'zz'"),
+        (["reduce", "x.csv", "--only", "a,b", "--labels", "zz"], "'zz'"),
+        (["reduce", "x.csv", "--only", ","], "column ''"),
+        (["reduce", "x.csv", "--only", "a,kind"], "'kind'"),
         (["reduce", "x.npy", "--index", "id"], "no column names"),
-        (["reduce", "x.npy", "--columns", "a"], "no column names"),
+        (["reduce", "x.npy", "--only", "a"], "no column names"),
         (["reduce", "x.npy", "--image", "3x3"], "6, the number of columns"),
         (["reduce", "x.npy", "--image", "-2x-3"], "height x width"),
         (["reduce", "x.npy", "--image", "six"], "height x width"),
@@ -153,11 +151,19 @@ def test_bad_files_are_one_line_and_code_2(refused, content):
 
 def test_labels_colour_the_map_and_are_not_data(eckart_):
     code, out, err = eckart_(
-        "reduce", "x.csv", "-k", 2, "--columns", "a,b,c", "--labels", "kind", "--report", "r.html", "--out", "o.csv"
+        "reduce", "x.csv", "-k", 2, "--only", "a,b,c", "--labels", "kind", "--report", "r.html", "--out", "o.csv"
     )
     assert (code, err) == (0, "")
     assert "60 rows x 3 columns" in out
-    assert list(read("o.csv", index="row").rows) == list("uvw") * 20
+    written = pd.read_csv("o.csv")
+    assert list(written.columns) == ["row", "kind", "pca0", "pca1"]
+    assert list(written["kind"]) == list("uvw") * 20
+    assert list(written["row"]) == list(range(60))
+    code, _, err = eckart_("reduce", "x.csv", "-k", 2, "--only", "a,b,c", "--labels", "kind", "--index", "id", "--out", "o.parquet")
+    assert (code, err) == (0, "")
+    joined = pd.read_parquet("o.parquet").merge(pd.read_csv("x.csv"), on="id")
+    assert (joined["kind_x"] == joined["kind_y"]).all()
+    assert len(joined) == 60
 
 
 def test_images_gaps_and_options(eckart_):
@@ -210,7 +216,7 @@ def test_images_gaps_and_options(eckart_):
 
 
 def test_certify_holds_fails_and_refuses(eckart_, refused):
-    assert eckart_("reduce", "x.csv", "-k", 2, "--columns", "a,b,c", "--model", "m.safetensors", "-q")[0] == 0
+    assert eckart_("reduce", "x.csv", "-k", 2, "--only", "a,b,c", "--model", "m.safetensors", "-q")[0] == 0
     code, out, err = eckart_("certify", "m.safetensors", "x.csv")
     assert (code, err) == (0, "")
     assert "HOLDS" in out
@@ -257,10 +263,10 @@ def test_patterns(eckart_):
 def test_streamed_files_give_the_same_codes_and_a_report(eckart_, monkeypatch):
     import eckart.io.read as door
 
-    assert eckart_("reduce", "x.parquet", "-k", 2, "--columns", ",".join(COLUMNS), "--out", "a.npy", "-q")[0] == 0
+    assert eckart_("reduce", "x.parquet", "-k", 2, "--only", ",".join(COLUMNS), "--out", "a.npy", "-q")[0] == 0
     monkeypatch.setattr(door, "IN_MEMORY_BYTES", 0)
     code, _, err = eckart_(
-        "reduce", "x.parquet", "-k", 2, "--columns", ",".join(COLUMNS), "--out", "b.npy", "--report", "r.html", "-q"
+        "reduce", "x.parquet", "-k", 2, "--only", ",".join(COLUMNS), "--out", "b.npy", "--report", "r.html", "-q"
     )
     assert (code, err) == (0, "")
     np.testing.assert_allclose(np.load("a.npy"), np.load("b.npy"), atol=1e-10)
@@ -346,7 +352,7 @@ def test_interrupt_ends_with_130_and_leaves_no_file(tmp_path):
 def test_nothing_but_errors_goes_to_standard_error(data, tmp_path):
     """No warning of our own making reaches the user, named columns, labels and a report included."""
     words = [
-        "--columns",
+        "--only",
         "a,b,c",
         "--labels",
         "kind",

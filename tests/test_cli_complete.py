@@ -106,8 +106,8 @@ def test_held_out_error_is_that_of_a_fit_that_did_not_see_it(done):
     assert done("complete", "r.csv", *LONG, "-k", 2, "-q") == ""
 
 
-def test_auto_says_why(done):
-    out = done("complete", "r.csv", *LONG, "--l2", 0.01, "--model", "n.safetensors", "--report", "r.html")
+def test_auto_says_why(ran):
+    out = ran("complete", "r.csv", *LONG, "--l2", 0.01, "--model", "n.safetensors", "--report", "r.html")
     model = load("n.safetensors")
     assert model.l2 == 0.01
     assert f"rank {model.n_components}," in out
@@ -115,8 +115,9 @@ def test_auto_says_why(done):
     assert "How the rank was chosen" in Path("r.html").read_text(encoding="utf-8")
 
 
-def test_a_fit_that_was_cut_short_says_so(done):
-    out = done("complete", "r.csv", *LONG, "-k", 6, "--l2", 0.001, "--max-iter", 2, "--held-out", 0)
+def test_a_fit_that_was_cut_short_says_so_and_ends_with_1(eckart_):
+    code, out, err = eckart_("complete", "r.csv", *LONG, "-k", 6, "--l2", 0.001, "--max-iter", 2, "--held-out", 0)
+    assert (code, err) == (1, "")
     assert "DOES NOT HOLD: relative gradient" in out
     assert "raise --max-iter above 2" in out
 
@@ -246,10 +247,11 @@ def test_every_method_answers_through_the_same_door(eckart_, method, components)
     kind = verb.METHODS[method]
     ask = ("complete", "r.csv", *LONG, "--method", method, "-k", components, "--held-out", 0.1)
     code, out, err = eckart_(*ask, "--model", "n.safetensors", "--out", "o.parquet", "--report", "r.html")
-    if code and components == "2":
+    if code == 2:
+        assert components == "2"
         assert f"--components 2 came with --method {method}" in err, "a method without a rank says so"
         return
-    assert (code, err) == (0, "")
+    assert (code, err) == (int("DOES NOT HOLD" in out), "")
     assert "RMSE" in out
     assert type(load("n.safetensors")).__name__ == kind
     assert np.isfinite(pd.read_parquet("o.parquet")["rating"]).all()
@@ -412,7 +414,7 @@ def test_certify_finds_rows_by_id_not_by_order(done):
     x = observed("r.csv", **NAMES)
     frame = pd.read_csv("r.csv")
     frame[frame["user"] != USERS[0]].to_csv("less.csv", index=False)
-    from eckart.cli.triples_input import for_model
+    from eckart.cli.asked_ids import for_model
 
     model = load("m.safetensors")
     less = for_model(observed("less.csv", **NAMES), model.row_ids, model.column_ids)

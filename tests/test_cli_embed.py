@@ -50,9 +50,9 @@ METHODS = {
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_text_to_vectors_model_and_report(done, method):
-    out = done(
-        "embed", "t.txt", "--model", method, "--model", "m.safetensors", *QUICK, *METHODS[method], "--out", "v.txt", "--report", "r.html",
+def test_text_to_vectors_model_and_report(ran, done, method):
+    out = ran(
+        "embed", "t.txt", "--method", method, "--model", "m.safetensors", *QUICK, *METHODS[method], "--out", "v.txt", "--report", "r.html",
     )  # fmt: skip
     for words in (
         "400 sentences",
@@ -98,8 +98,8 @@ def test_text_to_vectors_model_and_report(done, method):
     ],
 )
 def test_the_same_vectors_from_every_source(done, words):
-    done("embed", "t.txt", "--model", "pmi", *QUICK, "--out", "a.vec", "-q")
-    assert done("embed", *words, "--model", "pmi", *QUICK, "--out", "b.vec", "-q") == ""
+    done("embed", "t.txt", "--method", "pmi", *QUICK, "--out", "a.vec", "-q")
+    assert done("embed", *words, "--method", "pmi", *QUICK, "--out", "b.vec", "-q") == ""
     assert Path("a.vec").read_bytes() == Path("b.vec").read_bytes()
 
 
@@ -108,10 +108,10 @@ def test_a_folder_of_files_and_its_lines(done):
     lines = Path("t.txt").read_text().splitlines()
     for i in range(4):
         Path(f"texts/{i}.txt").write_text("\n".join(lines[100 * i : 100 * (i + 1)]))
-    assert "4 sentences" in done("embed", "texts", "--model", "pmi", *QUICK)
-    out = done("embed", "texts", "--model", "pmi", "--lines", *QUICK, "--out", "b.vec", "--model", "m.safetensors")
+    assert "4 sentences" in done("embed", "texts", "--method", "pmi", *QUICK)
+    out = done("embed", "texts", "--method", "pmi", "--lines", *QUICK, "--out", "b.vec", "--model", "m.safetensors")
     assert "400 sentences" in out
-    done("embed", "t.txt", "--model", "pmi", *QUICK, "--out", "a.vec")
+    done("embed", "t.txt", "--method", "pmi", *QUICK, "--out", "a.vec")
     assert Path("a.vec").read_bytes() == Path("b.vec").read_bytes()
     assert load("m.safetensors").fit_.plan["text"] == {"lines": True}
     assert "HOLDS" in done("certify", "m.safetensors", "texts")
@@ -122,7 +122,7 @@ def test_a_folder_of_files_and_its_lines(done):
     [("v.txt", ()), ("v.vec.gz", ()), ("v.bin", ()), ("v.safetensors", ()), ("v.txt", ("--format", "glove"))],
 )
 def test_every_format_is_read_again(done, out, words):
-    done("embed", "t.txt", "--model", "pmi", *QUICK, "--out", out, *words)
+    done("embed", "t.txt", "--method", "pmi", *QUICK, "--out", out, *words)
     v = read_vectors(out)
     assert v.vectors.shape == (13, 8)
     first = done("neighbours", out, "apple", "-n", 5).split()[4]
@@ -132,11 +132,11 @@ def test_every_format_is_read_again(done, out, words):
 
 
 def test_bytes_that_are_no_text_are_refused_or_replaced_and_counted(done, refused):
-    assert "byte 0xff at offset 0" in refused("embed", "bad.txt", "--model", "pmi", *QUICK, "--out", "v.txt")
+    assert "byte 0xff at offset 0" in refused("embed", "bad.txt", "--method", "pmi", *QUICK, "--out", "v.txt")
     out = done(
         "embed",
         "bad.txt",
-        "--model",
+        "--method",
         "pmi",
         *QUICK,
         "--undecodable",
@@ -154,7 +154,7 @@ def test_bytes_that_are_no_text_are_refused_or_replaced_and_counted(done, refuse
 
 
 def test_items_with_spaces(done, refused):
-    words = ("embed", "baskets.txt", "--tokenizer", "[^,]+", "--model", "pmi", "-k", 2)
+    words = ("embed", "baskets.txt", "--tokenizer", "[^,]+", "--method", "pmi", "-k", 2)
     assert "without white space" in refused(*words, "--out", "items.txt"), "said before the fit"
     done(*words, "--out", "items.safetensors")
     assert sorted(read_vectors("items.safetensors").words) == ["oat milk", "rye bread", "tea"]
@@ -165,7 +165,7 @@ def test_capitals_the_vocabulary_and_the_cache(done):
     out = done(
         "embed",
         "t.txt",
-        "--model",
+        "--method",
         "pmi",
         "-k",
         3,
@@ -185,7 +185,7 @@ def test_capitals_the_vocabulary_and_the_cache(done):
     again = done(
         "embed",
         "t.txt",
-        "--model",
+        "--method",
         "pmi",
         "-k",
         3,
@@ -203,25 +203,25 @@ def test_capitals_the_vocabulary_and_the_cache(done):
     assert out.splitlines()[0] == again.splitlines()[0]
 
 
-def test_skipgram_is_the_default_repeats_and_says_when_it_ended_too_soon(done):
+def test_skipgram_is_the_default_repeats_and_says_when_it_ended_too_soon(ran):
     words = ("embed", "t.txt", *QUICK, "--deterministic")
-    out = done(*words, "--epochs", 1, "--learning-rate", 1e-4, "--out", "a.txt")
+    out = ran(*words, "--epochs", 1, "--learning-rate", 1e-4, "--out", "a.txt")
     assert "SkipGram in" in out
     assert "DOES NOT HOLD" in out
     assert "raise --epochs above 1" in out
-    done(*words, "--epochs", 1, "--learning-rate", 1e-4, "--out", "b.txt", "--threads", 2)
-    done(*words, "--max-iter", 1, "--learning-rate", 1e-4, "--out", "c.txt", "--seed", 2)
+    ran(*words, "--epochs", 1, "--learning-rate", 1e-4, "--out", "b.txt", "--threads", 2)
+    ran(*words, "--max-iter", 1, "--learning-rate", 1e-4, "--out", "c.txt", "--seed", 2)
     assert Path("a.txt").read_bytes() == Path("b.txt").read_bytes() != Path("c.txt").read_bytes()
 
 
-def test_a_killed_or_interrupted_command_goes_on_from_its_checkpoint(done, eckart_, monkeypatch):
+def test_a_killed_or_interrupted_command_goes_on_from_its_checkpoint(ran, eckart_, monkeypatch):
     from eckart.embed import skipgram, skipgram_train
 
     words = ("embed", "t.txt", *QUICK, "--deterministic", "--epochs", 6, "--out")
-    done(*words, "whole.txt")
+    ran(*words, "whole.txt")
     monkeypatch.setattr(skipgram_train, "PART_WORDS", 500)
     monkeypatch.setattr(skipgram, "SECONDS", 0.0)
-    done(*words, "parts.txt")
+    ran(*words, "parts.txt")
     step, steps = skipgram_train.PairEvidence.merge, []
 
     def stops(self, other, how):
@@ -236,11 +236,11 @@ def test_a_killed_or_interrupted_command_goes_on_from_its_checkpoint(done, eckar
     assert not Path("v.txt").exists(), "nothing half-written"
     steps.clear()
     monkeypatch.setattr(skipgram_train.PairEvidence, "merge", lambda *two: stops(*two, KeyboardInterrupt))
-    out = done(*words, "v.txt", "--checkpoint", "c.safetensors")
+    out = ran(*words, "v.txt", "--checkpoint", "c.safetensors")
     assert "DOES NOT HOLD" in out
     assert "interrupted" in out, "an interrupt writes what there is and says so"
     monkeypatch.setattr(skipgram_train.PairEvidence, "merge", step)
-    done(*words, "v.txt", "--checkpoint", "c.safetensors")
+    ran(*words, "v.txt", "--checkpoint", "c.safetensors")
     assert Path("v.txt").read_bytes() == Path("parts.txt").read_bytes()
     assert not Path("c.safetensors").exists()
 
@@ -250,7 +250,7 @@ def test_a_killed_or_interrupted_command_goes_on_from_its_checkpoint(done, eckar
     [
         (("none.txt",), "none.txt does not exist"),
         (("t.txt", "--method", "cbow"), "skipgram, pmi, glove"),
-        (("t.txt", "--model", "word2vec"), "skipgram, pmi, glove, or a file that ends in .safetensors"),
+        (("t.txt", "--model", "word2vec"), "wanted a file that ends in .safetensors; the kind of model is --method skipgram, pmi, glove"),
         (("t.txt", "--model", "pmi", "--method", "skipgram"), "one kind of model"),
         (("t.txt", "--out", "v.csv"), "v.csv ends in '.csv'"),
         (("t.txt", "--out", "t.txt"), "the data itself"),
@@ -259,14 +259,14 @@ def test_a_killed_or_interrupted_command_goes_on_from_its_checkpoint(done, eckar
         (("t.txt", "--report", "r.pdf"), "wanted .html"),
         (("t.txt", "-k", 0), "n_components=0"),
         (("t.txt", "-k", "auto"), "-k"),
-        (("t.txt", "--model", "pmi", "-k", 14), "n_components=14"),
+        (("t.txt", "--method", "pmi", "-k", 14), "n_components=14"),
         (("t.txt", "--window", 0), "window=0"),
         (("t.txt", "--min-count", 0), "min_count=0"),
         (("t.txt", "--min-count", 9999), "no word is left"),
-        (("t.txt", "--model", "pmi", "--negatives", 5), "--negatives 5 came with --method pmi"),
-        (("t.txt", "--model", "pmi", "--epochs", 5), "--max-iter 5 came with --method pmi"),
-        (("t.txt", "--model", "glove", "--kind", "pmi"), "--kind pmi came with --method glove"),
-        (("t.txt", "--model", "glove", "--solver", "exact"), "solver='exact'"),
+        (("t.txt", "--method", "pmi", "--negatives", 5), "--negatives 5 came with --method pmi"),
+        (("t.txt", "--method", "pmi", "--epochs", 5), "--max-iter 5 came with --method pmi"),
+        (("t.txt", "--method", "glove", "--kind", "pmi"), "--kind pmi came with --method glove"),
+        (("t.txt", "--method", "glove", "--solver", "exact"), "solver='exact'"),
         (("t.txt", "--shift", 5), "--shift 5.0 came with --method skipgram"),
         (("t.txt", "--loss", "hinge"), "loss='hinge'"),
         (("t.txt", "--top", 0), "--top=0"),
@@ -282,7 +282,7 @@ def test_bad_input_is_refused_in_one_line(refused, words, error):
 
 
 def test_a_model_and_another_text_do_not_agree(done, eckart_):
-    done("embed", "t.txt", "--model", "pmi", *QUICK, "--model", "m.safetensors")
+    done("embed", "t.txt", "--method", "pmi", *QUICK, "--model", "m.safetensors")
     code, _, err = eckart_("certify", "m.safetensors", "baskets.txt")
     assert code == 2
     assert "other words" in err

@@ -165,7 +165,7 @@ def test_a_mixture_of_a_table(done):
     assert page.count("<img") >= 2
     assert "HOLDS" in done("certify", "m.safetensors", "x.csv")
     diag = done(
-        "explain", "x.csv", "--method", "mixture", "-k", 2, "--columns", "height,width", "--covariance", "diag", "-q"
+        "explain", "x.csv", "--method", "mixture", "-k", 2, "--only", "height,width", "--covariance", "diag", "-q"
     )
     assert diag == ""
 
@@ -253,7 +253,7 @@ def test_parts_of_a_non_negative_table(done):
         (("t.csv",), "--text"),
         (("t.csv", "--text", "boby"), "near ones are body"),
         (("t.csv", "--text", "body", "--method", "lsa"), "lda, plsa, nmf, mixture"),
-        (("t.csv", "--text", "body", "--columns", "id"), "--text for the column of text"),
+        (("t.csv", "--text", "body", "--only", "id"), "--text for the column of text"),
         (("t.txt", "--min-df", "many"), "--min-df"),
         (("t.txt", "--min-df", "119", "--max-df", "120"), "no word is left"),
         (("t.txt", "--stop-words", "nowhere.txt"), "--stop-words"),
@@ -264,8 +264,7 @@ def test_parts_of_a_non_negative_table(done):
         (("t.txt", "-k", "0"), "--components"),
         (("parts.npy", "--method", "nmf", "-k", "auto"), "--components"),
         (("c.mtx", "--vocabulary", "t.txt"), "120 words"),
-        (("x.csv", "--labels", "kind", "--index", "id"), "wanted one of them"),
-        (("x.csv",), "--labels"),
+        (("t.csv", "--text", "body", "--labels", "kind", "--index", "id"), "wanted one of them"),
         (("parts.npy", "--method", "nmf", "--image", "5x5"), "--image"),
         (("t.txt", "--report", "r.pdf"), "wanted .html"),
         (("t.txt", "--out", "t.txt"), "t.txt"),
@@ -281,10 +280,12 @@ def test_few_documents_have_none_to_spare(done, refused):
     assert "held_out" in refused("explain", "few.txt", "-k", 1, "--min-df", 1, "--max-df", 1.0, "--held-out", 0.3)
 
 
-def test_the_kind_of_model_may_be_called_model(done, refused):
-    out = done(
+def test_the_kind_of_model_may_be_called_model(eckart_, refused):
+    code, out, err = eckart_(
         "explain", "t.csv", "--text", "body", "--model", "plsa", "--model", "m.safetensors", "-k", 2, "--held-out", 0
     )
+    assert code == 0
+    assert err == "eckart: note: --model plsa is taken as --method plsa; --model is the file to save the model in\n"
     assert "PLSA" in out
     assert type(load("m.safetensors")).__name__ == "PLSA"
     assert "wanted one kind of model" in refused(

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 
 import eckart
 from eckart import Autoencoder, ConvAutoencoder, NetworkClassifier, plots
-from eckart.cli.common import Table
+from eckart.cli.reading import Table
 from eckart.report.networks import in_one_sentence, network_report
 
 pytest.importorskip("torch", reason="networks need PyTorch")
@@ -33,7 +33,7 @@ def conv():
 
 
 def test_reduce_by_an_autoencoder_writes_everything(done):
-    words = ["reduce", "images.npy", "--model", "autoencoder", "--components", 4, "--epochs", 3, "--hidden", "32,16"]
+    words = ["reduce", "images.npy", "--method", "autoencoder", "--components", 4, "--epochs", 3, "--hidden", "32,16"]
     out = done(*words, "--threads", 1, "--report", "r.html", "--model", "m.safetensors", "--out", "codes.npy")
     x = np.load("images.npy")
     want = Autoencoder(4, hidden=[32, 16], init="pca", **QUICK).fit(x)
@@ -52,19 +52,19 @@ def test_reduce_by_an_autoencoder_writes_everything(done):
 
 
 def test_reduce_by_convolutions_shows_filters(done):
-    done("reduce", "images.npy", "--model", "conv-autoencoder", "-k", 2, "--epochs", 1, "--report", "r.html", "--quiet")
+    done("reduce", "images.npy", "--method", "conv-autoencoder", "-k", 2, "--epochs", 1, "--report", "r.html", "--quiet")
     assert "What the first layer sees" in Path("r.html").read_text()
 
 
 def test_what_does_not_belong_together_is_refused(refused, data, tmp_path):
-    assert "--rotation varimax came with --model autoencoder" in refused(
-        "reduce", "images.npy", "--model", "autoencoder", "--rotation", "varimax"
+    assert "--rotation varimax came with --method autoencoder" in refused(
+        "reduce", "images.npy", "--method", "autoencoder", "--rotation", "varimax"
     )
-    assert "--hidden [3] came with --model pca" in refused("reduce", "images.npy", "--hidden", "3")
-    assert "wanted pca, autoencoder" in refused("reduce", "images.npy", "--model", "forest")
-    assert "one kind of model" in refused("reduce", "images.npy", "--model", "pca", "--model", "autoencoder")
-    assert "a number, for an autoencoder" in refused("reduce", "images.npy", "--model", "autoencoder", "-k", "0.9")
-    assert "widths separated by commas" in refused("reduce", "images.npy", "--model", "autoencoder", "--hidden", "a,b")
+    assert "--hidden [3] came with --method pca" in refused("reduce", "images.npy", "--hidden", "3")
+    assert "wanted pca, autoencoder" in refused("reduce", "images.npy", "--method", "forest")
+    assert "one kind of model" in refused("reduce", "images.npy", "--method", "pca", "--model", "autoencoder")
+    assert "a number, for an autoencoder" in refused("reduce", "images.npy", "--method", "autoencoder", "-k", "0.9")
+    assert "widths separated by commas" in refused("reduce", "images.npy", "--method", "autoencoder", "--hidden", "a,b")
     x = load_digits().data[:50]
     NetworkClassifier(hidden=[4], **QUICK).fit(x, np.arange(50) % 2).save("c.safetensors")
     assert "needs answers y" in refused("certify", "c.safetensors", "images.npy")

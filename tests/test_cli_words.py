@@ -97,7 +97,7 @@ def test_a_word_that_came_twice_is_said(eckart_):
         (("neighbours", "v.txt", "king", "--out", "v.txt"), "ends in '.txt'"),
         (("neighbours", "v.txt", "king", "--format", "csv"), "format='csv'"),
         (("neighbours", "v.txt", "king", "--limit", 0), "limit=0"),
-        (("neighbours", "v.txt"), "Missing argument 'words'"),
+        (("neighbours", "v.txt"), "Missing argument 'WORDS'"),
         (("analogy", "v.txt", "man", "king", "x"), "word 'x'"),
         (("analogy", "v.txt", "man", "king"), "Missing argument"),
         (("analogy", "v.txt", "man", "king", "woman", "--method", "minus"), "--method='minus' came, wanted add or multiply"),

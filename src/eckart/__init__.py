@@ -70,12 +70,15 @@ _PUBLIC = {
     "FileError": "eckart.errors",
 }
 
+_ROOMS = ("metrics", "plots")
+"""Modules that are there after ``import eckart``, loaded on first use."""
+
 __all__ = [*_PUBLIC, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "metrics":
-        return import_module("eckart.metrics")
+    if name in _ROOMS:
+        return import_module(f"eckart.{name}")
     if name in _PUBLIC:
         value = getattr(import_module(_PUBLIC[name]), name)
         globals()[name] = value
@@ -89,6 +92,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from eckart import metrics as metrics
+    from eckart import plots as plots
     from eckart.certify.certificate import Certificate as Certificate
     from eckart.complete.bayes.bayesian_mf import BayesianMF as BayesianMF
     from eckart.complete.factors.als import ALS as ALS

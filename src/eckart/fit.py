@@ -19,6 +19,7 @@ from eckart.errors import InputError, InputTypeError, wrong
 from eckart.io.models.pack import kept_trace, resumed_trace
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.notebook import table
 from eckart.parameters import either, flag, optional, param, seed, whole
 from eckart.trace import StopReason, Trace
 
@@ -68,6 +69,10 @@ class Fit:
         return "\n".join(
             [*lines, f"stopped    {self.trace.reason.value} ({len(self.trace)} iterations)", str(self.certificate)]
         )
+
+    def _repr_html_(self) -> str:
+        chosen = table(("choice", "value"), [(name, str(value)) for name, value in self.plan.items()])
+        return f"<div>{self.certificate._repr_html_()}{self.trace._repr_html_()}<details><summary>plan</summary>{chosen}</details></div>"
 
 
 def kept_fit(fit: Fit) -> dict[str, Any]:
@@ -196,6 +201,11 @@ class Estimator(BaseEstimator):
         matrix, engine = self._new_rows(x), self._engine()
         with engine.at_work():
             return on_data(engine, matrix, lambda placed: do(placed, self.fit_.factors, engine))
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, and the certificate below it once the model is fitted."""
+        diagram: str = super()._html_repr()
+        return diagram + self.fit_.certificate._repr_html_() if "fit_" in vars(self) else diagram
 
     def save(self, path: Any) -> None:
         """Write the model to one .safetensors file (arrays + JSON header, checksum), atomically."""

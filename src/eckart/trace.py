@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from eckart.notebook import curve, table
 
 
 class StopReason(enum.Enum):
@@ -50,6 +53,11 @@ class Trace:
     def converged(self) -> bool:
         return self.reason in (StopReason.DIRECT, StopReason.CONVERGED)
 
+    def _repr_html_(self) -> str:
+        first, last = (self.values[0], self.values[-1]) if self.values else ("", "")
+        row = (self.quantity, len(self), first, last, curve(self.values), self.reason.value)
+        return table(("quantity", "steps", "first", "last", "", "stopped because"), [row], self.note)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "quantity": self.quantity,
@@ -79,35 +87,100 @@ def say(stage: str, done: float, total: float | None) -> None:
     EM: 3 of 100
     """
     print(f"{stage}: {done:,.0f}" + ("" if total is None else f" of {total:,.0f}"), flush=True)
+LOG = logging.getLogger("eckart")
+
+
+def _logged() -> Watcher:
+    """A watcher that tells the log when a stage begins."""
+    begun: set[str] = set()
+
+    def watch(stage: str, done: float, total: float | None) -> None:
+        if stage not in begun:
+            begun.add(stage)
+            LOG.debug("%s begins", stage)
+
+    return watch
+
+
+class _Display:
+    """Progress bars on standard error: from the first moment a line says what is going on, also while kernels are compiled."""
+
+    open: _Display | None = None
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:,.0f}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self.bars = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.tasks: dict[str, Any] = {}
+        self.logged = _logged()
+        self.compiled = 0
+
+    def watch(self, stage: str, done: float, total: float | None) -> None:
+        name = stage.split(",", 1)[0]  # what follows a comma may change from step to step
+        self.logged(name, done, total)
+        if name not in self.tasks:
+            if (waiting := self.tasks.pop("", None)) is not None:
+                self.bars.remove_task(waiting)
+            self.tasks[name] = self.bars.add_task(stage, total=total)
+        self.bars.update(self.tasks[name], completed=done, total=total, description=stage)
+
+    def compiling(self, name: str) -> None:
+        """A kernel is being compiled: said by name, and counted."""
+        self.compiled += 1
+        LOG.debug("compiling %s, once on this machine", name)
+        self.watch("compiling, once on this machine", self.compiled, None)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        with self.bars, compiling_told(self.compiling):
+            self.tasks[""] = self.bars.add_task("getting ready", total=None)
+            _Display.open = self
+            try:
+                yield
+            finally:
+                _Display.open = None
+
+
+@contextmanager
+def compiling_told(tell: Callable[[str], None]) -> Iterator[None]:
+    """Call ``tell`` with the name of every kernel that numba compiles meanwhile; what its cache has is not compiled."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            tell(event.data["dispatcher"].py_func.__name__)
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    listener = Listener()
+    event.register("numba:compile", listener)
+    try:
+        yield
+    finally:
+        event.unregister("numba:compile", listener)
 
 
 @contextmanager
 def progress(show: bool) -> Iterator[Watcher]:
     """A watcher for ``verbose=``: bars on standard error where that is a terminal, else one line a step on standard output, where the lines of
-    scikit-learn and of ``print`` go (notebooks, logs, pipes). Silent unless ``show``."""
+    scikit-learn and of ``print`` go (notebooks, logs, pipes). Unless ``show``, only the log is told. Inside a display that is open already, its bars are
+    joined to it."""
     if not show:
-        yield silent
-        return
-    if not sys.stderr.isatty():
+        yield _logged() if LOG.isEnabledFor(logging.DEBUG) else silent
+    elif _Display.open is not None:
+        yield _Display.open.watch
+    elif not sys.stderr.isatty():
         yield say
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def watch(stage: str, done: float, total: float | None) -> None:
-            name = stage.split(",", 1)[0]  # what follows a comma changes from step to step
-            if name not in tasks:
-                tasks[name] = bars.add_task(stage, total=total)
-            bars.update(tasks[name], completed=done, total=total, description=stage)
-
-        yield watch
+    else:
+        display = _Display()
+        with display.shown():
+            yield display.watch

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from eckart.notebook import shown, table, verdict
+
 
 @dataclass(frozen=True)
 class Check:
@@ -74,6 +76,17 @@ class Certificate:
         if not self.holds:
             lines.append(f"  reason    {self.reason}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        title = verdict(self.holds, f"The certificate {'holds' if self.holds else 'does not hold'} ({self.kind}).")
+        rows: list[tuple[Any, ...]] = [
+            (verdict(c.passed, "ok" if c.passed else "fails"), c.name, float(c.value), float(c.limit), c.meaning)
+            for c in self.checks
+        ]
+        rows += [("", name, value if isinstance(value, (int, float)) else str(value), "", "") for name, value in self.facts.items()]
+        notes = "".join(f"<p>{shown(note)}</p>" for note in self.notes)
+        head = ("", "what", "measured", "allowed", "meaning")
+        return f"<div><p>{title} {shown(self.problem)}</p>{table(head, rows)}{notes}</div>"
 
     def to_dict(self) -> dict[str, Any]:
         return {

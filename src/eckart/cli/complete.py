@@ -9,13 +9,16 @@ from typing import Annotated, Any
 
 import typer
 
-from eckart.cli.options import Checkpoint, Engine, HeldOutEntries, ModelFile, NoHeader, Quiet, Report, Seed, Threads
+from eckart.cli import options
+from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions, option
+from eckart.cli.shell import Shell, Targets
 
 COMPLETE_HELP = """
 Fill in a matrix from the entries that are known, and show how good the answer is.
 
 Reads triples (one observation a line; say which columns hold row ids, column ids and values) or a wide table with empty cells, from .csv, .tsv,
-.parquet, .arrow, .npy or .npz (quote a pattern such as 'part-*.parquet' to chain files). Files of triples may be larger than memory.
+.parquet, .arrow, .xlsx, .jsonl, .npy, .npz or standard input (-); quote a pattern such as 'part-*.parquet' to chain files. Files of triples may be
+larger than memory.
 
 The error is measured first, on entries held out of a fit of their own; the model is then fitted to everything.
 
@@ -29,120 +32,106 @@ Examples:
 
     eckart complete u.data --rows 0 --columns 1 --values 2 --delimiter tab --no-header --out completed.parquet
 
-    eckart complete sensors.csv --index station --out filled.csv
+    eckart complete sensors.csv --index station --missing -999 --out filled.csv
 """
 
 METHODS = {
     "als": "ALS", "bayes": "BayesianMF", "soft-impute": "SoftImpute", "svp": "SVP", "svt": "SVT", "exact": "ExactRecovery",
 }  # fmt: skip
-HELD_OUT = 0.1
-
-File = Annotated[str, typer.Argument(help="The data: triples, or a wide table with empty cells.")]
-RowIds = Annotated[str | None, typer.Option(help="Column that holds the row ids, by name or position.")]
-ColumnIds = Annotated[str | None, typer.Option(help="Column that holds the column ids.")]
-Values = Annotated[str | None, typer.Option(help="Column that holds the values; without it each is 1.")]
-WideIndex = Annotated[str | None, typer.Option(help="Column that names the rows of a wide table.")]
-Rank = Annotated[
-    str,
-    typer.Option("--components", "-k", help="The rank: a number, or auto (several fits, chosen on unseen entries)."),
-]
-Method = Annotated[str, typer.Option(help="als, bayes, soft-impute, svp, svt or exact.")]
-Feedback = Annotated[
-    str,
-    typer.Option(help="explicit (values are measurements) or implicit (values are strengths; absent is a weak no)."),
-]
-Ridge = Annotated[float | None, typer.Option(help="The ridge of als.")]
-Normalise = Annotated[
-    str | None,
-    typer.Option(
-        help="Taken out before the fit and put back after: column, row, both, bias, global (als: instead of learned biases)."
-    ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(help="Write the completed table or the predictions here (.parquet, .arrow, .csv; wide: .npy)."),
-]
-Pairs = Annotated[
-    str | None, typer.Option(help="Write only these cells of triples: a file with the same two columns of ids.")
-]
-Unknown = Annotated[str, typer.Option(help="An id in --pairs that was not in the data: raise, mean or nan.")]
-Cells = Annotated[
-    str | None, typer.Option(help="Which cells of triples to write: all (observed ones as they are) or unobserved.")
-]
-AllCells = Annotated[bool, typer.Option("--all-cells", help="Write however many cells there are.")]
-CellDelimiter = Annotated[str | None, typer.Option(help="Between the cells of a text file, such as ';', '::' or tab.")]
-Duplicates = Annotated[
-    str | None, typer.Option(help="Several values of one cell: last, mean or sum. Without it they are an error.")
-]
-Steps = Annotated[int | None, typer.Option(help="Most sweeps or iterations of the method.")]
 
 
+@options.spread
 def complete(
-    file: File,
-    rows: RowIds = None,
-    columns: ColumnIds = None,
-    values: Values = None,
-    index: WideIndex = None,
-    components: Rank = "auto",
-    method: Method = "als",
-    feedback: Feedback = "explicit",
-    l2: Ridge = None,
-    normalise: Normalise = None,
-    out: Out = None,
-    pairs: Pairs = None,
-    unknown: Unknown = "raise",
-    cells: Cells = None,
-    all_cells: AllCells = False,
-    model: ModelFile = None,
-    report: Report = None,
-    held_out: HeldOutEntries = None,
-    delimiter: CellDelimiter = None,
-    no_header: NoHeader = False,
-    duplicates: Duplicates = None,
-    max_iter: Steps = None,
-    seed: Seed = 0,
-    engine: Engine = "auto",
-    threads: Threads = None,
-    checkpoint: Checkpoint = None,
-    quiet: Quiet = False,
+    file: Annotated[str, typer.Argument(help="The data: triples, or a wide table with empty cells.")],
+    *,
+    triples: TripleOptions,
+    table: TableOptions,
+    method: Annotated[str, option(help="als, bayes, soft-impute, svp, svt or exact.")] = "als",
+    components: Annotated[
+        str,
+        option("--components", "-k", help="The rank: a number, or auto (several fits, chosen on unseen entries)."),
+    ] = "auto",
+    feedback: Annotated[
+        str, option(help="explicit (values are measurements) or implicit (values are strengths; absent is a weak no).")
+    ] = "explicit",
+    l2: Annotated[float | None, option(help="The ridge of als.")] = None,
+    normalise: Annotated[
+        str | None,
+        option(
+            help="Taken out before the fit and put back after: column, row, both, bias, global (als: instead of learned biases)."
+        ),
+    ] = None,
+    out: options.Out = None,
+    model: options.ModelFile = None,
+    report: options.Report = None,
+    pairs: Annotated[
+        str | None,
+        option(metavar="FILE", help="Write only these cells of triples: a file with the same two columns of ids."),
+    ] = None,
+    unknown: Annotated[str, option(help="An id in --pairs that was not in the data: raise, mean or nan.")] = "raise",
+    cells: Annotated[
+        str | None, option(help="Which cells of triples to write: all (observed ones as they are) or unobserved.")
+    ] = None,
+    all_cells: Annotated[bool, option("--all-cells", help="Write however many cells there are.")] = False,
+    titles: options.Titles = None,
+    held_out: options.HeldOut = None,
+    written: CellOptions,
+    max_iter: options.Steps = None,
+    checkpoint: options.Checkpoint = None,
+    how: Arithmetic,
+    shell: Shell,
 ) -> None:
-    from eckart.cli.common import Targets, engine_option, finish, held_out_share, measured, progress_bars, say
+    from eckart.cli.building import held_out_share, measured, whole_or
     from eckart.cli.completed_cells import check_cells, check_output, write_cells
-    from eckart.cli.triples_input import source_of
+    from eckart.cli.reading import described, facts, local, reading_of
+    from eckart.cli.suspicions import refuse_complete, refuse_rank
     from eckart.errors import InputError
     from eckart.report.held_out import judge
 
-    source = source_of(rows, columns, values, index, delimiter, no_header, duplicates)
+    source = reading_of(triples, table, written)
     to = Targets(out, model, report).check(file)
     check_output(source, out, pairs, unknown, cells)
-    share, k = held_out_share(held_out, HELD_OUT), _rank(components)
-    told = {
-        "n_components": k,
-        "l2": l2,
-        "max_iter": max_iter,
-        "checkpoint": checkpoint,
-        "engine": engine_option(engine),
-    }
-    always = {"random_state": seed, "n_threads": threads, "verbose": progress_bars(quiet)}
+    share, k = held_out_share(held_out), whole_or(components, "auto")
+    told = {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
+    always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
     build = _builder(method, feedback, normalise, told, always)
     if source.long and source.values is None and feedback == "explicit":
         raise InputError(
             "--rows and --columns came without --values, wanted the column of values, or --feedback implicit"
         )
-    x = _load(source, file)
+    with shell.phase(f"reading {file}"):
+        file = local(file)
+        x = _load(source, file, shell)
+    refuse_complete(source, file, x)
+    refuse_rank(k, x)
     if out is not None and source.long and pairs is None:
         check_cells(x.shape, cells, all_cells)
-    say(quiet, "data", f"{file}: {_shape(x)}")
+    shell.say("data", described(file, x))
+    if how.plan:
+        from eckart.cli.estimate import tell_plan
+
+        def work(part: Any) -> None:
+            chooser = Chooser(build, k, method, how.seed, how.threads, part.shape)
+            if share:
+                judge(chooser.fit, part, share, how.seed)
+            chooser.final(part)
+
+        tell_plan(shell, x, work)
+        return
     begin = time.perf_counter()
-    chooser = Chooser(build, k, method, seed, threads, x.shape)
-    judged = measured(lambda: judge(chooser.fit, x, share, seed), held_out, "entries", quiet) if share else None
+    chooser = Chooser(build, k, method, how.seed, how.threads, x.shape)
+    judged = measured(shell, lambda: judge(chooser.fit, x, share, how.seed), held_out, "entries") if share else None
     fitted = chooser.final(x)
-    seconds = time.perf_counter() - begin
-    fitted.fit_.plan.update(source.plan() | {"rank": chooser.reason})
+    fitted.fit_.plan.update(source.plan(x) | {"rank": chooser.reason})
+    shell.answer["data"] = facts(file, x)
     if judged is not None:
-        fitted.fit_.plan["held_out"] = judged.scores
-    if not quiet:
-        _summary(fitted, x, judged, chooser.reason, seconds)
+        fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.scores
+    if titles is not None:
+        from eckart.cli.asked_ids import Titles
+
+        Titles(titles, fitted.column_ids)  # refused now where it cannot be read
+        fitted.fit_.plan["titles"] = titles
+    _summary(fitted, x, judged, chooser.reason, time.perf_counter() - begin, shell)
 
     def page() -> Any:
         from eckart.report.complete import complete_report
@@ -150,21 +139,16 @@ def complete(
         more = {"names": source.names, "tuning": chooser.tuned}
         return complete_report(fitted, x, held_out=judged, name=Path(file).name, **more)
 
-    finish(fitted, to, quiet, lambda path: write_cells(fitted, x, source, path, pairs, unknown, cells), page)
+    shell.finish(fitted, to, lambda path: write_cells(fitted, x, source, path, pairs, unknown, cells), page)
 
 
-def _load(source: Any, file: str) -> Any:
-    """The entries; a table with text in it was probably meant as triples, and the error says how to ask for them."""
-    from eckart.errors import InputError
+def _load(source: Any, file: str, shell: Shell) -> Any:
+    """The entries; a table that was probably meant as triples is refused, and the error says how to ask for them."""
+    from eckart.cli.suspicions import refuse_triples
 
-    try:
-        return source.load(file)
-    except InputError as error:
-        if source.long or "column" not in str(error):
-            raise
-        raise InputError(
-            f"{error}; say --rows, --columns and --values if {file} holds triples, or --index for the column that names the rows"
-        ) from None
+    if not source.long:
+        refuse_triples(source, file, by_name=source.index is not None)
+    return source.observed(file, shell)
 
 
 class Chooser:
@@ -221,7 +205,7 @@ def _builder(
     method: str, feedback: str, normalise: str | None, told: dict[str, Any], always: dict[str, Any]
 ) -> Callable[..., Any]:
     """``build(part=True)`` is for a part of the entries, with a checkpoint of its own."""
-    from eckart.cli.common import builder
+    from eckart.cli.building import builder
     from eckart.complete.normalise import KINDS
     from eckart.errors import wrong
 
@@ -241,33 +225,19 @@ def _builder(
     return build
 
 
-def _summary(model: Any, x: Any, judged: Any, reason: str, seconds: float) -> None:
-    from eckart.cli.common import limit_reached, say, say_outcome
+def _summary(model: Any, x: Any, judged: Any, reason: str, seconds: float, shell: Shell) -> None:
+    from eckart.cli.building import limit_reached
     from eckart.report.complete import rank_of, recovered
 
     rank = rank_of(model)
-    say(False, "rank", f"{rank}: {reason}")
-    say_outcome(model, seconds, limit_reached(model))
-    say(False, "recovery", recovered(x, rank)[1])
+    shell.say("rank", f"{rank}: {reason}")
+    shell.outcome(model, seconds, limit_reached(model))
+    shell.say("recovery", recovered(x, rank)[1])
+    shell.answer |= {"components": rank, "rank_reason": reason}
     if judged is not None and not judged.useful:
         words = "the model predicts no better than the plain answers beside it: try another rank, ridge or method"
-        say(False, "beware", words)
-
-
-def _shape(x: Any) -> str:
-    n, m = x.shape
-    return f"{n:,} rows x {m:,} columns, {x.nnz:,} observed ({100 * x.nnz / max(1, n * m):.3g}% of all cells)"
-
-
-def _rank(text: str) -> int | None:
-    """A rank, or None for auto."""
-    from eckart.errors import wrong
-
-    if text == "auto":
-        return None
-    if not (text.isascii() and text.isdigit() and int(text) >= 1):
-        raise wrong("--components", text, "a whole number of 1 or more, or auto")
-    return int(text)
+        shell.say("beware", words)
+        shell.answer["beware"] = words
 
 
 complete.__doc__ = COMPLETE_HELP

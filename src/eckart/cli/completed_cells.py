@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from eckart.cli.common import Targets
-from eckart.cli.triples_input import Source, as_kind, pairs_in
+from eckart.cli.asked_ids import as_kind, pairs_in
+from eckart.cli.reading import Reading
+from eckart.cli.shell import Targets
 from eckart.errors import FileError, InputError, wrong
 from eckart.io.tables.write import check_target, label_array, write_long, write_table
 
@@ -20,7 +21,7 @@ MOST_CELLS = 2_000_000_000
 BLOCK_BYTES = 2**23
 
 
-def check_output(source: Source, out: Path | None, pairs: str | None, unknown: str, cells: str | None) -> None:
+def check_output(source: Reading, out: Path | None, pairs: str | None, unknown: str, cells: str | None) -> None:
     """Refuse what cannot be written before anything is read."""
     if unknown not in ("raise", "mean", "nan"):
         raise wrong("--unknown", unknown, "raise, mean or nan")
@@ -56,7 +57,7 @@ def check_cells(shape: tuple[int, int], cells: str | None, all_cells: bool) -> N
 
 
 def write_cells(
-    model: Any, x: Any, source: Source, out: Path, pairs: str | None, unknown: str, cells: str | None
+    model: Any, x: Any, source: Reading, out: Path, pairs: str | None, unknown: str, cells: str | None
 ) -> int:
     if pairs is not None:
         return write_long(out, source.names, _asked(model, source, pairs, unknown))
@@ -84,7 +85,7 @@ def _cells(model: Any, x: Any, keep: bool, unobserved: bool) -> Iterator[tuple[A
         first += count
 
 
-def _asked(model: Any, source: Source, pairs: str, unknown: str) -> Iterator[tuple[Any, ...]]:
+def _asked(model: Any, source: Reading, pairs: str, unknown: str) -> Iterator[tuple[Any, ...]]:
     """The cells of a file of pairs, in its order."""
     for rows, columns in pairs_in(pairs, source):
         i, j = as_kind(rows, model.row_ids), as_kind(columns, model.column_ids)

@@ -8,148 +8,123 @@ from typing import Annotated, Any
 
 import typer
 
-from eckart.cli.options import Delimiter, Encoding, Engine, KindOrFile, NoQuotes, Quiet, Report, Seed, Text
+from eckart.cli import options
+from eckart.cli.options import Arithmetic, CellOptions, TextOptions, option
+from eckart.cli.shell import Shell, Targets
 
 EMBED_HELP = """
 Learn a vector for each word (or item) of a text, from the words that stand beside it.
 
-Text is a folder (each file is a sentence, each line with --lines), a .txt file (each line), .jsonl, or a column of a table (--text). The vectors are
-written for word2vec, GloVe or gensim, by the ending of --out: .txt and .vec are text, .bin is binary, .safetensors is exact; .gz after it compresses.
+Text is a folder (each file is a sentence, each line with --lines), a .txt file (each line), .jsonl, a column of a table (--text), or standard input (-).
+The vectors are written for word2vec, GloVe or gensim, by the ending of --out: .txt and .vec are text, .bin is binary, .safetensors is exact; .gz after it
+compresses.
 
 Examples:
 
-    eckart embed wiki.txt --model skipgram --components 100 --out vectors.txt --report report.html
+    eckart embed wiki.txt --components 100 --out vectors.txt --report report.html
 
-    eckart embed reviews/ --model pmi -k 300 --window 5 --out vectors.bin
+    eckart embed reviews/ --method pmi -k 300 --window 5 --out vectors.bin
 
-    eckart embed reviews.csv --text review --model glove --model m.safetensors
+    eckart embed reviews.csv --text review --method glove --model m.safetensors
 
     eckart embed baskets.txt --tokenizer '[^,]+' --min-count 2 --out items.safetensors
 """
 
 METHODS = {"skipgram": "SkipGram", "pmi": "PMI", "glove": "GloVe"}
-
-File = Annotated[str, typer.Argument(help="A folder of texts, a file of texts, or a table with a column of text.")]
-Method = Annotated[str | None, typer.Option(help="skipgram, pmi or glove.  [default: skipgram]")]
-Components = Annotated[int, typer.Option("--components", "-k", help="Numbers in a vector.")]
-Out = Annotated[Path | None, typer.Option(help="Write the vectors here (.txt, .vec, .bin, .safetensors; .gz).")]
-Format = Annotated[str | None, typer.Option(help="Of --out: text, glove, binary or safetensors, whatever it ends in.")]
-Window = Annotated[int | None, typer.Option(help="Words to look at on each side.  [default: 5; pmi, glove: 10]")]
-MinCount = Annotated[int | None, typer.Option(help="Leave out words that occur less often.  [default: 5]")]
-MaxWords = Annotated[int | None, typer.Option(help="Keep the most frequent words only.")]
-Passes = Annotated[
-    int | None, typer.Option("--max-iter", "--epochs", help="skipgram, glove: most passes over the text or the counts.")
-]
-Negatives = Annotated[int | None, typer.Option(help="skipgram: noise words for each pair.  [default: 5]")]
-Sample = Annotated[float | None, typer.Option(help="skipgram: thin out words more frequent than this share; 0: none.")]
-Rate = Annotated[float | None, typer.Option(help="skipgram, glove: the first learning rate.")]
-Loss = Annotated[str | None, typer.Option(help="skipgram: negative or softmax.  [default: negative]")]
-Solver = Annotated[str | None, typer.Option(help="skipgram: stochastic or exact; glove: adagrad or als.")]
-Kind = Annotated[str | None, typer.Option(help="pmi: positive, or pmi for all pairs that were seen.")]
-Shift = Annotated[float | None, typer.Option(help="pmi: r of PMI - log r.  [default: 1]")]
-AddContext = Annotated[
-    bool | None,
-    typer.Option(
-        "--add-context/--no-context", help="Add the vectors of words as the ones beside others.  [default: glove only]"
-    ),
-]
-Lines = Annotated[bool | None, typer.Option("--lines/--files", help="Each line is a sentence, or each file.")]
-Tokens = Annotated[str | None, typer.Option(help="A regular expression; every match is a word.")]
-Case = Annotated[bool, typer.Option("--keep-case", help="Words with capitals are words of their own.")]
-Undecodable = Annotated[
-    str | None, typer.Option(help="Bytes that are no text: error, or replace (and count).  [default: error]")
-]
-NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a table is data.")]
-Cache = Annotated[
-    Path | None, typer.Option(help="A folder, or how file names begin, to keep the numbered text for the next time.")
-]
-Checkpoint = Annotated[
-    Path | None, typer.Option(help="A file that keeps the training; the same command goes on from it.")
-]
-Top = Annotated[int, typer.Option(help="How many neighbours of some words are printed.")]
-Threads = Annotated[int | None, typer.Option(help="Most threads; see --deterministic.")]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="skipgram: the same bits for any number of threads; slower.")
-]
+WORDS = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_length", "n_threads", "verbose")
+"""Parameters of an embedding that choose its words."""
 
 
+@options.spread
 def embed(
-    file: File,
-    method: Method = None,
-    components: Components = 100,
-    out: Out = None,
-    model: KindOrFile = None,
-    report: Report = None,
-    window: Window = None,
-    min_count: MinCount = None,
-    max_words: MaxWords = None,
-    max_iter: Passes = None,
-    negatives: Negatives = None,
-    sample: Sample = None,
-    learning_rate: Rate = None,
-    loss: Loss = None,
-    solver: Solver = None,
-    kind: Kind = None,
-    shift: Shift = None,
-    add_context: AddContext = None,
-    text: Text = None,
-    lines: Lines = None,
-    tokenizer: Tokens = None,
-    keep_case: Case = False,
-    encoding: Encoding = None,
-    undecodable: Undecodable = None,
-    delimiter: Delimiter = None,
-    no_header: NoHeader = False,
-    no_quotes: NoQuotes = False,
-    cache: Cache = None,
-    checkpoint: Checkpoint = None,
-    format: Format = None,
-    top: Top = 6,
-    seed: Seed = 0,
-    engine: Engine = "auto",
-    threads: Threads = None,
-    deterministic: Deterministic = False,
-    quiet: Quiet = False,
+    file: Annotated[str, typer.Argument(help="A folder of texts, a file of texts, or a table with a column of text.")],
+    *,
+    method: Annotated[str | None, option(help="skipgram, pmi or glove.  [default: skipgram]")] = None,
+    components: Annotated[int, option("--components", "-k", help="Numbers in a vector.")] = 100,
+    out: Annotated[Path | None, option(help="Write the vectors here (.txt, .vec, .bin, .safetensors; .gz).")] = None,
+    format: Annotated[
+        str | None, option(help="Of --out: text, glove, binary or safetensors, whatever it ends in.")
+    ] = None,
+    model: options.KindOrFile = None,
+    report: options.Report = None,
+    texts: TextOptions,
+    written: CellOptions,
+    window: Annotated[int | None, option(help="Words to look at on each side.  [default: 5; pmi, glove: 10]")] = None,
+    min_count: Annotated[int | None, option(help="Leave out words that occur less often.  [default: 5]")] = None,
+    max_words: Annotated[int | None, option(help="Keep the most frequent words only.")] = None,
+    max_iter: options.Steps = None,
+    negatives: Annotated[int | None, option(help="skipgram: noise words for each pair.  [default: 5]")] = None,
+    sample: Annotated[
+        float | None, option(help="skipgram: thin out words more frequent than this share; 0: none.")
+    ] = None,
+    learning_rate: Annotated[float | None, option(help="skipgram, glove: the first learning rate.")] = None,
+    loss: Annotated[str | None, option(help="skipgram: negative or softmax.  [default: negative]")] = None,
+    solver: options.Solver = None,
+    kind: Annotated[str | None, option(help="pmi: positive, or pmi for all pairs that were seen.")] = None,
+    shift: Annotated[float | None, option(help="pmi: r of PMI - log r.  [default: 1]")] = None,
+    add_context: Annotated[
+        bool | None,
+        option(
+            "--add-context/--no-context",
+            help="Add the vectors of words as the ones beside others.  [default: glove only]",
+        ),
+    ] = None,
+    tokenizer: Annotated[str | None, option(help="A regular expression; every match is a word.")] = None,
+    keep_case: Annotated[bool, option("--keep-case", help="Words with capitals are words of their own.")] = False,
+    cache: Annotated[
+        Path | None, option(help="A folder, or how file names begin, to keep the numbered text for the next time.")
+    ] = None,
+    checkpoint: options.Checkpoint = None,
+    top: Annotated[int, option(help="How many neighbours of some words are printed.")] = 6,
+    deterministic: Annotated[
+        bool, option("--deterministic", help="skipgram: the same bits for any number of threads; slower.")
+    ] = False,
+    how: Arithmetic,
+    shell: Shell,
 ) -> None:
-    from eckart.cli.common import Targets, builder, engine_option, kind_and_file, progress_bars
-    from eckart.cli.text_inputs import material_of
+    from eckart.cli.building import builder, kind_and_file
+    from eckart.cli.reading import local, reading_of
+    from eckart.cli.suspicions import refuse_markup
     from eckart.errors import wrong
-    from eckart.io.vectors.write import vectors_target
+    from eckart.io.vectors.write import check_names, vectors_target
 
-    method, kept = kind_and_file(method, model or [], METHODS)
-    method = method or "skipgram"
+    method, kept = kind_and_file(method, model, METHODS, shell)
     told = {
         "n_components": components, "window": window, "min_count": min_count, "max_words": max_words, "max_iter": max_iter, "negatives": negatives,
         "sample": sample, "learning_rate": learning_rate, "loss": loss, "solver": solver, "kind": kind, "shift": shift, "add_context": add_context,
-        "tokenizer": tokenizer, "lowercase": False if keep_case else None, "checkpoint": checkpoint, "engine": engine_option(engine),
+        "tokenizer": tokenizer, "lowercase": False if keep_case else None, "checkpoint": checkpoint, "engine": how.engine_option(),
     }  # fmt: skip
-    always: dict[str, Any] = {"random_state": seed, "n_threads": threads, "verbose": progress_bars(quiet)}
-    make = builder(method, METHODS, told, **always, deterministic=deterministic or None)  # the others are so anyway
-    material = material_of(text, None, None, lines, encoding, delimiter, no_header, no_quotes, undecodable=undecodable)
-    unfitted, to = make(), Targets(out, kept, report).check(file, lambda path: vectors_target(path, format))
+    always: dict[str, Any] = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
+    # the others give the same bits anyway
+    unfitted = builder(method or "skipgram", METHODS, told, **always, deterministic=deterministic or None)()
+    reading = reading_of(texts, written)
+    to = Targets(out, kept, report).check(file, lambda path: vectors_target(path, format))
     if top < 1:
         raise wrong("--top", top, "a number of 1 or more")
-    _run(file, unfitted, material, cache, to, format, top, quiet)
-
-
-def _run(
-    file: str, model: Any, material: Any, cache: Path | None, to: Any, format: str | None, top: int, quiet: bool
-) -> None:
-    """Read, fit, say, write."""
-    from eckart.cli.common import finish, say
-    from eckart.cli.text_inputs import sentences_for
-    from eckart.io.vectors.write import check_names, vectors_target
-
-    model._check()
-    s = sentences_for(model, file, material, cache=cache)
+    unfitted._check()
+    with shell.phase(f"reading {file}"):
+        file = local(file, ".txt" if reading.text is None else ".csv")
+        refuse_markup(reading, file)
+        s = sentences_for(unfitted, file, reading, cache=cache)
     if to.out is not None:
         check_names(s.words, vectors_target(to.out, format)[1])
-    say(quiet, "data", described(file, s))
+    shell.say("data", described(file, s))
+    shell.answer["data"] = {
+        "file": file,
+        "sentences": len(s),
+        "vocabulary": len(s.words),
+        "words_read": s.words_read,
+        "words_kept": s.n_tokens,
+    }
+    if how.plan:
+        from eckart.cli.estimate import tell_plan
+
+        tell_plan(shell, s, unfitted.fit)
+        return
     begin = time.perf_counter()
-    fitted = model.fit(s)
-    fitted.fit_.plan.update(material.plan(s))
-    if not quiet:
-        _summary(fitted, time.perf_counter() - begin, top)
+    fitted = unfitted.fit(s)
+    fitted.fit_.plan.update(reading.plan(s))
+    _summary(fitted, time.perf_counter() - begin, top, shell)
 
     def write(path: Path) -> int:
         fitted.vectors_.write(path, format)
@@ -160,7 +135,16 @@ def _run(
 
         return embed_report(fitted, s, name=Path(file).name)
 
-    finish(fitted, to, quiet, write, page, of="words")
+    shell.finish(fitted, to, write, page, of="words")
+
+
+def sentences_for(model: Any, data: str, reading: Any, **how: Any) -> Any:
+    """Text with the words that an embedding (fitted or not) asks for."""
+    from eckart.embed.sequences import sequences
+
+    params, told = model.get_params(deep=False), reading.of_text()
+    del told["index"]  # sentences have no names
+    return sequences(data, **told, **{name: params[name] for name in WORDS}, **how)
 
 
 def described(file: str, s: Any) -> str:
@@ -170,15 +154,16 @@ def described(file: str, s: Any) -> str:
     return f"{file}: {len(s):,} sentences, {words}{odd}"
 
 
-def _summary(model: Any, seconds: float, top: int) -> None:
-    from eckart.cli.common import say, say_outcome
+def _summary(model: Any, seconds: float, top: int, shell: Shell) -> None:
     from eckart.report.embed import telling
 
     v, steps = model.vectors_, len(model.fit_.trace)
-    say_outcome(model, seconds, f"the passes ended first: raise --epochs above {steps}")
+    shell.outcome(model, seconds, f"the passes ended first: raise --epochs above {steps}")
     if len(v) > 1:
-        for word in telling(v, 8):
-            say(False, "near", f"{word}: {' '.join(str(near) for near, _ in v.neighbours(word, top))}")
+        near = {str(word): [str(n) for n, _ in v.neighbours(word, top)] for word in telling(v, 8)}
+        shell.answer["neighbours"] = near
+        for word, words in near.items():
+            shell.say("near", f"{word}: {' '.join(words)}")
 
 
 embed.__doc__ = EMBED_HELP

@@ -15,6 +15,7 @@ from eckart.cli.explain import explain
 from eckart.cli.plan import plan
 from eckart.cli.recommend import recommend
 from eckart.cli.reduce import reduce
+from eckart.cli.warm import warm
 from eckart.cli.words import analogy, neighbours
 from eckart.errors import EckartError
 
@@ -28,11 +29,11 @@ app = typer.Typer(
     name="eckart",
     help=ABOUT,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (reduce, complete, recommend, explain, embed, neighbours, analogy, certify, plan):
+for verb in (reduce, complete, recommend, explain, embed, neighbours, analogy, certify, plan, warm):
     app.command()(verb)
 
 

@@ -6,43 +6,68 @@ from typing import Annotated
 
 import typer
 
-from eckart.cli.options import Columns, Index
+from eckart.cli import options
+from eckart.cli.options import CellOptions, TableOptions, option
+from eckart.cli.shell import Shell, lasting
+
+PLAN_HELP = """
+Estimate passes, time and memory of a reduction before running it, and say what would be chosen and why.
+
+The time is measured on a part of the rows. Every other verb has --plan, which measures a part of its own work.
+
+Examples:
+
+    eckart plan data.npy --components 32
+
+    eckart complete ratings.csv --rows user --columns movie --values rating --plan
+"""
 
 
+@options.spread
 def plan(
     file: Annotated[str, typer.Argument(help="The data.")],
+    *,
     components: Annotated[
-        str, typer.Option("--components", "-k", help="How many: a number, a share of variance, or auto.")
+        str, option("--components", "-k", help="How many: a number, a share of variance, or auto.")
     ] = "auto",
-    columns: Columns = None,
-    index: Index = None,
-    solver: Annotated[str, typer.Option(help="Plan for this solver instead of the automatic choice.")] = "auto",
+    table: TableOptions,
+    written: CellOptions,
+    solver: Annotated[str, option(help="Plan for this solver instead of the automatic choice.")] = "auto",
+    shell: Shell,
 ) -> None:
-    """Estimate passes, time and memory of a reduction before running it, and say what would be chosen and why.
-
-    Example:
-
-        eckart plan data.npy --components 32
-    """
-    from eckart.cli.common import lasting, load_table, parse_components, say
+    from eckart.cli.estimate import tell_plan
+    from eckart.cli.reading import local, reading_of
+    from eckart.cli.reduce import _components
     from eckart.engines import available_memory
+    from eckart.reduce.pca import PCA
     from eckart.reduce.plan import choose, costs, measured_speed, validate_components
 
-    matrix = load_table(file, columns, index, None).matrix
-    k = parse_components(components)
+    with shell.phase(f"reading {file}"):
+        matrix = reading_of(table, written, shell=shell).table(local(file), shell).matrix
+    k = _components(components)
     validate_components(k, matrix.shape[0], matrix.shape[1])
-    speed = measured_speed()
     chosen = choose(matrix, k, solver)
     rows = "unknown" if matrix.shape[0] is None else f"{matrix.shape[0]:,}"
-    kind = f"{matrix.dtype.name}, {type(matrix).__name__.lower()}"
-    say(False, "data", f"{rows} rows x {matrix.shape[1]:,} columns, {kind}")
-    say(False, "chosen", f"{chosen.solver}: {chosen.reason}")
-    say(
-        False,
-        "estimate",
-        f"{chosen.passes} passes, {lasting(chosen.seconds / speed)}, {chosen.memory / 2**20:,.0f} MiB beyond the data "
-        f"({available_memory() / 2**30:.1f} GiB available)",
+    shell.say(
+        "data", f"{rows} rows x {matrix.shape[1]:,} columns, {matrix.dtype.name}, {type(matrix).__name__.lower()}"
     )
-    typer.echo("solver      passes     time        memory")
-    for name, (passes, seconds, memory) in costs(matrix, k).items():
-        typer.echo(f"{name:<11} {passes:<10} {lasting(seconds / speed):<11} {memory / 2**20:,.0f} MiB")
+    shell.say("chosen", f"{chosen.solver}: {chosen.reason}")
+    speed = measured_speed()
+    if matrix.shape[0] is not None:
+        found = tell_plan(shell, matrix, PCA(k, svd_solver=solver, random_state=0).fit)
+        speed = chosen.seconds / max(found["seconds"], 1e-6)  # the estimates beside it in the unit of what was measured
+    shell.say(
+        "",
+        f"{chosen.passes} passes, {chosen.memory / 2**20:,.0f} MiB beyond the data ({available_memory() / 2**30:.1f} GiB available)",
+    )
+    others = costs(matrix, k).items()
+    shell.answer |= {
+        "solver": chosen.solver, "reason": chosen.reason, "solvers": {n: {"passes": p, "seconds": s / speed, "bytes": m} for n, (p, s, m) in others},
+    }  # fmt: skip
+    if not shell.json:
+        typer.echo("solver      passes     time        memory")
+        for name, (passes, seconds, memory) in others:
+            typer.echo(f"{name:<11} {passes:<10} {lasting(seconds / speed):<11} {memory / 2**20:,.0f} MiB")
+
+
+plan.__doc__ = PLAN_HELP

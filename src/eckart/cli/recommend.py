@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 
-from eckart.cli.options import OutLists, Threads
+from eckart.cli import options
+from eckart.cli.options import CellOptions, TripleOptions, option
+from eckart.cli.shell import Shell, Targets
 
 RECOMMEND_HELP = """
 The best columns for rows of a saved completion, rows or columns that are alike, and why.
@@ -18,7 +21,7 @@ Ids are those of the data: user 42, movie 'Alien', day 2024-05-01. Columns that 
 
 Examples:
 
-    eckart recommend m.safetensors --row 42 -n 10
+    eckart recommend m.safetensors --row 42 -n 10 --titles movies.csv:movieId:title
 
     eckart recommend m.safetensors --all --out recs.parquet
 
@@ -32,59 +35,49 @@ Examples:
 BLOCK_ROWS = 2**14
 
 
-Saved = Annotated[Path, typer.Argument(help="A model saved by eckart complete --model.")]
-RowId = Annotated[list[str] | None, typer.Option(help="Id of a row; may be said several times.")]
-ColumnId = Annotated[list[str] | None, typer.Option(help="Id of a column, with --similar.")]
-Count = Annotated[int, typer.Option("-n", help="How many for each.")]
-Everyone = Annotated[bool, typer.Option("--all", help="For all rows; needs --out.")]
-RowsFile = Annotated[str | None, typer.Option(help="For the rows whose ids stand in this file, one a line.")]
-New = Annotated[
-    str | None, typer.Option(help="For the new rows in this file, which is written like the data; nothing is refitted.")
-]
-Similar = Annotated[bool, typer.Option("--similar", help="Rows (or columns) that are alike, with their cosine.")]
-Why = Annotated[str | None, typer.Option(help="Why the row gets this column: the entries that count most.")]
-IncludeSeen = Annotated[
-    bool, typer.Option("--include-seen/--exclude-seen", help="Whether to list columns that the row has observed.")
-]
-Candidates = Annotated[str | None, typer.Option(help="Only columns whose ids stand in this file, one a line.")]
-By = Annotated[
-    str,
-    typer.Option(
-        help="What best means: chance (of being taken up and liked), prediction (the largest value), or auto (the first where it can be learned)."
-    ),
-]
-MinSupport = Annotated[int, typer.Option(help="Only columns with at least this many observations.")]
-NewRows = Annotated[str | None, typer.Option(help="In --new: the column that holds the row ids.")]
-NewColumns = Annotated[str | None, typer.Option(help="In --new: the column that holds the column ids.")]
-NewValues = Annotated[str | None, typer.Option(help="In --new: the column that holds the values.")]
-NewDelimiter = Annotated[str | None, typer.Option(help="In --new: between the cells of a text file.")]
-NewNoHeader = Annotated[bool, typer.Option("--no-header", help="In --new: the first line is data.")]
-
-
+@options.spread
 def recommend(
-    model: Saved,
-    row: RowId = None,
-    column: ColumnId = None,
-    n: Count = 10,
-    everyone: Everyone = False,
-    rows_file: RowsFile = None,
-    new: New = None,
-    similar: Similar = False,
-    explain: Why = None,
-    include_seen: IncludeSeen = False,
-    candidates: Candidates = None,
-    by: By = "auto",
-    min_support: MinSupport = 0,
-    out: OutLists = None,
-    rows: NewRows = None,
-    columns: NewColumns = None,
-    values: NewValues = None,
-    delimiter: NewDelimiter = None,
-    no_header: NewNoHeader = False,
-    threads: Threads = None,
+    model: Annotated[Path, typer.Argument(help="A model saved by eckart complete --model.")],
+    *,
+    row: Annotated[list[str] | None, option(metavar="ID", help="Id of a row; may be said several times.")] = None,
+    column: Annotated[list[str] | None, option(metavar="ID", help="Id of a column, with --similar.")] = None,
+    n: options.Count = 10,
+    everyone: Annotated[bool, option("--all", help="For all rows; needs --out.")] = False,
+    rows_file: Annotated[
+        str | None, option(metavar="FILE", help="For the rows whose ids stand in this file, one a line.")
+    ] = None,
+    new: Annotated[
+        str | None,
+        option(
+            metavar="FILE", help="For the new rows in this file, which is written like the data; nothing is refitted."
+        ),
+    ] = None,
+    similar: Annotated[bool, option("--similar", help="Rows (or columns) that are alike, with their cosine.")] = False,
+    explain: Annotated[
+        str | None, option(metavar="ID", help="Why the row gets this column: the entries that count most.")
+    ] = None,
+    include_seen: Annotated[
+        bool, option("--include-seen/--exclude-seen", help="Whether to list columns that the row has observed.")
+    ] = False,
+    candidates: Annotated[
+        str | None, option(metavar="FILE", help="Only columns whose ids stand in this file, one a line.")
+    ] = None,
+    by: Annotated[
+        str,
+        option(
+            help="What best means: chance (of being taken up and liked), prediction (the largest value), or auto (the first where it can be learned)."
+        ),
+    ] = "auto",
+    min_support: Annotated[int, option(help="Only columns with at least this many observations.")] = 0,
+    titles: options.Titles = None,
+    out: options.OutLists = None,
+    triples: TripleOptions,
+    written: CellOptions,
+    threads: options.Threads = None,
+    shell: Shell,
 ) -> None:
-    from eckart.cli.common import Targets
-    from eckart.cli.triples_input import as_kind, for_model, ids_in, source_of
+    from eckart.cli.asked_ids import as_kind, for_model, ids_in
+    from eckart.cli.reading import local, reading_of
     from eckart.errors import InputError, wrong
     from eckart.io.tables.write import check_target
 
@@ -95,33 +88,57 @@ def recommend(
     fitted = completion(model)
     if threads is not None:
         fitted.n_threads = threads
-    source = source_of(rows, columns, values, None, delimiter, no_header, plan=fitted.fit_.plan)
-    names = source.names
+    source = reading_of(triples, written, plan=fitted.fit_.plan)
+    names, called = source.names, _titles(titles, fitted, shell)
     if explain is not None and row:
         one, of = as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0]
-        typer.echo("\n".join(why(fitted.explain(one, of, n), names)))
+        found = fitted.explain(one, of, n)
+        shell.answer["explanation"] = vars(found)
+        if not shell.json:
+            typer.echo("\n".join(why(found, names, called)))
         return
-    titles: tuple[str, ...] = (names[0], "rank", names[1], "score", "observations")
+    head: tuple[str, ...] = (names[0], "rank", names[1], "score")
     if similar:
         side, labels, name = ("rows", fitted.row_ids, names[0]) if row else ("columns", fitted.column_ids, names[1])
-        titles = (name, "rank", f"similar_{name}", "cosine")
+        head = (name, "rank", f"similar_{name}", "cosine")
+        called = None if row else called
         lists: Any = [fitted.similar(**{side: as_kind(row or column, labels)}, n=n)]
     else:
         chosen = None if candidates is None else ids_in(candidates, names[1], fitted.column_ids)
-        options = {"n": n, "exclude_seen": not include_seen, "candidates": chosen, "by": by, "min_support": min_support}
+        ask = {"n": n, "exclude_seen": not include_seen, "candidates": chosen, "by": by, "min_support": min_support}
         if new is not None:
-            lists = [fitted.recommend(X=for_model(source.load(new), None, fitted.column_ids), **options)]
+            lists = [fitted.recommend(X=for_model(source.observed(local(new)), None, fitted.column_ids), **ask)]
         else:
-            lists = _for_rows(fitted, row, ids_in(rows_file, names[0], fitted.row_ids) if rows_file else None, options)
-    tables = (tuple(found.to_table().values()) for found in lists)
-    if out is not None and len(set(titles)) < len(titles):
-        raise InputError(f"columns {', '.join(titles)} came, wanted names that differ; fit with other column names")
-    tell(titles, tables, out)
+            lists = _for_rows(fitted, row, ids_in(rows_file, names[0], fitted.row_ids) if rows_file else None, ask)
+    lists = iter(lists)
+    first = next(lists)
+    head = (*head, *list(first.to_table())[len(head) :])  # whatever else the lists tell
+    tables: Any = (tuple(found.to_table().values()) for found in chain([first], lists))
+    if called is not None:
+        head, tables = (*head[:3], "title", *head[3:]), ((*t[:3], called(t[2]), *t[3:]) for t in tables)
+    if out is not None and len(set(head)) < len(head):
+        raise InputError(f"columns {', '.join(head)} came, wanted names that differ; fit with other column names")
+    tell(head, tables, out, shell)
+
+
+def _titles(spec: str | None, fitted: Any, shell: Shell) -> Any:
+    """Titles of columns: those asked for, or those that the model was given where their file is still there."""
+    from eckart.cli.asked_ids import Titles
+    from eckart.errors import EckartError
+
+    if spec is not None:
+        return Titles(spec, fitted.column_ids)
+    kept = fitted.fit_.plan.get("titles")
+    try:
+        return Titles(kept, fitted.column_ids) if isinstance(kept, str) else None
+    except EckartError:
+        shell.note(f"titles were fitted with --titles {kept}, which is not there; ids are shown")
+        return None
 
 
 def _for_rows(fitted: Any, row: list[str] | None, listed: Any, options: dict[str, Any]) -> Iterator[Any]:
     """Recommendations for the rows that were named, that stand in a file, or all of them, in blocks; an unknown id is refused before the first."""
-    from eckart.cli.triples_input import as_kind
+    from eckart.cli.asked_ids import as_kind
 
     wanted = listed
     if row:
@@ -132,16 +149,19 @@ def _for_rows(fitted: Any, row: list[str] | None, listed: Any, options: dict[str
     return (fitted.recommend(wanted[a : a + BLOCK_ROWS], **options) for a in range(0, len(wanted), BLOCK_ROWS))
 
 
-def tell(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]], out: Path | None) -> None:
-    """Lists on standard output, or in a file."""
-    from eckart.cli.common import say
+def tell(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]], out: Path | None, shell: Shell) -> None:
+    """Lists on standard output, as text or in the object, or in a file."""
     from eckart.io.tables.write import write_long
 
     if out is not None:
-        say(False, "out", f"{out} ({write_long(out, titles, tables):,} rows)")
-        return
-    for line in printed(titles, tables):
-        typer.echo(line)
+        shell.say("out", f"{out} ({write_long(out, titles, tables):,} rows)")
+        shell.answer["written"] = {"out": str(out)}
+    elif shell.json:
+        lines = [line for table in tables for line in zip(*(_plain(column).tolist() for column in table))]
+        shell.answer["list"] = [dict(zip(titles, line)) for line in lines]
+    else:
+        for line in printed(titles, tables):
+            typer.echo(line)
 
 
 def completion(path: Path) -> Any:
@@ -186,14 +206,18 @@ def _check(
         raise InputError("--all came without --out, wanted a file for the lists of all rows")
 
 
-def why(explanation: Any, names: tuple[str, str, str]) -> list[str]:
-    """An explanation in the words of the data."""
+def why(explanation: Any, names: tuple[str, str, str], titles: Any = None) -> list[str]:
+    """An explanation in the words of the data, with titles where there are any."""
     e = explanation
     rows, columns, values = names
-    lines = [f"{rows} {e.row}, {columns} {e.column}: {e.prediction:.4g}, of which {e.base:.4g} from mean and biases"]
-    width = max([len(str(c)) for c, _, _ in e.shares], default=0)
+    shown = (lambda c: c) if titles is None else (lambda c: f"{c} ({titles(np.array([c], object))[0]})")
+    lines = [
+        f"{rows} {e.row}, {columns} {shown(e.column)}: {e.prediction:.4g}, of which {e.base:.4g} from mean and biases"
+    ]
+    width = max([len(str(shown(c))) for c, _, _ in e.shares], default=0)
     lines += [
-        f"{share:+9.4f}  because {columns} {c!s:<{width}} has {values} {value:.4g}" for c, value, share in e.shares
+        f"{share:+9.4f}  because {columns} {shown(c)!s:<{width}} has {values} {value:.4g}"
+        for c, value, share in e.shares
     ]
     return lines
 

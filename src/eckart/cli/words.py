@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from eckart.cli.options import Threads
+from eckart.cli import options
+from eckart.cli.options import option
+from eckart.cli.shell import Shell
 
 NEIGHBOURS_HELP = """
 The words whose vectors point in the most similar direction, with their cosine.
@@ -39,62 +41,64 @@ Examples:
 """
 
 File = Annotated[str, typer.Argument(metavar="VECTORS", help="A file of vectors, or a saved embedding model.")]
-Limit = Annotated[int | None, typer.Option(help="Read so many words from the first on (usually the most frequent).")]
-Format = Annotated[
-    str | None, typer.Option(help="text, glove, binary or safetensors; found out from the file unless said.")
-]
-Encoding = Annotated[str, typer.Option(help="Of the words in the file.")]
-Out = Annotated[Path | None, typer.Option(help="Write the list here (.parquet, .arrow, .csv) instead.")]
+Limit = Annotated[int | None, option(help="Read so many words from the first on (usually the most frequent).")]
+Format = Annotated[str | None, option(help="text, glove, binary or safetensors; found out from the file unless said.")]
 
 
+@options.spread
 def neighbours(
     vectors: File,
     words: Annotated[list[str], typer.Argument(help="One or more words or ids.")],
-    n: Annotated[int, typer.Option("-n", help="How many for each.")] = 10,
-    without: Annotated[list[str] | None, typer.Option(help="A word to leave out; may be said several times.")] = None,
+    *,
+    n: options.Count = 10,
+    without: Annotated[list[str] | None, option(help="A word to leave out; may be said several times.")] = None,
     limit: Limit = None,
-    out: Out = None,
+    out: options.OutLists = None,
     format: Format = None,
-    encoding: Encoding = "utf-8",
-    threads: Threads = None,
+    encoding: options.Encoding = "utf-8",
+    threads: options.Threads = None,
+    shell: Shell,
 ) -> None:
     _check(n, out, vectors)
-    v = _read(vectors, format, limit, encoding)
+    v = _read(vectors, format, limit, encoding, shell)
     left_out = None if not without else _ids(v, without)
     found = v.neighbours(_ids(v, words), n, without=left_out, n_threads=threads)
     table = found.to_table()
     if len(words) == 1:
         del table["word"]
-    _tell({"score": "cosine"}, table, out)
+    _tell({"score": "cosine"}, table, out, shell)
 
 
+@options.spread
 def analogy(
     vectors: File,
     a: Annotated[str, typer.Argument(help="A is to")],
     b: Annotated[str, typer.Argument(help="B as")],
     c: Annotated[str, typer.Argument(help="C is to which word?")],
-    n: Annotated[int, typer.Option("-n", help="How many answers.")] = 5,
-    method: Annotated[str, typer.Option(help="add (3CosAdd) or multiply (3CosMul).")] = "add",
+    *,
+    n: options.Count = 5,
+    method: Annotated[str, option(help="add (3CosAdd) or multiply (3CosMul).")] = "add",
     limit: Limit = None,
-    out: Out = None,
+    out: options.OutLists = None,
     format: Format = None,
-    encoding: Encoding = "utf-8",
+    encoding: options.Encoding = "utf-8",
+    shell: Shell,
 ) -> None:
     from eckart.errors import wrong
 
     _check(n, out, vectors)
     if method not in ("add", "multiply"):
         raise wrong("--method", method, "add or multiply")
-    v = _read(vectors, format, limit, encoding)
+    v = _read(vectors, format, limit, encoding, shell)
     asked = [_ids(v, [word]) for word in (a, b, c)]
     table = v.analogy(*asked, n=n, method=method).to_table()
     del table["word"]
-    _tell({"neighbour": "answer", "score": "cosine" if method == "add" else "score"}, table, out)
+    _tell({"neighbour": "answer", "score": "cosine" if method == "add" else "score"}, table, out, shell)
 
 
 def _check(n: int, out: Path | None, data: str) -> None:
     """Refuse what cannot be done before anything is read."""
-    from eckart.cli.common import Targets
+    from eckart.cli.shell import Targets
     from eckart.errors import wrong
     from eckart.io.tables.write import check_target
 
@@ -103,31 +107,31 @@ def _check(n: int, out: Path | None, data: str) -> None:
     Targets(out).check(data, lambda path: check_target(path, long=True))
 
 
-def _read(file: str, format: str | None, limit: int | None, encoding: str) -> Any:
+def _read(file: str, format: str | None, limit: int | None, encoding: str | None, shell: Shell) -> Any:
     """The vectors; what a file makes the reader say stands on standard error."""
     from eckart.embed.reading import read_vectors
 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        found = read_vectors(file, format, limit=limit, encoding=encoding)
+        found = read_vectors(file, format, limit=limit, encoding=encoding or "utf-8")
     for note in said:
-        typer.echo(f"eckart: note: {note.message}", err=True)
+        shell.note(str(note.message))
     return found
 
 
 def _ids(vectors: Any, words: list[str]) -> Any:
     """Words of the shell as ids of the kind that the vectors have."""
-    from eckart.cli.triples_input import as_kind
+    from eckart.cli.asked_ids import as_kind
     from eckart.index.labels import Labels
 
     return as_kind(words, Labels(vectors.words, len(vectors), "word"))
 
 
-def _tell(titles: dict[str, str], table: dict[str, Any], out: Path | None) -> None:
+def _tell(titles: dict[str, str], table: dict[str, Any], out: Path | None, shell: Shell) -> None:
     """The lists on standard output, or in a file."""
     from eckart.cli.recommend import tell
 
-    tell(tuple(titles.get(name, name) for name in table), iter([tuple(table.values())]), out)
+    tell(tuple(titles.get(name, name) for name in table), iter([tuple(table.values())]), out, shell)
 
 
 neighbours.__doc__ = NEIGHBOURS_HELP

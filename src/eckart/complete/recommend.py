@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,10 @@ from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.index.labels import Labels
 from eckart.matrix import Observed
+from eckart.notebook import table
+
+MOST_SHOWN = 50
+"""Lines of lists that a notebook shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +54,12 @@ class Recommendations:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def _repr_html_(self) -> str:
+        """The lists of the first rows."""
+        lines = list(islice(self, MOST_SHOWN))
+        more = int((self.positions >= 0).sum()) - len(lines)
+        return table(("row", "rank", "column", "score"), lines, f"the first lines; {more:,} more follow" if more else "")
 
     def to_table(self) -> dict[str, np.ndarray]:
         """Columns row, rank, column, score and, where it is known, observations (of the column), one line for each recommendation."""

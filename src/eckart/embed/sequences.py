@@ -85,6 +85,7 @@ def sequences(
     delimiter: str | None = None,
     header: bool | None = None,
     quotes: bool = True,
+    split: str | None = None,
     cache: Any = None,
     n_threads: int | None = None,
     verbose: bool = False,
@@ -99,7 +100,7 @@ def sequences(
     max_words : keep the most frequent words only.
     tokenizer, lowercase, numbers, min_length : how text becomes words, as for ``eckart.corpus``, but numbers and single letters are kept. Lists of
         items are taken as they are.
-    text, lines, encoding, delimiter, header, quotes : of files and tables, as for ``eckart.corpus``. Each line of a single text file is a sentence; in a
+    text, lines, encoding, delimiter, header, quotes, split : of files and tables, as for ``eckart.corpus``. Each line of a single text file is a sentence; in a
         folder each file is one, unless ``lines=True``.
     undecodable : ``"error"`` refuses bytes that are no text, ``"replace"`` puts U+FFFD, which ends a word, and counts them in ``replaced``.
     cache : a folder, or the beginning of a file name, where the result is kept. A second call for the same files and options maps it into memory.
@@ -123,6 +124,7 @@ def sequences(
         "lines": lines,
         "encoding": encoding,
         "undecodable": undecodable,
+        "split": split,
         "delimiter": delimiter,
         "header": header,
         "quotes": quotes,

@@ -20,6 +20,7 @@ from eckart.errors import InputError, wrong
 from eckart.index.labels import tidy
 from eckart.io.text.tokens import Tokenizer
 from eckart.io.vectors.write import write_words
+from eckart.notebook import table
 
 SMOOTH = 1e-3
 """a in the weights a / (a + p(w)) of "sif" (Arora et al. 2017)."""
@@ -52,6 +53,13 @@ class Vectors(VectorTable):
     >>> v.odd_one_out(["man", "woman", "king", "tea"])
     'tea'
     """
+
+    def _repr_html_(self) -> str:
+        """Some words, with their nearest ones."""
+        rows = []
+        for word in self.words[: 8 if len(self) > 1 else 0]:
+            rows.append((str(word), ", ".join(str(near) for near, _ in self.neighbours(word, 6))))
+        return table(("word", "nearest"), rows, f"{len(self):,} words, vectors of {self.k} numbers")
 
     def neighbours(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 
 from eckart.errors import FileError
 from eckart.factors.checks import names, numbers
+from eckart.notebook import table
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,13 @@ class Topics:
         """p(w|z), k x n, in the precision of the counts."""
         totals = self.counts.sum(axis=1, keepdims=True, dtype=np.float64)
         return (self.counts / np.where(totals > 0, totals, 1.0)).astype(self.counts.dtype)
+
+    def _repr_html_(self) -> str:
+        """The topics with their shares and their ten most probable words."""
+        called = np.arange(self.n) if self.columns is None else self.columns
+        best = [" ".join(str(called[j]) for j in np.argsort(-row, kind="stable")[:10]) for row in self.words]
+        rows = [(z, float(size), words) for z, (size, words) in enumerate(zip(self.sizes, best))]
+        return table(("topic", "share", "words"), rows)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values, for a model file."""

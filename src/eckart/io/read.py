@@ -31,7 +31,9 @@ from eckart.io.tables.frames import (
 )
 from eckart.io.tables.long_tables import TEXT_FILES, Long
 from eckart.io.tables.matrix_market import read_matrix_market
+from eckart.io.tables.missing import Marks, unmark
 from eckart.io.tables.numbers import from_masked, from_nested, numeric
+from eckart.io.tables.other_files import OTHER_TABLES, images_in, read_images
 from eckart.io.tables.row_blocks import ArrowBlocks, ChainBlocks, IteratorBlocks, npy_array, npz_array, npz_names
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
 
@@ -53,6 +55,7 @@ class _Ask:
     decimal: str = "."
     header: bool | None = None
     held: int = 0
+    words: tuple[str, ...] = ()
 
 
 def read(
@@ -68,6 +71,7 @@ def read(
     rows: Any = None,
     values: Any = None,
     duplicates: str = "error",
+    missing: Any = (),
 ) -> Matrix:
     """Turn a file, frame, array, sparse matrix or iterator of row blocks into a labelled matrix.
 
@@ -77,8 +81,8 @@ def read(
 
     Parameters
     ----------
-    source : path (.npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow, .feather; ``*`` chains files), pandas or polars frame, Arrow table,
-        NumPy array or masked array, SciPy sparse matrix, nested list, or iterator of row blocks.
+    source : path (.npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow, .feather, .xlsx, .jsonl, a folder of images; ``*`` chains files), pandas or polars
+        frame, Arrow table, NumPy array or masked array, SciPy sparse matrix, nested list, or iterator of row blocks.
     columns : names to keep, for files and frames; by default all. With ``rows=``, the name of the one column that holds the column ids.
     index : name of the column that labels the rows; by default the index that pandas wrote, or a first column without a name.
     key : name of the array inside an .npz file.
@@ -91,6 +95,7 @@ def read(
         a dictionary of arrays, a list of tuples. Without ``values`` every observation is 1. In a CSV file, ids that are all whole numbers are
         integers, other ids are text (also numbers with leading zeros), and an empty cell is refused.
     duplicates : several values at one place of a table in long form: ``"error"``, ``"last"``, ``"mean"`` or ``"sum"``.
+    missing : what else stands for a missing entry: numbers such as 0 or -999, and words in the cells of a CSV file, such as ``"?"``.
 
     Returns
     -------
@@ -104,29 +109,33 @@ def read(
     >>> seen.shape, seen.rows, seen.columns, seen.nnz
     ((2, 2), array(['ann', 'bob'], dtype=object), array([3, 7]), 3)
     """
+    marks = Marks.of(missing)
     if rows is not None or values is not None:
         _check_long(rows, columns, values, {"index": index, "key": key, "absent": None if absent == "zero" else absent})
-        return Long(rows, columns, values, duplicates, delimiter, decimal, header).read(source)
+        if marks.words:
+            raise wrong("missing", marks.words[0], "numbers only beside rows=: a table in long form leaves out what is missing")
+        return unmark(Long(rows, columns, values, duplicates, delimiter, decimal, header).read(source), marks.numbers)
     if duplicates != "error":
         raise wrong(
             "duplicates", duplicates, "rows=, columns= and values= beside it: only a table in long form has them"
         )
     if absent not in ("zero", "unknown"):
         raise wrong("absent", absent, "'zero' or 'unknown'")
+    ask = _Ask(columns, index, key, absent, delimiter, decimal, header, IN_MEMORY_BYTES, marks.words)
+    return unmark(_read_source(source, ask), marks.numbers)
+
+
+def _read_source(source: Any, ask: _Ask) -> Matrix:
     if isinstance(source, (str, os.PathLike)):
-        return _not_empty(
-            _read_path(
-                os.fspath(source), _Ask(columns, index, key, absent, delimiter, decimal, header, IN_MEMORY_BYTES)
-            )
-        )
+        return _not_empty(_read_path(os.fspath(source), ask))
     if is_arrow(source):
-        return _not_empty(from_arrow(source, columns, index))
+        return _not_empty(from_arrow(source, ask.columns, ask.index))
     if is_frame(source):
-        return _not_empty(from_frame(source, columns, index))
-    _refuse_names(columns, index, "X")
+        return _not_empty(from_frame(source, ask.columns, ask.index))
+    _refuse_names(ask.columns, ask.index, "X")
     if isinstance(source, (Dense, Observed, Counts)):
         return source
-    return _not_empty(_from_object(source, absent))
+    return _not_empty(_from_object(source, ask.absent))
 
 
 def _check_long(rows: Any, columns: Any, values: Any, others: dict[str, Any]) -> None:
@@ -192,8 +201,11 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         if glob.has_magic(path):
             return _read_many(path, ask)
         raise FileError(f"{path or 'an empty path'} does not exist")
+    if file.is_dir() and images_in(file):
+        _refuse_names(ask.columns, ask.index, path)
+        return Dense(*read_images(file)[:2])
     if file.is_dir():
-        raise FileError(f"{path} is a folder, wanted a file; write {path}/*.parquet to read all files in it")
+        raise FileError(f"{path} is a folder, wanted a file, or a folder of images; write {path}/*.parquet to read all files in it")
     if file.stat().st_size == 0:
         raise FileError(f"{path} is empty (0 bytes)")
     ending = file.suffix.lower()
@@ -207,12 +219,14 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         if ending in ARROW_FILES:
             return _read_arrow(file, ask)
         if ending in TEXT_FILES or ask.delimiter is not None:
-            return read_csv(file, ask.columns, ask.index, ask.delimiter, ask.decimal, ask.header, ask.held)
+            return read_csv(file, ask.columns, ask.index, ask.delimiter, ask.decimal, ask.header, ask.held, ask.words)
+        if ending in OTHER_TABLES:
+            return from_arrow(OTHER_TABLES[ending](file), ask.columns, ask.index)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error}") from None
     raise FileError(
-        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow or .feather; say delimiter= if "
-        "it is text"
+        f"{path} ends in {ending or 'nothing'!r}, wanted .npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow, .feather, .xlsx or .jsonl; say delimiter= "
+        "if it is text"
     )
 
 

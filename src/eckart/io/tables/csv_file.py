@@ -251,11 +251,13 @@ def read_csv(
     decimal: str,
     header: bool | None,
     held: int,
+    words: tuple[str, ...] = (),
 ) -> Dense:
-    """A CSV file of at most ``held`` bytes as an array, a larger one as row blocks."""
+    """A CSV file of at most ``held`` bytes as an array, a larger one as row blocks; ``words`` are more cells that stand for a missing entry."""
     import pyarrow as pa
 
     layout = Layout.of(file, delimiter, decimal, header)
+    layout.options["convert_options"].null_values = [*NULLS, *words]
     schema = layout.schema()
     told = schema.names
     if index is None and layout.headed and told[0] == "" and "" not in (columns or []) and len(told) > 1:

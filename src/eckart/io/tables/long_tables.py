@@ -21,6 +21,7 @@ from eckart.index.entries import as_numbers, floating
 from eckart.index.ids import Ids, Place
 from eckart.io.tables.csv_file import NULLS, Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
+from eckart.io.tables.other_files import OTHER_TABLES
 from eckart.matrix import Observed
 
 BATCH_ROWS = 2**20
@@ -159,6 +160,8 @@ class Long:
                 yield from self._from_arrow(arrow_batches(file, kept, BATCH_ROWS), str(file), kept)
             elif ending in TEXT_FILES or self.delimiter is not None:
                 yield from self._from_csv(file)
+            elif ending in OTHER_TABLES:
+                yield from self._from_arrow(record_batches(OTHER_TABLES[ending](file)), name)
             else:
                 raise FileError(
                     f"{name} ends in {ending or 'nothing'!r}, wanted .csv, .tsv, .parquet, .arrow or .feather; say delimiter= if it is text"

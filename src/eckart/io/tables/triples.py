@@ -31,6 +31,7 @@ def observed(
     delimiter: str | None = None,
     decimal: str = ".",
     header: bool | None = None,
+    missing: Any = (),
 ) -> Observed:
     """The observed entries of a source, with its row and column labels.
 
@@ -40,7 +41,7 @@ def observed(
 
     Parameters
     ----------
-    source, rows, columns, values, duplicates, index, key, delimiter, decimal, header : as in ``eckart.read``.
+    source, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing : as in ``eckart.read``.
 
     Returns
     -------
@@ -64,6 +65,7 @@ def observed(
             delimiter=delimiter,
             decimal=decimal,
             header=header,
+            missing=missing,
         )
         assert isinstance(matrix, Observed)
         return matrix
@@ -71,7 +73,8 @@ def observed(
     if holds_blocks(source):
         out = _joined(_each(source, names))
     else:
-        out = _one(source, {**names, "key": key, "delimiter": delimiter, "decimal": decimal, "header": header})
+        how = {"key": key, "delimiter": delimiter, "decimal": decimal, "header": header, "missing": missing}
+        out = _one(source, {**names, **how})
     _check_finite(out)
     if out.nnz == 0:
         raise InputError(

@@ -1,7 +1,7 @@
 """Documents out of anything that holds text: files, folders, columns of tables, lists. One (name, text) at a time, in order, never all at once.
 
     folder, pattern   each file is a document (a table or a JSONL file gives each of its rows); its name is its path below the folder
-    .txt, .md ...     each line is a document, unless ``lines=False``
+    .txt, .md ...     each line is a document, unless ``lines=False``; with ``split=`` what stands between lines that begin with it
     .jsonl, .ndjson   each line is an object (``text=`` names its member) or a string
     .csv, .tsv, .parquet, .arrow, frames, Arrow tables    each row; ``text=`` names the column, ``index=`` the one of names
     dictionary        name: text
@@ -30,6 +30,7 @@ from typing import Any
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
+from eckart.io.text.records import record_mark, records
 
 LINES = (".txt", ".text", ".md", ".rst")
 JSON_LINES = (".jsonl", ".ndjson")
@@ -58,11 +59,14 @@ class Documents:
     header: bool | None = None
     quotes: bool = True
     undecodable: str = "error"
+    split: str | None = None
     _replaced: list[int] = field(default_factory=lambda: [0], init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.undecodable not in ("error", "replace"):
             raise wrong("undecodable", self.undecodable, "'error' or 'replace'")
+        if self.split is not None and not (isinstance(self.split, str) and self.split.strip()):
+            raise wrong("split", self.split, "the beginning of the lines that divide documents, such as '</DOC>' or '%%'")
         try:
             codecs.lookup(self.encoding)
         except (LookupError, TypeError):
@@ -92,6 +96,13 @@ class Documents:
             yield from _listed(source)
         else:
             raise InputTypeError(f"documents are a {type(source).__name__}, wanted a path, a table, or a list of texts")
+
+    def record_mark(self) -> str | None:
+        """The line that divides the records of a single text file, where it is written so and ``split`` is not said; None otherwise."""
+        if self.split is not None or not isinstance(self.source, (str, os.PathLike)):
+            return None
+        file = Path(self.source)
+        return record_mark(self._lines(file)) if file.is_file() and _kind(file) in LINES else None
 
     def texts(self) -> Iterator[str]:
         """The texts without their names."""
@@ -140,6 +151,9 @@ class Documents:
                 yield from _named(self._csv(file), name)
             elif kind in JSON_LINES:
                 yield from _named(self._json_lines(file), name)
+            elif self.split is not None:
+                self._no_columns(str(file))
+                yield from _named(records(self._lines(file), self.split), name)
             elif lines:
                 self._no_columns(str(file))
                 yield from _named(((None, line) for line in self._lines(file)), name)

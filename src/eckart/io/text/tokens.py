@@ -164,6 +164,12 @@ class Packed:
     arena: np.ndarray
     places: np.ndarray
 
+    def __post_init__(self) -> None:
+        # read-only as bytes are, so that kernels are compiled for one of the two
+        arena = self.arena.view()
+        arena.flags.writeable = False
+        object.__setattr__(self, "arena", arena)
+
     def __len__(self) -> int:
         return len(self.places) - 1
 

@@ -130,6 +130,7 @@ def corpus(
     header: bool | None = None,
     quotes: bool = True,
     undecodable: str = "error",
+    split: str | None = None,
     dtype: Any = np.float64,
     n_threads: int | None = None,
     verbose: bool = False,
@@ -153,6 +154,7 @@ def corpus(
     lines : whether each line of a text file is a document (True), or each file (False); by default lines of a single file, files of a folder.
     encoding, delimiter, header, quotes : of text files and of CSV; ``quotes=False`` takes quotation marks as text.
     undecodable : what to do with bytes that are no text: ``"error"`` names the first, ``"replace"`` puts U+FFFD, which ends a word, and counts.
+    split : the beginning of the lines that divide the documents of a text file, such as ``"</DOC>"`` or ``"%%"``; tags are then no text.
     dtype : float32 or float64.
     n_threads : most threads; the result does not depend on it. A ``tokenizer`` function runs in one.
     verbose : show progress.
@@ -186,6 +188,7 @@ def corpus(
         header=header,
         quotes=quotes,
         undecodable=undecodable,
+        split=split,
     )
     with progress(verbose) as watch:
         tally = _Tally(given)

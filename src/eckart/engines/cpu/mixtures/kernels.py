@@ -237,7 +237,7 @@ def add_some(x, count, n, shares, m, one, two, rows, parts):
 def add_full(xc, count, n, k, shares, centres, sums, packed, roots):
     """scatter[z] += sum_i s_i (x - m)(x - m)^T over rows with a share, upper tiles; one scatter for all where there is one only."""
     for z in range(k):
-        used = 0
+        used = np.int64(0)  # a plain 0 would compile what it is passed to twice: for the constant, then for integers
         for i in range(count):
             if shares[z, i] > 0.0:
                 root = np.sqrt(shares[z, i])

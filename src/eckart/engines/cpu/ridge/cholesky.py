@@ -134,7 +134,7 @@ def equations(e, right, penalties, i, chunk, known, gram, rhs, side, size):
     for r in range(k):
         rhs[0, r] -= side[0, r] * scale * total
         side[0, r] *= root
-    take_gram(side, 1, 0, k, gram, size)
+    take_gram(side, np.int64(1), np.int64(0), k, gram, size)  # as in ``cholesky``: constants would compile it again
     return square, total, scale, trace
 
 

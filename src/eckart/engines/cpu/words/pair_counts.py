@@ -96,7 +96,7 @@ def count_rows(text, starts, positions, weights, left, right, scale, first, last
     indices, data, lengths = out
     window = weights.shape[0]
     one, stop = np.uint64(1), np.uint32(acc.shape[0])
-    used = 0
+    used = np.int64(0)  # a plain 0 would compile ``_emit`` twice: for the constant, then for integers
     end = positions.shape[0] - 1
     flat = text.reshape(1, -1)
     for w in range(first, last):
@@ -147,7 +147,7 @@ def add_row(columns, values, scale, acc, bits, tops):
 @njit(nogil=True, cache=True)
 def merge_rows(pointers, columns, values, scale, acc, bits, tops, indices, data, lengths):
     """Add up runs row by row: ``pointers[r]`` are those of run r in ``columns`` and ``values``, in which the runs stand one after another."""
-    used = 0
+    used = np.int64(0)
     for i in range(pointers.shape[1] - 1):
         before = used
         for r in range(pointers.shape[0]):

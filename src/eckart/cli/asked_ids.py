@@ -1,112 +1,24 @@
-"""What complete, recommend and certify share: files into observed entries, words into ids, and the names by which a model calls its sides."""
+"""Ids out of a shell or a file as the kind that a model has: integers, text, dates; and the titles that stand for them."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from eckart.cli.reading import Reading
 from eckart.errors import FileError, InputError, wrong
 from eckart.index.ids import Ids
 from eckart.index.labels import Labels
+from eckart.io.tables.columns import head_of
 from eckart.io.tables.csv_file import NULLS
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
 from eckart.io.tables.long_tables import Long
-from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
-
-
-@dataclass(frozen=True)
-class Source:
-    """How observations are written in a file: as triples, the three columns by name or position, or as a wide table with empty cells."""
-
-    rows: str | int | None = None
-    columns: str | int | None = None
-    values: str | int | None = None
-    index: str | None = None
-    delimiter: str | None = None
-    header: bool | None = None
-    duplicates: str = "error"
-
-    @property
-    def long(self) -> bool:
-        return self.rows is not None
-
-    @property
-    def names(self) -> tuple[str, str, str]:
-        """What rows, columns and values are called in tables that are written."""
-        rows = self.rows if self.long else self.index
-        given = (rows, self.columns, self.values)
-        return tuple(g if isinstance(g, str) else d for g, d in zip(given, ("row", "column", "value")))  # type: ignore[return-value]
-
-    def load(self, file: str) -> Observed:
-        """The observed entries of a file."""
-        how: dict[str, Any] = {"delimiter": self.delimiter, "header": self.header}
-        if not self.long:
-            return observed(file, index=self.index, **how)
-        return observed(
-            file, rows=self.rows, columns=self.columns, values=self.values, duplicates=self.duplicates, **how
-        )
-
-    def plan(self) -> dict[str, Any]:
-        """What a model remembers of its source, for its plan."""
-        if not self.long:
-            return {"names": {"index": self.index} if self.index else {}}
-        names = {"rows": self.rows, "columns": self.columns, "values": self.values}
-        how = {"delimiter": self.delimiter, "header": self.header}
-        kept = {name: value for name, value in how.items() if value is not None}
-        kept |= {} if self.duplicates == "error" else {"duplicates": self.duplicates}
-        return {"names": names} | ({"read": kept} if kept else {})
-
-
-def source_of(
-    rows: str | None,
-    columns: str | None,
-    values: str | None,
-    index: str | None = None,
-    delimiter: str | None = None,
-    no_header: bool = False,
-    duplicates: str | None = None,
-    plan: dict[str, Any] | None = None,
-) -> Source:
-    """The options of a command as a Source; what is not said is taken from the plan of a model."""
-    kept = plan or {}
-    names, how = (part if isinstance(part, dict) else {} for part in (kept.get("names"), kept.get("read")))
-    told = {
-        name: _place(given) if given is not None else names.get(name)
-        for name, given in (("rows", rows), ("columns", columns), ("values", values))
-    }
-    if index is not None and any(part is not None for part in (rows, columns, values)):
-        raise InputError(
-            f"--index {index} came beside --rows, --columns or --values, wanted one of them: a wide table has an index, triples have rows"
-        )
-    for name in ("rows", "columns"):
-        if any(part is not None for part in told.values()) and told[name] is None:
-            came = ", ".join(f"--{n} {v}" for n, v in told.items() if v is not None)
-            raise InputError(f"{came} came without --{name}, wanted the columns that hold row ids and column ids")
-    if duplicates is not None and duplicates not in ("error", "last", "mean", "sum"):
-        raise wrong("--duplicates", duplicates, "last, mean or sum")
-    if duplicates not in (None, "error") and told["rows"] is None:
-        raise wrong("--duplicates", duplicates, "--rows and --columns beside it: only triples can repeat a cell")
-    if index is not None:
-        told = {}
-    header = how.get("header")
-    return Source(
-        **told,
-        index=names.get("index") if index is None and not told.get("rows") else index,
-        delimiter={"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter) or how.get("delimiter"),
-        header=False if no_header else header,
-        duplicates=duplicates or how.get("duplicates", "error"),
-    )
-
-
-def _place(text: str) -> str | int:
-    """A column by its name, or by its position where it is written as a number."""
-    return int(text) if text.isascii() and text.isdigit() else text
 
 
 def as_kind(ids: Any, labels: Labels) -> np.ndarray:
@@ -184,7 +96,7 @@ def for_model(x: Observed, row_ids: Labels | None, column_ids: Labels) -> Observ
     return Observed.from_codes(i, x.indices, x.data, (row_ids.size, x.n_columns), row_ids.labels, x.columns)
 
 
-def pairs_in(file: str, source: Source) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def pairs_in(file: str, source: Reading) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Row ids and column ids of a file of pairs, block by block, in the order of the file."""
     if not source.long:
         raise wrong("--pairs", file, "--rows and --columns beside it: the columns that hold the ids")
@@ -230,3 +142,38 @@ def _first_cells(path: Path, name: str) -> list[str]:
     head = [cell.strip() for cell in lines[0]] if lines else []
     at = head.index(name) if name in head else 0
     return [line[at].strip() for line in lines[1 if name in head else 0 :] if len(line) > at]
+
+
+class Titles:
+    """Titles of ids, out of ``FILE:ID:TITLE``: a table and the columns that hold the ids and their titles."""
+
+    def __init__(self, spec: str, labels: Labels):
+        file, *names = spec.rsplit(":", 2)
+        if len(names) != 2 or not all((file, *names)):
+            raise wrong("--titles", spec, "FILE:ID:TITLE, such as movies.csv:movieId:title")
+        if not Path(file).is_file():
+            raise FileError(f"--titles {spec} came, but {file} does not exist")
+        ids, texts = _two_columns(file, *names)
+        self.of = {_key(i): str(t) for i, t in zip(as_kind(ids, labels), texts) if t is not None}
+
+    def __call__(self, ids: np.ndarray) -> np.ndarray:
+        """The title of each id; the id itself where the table has none."""
+        out = np.empty(len(ids), object)
+        out[:] = [self.of.get(_key(i), str(i)) for i in ids]
+        return out
+
+
+def _key(i: Any) -> Any:
+    return i.item() if isinstance(i, np.generic) else i
+
+
+def _two_columns(file: str, id_name: str, title_name: str) -> tuple[np.ndarray, list[Any]]:
+    """Two columns of a table file, whatever it is written in."""
+    head = head_of(file, whole=True)
+    if head is None:
+        raise FileError(f"{file} is no table with names, wanted .csv, .tsv, .parquet, .arrow, .xlsx or .jsonl")
+    names = [c.name for c in head.columns]
+    for name in (id_name, title_name):
+        if name not in names:
+            raise InputError(f"--titles names the column {name!r}, wanted one of {', '.join(names)} in {file}")
+    return np.array(head.rows.column(id_name).to_pylist(), object), head.rows.column(title_name).to_pylist()

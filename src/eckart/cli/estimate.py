@@ -1,0 +1,92 @@
+"""How long a fit will take: the command's own work, done on a few rows of the data and on twice as many, until the time can be read off.
+
+With t(s) the time for s rows, T(N) = t(s) + (t(s) - t(s / 2)) (N - s) / (s / 2): what does not grow with the rows is counted once. Kernels are compiled by
+a first fit that is not counted, and then are there for the run itself. No constant of any machine is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.cli.shell import Shell, lasting
+from eckart.errors import InputError
+from eckart.matrix import Counts, Dense, Observed
+from eckart.trace import compiling_told
+
+FIRST_ROWS = 128
+"""Rows of the first fit: enough for every method to run, few enough to cost nothing."""
+SHORT_SECONDS, LONG_SECONDS = 0.4, 2.0
+"""A fit below the first may be made of overheads, and is timed twice, the least counting; one above the second is long enough to be the last."""
+PART = 1 / 8
+"""Share of the rows from which a fit that is not short tells the time of all of them: what grows slower than the rows has shown itself by then."""
+
+
+def part_of(x: Any, rows: int) -> Any:
+    """Some rows of the data, evenly spaced (of a stream and of text: the first), as the same kind of matrix."""
+    if hasattr(x, "pointers"):  # sentences
+        end = x.pointers[rows]
+        return replace(x, ids=x.ids[:end], pointers=x.pointers[: rows + 1])
+    if isinstance(x, Dense) and not x.in_memory:
+        return Dense(np.asarray(next(x.stream.blocks(rows))), None, x.columns)
+    at = np.unique(np.linspace(0, x.shape[0] - 1, rows).astype(int))
+    if isinstance(x, Dense):
+        return Dense(np.asarray(x.array[at]), None if x.rows is None else x.rows[at], x.columns)
+    kind = Observed if isinstance(x, Observed) else Counts
+    return kind.from_scipy(x.to_scipy()[at], None if x.rows is None else x.rows[at], x.columns)
+
+
+def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
+    """Seconds that ``work`` would take on all rows, those of compiling, and the rows it was measured on."""
+    total = len(x) if hasattr(x, "pointers") else x.shape[0]
+    if total is None:
+        raise InputError("the number of rows of this file is not known before it is read; there is no plan for it")
+    compiled: list[str] = []
+    rows, times = min(FIRST_ROWS, total), {}
+    begin = time.perf_counter()
+    with compiling_told(compiled.append), contextlib.suppress(InputError):  # too few rows for some methods: try more
+        work(part_of(x, rows))
+    first = time.perf_counter() - begin
+    while True:
+        with contextlib.suppress(InputError):
+            times[rows] = _timed(x, rows, work)
+        long = times.get(rows, 0.0)
+        if rows >= total or (
+            len(times) > 1 and (long > LONG_SECONDS or (long > SHORT_SECONDS and rows >= PART * total))
+        ):
+            break
+        rows = min(2 * rows, total)
+    if not times:
+        work(x)  # raises what every part raised
+    compiling = max(0.0, first - next(iter(times.values()))) if compiled else 0.0
+    (a, b) = (list(times)[-2:] * 2)[-2:] if len(times) > 1 else (0, list(times)[-1])
+    slope = max(0.0, times[b] - times.get(a, 0.0)) / max(1, b - a)
+    return {"seconds": times[b] + slope * (total - b), "compiling": compiling, "measured_rows": b, "rows": total}
+
+
+def _timed(x: Any, rows: int, work: Callable[[Any], Any]) -> float:
+    part, least = part_of(x, rows), float("inf")
+    for _ in range(2):
+        begin = time.perf_counter()
+        work(part)
+        least = min(least, time.perf_counter() - begin)
+        if least > SHORT_SECONDS:
+            break
+    return least
+
+
+def tell_plan(shell: Shell, x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
+    """The estimate, printed."""
+    with shell.phase("measuring a part of the work"):
+        found = estimate(x, work)
+    part = "all" if found["measured_rows"] == found["rows"] else f"{found['measured_rows']:,} of {found['rows']:,}"
+    shell.say("estimate", f"{lasting(found['seconds'])} for the fit, measured on {part} rows")
+    if found["compiling"] > 0:
+        shell.say("", f"kernels were compiled for it in {lasting(found['compiling'])}, once on this machine")
+    shell.answer["plan"] = found
+    return found

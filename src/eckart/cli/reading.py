@@ -1,0 +1,315 @@
+"""The one reading of data for every command: how a file is written, which part of it is wanted, and the same again for a saved model."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOptions
+from eckart.errors import FileError, InputError, wrong
+from eckart.io.read import read
+from eckart.io.tables.columns import Head, head_of
+from eckart.io.tables.frames import titles
+from eckart.io.tables.missing import Marks
+from eckart.io.tables.other_files import images_in, read_images
+from eckart.io.tables.triples import observed
+from eckart.matrix import Counts, Dense, Matrix, Observed
+
+SAMPLE_ROWS = 5000
+"""Rows that pictures show: more would lie on top of one another."""
+
+
+@dataclass
+class Table:
+    """The data, the labels that colour its map, and the height and width of rows that are images."""
+
+    matrix: Any
+    labels: np.ndarray | None = None
+    image: tuple[int, int] | None = None
+
+    def sample(self) -> tuple[Any, Any]:
+        """Evenly spaced rows for pictures, with their labels (the first rows of a stream); None for sparse data too wide to show."""
+        if self.matrix.shape[1] > 20_000:
+            return None, None
+        if isinstance(self.matrix, Dense) and not self.matrix.in_memory:
+            values = np.asarray(next(self.matrix.stream.blocks(SAMPLE_ROWS)))
+            return values, None if self.labels is None else self.labels[: len(values)]
+        count = int(self.matrix.shape[0] or 0)
+        chosen = np.unique(np.linspace(0, count - 1, min(count, SAMPLE_ROWS)).astype(int))
+        if isinstance(self.matrix, Dense):
+            values = np.asarray(self.matrix.array[chosen])
+        else:
+            part = self.matrix.to_scipy()[chosen]
+            values = part.toarray()
+            if isinstance(self.matrix, Observed):
+                part.data = np.ones_like(part.data)
+                values = np.where(part.toarray() > 0, values, np.nan)
+        return values, None if self.labels is None else self.labels[chosen]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a file is to be read: as triples (three columns by name or position), as a table of numbers, or as text."""
+
+    rows: str | int | None = None
+    columns: str | int | None = None
+    values: str | int | None = None
+    duplicates: str = "error"
+    index: str | int | None = None
+    only: list[str] | None = None
+    exclude: tuple[str, ...] = ()
+    labels: str | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+    missing: tuple[str, ...] = ()
+    text: str | int | None = None
+    lines: bool | None = None
+    split: str | None = None
+    encoding: str = "utf-8"
+    undecodable: str = "error"
+    quotes: bool = True
+
+    @property
+    def long(self) -> bool:
+        return self.rows is not None
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """What rows, columns and values are called in tables that are written."""
+        given = (self.rows if self.long else self.index, self.columns, self.values)
+        return tuple(g if isinstance(g, str) else d for g, d in zip(given, ("row", "column", "value")))  # type: ignore[return-value]
+
+    def observed(self, file: str, shell: Any = None) -> Observed:
+        """The observed entries of a file: triples, or a wide table with gaps."""
+        how: dict[str, Any] = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing}
+        if self.long:
+            triples: dict[str, Any] = {
+                "rows": self.rows,
+                "columns": self.columns,
+                "values": self.values,
+                "duplicates": self.duplicates,
+            }
+            return observed(file, **triples, **how)
+        return observed(file, columns=self.wanted(file, shell), index=self.index, **how)  # type: ignore[arg-type]
+
+    def table(
+        self, file: str, shell: Any = None, words: list[str] | None = None, image: tuple[int, int] | None = None
+    ) -> Table:
+        """Numbers as they are; ``words`` name the columns of a file that has no names. Columns that hold none are left out, which is said."""
+        if Path(file).is_dir() and images_in(file):
+            values, names, size = read_images(file, image)
+            return Table(Dense(values, names), None, size)
+        columns = self.wanted(file, shell)
+        how = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing}
+        matrix = read(file, columns=columns, index=self.index, **how)  # type: ignore[arg-type]
+        if words is not None:
+            if len(words) != matrix.shape[1]:
+                raise wrong("--vocabulary", f"{len(words)} words", f"{matrix.shape[1]}, one for each column of {file}")
+            matrix = replace(matrix, columns=titles(words))
+        if self.labels is None:
+            return Table(matrix)
+        beside = read(file, columns=columns or _few(matrix), index=self.labels, **how).rows  # type: ignore[arg-type]
+        if beside is None:
+            raise InputError(f"--labels {self.labels} came, wanted a table small enough to hold and with named columns")
+        return Table(matrix, beside)
+
+    def wanted(self, file: str, shell: Any = None) -> list[str] | None:
+        """The columns to read: those of --only, or all that hold numbers but for --exclude, the index and the labels; None for all there are."""
+        if self.only is not None:
+            return [name for name in self.only if name not in self.exclude]
+        head = head_of(file, self.delimiter, self.header, Marks.of(self.missing).words)
+        if head is None:
+            if self.exclude:
+                raise InputError(
+                    f"--exclude {','.join(self.exclude)} came, but {file} has no column names; leave it out"
+                )
+            return None
+        names = [c.name for c in head.columns]
+        for name in (*self.exclude, *(n for n in (self.index, self.labels) if isinstance(n, str))):
+            if name not in names:
+                raise InputError(f"column {name!r} came, wanted one of {', '.join(names[:12])} in {file}")
+        aside = {*self.exclude, self.index, self.labels} | ({""} if names[0] == "" else set())
+        rest = [c for c in head.columns if c.name not in aside]
+        words = [c for c in rest if c.kind != "number"]
+        odd = next((c for c in words if c.odd is not None), None)
+        if odd is not None:
+            raise InputError(
+                f"column {odd.name!r} of {file} holds {odd.odd!r} among numbers; say --missing {_quoted(str(odd.odd))} if that stands for a "
+                f"missing entry, or --exclude {_quoted(odd.name)}"
+            )
+        kept = [c.name for c in rest if c.kind == "number"]
+        if not kept:
+            raise InputError(
+                f"no column of {file} holds numbers ({_told(words)}); say --text for a column of text, or --rows, --columns and --values for triples"
+            )
+        if words and shell is not None:
+            first = next((c.name for c in words if c.kind in ("text", "row number")), None)
+            hint = (
+                f"; --index {_quoted(first)} or --labels {_quoted(first)} keeps a column beside the numbers"
+                if first
+                else ""
+            )
+            shell.note(f"left out of {file}: {_told(words)}{hint}")
+        return kept if len(kept) < len(names) - (names[0] == "") - (self.index is not None) else None
+
+    def head(self, file: str) -> Head | None:
+        return head_of(file, self.delimiter, self.header, Marks.of(self.missing).words)
+
+    def of_text(self) -> dict[str, Any]:
+        """The arguments of ``corpus`` and ``Documents``."""
+        names = ("text", "index", "lines", "split", "encoding", "delimiter", "header", "quotes", "undecodable")
+        return {name: getattr(self, name) for name in names}
+
+    def plan(self, x: Any) -> dict[str, Any]:
+        """What a model remembers of its source; what is usual is not kept."""
+        default = Reading()
+        rules = getattr(x, "rules", None)
+        ids = ("rows", "columns", "values", "index") if isinstance(x, Observed) else ()
+        kept = {
+            n: list(v) if isinstance(v, tuple) else v
+            for n, v in vars(self).items()
+            if v != getattr(default, n) and n not in (*ids, "only", "exclude", "labels")
+        }
+        if isinstance(x, Observed):
+            names = {n: getattr(self, n) for n in (("rows", "columns", "values") if self.long else ("index",))}
+            told = names if self.long or self.index else {}
+            return {"names": told} | ({"read": kept} if kept else {})
+        if isinstance(x, Counts) and rules is not None:
+            return {"text": kept | {"rules": rules}}
+        return {("text" if rules is not None else "read"): kept} if kept else {}
+
+
+def reading_of(*groups: Any, plan: dict[str, Any] | None = None, shell: Any = None) -> Reading:
+    """The options of a command; what is not said is taken from the plan of a model."""
+    kept: dict[str, Any] = {}
+    for part in ("names", "read", "text"):
+        told = (plan or {}).get(part)
+        kept |= {n: v for n, v in told.items() if n in Reading.__dataclass_fields__} if isinstance(told, dict) else {}
+    kept["missing"] = tuple(kept.get("missing", ()))
+    given: dict[str, Any] = {}
+    long = any(isinstance(g, TripleOptions) for g in groups)
+    for group in groups:
+        told = vars(group)
+        if isinstance(group, CellOptions):
+            given["delimiter"] = {"tab": "\t", "\\t": "\t"}.get(group.delimiter or "", group.delimiter)
+            given["header"] = False if group.no_header else None
+            given["missing"] = tuple(m.strip() for part in group.missing or () for m in part.split(",")) or None
+        elif isinstance(group, TableOptions):
+            if group.columns is not None and not long and shell is not None:
+                shell.note(f"--columns {group.columns} is taken as --only {group.columns}, which is its name here")
+            only = group.only if group.only is not None or long else group.columns
+            given["only"], given["exclude"] = _list(only), tuple(_list(group.exclude) or ()) or None
+            given["index"], given["labels"] = _place(group.index), group.labels
+        elif isinstance(group, TripleOptions):
+            given |= {n: _place(told[n]) for n in ("rows", "columns", "values")} | {"duplicates": group.duplicates}
+        elif isinstance(group, TextOptions):
+            given |= {n: told[n] for n in ("lines", "encoding", "undecodable")} | {"text": _place(group.text)}
+            given["quotes"], given["split"] = (False if group.no_quotes else None), group.split_documents
+    given = {name: value for name, value in given.items() if value is not None}
+    if long:
+        _check_triples(given, kept)
+    return Reading(**kept | given)
+
+
+def _check_triples(given: dict[str, Any], kept: dict[str, Any]) -> None:
+    """Refuse half a question; an index means that there are no triples."""
+    names = ("rows", "columns", "values")
+    if "index" in given and any(n in given for n in names):
+        raise InputError(
+            f"--index {given['index']} came beside --rows, --columns or --values, wanted one of them: a wide table has an index, triples have rows"
+        )
+    if given.get("duplicates", "error") not in ("error", "last", "mean", "sum"):
+        raise wrong("--duplicates", given["duplicates"], "last, mean or sum")
+    if "index" in given:
+        for name in names:
+            kept.pop(name, None)
+    told = {n: (kept | given).get(n) for n in names}
+    for name in ("rows", "columns"):
+        if any(part is not None for part in told.values()) and told[name] is None:
+            came = ", ".join(f"--{n} {v}" for n, v in told.items() if v is not None)
+            raise InputError(f"{came} came without --{name}, wanted the columns that hold row ids and column ids")
+    if told["rows"] is not None:
+        kept.pop("index", None)
+    elif given.get("duplicates", "error") != "error":
+        raise wrong(
+            "--duplicates", given["duplicates"], "--rows and --columns beside it: only triples can repeat a cell"
+        )
+
+
+def local(file: str, usual: str = ".csv") -> str:
+    """The path of the data; what comes from standard input (-) is kept in a file until the command ends."""
+    if file != "-":
+        return file
+    data = sys.stdin.buffer.read()
+    if not data:
+        raise FileError("standard input is empty, wanted data; write the name of a file instead of -")
+    magic = {b"PAR1": ".parquet", b"\x93NUMPY": ".npy", b"ARROW1": ".arrow", b"PK\x03\x04": ".npz", b"{": ".jsonl"}
+    ending = next((end for start, end in magic.items() if data.startswith(start)), usual)
+    folder = tempfile.mkdtemp(prefix="eckart-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / f"standard input{ending}"
+    path.write_bytes(data)
+    return str(path)
+
+
+def described(file: str, x: Any) -> str:
+    """The data in a line."""
+    n = "unknown" if x.shape[0] is None else f"{x.shape[0]:,}"
+    if hasattr(x, "words_read"):
+        kept = x.words_read - x.words_dropped
+        return f"{file}: {n} documents, {x.shape[1]:,} words in the vocabulary, {kept:,} of {x.words_read:,} words of text kept"
+    words = {Dense: "", Counts: f", {getattr(x, 'nnz', 0):,} counts"}.get(type(x))
+    if words is None:
+        words = f", {x.nnz:,} observed ({100 * x.nnz / max(1, x.shape[0] * x.shape[1]):.3g}% of all cells)"
+    return f"{file}: {n} rows x {x.shape[1]:,} columns{words}"
+
+
+def facts(file: str, x: Any) -> dict[str, Any]:
+    """The data for --json."""
+    told = {"file": file, "rows": x.shape[0], "columns": x.shape[1], "kind": type(x).__name__}
+    return told | {n: getattr(x, n) for n in ("nnz", "words_read", "words_dropped") if hasattr(x, n)}
+
+
+def fitting(fitted: Any, model: Any, data: str, reading: Reading) -> Matrix:
+    """A table in the columns of a saved model, by their names where the file has names."""
+    names = fitted.fit_.factors.columns
+    named = names is not None and all(isinstance(n, str) for n in names)
+    head = reading.head(data) if named else None
+    if head is not None and head.named:
+        reading, named = replace(reading, only=reading.only or list(names)), False
+    matrix: Matrix = reading.table(data).matrix
+    if matrix.shape[1] != fitted.n_features_in_:
+        raise InputError(
+            f"{data} has {matrix.shape[1]} columns, wanted the {fitted.n_features_in_} of {model}; choose them with --only"
+        )
+    return replace(matrix, columns=names) if named and matrix.columns is None else matrix
+
+
+def _few(matrix: Matrix) -> list[str] | None:
+    """One column is enough to read the labels beside it."""
+    return None if matrix.columns is None else [str(matrix.columns[0])]
+
+
+def _list(text: str | None) -> list[str] | None:
+    return [part.strip() for part in text.split(",")] if text else None
+
+
+def _place(text: str | None) -> str | int | None:
+    """A column by its name, or by its position where it is written as a number."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else text
+
+
+def _quoted(text: str) -> str:
+    return text if text.replace("_", "").replace("-", "").isalnum() else "'" + text + "'"
+
+
+def _told(columns: list[Any]) -> str:
+    more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
+    return ", ".join(f"{c.name} ({c.kind})" for c in columns[:8]) + more

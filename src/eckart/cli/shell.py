@@ -1,0 +1,254 @@
+"""The manners of every command: what is said and where, notes, one JSON object, a log, the files at the end, and the exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from eckart.cli.options import option
+from eckart.errors import EckartError, FileError, InputError
+
+LOG = logging.getLogger("eckart")
+LOG.addHandler(logging.NullHandler())
+NOT_PROVEN = 1
+"""Exit code of a command whose certificate does not hold."""
+
+
+@dataclass
+class Shell:
+    """What is said; ``answer`` becomes the object that --json prints."""
+
+    quiet: Annotated[bool, option("--quiet", "-q", help="No progress bars, no summary.")] = False
+    verbose: Annotated[
+        bool,
+        option("--verbose", "-v", help="Say more: every choice with its reason, and each step, on standard error."),
+    ] = False
+    log: Annotated[Path | None, option(help="Append everything that is said, with the time, to this file.")] = None
+    json: Annotated[bool, option("--json", help="Print one JSON object instead of the summary.")] = False
+    strict: Annotated[
+        bool,
+        option("--strict", help="Notes are errors, and nothing is written unless the certificate holds."),
+    ] = False
+    answer: dict[str, Any] = field(init=False, default_factory=dict)
+    notes: list[str] = field(init=False, default_factory=list)
+    holds: bool = field(init=False, default=True)
+
+    @property
+    def silent(self) -> bool:
+        return self.quiet or self.json
+
+    @property
+    def bars(self) -> bool:
+        """Whether someone is there to see them."""
+        return not self.silent and sys.stderr.isatty()
+
+    def around(self, name: str, verb: Callable[[], None]) -> None:
+        """Run a command: the log before it, the object and the exit code after it."""
+        from eckart import __version__
+
+        self.answer |= {"eckart": __version__, "command": name}
+        with self._logging():
+            LOG.info("eckart %s %s", __version__, " ".join(sys.argv[1:]))
+            begin = time.perf_counter()
+            try:
+                verb()
+            except EckartError as error:
+                LOG.error("%s", error)
+                if self.json:
+                    self._print({"error": " ".join(str(error).split()), "exit": 2})
+                raise
+            code = 0 if self.holds else NOT_PROVEN
+            LOG.info("done in %s, exit code %d", lasting(time.perf_counter() - begin), code)
+            if self.json:
+                self._print({"exit": code})
+        if code:
+            raise typer.Exit(code)
+
+    @contextlib.contextmanager
+    def _logging(self) -> Iterator[None]:
+        """Handlers for -v and --log while the command runs."""
+        handlers: list[logging.Handler] = []
+        if self.log is not None:
+            try:
+                handlers.append(logging.FileHandler(self.log, encoding="utf-8"))
+            except OSError as error:
+                raise FileError(f"--log {self.log} cannot be written: {error}") from None
+            handlers[-1].setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        if self.verbose:
+            handlers.append(logging.StreamHandler(sys.stderr))
+            handlers[-1].addFilter(lambda record: record.levelno == logging.DEBUG)  # the rest is printed anyway
+        before = LOG.level, LOG.propagate
+        for handler in handlers:
+            LOG.addHandler(handler)
+        LOG.setLevel(logging.DEBUG if handlers else logging.WARNING)
+        LOG.propagate = False
+        try:
+            yield
+        finally:
+            LOG.setLevel(before[0])
+            LOG.propagate = before[1]
+            for handler in handlers:
+                LOG.removeHandler(handler)
+                handler.close()
+
+    def say(self, name: str, words: str) -> None:
+        """One line of a summary, with its name in the first column."""
+        LOG.info("%-10s %s", name, words)
+        if not self.silent:
+            typer.echo(f"{name:<10} {words}")
+
+    def detail(self, words: str) -> None:
+        """What only --verbose and the log show."""
+        LOG.debug("%s", words)
+
+    def note(self, words: str) -> None:
+        """Something that the person should know and did not ask for, on standard error; an error with --strict."""
+        if self.strict:
+            raise InputError(f"{words} (an error because of --strict)")
+        self.notes.append(words)
+        LOG.warning("%s", words)
+        if not self.json:
+            typer.echo(f"eckart: note: {words}", err=True)
+
+    @contextlib.contextmanager
+    def phase(self, words: str) -> Iterator[None]:
+        """Names what is going on, from the first moment, where someone is there to see it."""
+        LOG.debug("%s", words)
+        if not self.bars:
+            yield
+            return
+        from eckart.trace import progress
+
+        with progress(True) as watch:
+            watch(words, 0, None)
+            yield
+
+    def outcome(self, model: Any, seconds: float, limit: str | None = None) -> None:
+        """How the fit went and what its evidence is; ``limit`` says what to do where the steps ended before the method was done."""
+        from eckart.trace import StopReason
+
+        c, trace = model.certificate_, model.fit_.trace
+        if len(trace):
+            steps = f"{len(trace)} steps; stopped: {trace.reason.value}"
+            self.say("fitted", f"{type(model).__name__} in {lasting(seconds)}, {steps}")
+        self.certified(c)
+        if not c.holds and trace.reason is StopReason.MAX_ITER and limit is not None:
+            self.say("", limit)
+        for name, value in model.fit_.plan.items():
+            self.detail(f"  {name}: {value}")
+        for note in c.notes:
+            if "--scale" not in note:  # that is a note on standard error already
+                self.say("", note)
+        self.answer |= {
+            "model": type(model).__name__, "parameters": model.get_params(deep=False), "seconds": seconds, "steps": len(trace),
+            "stopped": trace.reason.value, "plan": model.fit_.plan,
+        }  # fmt: skip
+
+    def certified(self, c: Any) -> None:
+        """The verdict, in colour where the terminal has it, and in the exit code."""
+        self.say("evidence", verdict(c))
+        self.answer["certificate"] = c.to_dict()
+        self.holds = bool(c.holds)
+
+    def finish(
+        self,
+        fitted: Any,
+        to: Targets,
+        write: Callable[[Path], int],
+        page: Callable[[], Any],
+        what: str = "out",
+        of: str = "rows",
+    ) -> None:
+        """The tail of every verb that fits: write what was asked for, and say so. ``write`` gives the number of rows, ``page`` makes the report."""
+        written = self.answer["written"] = {}
+        if self.strict and not self.holds:
+            if any(to):
+                self.say("written", "nothing: the certificate does not hold (--strict)")
+            return
+        if to.out is not None:
+            with self.phase(f"writing {to.out}"):
+                count = write(to.out)
+            self.say(what, f"{to.out} ({count:,} {of})")
+            written["out"] = str(to.out)
+        if to.model is not None:
+            fitted.save(to.model)
+            self.say("model", f"{to.model}")
+            written["model"] = str(to.model)
+        if to.report is not None:
+            with self.phase(f"drawing {to.report}"):
+                page().write(to.report)
+            self.say("report", f"{to.report}")
+            written["report"] = str(to.report)
+
+    def _print(self, last: dict[str, Any]) -> None:
+        notes = {"notes": self.notes} if self.notes else {}
+        typer.echo(json.dumps(plain(self.answer | notes | last), ensure_ascii=False))
+
+
+class Targets(NamedTuple):
+    """Files to write. Each takes its place only when it is complete."""
+
+    out: Path | None = None
+    model: Path | None = None
+    report: Path | None = None
+
+    def check(self, data: str, check: Callable[[Path], Any] | None = None) -> Targets:
+        """Refuse targets that cannot be written, or that would replace the data, before any work is done; ``check`` is for ``out``, usually a table."""
+        from eckart.io.models.save import check_place
+        from eckart.io.tables.write import check_target
+
+        if self.out is not None:
+            (check or check_target)(self.out)
+        for path, ending in ((self.model, ".safetensors"), (self.report, ".html")):
+            if path is not None and path.suffix.lower() != ending:
+                raise FileError(f"{path} ends in {path.suffix!r}, wanted {ending}")
+            if path is not None:
+                check_place(path)
+        sources = {os.path.realpath(name) for name in (glob.glob(data) or [data])}
+        for path in self:
+            if path is not None and os.path.realpath(path) in sources:
+                raise FileError(f"{path} is the data itself, wanted another name to write to")
+        return self
+
+
+def verdict(c: Any) -> str:
+    """A certificate in a line."""
+    words = f"certificate {'holds' if c.holds else 'DOES NOT HOLD: ' + c.reason} ({c.kind})"
+    if os.environ.get("NO_COLOR"):
+        return words
+    return typer.style(words, fg="green" if c.holds else "red")  # echo takes the colour out where it is no terminal
+
+
+def lasting(seconds: float) -> str:
+    """A time in words."""
+    return f"{seconds:.2g} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: NumPy's numbers as numbers, what is not finite as null, all else as text."""
+    import math
+
+    import numpy as np
+
+    if isinstance(value, dict):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [plain(part) for part in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (bool, int, str)) else str(value)

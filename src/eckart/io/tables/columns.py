@@ -1,0 +1,116 @@
+"""What the columns of a table file hold, found from its first rows: numbers, dates, text, or numbers with a word among them."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from eckart.errors import FileError
+from eckart.io.tables.csv_file import Layout
+from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
+from eckart.io.tables.long_tables import TEXT_FILES
+from eckart.io.tables.other_files import OTHER_TABLES
+
+HEAD_ROWS = 2000
+"""Rows from which the kinds are told: enough to meet a word among numbers and repeats among ids, in a few milliseconds."""
+
+
+class Column(NamedTuple):
+    """``kind`` is "number", "row number" (a first column that only counts), "date" or "text"; ``odd`` is a word that stands among cells that are mostly
+    numbers."""
+
+    name: str
+    kind: str
+    odd: str | None = None
+
+
+class Head(NamedTuple):
+    """The columns of a file and its first rows (an Arrow table); ``named`` tells whether the file has names."""
+
+    columns: list[Column]
+    rows: Any
+    named: bool
+
+
+def head_of(
+    file: str, delimiter: str | None = None, header: bool | None = None, words: Sequence[str] = (), whole: bool = False
+) -> Head | None:
+    """None where a file has no columns of several kinds (arrays, sparse matrices, folders); ``whole`` gives all its rows."""
+    path = Path(file if Path(file).exists() else next(iter(sorted(glob.glob(file))), file))
+    ending = path.suffix.lower()
+    if not path.is_file() or path.stat().st_size == 0:
+        return None
+    if ending in ARROW_FILES:
+        rows, named = _arrow_rows(path, whole), True
+    elif ending in OTHER_TABLES:
+        rows, named = OTHER_TABLES[ending](path), True
+    elif (ending in TEXT_FILES or delimiter is not None) and ending not in (".npy", ".npz", ".mtx"):
+        rows, named = _csv_rows(path, delimiter, header, words, whole)
+    else:
+        return None
+    rows = rows if whole else rows.slice(0, HEAD_ROWS)
+    columns = [_column(rows.column(j), name, words) for j, name in enumerate(rows.column_names)]
+    if named and len(columns) > 1 and _counts(rows.column(0)):
+        columns[0] = columns[0]._replace(kind="row number")
+    return Head(columns, rows, named)
+
+
+def _arrow_rows(path: Path, whole: bool) -> Any:
+    import pyarrow as pa
+
+    schema, _ = arrow_head(path)
+    batches = arrow_batches(path, schema.names, HEAD_ROWS)
+    return pa.Table.from_batches(batches if whole else islice(batches, 1), schema)
+
+
+def _csv_rows(
+    path: Path, delimiter: str | None, header: bool | None, words: Sequence[str], whole: bool
+) -> tuple[Any, bool]:
+    import pyarrow as pa
+
+    layout = Layout.of(path, delimiter, ".", header)
+    layout.options["convert_options"].null_values = [*layout.options["convert_options"].null_values, *words]
+    layout.options["parse_options"].newlines_in_values = whole
+    schema = layout.schema()
+    names = schema.names
+    if len(set(names)) < len(names):
+        raise FileError(f"{path} has two columns of one name, wanted names that differ; rename one")
+    batches = layout.batches(names, {}, names)
+    return pa.Table.from_batches(batches if whole else islice(batches, 1), schema), layout.headed
+
+
+def _counts(cells: Any) -> bool:
+    """Whether a column is 0, 1, 2 ... or 1, 2, 3 ... and so says nothing but where a row stands; a few rows may do so by chance."""
+    import pyarrow as pa
+
+    if not pa.types.is_integer(cells.type) or len(cells) < 10 or cells.null_count:
+        return False
+    first = cells[0].as_py()
+    return first in (0, 1) and cells.to_pylist() == list(range(first, first + len(cells)))
+
+
+def _column(cells: Any, name: str, words: Sequence[str]) -> Column:
+    import pyarrow as pa
+
+    t, kind = pa.types, cells.type
+    if t.is_temporal(kind):
+        return Column(name, "date")
+    if any(test(kind) for test in (t.is_floating, t.is_integer, t.is_boolean, t.is_decimal, t.is_null)):
+        return Column(name, "number")
+    if not (t.is_string(kind) or t.is_large_string(kind)):
+        return Column(name, "text")
+    texts = [cell for cell in cells.to_pylist() if cell is not None and cell not in words]
+    odd = [cell for cell in texts if not _is_number(cell)]
+    # numbers with a word here and there: most cells are numbers
+    return Column(name, "text", odd[0] if odd and 2 * len(odd) < len(texts) else None)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""Tables that come in other clothes: spreadsheets, lines of JSON, folders of images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import FileError, MissingError
+
+IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+
+
+def excel_table(file: Path) -> Any:
+    """The first sheet of a workbook as an Arrow table; its first row holds the names."""
+    import pyarrow as pa
+
+    try:
+        import openpyxl
+    except ImportError:
+        raise MissingError(
+            f"{file} is a workbook, which needs openpyxl: python -m pip install openpyxl; or save the sheet as .csv"
+        ) from None
+    try:
+        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
+        rows = [row for row in book.worksheets[0].iter_rows(values_only=True) if any(cell is not None for cell in row)]
+        book.close()
+    except Exception as error:
+        raise FileError(f"{file} cannot be read as a workbook: {error}") from None
+    if len(rows) < 2:
+        raise FileError(
+            f"the first sheet of {file} has {len(rows)} rows, wanted a row of names and at least one of data"
+        )
+    names = [f"column {j + 1}" if name is None else str(name) for j, name in enumerate(rows[0])]
+    columns = [_one_kind([row[j] for row in rows[1:]]) for j in range(len(names))]
+    return pa.table(columns, names=names)
+
+
+def _one_kind(cells: list[Any]) -> Any:
+    """Cells of a column as an Arrow array; as text where they are of several kinds."""
+    import pyarrow as pa
+
+    if any(isinstance(cell, float) for cell in cells):
+        cells = [float(cell) if isinstance(cell, int) and not isinstance(cell, bool) else cell for cell in cells]
+    try:
+        return pa.array(cells)
+    except (pa.ArrowException, OverflowError):
+        return pa.array([None if cell is None else str(cell) for cell in cells])
+
+
+def json_table(file: Path) -> Any:
+    """Lines of JSON objects as an Arrow table."""
+    import pyarrow as pa
+    from pyarrow import json
+
+    try:
+        return json.read_json(file)
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(
+            f"{file} cannot be read as lines of JSON: {' '.join(str(error).split())}; wanted one object of numbers and texts a line"
+        ) from None
+
+
+OTHER_TABLES = {".xlsx": excel_table, ".xlsm": excel_table, ".jsonl": json_table, ".ndjson": json_table}
+"""Readers by ending; each gives an Arrow table."""
+
+
+def images_in(folder: str | Path) -> list[Path]:
+    """The images below a folder, in the order of their names."""
+    return sorted(f for f in Path(folder).rglob("*") if f.suffix.lower() in IMAGES and f.is_file())
+
+
+def read_images(
+    folder: str | Path, size: tuple[int, int] | None = None
+) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
+    """Grey values 0 to 255 of all images below a folder, a row each; their paths; and height and width.
+
+    With ``size`` (height, width) every image is brought to it, otherwise all must have the same.
+    """
+    from PIL import Image
+
+    files = images_in(folder)
+    if not files:
+        raise FileError(f"{folder} is a folder without images, wanted files that end in {', '.join(IMAGES[:4])} ...")
+    values, first = np.empty((0, 0), np.float32), (0, 0)
+    for i, file in enumerate(files):
+        try:
+            with Image.open(file) as picture:
+                grey = picture.convert("L")
+                if size is not None and grey.size != size[::-1]:
+                    grey = grey.resize(size[::-1], Image.Resampling.BOX)
+                pixels = np.asarray(grey, np.float32)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            raise FileError(f"{file} cannot be read as an image: {error}") from None
+        if i == 0:
+            first = (pixels.shape[0], pixels.shape[1])
+            values = np.empty((len(files), pixels.size), np.float32)
+        if pixels.shape != first:
+            raise FileError(
+                f"{file} is {pixels.shape[0]}x{pixels.shape[1]} pixels and {files[0]} is {first[0]}x{first[1]}; say --image "
+                f"{first[0]}x{first[1]} to bring all to one size"
+            )
+        values[i] = pixels.ravel()
+    names = np.array([f.relative_to(folder).as_posix() for f in files], object)
+    return values, names, first
