@@ -6,6 +6,7 @@ A case is (a certificate of the true answer, {check: certificates of spoiled ans
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 
 import numpy as np
@@ -54,6 +55,28 @@ def test_a_check_passes_up_to_its_limit_and_not_beyond():
         (np.inf, False),
     ):
         assert Check("c", value, 1.0, "").passed is passed
+
+
+LIMITS = {
+    "ascent": {"FALL": 1e-9, "STILL": 1e-8},
+    "chains": {"RHAT_LIMIT": 1.1, "ERROR_LIMIT": 0.2, "SHORTEST": 8},
+    "gaps": {"STEP_LIMIT": 2e-3},
+    "glove": {"GRADIENT_LIMIT": 0.02},
+    "network": {"GRADIENT_LIMIT": 1.0},
+    "nonnegative": {"SQUARE_LIMIT": 1e-2, "KL_LIMIT": 2e-2},
+    "pairs": {"GRADIENT": {"stochastic": 0.05, "exact": 1e-2}},
+    "recovery": {"DENSE": 3000},
+    "spectral": {"FAILURE": 1e-3},
+    "stationary": {"GLOBAL_GAP": 1e-3, "GRADIENT_LIMIT": 0.02},
+    "topics": {"GAIN": 1e-3, "DRIFT": 0.1, "CLIMB": 5e-3, "NEWS": 0.02},
+}
+"""What ``holds`` means, in numbers. A limit is a promise: whoever loosens it changes this table, and says why."""
+
+
+@pytest.mark.parametrize("module", LIMITS)
+def test_limits_are_those_promised(module):
+    found = importlib.import_module(f"eckart.certify.{module}")
+    assert {name: getattr(found, name) for name in LIMITS[module]} == LIMITS[module]
 
 
 def test_ascent():

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -281,6 +281,7 @@ class Counts(_Compressed):
 
 
 Matrix = Dense | Observed | Counts
+Kind = TypeVar("Kind", bound=Matrix)
 
 
 def row_parts(matrix: Matrix, rows: int = 65536) -> Iterator[Matrix]:
@@ -319,7 +320,7 @@ SQUARABLE = {np.dtype(np.float32): (1e-18, 1e18), np.dtype(np.float64): (1e-75, 
 squared in it; on either side results would be infinite, or silently zero."""
 
 
-def squarable(matrix: Matrix) -> Matrix:
+def squarable(matrix: Kind) -> Kind:
     """The matrix, refused where its entries are too large or too small to calculate with. Streams are not read for it; NaN and infinity have their own errors.
 
     >>> squarable(Dense(np.array([[1e200, 1.0]])))  # doctest: +ELLIPSIS
