@@ -150,7 +150,7 @@ def test_network():
     assert not made(against=(1e-3, 0.0, "the mean")).holds
 
 
-@pytest.mark.parametrize(("loss", "limit"), [("square", nonnegative.SQUARE_LIMIT), ("kl", nonnegative.KL_LIMIT)])
+@pytest.mark.parametrize(("loss", "limit"), [("frobenius", nonnegative.SQUARE_LIMIT), ("kl", nonnegative.KL_LIMIT)])
 def test_parts(loss, limit):
     sums = FactorSums(*(np.zeros(2) for _ in FactorSums._fields))._replace(
         least=0.0, most=np.ones(2), square=np.ones(2)
@@ -414,7 +414,7 @@ def test_factors(rng):
             model.fit_ = replace(model.fit_, factors=replace(f, left=left))
         assert "relative gradient is " in model.certify(y).reason
     model = ALS(2, tol=1e-10, max_iter=500, random_state=0).fit(x)
-    problem = model._problem(ENGINE, x, None)
+    problem = model._problem(ENGINE, x, None, model._ridge_used())
     f = model.fit_.factors
     at = stationary.RidgePoint(f.left, f.right, f.row_bias, f.column_bias, f.mean)
 

@@ -211,7 +211,7 @@ def test_titles_stand_beside_ids(done, refused):
     done("complete", "ratings.csv", *LONG, "-k", 2, "--held-out", 0, "-q", "--model", "bare.safetensors")
     for words in (["m.safetensors"], ["bare.safetensors", "--titles", "movies.csv:movieId:title"]):
         lines = done("recommend", *words, "--row", 1, "-n", 2).splitlines()
-        assert lines[0].split() == ["userId", "rank", "movieId", "title", "score"]
+        assert lines[0].split() == ["userId", "rank", "movieId", "title", "score", "observations"]
         movie = int(lines[1].split()[2])
         assert f"Film, the {(movie - 5) // 10}th" in lines[1]
         assert f"{movie} (Film, the {(movie - 5) // 10}th)" in done("recommend", *words, "--row", 1, "--explain", movie)

@@ -154,7 +154,7 @@ def test_one_word_and_nothing():
 
 def test_wrong_arguments_are_named():
     for how, words in (
-        ({"window": 0}, "window=0 came, wanted an int >= 1"),
+        ({"window": 0}, "window=0 came, wanted an int from 1 to 10000"),
         ({"weighting": "cubic"}, "weighting='cubic' came, wanted 'harmonic' or"),
         ({"sides": "up"}, "sides='up'"),
         ({"max_memory": 10}, "max_memory=10"),

@@ -37,7 +37,8 @@ class Hill:
 @pytest.mark.parametrize(
     ("rises", "steps", "reason"),
     [
-        ((1.0, 0.5, 0.9e-3, 1.0), 3, StopReason.CONVERGED),
+        ((1.0, 0.5, 0.9e-3, 0.5e-3, 1.0), 3, StopReason.CONVERGED),
+        ((1.0, 0.5, 0.9e-3, 1.0), 5, StopReason.MAX_ITER),  # one small rise may be a saddle
         ((1.0, 0.5, 1.1e-3, 1.0), 5, StopReason.MAX_ITER),
         ((1.0, 0.5, -1.1e-3, 1.0), 5, StopReason.MAX_ITER),  # a fall is no sign of rest
     ],

@@ -79,7 +79,7 @@ class Measured:
             return 0.0, 0.0, "exact: nothing is outside"
         steps, block = probe
         found, bound, words = remainder_norm(
-            product, self.v, np.dtype(np.float64), rng, float(data @ data), e, steps, block
+            product, self.v, np.dtype(np.float64), rng, float(data @ data), steps, block
         )
         how = "exact up to rounding" if words.startswith("exact") else f"{SURE} ({steps} Lanczos steps, {block} starts)"
         return float(np.sqrt(found)), float(np.sqrt(bound)), how

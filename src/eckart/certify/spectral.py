@@ -23,8 +23,6 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
-from eckart.engines import engine_named
-from eckart.engines.protocol import Engine
 
 PROBE = (5, 8)
 """Steps and random starts of the remainder's estimate; one start and more steps is quicker where products are sparse."""
@@ -43,7 +41,6 @@ def certify_subspace(
     *,
     rng: np.random.Generator,
     tol: float,
-    engine: Engine | None = None,
     covariance: np.ndarray | None = None,
     floor: float = 0.0,
     probe: tuple[int, int] = PROBE,
@@ -56,7 +53,6 @@ def certify_subspace(
     ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero.
     """
     k, n = components.shape
-    engine = engine or engine_named()
     eps = float(np.finfo(components.dtype).eps)
     v = np.ascontiguousarray(components.T)
     if k == 0:
@@ -68,7 +64,7 @@ def certify_subspace(
     exact = v.astype(np.float64)
     fresh = np.zeros((n, 0))
     if covariance is None and k < n:  # the first step of the remainder's estimate shares the pass over the data
-        fresh = _outside(rng.standard_normal((n, min(probe[1], n - k))), exact, engine)
+        fresh = _outside(rng.standard_normal((n, min(probe[1], n - k))), exact)
     images = np.asarray(product(np.hstack([v, fresh.astype(v.dtype)])), np.float64)
     v, image = exact, images[:, :k]
     scale = max(float(np.abs(values).max()), floor, np.finfo(float).tiny)
@@ -86,11 +82,11 @@ def certify_subspace(
         left = float(total) - captured
         if covariance is not None:
             found, beta, how = proven_norm(
-                covariance - v @ image.T - image @ v.T + v @ inside @ v.T, v, rng, left, engine
+                covariance - v @ image.T - image @ v.T + v @ inside @ v.T, v, rng, left
             )
         else:
             found, beta, how = remainder_norm(
-                product, v, components.dtype, rng, left, engine, *probe, first=(fresh, images[:, k:])
+                product, v, components.dtype, rng, left, *probe, first=(fresh, images[:, k:])
             )
         upper = float(np.maximum(theta, beta).sum()) + nuclear
     upper = max(min(upper, float(total)), captured)
@@ -137,27 +133,25 @@ def remainder_norm(
     dtype: np.dtype,
     rng: np.random.Generator,
     most: float,
-    engine: Engine | None = None,
     steps: int = PROBE[0],
     block: int = PROBE[1],
     first: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[float, float, str]:
     """(xi, beta, words): estimate from below and probable bound from above of ||(I - VV^T) C (I - VV^T)||_2; ``most`` is its trace."""
     n, k = v.shape
-    engine = engine or engine_named()
     basis, used = np.empty((n, k + steps * block), order="F"), k  # V, then the Krylov space
     basis[:, :k] = v
     t = np.zeros((0, 0))
     fresh = rng.standard_normal((n, min(block, n - k)))
     xi, done = 0.0, 0
     for step in range(steps):
-        fresh = _outside(fresh, basis[:, :used], engine) if step or first is None else first[0]
+        fresh = _outside(fresh, basis[:, :used]) if step or first is None else first[0]
         if fresh.shape[1] == 0:
             return xi, xi, "exact up to rounding: the Krylov space of the complement is exhausted"
         basis[:, used : used + fresh.shape[1]] = fresh
         used += fresh.shape[1]
         image = first[1] if first is not None and step == 0 else _image(product, fresh, dtype)
-        h = engine.inner(basis[:, k:used], image)
+        h = basis[:, k:used].T @ image
         grown = np.zeros((used - k, used - k))
         grown[: len(t), : len(t)] = t
         grown[:, len(t) :] = h
@@ -182,10 +176,10 @@ def _image(product: Product, columns: np.ndarray, dtype: np.dtype) -> np.ndarray
 
 
 def proven_norm(
-    remainder: np.ndarray, v: np.ndarray, rng: np.random.Generator, most: float, engine: Engine | None = None
+    remainder: np.ndarray, v: np.ndarray, rng: np.random.Generator, most: float
 ) -> tuple[float, float, str]:
     """(xi, beta, words) for a remainder that is at hand: beta I - remainder has a Cholesky factor, so no eigenvalue exceeds beta."""
-    xi, _, _ = remainder_norm(lambda a: remainder @ a, v, np.dtype(np.float64), rng, most, engine, steps=12, block=4)
+    xi, _, _ = remainder_norm(lambda a: remainder @ a, v, np.dtype(np.float64), rng, most, steps=12, block=4)
     n = len(remainder)
     least = 1e-12 * float(np.abs(remainder).max(initial=0.0)) * n + np.finfo(float).tiny
     for factor in (1.0001, 1.001, 1.01, 1.1, 1.5, 3.0):
@@ -198,7 +192,14 @@ def proven_norm(
     return xi, max(most, xi), "Ky Fan, with the rest bounded by its trace"
 
 
-def _outside(w: np.ndarray, basis: np.ndarray, engine: Engine) -> np.ndarray:
+def _outside(w: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """An orthonormal basis of the columns of w without their parts in ``basis``; what is only rounding is dropped."""
-    size = np.sqrt(np.diag(engine.inner(w, w)))
-    return np.asarray(engine.orth(w[:, size > 0] / size[size > 0], basis if basis.shape[1] else None))
+    size = np.linalg.norm(w, axis=0)
+    w = w[:, size > 0] / size[size > 0]
+    for least in (1e-10, 0.5, 0.5):  # norms below which a direction is rounding: of w itself first, then of what orthonormalising left
+        w = w - basis @ (basis.T @ w)
+        w = w - basis @ (basis.T @ w)
+        squares, turn = np.linalg.eigh(w.T @ w)
+        keep = squares > least**2
+        w = w @ (turn[:, keep] / np.sqrt(squares[keep]))
+    return w

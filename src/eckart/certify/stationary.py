@@ -165,7 +165,7 @@ def duality_gap(p: RidgeProblem, at: RidgePoint, seen: Sums, value: float, engin
 
     def bounds(steps: int) -> tuple[float, float, str]:
         start = np.zeros((p.x.shape[1], 0))
-        return remainder_norm(product, start, p.x.dtype, np.random.default_rng(7), limit, engine, steps, 2)
+        return remainder_norm(product, start, p.x.dtype, np.random.default_rng(7), limit, steps, 2)
 
     def gap_at(square: float) -> float:
         shrink = min(1.0, 1.0 / float(np.sqrt(max(square, FLOOR))))

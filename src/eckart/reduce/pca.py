@@ -350,7 +350,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
             )
         self._become(fit, scale)
 
-    @property
+    @fitted
     def scale_(self) -> np.ndarray | None:
         """Standard deviations that columns were divided by; None without ``scale``."""
         self._fitted("scale_")

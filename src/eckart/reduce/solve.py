@@ -224,7 +224,7 @@ def to_basis(c: Covariance, s: spectral.Spectrum, columns: np.ndarray | None) ->
 
 def _tail_shape(c: Covariance, s: spectral.Spectrum, left: float) -> float | None:
     """sum(l^2) / sum(l)^2 of the eigenvalues left out: exact where the spectrum or the matrix is known."""
-    if left <= 1e-12 * c.total or left <= 0:
+    if left <= 1e-12 * c.total or left**2 <= 0:
         return None
     if s.all_values is not None:
         square = float(np.sum(s.all_values[len(s.values) :] ** 2))
@@ -266,7 +266,6 @@ def certify(
         c.total,
         rng=rng,
         tol=tol,
-        engine=c.engine,
         covariance=c.matrix,
         floor=c.rounding,
         probe=SPARSE_PROBE if c.data is not None and c.data.kind == "counts" else PROBE,

@@ -29,7 +29,7 @@ from eckart.factors import Components
 from eckart.fit import Fit, fitted, on_data, one_kind_of_names, plan_of
 from eckart.io.models.levels import Memory, resuming
 from eckart.io.read import read
-from eckart.matrix import Matrix
+from eckart.matrix import Matrix, squarable
 from eckart.parameters import check, file_name, number, one_of, param, whole
 from eckart.trace import Trace, Watcher, progress
 
@@ -146,7 +146,7 @@ class Mixture(MixtureVerbs):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Mixture:
         """Fit to rows of X: array, frame, sparse counts, file or list of row blocks."""
-        matrix = readable_twice(one_kind_of_names(read(X)))
+        matrix = squarable(readable_twice(one_kind_of_names(read(X))))
         check(self)
         weights = known_weights(matrix, sample_weight)
         engine = self._engine()

@@ -289,6 +289,7 @@ def _check_header(header: dict[str, Any], f: Any) -> None:
     wrong += [name for name in ("values", "seconds") if not _are_numbers(trace[name])]
     wrong += [name for name in ("quantity", "note") if not isinstance(trace[name], str)]
     wrong += ["dtype"] if plan.get("dtype", "float64") not in ("float32", "float64") else []
+    wrong += ["l2_power"] if _is_number(plan.get("l2_power")) and not 0 <= plan["l2_power"] <= 10 else []  # as the parameter
     swept = ("ALS", "NMF", "LDA", "LatentDirichletAllocation", "PLSA")
     wrong += ["sweeps"] if header["class"] in swept and "sweeps" not in plan else []
     wrong += ["tau"] if header["class"] in ("SVT", "SoftImpute") and "tau" not in plan else []

@@ -229,6 +229,27 @@ class NonnegativePrimitives:
         square, level = (np.sum([lane[i] for lane in lanes], axis=0) for i in (1, 2))
         return Pass(out, CrossSums(float(level[0]), float(level[1]), cross, square))
 
+    def _swept_pass(self, x: Host, right: np.ndarray, left: np.ndarray, sweep: Any, inner: int) -> Pass:
+        """``sweep(X V, left, out, level)`` of every block of rows, and the sums that the columns need; ``inner`` multiply-adds a row."""
+        old, n, k, weights = np.ascontiguousarray(left), x.shape[1], left.shape[1], x.weights
+        out, level = np.empty_like(old), np.empty((len(old), 2))
+        if x.kind == "counts":
+            return self._stored_pass(x, right, (old, out, level), sweep, inner)
+        v = np.ascontiguousarray(right, old.dtype)
+
+        def step(lane: _CrossLane, job: Job, scratch: dict[str, Any]) -> None:
+            start, rows, fetch = job
+            block, part = fetch(scratch), slice(start, start + rows)
+            pull = np.matmul(block, v, out=scratch_array(scratch, "pull", (rows, k), old.dtype))
+            sweep(pull, old[part], out[part], level[part])
+            lane.take(block, out[part], None if weights is None else weights[part], scratch)
+
+        work = 2 * n * k + inner
+        lanes = [_CrossLane(n, k, x.dtype) for _ in range(self._cross_lanes(x, k, work))]
+        run_lanes(jobs(x.matrix, self._block(x, work, len(old))), lanes, step, self.threads)
+        square = self.factor_sums(out, x).square
+        return Pass(out, CrossSums(*_weighted(level, weights), self._tree([lane.total for lane in lanes]), square))
+
     def _stored_pass(self, x: Host, right: np.ndarray, rows: Any, sweep: Any, inner: int) -> Pass:
         """hals_pass where zeros are not stored: products by rows, then by columns."""
         from eckart.engines.cpu.entries.sparse import times_rows
