@@ -157,7 +157,13 @@ class Mixture(MixtureVerbs):
         return self
 
     def _solve(
-        self, x: Placed, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher, memory: Memory
+        self,
+        x: Placed,
+        weights: np.ndarray | None,
+        engine: Engine,
+        rng: np.random.Generator,
+        watch: Watcher,
+        memory: Memory,
     ) -> Fit:
         k, tries = self.n_components, self.n_init
         scale, problem = prepared(x, family_named(self.family), weights, engine)
@@ -249,9 +255,7 @@ class Mixture(MixtureVerbs):
         return tags
 
 
-def prepared(
-    x: Placed, family: Any, weights: np.ndarray | None, engine: Engine
-) -> tuple[Scale, FamilyProblem]:
+def prepared(x: Placed, family: Any, weights: np.ndarray | None, engine: Engine) -> tuple[Scale, FamilyProblem]:
     """The scale of the data, and the problem with the family ready for them: rows checked, floors set."""
     check_rows(x, family, engine)
     scale = scale_of(x, weights, engine)
@@ -317,7 +321,9 @@ class _Reviver:
         k = len(theta.weights)
         if not dead or k == 1:
             return None
-        logp = np.log(np.maximum(theta.weights, 1e-300)) + self.problem.family.log_prob(self.sample.rows, theta.parameters)
+        logp = np.log(np.maximum(theta.weights, 1e-300)) + self.problem.family.log_prob(
+            self.sample.rows, theta.parameters
+        )
         loglik = np.logaddexp.reduce(logp, axis=1)
         q = np.exp(logp - loglik[:, None])
         worst = np.argsort(loglik, kind="stable")[: max(len(dead), len(loglik) // (2 * k))]
