@@ -148,9 +148,7 @@ def rules_for(scale: Scale, options: Options) -> Rules:
     return Rules(options.kind, share * scale.sizes, options.reg or 0.0, r, scale.mean)
 
 
-def first_theta(
-    sample: Sample, rules: Rules, options: Options, rng: np.random.Generator, whiten: bool
-) -> Gaussians:
+def first_theta(sample: Sample, rules: Rules, options: Options, rng: np.random.Generator, whiten: bool) -> Gaussians:
     """A start from the sample, with what the user gave put in its place."""
     given = (options.weights, options.means, options.spread)
     if all(part is not None for part in given):

@@ -158,7 +158,13 @@ class Mixture(MixtureVerbs):
         return self
 
     def _solve(
-        self, x: Placed, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher, memory: Memory
+        self,
+        x: Placed,
+        weights: np.ndarray | None,
+        engine: Engine,
+        rng: np.random.Generator,
+        watch: Watcher,
+        memory: Memory,
     ) -> Fit:
         k, tries = self.n_components, self.n_init
         scale, problem = prepared(x, family_named(self.family), weights, engine)

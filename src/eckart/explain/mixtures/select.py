@@ -102,12 +102,22 @@ def select_mixture(
     params = {"n_init": 2} | params
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out" or criterion == "held_out"}
     models = [(int(k), kind) for kind in covariance_types for k in n_components]
-    about = {"models": models, "criterion": criterion, "held_out": held_out, "engine": engine, "random_state": random_state, **params}
+    about = {
+        "models": models,
+        "criterion": criterion,
+        "held_out": held_out,
+        "engine": engine,
+        "random_state": random_state,
+        **params,
+    }
     file = Checkpoint.of_call(checkpoint, "select_mixture", matrix, about, weights, seconds=SECONDS)
     with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
         split = _split(matrix, weights, held_out, rng, chosen_engine) if criterion == "held_out" else None
         kept = memory.last() or {"fits": [], "held out": []}
-        fits, judged = [resumed_fit(one, Components, None, matrix.columns) for one in kept["fits"]], list(kept["held out"])
+        fits, judged = (
+            [resumed_fit(one, Components, None, matrix.columns) for one in kept["fits"]],
+            list(kept["held out"]),
+        )
         for fit, value in zip(fits, judged):
             _add(table, fit, value)
         for k, kind in models[len(judged) :]:
@@ -206,7 +216,12 @@ def _split(
 
 
 def _judged(
-    x: Matrix, options: Options, split: tuple[np.ndarray, np.ndarray], engine: Engine, rng: np.random.Generator, memory: Memory
+    x: Matrix,
+    options: Options,
+    split: tuple[np.ndarray, np.ndarray],
+    engine: Engine,
+    rng: np.random.Generator,
+    memory: Memory,
 ) -> float:
     """Mean log-likelihood of the rows held out."""
     train, test = split

@@ -60,7 +60,9 @@ class Running:
 def begin(x: Counts, priors: Priors, rng: np.random.Generator, engine: Any, first: np.ndarray | None = None) -> Running:
     """Topics from a first batch, or from ``first`` (phi, words x k)."""
     k = len(priors.alpha)
-    words = start(engine.put(x), k, rng, np.float32, engine, priors.boost) if first is None else first.astype(np.float32)
+    words = (
+        start(engine.put(x), k, rng, np.float32, engine, priors.boost) if first is None else first.astype(np.float32)
+    )
     return Running(words / np.float32(k), words, priors)
 
 

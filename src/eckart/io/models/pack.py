@@ -24,7 +24,9 @@ def pack(state: Any) -> dict[str, np.ndarray]:
         value = value() if callable(value) else value
         if isinstance(value, np.ndarray):
             order = np.argsort([-abs(step) for step in value.strides], kind="stable").tolist()
-            arrays[name] = np.ascontiguousarray(np.asarray(value).transpose(order)).reshape([value.shape[i] for i in order])
+            arrays[name] = np.ascontiguousarray(np.asarray(value).transpose(order)).reshape(
+                [value.shape[i] for i in order]
+            )
             return {"@array": name, "@order": order}
         if is_dataclass(value):
             value = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
