@@ -149,6 +149,8 @@ def explain(
     else:
         x = _table(material, file, words)
     common.check_image(shape, x.shape[1])
+    if as_text and not words and str(max_df) not in ("1.0", "1"):
+        common.say(quiet, "words", f"those in more than {max_df} of the documents are left out; --max-df 1.0 keeps them")
     work = _Work(file, x, material, to, labels=x.rows if labels else None, image=shape, as_text=as_text)
     always = {"random_state": seed, "n_threads": threads, "verbose": show}
     method = method or _suited(x)

@@ -81,8 +81,9 @@ def climb(
     """EM from theta until the bound, per unit of weight, rises by less than ``tol`` (after ``least`` steps at the soonest: near a saddle it rises slowly).
 
     One small rise may be that of a saddle, with larger ones behind it. So the step after it is taken too: where it rises by less than ``tol`` as well, the
-    point before it is returned; else the climb goes on. The trace holds F at every theta visited, the last one included, so it is that of the returned point. ``each`` is called after every E step (checkpoint,
-    revival of a dead component); where it returns a theta, the climb goes on from there. Ctrl-C returns the last complete state.
+    point before it is returned; else the climb goes on. The trace holds F at every theta visited, the last one included, so it is that of the returned
+    point. ``each`` is called after every E step (checkpoint, revival of a dead component); where it returns a theta, the climb goes on from there. Ctrl-C
+    returns the last complete state.
     """
     trace = Trace("bound") if trace is None else trace
     trace.reason = StopReason.MAX_ITER

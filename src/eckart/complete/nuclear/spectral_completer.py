@@ -71,11 +71,12 @@ class SpectralCompleter(Completer):
                 f"weights= came, {type(self).__name__} counts every entry alike; use ALS for weighted entries"
             )
         engine, rng = self._engine(), generator(self.random_state)
-        norm, y = (None, x) if self.normalise is None else normalise(x, self.normalise)
+        by = self._normalise_by(x)
+        norm, y = (None, x) if by is None else normalise(x, by)
         keeper = Checkpoint.of_fit(self, x, seconds=CHECKPOINT_SECONDS)
         with progress(self.verbose) as watch:
             solution, chosen = self._find(y, engine, rng, watch, Memory.of(keeper, rng))
-        plan = {**plan_of(engine), "solver": type(self).__name__, "normalise": str(self.normalise), **chosen}
+        plan = {**plan_of(engine), "solver": type(self).__name__, "normalise": str(by), **chosen}
         bare = _balanced(solution, y)
         certificate = self._evidence(y, bare, plan, engine, np.random.default_rng(0))
         if solution.trace.reason in (StopReason.MAX_ITER, StopReason.INTERRUPTED):
@@ -84,6 +85,10 @@ class SpectralCompleter(Completer):
             keeper.remove()
         self.normaliser_ = norm
         return Fit(_dressed(bare, norm, x), certificate, solution.trace, plan)
+
+    def _normalise_by(self, x: Observed) -> str | None:
+        """What is taken out of these entries before the fit."""
+        return self.normalise
 
     def _fold_rule(self) -> RidgeRule:
         return RidgeRule(float(self.fit_.plan.get("fold_l2", 0.0)))

@@ -28,6 +28,7 @@ from eckart.explain.topics import lda_em, lda_gibbs, lda_online, lda_variational
 from eckart.explain.topics.documents import (
     as_counts,
     batches,
+    common_words,
     every_other,
     require_whole_numbers,
     tokens_of,
@@ -207,7 +208,7 @@ class LDA(TopicModel):
         certificate = self._certify(x, docs, engine, t, self._eta, method, solved.trace, solved.facts, moves)
         plan = {"method": method, "reason": reason, **plan_of(engine)} | solved.plan
         eta = float(priors.eta) if priors.boost is None else "by word"
-        self.fit_ = Fit(t, certificate, solved.trace, plan | {"eta": eta, "tokens": tokens_of(x)})
+        self.fit_ = Fit(t, certificate, solved.trace, plan | {"eta": eta, "tokens": tokens_of(x)} | common_words(x))
 
     def _method(self, x: Counts) -> tuple[str, str]:
         method = {"batch": "variational"}.get(self.learning_method, self.learning_method)
