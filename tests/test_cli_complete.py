@@ -62,7 +62,19 @@ def data(tmp_path_factory):
 
 def test_complete_writes_everything(done):
     out = done(
-        "complete", "r.csv", *LONG, "-k", 2, "--out", "c.parquet", "--model", "n.safetensors", "--report", "r.html"
+        "complete",
+        "r.csv",
+        *LONG,
+        "-k",
+        2,
+        "--l2",
+        0.05,
+        "--out",
+        "c.parquet",
+        "--model",
+        "n.safetensors",
+        "--report",
+        "r.html",
     )
     x = observed("r.csv", **NAMES)
     want = ALS(2, random_state=0).fit(x)
@@ -96,14 +108,14 @@ def test_complete_writes_everything(done):
 def test_held_out_error_is_that_of_a_fit_that_did_not_see_it(done):
     from eckart.report.held_out import judge
 
-    out = done("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0.2, "--seed", 3)
+    out = done("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0.2, "--seed", 3)
     held = judge(ALS(2, random_state=3).fit, observed("r.csv", **NAMES), 0.2, 3)
     for line in held.lines():
         assert line in out
     assert held.scores["model"]["RMSE"] < held.scores["biases only"]["RMSE"] < held.scores["mean only"]["RMSE"]
-    out = done("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0)
+    out = done("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0)
     assert "held out" not in out
-    assert done("complete", "r.csv", *LONG, "-k", 2, "-q") == ""
+    assert done("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "-q") == ""
 
 
 def test_auto_says_why(ran):
@@ -125,7 +137,20 @@ def test_a_fit_that_was_cut_short_says_so_and_ends_with_1(eckart_):
 @pytest.mark.parametrize("ending", ["csv", "arrow", "parquet"])
 def test_unobserved_cells_in_every_format(done, ending):
     done(
-        "complete", "r.parquet", *LONG, "-k", 2, "--held-out", 0, "--out", f"o.{ending}", "--cells", "unobserved", "-q"
+        "complete",
+        "r.parquet",
+        *LONG,
+        "-k",
+        2,
+        "--l2",
+        0.05,
+        "--held-out",
+        0,
+        "--out",
+        f"o.{ending}",
+        "--cells",
+        "unobserved",
+        "-q",
     )
     x = observed("r.csv", **NAMES)
     new = read(f"o.{ending}", **NAMES)
@@ -141,16 +166,31 @@ def _cells(x):
 
 
 def test_output_larger_than_a_block_is_the_same(done, monkeypatch):
-    done("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0, "--out", "one.parquet", "-q")
-    done("complete", "wide.npy", "-k", 2, "--held-out", 0, "--out", "one.npy", "-q")
+    done("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0, "--out", "one.parquet", "-q")
+    done("complete", "wide.npy", "-k", 2, "--l2", 0.05, "--held-out", 0, "--out", "one.npy", "-q")
     monkeypatch.setattr(cells_of, "BLOCK_BYTES", 500)  # three rows a block
     for cells in ("all", "unobserved"):
-        done("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0, "--out", f"{cells}.parquet", "--cells", cells, "-q")
+        done(
+            "complete",
+            "r.csv",
+            *LONG,
+            "-k",
+            2,
+            "--l2",
+            0.05,
+            "--held-out",
+            0,
+            "--out",
+            f"{cells}.parquet",
+            "--cells",
+            cells,
+            "-q",
+        )
     one, many, rest = (pd.read_parquet(f"{name}.parquet") for name in ("one", "all", "unobserved"))
     pd.testing.assert_frame_equal(one, many)
     seen = pd.read_csv("r.csv")
     assert len(rest) + len(seen) == len(one)
-    done("complete", "wide.npy", "-k", 2, "--held-out", 0, "--out", "many.npy", "-q")
+    done("complete", "wide.npy", "-k", 2, "--l2", 0.05, "--held-out", 0, "--out", "many.npy", "-q")
     np.testing.assert_array_equal(np.load("one.npy"), np.load("many.npy"))
 
 
@@ -160,13 +200,30 @@ def test_pairs_keep_their_order_and_may_repeat(done, refused):
     pairs.to_parquet("p.parquet", index=False)
     model = load("m.safetensors")
     for name in ("p.csv", "p.parquet"):
-        done("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0, "--pairs", name, "--out", "o.csv", "-q")
+        done(
+            "complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0, "--pairs", name, "--out", "o.csv", "-q"
+        )
         back = pd.read_csv("o.csv")
         pd.testing.assert_frame_equal(back[["user", "movie"]], pairs)
         np.testing.assert_allclose(back["rating"], model.predict(pairs["user"], pairs["movie"]), rtol=1e-6)
     pairs.loc[1, "movie"] = "film zz"
     pairs.to_csv("p.csv", index=False)
-    ask = ("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0, "--pairs", "p.csv", "--out", "o2.csv", "-q")
+    ask = (
+        "complete",
+        "r.csv",
+        *LONG,
+        "-k",
+        2,
+        "--l2",
+        0.05,
+        "--held-out",
+        0,
+        "--pairs",
+        "p.csv",
+        "--out",
+        "o2.csv",
+        "-q",
+    )
     assert "'film zz'" in refused(*ask)
     done(*ask, "--unknown", "nan")
     assert pd.read_csv("o2.csv")["rating"].isna().tolist() == [False, True, False]
@@ -176,7 +233,7 @@ def test_pairs_keep_their_order_and_may_repeat(done, refused):
 
 def test_many_cells_are_refused_with_advice(done, refused, monkeypatch):
     monkeypatch.setattr(cells_of, "UNASKED_CELLS", 700)
-    ask = ("complete", "r.csv", *LONG, "-k", 2, "--held-out", 0, "-q", "--out", "o.parquet")
+    ask = ("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0, "-q", "--out", "o.parquet")
     line = refused(*ask)
     for words in ("40 x 20 = 800 cells", "--pairs", "--model", "--cells all"):
         assert words in line
@@ -189,7 +246,9 @@ def test_many_cells_are_refused_with_advice(done, refused, monkeypatch):
 
 
 def test_wide_tables_keep_columns_and_row_labels(done, refused):
-    out = done("complete", "wide.csv", "--index", "user", "-k", 2, "--out", "o.csv", "--model", "n.safetensors")
+    out = done(
+        "complete", "wide.csv", "--index", "user", "-k", 2, "--l2", 0.05, "--out", "o.csv", "--model", "n.safetensors"
+    )
     assert "40 rows x 20 columns" in out
     before, after = pd.read_csv("wide.csv"), pd.read_csv("o.csv")
     assert list(after.columns) == list(before.columns)
@@ -201,23 +260,40 @@ def test_wide_tables_keep_columns_and_row_labels(done, refused):
     assert done("certify", "n.safetensors", "wide.csv").startswith("Certificate: HOLDS")
     listed = done("recommend", "n.safetensors", "--row", USERS[0], "-n", 1)
     assert listed.split()[:4] == ["user", "rank", "column", "score"]
-    done("complete", "wide.npy", "-k", 2, "--held-out", 0, "--out", "o.npy", "-q")
+    done("complete", "wide.npy", "-k", 2, "--l2", 0.05, "--held-out", 0, "--out", "o.npy", "-q")
     assert np.load("o.npy").shape == (40, 20)
     assert "wide table" in refused("complete", "wide.csv", "--index", "user", "--cells", "all", "--out", "o.csv")
 
 
 def test_positions_delimiters_and_no_header(done):
     place = ("--rows", 0, "--columns", 1, "--values", 2, "--delimiter", ";", "--no-header")
-    done("complete", "bare.txt", *place, "-k", 2, "--held-out", 0, "--out", "o.csv", "--model", "n.safetensors", "-q")
+    done(
+        "complete",
+        "bare.txt",
+        *place,
+        "-k",
+        2,
+        "--l2",
+        0.05,
+        "--held-out",
+        0,
+        "--out",
+        "o.csv",
+        "--model",
+        "n.safetensors",
+        "-q",
+    )
     assert list(pd.read_csv("o.csv").columns) == ["row", "column", "value"]
     np.testing.assert_array_equal(load("n.safetensors").fit_.factors.left, load("m.safetensors").fit_.factors.left)
     assert "HOLDS" in done("certify", "n.safetensors", "bare.txt")
 
 
 def test_duplicates(done, refused):
-    line = refused("complete", "twice.csv", *LONG, "-k", 2)
+    line = refused("complete", "twice.csv", *LONG, "-k", 2, "--l2", 0.05)
     assert "duplicates" in line or "twice" in line
-    done("complete", "twice.csv", *LONG, "-k", 2, "--duplicates", "mean", "--model", "n.safetensors", "-q")
+    done(
+        "complete", "twice.csv", *LONG, "-k", 2, "--l2", 0.05, "--duplicates", "mean", "--model", "n.safetensors", "-q"
+    )
     a, b = load("n.safetensors"), load("m.safetensors")
     np.testing.assert_allclose(a.fit_.factors.left, b.fit_.factors.left)
     assert "HOLDS" in done("certify", "n.safetensors", "twice.csv")
@@ -258,7 +334,22 @@ def test_every_method_answers_through_the_same_door(eckart_, method, components)
 
 
 def test_what_is_taken_out_before_the_fit(done):
-    done("complete", "r.csv", *LONG, "-k", 2, "--normalise", "bias", "--held-out", 0, "--model", "n.safetensors", "-q")
+    done(
+        "complete",
+        "r.csv",
+        *LONG,
+        "-k",
+        2,
+        "--l2",
+        0.05,
+        "--normalise",
+        "bias",
+        "--held-out",
+        0,
+        "--model",
+        "n.safetensors",
+        "-q",
+    )
     model = load("n.safetensors")
     assert (model.normalise, model.biases) == ("bias", False)
     assert "HOLDS" in done("certify", "n.safetensors", "r.csv")
@@ -266,7 +357,7 @@ def test_what_is_taken_out_before_the_fit(done):
 
 def test_a_checkpoint_is_gone_when_the_fit_is_done(eckart_):
     before = set(os.listdir("."))
-    assert eckart_("complete", "r.csv", *LONG, "-k", 2, "--checkpoint", "state.ckpt", "-q")[0] in (0, 1)
+    assert eckart_("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--checkpoint", "state.ckpt", "-q")[0] in (0, 1)
     assert eckart_("complete", "r.csv", *LONG, "--checkpoint", "state.ckpt", "-q")[0] in (0, 1)
     assert set(os.listdir(".")) == before
 
@@ -275,7 +366,19 @@ def test_a_checkpoint_is_gone_when_the_fit_is_done(eckart_):
 def test_a_handful_of_entries(done, cells, held):
     pd.DataFrame({"user": range(cells), "movie": range(cells), "rating": 2.5}).to_csv("few.csv", index=False)
     out = done(
-        "complete", "few.csv", *LONG, "-k", 1, "--out", "o.csv", "--report", "r.html", "--model", "n.safetensors"
+        "complete",
+        "few.csv",
+        *LONG,
+        "-k",
+        1,
+        "--l2",
+        0.05,
+        "--out",
+        "o.csv",
+        "--report",
+        "r.html",
+        "--model",
+        "n.safetensors",
     )
     assert held in out
     assert pd.read_csv("o.csv")["rating"].notna().all()
@@ -287,7 +390,7 @@ def test_a_handful_of_entries(done, cells, held):
 def test_ids_as_text_that_looks_like_numbers(done):
     frame, _ = table(np.array([f"{i:03d}" for i in range(30)], object), np.arange(8))
     frame.to_csv("zeros.csv", index=False)
-    done("complete", "zeros.csv", *LONG, "-k", 1, "--model", "n.safetensors", "-q")
+    done("complete", "zeros.csv", *LONG, "-k", 1, "--l2", 0.05, "--model", "n.safetensors", "-q")
     lines = done("recommend", "n.safetensors", "--row", "007", "-n", 2).splitlines()
     assert lines[1].split()[0] == "007"
     assert len(lines) == 3
@@ -298,7 +401,9 @@ def test_ids_as_dates(done, refused):
     frame, _ = table(days, np.arange(8))
     frame["user"] = frame["user"].astype("datetime64[s]")
     frame.to_parquet("days.parquet", index=False)
-    done("complete", "days.parquet", *LONG, "-k", 1, "--model", "n.safetensors", "--out", "o.parquet", "-q")
+    done(
+        "complete", "days.parquet", *LONG, "-k", 1, "--l2", 0.05, "--model", "n.safetensors", "--out", "o.parquet", "-q"
+    )
     lines = done("recommend", "n.safetensors", "--row", "2024-05-03", "-n", 2).splitlines()
     assert lines[1].startswith("2024-05-03")
     assert pd.read_parquet("o.parquet")["user"].nunique() == 30
@@ -558,3 +663,38 @@ def test_as_a_program(data, tmp_path):
     )
     assert (finished.returncode, finished.stdout) == (2, "")
     assert finished.stderr.startswith("eckart: error: row 1 came")
+
+
+# ---- the method
+
+
+def test_the_method_is_chosen_on_unseen_entries_and_the_plan_says_so(done):
+    out = done("complete", "r.csv", *LONG, "--model", "n.safetensors")
+    plan = load("n.safetensors").fit_.plan
+    for name in ("biases", "als", "bayes", "unseen entries", "budget of 60 s"):
+        assert name in plan["method"]
+    assert plan["method"] in out
+    assert plan["method"].split()[0] in ("als", "bayes")  # the ratings are of rank 2
+
+
+def test_a_rank_alone_chooses_the_ridge(done):
+    out = done("complete", "r.csv", *LONG, "-k", 2, "--method", "als", "--held-out", 0, "--model", "n.safetensors")
+    assert "ridge" in out
+    assert load("n.safetensors").n_components == 2
+    assert load("n.safetensors").l2 is not None
+
+
+def test_beware_names_the_command(done):
+    rng = np.random.default_rng(0)
+    noise = pd.DataFrame([(i, j, rng.normal()) for i in range(30) for j in range(12)], columns=list(LONG[1::2]))
+    noise.to_csv("noise.csv", index=False)
+    out = done("complete", "noise.csv", *LONG, "-k", 8, "--l2", 1e-6)
+    assert "beware" in out
+    assert f"eckart complete noise.csv {' '.join(LONG)} --method auto" in out
+
+
+def test_biases_alone(done):
+    done("complete", "r.csv", *LONG, "--method", "biases", "--held-out", 0, "--model", "n.safetensors", "-q")
+    model = load("n.safetensors")
+    assert np.abs(model.row_factors_ @ model.column_factors_.T).max() < 1e-6
+    assert model.certificate_.holds

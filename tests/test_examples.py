@@ -203,7 +203,7 @@ def test_recommendations_follow_planted_tastes_and_are_explained(run):
     assert figures == 2
     error, spread = numbers(r"error on held-out ones #, their standard deviation #", out)
     assert error < 0.75 * spread
-    assert numbers(r"# of 8 recommendations for nora are curries or noodles", out) >= [7]
+    assert numbers(r"# of 8 recommendations for nora are curries or noodles", out)[0] >= 7  # half of them would be chance
     assert out.split("pia: ")[1].splitlines()[0].count("taco") == 4
     assert re.search(r"row nora, column curry \d+: [\d.]+ = [\d.]+ from mean and biases", out)
     assert re.search(r"like pasta 1: (pasta \d+ \([\d.]+\)(, )?){4}", out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,8 @@ Reads triples (one observation a line; say which columns hold row ids, column id
 .parquet, .arrow, .xlsx, .jsonl, .npy, .npz or standard input (-); quote a pattern such as 'part-*.parquet' to chain files. Files of triples may be
 larger than memory.
 
-The error is measured first, on entries held out of a fit of their own; the model is then fitted to everything.
+The method is chosen first (unless --method says it), on unseen entries; -k alone chooses the ridge. The error is measured on entries held out of all
+of that; the model is then fitted to everything.
 
 Examples:
 
@@ -36,8 +38,10 @@ Examples:
 """
 
 METHODS = {
-    "als": "ALS", "bayes": "BayesianMF", "soft-impute": "SoftImpute", "svp": "SVP", "svt": "SVT", "exact": "ExactRecovery",
+    "biases": "ALS", "als": "ALS", "bayes": "BayesianMF", "soft-impute": "SoftImpute", "svp": "SVP", "svt": "SVT", "exact": "ExactRecovery",
 }  # fmt: skip
+BIASES = ("random_state", "n_threads", "verbose", "engine", "checkpoint", "max_iter")
+"""Parameters of the model of biases alone."""
 
 
 @options.spread
@@ -46,7 +50,12 @@ def complete(
     *,
     triples: TripleOptions,
     table: TableOptions,
-    method: Annotated[str, option(help="als, bayes, soft-impute, svp, svt or exact.")] = "als",
+    method: Annotated[
+        str,
+        option(
+            help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact."
+        ),
+    ] = "auto",
     components: Annotated[
         str,
         option("--components", "-k", help="The rank: a number, or auto (several fits, chosen on unseen entries)."),
@@ -94,6 +103,7 @@ def complete(
     share, k = held_out_share(held_out), whole_or(components, "auto")
     told = {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
+    method, because = _settled(method, feedback, {"--l2": l2, "--normalise": normalise, "--max-iter": max_iter})
     build = _builder(method, feedback, normalise, told, always)
     if source.long and source.values is None and feedback == "explicit":
         raise InputError(
@@ -119,10 +129,11 @@ def complete(
         tell_plan(shell, x, work)
         return
     begin = time.perf_counter()
-    chooser = Chooser(build, k, method, how.seed, how.threads, x.shape)
+    chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because)
     judged = measured(shell, lambda: judge(chooser.fit, x, share, how.seed), held_out, "entries") if share else None
     fitted = chooser.final(x)
-    fitted.fit_.plan.update(source.plan(x) | {"rank": chooser.reason})
+    told_method = {"method": chooser.because} if chooser.because else {}
+    fitted.fit_.plan.update(source.plan(x) | {"rank": chooser.reason} | told_method)
     shell.answer["data"] = facts(file, x)
     if judged is not None:
         fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.scores
@@ -131,7 +142,11 @@ def complete(
 
         Titles(titles, fitted.column_ids)  # refused now where it cannot be read
         fitted.fit_.plan["titles"] = titles
-    _summary(fitted, x, judged, chooser.reason, time.perf_counter() - begin, shell)
+    if model is not None and fitted.fit_.plan.get("ranking") == "auto":
+        demand = fitted.demand()
+        at_random = "by prediction: entries are missing at random"
+        fitted.fit_.plan["lists"] = demand.in_words() if demand.informative else at_random
+    _summary(fitted, x, judged, chooser, time.perf_counter() - begin, _command(file, source), shell)
 
     def page() -> Any:
         from eckart.report.complete import complete_report
@@ -151,32 +166,83 @@ def _load(source: Any, file: str, shell: Shell) -> Any:
     return source.observed(file, shell)
 
 
+def _settled(method: str, feedback: str, told: dict[str, Any]) -> tuple[str, str]:
+    """The method, where "auto" leaves no choice, and why."""
+    if method != "auto":
+        return method, ""
+    if feedback == "implicit":
+        return "als", "als: the method for implicit feedback"
+    named = [name for name, value in told.items() if value is not None]
+    return ("als", f"als: {named[0]} is an option of it") if named else ("auto", "")
+
+
 class Chooser:
-    """The rank: as it was asked for, or chosen once on unseen entries and kept for the fit to everything."""
+    """Method, rank and ridge: as they were asked for, or chosen once on unseen entries and kept for the fit to everything."""
 
     def __init__(
-        self, build: Callable[..., Any], k: int | None, method: str, seed: int, threads: int | None, shape: Any
+        self,
+        build: Callable[..., Any],
+        k: int | None,
+        method: str,
+        seed: int,
+        threads: int | None,
+        shape: Any,
+        because: str = "",
     ):
-        self.build, self.seed, self.threads = build, seed, threads
-        self.best: dict[str, Any] = {}
+        self.build, self.k, self.method, self.seed, self.threads = build, k, method, seed, threads
+        self.best: dict[str, Any] = {} if k is None else {"n_components": k}
         self.reason = "as asked for"
+        self.because = because
         self.tuned: Any = None
-        self.search = k is None and method in ("als", "svp", "exact")
+        self.table: list[Any] = []
+        tunable = method in ("als", "svp", "exact")
+        base = build(method) if method == "als" else None
+        ridge = base is not None and base.l2 is None and base.feedback == "explicit"
+        self.search = method == "auto" or (tunable and (k is None or ridge))
         if k is None and method == "bayes":
             self.best = {"n_components": max(1, min(16, *shape))}
             self.reason = "more than needed does little harm: the prior of what is not needed shrinks"
+        elif method == "biases":
+            self.best, self.reason = {}, "biases alone: no factors"
         elif k is None and not self.search:
             self.reason = "found, not given: what the price of the nuclear norm leaves"
 
     def fit(self, x: Any) -> Any:
-        """A model for a part of the entries; chooses the rank where it is not known yet."""
+        """A model for a part of the entries; chooses what is not known yet."""
         if not self.search:
-            return self.build(part=True, **self.best).fit(x)
+            return self.build(self.method, part=True, **self.best).fit(x)
+        from eckart.errors import InputError
+
+        self.search = False
+        try:
+            return self._compared(x) if self.method == "auto" else self._tuned(x)
+        except InputError as error:
+            if "held_out" not in str(error):
+                raise
+            self.method = "als" if self.method == "auto" else self.method
+            self.reason = "there are too few entries to choose by"
+            return self.build(self.method, part=True, **self.best).fit(x)
+
+    def _compared(self, x: Any) -> Any:
+        from eckart.complete.compare import compare
+
+        found = compare(
+            x, lambda method, **more: self.build(method, part=True, checkpoint=None, **more), self.k, seed=self.seed
+        )
+        self.method, self.best, self.table, self.because = found.method, found.parameters, found.table, found.reason
+        if found.method == "als":
+            self.tuned = found.tuning
+            self.reason = "the usual one" if found.tuning is None else _chosen_words(found.tuning)
+        else:
+            self.reason = "more than needed does little harm" if found.method == "bayes" else "biases alone: no factors"
+        return self.build(self.method, part=True, **self.best).fit(x)
+
+    def _tuned(self, x: Any) -> Any:
         from eckart.complete.tune import tune
 
         small = min(x.shape)
-        ranks = [r for r in (2, 4, 8, 16, 32, 64) if r <= small] or [small]
-        base = self.build(part=True)
+        ranks = [self.k] if self.k is not None else [r for r in (2, 4, 8, 16, 32, 64) if r <= small] or [small]
+        base = self.build(self.method, part=True)
         kept = getattr(base, "checkpoint", None)
         given = {"l2": base.l2} if getattr(base, "l2", None) is not None else {}
         self.tuned = tune(
@@ -189,23 +255,28 @@ class Chooser:
             checkpoint=kept,
             **given,
         )
-        self.best, self.search = dict(self.tuned.best), False
-        told = ", ".join(f"{name.replace('n_components', 'rank')} {value:g}" for name, value in self.best.items())
-        self.reason = (
-            f"{told} of {len(self.tuned.table)} candidates had the least error on unseen entries; {self.tuned.stopped}"
-        )
+        self.best, self.reason = dict(self.tuned.best), _chosen_words(self.tuned)
         return self.tuned.model
 
     def final(self, x: Any) -> Any:
         """The model of all entries."""
-        return self.fit(x) if self.search else self.build(**self.best).fit(x)
+        if self.search:
+            self.fit(x)
+        return self.build(self.method, **self.best).fit(x)
+
+
+def _chosen_words(tuned: Any) -> str:
+    names = {"n_components": "rank", "l2": "ridge"}
+    told = ", ".join(f"{names[name]} {value:.4g}" for name, value in tuned.best.items() if name in names)
+    return f"{told} of {len(tuned.table)} candidates had the least error on unseen entries; {tuned.stopped}"
 
 
 def _builder(
     method: str, feedback: str, normalise: str | None, told: dict[str, Any], always: dict[str, Any]
 ) -> Callable[..., Any]:
-    """``build(part=True)`` is for a part of the entries, with a checkpoint of its own."""
+    """``build(method, part=True)`` is for a part of the entries, with a checkpoint of its own; a method given is checked at once, "auto" has several."""
     from eckart.cli.building import builder
+    from eckart.complete.compare import biases_only
     from eckart.complete.normalise import KINDS
     from eckart.errors import wrong
 
@@ -216,28 +287,48 @@ def _builder(
     told = told | {"normalise": normalise, "feedback": feedback if feedback == "implicit" else None}
     if normalise is not None:
         always = always | {"biases": False}
-    make, kept = builder(method, METHODS, told, **always), told["checkpoint"]
+    kept = told["checkpoint"]
+    told = told | {"n_components": None}  # the rank comes with each call
+    names = ("als", "bayes") if method == "auto" else (method,)
+    make = {name: builder(name, METHODS, told, **always) for name in names if name != "biases"}
+    make["biases"] = lambda **more: biases_only(
+        **{n: v for n, v in {**told, **always, **more}.items() if n in BIASES and v is not None}
+    )
 
-    def build(part: bool = False, **more: Any) -> Any:
+    def build(method: str, part: bool = False, **more: Any) -> Any:
         apart = {} if kept is None or not part else {"checkpoint": kept.with_name(kept.name + ".held-out")}
-        return make(**apart | more)
+        return make[method](**apart | more)
 
     return build
 
 
-def _summary(model: Any, x: Any, judged: Any, reason: str, seconds: float, shell: Shell) -> None:
+def _summary(model: Any, x: Any, judged: Any, chooser: Chooser, seconds: float, command: str, shell: Shell) -> None:
     from eckart.cli.building import limit_reached
     from eckart.report.complete import rank_of, recovered
 
     rank = rank_of(model)
-    shell.say("rank", f"{rank}: {reason}")
+    if chooser.because:
+        shell.say("method", chooser.because)
+    shell.say("rank", f"{rank}: {chooser.reason}")
     shell.outcome(model, seconds, limit_reached(model))
     shell.say("recovery", recovered(x, rank)[1])
-    shell.answer |= {"components": rank, "rank_reason": reason}
+    shell.answer |= {"components": rank, "rank_reason": chooser.reason, "method_reason": chooser.because}
     if judged is not None and not judged.useful:
-        words = "the model predicts no better than the plain answers beside it: try another rank, ridge or method"
-        shell.say("beware", words)
-        shell.answer["beware"] = words
+        tried = {row.method for row in chooser.table if row.error is not None}
+        others = (m for m in ("auto", "bayes") if m not in tried and m != chooser.method and not (tried and m == "auto"))
+        other = next(others, None)
+        words = "the model predicts no better than the plain answers beside it"
+        more = f"; run: {command} --method {other}" if other else ": mean and biases are all there is to say"
+        shell.say("beware", words + more)
+        shell.answer["beware"] = words + more
+
+
+def _command(file: str, source: Any) -> str:
+    """The same command without method and rank, to add others."""
+    told = {name: getattr(source, name) for name in ("rows", "columns", "values", "index", "delimiter")}
+    words = [f"--{name} {shlex.quote(str(value))}" for name, value in told.items() if value is not None]
+    words += ["--no-header"] if source.header is False else []
+    return " ".join(["eckart complete", shlex.quote(file), *words])
 
 
 complete.__doc__ = COMPLETE_HELP

@@ -127,6 +127,8 @@ def explain(
     x, shape = data.matrix, shape or data.image
     building.check_image(shape, x.shape[1])
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars, "checkpoint": checkpoint}
+    if as_text and not words and str(max_df) not in ("1.0", "1"):
+        shell.say("words", f"those in more than {max_df} of the documents are left out; --max-df 1.0 keeps them")
     method = method or _suited(x)
     build, k = _builder(method, told, always), _count(components, method, family)
     _check_size(k, x, method)

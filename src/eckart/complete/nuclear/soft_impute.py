@@ -9,6 +9,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import gap_certificate, svp_certificate
+from eckart.complete.folding import on_a_scale
 from eckart.complete.nuclear.operators import Solution
 from eckart.complete.nuclear.path import largest, solve
 from eckart.complete.nuclear.riemannian import Descent
@@ -102,7 +103,8 @@ class SoftImpute(SpectralCompleter):
     path : True, or a number of values: solve from tau_max = ||Pi(A)||_2 down to tau and keep the singular values on the way.
     debias : take the shrinkage back: the least-squares fit of the rank that was found, started from B.
     method : "descent" (steps at a fixed rank, new directions while the certificate asks for them) or "proximal" (accelerated Soft-Impute).
-    normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None.
+    normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None (the plain convex
+        problem). "auto": biases of rows and columns where values are ratings (few of them, each many times), else nothing.
     tol : the duality gap, as a share of the value.
     checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits.
     max_iter, random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads (they do not change the result); progress bars.
@@ -129,8 +131,14 @@ class SoftImpute(SpectralCompleter):
     path: bool | int = param(False, either(flag(), whole(0), wanted="True, False, or a number of values"))
     debias: bool = param(False, flag())
     method: str = param("descent", one_of("descent", "proximal"))
+    normalise: str | None = param("auto")
     tol: float = param(1e-3, number(0))
     max_iter: int = param(1000, whole(1))
+
+    def _normalise_by(self, x: Observed) -> str | None:
+        if self.normalise != "auto":
+            return self.normalise
+        return "bias" if on_a_scale(x) is not None else None
 
     @fitted
     def tau_(self) -> float:

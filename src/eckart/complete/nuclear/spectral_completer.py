@@ -69,12 +69,12 @@ class SpectralCompleter(Completer):
             raise InputError(
                 f"weights= came, {type(self).__name__} counts every entry alike; use ALS for weighted entries"
             )
-        engine = self._engine()
-        norm, y = (None, x) if self.normalise is None else normalise(x, self.normalise)
+        engine, by = self._engine(), self._normalise_by(x)
+        norm, y = (None, x) if by is None else normalise(x, by)
         keeper = Checkpoint.of_fit(self, x, seconds=CHECKPOINT_SECONDS)
         with progress(self.verbose) as watch, resumed(keeper, self.random_state) as (memory, rng):
             solution, chosen = self._find(y, engine, rng, watch, memory)
-        plan = {**plan_of(engine), "solver": type(self).__name__, "normalise": str(self.normalise), **chosen}
+        plan = {**plan_of(engine), "solver": type(self).__name__, "normalise": str(by), **chosen}
         bare = _balanced(solution, y)
         certificate = self._evidence(y, bare, plan, engine, np.random.default_rng(0))
         if solution.trace.reason in (StopReason.MAX_ITER, StopReason.INTERRUPTED):
@@ -82,6 +82,10 @@ class SpectralCompleter(Completer):
         memory.end(solution.trace)
         self.normaliser_ = norm
         return Fit(_dressed(bare, norm, x), certificate, solution.trace, plan)
+
+    def _normalise_by(self, x: Observed) -> str | None:
+        """What is taken out of these entries before the fit."""
+        return self.normalise
 
     def _fold_rule(self) -> RidgeRule:
         return RidgeRule(float(self.fit_.plan.get("fold_l2", 0.0)))

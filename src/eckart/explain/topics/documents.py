@@ -104,3 +104,21 @@ def _first(x: Counts, bad: np.ndarray) -> tuple[int, str, float]:
 
 def _word(columns: np.ndarray | None, j: int) -> str:
     return str(j) if columns is None else repr(columns[j])
+
+
+def common_words(x: Counts) -> dict[str, str]:
+    """For the plan: words that stand in more than half of the documents, which may lead many topics and tell none apart; nothing where there are none.
+
+    >>> from eckart import corpus
+    >>> common_words(corpus(["said cat", "said dog", "said rain"]))["common words"][:52]
+    '1 word stands in more than half of the documents (sa'
+    """
+    often = np.flatnonzero(np.bincount(x.indices[x.data > 0], minlength=x.n_columns) > 0.5 * x.shape[0])
+    if not len(often) or x.columns is None:
+        return {}
+    few = ", ".join(str(x.columns[j]) for j in often[:5]) + (", ..." if len(often) > 5 else "")
+    stand = "word stands" if len(often) == 1 else "words stand"
+    return {
+        "common words": f"{len(often)} {stand} in more than half of the documents ({few}) and may lead many topics: "
+        "eckart.corpus(..., max_df=0.5), or --max-df 0.5, the default of the shell, leaves such words out"
+    }

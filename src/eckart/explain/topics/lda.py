@@ -30,6 +30,7 @@ from eckart.explain.topics import lda_em, lda_gibbs, lda_online, lda_variational
 from eckart.explain.topics.documents import (
     as_counts,
     batches,
+    common_words,
     every_other,
     require_whole_numbers,
     tokens_of,
@@ -254,7 +255,7 @@ class LDA(TopicModel):
         plan = {"method": method, "reason": reason, **plan_of(engine)} | solved.plan
         eta = float(priors.eta) if priors.boost is None else "by word"
         memory.end(solved.trace)
-        self.fit_ = Fit(t, certificate, solved.trace, plan | {"eta": eta, "tokens": tokens_of(x)})
+        self.fit_ = Fit(t, certificate, solved.trace, plan | {"eta": eta, "tokens": tokens_of(x)} | common_words(x))
         if method in ("cvb0", "variational"):  # sweeps of Gibbs and passes of a stream are as many as were asked for
             self._say_if_early(self.fit_)
 

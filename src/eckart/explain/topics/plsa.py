@@ -22,7 +22,7 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.topics import certify_em
 from eckart.engines.protocol.topics import TopicWords
 from eckart.explain.em import Ascent, best_of, climb
-from eckart.explain.topics.documents import as_counts
+from eckart.explain.topics.documents import as_counts, common_words
 from eckart.explain.topics.topic_em import Sweep, TopicProblem, as_topics, start
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
 from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
@@ -164,5 +164,6 @@ class PLSA(TopicModel):
             )
         memory.end(fit.trace)
         self.fit_ = fit
+        self.fit_.plan.update(common_words(x))
         self._say_if_early(self.fit_)
         return self
