@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-wheel test-cpus lint docs bench clean
+.PHONY: demo test test-slow test-wheel test-cpus test-gpu lint docs bench clean
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -51,6 +51,10 @@ test-wheel: $(STAMP)
 # the specification, promises and contracts as on other processors: about five minutes a setting
 test-cpus: $(STAMP)
 	$(BIN)/python tests/cpus.py $(CPUS)
+
+# every contract test and a fit of every model on the GPU of this machine
+test-gpu: $(STAMP)
+	$(BIN)/python tests/gpu.py
 
 docs: $(DOCS_STAMP)
 	rm -rf docs/generated docs/gallery/plot_*  # pages of names and scripts that have moved
