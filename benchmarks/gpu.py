@@ -161,19 +161,23 @@ IMPLICIT: dict[str, Any] = {
     "unobserved_weight": 1.0,
     "zeros": "unobserved",
 }
+HUGE: Callable[[bool], Any] = lambda small: dense_on_device(*((20_000, 256) if small else (1_000_000, 4096)))  # noqa: E731
 RATINGS = data("ratings", 138_000, 27_000, 18_000_000)
 WORKS = {
-    "pca-exact": Work("PCA 1,000,000 x 4,096, k=64, exact", "0.35", lambda s: dense_on_device(20_000 if s else 1_000_000, 4096 if not s else 256), pca("eigh"), None, True),
-    "pca": Work("PCA 1,000,000 x 4,096, k=64", "0.15", lambda s: dense_on_device(20_000 if s else 1_000_000, 4096 if not s else 256), pca("auto"), pca_lowrank, True),
+    "pca-exact": Work("PCA 1,000,000 x 4,096, k=64, exact", "0.35", HUGE, pca("eigh"), None, True),
+    "pca": Work("PCA 1,000,000 x 4,096, k=64", "0.15", HUGE, pca("auto"), pca_lowrank, True),
     "pca-mid": Work("PCA 200,000 x 512, k=32", "", data("dense_rows", 200_000, 512), pca("auto", 32), pca_lowrank),
     "pca-sparse": Work("PCA sparse 200,000 x 50,000, 24 M entries, k=64", "0.15", data("sparse_rows", 200_000, 50_000), pca("auto")),
     "als": Work("ALS 18 M ratings, k=64, 8 sweeps", "0.3", RATINGS, als(64, 8, biases=True)),
     "als-implicit-64": Work("ALS implicit 18 M, k=64, 4 sweeps", "0.12", RATINGS, als(64, 4, **IMPLICIT)),
     "als-implicit-256": Work("ALS implicit 18 M, k=256, 4 sweeps", "0.32", RATINGS, als(256, 4, **IMPLICIT), None, True),
     "bayes": Work("BayesianMF 10 M ratings, d=64, 4 sweeps", "", data("ratings", 70_000, 10_000, 10_000_000), bayes(64, 3)),
-    "svp": Work("SVP 100,000 x 100,000, 10 M entries, rank 10", "1", data("low_rank_entries", 100_000, 10_000_000), nuclear("SVP", n_components=10), None, True),
-    "gmm-diag": Work("GaussianMixture diag 1,000,000 x 64, 64 components, 100 steps", "0.3", data("gaussians", 1_000_000, 64, 64), mixture("diag", 64, 100), None, True),
-    "gmm-full": Work("GaussianMixture full 200,000 x 32, 32 components, 20 steps", "0.1", data("gaussians", 200_000, 32, 32), mixture("full", 32, 20)),
+    "svp": Work("SVP 100,000 x 100,000, 10 M entries, rank 10", "1",
+        data("low_rank_entries", 100_000, 10_000_000), nuclear("SVP", n_components=10), None, True),
+    "gmm-diag": Work("GaussianMixture diag 1,000,000 x 64, 64 components, 100 steps", "0.3",
+        data("gaussians", 1_000_000, 64, 64), mixture("diag", 64, 100), None, True),
+    "gmm-full": Work("GaussianMixture full 200,000 x 32, 32 components, 20 steps", "0.1",
+        data("gaussians", 200_000, 32, 32), mixture("full", 32, 20)),
     "nmf": Work("NMF 20,000 x 2,000, k=32", "0.08", data("nonnegative", 20_000, 2_000, 32), nmf(32)),
     "nmf-kl": Work("NMF KL, 2 M counts, k=50", "0.3", data("word_counts", 18_000, 20_000, 50), nmf(50, beta_loss="kl")),
     "lda": Work("LDA cvb0 50 topics, 2.4 M tokens, 40 sweeps", "0.5", data("word_counts", 18_000, 20_000, 50), lda(40)),
@@ -228,7 +232,6 @@ def measure(name: str, small: bool, cpu: bool, repeats: int) -> dict[str, Any]:
     out["resident"] = min(timed(lambda: work.do(x, kept))[0] for _ in range(max(repeats, 2)))
     if device == "cuda":
         out["GiB"] = torch.cuda.max_memory_allocated() / 2**30
-    del kept
     if hasattr(model, "certificate_"):
         out["holds"] = model.certificate_.holds
         out["checks"] = {check.name: check.value for check in model.certificate_.checks}

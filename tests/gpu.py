@@ -74,7 +74,8 @@ def fits(device: str) -> list[tuple[str, str]]:
                 [float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in zip(answers[0], answers[2])],
                 default=0.0,
             )
-            words = f"{'holds' if certificates[0] else 'FAILS':<6} {'same bits' if same else 'DIFFERENT':<10} {apart:8.1e} from the cpu; on cpu: {len(fallen)} primitives"
+            words = f"{'holds' if certificates[0] else 'FAILS':<6} {'same bits' if same else 'DIFFERENT':<10}"
+            words += f" {apart:8.1e} from the cpu; on cpu: {len(fallen)} primitives"
             if certificates[0] != certificates[2]:
                 words += f" (the cpu's certificate {'holds' if certificates[2] else 'fails'})"
         except Exception as error:
