@@ -7,6 +7,7 @@ none of whose primitives are written here runs as on the CPU engine, without a c
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,17 +17,18 @@ from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray, on_host, rounding
 from eckart.engines.cuda.dense import DeviceDense
 from eckart.engines.cuda.entries import DeviceEntries
-from eckart.engines.cuda.held import Held, to_device
+from eckart.engines.cuda.held import Held, Room, to_device
 from eckart.engines.cuda.mixtures import DeviceMixtures
 from eckart.engines.cuda.parts import DeviceParts
 from eckart.engines.cuda.ridge import DeviceRidge
 from eckart.engines.cuda.thin import DeviceThin
+from eckart.engines.cuda.topics import DeviceTopics
 from eckart.engines.host import Host
 from eckart.errors import InputError
 from eckart.matrix import Matrix
 
 
-class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMixtures, DeviceParts):
+class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMixtures, DeviceParts, DeviceTopics):
     """PyTorch on ``device``; ``n_threads`` is for what runs on the CPU engine."""
 
     name = "cuda"
@@ -37,7 +39,7 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
             raise InputError(
                 "engine='cuda' came, but this PyTorch sees no CUDA device; use engine='auto' or 'cpu', or install a PyTorch built for your GPU"
             )
-        self.back = CpuEngine(n_threads)
+        self.back, self.room = CpuEngine(n_threads), Room(self.device)
         self.fallen: set[str] = set()
 
     def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Held:
@@ -45,7 +47,7 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
             if weights is None and entry_weights is None:
                 return matrix
             matrix = matrix.host.matrix
-        return Held.of(self.back.put(matrix, weights, entry_weights), self.device)
+        return Held.of(self.back.put(matrix, weights, entry_weights), self.device, self.room)
 
     def take(self, array: Any, dtype: Any = None) -> DeviceArray:
         host = array if isinstance(array, DeviceArray) else np.asarray(array)
@@ -68,7 +70,7 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
         if isinstance(x, Held):
             return x if weights is None else self.put(x, on_host(weights))
         if isinstance(x, Host):
-            return Held.of(x if weights is None else dataclasses.replace(x, weights=weights), self.device)
+            return Held.of(x if weights is None else dataclasses.replace(x, weights=weights), self.device, self.room)
         return self.put(x, weights)
 
     def tensor(self, array: Any, dtype: Any = None) -> torch.Tensor:
@@ -79,7 +81,7 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
         self.fallen.add(name)
         args, named = _to_host(args), _to_host(named)
         found = getattr(self.back, name)(*args, **named)
-        return Held.of(found, self.device) if isinstance(found, Host) else found
+        return Held.of(found, self.device, self.room) if isinstance(found, Host) else found
 
     def __getattr__(self, name: str) -> Any:
         """What is not written for the device runs on the CPU engine."""
@@ -90,6 +92,34 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
             return self.on_cpu(name, *args, **named)
 
         return call
+
+
+def _within_memory(name: str, primitive: Any) -> Any:
+    """The primitive; where the device runs out of memory, with smaller blocks, and at last on the CPU engine. The plan of the fit says so."""
+
+    @functools.wraps(primitive)
+    def call(self: TorchEngine, *args: Any, **named: Any) -> Any:
+        for _ in range(SMALLER):
+            try:
+                return primitive(self, *args, **named)
+            except torch.OutOfMemoryError:
+                self.room.smaller()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+        words = f"; {name} ran on the CPU engine, the device had no room for it"
+        reason = getattr(self, "reason", "asked for")
+        self.reason = reason if words in reason else reason + words
+        return self.on_cpu(name, *args, **named)
+
+    return call
+
+
+SMALLER = 4
+"""Attempts, each with blocks of a quarter of the size, before the CPU engine takes over: from a gigabyte to 16 megabytes."""
+for _family in TorchEngine.__bases__:
+    for _name, _primitive in vars(_family).items():
+        if callable(_primitive) and not _name.startswith("_") and _name != "known":
+            setattr(TorchEngine, _name, _within_memory(_name, _primitive))
 
 
 class _AtWork:

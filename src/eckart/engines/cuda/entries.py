@@ -132,12 +132,12 @@ class DeviceEntries:
             return kept[2]
         facts = self.known(x, right.dtype, rule, mean, bias=own, offset=other)
         u, below = self.tensor(left, right.dtype), padded_rows(self.tensor(right))
-        r = torch.zeros_like(facts.entries.data, dtype=u.dtype)
+        r = u.new_zeros(len(facts.entries.data) + 1)
         for chunk in facts.entries.chunks(u.shape[1]):
             w, _, q = facts.at(chunk)
             s = dots(chunk, below[chunk.columns], u)
-            r[chunk.at[chunk.seen]] = (q - (s if w is None else w * s))[chunk.seen]
-        found = r, r[x.entries.by_columns]
+            chunk.store(q - (s if w is None else w * s), r)
+        found = r[:-1], r[x.entries.by_columns]
         x.kept["residuals"] = (point, (rule, mean), found)
         return found
 

@@ -21,23 +21,35 @@ from eckart.engines.protocol import refuse_bad
 
 SHARE = 0.6
 """Share of the free memory of the device that dense rows may take: the rest is for blocks, factors and products."""
-BLOCK = 2**27
-"""Bytes of dense rows worked on at once on a GPU: large enough that starting a product costs nothing against it."""
-CPU_BLOCK = 2**22
-"""The same for CPU tensors: fits in cache."""
+
+
+class Room:
+    """Bytes that may be worked on at once; halved where a device ran out of memory.
+
+    On a GPU a block of dense rows is large enough that starting a product costs nothing against it, and a chunk of gathered rows fills the device; blocks of
+    CPU tensors fit in cache.
+    """
+
+    def __init__(self, device: torch.device):
+        self.block, self.chunk = (2**27, 2**30) if device.type == "cuda" else (2**22, 2**24)
+
+    def smaller(self) -> None:
+        self.block, self.chunk = self.block // 4, self.chunk // 4
 
 
 class Held:
     """A placed matrix (see ``engines.protocol.placed``); all but what the protocol names is for the engine alone."""
 
-    def __init__(self, make: Callable[[], Host], facts: Any, device: torch.device, other: Held | None = None):
-        self._make, self._facts, self.device, self._other = make, facts, device, other
+    def __init__(
+        self, make: Callable[[], Host], facts: Any, device: torch.device, room: Room, other: Held | None = None
+    ):
+        self._make, self._facts, self.device, self.room, self._other = make, facts, device, room, other
         self.kept: dict[Any, Any] = {}
         self.checked = facts.kind != "dense"
 
     @classmethod
-    def of(cls, host: Host, device: torch.device) -> Held:
-        return cls(lambda: host, host, device)
+    def of(cls, host: Host, device: torch.device, room: Room) -> Held:
+        return cls(lambda: host, host, device, room)
 
     @cached_property
     def host(self) -> Host:
@@ -59,7 +71,7 @@ class Held:
         """The columns' view: transposed on the device; on the host only if a primitive of the CPU engine asks for it."""
         if self._other is not None:
             return self._other
-        turned = Held(lambda: self.host.T, _Turned(self), self.device, self)
+        turned = Held(lambda: self.host.T, _Turned(self), self.device, self.room, self)
         return turned
 
     def tensor(self, array: Any, dtype: Any = None) -> torch.Tensor:
@@ -78,7 +90,7 @@ class Held:
             return self._other.entries.turned(self.shape[0], self._other.weights)
         m, w = self._facts.matrix, self._facts.entry_weights
         parts = (self.tensor(m.indptr, np.int64), self.tensor(m.indices, np.int64), self.tensor(m.data, m.dtype))
-        return Entries(*parts, None if w is None else self.tensor(w, m.dtype), m.shape[1])
+        return Entries(*parts, None if w is None else self.tensor(w, m.dtype), m.shape[1], self.room)
 
     def kept_ridges(self, rule: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """The ridge of every row and of its bias under a rule, in float64, made once."""
@@ -108,8 +120,7 @@ class Held:
             yield a, resident[a : a + step]
 
     def _block_rows(self) -> int:
-        size = BLOCK if self.device.type == "cuda" else CPU_BLOCK
-        return max(128, size // max(1, self.shape[1] * self.dtype.itemsize))
+        return max(128, self.room.block // max(1, self.shape[1] * self.dtype.itemsize))
 
     @cached_property
     def resident(self) -> torch.Tensor | None:
@@ -201,9 +212,15 @@ class Entries:
     """Compressed rows on a device: ``indptr``, ``indices`` (int64), ``data``, ``weights`` of the entries or None."""
 
     def __init__(
-        self, indptr: torch.Tensor, indices: torch.Tensor, data: torch.Tensor, weights: torch.Tensor | None, n: int
+        self,
+        indptr: torch.Tensor,
+        indices: torch.Tensor,
+        data: torch.Tensor,
+        weights: torch.Tensor | None,
+        n: int,
+        room: Room,
     ):
-        self.indptr, self.indices, self.data, self.weights, self.n = indptr, indices, data, weights, n
+        self.indptr, self.indices, self.data, self.weights, self.n, self.room = indptr, indices, data, weights, n, room
 
     @cached_property
     def counts(self) -> torch.Tensor:
@@ -229,7 +246,9 @@ class Entries:
         if row_weights is not None:
             heavy = row_weights.to(self.data.dtype)[self.row_of]
             w = heavy if w is None else w * heavy
-        return Entries(indptr, self.row_of[order], self.data[order], None if w is None else w[order], len(self.counts))
+        return Entries(
+            indptr, self.row_of[order], self.data[order], None if w is None else w[order], len(self.counts), self.room
+        )
 
     @cached_property
     def buckets(self) -> list[tuple[int, torch.Tensor]]:
@@ -244,16 +263,13 @@ class Entries:
         return found
 
     def chunks(self, width: int, extra: int = 0) -> Iterator[Chunk]:
-        """The buckets in pieces that fit into ``ROOM``, for gathers of ``width`` columns and ``extra`` numbers a row."""
-        room = ROOM if self.data.is_cuda else CPU_ROOM
+        """The buckets in pieces that fit into the room for chunks, for gathers of ``width`` columns and ``extra`` numbers a row."""
         for length, rows in self.buckets:
-            step = max(1, room // (self.data.element_size() * (length * max(1, width) + extra)))
+            step = max(1, self.room.chunk // (self.data.element_size() * (length * max(1, width) + extra)))
             for a in range(0, len(rows), step):
                 yield Chunk(self, rows[a : a + step], length)
 
 
-ROOM, CPU_ROOM = 2**30, 2**24
-"""Bytes of the gathered rows of a chunk on a GPU, and for CPU tensors."""
 PIECE = 4096
 """Entries of a row multiplied at once: products of few long rows would leave most of a GPU idle."""
 
@@ -289,6 +305,10 @@ class Chunk:
         """Numbers of the entries, zero where nothing stands."""
         return torch.where(self.seen, flat[self.at], torch.zeros((), dtype=flat.dtype, device=flat.device))
 
+    def store(self, numbers: torch.Tensor, out: torch.Tensor) -> None:
+        """Numbers of the entries to their places in row order; ``out`` has one place more, for what does not stand there."""
+        out[torch.where(self.seen, self.at, len(out) - 1)] = numbers
+
     def pieces(self, gathered: torch.Tensor) -> torch.Tensor:
         """rows x length x k as (rows pieces) x piece x k."""
         if self.length <= PIECE:
@@ -308,7 +328,8 @@ def to_device(array: Any, device: torch.device, dtype: Any = None) -> torch.Tens
         if not host.flags.writeable:
             host = host.copy()
         tensor = torch.from_numpy(np.ascontiguousarray(host))
-    return tensor.to(device=device, dtype=None if dtype is None else torch_dtype(dtype))
+    tensor = tensor.to(device)  # moved first: what is cast there is not moved twice as wide
+    return tensor if dtype is None else tensor.to(torch_dtype(dtype))
 
 
 def padded_rows(right: torch.Tensor, ones: bool = False) -> torch.Tensor:
