@@ -25,25 +25,27 @@ class DeviceEntries:
     on_cpu: Any
     held: Any
     known: Any
+    _like: Any
 
-    def sampled(self, x: Any, left: Any, right: Any) -> DeviceArray:
+    def sampled(self, x: Any, left: Any, right: Any) -> Any:
+        """As in ``thin``, arrays of NumPy are answered by one of NumPy; so are those of the next four."""
         x = self.held(x)
-        return DeviceArray(at_entries(x.entries, self.tensor(left, right.dtype), self.tensor(right)))
+        return self._like(at_entries(x.entries, self.tensor(left, right.dtype), self.tensor(right)), left, right)
 
-    def residual(self, x: Any, data: Any, left: Any, right: Any) -> tuple[DeviceArray, float]:
+    def residual(self, x: Any, data: Any, left: Any, right: Any) -> tuple[Any, float]:
         x = self.held(x)
         rest = self.tensor(data) - at_entries(x.entries, self.tensor(left), self.tensor(right))
         wide = rest.double()
-        return DeviceArray(rest), float(wide @ wide)
+        return self._like(rest, data), float(wide @ wide)
 
-    def by_columns(self, x: Any, data: Any) -> DeviceArray:
-        return DeviceArray(self.tensor(data)[self.held(x).entries.by_columns])
+    def by_columns(self, x: Any, data: Any) -> Any:
+        return self._like(self.tensor(data)[self.held(x).entries.by_columns], data)
 
-    def entry_times(self, x: Any, data: Any, v: Any) -> DeviceArray:
-        return DeviceArray(entry_product(self.held(x).entries, self.tensor(data), self.tensor(v)))
+    def entry_times(self, x: Any, data: Any, v: Any) -> Any:
+        return self._like(entry_product(self.held(x).entries, self.tensor(data, v.dtype), self.tensor(v)), v)
 
-    def entry_times_t(self, x: Any, t_data: Any, y: Any) -> DeviceArray:
-        return DeviceArray(entry_product(self.held(x).T.entries, self.tensor(t_data), self.tensor(y)))
+    def entry_times_t(self, x: Any, t_data: Any, y: Any) -> Any:
+        return self._like(entry_product(self.held(x).T.entries, self.tensor(t_data, y.dtype), self.tensor(y)), y)
 
     def evidence_rows(
         self,
