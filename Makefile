@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean
+.PHONY: demo test test-slow test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean test-gpu
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -71,6 +71,10 @@ campaign: $(STAMP)
 # do the tests bite? faults in certificates, solvers and loaders, one at a time: make mutants ROOMS=certify
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py --seed $(SEED) --minutes $(MINUTES) $(if $(ROOMS),--rooms $(ROOMS))
+
+# every contract test and a fit of every model on the GPU of this machine
+test-gpu: $(STAMP)
+	$(BIN)/python tests/gpu.py
 
 docs: $(DOCS_STAMP)
 	rm -rf docs/generated docs/gallery/plot_*  # pages of names and scripts that have moved

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from eckart.errors import wrong
 
-BUILT_IN = {"cpu": "eckart.engines.cpu.engine:CpuEngine", "plain": "eckart.engines.plain:PlainEngine"}
+BUILT_IN = {"cpu": "eckart.engines.cpu.engine:CpuEngine", "plain": "eckart.engines.plain:PlainEngine", "cuda": "eckart.engines.cuda:made"}
 """Engines of this package, by name; loaded when they are asked for."""
 
 

@@ -1,0 +1,298 @@
+"""The CUDA engine beside the CPU engine and rivals on the same GPU: seconds from a cold process, from host memory, and with the data on the device.
+
+    python benchmarks/gpu.py [--quick] [--only NAME ...] [--no-cpu] [--small]
+
+Every work runs in a process of its own. ``cold`` counts from the first import of PyTorch to the end of the first fit, so it holds the start of CUDA and every
+compilation; ``from host`` is a later fit on arrays of the host; ``resident`` one whose data lie on the device already. All hold the certificate. ``cpu`` is
+the CPU engine on all cores of the same machine, after a first fit on a small part that compiles its kernels. Data are made from fixed seeds. ``on cpu``
+names the primitives that the CUDA engine left to the CPU engine. ``--quick`` makes one run of each and skips CPU runs that would take long; ``--small``
+tries the script on tiny data, without a GPU on CPU tensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+
+def dense_on_device(rows: int, n: int) -> np.ndarray:
+    """float32 rows of a falling spectrum with a mean, made on the GPU where there is one (a CPU takes minutes), as an array of the host."""
+    import torch
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    draw = torch.Generator(device).manual_seed(7)
+    spread = 10 * torch.arange(1, n + 1, device=device, dtype=torch.float32) ** -0.6
+    turn = torch.linalg.qr(torch.randn(n, n, generator=draw, device=device))[0]
+    out = np.empty((rows, n), np.float32)
+    for a in range(0, rows, 65536):
+        part = torch.randn(min(65536, rows - a), n, generator=draw, device=device)
+        out[a : a + len(part)] = ((part * spread) @ turn + 2.0).cpu().numpy()
+    return out
+
+
+def pca(solver: str, k: int = 64) -> Callable[[Any, Any], Any]:
+    def fit(x: Any, engine: Any) -> Any:
+        from eckart import PCA
+
+        return PCA(k, svd_solver=solver, random_state=0, engine=engine).fit(x)
+
+    return fit
+
+
+def als(k: int, sweeps: int, **more: Any) -> Callable[[Any, Any], Any]:
+    def fit(x: Any, engine: Any) -> Any:
+        from eckart import ALS
+
+        return ALS(k, max_iter=sweeps, tol=0.0, random_state=0, engine=engine, **more).fit(x)
+
+    return fit
+
+
+def mixture(kind: str, k: int, steps: int) -> Callable[[Any, Any], Any]:
+    def fit(x: np.ndarray, engine: Any) -> Any:
+        from eckart import GaussianMixture
+
+        n = x.shape[1]
+        precision = np.full((k, n), 0.4) if kind == "diag" else np.tile(0.4 * np.eye(n), (k, 1, 1))
+        start = x[np.random.default_rng(1).choice(len(x), k, replace=False)]
+        return GaussianMixture(
+            k, covariance_type=kind, max_iter=steps, tol=0.0, random_state=0, means_init=start, weights_init=np.full(k, 1.0 / k),
+            precisions_init=precision, engine=engine,
+        ).fit(x)  # fmt: skip
+
+    return fit
+
+
+def nmf(k: int, **more: Any) -> Callable[[Any, Any], Any]:
+    def fit(x: Any, engine: Any) -> Any:
+        from eckart import NMF
+
+        return NMF(k, random_state=0, engine=engine, **more).fit(x)
+
+    return fit
+
+
+def lda(steps: int) -> Callable[[Any, Any], Any]:
+    def fit(x: Any, engine: Any) -> Any:
+        from eckart import LDA
+
+        return LDA(50, learning_method="cvb0", max_iter=steps, random_state=0, engine=engine).fit(x)
+
+    return fit
+
+
+def nuclear(name: str, **more: Any) -> Callable[[Any, Any], Any]:
+    def fit(x: Any, engine: Any) -> Any:
+        import eckart
+
+        return getattr(eckart, name)(random_state=0, engine=engine, **more).fit(x)
+
+    return fit
+
+
+def bayes(k: int, sweeps: int) -> Callable[[Any, Any], Any]:
+    def fit(x: Any, engine: Any) -> Any:
+        from eckart import BayesianMF
+
+        return BayesianMF(k, n_samples=sweeps, burn_in=1, thin=1, random_state=0, engine=engine).fit(x)
+
+    return fit
+
+
+def ten_best(data: tuple[np.ndarray, np.ndarray], engine: Any) -> Any:
+    return engine.top_columns(*data, 10)
+
+
+def pca_lowrank(x: np.ndarray) -> Callable[[], Any]:
+    """PyTorch's own randomized PCA on the device, 5 products: what its users would call. Rows lie on the device."""
+    import torch
+
+    there = torch.from_numpy(x).to("cuda" if torch.cuda.is_available() else "cpu")
+    return lambda: torch.pca_lowrank(there, q=72, niter=5)
+
+
+@dataclass(frozen=True)
+class Work:
+    """``make(small)`` gives the data, ``do(data, engine)`` the model."""
+
+    title: str
+    target: str
+    make: Callable[[bool], Any]
+    do: Callable[[Any, Any], Any]
+    rival: Callable[[Any], Callable[[], Any]] | None = None
+    slow_on_cpu: bool = False
+
+
+def data(name: str, *sizes: int) -> Callable[[bool], Any]:
+    """Data of ``benchmarks/cores.py``; small ones have a fiftieth of the rows."""
+
+    def make(small: bool) -> Any:
+        import cores
+
+        sizes_now = (max(sizes[0] // 50, 100), *sizes[1:]) if small else sizes
+        if name in ("ratings", "low_rank_entries") and small:
+            sizes_now = (*sizes_now[:-1], sizes[-1] // 2500)
+        return getattr(cores, name)(*sizes_now)
+
+    return make
+
+
+def thin_factors(small: bool) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return tuple(rng.standard_normal((n // (50 if small else 1), 64), dtype=np.float32) for n in (138_000, 27_000))  # type: ignore[return-value]
+
+
+IMPLICIT: dict[str, Any] = {
+    "feedback": "implicit",
+    "l2": 5.0,
+    "l2_power": 0,
+    "unobserved_weight": 1.0,
+    "zeros": "unobserved",
+}
+HUGE: Callable[[bool], Any] = lambda small: dense_on_device(*((20_000, 256) if small else (1_000_000, 4096)))  # noqa: E731
+RATINGS = data("ratings", 138_000, 27_000, 18_000_000)
+WORKS = {
+    "pca-exact": Work("PCA 1,000,000 x 4,096, k=64, exact", "0.35", HUGE, pca("eigh"), None, True),
+    "pca": Work("PCA 1,000,000 x 4,096, k=64", "0.15", HUGE, pca("auto"), pca_lowrank, True),
+    "pca-mid": Work("PCA 200,000 x 512, k=32", "", data("dense_rows", 200_000, 512), pca("auto", 32), pca_lowrank),
+    "pca-sparse": Work("PCA sparse 200,000 x 50,000, 24 M entries, k=64", "0.15", data("sparse_rows", 200_000, 50_000), pca("auto")),
+    "als": Work("ALS 18 M ratings, k=64, 8 sweeps", "0.3", RATINGS, als(64, 8, biases=True)),
+    "als-implicit-64": Work("ALS implicit 18 M, k=64, 4 sweeps", "0.12", RATINGS, als(64, 4, **IMPLICIT)),
+    "als-implicit-256": Work("ALS implicit 18 M, k=256, 4 sweeps", "0.32", RATINGS, als(256, 4, **IMPLICIT), None, True),
+    "bayes": Work("BayesianMF 10 M ratings, d=64, 4 sweeps", "", data("ratings", 70_000, 10_000, 10_000_000), bayes(64, 3)),
+    "svp": Work("SVP 100,000 x 100,000, 10 M entries, rank 10", "1",
+        data("low_rank_entries", 100_000, 10_000_000), nuclear("SVP", n_components=10), None, True),
+    "gmm-diag": Work("GaussianMixture diag 1,000,000 x 64, 64 components, 100 steps", "0.3",
+        data("gaussians", 1_000_000, 64, 64), mixture("diag", 64, 100), None, True),
+    "gmm-full": Work("GaussianMixture full 200,000 x 32, 32 components, 20 steps", "0.1",
+        data("gaussians", 200_000, 32, 32), mixture("full", 32, 20)),
+    "nmf": Work("NMF 20,000 x 2,000, k=32", "0.08", data("nonnegative", 20_000, 2_000, 32), nmf(32)),
+    "nmf-kl": Work("NMF KL, 2 M counts, k=50", "0.3", data("word_counts", 18_000, 20_000, 50), nmf(50, beta_loss="kl")),
+    "lda": Work("LDA cvb0 50 topics, 2.4 M tokens, 40 sweeps", "0.5", data("word_counts", 18_000, 20_000, 50), lda(40)),
+    "top": Work("top 10 of 27,000 for 138,000 rows, k=64", "0.15", thin_factors, ten_best),
+}  # fmt: skip
+
+
+def resident_engine(base: Any) -> Any:
+    """The engine with a memory: what was placed once lies on the device for the next fit."""
+    found: dict[tuple[int, ...], Any] = {}
+    put = base.put
+
+    def remembered(matrix: Any, weights: Any = None, entry_weights: Any = None) -> Any:
+        own = getattr(matrix, "values", None)
+        own = getattr(matrix, "data", matrix) if own is None else own
+        key = (id(own), id(weights), id(entry_weights))
+        if key not in found:
+            found[key] = (put(matrix, weights, entry_weights), own)
+        return found[key][0]
+
+    base.put = remembered
+    return base
+
+
+def measure(name: str, small: bool, cpu: bool, repeats: int) -> dict[str, Any]:
+    """All figures of one work."""
+    work = WORKS[name]
+    x = work.make(small)
+    begun = time.perf_counter()
+    import torch
+
+    from eckart.engines import engine_named
+    from eckart.engines.cuda import made
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
+
+    def timed(do: Callable[[], Any]) -> tuple[float, Any]:
+        wait()
+        start = time.perf_counter()
+        got = do()
+        wait()
+        return time.perf_counter() - start, got
+
+    engine = made(None, device)
+    model = work.do(x, engine)
+    wait()
+    out: dict[str, Any] = {"cold": time.perf_counter() - begun, "device": device, "on cpu": sorted(engine.fallen)}
+    out["from host"] = min(timed(lambda: work.do(x, made(None, device)))[0] for _ in range(repeats))
+    kept = resident_engine(made(None, device))
+    work.do(x, kept)
+    out["resident"] = min(timed(lambda: work.do(x, kept))[0] for _ in range(max(repeats, 2)))
+    if device == "cuda":
+        out["GiB"] = torch.cuda.max_memory_allocated() / 2**30
+    if hasattr(model, "certificate_"):
+        out["holds"] = model.certificate_.holds
+        out["checks"] = {check.name: check.value for check in model.certificate_.checks}
+        if not model.certificate_.holds:
+            out["certificate"] = str(model.certificate_)
+    if work.rival is not None:
+        do = work.rival(x)
+        do()
+        out["rival"] = timed(do)[0]
+    if cpu:
+        host = engine_named("cpu")
+        if not small:
+            work.do(work.make(True), host)  # kernels are compiled
+        out["cpu"], theirs = timed(lambda: work.do(x, host))
+        if hasattr(theirs, "certificate_"):
+            out["cpu checks"] = {check.name: check.value for check in theirs.certificate_.checks}
+    return out
+
+
+def row(name: str, found: dict[str, Any]) -> str:
+    if "error" in found:
+        return f"{name:<17} FAILED: {found['error'].strip().splitlines()[-1][:150]}"
+    cells = [
+        f"{found[c]:>9.3f}" if c in found else f"{'':>9}"
+        for c in ("cold", "from host", "resident", "cpu", "rival", "GiB")
+    ]
+    gain = f"{found['cpu'] / found['resident']:>7.1f}" if "cpu" in found else f"{'':>7}"
+    holds = {True: "holds", False: "FAILS"}.get(found.get("holds"), "")
+    return f"{name:<17} {WORKS[name].target:>7} {' '.join(cells)} {gain}  {holds:<6} {', '.join(found['on cpu'])}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", nargs="*", choices=list(WORKS), default=list(WORKS))
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--no-cpu", action="store_true")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--json", help="keep all figures in this file")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.work:
+        cpu = not asked.no_cpu and not (asked.quick and WORKS[asked.work].slow_on_cpu)
+        print("\n" + json.dumps(measure(asked.work, asked.small, cpu, 1 if asked.quick else 3), default=float))
+        return
+    heads = ("cold", "from host", "resident", "cpu", "rival", "GiB")
+    print(
+        f"{'seconds':<17} {'target':>7} {' '.join(f'{h:>9}' for h in heads)} {'gain':>7}  certificate, primitives on the CPU",
+        flush=True,
+    )
+    everything = {}
+    for name in asked.only:
+        words = [sys.executable, __file__, "--work", name]
+        words += [f"--{flag}" for flag in ("quick", "no-cpu", "small") if getattr(asked, flag.replace("-", "_"))]
+        done = subprocess.run(words, capture_output=True, text=True)
+        last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
+        found = json.loads(last) if done.returncode == 0 else {"error": done.stderr or "no output"}
+        everything[name] = found
+        print(row(name, found), flush=True)
+        if asked.json:
+            Path(asked.json).write_text(json.dumps(everything, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""Arrays of a device: the handle that chapters see, and products whose precision is said.
+
+No float atomics anywhere in this engine: sums run over padded buckets, sorted segments or whole axes, so that the same device gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+NUMPY = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64), torch.int64: np.dtype(np.int64)}
+TORCH = {dtype: key for key, dtype in NUMPY.items()}
+
+
+class DeviceArray:
+    """A tall array on a device: ``shape``, NumPy's ``dtype``, slices of columns. The tensor is for the engine alone."""
+
+    __array_ufunc__ = None  # arithmetic belongs to the engine
+
+    def __init__(self, tensor: torch.Tensor):
+        self.tensor = tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return NUMPY[self.tensor.dtype]
+
+    def __getitem__(self, at: Any) -> DeviceArray:
+        if not (isinstance(at, tuple) and len(at) == 2 and at[0] == slice(None) and isinstance(at[1], slice)):
+            raise TypeError(f"[{at!r}] came, wanted a slice of columns: a tall array belongs to the engine")
+        return DeviceArray(self.tensor[at])
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({self.shape}, {self.dtype}, {self.tensor.device})"
+
+
+def on_host(array: Any) -> np.ndarray:
+    """Any array of the engine, as one of NumPy."""
+    return array.tensor.detach().cpu().numpy() if isinstance(array, DeviceArray) else np.asarray(array)
+
+
+def torch_dtype(dtype: Any) -> torch.dtype:
+    return TORCH[np.dtype(dtype)]
+
+
+@contextmanager
+def rounding(precision: str) -> Iterator[None]:
+    """Products in float32 with factors of 24 bits ("highest") or 11 bits (TF32, "high") inside the block; the setting of the user comes back."""
+    before = torch.get_float32_matmul_precision()
+    if before == precision:
+        yield
+        return
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+TF32_ROWS = 4096
+"""Rows of a product in TF32: its sums are in float32 and lose a bit for about every four-fold number of terms; the sum over blocks is in float64."""
+WORTH_SPLITTING = 512
+"""Columns from which the square of rows costs more than reading them, so that two products in TF32 beat one in float64."""
+
+
+def square(rows: torch.Tensor) -> torch.Tensor:
+    """A^T A in float64, with the precision of products in float32 or better.
+
+    Float32 rows with many columns on a GPU are cut into A = H + L, H with the 11 leading bits of each entry: A^T A = H^T H + H^T L + (H^T L)^T up to
+    2^-22, and tensor cores multiply such factors exactly. Elsewhere the product is made in float64, which costs no more than float32 on data-centre GPUs.
+    """
+    if not (rows.is_cuda and rows.dtype == torch.float32 and rows.shape[1] >= WORTH_SPLITTING):
+        wide = rows.double()
+        return wide.T @ wide
+    total = torch.zeros((rows.shape[1],) * 2, dtype=torch.float64, device=rows.device)
+    with rounding("high"):
+        for a in range(0, len(rows), TF32_ROWS):
+            part = rows[a : a + TF32_ROWS]
+            high = ((part.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+            cross = high.T @ (part - high)
+            total += high.T @ high
+            total += cross
+            total += cross.T
+    return total

@@ -1,0 +1,152 @@
+"""TorchEngine: the primitives of ``protocol`` on a device, and every other by the CPU engine.
+
+An array stays where it was made: primitives written here return ``DeviceArray``, those of the CPU engine arrays of NumPy, and each takes both. So a model
+none of whose primitives are written here runs as on the CPU engine, without a copy to the device and back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+import torch
+
+from eckart.engines.cpu.engine import CpuEngine
+from eckart.engines.cuda.arrays import DeviceArray, on_host, rounding
+from eckart.engines.cuda.dense import DeviceDense
+from eckart.engines.cuda.entries import DeviceEntries
+from eckart.engines.cuda.held import Held, Room, to_device
+from eckart.engines.cuda.mixtures import DeviceMixtures
+from eckart.engines.cuda.parts import DeviceParts
+from eckart.engines.cuda.ridge import DeviceRidge
+from eckart.engines.cuda.thin import DeviceThin
+from eckart.engines.cuda.topics import DeviceTopics
+from eckart.engines.host import Host
+from eckart.errors import InputError
+from eckart.matrix import Matrix
+
+
+class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMixtures, DeviceParts, DeviceTopics):
+    """PyTorch on ``device``; ``n_threads`` is for what runs on the CPU engine."""
+
+    name = "cuda"
+
+    def __init__(self, n_threads: int | None = None, device: Any = "cuda"):
+        self.device = torch.device(device)
+        if self.device.type == "cuda" and not torch.cuda.is_available():
+            raise InputError(
+                "engine='cuda' came, but this PyTorch sees no CUDA device; use engine='auto' or 'cpu', or install a PyTorch built for your GPU"
+            )
+        self.back, self.room = CpuEngine(n_threads), Room(self.device)
+        self.fallen: set[str] = set()
+
+    def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Held:
+        if isinstance(matrix, Held):
+            if weights is None and entry_weights is None:
+                return matrix
+            matrix = matrix.host.matrix
+        return Held.of(self.back.put(matrix, weights, entry_weights), self.device, self.room)
+
+    def take(self, array: Any, dtype: Any = None) -> DeviceArray:
+        host = array if isinstance(array, DeviceArray) else np.asarray(array)
+        if host.dtype not in (np.float32, np.float64, np.int64):
+            host = np.asarray(host, np.float64)
+        return DeviceArray(to_device(host, self.device, dtype))
+
+    def get(self, array: Any) -> np.ndarray:
+        return on_host(array)
+
+    def normal(self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+        """Drawn on the host, where the streams are those of every engine."""
+        return self.take(self.back.normal(seed, shape, dtype))
+
+    def at_work(self) -> Any:
+        return _AtWork(self.back)
+
+    def held(self, x: Any, weights: Any = None) -> Held:
+        """A placed matrix, whatever came."""
+        if isinstance(x, Held):
+            return x if weights is None else self.put(x, on_host(weights))
+        if isinstance(x, Host):
+            return Held.of(x if weights is None else dataclasses.replace(x, weights=weights), self.device, self.room)
+        return self.put(x, weights)
+
+    def tensor(self, array: Any, dtype: Any = None) -> torch.Tensor:
+        return to_device(array, self.device, dtype)
+
+    def on_cpu(self, name: str, *args: Any, **named: Any) -> Any:
+        """A primitive of the CPU engine, its arguments brought to the host."""
+        self.fallen.add(name)
+        args, named = _to_host(args), _to_host(named)
+        found = getattr(self.back, name)(*args, **named)
+        return Held.of(found, self.device, self.room) if isinstance(found, Host) else found
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not written for the device runs on the CPU engine."""
+        if name.startswith("_") or name == "back" or not callable(getattr(self.back, name, None)):
+            raise AttributeError(f"{type(self).__name__} has no {name}")
+
+        def call(*args: Any, **named: Any) -> Any:
+            return self.on_cpu(name, *args, **named)
+
+        return call
+
+
+def _within_memory(name: str, primitive: Any) -> Any:
+    """The primitive; where the device runs out of memory, with smaller blocks, and at last on the CPU engine. The plan of the fit says so."""
+
+    @functools.wraps(primitive)
+    def call(self: TorchEngine, *args: Any, **named: Any) -> Any:
+        for _ in range(SMALLER):
+            try:
+                return primitive(self, *args, **named)
+            except torch.OutOfMemoryError:
+                self.room.smaller()
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+        words = f"; {name} ran on the CPU engine, the device had no room for it"
+        reason = getattr(self, "reason", "asked for")
+        self.reason = reason if words in reason else reason + words
+        return self.on_cpu(name, *args, **named)
+
+    return call
+
+
+SMALLER = 4
+"""Attempts, each with blocks of a quarter of the size, before the CPU engine takes over: from a gigabyte to 16 megabytes."""
+for _family in TorchEngine.__bases__:
+    for _name, _primitive in vars(_family).items():
+        if callable(_primitive) and not _name.startswith("_") and _name != "known":
+            setattr(TorchEngine, _name, _within_memory(_name, _primitive))
+
+
+class _AtWork:
+    """Threads as the CPU engine wants them, products in full float32; both put back after."""
+
+    def __init__(self, back: CpuEngine):
+        self._parts = [back.at_work(), rounding("highest")]
+
+    def __enter__(self) -> None:
+        for part in self._parts:
+            part.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for part in reversed(self._parts):
+            part.__exit__(*error)
+
+
+def _to_host(value: Any) -> Any:
+    """Arrays and placed matrices inside records, tuples and dictionaries, on the host; anything else as it is."""
+    if isinstance(value, DeviceArray):
+        return on_host(value)
+    if isinstance(value, Held):
+        return value.host
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_to_host, value))
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_to_host, value))
+    if isinstance(value, dict):
+        return {name: _to_host(each) for name, each in value.items()}
+    return value

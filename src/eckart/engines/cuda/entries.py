@@ -1,0 +1,272 @@
+"""Low rank met at the stored entries, on a device: the same buckets of rows as ``ridge``; sums in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.dense import entry_product
+from eckart.engines.cuda.held import Entries, Held, padded_rows
+from eckart.engines.cuda.ridge import dots
+from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
+
+SCORES = 2**28
+"""Scores of rows against all columns held at once: a gigabyte in float32."""
+
+
+class DeviceEntries:
+    """Low rank met at the stored entries, and the best columns of each row."""
+
+    device: torch.device
+    tensor: Any
+    on_cpu: Any
+    held: Any
+    known: Any
+    _like: Any
+
+    def sampled(self, x: Any, left: Any, right: Any) -> Any:
+        """As in ``thin``, arrays of NumPy are answered by one of NumPy; so are those of the next four."""
+        x = self.held(x)
+        return self._like(at_entries(x.entries, self.tensor(left, right.dtype), self.tensor(right)), left, right)
+
+    def residual(self, x: Any, data: Any, left: Any, right: Any) -> tuple[Any, float]:
+        x = self.held(x)
+        rest = self.tensor(data) - at_entries(x.entries, self.tensor(left), self.tensor(right))
+        wide = rest.double()
+        return self._like(rest, data), float(wide @ wide)
+
+    def by_columns(self, x: Any, data: Any) -> Any:
+        return self._like(self.tensor(data)[self.held(x).entries.by_columns], data)
+
+    def entry_times(self, x: Any, data: Any, v: Any) -> Any:
+        return self._like(entry_product(self.held(x).entries, self.tensor(data, v.dtype), self.tensor(v)), v)
+
+    def entry_times_t(self, x: Any, t_data: Any, y: Any) -> Any:
+        return self._like(entry_product(self.held(x).T.entries, self.tensor(t_data, y.dtype), self.tensor(y)), y)
+
+    def evidence_rows(
+        self,
+        x: Any,
+        left: Any,
+        right: Any,
+        rule: RidgeRule,
+        *,
+        mean: float = 0.0,
+        own: Any = None,
+        other: Any = None,
+        weights: Any = None,
+        spread: float = 0.0,
+    ) -> Evidence:
+        x = self.held(x)
+        u, v = self.tensor(left, right.dtype), self.tensor(right)
+        facts = self.known(x, right.dtype, rule, mean, weights, bias=own, offset=other)
+        pull = torch.zeros_like(u)
+        row_sum = torch.zeros(len(u), dtype=torch.float64, device=self.device)
+        sums = torch.zeros(7, dtype=torch.float64, device=self.device)
+        below = padded_rows(v)
+        for chunk in facts.entries.chunks(v.shape[1]):
+            w, y, q = facts.at(chunk)
+            gathered = below[chunk.columns]
+            s = dots(chunk, gathered, u)
+            r = q - (s * chunk.seen if w is None else w * s)
+            pieces = chunk.pieces(gathered)
+            pull[chunk.rows] = chunk.whole(torch.bmm(r.reshape(len(pieces), 1, -1), pieces))[:, 0]
+            row_sum[chunk.rows] = r.sum(1, dtype=torch.float64)
+            if rule.alpha:
+                sums += _implicit_sums(*(a.double() for a in (s, r, w, q)), spread, chunk.seen)
+            else:
+                d, bare = (y - s).double(), chunk.numbers(facts.entries.data).double() - mean
+                wide = torch.where(chunk.seen, r.double(), 0.0)
+                value = 0.5 * (wide * d).sum()
+                heavy = chunk.seen.double() if w is None else w.double()
+                sums[0] += value
+                sums[1] += (wide * bare).sum()
+                sums[2] += value
+                sums[6] += 0.5 * (heavy * bare * bare).sum()
+        ridge, bias_ridge = x.kept_ridges(rule)
+        slopes = _slopes(u, pull, ridge, v, spread, rule.nonnegative)
+        biases = (
+            [0.0] * 4 if own is None else _bias_slopes(self.tensor(own, np.float64).reshape(-1), row_sum, bias_ridge)
+        )
+        return Evidence(DeviceArray(pull), DeviceArray(row_sum), EvidenceSums(*sums.tolist(), *slopes, *biases))
+
+    def residual_gram(
+        self,
+        x: Any,
+        left: Any,
+        right: Any,
+        v: Any,
+        q: Any,
+        rule: RidgeRule,
+        *,
+        mean: float = 0.0,
+        own: Any = None,
+        other: Any = None,
+        spread: float = 0.0,
+    ) -> DeviceArray:
+        """R is made once for a point (kept while the same arrays come), then two products of entries and two of thin matrices."""
+        x = self.held(x)
+        u, w = self.tensor(left, right.dtype), self.tensor(right)
+        r, r_t = self._residuals(x, left, right, rule, mean, own, other)
+        block, scale = self.tensor(v, right.dtype), self.tensor(q, right.dtype).reshape(-1, 1)
+        y = entry_product(x.entries, r, block)
+        if spread:
+            y = y - spread * (u @ (w.T @ block))
+        y = y * scale
+        out = entry_product(x.T.entries, r_t, y)
+        if spread:
+            out = out - spread * (w @ (u.T @ y))
+        return DeviceArray(out)
+
+    def _residuals(
+        self, x: Held, left: Any, right: Any, rule: RidgeRule, mean: float, own: Any, other: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """R at the entries, in row order and in the order of columns."""
+        point = (left, right, own, other)
+        kept = x.kept.get("residuals")
+        same = kept is not None and all(a is b for a, b in zip(kept[0], point)) and kept[1] == (rule, mean)
+        if same and all(
+            a is None or isinstance(a, DeviceArray) for a in point
+        ):  # an array of the host may have changed inside
+            return kept[2]
+        facts = self.known(x, right.dtype, rule, mean, bias=own, offset=other)
+        u, below = self.tensor(left, right.dtype), padded_rows(self.tensor(right))
+        r = u.new_zeros(len(facts.entries.data) + 1)
+        for chunk in facts.entries.chunks(u.shape[1]):
+            w, _, q = facts.at(chunk)
+            s = dots(chunk, below[chunk.columns], u)
+            chunk.store(q - (s if w is None else w * s), r)
+        found = r[:-1], r[x.entries.by_columns]
+        x.kept["residuals"] = (point, (rule, mean), found)
+        return found
+
+    def offset_times(
+        self, x: Any, v: Any, mean: float, own: Any, other: Any, row_scale: Any = None, column_scale: Any = None
+    ) -> DeviceArray:
+        x = self.held(x)
+        facts = self.known(x, x.dtype, None, mean, bias=own, offset=other)
+        y = facts.entries.data - mean
+        if facts.bias is not None:
+            y = y - facts.bias[facts.entries.row_of]
+        if facts.offset is not None:
+            y = y - facts.offset[facts.entries.indices]
+        if column_scale is not None:
+            y = y * self.tensor(column_scale, x.dtype).reshape(-1)[facts.entries.indices]
+        out = entry_product(facts.entries, y, self.tensor(v, x.dtype))
+        return DeviceArray(out if row_scale is None else out * self.tensor(row_scale, x.dtype).reshape(-1, 1))
+
+    def top_columns(
+        self, left: Any, right: Any, n: int, offset: Any = None, excluded: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of some rows at a time. Ties go to the lower column: a stable sort where a tie reaches the end of the list."""
+        if self.device.type != "cuda" and left.shape[0] * right.shape[0] > SCORES:
+            return self.on_cpu("top_columns", left, right, n, offset, excluded)
+        u, v = self.tensor(left), self.tensor(right, left.dtype)
+        columns, n = len(v), min(n, len(v))
+        shift = None if offset is None else self.tensor(offset, left.dtype)
+        hidden = None
+        if excluded is not None:
+            hidden = [
+                self.tensor(np.asarray(a), np.int64)
+                for a in (excluded[0].astype(np.int64), excluded[1].astype(np.int64), excluded[2].astype(np.int64))
+            ]
+        where, best = [], []
+        for a in range(0, len(u), max(1, SCORES // max(1, columns))):
+            scores = u[a : a + max(1, SCORES // max(1, columns))] @ v.T
+            if shift is not None:
+                scores += shift
+            if hidden is not None:
+                _hide(scores, *hidden[:2], hidden[2][a : a + len(scores)])
+            found, order = _leading(scores, n)
+            where.append(torch.where(found == -torch.inf, -1, order))
+            best.append(found)
+        if not where:
+            return np.zeros((0, n), np.int64), np.zeros((0, n), left.dtype)
+        return torch.cat(where).cpu().numpy(), torch.cat(best).cpu().numpy()
+
+
+def at_entries(entries: Entries, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """u_i.v_j at every stored entry, in row order."""
+    out = torch.empty(len(entries.data), dtype=u.dtype, device=u.device)
+    step = max(1, (2**26 if u.is_cuda else 2**20) // max(1, u.shape[1]))
+    for a in range(0, len(out), step):
+        at = slice(a, a + step)
+        out[at] = (u[entries.row_of[at]] * v[entries.indices[at]]).sum(1)
+    return out
+
+
+def _implicit_sums(
+    s: torch.Tensor, r: torch.Tensor, w: torch.Tensor, q: torch.Tensor, spread: float, seen: torch.Tensor
+) -> torch.Tensor:
+    whole = torch.where(seen, spread + w, 1.0)
+    # a stored zero in a matrix without weight for unobserved cells has no weight at all
+    whole = torch.where(whole > 0, whole, 1.0)
+    s = torch.where(seen, s, 0.0)
+    z = spread * s - r
+    each = (
+        0.5 * (q - 2 * q * s + w * s * s),
+        torch.zeros_like(s),
+        z * z / (2 * whole),
+        z * q / whole,
+        q * q / (2 * whole) - 0.5 * q,
+        s * s,
+        0.5 * q,
+    )
+    return torch.stack([torch.where(seen, a, 0.0).sum() for a in each])
+
+
+def _slopes(
+    u: torch.Tensor, pull: torch.Tensor, ridge: torch.Tensor, v: torch.Tensor, spread: float, nonnegative: bool
+) -> list[float]:
+    """Squared norms of the gradient by one's own codes and of its two parts."""
+    own, got = u.double(), pull.double()
+    push = own * ridge[:, None]
+    if spread:
+        wide = v.double()
+        push = push + own @ (spread * (wide.T @ wide))
+    slope = push - got
+    if nonnegative:
+        slope = torch.where(own > 0, slope, slope.clamp(max=0.0))
+    return torch.stack([(a * a).sum() for a in (slope, got, push)]).tolist()
+
+
+def _bias_slopes(bias: torch.Tensor, row_sum: torch.Tensor, ridge: torch.Tensor) -> list[float]:
+    """The same by the biases, and sum_i (sum_j R_ij)^2 / m_i (infinite where a ridge is zero)."""
+    push = ridge * bias
+    free = ridge <= 0
+    cost = torch.where(
+        free, torch.where(row_sum != 0, torch.inf, 0.0), row_sum**2 / torch.where(free, 1.0, ridge)
+    ).sum()
+    return torch.stack([((push - row_sum) ** 2).sum(), (row_sum**2).sum(), (push**2).sum(), cost]).tolist()
+
+
+def _hide(scores: torch.Tensor, indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor) -> None:
+    """-inf at the columns that these rows have seen."""
+    counts = indptr[rows + 1] - indptr[rows]
+    total = int(counts.sum())
+    at = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), counts, output_size=total)
+    ends = counts.cumsum(0)
+    place = torch.arange(total, device=rows.device) - (ends - counts)[at] + indptr[rows][at]
+    scores[at, indices[place]] = -torch.inf
+
+
+def _leading(scores: torch.Tensor, n: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The n largest of each row, falling, of equal ones the lower columns first.
+
+    ``topk`` finds the values; which of several equal ones it takes is not said. So every row whose last value occurs beyond the list, and the order of equal
+    ones inside it, is settled by a stable sort: of the list alone, or of the whole row where a tie reaches over its end.
+    """
+    found, order = torch.topk(scores, n, dim=1)
+    order, turn = order.sort(dim=1)
+    found = found.gather(1, turn)
+    found, turn = found.sort(dim=1, descending=True, stable=True)
+    order = order.gather(1, turn)
+    reaching = ((scores == found[:, -1:]).sum(1) > (found == found[:, -1:]).sum(1)).nonzero()[:, 0]
+    for a in range(0, len(reaching), 4096):
+        rows = reaching[a : a + 4096]
+        values, places = scores[rows].sort(dim=1, descending=True, stable=True)
+        found[rows], order[rows] = values[:, :n], places[:, :n]
+    return found, order

@@ -1,0 +1,342 @@
+"""What the engine holds of a matrix: the host's copy (made when asked for), and tensors on the device, made once.
+
+Dense rows lie on the device whole where they fit in ``SHARE`` of its free memory; larger data stream through two pinned buffers, the copy of one
+block under way while the block before it is worked on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from eckart.engines.cpu.row_blocks import jobs
+from eckart.engines.cuda.arrays import torch_dtype
+from eckart.engines.host import Host
+from eckart.engines.protocol import refuse_bad
+
+SHARE = 0.6
+"""Share of the free memory of the device that dense rows may take: the rest is for blocks, factors and products."""
+
+
+class Room:
+    """Bytes that may be worked on at once; halved where a device ran out of memory.
+
+    On a GPU a block of dense rows is large enough that starting a product costs nothing against it, and a chunk of gathered rows fills the device; blocks of
+    CPU tensors fit in cache.
+    """
+
+    def __init__(self, device: torch.device):
+        self.block, self.chunk = (2**27, 2**30) if device.type == "cuda" else (2**22, 2**24)
+
+    def smaller(self) -> None:
+        self.block, self.chunk = self.block // 4, self.chunk // 4
+
+
+class Held:
+    """A placed matrix (see ``engines.protocol.placed``); all but what the protocol names is for the engine alone."""
+
+    def __init__(
+        self, make: Callable[[], Host], facts: Any, device: torch.device, room: Room, other: Held | None = None
+    ):
+        self._make, self._facts, self.device, self.room, self._other = make, facts, device, room, other
+        self.kept: dict[Any, Any] = {}
+        self.checked = facts.kind != "dense"
+
+    @classmethod
+    def of(cls, host: Host, device: torch.device, room: Room) -> Held:
+        return cls(lambda: host, host, device, room)
+
+    @cached_property
+    def host(self) -> Host:
+        """The matrix on the host, for primitives of the CPU engine."""
+        return self._make()
+
+    kind = property(lambda self: self._facts.kind)
+    rows = property(lambda self: self._facts.rows)
+    columns = property(lambda self: self._facts.columns)
+    shape = property(lambda self: self._facts.shape)
+    dtype = property(lambda self: self._facts.dtype)
+    nnz = property(lambda self: self._facts.nnz)
+    counts = property(lambda self: self._facts.counts)
+    column_counts = property(lambda self: self._facts.column_counts)
+    weighted = property(lambda self: self._facts.weighted)
+
+    @cached_property
+    def T(self) -> Held:
+        """The columns' view: transposed on the device; on the host only if a primitive of the CPU engine asks for it."""
+        if self._other is not None:
+            return self._other
+        turned = Held(lambda: self.host.T, _Turned(self), self.device, self.room, self)
+        return turned
+
+    def tensor(self, array: Any, dtype: Any = None) -> torch.Tensor:
+        return to_device(array, self.device, dtype)
+
+    @cached_property
+    def weights(self) -> torch.Tensor | None:
+        """One number for each row, in float64."""
+        w = self._facts.weights if self._other is None else None
+        return None if w is None else self.tensor(w, np.float64)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """Compressed rows on the device."""
+        if self._other is not None:
+            return self._other.entries.turned(self.shape[0], self._other.weights)
+        m, w = self._facts.matrix, self._facts.entry_weights
+        parts = (self.tensor(m.indptr, np.int64), self.tensor(m.indices, np.int64), self.tensor(m.data, m.dtype))
+        return Entries(*parts, None if w is None else self.tensor(w, m.dtype), m.shape[1], self.room)
+
+    def kept_ridges(self, rule: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """The ridge of every row and of its bias under a rule, in float64, made once."""
+        if ("ridges", rule) not in self.kept:
+            self.kept["ridges", rule] = tuple(self.tensor(a, np.float64) for a in rule.ridges(self.counts))
+        return self.kept["ridges", rule]
+
+    def blocks(self, watch: Any = None) -> Iterator[tuple[int, torch.Tensor]]:
+        """(first row, rows on the device in working precision), in order, checked by the first pass over them."""
+        total = self.shape[0]
+        for start, block in self._placed_blocks():
+            yield start, block
+            if watch is not None:
+                watch("rows read", start + len(block), total)
+        self.checked = True
+
+    def _placed_blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
+        resident = self.resident
+        if resident is None:
+            for start, block in self._streamed(self._block_rows()):
+                if not self.checked and not bool(torch.isfinite(block.sum())):
+                    refuse_bad(block.cpu().numpy(), start)
+                yield start, block
+            return
+        step = self._block_rows()
+        for a in range(0, len(resident), step):
+            yield a, resident[a : a + step]
+
+    def _block_rows(self) -> int:
+        return max(128, self.room.block // max(1, self.shape[1] * self.dtype.itemsize))
+
+    @cached_property
+    def resident(self) -> torch.Tensor | None:
+        """All dense rows on the device, or None where they have no room there or come as a stream."""
+        values = self._facts.matrix.values
+        given = getattr(values, "tensor", None)  # rows that lie on a device already
+        if given is not None and given.device.type == self.device.type:
+            whole = given.to(torch_dtype(self.dtype)).contiguous()
+            self._look(whole)
+            return whole
+        if not isinstance(values, np.ndarray):
+            return None
+        size = values.shape[0] * values.shape[1] * self.dtype.itemsize
+        if self.device.type == "cuda" and size > SHARE * torch.cuda.mem_get_info(self.device)[0]:
+            return None
+        if self.device.type == "cpu":
+            whole = torch.from_numpy(np.array(values, self.dtype, order="C"))
+        else:
+            whole = torch.empty(values.shape, dtype=torch_dtype(self.dtype), device=self.device)
+            for start, block in self._streamed(self._block_rows()):
+                whole[start : start + len(block)].copy_(block)
+        self._look(whole)
+        return whole
+
+    def _look(self, whole: torch.Tensor) -> None:
+        """Refuse NaN and infinities of resident rows, once: a sum for each block, and one answer for all of them."""
+        step = self._block_rows()
+        sums = [whole[a : a + step].sum() for a in range(0, len(whole), step)]
+        if sums and not bool(torch.isfinite(torch.stack(sums)).all()):
+            for a, found in zip(range(0, len(whole), step), sums):
+                if not bool(torch.isfinite(found)):
+                    refuse_bad(whole[a : a + step].cpu().numpy(), a)
+        self.checked = True
+
+    def _streamed(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
+        """Blocks from the host; on a GPU through two pinned buffers, the next copy under way while a block is worked on."""
+        source = ((start, fetch({})) for start, _, fetch in jobs(replace(self._facts, checked=True), rows=rows))
+        if self.device.type == "cpu":
+            yield from ((start, torch.from_numpy(np.ascontiguousarray(block))) for start, block in source)
+            return
+        side, main = torch.cuda.Stream(self.device), torch.cuda.current_stream(self.device)
+        pinned: list[Any] = [None, None]
+        copied: list[Any] = [None, None]
+        waiting: tuple[int, torch.Tensor, Any] | None = None
+        for turn, (start, block) in enumerate(source):
+            at = turn % 2
+            if copied[at] is not None:
+                copied[at].synchronize()  # the copy out of this buffer is done
+            if pinned[at] is None or pinned[at].numel() < block.size:
+                pinned[at] = torch.empty(block.size, dtype=torch_dtype(block.dtype), pin_memory=True)
+            own = pinned[at][: block.size].view(block.shape)
+            own.copy_(torch.from_numpy(np.ascontiguousarray(block)))
+            with torch.cuda.stream(side):
+                there = own.to(self.device, non_blocking=True)
+                copied[at] = torch.cuda.Event()
+                copied[at].record(side)
+            if waiting is not None:
+                yield self._arrived(waiting, main)
+            waiting = (start, there, copied[at])
+        if waiting is not None:
+            yield self._arrived(waiting, main)
+
+    @staticmethod
+    def _arrived(waiting: tuple[int, torch.Tensor, Any], main: Any) -> tuple[int, torch.Tensor]:
+        start, block, event = waiting
+        main.wait_event(event)
+        block.record_stream(main)
+        return start, block
+
+
+class _Turned:
+    """What the columns' view says of itself without a transpose on the host."""
+
+    def __init__(self, held: Held):
+        self.kind, self.rows, self.columns, self.dtype = held.kind, held.columns, held.rows, held.dtype
+        self.shape, self.nnz, self.weighted = held.shape[::-1], held.nnz, held.weighted
+        self._held = held
+
+    @property
+    def counts(self) -> np.ndarray:
+        return self._held.column_counts
+
+    @property
+    def column_counts(self) -> np.ndarray:
+        return self._held.counts
+
+
+class Entries:
+    """Compressed rows on a device: ``indptr``, ``indices`` (int64), ``data``, ``weights`` of the entries or None."""
+
+    def __init__(
+        self,
+        indptr: torch.Tensor,
+        indices: torch.Tensor,
+        data: torch.Tensor,
+        weights: torch.Tensor | None,
+        n: int,
+        room: Room,
+    ):
+        self.indptr, self.indices, self.data, self.weights, self.n, self.room = indptr, indices, data, weights, n, room
+
+    @cached_property
+    def counts(self) -> torch.Tensor:
+        return self.indptr.diff()
+
+    @cached_property
+    def row_of(self) -> torch.Tensor:
+        """The row of every entry."""
+        rows = torch.arange(len(self.counts), device=self.data.device)
+        return torch.repeat_interleave(rows, self.counts, output_size=len(self.data))
+
+    @cached_property
+    def by_columns(self) -> torch.Tensor:
+        """Positions of the entries in the order of columns, rows ascending in each."""
+        return torch.argsort(self.indices, stable=True)
+
+    def turned(self, columns: int | None, row_weights: torch.Tensor | None) -> Entries:
+        """The transpose; weights of rows weigh the entries of the columns' view."""
+        order = self.by_columns
+        counts = torch.bincount(self.indices, minlength=self.n)
+        indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        w = self.weights
+        if row_weights is not None:
+            heavy = row_weights.to(self.data.dtype)[self.row_of]
+            w = heavy if w is None else w * heavy
+        return Entries(
+            indptr, self.row_of[order], self.data[order], None if w is None else w[order], len(self.counts), self.room
+        )
+
+    @cached_property
+    def buckets(self) -> list[tuple[int, torch.Tensor]]:
+        """(length, rows of at most this length, more than the one before): rows without entries are in none."""
+        counts = self.counts.cpu().numpy()
+        found, low = [], 0
+        for high in _lengths(int(counts.max(initial=0))):
+            rows = np.flatnonzero((counts > low) & (counts <= high))
+            if len(rows):
+                found.append((high, torch.from_numpy(rows).to(self.data.device)))
+            low = high
+        return found
+
+    def chunks(self, width: int, extra: int = 0) -> Iterator[Chunk]:
+        """The buckets in pieces that fit into the room for chunks, for gathers of ``width`` columns and ``extra`` numbers a row."""
+        for length, rows in self.buckets:
+            step = max(1, self.room.chunk // (self.data.element_size() * (length * max(1, width) + extra)))
+            for a in range(0, len(rows), step):
+                yield Chunk(self, rows[a : a + step], length)
+
+
+PIECE = 4096
+"""Entries of a row multiplied at once: products of few long rows would leave most of a GPU idle."""
+
+
+def _lengths(longest: int) -> Iterator[int]:
+    """1, 2, 3, 4, 6, 8, 12, ... up to ``PIECE``, its multiples beyond: at most a third of a bucket is padding."""
+    length = 1
+    while length < longest:
+        yield length
+        if length >= PIECE:
+            length = -(-(length * 3) // (2 * PIECE)) * PIECE
+        else:
+            length = (
+                length * 3 // 2
+                if length & (length - 1) == 0 and length > 1
+                else (length * 4 // 3 if length > 2 else length + 1)
+            )
+    if longest:
+        yield length
+
+
+class Chunk:
+    """Rows of about the same length, padded: ``at`` where their entries stand, ``seen`` whether they do, ``columns`` with n where nothing stands."""
+
+    def __init__(self, entries: Entries, rows: torch.Tensor, length: int):
+        self.rows, self.length = rows, length
+        steps = torch.arange(length, device=rows.device)
+        self.seen = steps < entries.counts[rows][:, None]
+        self.at = torch.where(self.seen, entries.indptr[rows][:, None] + steps, 0)
+        self.columns = torch.where(self.seen, entries.indices[self.at], entries.n)
+
+    def numbers(self, flat: torch.Tensor) -> torch.Tensor:
+        """Numbers of the entries, zero where nothing stands."""
+        return torch.where(self.seen, flat[self.at], torch.zeros((), dtype=flat.dtype, device=flat.device))
+
+    def store(self, numbers: torch.Tensor, out: torch.Tensor) -> None:
+        """Numbers of the entries to their places in row order; ``out`` has one place more, for what does not stand there."""
+        out[torch.where(self.seen, self.at, len(out) - 1)] = numbers
+
+    def pieces(self, gathered: torch.Tensor) -> torch.Tensor:
+        """rows x length x k as (rows pieces) x piece x k."""
+        if self.length <= PIECE:
+            return gathered
+        return gathered.reshape(-1, PIECE, gathered.shape[2])
+
+    def whole(self, products: torch.Tensor) -> torch.Tensor:
+        """Products of pieces, summed to those of rows."""
+        return products if self.length <= PIECE else products.reshape(len(self.rows), -1, *products.shape[1:]).sum(1)
+
+
+def to_device(array: Any, device: torch.device, dtype: Any = None) -> torch.Tensor:
+    """An array of the host or of the engine, on the device."""
+    tensor = getattr(array, "tensor", None)
+    if not isinstance(tensor, torch.Tensor):
+        host = np.asarray(array)
+        if not host.flags.writeable:
+            host = host.copy()
+        tensor = torch.from_numpy(np.ascontiguousarray(host))
+    tensor = tensor.to(device)  # moved first: what is cast there is not moved twice as wide
+    return tensor if dtype is None else tensor.to(torch_dtype(dtype))
+
+
+def padded_rows(right: torch.Tensor, ones: bool = False) -> torch.Tensor:
+    """V with a row of zeros below (what an absent entry gathers) and, where asked, a column of ones beside it."""
+    m, k = right.shape
+    out = right.new_zeros(m + 1, k + ones)
+    out[:m, :k] = right
+    if ones:
+        out[:m, k] = 1
+    return out

@@ -1,0 +1,256 @@
+"""Half sweeps of non-negative factorization on a device: coordinate by coordinate for all rows at once, and multiplicative steps by buckets of rows.
+
+Formulas and limits are those of ``protocol.parts``; sums that a certificate uses are in float64.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.dense import entry_product
+from eckart.engines.cuda.entries import at_entries
+from eckart.engines.cuda.held import Held, padded_rows
+from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums
+
+LEAST = 1e-10
+"""Share of a row below which a multiplicative step does not take a component, so that it can come back."""
+
+
+class DeviceParts:
+    """Half sweeps of non-negative factorization."""
+
+    device: torch.device
+    tensor: Any
+    on_cpu: Any
+    held: Any
+
+    def _weights(self, x: Any) -> torch.Tensor | None:
+        return None if x is None else self.held(x).weights
+
+    def factor_mass(self, factor: Any, x: Any = None) -> np.ndarray:
+        f, w = self.tensor(factor, np.float64), self._weights(x)
+        return (f.sum(0) if w is None else w @ f).cpu().numpy()
+
+    def factor_sums(self, factor: Any, x: Any = None) -> FactorSums:
+        f, w = self.tensor(factor, np.float64), self._weights(x)
+        heavy = f if w is None else w[:, None] * f
+        if not f.numel():
+            return self.on_cpu("factor_sums", factor, x)
+        mass, square, most = (a.cpu().numpy() for a in (heavy.sum(0), f.T @ heavy, f.amax(0)))
+        return FactorSums(mass, square, float(f.min()), most)
+
+    def sign_sums(self, factor: Any, x: Any = None) -> SignSums:
+        f, w = self.tensor(factor, np.float64), self._weights(x)
+        if not len(f):
+            return self.on_cpu("sign_sums", factor, x)
+        both = torch.stack([f.clamp(min=0), (-f).clamp(min=0)])
+        squares = (both * both).sum(1) if w is None else torch.einsum("i,sic->sc", w, both * both)
+        return SignSums(squares.cpu().numpy(), both.amax(1).cpu().numpy())
+
+    def rectified(self, factor: Any, scale: np.ndarray, least: float = 0.0, fill: float = 0.0) -> DeviceArray:
+        out = self.tensor(factor) * self.tensor(np.asarray(scale), factor.dtype)
+        return DeviceArray(torch.where(out > least, out, fill))
+
+    def projected_rows(self, pull: Any, inverse: np.ndarray, l1: float) -> DeviceArray:
+        found = (self.tensor(pull, np.float64) - l1) @ self.tensor(inverse, np.float64)
+        return DeviceArray(found.clamp_(min=0).to(self.tensor(pull).dtype))
+
+    def leap(self, new: Any, old: Any, stride: float) -> DeviceArray:
+        a = self.tensor(new)
+        return DeviceArray((a + stride * (a - self.tensor(old, new.dtype))).clamp_(min=0))
+
+    def cleaned(self, factor: Any, mass: np.ndarray, share: float) -> DeviceArray:
+        f = self.tensor(factor)
+        part = f * self.tensor(mass, factor.dtype)
+        return DeviceArray(torch.where(part > share * part.sum(1, keepdim=True), f, 0.0))
+
+    def hals_rows(
+        self, gram: np.ndarray, pull: Any, start: Any, l1: float = 0.0, *, sweeps: int = 1, shrink: float = 0.0
+    ) -> Descent:
+        """Rows do not stop one by one: a coordinate is moved in all of them at once."""
+        g, p = self.tensor(gram, np.float64), self.tensor(pull, start.dtype) - l1
+        new, value, kkt = _coordinates(g, p, self.tensor(start), sweeps, None)
+        return Descent(DeviceArray(new), float(value), float(kkt))
+
+    def hals_pass(
+        self, x: Any, right: Any, left: Any, gram: np.ndarray, l1: float, *, sweeps: int = 1, shrink: float = 0.0
+    ) -> Pass:
+        x = self.held(x)
+        g, v, u = self.tensor(gram, np.float64), self.tensor(right, x.dtype), self.tensor(left, x.dtype)
+        if x.kind != "dense":
+            new, value, kkt = _coordinates(g, entry_product(x.entries, x.entries.data, v) - l1, u, sweeps, x.weights)
+            heavy = new if x.weights is None else new * x.weights.to(new.dtype)[:, None]
+            cross, square = entry_product(x.T.entries, x.T.entries.data, heavy), new.double().T @ heavy.double()
+            sums = CrossSums(float(value), float(kkt), cross.double().cpu().numpy(), square.cpu().numpy())
+            return Pass(DeviceArray(new), sums)
+        cross = torch.zeros(v.shape, dtype=torch.float64, device=self.device)
+        square = torch.zeros_like(g)
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
+        out = []
+        for start, block in x.blocks():
+            part = slice(start, start + len(block))
+            w = None if x.weights is None else x.weights[part]
+            new, value, kkt = _coordinates(g, block @ v - l1, u[part], sweeps, w)
+            heavy = new if w is None else new * w.to(new.dtype)[:, None]
+            cross += block.T @ heavy
+            square += new.double().T @ heavy.double()
+            total += torch.stack([value, kkt])
+            out.append(new)
+        sums = CrossSums(*total.tolist(), cross.cpu().numpy(), square.cpu().numpy())
+        return Pass(DeviceArray(torch.cat(out) if out else u), sums)
+
+    def kl_rows(self, x: Any, other: Any, start: Any, rule: KlRule, mass: np.ndarray, *, steps: int = 1) -> Descent:
+        x = self.held(x)
+        if x.kind == "dense":
+            return self.on_cpu("kl_rows", x, other, start, rule, mass, steps=steps)
+        h, u = self.tensor(other), self.tensor(start)
+        new = torch.zeros_like(u)
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
+        down = self.tensor(np.asarray(mass), other.dtype)
+        below, e = padded_rows(h), x.entries
+        for chunk in e.chunks(h.shape[1]):
+            a = chunk.numbers(e.data)
+            w = chunk.seen.to(a.dtype) if e.weights is None else chunk.numbers(e.weights)
+            gathered = below[chunk.columns]
+            own = torch.bmm(w[:, None], gathered)[:, 0] if x.kind == "observed" else down.expand(len(a), -1)
+            found, value, kkt = _kl_steps(chunk, gathered, w * a, a, u[chunk.rows], own, rule, steps)
+            heavy = 1.0 if x.weights is None else x.weights[chunk.rows]
+            new[chunk.rows] = found
+            total += torch.stack([(heavy * value).sum(), (heavy * kkt).sum()])
+        self._kl_empty(x, u, new, down, rule, total)
+        return Descent(DeviceArray(new), *total.tolist())
+
+    def _kl_empty(
+        self, x: Held, u: torch.Tensor, new: torch.Tensor, down: torch.Tensor, rule: KlRule, total: torch.Tensor
+    ) -> None:
+        """Rows without entries: one step takes all of them to zero; the mass that they had counts before it."""
+        empty = (x.entries.counts == 0).nonzero()[:, 0]
+        if not len(empty):
+            return
+        own = torch.zeros_like(down) if x.kind == "observed" else down
+        nothing = torch.zeros(len(empty), dtype=u.dtype, device=u.device)
+        old = _floored(u[empty], own.expand(len(empty), -1), nothing, rule)
+        found, value, kkt = _multiplied(old, torch.zeros_like(old), own.expand(len(empty), -1), nothing, rule)
+        heavy = 1.0 if x.weights is None else x.weights[empty]
+        new[empty] = found
+        total += torch.stack([(heavy * value).sum(), (heavy * kkt).sum()])
+
+    def kl_sums(self, x: Any, left: Any, right: Any, valued: bool = True) -> KlSums:
+        x = self.held(x)
+        if x.kind != "dense":
+            return self.on_cpu("kl_sums", x, left, right, valued)
+        u, v = self.tensor(left, x.dtype), self.tensor(right, x.dtype)
+        up = torch.zeros(v.shape, dtype=torch.float64, device=self.device)
+        value = torch.zeros((), dtype=torch.float64, device=self.device)
+        for start, block in x.blocks():
+            part = u[start : start + len(block)]
+            w = None if x.weights is None else x.weights[start : start + len(block), None]
+            least = (1e-30 * block.sum(1, keepdim=True)).clamp_(min=1e-37)
+            ratio = block / torch.maximum(part @ v.T, least)
+            if valued:
+                each = block.double() * (torch.where(block > 0, ratio, 1.0).double().log() - 1)
+                value += (each if w is None else w * each).sum()
+            up += ratio.T @ (part if w is None else part * w.to(part.dtype))
+        return KlSums(up.cpu().numpy(), float(value))
+
+    def kl_step(self, right: Any, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule) -> Descent:
+        u = self.tensor(right, np.float64)
+        up, down, each = (self.tensor(np.asarray(a), np.float64) for a in (sums.up, mass, totals))
+        new, value, kkt = _multiplied(u, up, down.expand(len(u), -1), each, rule)
+        return Descent(DeviceArray(new.to(self.tensor(right).dtype)), sums.value + float(value.sum()), float(kkt.sum()))
+
+    def square_error(self, x: Any, left: Any, right: Any) -> float:
+        x = self.held(x)
+        u, v = self.tensor(left, np.float64), self.tensor(right, np.float64)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        if x.kind == "observed":
+            e = x.entries
+            rest = e.data.double() - at_entries(e, u, v)
+            rest = rest * rest if e.weights is None else rest * rest * e.weights.double()
+            return float((rest if x.weights is None else rest * x.weights[e.row_of]).sum())
+        if x.kind != "dense":
+            return self.on_cpu("square_error", x, left, right)
+        for start, block in x.blocks():
+            part = slice(start, start + len(block))
+            rest = ((block.double() - u[part] @ v.T) ** 2).sum(1)
+            total += (rest if x.weights is None else rest * x.weights[part]).sum()
+        return float(total)
+
+
+def _coordinates(
+    gram: torch.Tensor, pull: torch.Tensor, start: torch.Tensor, sweeps: int, w: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Coordinate descent on 1/2 u^T G u - p.u over u >= 0 in all rows; the objective and the violations before it."""
+    diagonal = gram.diagonal().clamp(min=1e-30)
+    wide, p = start.double(), pull.double()
+    slope = wide @ gram - p
+    value, kkt = (
+        0.5 * (wide * (slope - p)).sum(1),
+        (gram.diagonal() * torch.minimum(wide, slope / diagonal) ** 2).sum(1),
+    )
+    if w is not None:
+        value, kkt = value * w, kkt * w
+    # by columns: a coordinate of all rows lies together in memory
+    u, target = start.T.clone(memory_format=torch.contiguous_format), pull.T.contiguous()
+    g, inverse = gram.to(u.dtype), (1 / diagonal).to(u.dtype)
+    for _ in range(sweeps):
+        for c in range(len(u)):
+            u[c] = (u[c] - (g[c] @ u - target[c]) * inverse[c]).clamp_(min=0)
+    return u.T.contiguous(), value.sum(), kkt.sum()
+
+
+def _kl_steps(
+    chunk: Any,
+    gathered: torch.Tensor,
+    heavy: torch.Tensor,
+    a: torch.Tensor,
+    start: torch.Tensor,
+    down: torch.Tensor,
+    rule: KlRule,
+    steps: int,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Multiplicative steps of the rows of a chunk; value and violations of each row before the first. A row that moves no more stays."""
+    total = heavy.sum(1)
+    u = _floored(start, down, total, rule)
+    least = (1e-30 * total).clamp(min=1e-37)[:, None]
+    rows = torch.arange(len(u), device=u.device)
+    value = kkt = torch.zeros(len(u), dtype=torch.float64, device=u.device)
+    going = torch.ones_like(total, dtype=torch.bool)
+    pieces = chunk.pieces(gathered)
+    for s in range(steps):
+        at = torch.maximum(torch.bmm(gathered, u[rows][:, :, None])[:, :, 0], least)
+        up = chunk.whole(torch.bmm((heavy / at).reshape(len(pieces), 1, -1), pieces))[:, 0]
+        new, own, violated = _multiplied(u, up, down, total, rule)
+        if s == 0:
+            each = heavy.double() * (torch.where(a > 0, a / at, 1.0).double().log() - 1)
+            value, kkt = each.sum(1) + own, violated
+        moved = ((new - u).abs() * (down + rule.l1)).sum(1)
+        u = torch.where(going[:, None], new, u)
+        going = going & (moved > rule.tol * total)
+    return u, value, kkt
+
+
+def _multiplied(
+    u: torch.Tensor, up: torch.Tensor, mass: torch.Tensor, total: torch.Tensor, rule: KlRule
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """u r with r = up / (mass + l1); for each row the part of the objective that is not a sum over entries, and the violations, before it."""
+    down = mass + rule.l1
+    slope = down + rule.l2 * u
+    wide = u.double()
+    value = (wide * (down + 0.5 * rule.l2 * u).double()).sum(1)
+    size = torch.maximum((wide * slope.double()).sum(1), total.double())
+    rest = 1 - torch.where(slope > 0, up / slope, 0.0).double()
+    bent = torch.minimum(wide * slope.double() / torch.where(size > 0, size, 1.0)[:, None], rest).clamp(min=-1)
+    kkt = torch.where(size > 0, size * (bent * bent).sum(1), 0.0)
+    r = 2 * up / (down + (down * down + 4 * rule.l2 * u * up).sqrt()).clamp(min=1e-37)
+    return _floored(u * (r**1.75 if rule.fast else r), mass, total, rule), value, kkt
+
+
+def _floored(u: torch.Tensor, mass: torch.Tensor, total: torch.Tensor, rule: KlRule) -> torch.Tensor:
+    """u with a share of at least LEAST for every component that has mass; zero for one that has none."""
+    down = mass + rule.l1
+    return torch.where(down > 0, torch.maximum(u, LEAST * total[:, None] / torch.where(down > 0, down, 1.0)), 0.0)

@@ -1,0 +1,302 @@
+"""One small ridge problem for every row, on a device: buckets of rows of about the same length, a batched product and a batched Cholesky factor each.
+
+    G_i = sum_j w v_j v_j^T + P + l_i I,      r_i = sum_j q v_j + h_i,      value = 1/2 (sum_j q y - u.(r + rest)),   rest = r - G u
+
+A bias is taken out by its Schur complement: with a = sum_j w v_j, s = sum_j w + m_i: G - a a^T / s, r - a (sum_j q) / s. Large ranks go by conjugate
+gradients, where G is never formed. Rows that need signs or the solution of least norm are the CPU engine's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.held import Chunk, Entries, Held, padded_rows
+from eckart.engines.protocol import RidgeRule, RowSolution
+
+
+class Known(NamedTuple):
+    """The numbers of the formula for every entry: arrays on the device or None, as in ``cpu.entries.entry``."""
+
+    entries: Entries
+    weights: torch.Tensor | None
+    own: torch.Tensor | None
+    other: torch.Tensor | None
+    bias: torch.Tensor | None
+    offset: torch.Tensor | None
+    mean: float
+    rule: RidgeRule
+
+    def at(self, chunk: Chunk) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
+        """w (None: all one), y and q of the entries of a chunk; y and q are zero where nothing stands, and so is w."""
+        a = chunk.numbers(self.entries.data)
+        if self.rule.alpha:
+            w = self.rule.alpha * a
+            return w, chunk.seen.to(a.dtype), torch.where(w > 0, w + self.rule.shift, 0.0)
+        w = None if self.weights is None else chunk.numbers(self.weights)
+        for each in (
+            None if self.own is None else self.own[chunk.rows][:, None] if len(self.own) > 1 else self.own,
+            None if self.other is None else self.other[chunk.columns],
+        ):
+            if each is not None:
+                w = each * chunk.seen if w is None else w * each
+        y = a - self.mean
+        if self.bias is not None:
+            y = y - self.bias[chunk.rows][:, None]
+        if self.offset is not None:
+            y = y - self.offset[chunk.columns]
+        y = torch.where(chunk.seen, y, 0.0)
+        return w, y, y if w is None else w * y
+
+
+class DeviceRidge:
+    """One small ridge problem for every row."""
+
+    device: torch.device
+    tensor: Any
+    on_cpu: Any
+    held: Any
+
+    def known(
+        self, x: Held, dtype: Any, rule: RidgeRule | None = None, mean: float = 0.0, weights: Any = None, **given: Any
+    ) -> Known:
+        """The record for the entries of a placed matrix; without ``weights`` its own are taken. Numbers of columns get one more, for absent entries."""
+        w = x.entries.weights if weights is None else self.tensor(weights, dtype)
+        flat = {name: None if a is None else self.tensor(a, dtype).reshape(-1) for name, a in given.items()}
+        for name in ("other", "offset"):
+            if flat.get(name) is not None:
+                flat[name] = torch.nn.functional.pad(flat[name], (0, 1))
+        four = (flat.get(name) for name in ("own", "other", "bias", "offset"))
+        return Known(x.entries, w, *four, float(mean), rule or RidgeRule(0.0))
+
+    def ridge_rows(
+        self,
+        x: Any,
+        right: Any,
+        rule: RidgeRule,
+        *,
+        mean: float = 0.0,
+        offset: Any = None,
+        weights: Any = None,
+        own: Any = None,
+        other: Any = None,
+        base: np.ndarray | None = None,
+        prior: Any = None,
+        noise: Any = None,
+        start: Any = None,
+        cg_steps: int = 0,
+    ) -> RowSolution:
+        x = self.held(x)
+        given: dict[str, Any] = {"offset": offset, "weights": weights, "own": own, "other": other, "base": base}
+        given |= {"mean": mean, "prior": prior, "noise": noise, "start": start, "cg_steps": cg_steps}
+        if rule.nonnegative or (rule.l2 <= 0 and base is None):
+            return self.on_cpu("ridge_rows", x, right, rule, **given)
+        v, dtype = self.tensor(right), right.dtype
+        k = v.shape[1]
+        own = np.array([own]) if isinstance(own, float) else own
+        facts = self.known(x, dtype, rule, mean, weights, own=own, other=other, offset=offset)
+        ridge, bias_ridge = x.kept_ridges(rule)
+        system = _System(
+            None if base is None else self.tensor(base, np.float64),
+            None if prior is None else self.tensor(prior, dtype).reshape(-1, k).expand(len(ridge), k),
+            None if noise is None else self.tensor(noise, dtype),
+            ridge,
+            bias_ridge if rule.bias else None,
+        )
+        left = torch.zeros((len(ridge), k), dtype=v.dtype, device=self.device)
+        bias = torch.zeros(len(ridge), dtype=v.dtype, device=self.device) if rule.bias else None
+        value = torch.zeros((), dtype=torch.float64, device=self.device)
+        below, begun = padded_rows(v, rule.bias), None if start is None else self.tensor(start, dtype)
+        small = cg_steps > 0 and begun is not None and not rule.bias and prior is None and noise is None
+        for chunk in facts.entries.chunks(k + rule.bias, 0 if small else 2 * (k + 1) ** 2):
+            w, y, q = facts.at(chunk)
+            gathered = below[chunk.columns]
+            if small:
+                u, part = _by_conjugate_gradients(chunk, gathered, w, y, q, system, begun[chunk.rows], cg_steps)
+                left[chunk.rows] = u
+            else:
+                found = _solved(chunk, gathered, w, y, q, system)
+                if found is None:
+                    return self.on_cpu("ridge_rows", x, right, rule, **given)
+                left[chunk.rows], part = found[0], found[2]
+                if bias is not None:
+                    bias[chunk.rows] = found[1]
+            value += part
+        if prior is not None or noise is not None:
+            empty = (x.entries.counts == 0).nonzero()[:, 0]
+            if len(empty):
+                left[empty], part = system.of_empty(empty, k, v.dtype)
+                value += part
+        return RowSolution(DeviceArray(left), None if bias is None else DeviceArray(bias), float(value))
+
+    def bias_rows(self, x: Any, rule: RidgeRule, offset: Any, weights: Any = None, *, mean: float = 0.0) -> DeviceArray:
+        x = self.held(x)
+        facts = self.known(x, x.dtype, None, mean, weights, offset=offset)
+        _, ridge = x.kept_ridges(rule)
+        out = torch.zeros(len(ridge), dtype=facts.entries.data.dtype, device=self.device)
+        for chunk in facts.entries.chunks(2):
+            w, _, q = facts.at(chunk)
+            weight = (chunk.seen if w is None else w).sum(1, dtype=torch.float64) + ridge[chunk.rows]
+            total = q.sum(1, dtype=torch.float64)
+            out[chunk.rows] = torch.where(weight > 0, total / weight, 0.0).to(out.dtype)
+        return DeviceArray(out)
+
+    def ridge_penalty(self, x: Any, rule: RidgeRule, factor: Any, bias: Any) -> float:
+        x = self.held(x)
+        ridge, bias_ridge = x.kept_ridges(rule)
+        total = ridge @ (self.tensor(factor, np.float64) ** 2).sum(1)
+        if bias is not None:
+            total = total + bias_ridge @ self.tensor(bias, np.float64).reshape(-1) ** 2
+        return 0.5 * float(total)
+
+    def misfit_rows(self, x: Any, left: Any, right: Any, *, offset: Any = None, other: Any = None) -> DeviceArray:
+        x = self.held(x)
+        u, v = self.tensor(left, right.dtype), self.tensor(right)
+        facts = self.known(x, right.dtype, offset=offset, other=other)
+        out = torch.zeros((len(u), 1), dtype=torch.float64, device=self.device)
+        below = padded_rows(v)
+        for chunk in facts.entries.chunks(v.shape[1]):
+            w, y, _ = facts.at(chunk)
+            d = (y - dots(chunk, below[chunk.columns], u)).double()
+            d = torch.where(chunk.seen, d * d, 0.0)
+            out[chunk.rows, 0] = (d if w is None else d * w).sum(1)
+        return DeviceArray(out)
+
+
+def dots(chunk: Chunk, gathered: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """u_i.v_j of the entries of a chunk."""
+    return torch.bmm(gathered, u[chunk.rows][:, :, None])[:, :, 0]
+
+
+class _System(NamedTuple):
+    """What the matrices of all rows have in common, and the ridges."""
+
+    base: torch.Tensor | None
+    prior: torch.Tensor | None
+    noise: torch.Tensor | None
+    ridge: torch.Tensor
+    bias_ridge: torch.Tensor | None
+
+    def shift(self, rows: torch.Tensor, k: int, dtype: torch.dtype) -> torch.Tensor:
+        """P + l_i I of some rows, as what is added to their matrices."""
+        eye = torch.eye(k, dtype=dtype, device=rows.device)
+        out = self.ridge[rows].to(dtype)[:, None, None] * eye
+        return out if self.base is None else out + self.base.to(dtype)
+
+    def of_empty(self, rows: torch.Tensor, k: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows without entries: (P + l I)^-1 h, and draws about it."""
+        lower = torch.linalg.cholesky(self.shift(rows, k, torch.float64))
+        h = (
+            torch.zeros((len(rows), k), dtype=torch.float64, device=rows.device)
+            if self.prior is None
+            else self.prior[rows].double()
+        )
+        u = torch.cholesky_solve(h[:, :, None], lower)[:, :, 0]
+        part = -0.5 * (u * h).sum()
+        if self.noise is not None:
+            u = u + torch.linalg.solve_triangular(lower.mT, self.noise[rows].double()[:, :, None], upper=True)[:, :, 0]
+        return u.to(dtype), part
+
+
+def _heavy(gathered: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """sqrt(w) v and q / sqrt(w) (0 where w is 0), so that one array gives both the matrix and the right-hand side."""
+    if w is None:
+        return gathered, q
+    root = w.sqrt()
+    gathered.mul_(root[:, :, None])
+    return gathered, torch.where(root > 0, q / root, 0.0)
+
+
+def _solved(
+    chunk: Chunk, gathered: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, q: torch.Tensor, system: _System
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """Codes, biases and the sum of the values of a chunk; None where a matrix is not positive definite, even in float64."""
+    k = gathered.shape[2] - (system.bias_ridge is not None)
+    constant = (q.double() * y.double()).sum(1)
+    seen = chunk.seen if w is None else w
+    heavy, pulls = _heavy(gathered, w, q)
+    heavy = chunk.pieces(heavy)
+    gram = chunk.whole(torch.bmm(heavy.mT, heavy))
+    rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :, 0]
+    for wide in (False, True):
+        found = _factored(chunk, gram.double() if wide else gram, rhs.double() if wide else rhs, q, seen, system, k)
+        if found is not None:
+            u, b, gain = found
+            return u.to(gathered.dtype), None if b is None else b.to(gathered.dtype), 0.5 * (constant - gain).sum()
+    return None
+
+
+def _factored(
+    chunk: Chunk, gram: torch.Tensor, rhs: torch.Tensor, q: torch.Tensor, seen: torch.Tensor, system: _System, k: int
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    b = pull = slack = side = None
+    r = rhs[:, :k]
+    a = gram[:, :k, :k] + system.shift(chunk.rows, k, gram.dtype)
+    if system.prior is not None:
+        r = r + system.prior[chunk.rows]
+    if system.bias_ridge is not None:
+        slack = seen.sum(1, dtype=torch.float64) + system.bias_ridge[chunk.rows]
+        inverse = torch.where(slack > 0, 1.0 / slack, 0.0)
+        pull, side = q.sum(1, dtype=torch.float64), gram[:, :k, k]
+        a = a - (side * inverse.to(a.dtype)[:, None])[:, :, None] * side[:, None, :]
+        r = r - side * (pull * inverse).to(a.dtype)[:, None]
+    lower, info = torch.linalg.cholesky_ex(a)
+    if bool(info.any()):
+        return None
+    u = torch.cholesky_solve(r[:, :, None], lower)[:, :, 0]
+    rest = r - torch.bmm(a, u[:, :, None])[:, :, 0]
+    gain = (u.double() * (r + rest).double()).sum(1)
+    if system.noise is not None:
+        u = (
+            u
+            + torch.linalg.solve_triangular(lower.mT, system.noise[chunk.rows].to(a.dtype)[:, :, None], upper=True)[
+                :, :, 0
+            ]
+        )
+    if system.bias_ridge is not None:
+        b = (pull - (side * u).sum(1, dtype=torch.float64)) * inverse
+        gain = gain + pull * pull * inverse
+    return u, b, gain
+
+
+def _by_conjugate_gradients(
+    chunk: Chunk,
+    gathered: torch.Tensor,
+    w: torch.Tensor | None,
+    y: torch.Tensor,
+    q: torch.Tensor,
+    system: _System,
+    u: torch.Tensor,
+    steps: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The codes after some steps from u, each of which lowers the objective of its row; a row that has arrived stays."""
+    constant = (q.double() * y.double()).sum(1)
+    heavy, pulls = _heavy(gathered, w, q)
+    heavy = chunk.pieces(heavy)
+    ridge = system.ridge[chunk.rows].to(u.dtype)[:, None]
+    base = None if system.base is None else system.base.to(u.dtype)
+    share = len(heavy) // len(u)  # pieces of a row
+
+    def apply(d: torch.Tensor) -> torch.Tensor:
+        each = d if share == 1 else d.repeat_interleave(share, 0)
+        image = chunk.whole(torch.bmm(heavy.mT, torch.bmm(heavy, each[:, :, None])))[:, :, 0] + ridge * d
+        return image if base is None else image + d @ base
+
+    rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :, 0]
+    r = rhs - apply(u)
+    d, rr = r, (r.double() ** 2).sum(1)
+    first = rr
+    for _ in range(steps):
+        image = apply(d)
+        along = (d.double() * image.double()).sum(1)
+        going = (rr > 1e-14 * first) & (along > 0)
+        step = torch.where(going, rr / along, 0.0).to(u.dtype)[:, None]
+        u, r = u + step * d, r - step * image
+        new = (r.double() ** 2).sum(1)
+        turn = torch.where(going, new / rr, 0.0).to(u.dtype)[:, None]
+        d, rr = r + turn * d, torch.where(going, new, 0.0)
+    gain = (u.double() * (rhs + r).double()).sum(1)
+    return u, 0.5 * (constant - gain).sum()

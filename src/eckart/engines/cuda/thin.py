@@ -1,0 +1,96 @@
+"""Tall thin arrays on a device: inner and outer products, orthonormal bases, triangles.
+
+An array of NumPy is answered by one of NumPy: small arrays of the host (the bases of a Krylov space) are the CPU engine's work unless they are large.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from eckart.engines.cuda.arrays import DeviceArray
+
+LARGE = 2**22
+"""Numbers of an array of the host from which its products are worth the way to a GPU: about a millisecond of a CPU."""
+WIDE = 512
+"""Columns from which the eigenvectors of a symmetric matrix are found sooner on the device."""
+
+
+class DeviceThin:
+    """Products of tall thin arrays."""
+
+    device: torch.device
+    tensor: Any
+    on_cpu: Any
+
+    def _here(self, *arrays: Any) -> bool:
+        """Whether an array lies on the device, or is large enough to go there."""
+        if any(isinstance(a, DeviceArray) for a in arrays):
+            return True
+        return self.device.type == "cuda" and any(np.size(a) >= LARGE for a in arrays if a is not None)
+
+    def _like(self, found: torch.Tensor, *sources: Any) -> Any:
+        """On the host where all sources are."""
+        return DeviceArray(found) if any(isinstance(a, DeviceArray) for a in sources) else found.cpu().numpy()
+
+    def inner(self, q: Any, w: Any, weights: Any = None) -> np.ndarray:
+        if not self._here(q, w):
+            return self.on_cpu("inner", q, w, weights)
+        a, b = self.tensor(q, np.float64), self.tensor(w, np.float64)
+        if weights is not None:
+            b = b * self.tensor(weights, np.float64).reshape(-1, 1)
+        return (a.T @ b).cpu().numpy()
+
+    def outer(self, q: Any, s: np.ndarray, plus: Any = None, scale: float = 1.0) -> Any:
+        if not self._here(q, plus):
+            return self.on_cpu("outer", q, s, plus, scale)
+        a = self.tensor(q)
+        out = a @ self.tensor(s, q.dtype)
+        if plus is not None:
+            out.add_(self.tensor(plus, q.dtype), alpha=scale)
+        return self._like(out, q, plus)
+
+    def triangle(self, v: Any) -> np.ndarray:
+        if not self._here(v):
+            return self.on_cpu("triangle", v)
+        return torch.linalg.qr(self.tensor(v, np.float64), mode="r")[1].cpu().numpy()
+
+    def orth(self, v: Any, against: Any = None) -> Any:
+        """Classical Gram-Schmidt against the given columns and V (V^T V)^-1/2 by eigenvalues in float64, repeated until orthogonal to rounding."""
+        if not self._here(v, against):
+            return self.on_cpu("orth", v, against)
+        a = self.tensor(v)
+        eps = float(torch.finfo(a.dtype).eps)
+        size = float(a.abs().max()) if a.numel() else 0.0
+        if size == 0.0 or not np.isfinite(size):
+            return v[:, :0]
+        q = None if against is None or not against.shape[1] else self.tensor(against, v.dtype)
+        a = a / size
+        for attempt in range(3):
+            if q is not None:
+                a = a - q @ (q.double().T @ a.double()).to(a.dtype)
+            gram = a.double()
+            gram = (gram.T @ gram).cpu().numpy()
+            values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+            if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
+                break
+            # what survived the first round but is still mostly noise of the subtraction is dropped in the second
+            keep = values > (values[-1] * 100 * eps**2 if attempt == 0 else 0.25)
+            if attempt == 0:
+                keep &= values > len(a) * (10 * eps) ** 2
+            if not keep.any():
+                return v[:, :0]
+            a = a @ self.tensor(vectors[:, keep] / np.sqrt(values[keep]), v.dtype)
+        return self._like(a, v, against)
+
+    def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """By the device for large matrices; where its method fails, by the CPU engine, whose methods always answer."""
+        if self.device.type == "cuda" and len(c) >= WIDE and k:
+            try:
+                values, vectors = torch.linalg.eigh(self.tensor(c, np.float64))
+            except torch.linalg.LinAlgError:
+                return self.on_cpu("eigh_top", c, k)
+            return values.flip(0)[:k].cpu().numpy(), vectors[:, -k:].flip(1).cpu().numpy()
+        return self.on_cpu("eigh_top", c, k)

@@ -1,0 +1,97 @@
+"""All contract tests, and a fit of every model, on a CUDA device; prints one table. By hand, where there is a GPU: ``make test-gpu``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def contracts(device: str) -> list[tuple[str, str]]:
+    """(file, passed and failed) of the contract tests of the engine ``torch`` on this device."""
+    rows = []
+    files = (
+        "test_contract",
+        "test_ridge_evidence",
+        "test_mixture_contract",
+        "test_nonnegative",
+        "test_topics",
+        "test_pairs",
+        "test_pair_step",
+    )
+    for name in files:
+        words = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--tb=line",
+            str(HERE / "engines" / f"{name}.py"),
+            "-k",
+            "torch",
+        ]
+        done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "ECKART_TORCH_DEVICE": device})
+        lines = done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or ["no output"]
+        bad = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+        rows.append((name, lines[-1]))
+        rows += [("", line) for line in bad[:12]]
+    return rows
+
+
+def fits(device: str) -> list[tuple[str, str]]:
+    """(case, what came of it) for every model of ``engines/exchange.py``: the certificate and the answers against the CPU engine, and the same bits twice."""
+    import warnings
+
+    import numpy as np
+
+    sys.path.insert(0, str(HERE / "engines"))
+    from exchange import CASES, data
+
+    import eckart
+    from eckart.engines import engine_named
+    from eckart.engines.cuda import made
+
+    warnings.simplefilter("ignore")
+    found = []
+    for case, (name, options, kind, verbs) in CASES.items():
+        x, answers, fallen, certificates = data()[kind], [], set(), []
+        try:
+            for engine in (made(None, device), made(None, device), engine_named("cpu")):
+                model = getattr(eckart, name)(**options, engine=engine)
+                if "random_state" in model.get_params():
+                    model.set_params(random_state=0)
+                model.fit(x)
+                certificates.append(model.certificate_.holds)
+                answers.append([np.asarray(getattr(model, verb)(x)) for verb in verbs])
+                fallen |= getattr(engine, "fallen", set())
+            same = all(a.tobytes() == b.tobytes() for a, b in zip(answers[0], answers[1]))
+            apart = max(
+                [float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in zip(answers[0], answers[2])],
+                default=0.0,
+            )
+            words = f"{'holds' if certificates[0] else 'FAILS':<6} {'same bits' if same else 'DIFFERENT':<10}"
+            words += f" {apart:8.1e} from the cpu; on cpu: {len(fallen)} primitives"
+            if certificates[0] != certificates[2]:
+                words += f" (the cpu's certificate {'holds' if certificates[2] else 'fails'})"
+        except Exception as error:
+            words = f"ERROR  {type(error).__name__}: {str(error)[:120]}"
+        found.append((case, words))
+    return found
+
+
+if __name__ == "__main__":
+    import torch
+
+    device = sys.argv[1] if len(sys.argv) > 1 else "cuda"
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit("this PyTorch sees no CUDA device; `python tests/gpu.py cpu` runs the same tests on CPU tensors")
+    print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name() if device == 'cuda' else 'CPU tensors'}")
+    table = contracts(device) + fits(device)
+    for name, words in table:
+        print(f"{name:<24} {words}", flush=True)
+    sys.exit(any("failed" in words or "ERROR" in words or "DIFFERENT" in words for _, words in table))
