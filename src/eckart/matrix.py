@@ -320,7 +320,11 @@ SQUARABLE = {np.dtype(np.float32): (1e-18, 1e18), np.dtype(np.float64): (1e-75, 
 squared in it; on either side results would be infinite, or silently zero."""
 
 
-def squarable(matrix: Kind) -> Kind:
+WIDELY = {np.dtype(np.float32): (1e-37, 3.5e38), np.dtype(np.float64): (1e-140, 1e140)}
+"""The same for models that calculate in float64 and add up squares only."""
+
+
+def squarable(matrix: Kind, limits: dict[Any, tuple[float, float]] = SQUARABLE) -> Kind:
     """The matrix, refused where its entries are too large or too small to calculate with. Streams are not read for it; NaN and infinity have their own errors.
 
     >>> squarable(Dense(np.array([[1e200, 1.0]])))  # doctest: +ELLIPSIS
@@ -329,7 +333,7 @@ def squarable(matrix: Kind) -> Kind:
     eckart.errors.InputError: X has entries as large as 1e+200, wanted a largest entry of 1e-75 to 1e+75 in float64: ...; multiply X by 1e-200 first
     """
     largest = _largest(matrix)
-    low, high = SQUARABLE[matrix.dtype]
+    low, high = limits[matrix.dtype]
     if largest == 0.0 or not np.isfinite(largest) or low <= largest <= high:
         return matrix
     raise InputError(

@@ -14,7 +14,7 @@ from eckart.engines.protocol import Engine
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
 from eckart.fit import Fit, on_data, plan_of
-from eckart.io.models.levels import NOTHING, Memory, PassKeeper
+from eckart.io.models.levels import NOTHING, Memory
 from eckart.matrix import SQUARABLE, Dense, Matrix
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
@@ -158,7 +158,7 @@ def _run(task: _Task, placed: Any, plan: Plan) -> tuple[Covariance, spectral.Spe
         or (plan.solver == "power" and x.shape[1] <= STATISTIC_COLUMNS)
     )
     if statistic:
-        c = Covariance.by_statistic(engine, placed, centered, rng, watch, PassKeeper(task.memory))
+        c = Covariance.by_statistic(engine, placed, centered, rng, watch, task.memory.keeper())
         validate_components(k, c.rows, c.n)
         if _unusable(c):
             return c, _empty(c)
@@ -224,7 +224,7 @@ def to_basis(c: Covariance, s: spectral.Spectrum, columns: np.ndarray | None) ->
 
 def _tail_shape(c: Covariance, s: spectral.Spectrum, left: float) -> float | None:
     """sum(l^2) / sum(l)^2 of the eigenvalues left out: exact where the spectrum or the matrix is known."""
-    if left <= 1e-12 * c.total or left**2 <= 0:
+    if left <= 1e-12 * c.total or not 1e-150 < left < 1e150:  # its square leaves the range
         return None
     if s.all_values is not None:
         square = float(np.sum(s.all_values[len(s.values) :] ** 2))

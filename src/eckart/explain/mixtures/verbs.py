@@ -11,7 +11,7 @@ from eckart.engines.protocol.mixtures import Posteriors
 from eckart.errors import InputError, wrong
 from eckart.fit import Estimator, fitted, sample_weights
 from eckart.io.namespaces import in_kind
-from eckart.matrix import Dense, Matrix
+from eckart.matrix import WIDELY, Dense, Matrix, squarable
 from eckart.parameters import whole
 from eckart.rng import generator
 from eckart.trace import StopReason
@@ -153,12 +153,12 @@ class MixtureVerbs(DensityMixin, Estimator):
 
 
 def readable_twice(matrix: Matrix) -> Matrix:
-    """The matrix, refused where its rows can be read once only."""
+    """The matrix, refused where its rows can be read once only or its entries cannot be squared."""
     if isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable:
         raise InputError(
             "X is an iterator that can be read once only, EM reads its rows many times; pass a list of blocks or a file, or call partial_fit on each block"
         )
-    return matrix
+    return squarable(matrix, WIDELY)
 
 
 def known_weights(matrix: Matrix, sample_weight: Any) -> np.ndarray | None:

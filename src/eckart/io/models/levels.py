@@ -111,6 +111,10 @@ class Memory:
         rest, self._kept = self._kept[1:], []
         return Memory(self._file, (*self._outer, state), rest, self._draws)
 
+    def keeper(self) -> PassKeeper | None:
+        """For a pass over blocks of rows; None where nothing is kept, so that engines need not stop for it."""
+        return None if self._file is None else PassKeeper(self)
+
     def end(self, trace: Trace | None = None) -> None:
         """The fit is complete: its file is removed, unless it was interrupted and can go on."""
         if self._file is not None and (trace is None or trace.reason is not StopReason.INTERRUPTED):
