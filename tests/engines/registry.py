@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from eckart.engines import engine_named
+from eckart.engines.blocks.engine import BlocksEngine
 
 JUDGE = engine_named("plain")
-ENGINES = {"cpu, 1 thread": engine_named("cpu", 1), "cpu, 3 threads": engine_named("cpu", 3)}
+ENGINES = {
+    "cpu, 1 thread": engine_named("cpu", 1),
+    "cpu, 3 threads": engine_named("cpu", 3),
+    "three parts": BlocksEngine(1, cut=3),
+}
