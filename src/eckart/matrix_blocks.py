@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -38,6 +38,42 @@ class Parts(Protocol):
     def load(self, part: int) -> Matrix:
         """One part in memory, rows counted from its own start."""
         ...
+
+
+class EntryFacts(NamedTuple):
+    """Of the stored entries of a matrix: how many, their sum, the least and the largest, whether all are whole numbers, and the different values among the
+    first 10,000 (None where they are more than 64)."""
+
+    entries: int
+    total: float
+    least: float
+    most: float
+    whole: bool
+    values: np.ndarray | None
+    looked: int
+
+    @classmethod
+    def of(cls, matrix: Any) -> EntryFacts:
+        a = matrix.data
+        head = np.unique(a[:10_000])
+        return cls(
+            len(a), float(a.sum(dtype=np.float64)), float(a.min(initial=np.inf)), float(a.max(initial=-np.inf)), bool((a == np.rint(a)).all()),
+            head if len(head) <= 64 else None, min(len(a), 10_000),
+        )  # fmt: skip
+
+    def merge(self, other: EntryFacts) -> EntryFacts:
+        """Of both, these first."""
+        values, looked = self.values, self.looked
+        if looked < 10_000 and values is not None:
+            values, looked = (None if other.values is None else np.union1d(values, other.values)), looked + other.looked
+        whole = self.whole and other.whole
+        least, most = min(self.least, other.least), max(self.most, other.most)
+        return EntryFacts(self.entries + other.entries, self.total + other.total, least, most, whole, values, looked)
+
+
+def facts_of(matrix: Any) -> EntryFacts:
+    """The facts of a sparse or partly observed matrix; of one in parts without reading it into memory."""
+    return matrix.facts if isinstance(matrix, _Parted) else EntryFacts.of(matrix)
 
 
 def kind_of(matrix: Matrix) -> str:
@@ -127,7 +163,8 @@ class DenseParts:
 
     def with_gaps(self, rows: np.ndarray | None, columns: np.ndarray | None) -> Observed:
         """The same rows, NaN for unknown."""
-        return ObservedParts(GapParts(self.parts), rows, columns)
+        parts = self.parts.with_gaps() if hasattr(self.parts, "with_gaps") else GapParts(self.parts)
+        return ObservedParts(parts, rows, columns)
 
 
 class _Parted:
@@ -160,6 +197,16 @@ class _Parted:
         indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
         indices = np.concatenate([part.indices.astype(index_dtype(self.n_columns), copy=False) for part in loaded])
         return indptr, indices, np.concatenate([part.data for part in loaded])
+
+    @cached_property
+    def facts(self) -> EntryFacts:
+        """See ``facts_of``."""
+        if hasattr(self.parts, "facts"):
+            return self.parts.facts()
+        found = EntryFacts.of(self.parts.load(0))
+        for p in range(1, len(self.parts.lengths)):
+            found = found.merge(EntryFacts.of(self.parts.load(p)))
+        return found
 
     @property
     def indptr(self) -> np.ndarray:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.io.dask.known import is_collection
 from eckart.io.tables.csv_file import read_csv
 from eckart.io.tables.frames import (
     ARROW_FILES,
@@ -110,6 +111,10 @@ def read(
         )
     if absent not in ("zero", "unknown"):
         raise wrong("absent", absent, "'zero' or 'unknown'")
+    if is_collection(source):
+        from eckart.io.dask.wide import from_collection
+
+        return _not_empty(from_collection(source, columns, absent))
     if isinstance(source, (str, os.PathLike)):
         return _not_empty(
             _read_path(

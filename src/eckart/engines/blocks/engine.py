@@ -43,11 +43,15 @@ class BlocksEngine(CpuEngine):
         if isinstance(matrix, (BlockMatrix, Host)):
             return matrix
         parts = parts_of(matrix)
-        if parts is None and self.cut:
-            parts = self._cut(matrix)
+        if parts is not None:
+            return self._placed(parts, matrix, weights, entry_weights)
+        parts = self._cut(matrix) if self.cut else None
         if parts is None:
             return super().put(matrix, weights, entry_weights)
-        return self._placed(parts, matrix, weights, entry_weights)
+        host = super().put(matrix, weights, entry_weights)  # checked here, at the door
+        x = self._placed(parts, host.matrix, weights, entry_weights)
+        x.kept["together"] = lambda: host
+        return x
 
     def _cut(self, matrix: Matrix) -> MemoryParts | None:
         """A matrix in memory as parts; None where it is one block, which is not worth sending, or a stream."""
@@ -120,7 +124,7 @@ class BlocksEngine(CpuEngine):
         if not isinstance(x, BlockMatrix):
             return super().rows_at(x, rows)
         if rows is None:
-            return self.entries(x)
+            return x.each(Primitive("rows_at"))
         ends = np.searchsorted(rows, [at.first for at in x.places] + [x.shape[0]])
         own = [{"rows": rows[a:b] - at.first} for at, a, b in zip(x.places, ends[:-1], ends[1:])]
         return x.each(work.some_rows, own=own)
@@ -163,17 +167,18 @@ class BlocksEngine(CpuEngine):
         return super().row_gram(self._together(x, "svd_solver='eigh' of few rows", "svd_solver='randomized'"), mean)
 
     def topic_chain(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int) -> Any:
-        _not_by_blocks(x, "Gibbs sampling", "learning_method='cvb0', 'variational' or 'online'")
+        x = _not_by_blocks(x, "Gibbs sampling", "learning_method='cvb0', 'variational' or 'online'")
         return super().topic_chain(x, words, shares, prior, seed)
 
     def glove_table(self, x: Any, seed: int) -> Any:
-        _not_by_blocks(x, "AdaGrad", "solver='als'")
-        return super().glove_table(x, seed)
+        return super().glove_table(_not_by_blocks(x, "AdaGrad", "solver='als'"), seed)
 
     def _together(self, x: Any, what: str, instead: str) -> Any:
         """All blocks as one matrix of this process, where it has the memory."""
         if not isinstance(x, BlockMatrix):
             return x
+        if "together" in x.kept:
+            return x.kept["together"]()
         from eckart.engines.choose import available_memory
 
         size = x.shape[0] * x.shape[1] * x.dtype.itemsize if x.kind == "dense" else x.nnz * (x.dtype.itemsize + 4)
@@ -195,9 +200,13 @@ def _weights_of(x: Any) -> Any:
     return Host(Dense(np.empty((x.shape[0], 1), x.dtype)), x.weights, checked=True)
 
 
-def _not_by_blocks(x: Any, what: str, instead: str) -> None:
+def _not_by_blocks(x: Any, what: str, instead: str) -> Any:
+    """The matrix in one piece, which it is in this process, or was before it was cut."""
+    if isinstance(x, BlockMatrix) and "together" in x.kept:
+        return x.kept["together"]()
     if isinstance(x, BlockMatrix):
         raise InputError(f"{what} walks through all entries in turn and cannot work on parts of the data; use {instead}")
+    return x
 
 
 def _spread(name: str, rule: Rule) -> Callable[..., Any]:

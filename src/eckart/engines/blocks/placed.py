@@ -134,12 +134,17 @@ class Here:
     def call(
         self, handles: list[Any], places: list[Place], do: Callable[..., Any], shared: dict[str, Any], own: list[dict[str, Any]], join: Any
     ) -> Any:
-        found = Join(join)
+        found, gaps = Join(join), None
         for handle, at, mine in zip(handles, places, own):
             answer = work.attempt(self.engine, do, handle(), at, shared | mine)
             if isinstance(answer, Refused):
-                raise answer.error()
-            found.add(answer)
+                if not answer.gaps:
+                    raise answer.error()
+                gaps = gaps or answer  # an infinity further on would count more
+            elif gaps is None:
+                found.add(answer)
+        if gaps is not None:
+            raise gaps.error()
         return found.joined()
 
     def turn(self, x: BlockMatrix, cuts: np.ndarray, places: list[Place]) -> list[Any]:

@@ -16,7 +16,7 @@ from eckart.matrix import Counts, Dense, Matrix, Observed
 
 
 class Place(NamedTuple):
-    """Where a block stands: its number, its first row, its rows and (0 where all entries are there) its stored entries."""
+    """Where a block stands: its number among the parts, its first row and its rows."""
 
     number: int
     first: int
@@ -33,6 +33,19 @@ class Refused(NamedTuple):
 
     def error(self) -> EckartError:
         return GapsFound(self.row, self.column) if self.gaps else InputError(self.text)
+
+
+def first_refused(answers: list[Any]) -> Refused | None:
+    """The first refusal; a missing entry counts where nothing worse was met, as in one piece."""
+    bad = [answer for answer in answers if isinstance(answer, Refused)]
+    return next((answer for answer in bad if not answer.gaps), bad[0] if bad else None)
+
+
+def raise_first(answers: list[Any]) -> None:
+    """Raise the first refusal among answers."""
+    bad = first_refused(answers)
+    if bad is not None:
+        raise bad.error()
 
 
 def attempt(engine: Any, do: Callable[..., Any], host: Any, at: Place, arguments: dict[str, Any]) -> Any:
@@ -52,9 +65,12 @@ def whole_rows(text: str, at: Place) -> str:
     """The words of an error with the row of the whole matrix, and where that is.
 
     >>> whole_rows("X contains inf at row 7, column 2, wanted finite numbers", Place(3, 1000, 50))
-    'X contains inf at row 1007 (row 7 of partition 3), column 2, wanted finite numbers'
+    'X contains inf at row 1007, column 2, wanted finite numbers (row 7 of partition 3)'
     """
-    return re.sub(r"\brow (\d+)", lambda m: f"row {at.first + int(m[1])} (row {m[1]} of partition {at.number})", text, count=1)
+    found = re.search(r"\brow (\d+)", text)
+    if found is None:
+        return text
+    return f"{text[: found.start()]}row {at.first + int(found[1])}{text[found.end() :]} (row {found[1]} of partition {at.number})"
 
 
 def placed(engine: Any, matrix: Matrix, at: Place, weights: Any, entry_weights: Any) -> Any:

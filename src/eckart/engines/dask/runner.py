@@ -18,7 +18,7 @@ import numpy as np
 
 from eckart.engines.blocks import work
 from eckart.engines.blocks.rules import FAN, Join, folded
-from eckart.engines.blocks.work import Place, Refused
+from eckart.engines.blocks.work import Place, Refused, first_refused, raise_first
 from eckart.engines.dask.client import ClusterError, client_of, cluster_memory, load_dask
 
 INLINE = 2**16
@@ -85,9 +85,7 @@ class DaskRunner:
             return answers
 
         found = self._run(build, handles, do)
-        for answer in found:
-            if isinstance(answer, Refused):
-                raise answer.error()
+        raise_first(found)
         if join == "sum":
             return found[0]
         if join == ("rows", "sum"):
@@ -253,7 +251,7 @@ def _item(answer: Any, i: int) -> Any:
 
 
 def _folded(parts: list[Any]) -> Any:
-    return next((part for part in parts if isinstance(part, Refused)), None) or folded(parts)
+    return first_refused(parts) or folded(parts)
 
 
 def _pair(do: Any) -> Callable[..., Any]:
@@ -282,7 +280,7 @@ def _attempt(do: Callable[..., Any], host: Any, at: Place, shared: dict[str, Any
 
 
 def _columns(kind: str, starts: list[int], rows: int, pieces: list[Any]) -> Any:
-    bad = next((piece for piece in pieces if isinstance(piece, Refused)), None)
+    bad = first_refused(pieces)
     if bad is not None:
         return bad
     matrix, weights = work.columns_of(kind, starts, rows, pieces)

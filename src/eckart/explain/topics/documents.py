@@ -8,6 +8,7 @@ import numpy as np
 
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.matrix_blocks import facts_of
 
 
 def as_counts(matrix: Matrix, name: str) -> Counts:
@@ -45,7 +46,8 @@ def _sparse(matrix: Dense, name: str) -> Counts:
 
 
 def _refuse_bad(x: Counts) -> None:
-    if x.nnz and not (x.data.min() >= 0 and np.isfinite(x.data).all()):
+    facts = facts_of(x)
+    if facts.entries and not (facts.least >= 0 and np.isfinite(facts.total)):
         row, word, value = _first(x, ~(np.isfinite(x.data) & (x.data >= 0)))
         kind = "Negative values in data" if value < 0 else "Input X contains NaN or infinity"
         raise InputError(f"{kind}: {value} at row {row}, word {word}, wanted a count >= 0")
@@ -53,7 +55,7 @@ def _refuse_bad(x: Counts) -> None:
 
 def whole_numbers(x: Counts) -> bool:
     """Whether all counts are integers."""
-    return bool((x.data == np.rint(x.data)).all())
+    return facts_of(x).whole
 
 
 def require_whole_numbers(x: Counts, method: str) -> None:
@@ -84,7 +86,7 @@ def every_other(x: Counts) -> list[Counts]:
 
 def tokens_of(x: Counts) -> float:
     """The sum of all counts."""
-    return float(x.data.sum(dtype=np.float64))
+    return facts_of(x).total
 
 
 def _first(x: Counts, bad: np.ndarray) -> tuple[int, str, float]:

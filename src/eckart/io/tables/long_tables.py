@@ -19,6 +19,7 @@ from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.index.compress import RULES
 from eckart.index.entries import as_numbers, floating
 from eckart.index.ids import Ids, Place
+from eckart.io.dask.known import is_collection
 from eckart.io.tables.csv_file import NULLS, Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
 from eckart.matrix import Observed
@@ -63,6 +64,10 @@ class Long:
         """All triples of a source."""
         if self.duplicates not in RULES:
             raise wrong("duplicates", self.duplicates, "one of " + ", ".join(map(repr, RULES)))
+        if is_collection(source):
+            from eckart.io.dask.long import observed_frame
+
+            return observed_frame(source, self)
         path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
         blanks = tuple(NULLS) if path is not None and Path(path).suffix.lower() not in ARROW_FILES else None
         sides = Ids(_named(self.rows), blanks), Ids(_named(self.columns), blanks)
