@@ -42,7 +42,7 @@ class Parts(Protocol):
 
 class EntryFacts(NamedTuple):
     """Of the stored entries of a matrix: how many, their sum, the least and the largest, whether all are whole numbers, and the different values among the
-    first 10,000 (None where they are more than 64)."""
+    first 10,000 (or a few more, where parts are merged; None where they are more than 64)."""
 
     entries: int
     total: float
@@ -64,8 +64,9 @@ class EntryFacts(NamedTuple):
     def merge(self, other: EntryFacts) -> EntryFacts:
         """Of both, these first."""
         values, looked = self.values, self.looked
-        if looked < 10_000 and values is not None:
-            values, looked = (None if other.values is None else np.union1d(values, other.values)), looked + other.looked
+        if looked < 10_000:
+            both = None if values is None or other.values is None else np.union1d(values, other.values)
+            values, looked = (both if both is not None and len(both) <= 64 else None), looked + other.looked
         whole = self.whole and other.whole
         least, most = min(self.least, other.least), max(self.most, other.most)
         return EntryFacts(self.entries + other.entries, self.total + other.total, least, most, whole, values, looked)

@@ -8,6 +8,7 @@ rows of them and gets new ones back.
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -86,7 +87,7 @@ class BlocksEngine(CpuEngine):
             x.handles = runner.place(parts, places, [None] * len(places), [None] * len(places))
             ends = x.entry_starts
             e = np.ascontiguousarray(entry_weights, parts.dtype)
-            x.handles = runner.place(parts, places, own, [e[a:b] for a, b in zip(ends[:-1], ends[1:])])
+            x.handles = runner.place(parts, places, own, [e[a:b] for a, b in itertools.pairwise(ends)])
         x.weighted = w is not None or entry_weights is not None
         return x
 
@@ -205,7 +206,9 @@ def _not_by_blocks(x: Any, what: str, instead: str) -> Any:
     if isinstance(x, BlockMatrix) and "together" in x.kept:
         return x.kept["together"]()
     if isinstance(x, BlockMatrix):
-        raise InputError(f"{what} walks through all entries in turn and cannot work on parts of the data; use {instead}")
+        raise InputError(
+            f"{what} walks through all entries in turn and cannot work on parts of the data; use {instead}"
+        )
     return x
 
 
@@ -227,7 +230,11 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
         for key in (key for key in rule.rows + rule.entries if key in given):
             value = given[key]
             if key in rule.entries:
-                cuts = None if value is None else [(int(a), int(b)) for a, b in zip(x.entry_starts[:-1], x.entry_starts[1:])]
+                cuts = (
+                    None
+                    if value is None
+                    else [(int(a), int(b)) for a, b in zip(x.entry_starts[:-1], x.entry_starts[1:])]
+                )
             else:
                 cuts = [(at.first, at.first + at.rows) for at in x.places] if _follows(value, key, x.shape[0]) else None
             if cuts is not None:

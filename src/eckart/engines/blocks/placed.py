@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,12 +24,20 @@ class Runner(Protocol):
         """A handle for each part."""
         ...
 
-    def derive(self, handles: list[Any], places: list[Place], do: Callable[..., Any], arguments: dict[str, Any]) -> list[Any]:
+    def derive(
+        self, handles: list[Any], places: list[Place], do: Callable[..., Any], arguments: dict[str, Any]
+    ) -> list[Any]:
         """Handles of other blocks made of these."""
         ...
 
     def call(
-        self, handles: list[Any], places: list[Place], do: Callable[..., Any], shared: dict[str, Any], own: list[dict[str, Any]], join: Any
+        self,
+        handles: list[Any],
+        places: list[Place],
+        do: Callable[..., Any],
+        shared: dict[str, Any],
+        own: list[dict[str, Any]],
+        join: Any,
     ) -> Any:
         """``do`` of every block with the arguments that all share and its own, joined; the first refusal in the order of blocks is raised."""
         ...
@@ -76,7 +85,13 @@ class BlockMatrix:
         ends = np.concatenate([[0], np.cumsum(self.counts, dtype=np.int64)])
         return np.array([ends[at.first] for at in self.places] + [ends[-1]])
 
-    def each(self, do: Callable[..., Any], shared: dict[str, Any] | None = None, own: list[dict[str, Any]] | None = None, join: Any = "rows") -> Any:
+    def each(
+        self,
+        do: Callable[..., Any],
+        shared: dict[str, Any] | None = None,
+        own: list[dict[str, Any]] | None = None,
+        join: Any = "rows",
+    ) -> Any:
         """``do`` of every block, joined."""
         return self.runner.call(self.handles, self.places, do, shared or {}, own or [{} for _ in self.places], join)
 
@@ -90,10 +105,19 @@ class BlockMatrix:
     @cached_property
     def T(self) -> BlockMatrix:
         cuts = even_cuts(self.column_counts, len(self.places))
-        places = [Place(i, int(a), int(b - a)) for i, (a, b) in enumerate(zip(cuts[:-1], cuts[1:]))]
+        places = [Place(i, int(a), int(b - a)) for i, (a, b) in enumerate(itertools.pairwise(cuts))]
         handles = self.runner.turn(self, cuts, places)
         other = BlockMatrix(
-            self.kind, self.shape[0], self.dtype, places, handles, self.runner, self.columns, self.rows, None, self.weighted
+            self.kind,
+            self.shape[0],
+            self.dtype,
+            places,
+            handles,
+            self.runner,
+            self.columns,
+            self.rows,
+            None,
+            self.weighted,
         )
         other.__dict__["T"], other.__dict__["counts"] = self, self.column_counts
         return other
@@ -125,14 +149,22 @@ class Here:
 
         return [_Loaded(load(at, w, e), self) for at, w, e in zip(places, weights, entry_weights)]
 
-    def derive(self, handles: list[Any], places: list[Place], do: Callable[..., Any], arguments: dict[str, Any]) -> list[Any]:
+    def derive(
+        self, handles: list[Any], places: list[Place], do: Callable[..., Any], arguments: dict[str, Any]
+    ) -> list[Any]:
         def make(handle: Any, at: Place) -> Callable[[], Any]:
             return lambda: work.attempt(self.engine, do, handle(), at, arguments)
 
         return [_Loaded(make(handle, at), self) for handle, at in zip(handles, places)]
 
     def call(
-        self, handles: list[Any], places: list[Place], do: Callable[..., Any], shared: dict[str, Any], own: list[dict[str, Any]], join: Any
+        self,
+        handles: list[Any],
+        places: list[Place],
+        do: Callable[..., Any],
+        shared: dict[str, Any],
+        own: list[dict[str, Any]],
+        join: Any,
     ) -> Any:
         found, gaps = Join(join), None
         for handle, at, mine in zip(handles, places, own):
@@ -149,7 +181,10 @@ class Here:
 
     def turn(self, x: BlockMatrix, cuts: np.ndarray, places: list[Place]) -> list[Any]:
         starts = [at.first for at in x.places]
-        split = [work.attempt(self.engine, work.pieces, handle(), at, {"cuts": cuts}) for handle, at in zip(x.handles, x.places)]
+        split = [
+            work.attempt(self.engine, work.pieces, handle(), at, {"cuts": cuts})
+            for handle, at in zip(x.handles, x.places)
+        ]
         made = [work.columns_of(x.kind, starts, x.shape[0], [block[j] for block in split]) for j in range(len(places))]
         hosts = [self.engine.put(matrix, None, w) for matrix, w in made]
         return [_Loaded(_given(host), self) for host in hosts]

@@ -129,7 +129,8 @@ class Join:
     """Collects the answers of blocks, in their order, by the rule of a primitive."""
 
     def __init__(self, how: Any):
-        self.how, self.kind = how, None
+        self.how: Any = how
+        self.kind: Any = None
         self.parts: Any = [Join(each) for each in how] if isinstance(how, tuple) else Tree() if how == "sum" else []
 
     def add(self, answer: Any) -> None:
@@ -145,7 +146,7 @@ class Join:
     def joined(self) -> Any:
         if isinstance(self.how, tuple):
             parts = [join.joined() for join in self.parts]
-            return tuple(parts) if self.kind is tuple else self.kind(*parts)  # type: ignore[misc]
+            return tuple(parts) if self.kind is tuple else self.kind(*parts)
         if self.how == "sum":
             return self.parts.total()
         known = [part for part in self.parts if part is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -75,6 +76,8 @@ def whole_rows(text: str, at: Place) -> str:
 
 def placed(engine: Any, matrix: Matrix, at: Place, weights: Any, entry_weights: Any) -> Any:
     """A part as the inner engine holds it, without labels; what it refuses comes back as data."""
+    if isinstance(matrix, Refused):
+        return matrix
     try:
         return engine.put(matrix, weights, entry_weights)
     except InputError as error:
@@ -158,10 +161,17 @@ def pieces(engine: Any, host: Host, cuts: np.ndarray) -> list[Piece]:
     m, w = turned.matrix, turned.entry_weights
     host.__dict__.pop("T", None)  # the pieces are what is kept
     out = []
-    for a, b in zip(cuts[:-1], cuts[1:]):
+    for a, b in itertools.pairwise(cuts):
         first, last = m.indptr[a], m.indptr[b]
         part = slice(first, last)
-        out.append(Piece(m.indptr[a : b + 1] - first, m.indices[part].copy(), m.data[part].copy(), None if w is None else w[part].copy()))
+        out.append(
+            Piece(
+                m.indptr[a : b + 1] - first,
+                m.indices[part].copy(),
+                m.data[part].copy(),
+                None if w is None else w[part].copy(),
+            )
+        )
     return out
 
 

@@ -18,7 +18,7 @@ class ClusterError(EckartError, RuntimeError):
 def load_dask() -> Any:
     """``distributed``, or the line that installs it."""
     try:
-        import dask.array
+        import dask.array  # noqa: F401  (distributed alone could be there without it)
         import distributed
     except ImportError:
         raise MissingError("engine='dask' needs Dask, which is not installed; pip install 'eckart[dask]'") from None
@@ -32,7 +32,9 @@ def client_of(given: Any = None, threads: int | None = None) -> Any:
         try:
             return distributed.Client(given, timeout="20s")
         except (OSError, TimeoutError) as error:
-            raise ClusterError(f"no Dask scheduler answers at {given} ({error}); start one, or check the address") from None
+            raise ClusterError(
+                f"no Dask scheduler answers at {given} ({error}); start one, or check the address"
+            ) from None
     if given is not None:
         return given
     try:

@@ -80,7 +80,9 @@ def _of_frame(lean: Any, there: Any, verb: str, x: Any, args: tuple[Any, ...], n
     if like.ndim == 1:
         meta = pd.Series([], dtype=like.dtype, name=verb)
     else:
-        meta = pd.DataFrame(np.empty((0, like.shape[1]), like.dtype), columns=_names(lean, verb, like.shape[1], list(x.columns)))
+        meta = pd.DataFrame(
+            np.empty((0, like.shape[1]), like.dtype), columns=_names(lean, verb, like.shape[1], list(x.columns))
+        )
     return x.map_partitions(_called_on_frame, model=there, verb=verb, more=(args, named), empty=meta, meta=meta)
 
 
@@ -104,7 +106,9 @@ def _recommended(lean: Any, there: Any, args: tuple[Any, ...], named: dict[str, 
         raise InputError("recommend came with a Dask collection that is no Series, wanted a Series of row ids")
     f = lean.fit_.factors
     rows, columns = (np.arange(0) if labels is None else np.asarray(labels)[:0] for labels in (f.rows, f.columns))
-    meta = pd.DataFrame({"row": rows, "rank": np.empty(0, np.int64), "column": columns, "score": np.empty(0, f.left.dtype)})
+    meta = pd.DataFrame(
+        {"row": rows, "rank": np.empty(0, np.int64), "column": columns, "score": np.empty(0, f.left.dtype)}
+    )
     return ids.map_partitions(_recommended_part, *args[1:], model=there, named=named, empty=meta, meta=meta)
 
 
@@ -146,9 +150,9 @@ def _called_on_bag(model: Any, verb: str, items: Any) -> np.ndarray:
 
     items = list(items)
     if items and hasattr(items[0], "tocsr"):
-        block = sparse.vstack(items, format="csr")
+        block: Any = sparse.vstack(items, format="csr")
     else:
-        block = corpus(items, vocabulary=model.fit_.factors.columns.tolist(), n_threads=1).to_scipy()
+        block = corpus(items, vocabulary=model.fit_.factors.columns.tolist(), n_threads=1)
     return np.asarray(getattr(model, verb)(block))
 
 
@@ -184,8 +188,8 @@ def _names(lean: Any, verb: str, width: int, columns: list[Any]) -> list[Any]:
 
 
 def _is_frame(x: Any) -> bool:
-    return hasattr(x, "map_partitions") and hasattr(x, "columns") and hasattr(x, "dtypes") and not _is_series(x)
+    return hasattr(x, "map_partitions") and hasattr(x, "divisions") and x.ndim == 2
 
 
 def _is_series(x: Any) -> bool:
-    return hasattr(x, "map_partitions") and hasattr(x, "to_frame") and hasattr(x, "name") and hasattr(x, "divisions") and not hasattr(x, "columns")
+    return hasattr(x, "map_partitions") and hasattr(x, "divisions") and x.ndim == 1

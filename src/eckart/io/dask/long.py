@@ -6,6 +6,7 @@ positions, cut by ranges of rows, and the ranges put together. Labels are those 
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from eckart.engines.blocks.placed import even_cuts
 from eckart.engines.blocks.rules import FAN, folded
 from eckart.engines.blocks.work import Refused, first_refused
 from eckart.engines.dask.client import client_of
-from eckart.engines.dask.runner import quiet
+from eckart.engines.dask.tasks import quiet
 from eckart.errors import InputError
 from eckart.index.entries import as_numbers, floating
 from eckart.index.ids import Ids
@@ -40,7 +41,9 @@ class Side:
         ids.take(self.labels)
         ids.take(other.labels)
         codes, labels = ids.finish()
-        return Side(labels, np.bincount(codes, np.concatenate([self.counts, other.counts]), len(labels)).astype(np.int64))
+        return Side(
+            labels, np.bincount(codes, np.concatenate([self.counts, other.counts]), len(labels)).astype(np.int64)
+        )
 
 
 class Sides:
@@ -50,7 +53,9 @@ class Sides:
         self.rows, self.columns, self.dtype = rows, columns, dtype
 
     def merge(self, other: Sides) -> Sides:
-        return Sides(self.rows.merge(other.rows), self.columns.merge(other.columns), np.promote_types(self.dtype, other.dtype))
+        return Sides(
+            self.rows.merge(other.rows), self.columns.merge(other.columns), np.promote_types(self.dtype, other.dtype)
+        )
 
 
 def observed_frame(source: Any, long: Any) -> Observed:
@@ -58,7 +63,9 @@ def observed_frame(source: Any, long: Any) -> Observed:
     from dask import delayed
 
     if not hasattr(source, "columns"):
-        raise InputError(f"rows={long.rows!r} came with a {type(source).__name__} of Dask, wanted a Dask frame with columns of these names")
+        raise InputError(
+            f"rows={long.rows!r} came with a {type(source).__name__} of Dask, wanted a Dask frame with columns of these names"
+        )
     names = list(source.columns)
     picked = [names[j] for j in long.picked(names, "the Dask frame")]
     parts = source[picked].to_delayed()
@@ -73,17 +80,24 @@ def observed_frame(source: Any, long: Any) -> Observed:
     blocks = int(np.clip(len(parts), -(-total * ENTRY_BYTES // MOST_BLOCK), max(1, total * ENTRY_BYTES // LEAST_BLOCK)))
     cuts = even_cuts(found.rows.counts, max(blocks, 1))
     labels = delayed((found.rows.labels, found.columns.labels), **later)
-    split = [delayed(refusing, **later)(_split, part, i, picked, labels, cuts, i, found.dtype) for i, part in enumerate(parts)]
+    split = [
+        delayed(refusing, **later)(_split, part, i, picked, labels, cuts, i, found.dtype)
+        for i, part in enumerate(parts)
+    ]
     made = []
     for b in range(len(cuts) - 1):
         pieces = [delayed(_piece, **later)(each_, b) for each_ in split]
-        made.append(delayed(_block, **later)(pieces, labels, int(cuts[b]), int(cuts[b + 1]), long.duplicates, long.values))
+        made.append(
+            delayed(_block, **later)(pieces, labels, int(cuts[b]), int(cuts[b + 1]), long.duplicates, long.values)
+        )
     with quiet():
         made = client_of().persist(made, optimize_graph=False)
     lengths = np.diff(cuts).tolist()
     entries = each(_entries, made)  # what was refused is said now
     nbytes = float(sum(entries)) * ENTRY_BYTES
-    task_parts = TaskParts("observed", lengths, len(found.columns.labels), found.dtype, made, made[0].key, entries, nbytes)
+    task_parts = TaskParts(
+        "observed", lengths, len(found.columns.labels), found.dtype, made, made[0].key, entries, nbytes
+    )
     x = of_parts(task_parts, found.rows.labels, found.columns.labels)
     assert isinstance(x, ObservedParts)
     return x
@@ -98,7 +112,11 @@ def _sides(frame: Any, names: list[Any]) -> Sides | None:
         ids.take(frame[name], _place)
         codes, labels = ids.finish(_place)
         sides.append(Side(labels, np.bincount(codes, minlength=len(labels))))
-    dtype = floating(frame[names[2]].dtype.type(0).dtype if hasattr(frame[names[2]].dtype, "type") else float) if len(names) > 2 else None
+    dtype = (
+        floating(frame[names[2]].dtype.type(0).dtype if hasattr(frame[names[2]].dtype, "type") else float)
+        if len(names) > 2
+        else None
+    )
     return Sides(*sides, np.dtype(np.float64) if dtype is None else dtype)
 
 
@@ -134,7 +152,7 @@ def _split(frame: Any, names: list[Any], labels: Any, cuts: np.ndarray, number: 
     ends = np.searchsorted(to[order], np.arange(len(cuts)))
     return [
         (i[at].astype(np.int64), j[at].astype(np.int32 if len(columns) < 2**31 else np.int64), v[at], number, at)
-        for at in (order[a:b] for a, b in zip(ends[:-1], ends[1:]))
+        for at in (order[a:b] for a, b in itertools.pairwise(ends))
     ]
 
 
@@ -160,7 +178,16 @@ def _block(pieces: list[Any], labels: Any, first: int, last: int, duplicates: st
     rows, columns = labels
     try:
         x = Observed.from_codes(
-            i - first, j, v, (last - first, len(columns)), rows[first:last], columns, duplicates, None, place, f"column {name!r}"
+            i - first,
+            j,
+            v,
+            (last - first, len(columns)),
+            rows[first:last],
+            columns,
+            duplicates,
+            None,
+            place,
+            f"column {name!r}",
         )
     except InputError as error:
         return Refused(False, str(error))

@@ -11,7 +11,7 @@ import numpy as np
 from eckart.engines.blocks.rules import folded
 from eckart.engines.blocks.work import Place, Refused, raise_first, whole_rows
 from eckart.engines.dask.client import client_of
-from eckart.engines.dask.runner import quiet
+from eckart.engines.dask.tasks import computed
 from eckart.errors import InputError
 from eckart.matrix import Matrix
 from eckart.matrix_blocks import EntryFacts
@@ -53,14 +53,7 @@ def _observed(rows: Any) -> Any:
 
 def run(tasks: list[Any]) -> list[Any]:
     """The values of tasks, on the cluster that a fit would use."""
-    client = client_of()
-    with quiet():
-        futures = client.compute(tasks, optimize_graph=False)
-    try:
-        return client.gather(futures)
-    except KeyboardInterrupt:
-        client.cancel(futures, force=True)
-        raise
+    return computed(client_of(), lambda _: tasks, str)
 
 
 def each(do: Callable[[Any], Any], tasks: list[Any]) -> list[Any]:
@@ -87,4 +80,3 @@ def refusing(do: Callable[..., Any], part: Any, number: int, *args: Any) -> Any:
     except InputError as error:
         text = whole_rows(str(error), Place(number, 0, 0)) if " row " in str(error) else f"{error} (partition {number})"
         return Refused(False, text)
-

@@ -33,12 +33,14 @@ def _from_array(x: Any, absent: str) -> Matrix:
     if x.dtype.kind not in "fiub":
         raise InputError(f"X is a Dask array of {x.dtype}, wanted numbers")
     if np.isnan(x.shape[1]):
-        raise InputError("X is a Dask array whose number of columns is unknown, wanted a known one; call X.compute_chunk_sizes() first")
+        raise InputError(
+            "X is a Dask array whose number of columns is unknown, wanted a known one; call X.compute_chunk_sizes() first"
+        )
     if x.numblocks[1] > 1:
         x = x.rechunk({1: -1})
     chunks = list(x.to_delayed().ravel())
     sparse = hasattr(x._meta, "tocsr")
-    sizes = [len_ for len_ in x.chunks[0]]
+    sizes = list(x.chunks[0])
     return _joined(chunks, x.name, int(x.shape[1]), floating(x.dtype), sizes, sparse, absent, None)
 
 
@@ -51,7 +53,9 @@ def _from_frame(x: Any, columns: Any) -> Matrix:
         x, names = x[list(columns)], list(columns)
     bad = next((name for name, dtype in x.dtypes.items() if getattr(dtype, "kind", "O") not in "fiub"), None)
     if bad is not None:
-        raise InputError(f"column {bad!r} holds {x.dtypes[bad]}, wanted numbers; choose the columns with X[[...]], or encode it first")
+        raise InputError(
+            f"column {bad!r} holds {x.dtypes[bad]}, wanted numbers; choose the columns with X[[...]], or encode it first"
+        )
     dtype = floating(np.result_type(*(np.dtype(getattr(d, "numpy_dtype", d)) for d in x.dtypes)))
     from eckart.io.tables.frames import titles
 
@@ -75,7 +79,9 @@ def _from_bag(x: Any, absent: str) -> Matrix:
         tasks = [delayed(refusing, pure=True, traverse=False)(_counted, part, i, given) for i, part in enumerate(parts)]
         from eckart.io.tables.frames import titles
 
-        return _of_tasks("counts", tasks, [rows for _, rows, _ in kinds], len(words), np.dtype(np.float64), x.name, titles(words))
+        return _of_tasks(
+            "counts", tasks, [rows for _, rows, _ in kinds], len(words), np.dtype(np.float64), x.name, titles(words)
+        )
     if seen == {"sparse"}:
         chunks = [delayed(_stack, pure=True, traverse=False)(part) for part in parts]
         width = next(n for _, _, n in kinds if n)
@@ -131,7 +137,10 @@ def _joined(
     if not sparse and not unknown:  # chunks may be sparse without their array saying so
         kind = each(_kind_of_chunk, [chunks[first[0]]])[0] or kind
         kind = "observed" if kind == "counts" and absent == "unknown" else kind
-    made = [delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n, absent) for i, chunk in enumerate(chunks)]
+    made = [
+        delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n, absent)
+        for i, chunk in enumerate(chunks)
+    ]
     if unknown or sparse or dtype is None:
         looked = each(_look, made)
         sizes = [rows for rows, *_ in looked]
