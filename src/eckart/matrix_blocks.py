@@ -235,6 +235,25 @@ class CountsParts(_Parted, Counts):
     """A sparse matrix as parts of its rows."""
 
 
+def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+    """A matrix that holds these rows, and where they stand in it: the matrix itself, or the rows alone out of the parts that they are in."""
+    if parts_of(matrix) is None:
+        return matrix, rows
+    ends = np.cumsum(matrix.parts.lengths)
+    at = np.searchsorted(ends, rows, side="right")
+    counts, indices, data = [np.zeros(0, np.int64)] * len(rows), [np.zeros(0, np.int32)] * len(rows), [np.zeros(0)] * len(rows)
+    for p in np.unique(at):
+        part = matrix.parts.load(int(p))
+        for q in np.flatnonzero(at == p):
+            i = rows[q] - (ends[p] - matrix.parts.lengths[p])
+            span = slice(part.indptr[i], part.indptr[i + 1])
+            counts[q], indices[q], data[q] = np.array([span.stop - span.start]), part.indices[span], part.data[span]
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts or [np.zeros(0, np.int64)]))]).astype(np.int64)
+    joined = (np.concatenate(each) if len(rows) else np.zeros(0) for each in (indices, data))
+    kind = Observed if isinstance(matrix, Observed) else Counts
+    return kind(indptr, *joined, matrix.n_columns), np.arange(len(rows))
+
+
 def parts_of(matrix: Matrix) -> Any:
     """The parts that a matrix consists of, or None where it is one piece."""
     return getattr(matrix.values if isinstance(matrix, Dense) else matrix, "parts", None) if _parted(matrix) else None

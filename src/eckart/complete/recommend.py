@@ -18,6 +18,7 @@ from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.index.labels import Labels
 from eckart.matrix import Observed
+from eckart.matrix_blocks import some_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,8 @@ class Recommender:
         left, right, offset = scoring(f, at, columns)
         hidden = None
         if exclude_seen:
-            hidden = (seen.indptr, seen.indices, at) if len(columns) == f.n else (*_on(seen, columns), at)
+            seen, where = some_rows(seen, at)
+            hidden = (seen.indptr, seen.indices, where) if len(columns) == f.n else (*_on(seen, columns), where)
         best, scores = self._engine().top_columns(left, right, int(n), offset, hidden)
         whole = np.where(best >= 0, columns[best], -1)
         return Recommendations(ids.names(at), _names(self.column_ids, whole), _full_scores(f, at, whole, scores), whole)
@@ -142,8 +144,8 @@ class Recommender:
         """The observed entries of the row that contributed most to the value predicted at (row, column)."""
         f: LowRank = self._lowrank()
         i, j = self.row_ids.index_of(row), self.column_ids.index_of(column)
-        x = self.observed_
-        part = slice(x.indptr[i], x.indptr[i + 1])
+        x, (at,) = some_rows(self.observed_, np.array([i]))
+        part = slice(x.indptr[at], x.indptr[at + 1])
         seen, values = x.indices[part], x.data[part].astype(np.float64)
         shares, base = self._shares(f, i, j, seen, values)
         order = np.argsort(-np.abs(shares), kind="stable")[:n]

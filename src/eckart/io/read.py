@@ -66,6 +66,7 @@ def read(
     rows: Any = None,
     values: Any = None,
     duplicates: str = "error",
+    memory: Any = None,
 ) -> Matrix:
     """Turn a file, frame, array, sparse matrix or iterator of row blocks into a labelled matrix.
 
@@ -89,6 +90,8 @@ def read(
         a dictionary of arrays, a list of tuples. Without ``values`` every observation is 1. In a CSV file, ids that are all whole numbers are
         integers, other ids are text (also numbers with leading zeros), and an empty cell is refused.
     duplicates : several values at one place of a table in long form: ``"error"``, ``"last"``, ``"mean"`` or ``"sum"``.
+    memory : what a file in long form may take of it, such as ``"4GB"``; by default most of what is free. A larger one is sorted into shards on the disk
+        (in the folder for temporary files), which a fit reads in every sweep.
 
     Returns
     -------
@@ -104,7 +107,7 @@ def read(
     """
     if rows is not None or values is not None:
         _check_long(rows, columns, values, {"index": index, "key": key, "absent": None if absent == "zero" else absent})
-        return Long(rows, columns, values, duplicates, delimiter, decimal, header).read(source)
+        return Long(rows, columns, values, duplicates, delimiter, decimal, header, memory).read(source)
     if duplicates != "error":
         raise wrong(
             "duplicates", duplicates, "rows=, columns= and values= beside it: only a table in long form has them"

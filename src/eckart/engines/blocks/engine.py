@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.blocks import work
-from eckart.engines.blocks.placed import BlockMatrix, Here, even_cuts
+from eckart.engines.blocks.placed import BlockMatrix, Here, places_of
 from eckart.engines.blocks.rules import RULES, Rule
-from eckart.engines.blocks.work import Place, Primitive
+from eckart.engines.blocks.work import Primitive
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.host import Host
 from eckart.engines.protocol import CountRows, Decomposition, Engine, PmiRule, RidgeRule, Sketch
@@ -71,11 +71,12 @@ class BlocksEngine(CpuEngine):
 
             self.runner = DaskRunner(None, self.threads)
             self.name, self.reason = "dask", "auto: X is a Dask collection"
-        return self.runner or Here(CpuEngine(self.threads))
+        if self.runner is None and getattr(parts, "turned", None) is not None:
+            self.reason = f"auto: the processors of this machine, on {len(parts.lengths)} shards of the disk, since the entries would take too much memory"
+        return self.runner or Here(CpuEngine(self.threads), getattr(parts, "room", float("inf")))
 
     def _placed(self, parts: Any, matrix: Matrix, weights: Any, entry_weights: Any) -> BlockMatrix:
-        starts = np.concatenate([[0], np.cumsum(parts.lengths)])
-        places = [Place(p, int(starts[p]), int(n)) for p, n in enumerate(parts.lengths) if n]
+        places = places_of(parts)
         w = None if weights is None else np.ascontiguousarray(weights, np.float64)
         runner = self._runner(parts)
         shown = matrix.rows, matrix.columns
@@ -89,6 +90,7 @@ class BlocksEngine(CpuEngine):
             e = np.ascontiguousarray(entry_weights, parts.dtype)
             x.handles = runner.place(parts, places, own, [e[a:b] for a, b in itertools.pairwise(ends)])
         x.weighted = w is not None or entry_weights is not None
+        x.kept["turned"] = getattr(parts, "turned", None)
         return x
 
     def scaled(self, x: Any, factor: float) -> Any:
@@ -258,5 +260,3 @@ def _follows(value: Any, key: str, rows: int) -> bool:
 
 for _name, _rule in RULES.items():
     setattr(BlocksEngine, _name, _spread(_name, _rule))
-
-__all__ = ["BlocksEngine", "even_cuts"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -104,9 +105,14 @@ class BlockMatrix:
 
     @cached_property
     def T(self) -> BlockMatrix:
-        cuts = even_cuts(self.column_counts, len(self.places))
-        places = [Place(i, int(a), int(b - a)) for i, (a, b) in enumerate(itertools.pairwise(cuts))]
-        handles = self.runner.turn(self, cuts, places)
+        turned = None if self.weighted else self.kept.get("turned")
+        if turned is None:
+            cuts = even_cuts(self.column_counts, len(self.places))
+            places = [Place(i, int(a), int(b - a)) for i, (a, b) in enumerate(itertools.pairwise(cuts))]
+            handles = self.runner.turn(self, cuts, places)
+        else:
+            places, none = places_of(turned), [None] * len(turned.lengths)
+            handles = self.runner.place(turned, places, none, none)
         other = BlockMatrix(
             self.kind,
             self.shape[0],
@@ -121,6 +127,12 @@ class BlockMatrix:
         )
         other.__dict__["T"], other.__dict__["counts"] = self, self.column_counts
         return other
+
+
+def places_of(parts: Any) -> list[Place]:
+    """Where the parts stand that have rows."""
+    starts = np.concatenate([[0], np.cumsum(parts.lengths)])
+    return [Place(p, int(starts[p]), int(n)) for p, n in enumerate(parts.lengths) if n]
 
 
 def even_cuts(counts: np.ndarray, blocks: int) -> np.ndarray:
@@ -166,15 +178,20 @@ class Here:
         own: list[dict[str, Any]],
         join: Any,
     ) -> Any:
-        found, gaps = Join(join), None
-        for handle, at, mine in zip(handles, places, own):
-            answer = work.attempt(self.engine, do, handle(), at, shared | mine)
-            if isinstance(answer, Refused):
-                if not answer.gaps:
-                    raise answer.error()
-                gaps = gaps or answer  # an infinity further on would count more
-            elif gaps is None:
-                found.add(answer)
+        found, gaps = Join(join, sum(at.rows for at in places)), None
+        with ThreadPoolExecutor(1) as ahead:  # the next block is read while this one is worked on
+            coming = ahead.submit(handles[0])
+            for i, (at, mine) in enumerate(zip(places, own)):
+                host = coming.result()
+                if i + 1 < len(handles):
+                    coming = ahead.submit(handles[i + 1])
+                answer = work.attempt(self.engine, do, host, at, shared | mine)
+                if isinstance(answer, Refused):
+                    if not answer.gaps:
+                        raise answer.error()
+                    gaps = gaps or answer  # an infinity further on would count more
+                elif gaps is None:
+                    found.add(answer, at.rows)
         if gaps is not None:
             raise gaps.error()
         return found.joined()

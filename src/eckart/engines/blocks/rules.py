@@ -125,21 +125,52 @@ class Tree:
         return None
 
 
-class Join:
-    """Collects the answers of blocks, in their order, by the rule of a primitive."""
+class Rows:
+    """Arrays that come one after another; where they are as long together as the matrix has rows, each goes to its place at once."""
 
-    def __init__(self, how: Any):
+    def __init__(self, rows: int):
+        self.rows, self.done = rows, 0
+        self.whole: np.ndarray | None = None
+        self.parts: list[np.ndarray] = []
+
+    def add(self, part: np.ndarray | None, rows: int) -> None:
+        if part is None:
+            return
+        if self.done == 0 and len(part) == rows:
+            self.whole = np.empty((self.rows, *part.shape[1:]), part.dtype)
+        if self.whole is None:
+            self.parts.append(part)
+        else:
+            self.whole[self.done : self.done + len(part)] = part
+        self.done += len(part)
+
+    def total(self) -> np.ndarray | None:
+        if self.whole is not None:
+            return self.whole
+        return np.concatenate(self.parts) if self.parts else None
+
+
+class Join:
+    """Collects the answers of blocks, in their order, by the rule of a primitive; ``rows`` of the matrix."""
+
+    def __init__(self, how: Any, rows: int):
         self.how: Any = how
         self.kind: Any = None
-        self.parts: Any = [Join(each) for each in how] if isinstance(how, tuple) else Tree() if how == "sum" else []
+        if isinstance(how, tuple):
+            self.parts: Any = [Join(each, rows) for each in how]
+        else:
+            self.parts = {"sum": Tree, "rows": lambda: Rows(rows)}.get(how, list)()
 
-    def add(self, answer: Any) -> None:
+    def add(self, answer: Any, rows: int) -> None:
+        """The answer of the next block, which has so many rows."""
         if isinstance(self.how, tuple):
             self.kind = type(answer)
             for join, part in zip(self.parts, answer):
-                join.add(part)
+                join.add(part, rows)
         elif self.how == "sum":
             self.parts.add(answer)
+        elif self.how == "rows":
+            self.parts.add(answer, rows)
         else:
             self.parts.append(answer)
 
@@ -147,9 +178,6 @@ class Join:
         if isinstance(self.how, tuple):
             parts = [join.joined() for join in self.parts]
             return tuple(parts) if self.kind is tuple else self.kind(*parts)
-        if self.how == "sum":
+        if self.how in ("sum", "rows"):
             return self.parts.total()
-        known = [part for part in self.parts if part is not None]
-        if not known or self.how == "none":
-            return None
-        return max(known) if self.how == "max" else np.concatenate(known)
+        return max(self.parts) if self.how == "max" else None

@@ -104,9 +104,9 @@ class DaskRunner:
             return found[0]
         if join == ("rows", "sum"):
             return _pair(do)(np.concatenate(found[:-1]), found[-1])
-        joined = Join(join)
-        for answer in found:
-            joined.add(answer)
+        joined = Join(join, sum(at.rows for at in places))
+        for answer, at in zip(found, places):
+            joined.add(answer, at.rows)
         return joined.joined()
 
     def _handles(self, tasks: list[Any], kept: bool) -> list[Any]:

@@ -55,7 +55,11 @@ def computed(
                 raise _gone(client) from None
             lost = error
     # a task holds the partition, a copy in working precision and what it makes of it; a quarter of the memory is for all else
-    most = f". A worker has {limit / 2**30:.2f} GiB: partitions of at most {limit / 2**20 / 4:.0f} MiB would do" if limit else ""
+    most = (
+        f". A worker has {limit / 2**30:.2f} GiB: partitions of at most {limit / 2**20 / 4:.0f} MiB would do"
+        if limit
+        else ""
+    )
     why = str(lost).split(". ")[0]
     raise ClusterError(
         f"tasks on blocks of the data ended their workers again and again ({why}); most often a partition is too large for a worker's memory{most}"

@@ -18,8 +18,8 @@ from eckart.engines.dask.client import client_of
 from eckart.engines.dask.tasks import quiet
 from eckart.errors import InputError
 from eckart.index.entries import as_numbers, floating
-from eckart.index.ids import Ids
 from eckart.index.labels import Labels
+from eckart.index.sides import Side, Sides
 from eckart.io.dask.parts import TaskParts, checked, each, refusing, run
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, of_parts
@@ -28,34 +28,6 @@ ENTRY_BYTES = 12
 """An entry takes a column of 4 bytes and a value of 4 or 8."""
 LEAST_BLOCK, MOST_BLOCK = 2**22, 2**26
 """Bytes of a block of rows: the partitions are followed in between, so that tasks are neither tiny nor too large for a worker."""
-
-
-class Side:
-    """Ids of one side and how often each came."""
-
-    def __init__(self, labels: np.ndarray, counts: np.ndarray):
-        self.labels, self.counts = labels, counts
-
-    def merge(self, other: Side) -> Side:
-        ids = Ids("ids")
-        ids.take(self.labels)
-        ids.take(other.labels)
-        codes, labels = ids.finish()
-        return Side(
-            labels, np.bincount(codes, np.concatenate([self.counts, other.counts]), len(labels)).astype(np.int64)
-        )
-
-
-class Sides:
-    """Both sides of some observations."""
-
-    def __init__(self, rows: Side, columns: Side, dtype: np.dtype):
-        self.rows, self.columns, self.dtype = rows, columns, dtype
-
-    def merge(self, other: Sides) -> Sides:
-        return Sides(
-            self.rows.merge(other.rows), self.columns.merge(other.columns), np.promote_types(self.dtype, other.dtype)
-        )
 
 
 def observed_frame(source: Any, long: Any) -> Observed:
@@ -106,12 +78,7 @@ def observed_frame(source: Any, long: Any) -> Observed:
 def _sides(frame: Any, names: list[Any]) -> Sides | None:
     if len(frame) == 0:
         return None
-    sides = []
-    for name in names[:2]:
-        ids = Ids(f"column {name!r}")
-        ids.take(frame[name], _place)
-        codes, labels = ids.finish(_place)
-        sides.append(Side(labels, np.bincount(codes, minlength=len(labels))))
+    sides = [Side.of(f"column {name!r}", frame[name], _place) for name in names[:2]]
     dtype = (
         floating(frame[names[2]].dtype.type(0).dtype if hasattr(frame[names[2]].dtype, "type") else float)
         if len(names) > 2

@@ -33,6 +33,7 @@ def observed(
     delimiter: str | None = None,
     decimal: str = ".",
     header: bool | None = None,
+    memory: Any = None,
 ) -> Observed:
     """The observed entries of a source, with its row and column labels.
 
@@ -42,7 +43,7 @@ def observed(
 
     Parameters
     ----------
-    source, rows, columns, values, duplicates, index, key, delimiter, decimal, header : as in ``eckart.read``.
+    source, rows, columns, values, duplicates, index, key, delimiter, decimal, header, memory : as in ``eckart.read``.
 
     Returns
     -------
@@ -66,6 +67,7 @@ def observed(
             delimiter=delimiter,
             decimal=decimal,
             header=header,
+            memory=memory,
         )
         assert isinstance(matrix, Observed)
         return matrix
