@@ -249,9 +249,9 @@ def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:
             span = slice(part.indptr[i], part.indptr[i + 1])
             counts[q], indices[q], data[q] = np.array([span.stop - span.start]), part.indices[span], part.data[span]
     indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts or [np.zeros(0, np.int64)]))]).astype(np.int64)
-    joined = (np.concatenate(each) if len(rows) else np.zeros(0) for each in (indices, data))
+    at_columns, values = (np.concatenate(each) if len(rows) else np.zeros(0) for each in (indices, data))
     kind = Observed if isinstance(matrix, Observed) else Counts
-    return kind(indptr, *joined, matrix.n_columns), np.arange(len(rows))
+    return kind(indptr, at_columns, values, matrix.n_columns), np.arange(len(rows))
 
 
 def parts_of(matrix: Matrix) -> Any:

@@ -8,6 +8,7 @@ import sys
 import typer
 
 from eckart.cli.certify import certify
+from eckart.cli.cluster import around
 from eckart.cli.complete import complete
 from eckart.cli.embed import embed
 from eckart.cli.explain import explain
@@ -58,7 +59,9 @@ main.__doc__ = ABOUT
 def run() -> None:
     """The console script."""
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        words, cluster = around(sys.argv[1:])
+        with cluster:
+            code = app(words or ["--help"], standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except EckartError as error:
         _fail(str(error), 2)

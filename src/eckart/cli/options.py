@@ -10,7 +10,11 @@ import typer
 Seed = Annotated[int, typer.Option(help="Seed of every random choice.")]
 Threads = Annotated[int | None, typer.Option(help="Most threads; the result does not depend on it.")]
 Engine = Annotated[
-    str, typer.Option(help="What does the arithmetic: auto, cpu, plain (slow, for checking), or one of another package.")
+    str,
+    typer.Option(
+        help="What does the arithmetic: auto, cpu, plain (slow, for checking), dask (--workers N starts a cluster of processes here, --cluster ADDRESS "
+        "uses a running one), or one of another package."
+    ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no summary.")]
 Report = Annotated[Path | None, typer.Option(help="Write a self-contained HTML report here.")]

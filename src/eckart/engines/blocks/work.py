@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +85,8 @@ def placed(engine: Any, matrix: Matrix, at: Place, weights: Any, entry_weights: 
         return Refused(False, whole_rows(str(error), at))
 
 
-class Primitive(NamedTuple):
+@dataclass(frozen=True)
+class Primitive:
     """A primitive of the inner engine as a function of the block."""
 
     name: str

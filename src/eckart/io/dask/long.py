@@ -78,13 +78,13 @@ def observed_frame(source: Any, long: Any) -> Observed:
 def _sides(frame: Any, names: list[Any]) -> Sides | None:
     if len(frame) == 0:
         return None
-    sides = [Side.of(f"column {name!r}", frame[name], _place) for name in names[:2]]
+    rows, columns = (Side.of(f"column {name!r}", frame[name], _place) for name in names[:2])
     dtype = (
         floating(frame[names[2]].dtype.type(0).dtype if hasattr(frame[names[2]].dtype, "type") else float)
         if len(names) > 2
         else None
     )
-    return Sides(*sides, np.dtype(np.float64) if dtype is None else dtype)
+    return Sides(rows, columns, np.dtype(np.float64) if dtype is None else dtype)
 
 
 def _fold(parts: list[Any]) -> Any:

@@ -106,7 +106,8 @@ def _words(items: Any) -> set[str]:
     items = list(items)
     if not any(items):
         return set()
-    return set(corpus(items, n_threads=1).columns.tolist())
+    found = corpus(items, n_threads=1).columns
+    return set() if found is None else set(found.tolist())
 
 
 def _counted(items: Any, words: Any) -> Counts:
