@@ -8,16 +8,16 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean test-gpu
+.PHONY: demo test test-slow test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean test-gpu test-cluster
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,torch]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,torch,dask]'
 	@touch $(STAMP)
 
 $(DOCS_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,torch,docs]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,torch,dask,docs]'
 	@touch $(DOCS_STAMP)
 
 # some rivals are built from source and need a compiler; one that cannot be installed is reported as failed, the rest are measured
@@ -38,6 +38,10 @@ test: lint
 
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow tests
+
+# clusters of processes whose workers, or whose scheduler, are killed again and again: about ten minutes
+test-cluster: $(STAMP)
+	$(BIN)/python -m pytest -q -m "cluster or not cluster" tests/cluster
 
 # the wheel as a user gets it: in an environment of its own, without the checkout
 test-wheel: $(STAMP)

@@ -114,10 +114,10 @@ def planted(rng, rows=400, n=30, rank=5, noise=0.3, mean=2.0, dtype=np.float64):
 
 
 sys.path.insert(0, str(Path(__file__).parent / "engines"))
-from registry import ENGINES  # noqa: E402
+from registry import ENGINES, SLOW  # noqa: E402
 
 
-@pytest.fixture(params=list(ENGINES))
+@pytest.fixture(params=[*ENGINES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def engine(request):
     """Each engine of the registry in turn."""
-    return ENGINES[request.param]
+    return (ENGINES | SLOW)[request.param]

@@ -47,7 +47,16 @@ def test_every_example_is_tested():
     explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}
     embed = {f"plot_{name}.py" for name in ("baskets", "pmi_optimum", "words")}
     networks = {"plot_deep.py", "plot_convolution.py"}
-    assert names == {"demo.py"} | reduce | complete | explain | embed | networks
+    clusters = {"plot_cluster.py"}
+    assert names == {"demo.py"} | reduce | complete | explain | embed | networks | clusters
+
+
+def test_cluster_keeps_its_answer_when_a_worker_is_lost(run):
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'eckart[dask]'")
+    out, figures = run("plot_cluster.py")
+    assert "the same bits: True" in out
+    assert "certificate holds: True" in out
+    assert figures == 1
 
 
 def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_path):

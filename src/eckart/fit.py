@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
@@ -16,6 +17,7 @@ from eckart.certify.certificate import Certificate
 from eckart.engines import available_memory, engine_named
 from eckart.engines.protocol import GapsFound
 from eckart.errors import InputError, InputTypeError, wrong
+from eckart.io.dask.answers import BY_ROWS, answer, asked
 from eckart.io.models.pack import kept_trace, resumed_trace
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
@@ -110,6 +112,8 @@ def on_data(engine: Any, matrix: Matrix, do: Callable[[Any], T], weights: np.nda
 def with_gaps(x: Matrix, found: GapsFound) -> Observed:
     """Dense rows with NaN as a partly observed matrix."""
     assert isinstance(x, Dense)
+    if hasattr(x.values, "with_gaps"):
+        return x.values.with_gaps(x.rows, x.columns)
     if x.in_memory:
         return Observed.from_nan(np.asarray(x.values), x.rows, x.columns)
     if not x.stream.rereadable:
@@ -135,6 +139,14 @@ class Estimator(BaseEstimator):
     verbose: Any = param(False, either(flag(), whole(0), wanted="True, False or an int >= 0"))
 
     fit_: Fit = field(init=False)
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Verbs that answer row by row answer a Dask collection by a collection."""
+        super().__init_subclass__(**named)
+        for name in BY_ROWS:
+            verb = getattr(cls, name, None)
+            if callable(verb) and not hasattr(verb, "answers_later"):
+                setattr(cls, name, _or_later(verb))
 
     def __sklearn_is_fitted__(self) -> bool:
         return "fit_" in vars(self)
@@ -243,6 +255,20 @@ def require_room(name: str, value: Any, numbers: float, itemsize: int = 8) -> No
         raise wrong(
             name, value, f"a number whose arrays fit in memory: they would need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free", "lower it"
         )  # fmt: skip
+
+
+def _or_later(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """The verb itself, or its answer for a collection, computed when it is needed."""
+
+    @functools.wraps(verb)
+    def method(self: Any, *args: Any, **named: Any) -> Any:
+        if not asked(args, named):
+            return verb(self, *args, **named)
+        check_is_fitted(self)
+        return answer(self, verb.__name__, args, named)
+
+    method.answers_later = True  # type: ignore[attr-defined]
+    return method
 
 
 def same_names(came: np.ndarray | None, fitted: np.ndarray | None) -> None:

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from eckart.engines import engine_named
+from eckart.engines.blocks.engine import BlocksEngine
 from eckart.engines.cuda import made
 
 
@@ -34,3 +35,5 @@ ENGINES = {
     "torch": Fetched(made(1, os.environ.get("ECKART_TORCH_DEVICE", "cpu"))),
 }
 """``torch`` runs on CPU tensors, or on the device that ECKART_TORCH_DEVICE names (``make test-gpu``)."""
+SLOW = {"three parts": BlocksEngine(1, cut=3)}
+"""Judged by `make test-slow`; `tests/test_parts.py` fits every model on it in every run."""

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from registry import ENGINES, JUDGE
+from registry import ENGINES, JUDGE, SLOW
 
 from eckart.engines.protocol import Engine
 
@@ -19,7 +19,7 @@ CASES = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_
 @pytest.mark.parametrize("name", PRIMITIVES)
 def test_every_primitive_has_a_plain_form_and_a_contract_case(name):
     assert callable(getattr(JUDGE, name, None)), f"plain has no {name}"
-    for engine in ENGINES.values():
+    for engine in (ENGINES | SLOW).values():
         assert callable(getattr(engine, name, None)), f"{engine.name} has no {name}"
     assert re.search(rf"\.{name}\(|[\"']{name}[\"']", CASES), f"no contract case calls {name}"
 

@@ -9,6 +9,7 @@ import warnings
 import typer
 
 from eckart.cli.certify import certify
+from eckart.cli.cluster import around
 from eckart.cli.complete import complete
 from eckart.cli.embed import embed
 from eckart.cli.explain import explain
@@ -75,7 +76,9 @@ def run() -> None:
         "ignore", message=r"\w+ stopped at "
     )  # the report of a fit says that it ended early, and what to do
     try:
-        code = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        words, cluster = around(sys.argv[1:])
+        with cluster:
+            code = app(words or ["--help"], standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except EckartError as error:
         _fail(str(error), 2)

@@ -65,7 +65,10 @@ class Arithmetic:
 
     seed: Annotated[int, option(help="Seed of every random choice.")] = 0
     engine: Annotated[
-        str, option(help="What does the arithmetic: auto, cpu, plain (slow, for checking), or one of another package.")
+        str, option(
+            help="What does the arithmetic: auto, cpu, cuda, plain (slow, for checking), dask (--workers N starts a cluster of processes here, --cluster "
+            "ADDRESS uses a running one), or one of another package."
+        ),
     ] = "auto"
     threads: Threads = None
     plan: Annotated[

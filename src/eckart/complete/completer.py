@@ -44,6 +44,7 @@ from eckart.fit import Estimator, Fit, fitted
 from eckart.index.labels import Labels
 from eckart.io.tables.triples import observed
 from eckart.matrix import Counts, Dense, Observed, squarable, wrong_ndim
+from eckart.matrix_blocks import some_rows
 
 UPDATED = "measured before the last update; certify(X) measures the present model"
 
@@ -67,14 +68,16 @@ class Completer(Recommender, TransformerMixin, Estimator):
         columns: Any = None,
         values: Any = None,
         duplicates: str = "error",
+        memory: Any = None,
     ) -> Self:
         """Fit to the observed entries of X.
 
         X is an ``Observed``, a dense array or frame with NaN where nothing was seen, a sparse matrix whose stored entries are the observations, or a
         table or file of triples with the names of its columns in ``rows=``, ``columns=`` and ``values=``. ``weights`` (>= 0, one for each entry: an
-        array of the shape of X, or one number for each stored entry in row order) say how much each observation counts.
+        array of the shape of X, or one number for each stored entry in row order) say how much each observation counts. ``memory`` (such as ``"4GB"``; None:
+        most of what is free) is what the observations of a file may take: more than that is sorted into shards on the disk first.
         """
-        x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
+        x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory)
         fit = self._solve(squarable(x), entry_weights(weights, x))  # type: ignore[arg-type]
         if getattr(self, "feedback", "explicit") == "explicit":
             fit.plan["ranking"] = "auto"
@@ -197,7 +200,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
             part = at[a : a + step]
             block = self._clipped(f.block(part))
             if keep:
-                put_observed(block, x, part)
+                put_observed(block, *some_rows(x, part))
             yield self.row_ids.names(part), block
 
     def transform(self, X: Any) -> np.ndarray:

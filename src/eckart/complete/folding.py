@@ -12,6 +12,7 @@ from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.index.labels import Labels
 from eckart.matrix import Counts, Dense, Observed
+from eckart.matrix_blocks import facts_of, parts_of
 
 
 def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
@@ -162,6 +163,14 @@ def cast(a: np.ndarray | None, like: np.ndarray) -> np.ndarray | None:
     return None if a is None else np.asarray(a, like.dtype)
 
 
+def mean_of(x: Observed, weights: np.ndarray | None) -> float:
+    """The (weighted) mean of the observed entries."""
+    if weights is None and parts_of(x) is not None:
+        facts = facts_of(x)
+        return facts.total / facts.entries
+    return float(np.average(x.data, weights=weights))
+
+
 def limits(clip: Any, x: Observed) -> list[float] | None:
     """Where predictions are clipped: (low, high), True for the observed range, False for nowhere, "auto" for the range of a rating scale.
 
@@ -172,11 +181,12 @@ def limits(clip: Any, x: Observed) -> list[float] | None:
     if clip is False or clip is None:
         return None
     if clip == "auto":
-        head = x.data[:10_000]
-        values = len(np.unique(head))
-        return [float(x.data.min()), float(x.data.max())] if values <= 64 and len(head) >= 10 * values else None
+        facts = facts_of(x)
+        scale = facts.values is not None and facts.looked >= 10 * len(facts.values)
+        return [facts.least, facts.most] if scale else None
     if clip is True:
-        return [float(x.data.min()), float(x.data.max())]
+        facts = facts_of(x)
+        return [facts.least, facts.most]
     raise wrong("clip", clip, "(low, high), True, False or 'auto'")
 
 

@@ -21,6 +21,7 @@ from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.index.labels import Labels
 from eckart.matrix import Observed
+from eckart.matrix_blocks import some_rows
 from eckart.notebook import table
 
 MOST_SHOWN = 50
@@ -151,7 +152,8 @@ class Recommender:
             raise InputError(f"no column is left to recommend, wanted at least one; check {named}")
         hidden = None
         if exclude_seen:
-            hidden = (seen.indptr, seen.indices, at) if len(columns) == f.n else (*_on(seen, columns), at)
+            near, where = some_rows(seen, at)
+            hidden = (near.indptr, near.indices, where) if len(columns) == f.n else (*_on(near, columns), where)
         if by == "chance":
             found, scores = self._by_chance(f, at, columns, int(n), seen, hidden, new=X is not None)
             best = np.where(found >= 0, columns[found], -1)
@@ -212,8 +214,8 @@ class Recommender:
         """The observed entries of the row that contributed most to the value predicted at (row, column)."""
         f: LowRank = self._lowrank()
         i, j = self.row_ids.index_of(row), self.column_ids.index_of(column)
-        x = self.observed_
-        part = slice(x.indptr[i], x.indptr[i + 1])
+        x, (at,) = some_rows(self.observed_, np.array([i]))
+        part = slice(x.indptr[at], x.indptr[at + 1])
         seen, values = x.indices[part], x.data[part].astype(np.float64)
         own = Observed(np.array([0, len(seen)]), seen, values, x.n_columns)
         shares, base = self._shares(f, i, j, seen, self._as_fitted(own).data)

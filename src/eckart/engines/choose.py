@@ -13,8 +13,15 @@ from typing import Any, NamedTuple
 
 from eckart.errors import wrong
 
-BUILT_IN = {"cpu": "eckart.engines.cpu.engine:CpuEngine", "plain": "eckart.engines.plain:PlainEngine", "cuda": "eckart.engines.cuda:made"}
+BUILT_IN = {
+    "cpu": "eckart.engines.cpu.engine:CpuEngine",
+    "plain": "eckart.engines.plain:PlainEngine",
+    "cuda": "eckart.engines.cuda:made",
+    "dask": "eckart.engines.dask.engine:DaskEngine",
+}
 """Engines of this package, by name; loaded when they are asked for."""
+AUTOMATIC = "eckart.engines.blocks.engine:BlocksEngine"
+"""The processors of this machine for data in memory; for data in parts, wherever these are."""
 
 
 class Choice(NamedTuple):
@@ -44,7 +51,7 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
             raise wrong("engine", engine, _wanted())
         return Choice(engine, "asked for")
     if engine == "auto":
-        return _made(_load(BUILT_IN["cpu"])(n_threads), "auto: the processors of this machine")
+        return _made(_load(AUTOMATIC)(n_threads), "auto: the processors of this machine")
     if engine in BUILT_IN:
         return _made(_load(BUILT_IN[engine])(n_threads), "asked for")
     for point in _added():

@@ -27,6 +27,11 @@ class Host:
     turn: Callable[[Any], Any] | None = None
     """How the engine transposes a sparse matrix; None: as the matrix does itself."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is made from the rest: layouts belong to the process that made them, which may be adding to them now."""
+        kept = ("matrix", "weights", "entry_weights", "checked", "turn")
+        return {name: self.__dict__[name] for name in kept} | {"kept": {}}
+
     @property
     def kind(self) -> str:
         return {Dense: "dense", Counts: "counts", Observed: "observed"}[_base(self.matrix)]

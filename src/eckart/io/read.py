@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.io.dask.known import is_collection
 from eckart.io.tables.csv_file import read_csv
 from eckart.io.tables.frames import (
     ARROW_FILES,
@@ -72,6 +73,7 @@ def read(
     values: Any = None,
     duplicates: str = "error",
     missing: Any = (),
+    memory: Any = None,
 ) -> Matrix:
     """Turn a file, frame, array, sparse matrix or iterator of row blocks into a labelled matrix.
 
@@ -96,6 +98,8 @@ def read(
         integers, other ids are text (also numbers with leading zeros), and an empty cell is refused.
     duplicates : several values at one place of a table in long form: ``"error"``, ``"last"``, ``"mean"`` or ``"sum"``.
     missing : what else stands for a missing entry: numbers such as 0 or -999, and words in the cells of a CSV file, such as ``"?"``.
+    memory : what a file in long form may take of it, such as ``"4GB"``; by default most of what is free. A larger one is sorted into shards on the disk
+        (in the folder for temporary files), which a fit reads in every sweep.
 
     Returns
     -------
@@ -114,13 +118,17 @@ def read(
         _check_long(rows, columns, values, {"index": index, "key": key, "absent": None if absent == "zero" else absent})
         if marks.words:
             raise wrong("missing", marks.words[0], "numbers only beside rows=: a table in long form leaves out what is missing")
-        return unmark(Long(rows, columns, values, duplicates, delimiter, decimal, header).read(source), marks.numbers)
+        return unmark(Long(rows, columns, values, duplicates, delimiter, decimal, header, memory).read(source), marks.numbers)
     if duplicates != "error":
         raise wrong(
             "duplicates", duplicates, "rows=, columns= and values= beside it: only a table in long form has them"
         )
     if absent not in ("zero", "unknown"):
         raise wrong("absent", absent, "'zero' or 'unknown'")
+    if is_collection(source):
+        from eckart.io.dask.wide import from_collection
+
+        return _not_empty(from_collection(source, columns, absent))
     ask = _Ask(columns, index, key, absent, delimiter, decimal, header, IN_MEMORY_BYTES, marks.words)
     return unmark(_read_source(source, ask), marks.numbers)
 

@@ -12,7 +12,7 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.stationary import RidgePoint, RidgeProblem, certify_factors, relative_gradient
 from eckart.complete.completer import Completer
 from eckart.complete.factors.alternate import Progress, State, Stop, alternate, resumed, snapshot, start
-from eckart.complete.folding import cast, entry_weights, limits, on_a_scale
+from eckart.complete.folding import cast, entry_weights, limits, mean_of, on_a_scale
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
@@ -22,6 +22,7 @@ from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
 from eckart.matrix import Observed
+from eckart.matrix_blocks import facts_of
 from eckart.parameters import check, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, progress
@@ -178,7 +179,7 @@ class ALS(Completer):
         if by is not None:
             norm, train = normalise(train, by, scale=self.scale)
             judge = None if judge is None else norm.apply(judge)
-        mean = float(np.average(train.data, weights=weights)) if self.biases and self.feedback == "explicit" else 0.0
+        mean = mean_of(train, weights) if self.biases and self.feedback == "explicit" else 0.0
         keeper = Checkpoint.of_fit(self, x, weights, ignored=("max_iter",), seconds=CHECKPOINT_SECONDS)
         with engine.at_work(), progress(self.verbose) as watch:
             problem = self._problem(engine, train, weights, ridge)
@@ -354,7 +355,7 @@ class ALS(Completer):
             )
 
     def _check_implicit(self, x: Observed) -> None:
-        if (x.data < 0).any():
+        if facts_of(x).least < 0:
             at = int(np.argmax(x.data < 0))
             row = int(np.searchsorted(x.indptr, at, side="right")) - 1
             raise InputError(

@@ -8,6 +8,7 @@ import numpy as np
 
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
+from eckart.matrix_blocks import facts_of
 
 LARGEST_COUNT = 1e12
 """A count beyond it is no count of words, and a thousand of them lose whole numbers in float64."""
@@ -48,7 +49,8 @@ def _sparse(matrix: Dense, name: str) -> Counts:
 
 
 def _refuse_bad(x: Counts) -> None:
-    if x.nnz and not (x.data.min() >= 0 and np.isfinite(x.data).all()):
+    facts = facts_of(x)
+    if facts.entries and not (facts.least >= 0 and np.isfinite(facts.total)):
         row, word, value = _first(x, ~(np.isfinite(x.data) & (x.data >= 0)))
         kind = "Negative values in data" if value < 0 else "Input X contains NaN or infinity"
         raise InputError(f"{kind}: {value} at row {row}, word {word}, wanted a count >= 0")
@@ -62,7 +64,7 @@ def _refuse_bad(x: Counts) -> None:
 
 def whole_numbers(x: Counts) -> bool:
     """Whether all counts are integers."""
-    return bool((x.data == np.rint(x.data)).all())
+    return facts_of(x).whole
 
 
 def require_whole_numbers(x: Counts, method: str) -> None:
@@ -93,7 +95,7 @@ def every_other(x: Counts) -> list[Counts]:
 
 def tokens_of(x: Counts) -> float:
     """The sum of all counts."""
-    return float(x.data.sum(dtype=np.float64))
+    return facts_of(x).total
 
 
 def _first(x: Counts, bad: np.ndarray) -> tuple[int, str, float]:

@@ -46,6 +46,7 @@ from eckart.io.models.levels import SECONDS, Memory, resumed, resuming
 from eckart.io.read import read
 from eckart.io.text.shards import Shards, pieces
 from eckart.matrix import Counts
+from eckart.matrix_blocks import parts_of
 from eckart.parameters import check, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
@@ -265,6 +266,8 @@ class LDA(TopicModel):
             require_whole_numbers(x, "gibbs")
         if method != "auto":
             return method, "asked for"
+        if parts_of(x) is not None:
+            return "cvb0", "the documents come in parts, and Gibbs sampling walks through all tokens in turn"
         if not whole_numbers(x):
             return "cvb0", "the counts are not all whole numbers, which Gibbs sampling needs"
         if tokens_of(x) > GIBBS_TOKENS:

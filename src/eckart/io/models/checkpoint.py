@@ -22,6 +22,7 @@ import numpy as np
 from eckart.errors import FileError, wrong
 from eckart.io.models.save import SEAL, atomic_write
 from eckart.matrix import Dense, Matrix
+from eckart.matrix_blocks import parts_of
 
 LAYOUT = 4
 """Raised when the state that some solver keeps changes: an older file is then refused in words."""
@@ -184,6 +185,10 @@ def about_rows(matrix: Matrix, options: dict[str, Any], weights: Any = None, y: 
 def contents(matrix: Matrix) -> Iterator[np.ndarray]:
     """The arrays that a matrix consists of; the bytes of the files that it is read from; blocks in memory. Of an iterator that can be read once only its
     first block is known before the pass."""
+    token = getattr(parts_of(matrix), "token", None)
+    if token is not None:
+        yield np.frombuffer(token.encode(), np.uint8)
+        return
     if not isinstance(matrix, Dense):
         yield from (matrix.indptr, matrix.indices, matrix.data)
         return

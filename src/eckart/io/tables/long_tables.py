@@ -19,8 +19,10 @@ from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.index.compress import RULES
 from eckart.index.entries import as_numbers, floating
 from eckart.index.ids import Ids, Place
+from eckart.io.dask.known import is_collection
 from eckart.io.tables.csv_file import NULLS, Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
+from eckart.io.tables.memory import memory_of
 from eckart.io.tables.other_files import OTHER_TABLES
 from eckart.matrix import Observed
 
@@ -29,6 +31,9 @@ BATCH_ROWS = 2**20
 
 BATCH_BYTES = 2**24
 """Bytes of a CSV file that are read at a time."""
+
+ENTRY_BYTES = 64
+"""Memory of an observation while a table is read and fitted: two codes and a value, twice while they are sorted, and rows and columns of the matrix."""
 
 TEXT_FILES = (".csv", ".tsv", ".txt")
 
@@ -47,6 +52,7 @@ class Long:
     delimiter: str | None = None
     decimal: str = "."
     header: bool | None = None
+    memory: float | None = None
 
     def picked(self, names: list[Any], where: Any) -> list[int]:
         """Positions of the three columns (two without values)."""
@@ -64,8 +70,19 @@ class Long:
         """All triples of a source."""
         if self.duplicates not in RULES:
             raise wrong("duplicates", self.duplicates, "one of " + ", ".join(map(repr, RULES)))
+        if is_collection(source):
+            from eckart.io.dask.long import observed_frame
+
+            return observed_frame(source, self)
         path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
         blanks = tuple(NULLS) if path is not None and Path(path).suffix.lower() not in ARROW_FILES else None
+        if path is not None and (many := self._entries(path)) * ENTRY_BYTES > (room := memory_of(self.memory)):
+            from eckart.io.tables.entry_shards import sharded
+
+            names, most = (_named(self.rows), _named(self.columns), _named(self.values)), min(room, many * ENTRY_BYTES)
+            return sharded(
+                lambda: self._blocks(source), names, lambda part, at: numbers(part, self.values, at), most, None, self.duplicates, blanks
+            )
         sides = Ids(_named(self.rows), blanks), Ids(_named(self.columns), blanks)
         values: list[np.ndarray] = []
         starts, places, seen = [], [], 0
@@ -92,6 +109,15 @@ class Long:
         return Observed.from_codes(
             i, j, data, (len(rows), len(columns)), rows, columns, self.duplicates, None, place, name
         )
+
+    def _entries(self, path: str) -> float:
+        """How many observations the files hold: exactly where they say so, else about a line for every 16 bytes."""
+        files = [path] if os.path.exists(path) else sorted(glob.glob(path))
+        found = 0.0
+        for file in map(Path, files):
+            if file.is_file() and file.stat().st_size:
+                found += arrow_head(file)[1] if file.suffix.lower() in ARROW_FILES else file.stat().st_size / 16
+        return found
 
     def _blocks(self, source: Any) -> Iterator[Block]:
         if isinstance(source, (str, os.PathLike)):

@@ -11,9 +11,11 @@ import numpy as np
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.index.labels import shown
+from eckart.io.dask.known import is_collection
 from eckart.io.read import holds_blocks, read
 from eckart.io.tables.frames import is_frame
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
+from eckart.matrix_blocks import parts_of
 
 BLOCK_ENTRIES = 2**23
 """Entries of a file of dense rows that are looked at at a time."""
@@ -32,6 +34,7 @@ def observed(
     decimal: str = ".",
     header: bool | None = None,
     missing: Any = (),
+    memory: Any = None,
 ) -> Observed:
     """The observed entries of a source, with its row and column labels.
 
@@ -41,7 +44,7 @@ def observed(
 
     Parameters
     ----------
-    source, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing : as in ``eckart.read``.
+    source, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing, memory : as in ``eckart.read``.
 
     Returns
     -------
@@ -66,17 +69,18 @@ def observed(
             decimal=decimal,
             header=header,
             missing=missing,
+            memory=memory,
         )
         assert isinstance(matrix, Observed)
         return matrix
     names = {"columns": columns, "index": index}
-    if holds_blocks(source):
+    if not is_collection(source) and holds_blocks(source):
         out = _joined(_each(source, names))
     else:
         how = {"key": key, "delimiter": delimiter, "decimal": decimal, "header": header, "missing": missing}
         out = _one(source, {**names, **how})
     _check_finite(out)
-    if out.nnz == 0:
+    if parts_of(out) is None and out.nnz == 0:
         raise InputError(
             f"X has no observed entry among {out.shape[0]} rows and {out.shape[1]} columns, wanted at least one"
         )
@@ -91,7 +95,7 @@ def _one(source: Any, ask: dict[str, Any]) -> Observed:
             "X is a Counts matrix, in which an absent entry is zero, wanted one in which it is unknown; pass the sparse matrix itself, or "
             "say eckart.read(X, absent='unknown')"
         )
-    if is_frame(source):
+    if is_frame(source) and not is_collection(source):
         matrix = replace(
             matrix,
             rows=None if ask.get("index") is None and _counts(getattr(source, "index", None)) else matrix.rows,
@@ -99,6 +103,8 @@ def _one(source: Any, ask: dict[str, Any]) -> Observed:
         )
     if isinstance(matrix, Observed):
         return matrix
+    if hasattr(matrix.values, "with_gaps"):
+        return matrix.values.with_gaps(matrix.rows, matrix.columns)
     if matrix.in_memory and not isinstance(matrix.values, np.memmap):
         return Observed.from_nan(matrix.array, matrix.rows, matrix.columns)
     parts = row_parts(matrix, max(1, BLOCK_ENTRIES // matrix.shape[1]))
@@ -149,8 +155,8 @@ def _joined(parts: Iterator[Observed]) -> Observed:
 
 
 def _check_finite(x: Observed) -> None:
-    """Refuse a stored infinity or NaN by its row and column."""
-    if np.isfinite(x.data).all():
+    """Refuse a stored infinity or NaN by its row and column; those of parts are refused where each is placed."""
+    if parts_of(x) is not None or np.isfinite(x.data).all():
         return
     p = int((~np.isfinite(x.data)).argmax())
     i = int(np.searchsorted(x.indptr, p, side="right")) - 1

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import FileError, InputError
+from eckart.io.dask.known import is_collection
 from eckart.io.models.save import check_place, replacing
 from eckart.io.read import read
 from eckart.matrix import Counts, Matrix
@@ -68,6 +69,8 @@ def pieces(source: Any) -> Iterator[Matrix] | None:
     (2, None, None)
     """
     if isinstance(source, (str, bytes, dict)) or hasattr(source, "shape") or not hasattr(source, "__iter__"):
+        return None
+    if is_collection(source):
         return None
     if isinstance(source, (list, tuple)) and not (len(source) and len(getattr(source[0], "shape", ())) == 2):
         return None

@@ -1,0 +1,307 @@
+"""What a cluster, or a disk, costs against one process that holds everything: PCA of a file and ALS of ratings, in the same run.
+
+    python benchmarks/cluster.py                     ALS of 2 M ratings (k = 64) and PCA of a 1 GB file: here, on a LocalCluster of two processes, from shards
+    python benchmarks/cluster.py --ratings 2e7 --gigabytes 4
+    python benchmarks/cluster.py model               the cost model, fitted on two sizes, and its table for large clusters
+
+Each way runs in a process of its own. ``seconds`` are of a sweep (ALS: the median of half the sweeps after the first) or of the fit (PCA); ``cpu`` is the
+processor time of all processes that took part, which other work on the machine changes less; ``peak`` is the largest resident memory of one process. Rivals
+that are installed (dask-ml, Spark's ALS) run in the same way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from harness import CACHE  # noqa: E402
+
+SWEEPS = 4
+WORKERS = 2
+
+
+# ---- data
+
+
+def ratings_folder(entries: int, parts: int = 16) -> Path:
+    """Parquet files of (user, item, rating), users in ranges, items by popularity (share ~ 1 / (rank + 50)), each pair once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder = CACHE / f"cluster-ratings-{entries}"
+    if (folder / f"part-{parts - 1:03d}.parquet").exists():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    n, m = max(entries // 145, 16), entries // 750 + 100
+    share = np.cumsum(1.0 / (np.arange(m) + 50.0))
+    share /= share[-1]
+    u, v = rng.standard_normal((n, 8)).astype(np.float32), rng.standard_normal((m, 8)).astype(np.float32)
+    for p in range(parts):
+        a, b, wanted = p * n // parts, (p + 1) * n // parts, entries // parts
+        user = rng.integers(a, b, int(wanted * 1.2))
+        key = np.unique(user * m + np.searchsorted(share, rng.random(len(user))))
+        key = rng.permutation(key)[:wanted]
+        i, j = key // m, key % m
+        value = 3.5 + 0.4 * np.einsum("ij,ij->i", u[i], v[j]) + 0.5 * rng.standard_normal(len(i))
+        table = {
+            "user": i.astype(np.int32),
+            "item": j.astype(np.int32),
+            "rating": value.clip(0.5, 5).astype(np.float32),
+        }
+        pq.write_table(pa.table(table), folder / f"part-{p:03d}.parquet")
+    return folder
+
+
+def rows_file(gigabytes: float, n: int = 1000) -> Path:
+    """A .npy file of float32 rows with a power-law spectrum."""
+    rows = int(gigabytes * 2**30 / 4 / n)
+    path = CACHE / f"cluster-rows-{rows}x{n}.npy"
+    if not path.exists():
+        CACHE.mkdir(exist_ok=True)
+        rng = np.random.default_rng(1)
+        basis = (np.linalg.qr(rng.standard_normal((n, n)))[0] * (1.0 + np.arange(n)) ** -0.7).astype(np.float32)
+        out = np.lib.format.open_memmap(path.with_suffix(".part"), "w+", np.float32, (rows, n))
+        for a in range(0, rows, 20_000):
+            b = min(a + 20_000, rows)
+            out[a:b] = rng.standard_normal((b - a, n), dtype=np.float32) @ basis.T + 0.5
+        out.flush()
+        path.with_suffix(".part").rename(path)
+    return path
+
+
+# ---- one way each, in a process of its own
+
+
+def used(children: bool = True) -> float:
+    """Processor seconds of this process and of those that it has waited for."""
+    who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN) if children else (resource.RUSAGE_SELF,)
+    return sum(sum(resource.getrusage(each)[:2]) for each in who)
+
+
+def peak() -> float:
+    """GB of the largest process so far, children that have ended included."""
+    return max(resource.getrusage(each).ru_maxrss for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 2**20
+
+
+def worker_cpu(client: Any) -> float:
+    return sum(client.run(used).values())
+
+
+def cluster() -> Any:
+    import logging
+
+    from distributed import Client, LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    made = LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None, memory_limit="6GB")
+    return Client(made)
+
+
+def als(way: str, folder: Path, k: int, feedback: str) -> dict[str, Any]:
+    import eckart
+
+    how = {"rows": "user", "columns": "item", "values": "rating"}
+    files = f"{folder}/*.parquet"
+    model = eckart.ALS(k, feedback=feedback, random_state=0, max_iter=SWEEPS, tol=1e-12)
+    small = eckart.ALS(k, feedback=feedback, random_state=0, max_iter=2)
+    client = None
+    if way == "dask":
+        import dask.dataframe as dd
+
+        client = cluster()
+        start = time.perf_counter()
+        x = eckart.read(dd.read_parquet(files), **how)
+    else:
+        start = time.perf_counter()
+        x = eckart.read(files, **how, **({"memory": "200MB"} if way == "shards" else {}))
+    reading = time.perf_counter() - start
+    small.fit(x)  # compiles, and places
+    before, start = used() + (worker_cpu(client) if client else 0.0), time.perf_counter()
+    model.fit(x)
+    wall = time.perf_counter() - start
+    cpu = used() + (worker_cpu(client) if client else 0.0) - before
+    times = np.diff([0.0, *model.fit_.trace.seconds[1::2]])
+    out = {
+        "reading": reading,
+        "seconds": float(np.median(times[1:])),
+        "fit": wall,
+        "cpu": cpu,
+        "objective": model.objective_,
+    }
+    out["peak"] = max(client.run(peak).values()) if client else peak()
+    out["client peak"] = peak()
+    if client:
+        client.close()
+        client.cluster.close()
+    return out
+
+
+def pca(way: str, path: Path, k: int) -> dict[str, Any]:
+    import eckart
+
+    model = eckart.PCA(k, svd_solver="randomized", random_state=0)
+    model.fit(np.random.default_rng(0).standard_normal((3000, 50)).astype(np.float32))
+    client = cluster() if way != "here" else None
+    before, start = used() + (worker_cpu(client) if client else 0.0), time.perf_counter()
+    if way == "here":
+        captured = float(model.fit(path).explained_variance_.sum())
+    else:
+        import dask.array as da
+
+        x = da.from_array(np.load(path, mmap_mode="r"), chunks=(16_000, -1), name=False) if way == "dask-ml" else None
+        if way == "dask":
+            captured = float(model.set_params(engine="dask").fit(path).explained_variance_.sum())
+        else:
+            from dask_ml.decomposition import PCA as Rival
+
+            captured = float(
+                np.asarray(Rival(k, svd_solver="randomized", random_state=0).fit(x).explained_variance_).sum()
+            )
+    wall = time.perf_counter() - start
+    cpu = used() + (worker_cpu(client) if client else 0.0) - before
+    out = {
+        "seconds": wall,
+        "cpu": cpu,
+        "captured": captured,
+        "peak": max(client.run(peak).values()) if client else peak(),
+    }
+    if client:
+        client.close()
+        client.cluster.close()
+    return out
+
+
+def spark(folder: Path, k: int, feedback: str) -> dict[str, Any]:
+    from pyspark.ml.recommendation import ALS as Rival
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master(f"local[{WORKERS}]")
+        .config("spark.driver.memory", "8g")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
+    x = session.read.parquet(str(folder)).cache()
+    x.count()
+
+    def fit(sweeps: int) -> float:
+        start = time.perf_counter()
+        made = Rival(
+            rank=k,
+            maxIter=sweeps,
+            implicitPrefs=feedback == "implicit",
+            userCol="user",
+            itemCol="item",
+            ratingCol="rating",
+            seed=0,
+        )
+        made.fit(x)
+        return time.perf_counter() - start
+
+    fit(1)
+    few, many = fit(1), fit(SWEEPS)
+    return {"seconds": (many - few) / (SWEEPS - 1), "fit": many}
+
+
+def alone(*words: str) -> dict[str, Any]:
+    """One way in a process of its own."""
+    run = subprocess.run([sys.executable, __file__, "one", *words], capture_output=True, text=True)
+    lines = [line for line in run.stdout.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines else {"failed": (run.stderr.strip().splitlines() or ["no answer"])[-1][:200]}
+
+
+def shown(name: str, found: dict[str, Any]) -> None:
+    print(
+        f"{name:<34}",
+        "  ".join(
+            f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in found.items()
+        ),
+        flush=True,
+    )
+
+
+# ---- the cost model: seconds of a sweep = compute / workers + broadcast + through the client + tasks
+
+
+def fitted(sizes: list[int], k: int, feedback: str) -> dict[str, float]:
+    """a: seconds an entry of one core; b: seconds a byte through the client; c: seconds a pass. From sweeps here and on the cluster, at two sizes."""
+    rows = []
+    for z in sizes:
+        folder = str(ratings_folder(z))
+        local, dask = alone("als", "here", folder, str(k), feedback), alone("als", "dask", folder, str(k), feedback)
+        shown(f"{z:.0e} entries, here", local)
+        shown(f"{z:.0e} entries, two workers", dask)
+        n, m = z // 145, z // 750 + 100
+        sent = (
+            4.0 * k * (3 * n + 3 * m)
+        )  # a half sweep sends the old rows, gets the new, and the other side goes to every worker
+        rows.append((z, local["seconds"], dask["seconds"], sent))
+    per_entry = float(np.mean([WORKERS * local / z for z, local, _, _ in rows]))
+    extra = np.array([max(dask - per_entry * z / WORKERS, 0.0) for z, _, dask, _ in rows])
+    per_byte = float(max((extra[-1] - extra[0]) / (rows[-1][3] - rows[0][3]), 0.0))
+    return {"entry": per_entry, "byte": per_byte, "pass": float(max(extra[0] - per_byte * rows[0][3], 0.0))}
+
+
+def predicted(cost: dict[str, float], z: float, n: float, m: float, k: int, workers: int) -> float:
+    """Seconds of a sweep; the other side's factors travel from worker to worker, so a broadcast takes the logarithm of their number."""
+    tall = 4.0 * k * (n + m)
+    return cost["entry"] * z / workers + cost["byte"] * tall * (2 + np.log2(max(workers, 2))) + cost["pass"]
+
+
+def model(k: int, feedback: str) -> None:
+    cost = fitted([1_000_000, 4_000_000], k, feedback)
+    print({name: f"{value:.3g}" for name, value in cost.items()})
+    for z, n, m in ((1e9, 5e6, 5e5), (1e11, 3e8, 1e7)):
+        for workers in (10, 100, 1000):
+            client = 4.0 * k * (2 * n + m) / 2**30
+            print(
+                f"{z:.0e} ratings, {workers:>4} workers: {predicted(cost, z, n, m, k, workers):8.1f} s a sweep, client {client:.0f} GB of factors"
+            )
+
+
+def main() -> None:
+    told = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    told.add_argument("what", nargs="*", default=["all"])
+    told.add_argument("--ratings", type=float, default=2e6)
+    told.add_argument("--gigabytes", type=float, default=1.0)
+    told.add_argument("--k", type=int, default=64)
+    told.add_argument("--feedback", default="implicit")
+    ask = told.parse_args()
+    if ask.what[0] == "one":
+        kind, way, *rest = ask.what[1:]
+        if kind == "als":
+            found = als(way, Path(rest[0]), int(rest[1]), rest[2])
+        elif kind == "spark":
+            found = spark(Path(rest[0]), int(rest[1]), rest[2])
+        else:
+            found = pca(way, Path(rest[0]), int(rest[1]))
+        print(json.dumps(found), flush=True)
+        os._exit(0)  # clusters take their time to go
+    if ask.what[0] == "model":
+        model(ask.k, ask.feedback)
+        return
+    if ask.what[0] in ("all", "als"):
+        folder = str(ratings_folder(int(ask.ratings)))
+        for way in ("here", "dask", "shards"):
+            shown(f"ALS {ask.ratings:.0e} k={ask.k}, {way}", alone("als", way, folder, str(ask.k), ask.feedback))
+        shown(f"ALS {ask.ratings:.0e} k={ask.k}, Spark", alone("spark", "-", folder, str(ask.k), ask.feedback))
+    if ask.what[0] in ("all", "pca"):
+        path = str(rows_file(ask.gigabytes))
+        for way in ("here", "dask", "dask-ml"):
+            shown(f"PCA {ask.gigabytes:g} GB k=10, {way}", alone("pca", way, path, "10"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""--workers and --cluster, which every command with --engine takes: a Dask cluster around the command, and --engine dask in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from eckart.errors import InputError, wrong
+
+OPTIONS = ("--workers", "--cluster")
+
+
+def around(words: list[str]) -> tuple[list[str], Any]:
+    """The words of a command without the two options, and what is to be entered while it runs.
+
+    >>> around(["reduce", "x.npy", "-k", "3"])[0]
+    ['reduce', 'x.npy', '-k', '3']
+    >>> around(["reduce", "x.npy", "--workers", "2"])[0]
+    ['reduce', 'x.npy', '--engine', 'dask']
+    """
+    rest, told = _parted(words)
+    if not told:
+        return words, nullcontext()
+    if len(told) == 2:
+        raise InputError(
+            "--workers and --cluster came, wanted one of them: a cluster of this machine, or a running one"
+        )
+    engine = next((rest[i + 1] for i, word in enumerate(rest[:-1]) if word == "--engine"), None)
+    if engine not in (None, "dask"):
+        raise wrong("--engine", engine, f"dask, or none, beside {next(iter(told))}")
+    rest = rest if engine else [*rest, "--engine", "dask"]
+    if "--cluster" in told:
+        return rest, _running(told["--cluster"])
+    count = told["--workers"]
+    if not count.isdigit() or int(count) < 1:
+        raise wrong("--workers", count, "a number of processes, 1 or more")
+    return rest, _local(int(count))
+
+
+def _parted(words: list[str]) -> tuple[list[str], dict[str, str]]:
+    rest: list[str] = []
+    told: dict[str, str] = {}
+    given = iter(words)
+    for word in given:
+        name, equals, value = word.partition("=")
+        if name not in OPTIONS:
+            rest.append(word)
+            continue
+        found = value if equals else next(given, None)
+        if found is None:
+            raise InputError(
+                f"{name} came without a value, wanted {'a number of processes' if name == OPTIONS[0] else 'an address'}"
+            )
+        told[name] = found
+    return rest, told
+
+
+@contextmanager
+def _local(count: int) -> Iterator[None]:
+    """So many processes of this machine, one thread each."""
+    from eckart.engines.dask.client import load_dask
+
+    distributed = load_dask()
+    logging.getLogger("distributed").setLevel(logging.ERROR)  # a worker that is started again is no news to a user
+    with (
+        distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        yield
+
+
+@contextmanager
+def _running(address: str) -> Iterator[None]:
+    from eckart.engines.dask.client import client_of, load_dask
+
+    load_dask()
+    with client_of(address):
+        yield

@@ -1,0 +1,262 @@
+"""BlocksEngine: ``CpuEngine`` for matrices in memory, and the same primitives as maps and sums over blocks for those that come as parts.
+
+Which of both a call is, its placed matrix says; where blocks are worked on, their runner says (in this process, or on a cluster). Tall arrays stay with the
+process that runs the solver: they are the whole state of a fit between two passes, so nothing that a lost worker held is missed. A pass sends every block its
+rows of them and gets new ones back.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.blocks import work
+from eckart.engines.blocks.placed import BlockMatrix, Here, places_of
+from eckart.engines.blocks.rules import RULES, Rule
+from eckart.engines.blocks.work import Primitive
+from eckart.engines.cpu.engine import CpuEngine
+from eckart.engines.host import Host
+from eckart.engines.protocol import CountRows, Decomposition, Engine, PmiRule, RidgeRule, Sketch
+from eckart.errors import InputError
+from eckart.matrix import Dense, Matrix
+from eckart.matrix_blocks import MemoryParts, parts_of
+from eckart.trace import Watcher, silent
+
+BLOCK_BYTES = 2**25
+"""Bytes in a block of a matrix that is cut here: tenths of a second of work, little beside the memory of a worker."""
+NOT_SENT = ("watch", "keeper")
+"""Arguments that belong to the process that runs the solver."""
+
+
+class BlocksEngine(CpuEngine):
+    """``runner`` (None: this process) works on matrices that come as parts; with ``cut`` > 0 those in memory are cut too, into so many blocks or as many as
+    keep a block below 32 MB."""
+
+    def __init__(self, n_threads: int | None = None, runner: Any = None, cut: int = 0):
+        super().__init__(n_threads)
+        self.runner, self.cut, self.reason = runner, cut, ""
+
+    def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Any:
+        if isinstance(matrix, (BlockMatrix, Host)):
+            return matrix
+        parts = parts_of(matrix)
+        if parts is not None:
+            return self._placed(parts, matrix, weights, entry_weights)
+        parts = self._cut(matrix) if self.cut else None
+        if parts is None:
+            return super().put(matrix, weights, entry_weights)
+        host = super().put(matrix, weights, entry_weights)  # checked here, at the door
+        x = self._placed(parts, host.matrix, weights, entry_weights)
+        x.kept["together"] = lambda: host
+        return x
+
+    def _cut(self, matrix: Matrix) -> MemoryParts | None:
+        """A matrix in memory as parts; None where it is one block, which is not worth sending, or a stream."""
+        if isinstance(matrix, Dense) and not matrix.in_memory:
+            return None
+        rows, size = matrix.shape[0], matrix.dtype.itemsize
+        assert rows is not None
+        stored = rows * matrix.shape[1] * size if isinstance(matrix, Dense) else matrix.nnz * (size + 4) + 8 * rows
+        step = -(-rows // max(self.cut, -(-stored // BLOCK_BYTES)))
+        return MemoryParts(matrix, step) if step < rows else None
+
+    def _runner(self, parts: Any) -> Any:
+        """The one that was asked for; else by the data: tasks of a cluster run there."""
+        if self.runner is None and hasattr(parts, "tasks"):
+            from eckart.engines.dask.runner import DaskRunner
+
+            self.runner = DaskRunner(None, self.threads)
+            self.name, self.reason = "dask", "auto: X is a Dask collection"
+        if self.runner is None and getattr(parts, "turned", None) is not None:
+            self.reason = f"auto: the processors of this machine, on {len(parts.lengths)} shards of the disk, since the entries would take too much memory"
+        return self.runner or Here(CpuEngine(self.threads), getattr(parts, "room", float("inf")))
+
+    def _placed(self, parts: Any, matrix: Matrix, weights: Any, entry_weights: Any) -> BlockMatrix:
+        places = places_of(parts)
+        w = None if weights is None else np.ascontiguousarray(weights, np.float64)
+        runner = self._runner(parts)
+        shown = matrix.rows, matrix.columns
+        own = [None if w is None else w[at.first : at.first + at.rows] for at in places]
+        x = BlockMatrix(parts.kind, parts.n_columns, parts.dtype, places, [], runner, *shown, w)
+        if entry_weights is None:
+            x.handles = runner.place(parts, places, own, [None] * len(places))
+        else:
+            x.handles = runner.place(parts, places, [None] * len(places), [None] * len(places))
+            ends = x.entry_starts
+            e = np.ascontiguousarray(entry_weights, parts.dtype)
+            x.handles = runner.place(parts, places, own, [e[a:b] for a, b in itertools.pairwise(ends)])
+        x.weighted = w is not None or entry_weights is not None
+        x.kept["turned"] = getattr(parts, "turned", None)
+        return x
+
+    def scaled(self, x: Any, factor: float) -> Any:
+        return x.derived(work.scaled, factor=factor) if isinstance(x, BlockMatrix) else super().scaled(x, factor)
+
+    def zero_filled(self, x: Any) -> Any:
+        if not isinstance(x, BlockMatrix):
+            return super().zero_filled(x)
+        return x.derived(work.zero_filled, "counts") if x.kind == "observed" else x
+
+    def as_rows(self, tall: np.ndarray, x: Any) -> Any:
+        return super().as_rows(tall, _weights_of(x))
+
+    def factor_mass(self, factor: np.ndarray, x: Any = None) -> np.ndarray:
+        return super().factor_mass(factor, _weights_of(x))
+
+    def factor_sums(self, factor: np.ndarray, x: Any = None) -> Any:
+        return super().factor_sums(factor, _weights_of(x))
+
+    def sign_sums(self, factor: np.ndarray, x: Any = None) -> Any:
+        return super().sign_sums(factor, _weights_of(x))
+
+    def ridge_penalty(self, x: Any, rule: RidgeRule, factor: np.ndarray, bias: np.ndarray | None) -> float:
+        if not isinstance(x, BlockMatrix):
+            return super().ridge_penalty(x, rule, factor, bias)
+        ridge, bias_ridge = rule.ridges(x.counts)
+        total = float(np.trace(self.inner(factor, factor, ridge)))
+        return 0.5 * (total + (0.0 if bias is None else float(bias_ridge @ np.square(bias, dtype=np.float64))))
+
+    def entries(self, x: Any) -> np.ndarray:
+        return x.each(work.all_rows) if isinstance(x, BlockMatrix) else super().entries(x)
+
+    def rows_at(self, x: Any, rows: np.ndarray | None = None) -> np.ndarray:
+        if not isinstance(x, BlockMatrix):
+            return super().rows_at(x, rows)
+        if rows is None:
+            return x.each(Primitive("rows_at"))
+        ends = np.searchsorted(rows, [at.first for at in x.places] + [x.shape[0]])
+        own = [{"rows": rows[a:b] - at.first} for at, a, b in zip(x.places, ends[:-1], ends[1:])]
+        return x.each(work.some_rows, own=own)
+
+    def gap_patterns(self, x: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+        if not isinstance(x, BlockMatrix):
+            return super().gap_patterns(x)
+        found = x.each(work.patterns, own=[{"first": at.first} for at in x.places], join="sum")
+        groups: dict[bytes, tuple[list[np.ndarray], np.ndarray]] = {}
+        for rows, mask in found:
+            groups.setdefault(mask.tobytes(), ([], mask))[0].append(rows)
+        return [(np.concatenate(rows), mask) for rows, mask in groups.values()]
+
+    def sketch(self, x: Any, state: Sketch, watch: Watcher = silent) -> Sketch:
+        if not isinstance(x, BlockMatrix):
+            return super().sketch(x, state, watch)
+        empty = Sketch(state.n, state.size, state.dtype, state.centered)
+        return state.merge(x.each(work.sketched, {"empty": empty}, join="sum"))
+
+    def by_columns(self, x: Any, data: np.ndarray) -> np.ndarray:
+        if not isinstance(x, BlockMatrix):
+            return super().by_columns(x, data)
+        if "order" not in x.kept:
+            x.kept["order"] = np.argsort(x.each(work.column_indices), kind="stable")
+        return data[x.kept["order"]]
+
+    def entry_times_t(self, x: Any, t_data: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return self.entry_times(x.T, t_data, y) if isinstance(x, BlockMatrix) else super().entry_times_t(x, t_data, y)
+
+    def mutual_information(self, x: Any, rule: PmiRule, dtype: Any) -> CountRows:
+        if not isinstance(x, BlockMatrix):
+            return super().mutual_information(x, rule, dtype)
+        shared = {"columns": self.topic_totals(x), "rule": rule, "dtype": dtype}
+        return CountRows(0, *x.each(work.information, shared, join=("rows", "rows", "rows")))
+
+    def svd(self, x: Any, centered: bool) -> Decomposition:
+        return super().svd(self._together(x, "svd_solver='svd'", "svd_solver='randomized'"), centered)
+
+    def row_gram(self, x: Any, mean: np.ndarray | None) -> np.ndarray:
+        return super().row_gram(self._together(x, "svd_solver='eigh' of few rows", "svd_solver='randomized'"), mean)
+
+    def topic_chain(self, x: Any, words: np.ndarray, shares: Any, prior: Any, seed: int) -> Any:
+        x = _not_by_blocks(x, "Gibbs sampling", "learning_method='cvb0', 'variational' or 'online'")
+        return super().topic_chain(x, words, shares, prior, seed)
+
+    def glove_table(self, x: Any, seed: int) -> Any:
+        return super().glove_table(_not_by_blocks(x, "AdaGrad", "solver='als'"), seed)
+
+    def _together(self, x: Any, what: str, instead: str) -> Any:
+        """All blocks as one matrix of this process, where it has the memory."""
+        if not isinstance(x, BlockMatrix):
+            return x
+        if "together" in x.kept:
+            return x.kept["together"]()
+        from eckart.engines.choose import available_memory
+
+        size = x.shape[0] * x.shape[1] * x.dtype.itemsize if x.kind == "dense" else x.nnz * (x.dtype.itemsize + 4)
+        if 3 * size > available_memory():  # the matrix, its centered copy and the decomposition
+            raise InputError(
+                f"{what} needs all entries in one place, about {3 * size / 2**30:.1f} GiB, {available_memory() / 2**30:.1f} GiB are free; use {instead}"
+            )
+        return super().put(work.stacked(x.each(_listed, join="sum")), x.weights)
+
+
+def _listed(engine: Any, host: Host) -> list[Matrix]:
+    return [host.matrix]
+
+
+def _weights_of(x: Any) -> Any:
+    """A stand-in with the weights of the rows of x, where these alone are asked for."""
+    if not isinstance(x, BlockMatrix):
+        return x
+    return Host(Dense(np.empty((x.shape[0], 1), x.dtype)), x.weights, checked=True)
+
+
+def _not_by_blocks(x: Any, what: str, instead: str) -> Any:
+    """The matrix in one piece, which it is in this process, or was before it was cut."""
+    if isinstance(x, BlockMatrix) and "together" in x.kept:
+        return x.kept["together"]()
+    if isinstance(x, BlockMatrix):
+        raise InputError(
+            f"{what} walks through all entries in turn and cannot work on parts of the data; use {instead}"
+        )
+    return x
+
+
+def _spread(name: str, rule: Rule) -> Callable[..., Any]:
+    """The method of a primitive: as it is for a matrix in memory, else over blocks."""
+    told = inspect.signature(getattr(Engine, name))
+    direct = getattr(CpuEngine, name)
+
+    def method(self: Any, x: Any, *args: Any, **named: Any) -> Any:
+        if not isinstance(x, BlockMatrix):
+            if not self.cut or isinstance(x, Host):
+                return direct(self, x, *args, **named)
+            x = self.put(x)
+            if isinstance(x, Host):
+                return direct(self, x, *args, **named)
+        bound = told.bind(self, x, *args, **named).arguments
+        given = {key: value for key, value in bound.items() if key not in ("self", "x", *NOT_SENT)}
+        own: list[dict[str, Any]] = [{} for _ in x.places]
+        for key in (key for key in rule.rows + rule.entries if key in given):
+            value = given[key]
+            if key in rule.entries:
+                cuts = (
+                    None
+                    if value is None
+                    else [(int(a), int(b)) for a, b in zip(x.entry_starts[:-1], x.entry_starts[1:])]
+                )
+            else:
+                cuts = [(at.first, at.first + at.rows) for at in x.places] if _follows(value, key, x.shape[0]) else None
+            if cuts is not None:
+                del given[key]
+                for mine, (a, b) in zip(own, cuts):
+                    mine[key] = value[a:b]
+        answer = x.each(Primitive(name), given, own, rule.join)
+        bound.get("watch", silent)("reading rows", x.shape[0], x.shape[0])
+        return answer
+
+    method.__name__, method.__doc__ = name, getattr(Engine, name).__doc__
+    return method
+
+
+def _follows(value: Any, key: str, rows: int) -> bool:
+    """Whether an argument has one row for each row of the matrix; k numbers of a topic model and one prior for all stand for every row."""
+    if value is None or np.ndim(value) == 0 or len(value) != rows:
+        return False
+    return np.ndim(value) == 2 or key not in ("shares", "gamma", "prior")
+
+
+for _name, _rule in RULES.items():
+    setattr(BlocksEngine, _name, _spread(_name, _rule))

@@ -1,0 +1,183 @@
+"""What each primitive does with blocks of rows: which arguments go along with the rows (or entries) of a block, and how the answers are joined.
+
+``rows``     one array below the other
+``sum``      merged in a fixed tree: eight neighbours at a time, the first with the second, then the third and so on, until one is left
+``max``      the largest
+
+A tuple joins the parts of a result one by one. Arguments that are not named here go to every block as they are.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+
+FAN = 8
+"""Neighbours that are merged at a time: few tasks, and no more than eight partial sums in one place."""
+
+
+class Rule(NamedTuple):
+    """How a primitive is spread over blocks."""
+
+    join: Any
+    rows: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
+
+
+RULES: dict[str, Rule] = {
+    "moments": Rule("sum"),
+    "column_moments": Rule("sum"),
+    "seen_columns": Rule("sum"),
+    "times": Rule("rows"),
+    "times_t": Rule("sum", rows=("y",)),
+    "gram_times": Rule("sum", rows=("weights",)),
+    "misfit": Rule("rows"),
+    "largest": Rule("max"),
+    "gap_statistics": Rule("sum"),
+    "gap_codes": Rule(("rows", "rows", "rows")),
+    "gap_expect": Rule("rows"),
+    "sampled": Rule("rows", rows=("left",)),
+    "residual": Rule(("rows", "sum"), rows=("left",), entries=("data",)),
+    "entry_times": Rule("rows", entries=("data",)),
+    "evidence_rows": Rule(("rows", "rows", "sum"), rows=("left", "own"), entries=("weights",)),
+    "residual_gram": Rule("sum", rows=("left", "q", "own")),
+    "offset_times": Rule("rows", rows=("own", "row_scale")),
+    "ridge_rows": Rule(("rows", "rows", "sum"), rows=("own", "prior", "noise", "start"), entries=("weights",)),
+    "bias_rows": Rule("rows", entries=("weights",)),
+    "misfit_rows": Rule("rows", rows=("left",)),
+    "gaussian_statistics": Rule("sum"),
+    "share_statistics": Rule("sum", rows=("shares",)),
+    "gaussian_posteriors": Rule(("rows", "rows", "rows", "rows")),
+    "check_family": Rule("none"),
+    "family_statistics": Rule(("sum", "sum", "sum", "sum")),
+    "family_posteriors": Rule(("rows", "rows", "rows", "rows")),
+    "distances": Rule("rows"),
+    "group_sums": Rule("sum"),
+    "nearest": Rule("rows"),
+    "topic_totals": Rule("sum"),
+    "topic_fold": Rule("rows", rows=("shares",)),
+    "topic_sweep": Rule(("rows", "sum"), rows=("shares",)),
+    "topic_bayes": Rule(("rows", "sum"), rows=("gamma",)),
+    "topic_scores": Rule(("sum", "sum"), rows=("shares",)),
+    "totals": Rule("sum"),
+    "hals_pass": Rule(("rows", "sum"), rows=("left",)),
+    "hals_seen": Rule(("rows", "sum", "sum"), rows=("start",)),
+    "kl_rows": Rule(("rows", "sum", "sum"), rows=("start",)),
+    "kl_sums": Rule("sum", rows=("left",)),
+    "square_error": Rule("sum", rows=("left",)),
+    "pair_scores": Rule("sum", rows=("left",)),
+}
+
+
+def alone(value: Any) -> Any:
+    """A record that may be changed in place without anybody else seeing it."""
+    return copy.deepcopy(value) if hasattr(value, "merge") else value
+
+
+def added(a: Any, b: Any) -> Any:
+    """Two partial sums as one; a record of sums knows how."""
+    if a is None or b is None:
+        return a if b is None else b
+    if hasattr(a, "merge"):
+        return a.merge(b)
+    return a + b
+
+
+def folded(parts: list[Any]) -> Any:
+    """Neighbours merged from the left; the first may be changed by its own merge, so it is copied."""
+    total = parts[0] if len(parts) == 1 else alone(parts[0])
+    for part in parts[1:]:
+        total = added(total, part)
+    return total
+
+
+class Tree:
+    """Partial sums that come one after another, merged as soon as ``FAN`` neighbours of a level are there: the same sum as level by level.
+
+    >>> tree = Tree()
+    >>> for i in range(20):
+    ...     tree.add(float(i))
+    >>> tree.total()
+    190.0
+    """
+
+    def __init__(self) -> None:
+        self.levels: list[list[Any]] = []
+
+    def add(self, part: Any, level: int = 0) -> None:
+        if level == len(self.levels):
+            self.levels.append([])
+        self.levels[level].append(part)
+        if len(self.levels[level]) == FAN:
+            parts, self.levels[level] = self.levels[level], []
+            self.add(folded(parts), level + 1)
+
+    def total(self) -> Any:
+        for level in range(len(self.levels)):
+            left = self.levels[level]
+            if left and any(self.levels[level + 1 :]):
+                self.levels[level + 1].append(folded(left))
+                self.levels[level] = []
+            elif left:
+                return folded(left)
+        return None
+
+
+class Rows:
+    """Arrays that come one after another; where they are as long together as the matrix has rows, each goes to its place at once."""
+
+    def __init__(self, rows: int):
+        self.rows, self.done = rows, 0
+        self.whole: np.ndarray | None = None
+        self.parts: list[np.ndarray] = []
+
+    def add(self, part: np.ndarray | None, rows: int) -> None:
+        if part is None:
+            return
+        if self.done == 0 and len(part) == rows:
+            self.whole = np.empty((self.rows, *part.shape[1:]), part.dtype)
+        if self.whole is None:
+            self.parts.append(part)
+        else:
+            self.whole[self.done : self.done + len(part)] = part
+        self.done += len(part)
+
+    def total(self) -> np.ndarray | None:
+        if self.whole is not None:
+            return self.whole
+        return np.concatenate(self.parts) if self.parts else None
+
+
+class Join:
+    """Collects the answers of blocks, in their order, by the rule of a primitive; ``rows`` of the matrix."""
+
+    def __init__(self, how: Any, rows: int):
+        self.how: Any = how
+        self.kind: Any = None
+        if isinstance(how, tuple):
+            self.parts: Any = [Join(each, rows) for each in how]
+        else:
+            self.parts = {"sum": Tree, "rows": lambda: Rows(rows)}.get(how, list)()
+
+    def add(self, answer: Any, rows: int) -> None:
+        """The answer of the next block, which has so many rows."""
+        if isinstance(self.how, tuple):
+            self.kind = type(answer)
+            for join, part in zip(self.parts, answer):
+                join.add(part, rows)
+        elif self.how == "sum":
+            self.parts.add(answer)
+        elif self.how == "rows":
+            self.parts.add(answer, rows)
+        else:
+            self.parts.append(answer)
+
+    def joined(self) -> Any:
+        if isinstance(self.how, tuple):
+            parts = [join.joined() for join in self.parts]
+            return tuple(parts) if self.kind is tuple else self.kind(*parts)
+        if self.how in ("sum", "rows"):
+            return self.parts.total()
+        return max(self.parts) if self.how == "max" else None

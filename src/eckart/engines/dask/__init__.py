@@ -1,0 +1,1 @@
+"""Blocks of rows on a Dask cluster. Dask is loaded when this is used."""

@@ -1,0 +1,244 @@
+"""Blocks as tasks of a Dask cluster.
+
+Data come in as tasks that can be run again, never scattered; a task is a pure function of its block and of the arguments of one call. What a call needs and
+what it gives back goes through the process that runs the solver, so a call is a graph of constant size with no past, and a lost worker costs the tasks it
+had. Sums are merged on the workers in the tree of ``engines.blocks.rules``: the same partition gives the same bits, whoever worked on it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import eckart
+from eckart.engines.blocks import work
+from eckart.engines.blocks.rules import FAN, Join, folded
+from eckart.engines.blocks.work import Place, Refused, first_refused, raise_first
+from eckart.engines.dask.client import client_of, cluster_memory, load_dask
+from eckart.engines.dask.tasks import computed, later, quiet
+
+INLINE = 2**16
+"""Bytes of shared arguments that go along with every task; more than that becomes a task of its own, which a worker fetches once."""
+KEPT = 0.4
+"""Share of the cluster's memory that blocks may take for good; larger data are read again in every pass. Workers spill from 0.6 on."""
+
+
+class DaskRunner:
+    """``client`` as in ``client_of``."""
+
+    name = "dask"
+
+    def __init__(self, client: Any = None, threads: int | None = None):
+        load_dask()
+        self.client = client_of(client, threads)
+        self.prefix, self.calls = f"eckart-{uuid.uuid4().hex[:8]}", itertools.count()
+
+    def place(self, parts: Any, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
+        call = self._name("place")
+        source = [_task_of(parts, at, f"{call}-read") for at in places]
+        made = [
+            later(_placed, f"{call}-{at.number}", task, at, w, e)
+            for task, at, w, e in zip(source, places, weights, entry_weights)
+        ]
+        size = getattr(parts, "nbytes", None)
+        kept = size is not None and size <= KEPT * cluster_memory(self.client)
+        return self._handles(made, kept)
+
+    def derive(
+        self, handles: list[Any], places: list[Place], do: Callable[..., Any], arguments: dict[str, Any]
+    ) -> list[Any]:
+        call = self._name(do)
+        made = [
+            later(_attempt, f"{call}-{at.number}", do, h.task, at, arguments, {}, eckart.__version__)
+            for h, at in zip(handles, places)
+        ]
+        return self._handles(made, handles[0].held is not None)
+
+    def turn(self, x: Any, cuts: np.ndarray, places: list[Place]) -> list[Any]:
+        call, starts = self._name("turn"), [at.first for at in x.places]
+        split = [
+            later(
+                _attempt, f"{call}-split-{at.number}", work.pieces, h.task, at, {"cuts": cuts}, {}, eckart.__version__
+            )
+            for h, at in zip(x.handles, x.places)
+        ]
+        made = []
+        for at in places:
+            pieces = [later(_item, f"{call}-piece-{i}-{at.number}", block, at.number) for i, block in enumerate(split)]
+            made.append(later(_columns, f"{call}-{at.number}", x.kind, starts, x.shape[0], pieces))
+        return self._handles(made, True)
+
+    def call(
+        self,
+        handles: list[Any],
+        places: list[Place],
+        do: Callable[..., Any],
+        shared: dict[str, Any],
+        own: list[dict[str, Any]],
+        join: Any,
+    ) -> Any:
+        def build(name: str) -> list[Any]:
+            given: Any = shared
+            if _size(shared) > INLINE:
+                given = later(_same, f"{name}-shared", shared)
+            answers = [
+                later(_attempt, f"{name}-{at.number}", do, h.task, at, given, mine, eckart.__version__)
+                for h, at, mine in zip(handles, places, own)
+            ]
+            if join == "sum":
+                return [_merged(answers, name)]
+            if join == ("rows", "sum"):  # large sums beside tall rows: they part on the workers
+                rows = [later(_item, f"{name}-rows-{at.number}", a, 0) for a, at in zip(answers, places)]
+                sums = [later(_item, f"{name}-sums-{at.number}", a, 1) for a, at in zip(answers, places)]
+                return [*rows, _merged(sums, name)]
+            return answers
+
+        found = computed(self.client, build, lambda: self._name(do), lambda: self._again(handles))
+        raise_first(found)
+        if join == "sum":
+            return found[0]
+        if join == ("rows", "sum"):
+            return _pair(do)(np.concatenate(found[:-1]), found[-1])
+        joined = Join(join, sum(at.rows for at in places))
+        for answer, at in zip(found, places):
+            joined.add(answer, at.rows)
+        return joined.joined()
+
+    def _handles(self, tasks: list[Any], kept: bool) -> list[Any]:
+        handles = [_Handle(task) for task in tasks]
+        if kept:
+            self._hold(handles)
+        return handles
+
+    def _again(self, handles: list[Any]) -> None:
+        """Blocks whose tasks Dask has given up are made anew."""
+        held = [handle for handle in handles if handle.held is not None]
+        for handle in held:
+            handle.held = None
+        self._hold(held)
+
+    def _hold(self, handles: list[Any]) -> None:
+        """Blocks that stay in the memory of the workers; one that is lost is made again by its task."""
+        if not handles:
+            return
+        with quiet():
+            for handle, held in zip(handles, self.client.persist([h.lazy for h in handles], optimize_graph=False)):
+                handle.held = held
+
+    def _name(self, do: Any) -> str:
+        word = do if isinstance(do, str) else getattr(do, "name", None) or do.__name__
+        return f"{self.prefix}-{next(self.calls)}-{word}"
+
+
+class _Handle:
+    """A block: the task that makes it, and the block itself while workers hold it."""
+
+    def __init__(self, lazy: Any):
+        self.lazy, self.held = lazy, None
+
+    @property
+    def task(self) -> Any:
+        return self.lazy if self.held is None else self.held
+
+
+def _merged(parts: list[Any], name: str) -> Any:
+    """One task for the sum, by the tree of ``rules``."""
+    for level in itertools.count():
+        if len(parts) == 1 and level:
+            return parts[0]
+        groups = [parts[i : i + FAN] for i in range(0, len(parts), FAN)]
+        parts = [later(_folded, f"{name}-sum-{level}-{i}", group) for i, group in enumerate(groups)]
+    raise AssertionError
+
+
+def _task_of(parts: Any, at: Place, name: str) -> Any:
+    """A part as a task that reads it; one in memory goes along."""
+    tasks = getattr(parts, "tasks", None)
+    if tasks is not None:
+        return tasks[at.number]
+    matrix = parts.load(at.number)
+    values = getattr(matrix, "values", None)
+    if isinstance(values, np.memmap) and values.filename is not None and values.flags.c_contiguous:
+        return later(_file_rows, f"{name}-{at.number}", str(values.filename), values.offset, values.shape, values.dtype)
+    return matrix
+
+
+def _size(arguments: dict[str, Any]) -> int:
+    """Bytes of the arrays among arguments, those inside records included."""
+    total = 0
+    for value in arguments.values():
+        if isinstance(value, np.ndarray):
+            total += value.nbytes
+        elif isinstance(value, tuple) or hasattr(value, "__dict__"):
+            inside = value if isinstance(value, tuple) else vars(value).values()
+            total += sum(each.nbytes for each in inside if isinstance(each, np.ndarray))
+    return total
+
+
+def _other_version(version: str) -> Refused:
+    from distributed import get_worker
+
+    words = f"worker {get_worker().address} has eckart {eckart.__version__}, this process has {version}; install the same version on both"
+    return Refused(False, words)
+
+
+@cache
+def _engine() -> Any:
+    """The inner engine of a worker: one thread, because a worker runs as many tasks as it has threads."""
+    from eckart.engines.cpu.engine import CpuEngine
+
+    return CpuEngine(1)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _item(answer: Any, i: int) -> Any:
+    return answer if isinstance(answer, Refused) else answer[i]
+
+
+def _folded(parts: list[Any]) -> Any:
+    return first_refused(parts) or folded(parts)
+
+
+def _pair(do: Any) -> Callable[..., Any]:
+    """What a primitive of two parts returns."""
+    from eckart.engines.protocol import Pass
+
+    return Pass if getattr(do, "name", "") == "hals_pass" else lambda *both: both
+
+
+def _file_rows(path: str, offset: int, shape: tuple[int, int], dtype: np.dtype) -> Any:
+    from eckart.matrix import Dense
+
+    with open(path, "rb") as file:
+        file.seek(offset)
+        return Dense(np.fromfile(file, dtype, shape[0] * shape[1]).reshape(shape))
+
+
+def _placed(matrix: Any, at: Place, weights: Any, entry_weights: Any) -> Any:
+    return work.placed(_engine(), matrix, at, weights, entry_weights)
+
+
+def _attempt(
+    do: Callable[..., Any], host: Any, at: Place, shared: dict[str, Any], own: dict[str, Any], version: str
+) -> Any:
+    if version != eckart.__version__:
+        return _other_version(version)
+    # some primitives overwrite the rows they are given, and a task may have to run again from the same ones
+    mine = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in own.items()}
+    return work.attempt(_engine(), do, host, at, shared | mine)
+
+
+def _columns(kind: str, starts: list[int], rows: int, pieces: list[Any]) -> Any:
+    bad = first_refused(pieces)
+    if bad is not None:
+        return bad
+    matrix, weights = work.columns_of(kind, starts, rows, pieces)
+    return _engine().put(matrix, None, weights)

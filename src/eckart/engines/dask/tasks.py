@@ -1,0 +1,97 @@
+"""Tasks: made under a name of their own, run until their values are there, or until it is clear that they will not be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from eckart.engines.dask.client import ClusterError, load_dask
+
+ROUNDS = 6
+"""How often tasks are sent anew after workers died under them; Dask itself runs a task four times before it gives up on it."""
+PATIENCE = 300.0
+"""Seconds without a single worker after which the cluster counts as gone: a nanny starts a worker again within some seconds, a batch system within minutes."""
+
+
+def later(do: Callable[..., Any], key: str, *args: Any) -> Any:
+    """``do(*args)`` as a task; arguments that are tasks are replaced by their values."""
+    from dask import delayed
+
+    return delayed(do, pure=False, traverse=False)(*args, dask_key_name=key)
+
+
+def quiet() -> Any:
+    """Arguments of a call travel in its graph; that is meant, and not worth a warning."""
+    import dask
+
+    return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"})
+
+
+def computed(
+    client: Any, build: Callable[[str], list[Any]], name: Callable[[], str], again: Callable[[], None] = lambda: None
+) -> list[Any]:
+    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them (``again`` is called before)."""
+    distributed = load_dask()
+    lost: BaseException | None = None
+    workers = client.scheduler_info(n_workers=-1)["workers"].values()  # now: later there may be none
+    limit = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
+    for _ in range(ROUNDS):
+        futures: list[Any] = []
+        try:
+            with quiet():
+                futures = client.compute(build(name()), optimize_graph=False)
+            wait(client, futures)
+            return client.gather(futures)
+        except distributed.KilledWorker as error:
+            lost = error
+            del futures
+            again()
+        except KeyboardInterrupt:
+            client.cancel(futures, force=True)
+            raise
+        except (distributed.client.FuturesCancelledError, distributed.CancelledError, OSError) as error:
+            if client.status != "running":
+                raise _gone(client) from None
+            lost = error
+    # a task holds the partition, a copy in working precision and what it makes of it; a quarter of the memory is for all else
+    most = (
+        f". A worker has {limit / 2**30:.2f} GiB: partitions of at most {limit / 2**20 / 4:.0f} MiB would do"
+        if limit
+        else ""
+    )
+    why = str(lost).split(". ")[0]
+    raise ClusterError(
+        f"tasks on blocks of the data ended their workers again and again ({why}); most often a partition is too large for a worker's memory{most}"
+    ) from None
+
+
+def wait(client: Any, futures: list[Any]) -> None:
+    """Until all are done, or the cluster is gone."""
+    distributed = load_dask()
+    alone_since: float | None = None
+    while True:
+        try:
+            with client.as_current():
+                distributed.wait(futures, timeout=2)
+            return
+        except TimeoutError:
+            if client.status != "running":
+                raise _gone(client) from None
+            if client.scheduler_info(n_workers=-1)["workers"]:
+                alone_since = None
+                continue
+            alone_since = alone_since or time.monotonic()
+            if time.monotonic() - alone_since > PATIENCE:
+                client.cancel(futures, force=True)
+                raise ClusterError(
+                    f"the cluster at {client.scheduler.address} has had no worker for {PATIENCE:.0f} seconds; start workers and call again"
+                ) from None
+
+
+def _gone(client: Any) -> ClusterError:
+    address = getattr(getattr(client, "scheduler", None), "address", "its address")
+    return ClusterError(
+        f"the connection to the Dask scheduler at {address} was lost; start the cluster again and repeat the call (with checkpoint= it goes on from the "
+        "last state it kept)"
+    )

@@ -1,0 +1,165 @@
+"""A Dask frame in long form, one observation a row, to parts of an Observed matrix.
+
+Three passes over the partitions, all of them tasks that can run again: the ids of either side and how often each occurs (merged on the way), the triples as
+positions, cut by ranges of rows, and the ranges put together. Labels are those that the same table in memory would have, in the same order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.blocks.placed import even_cuts
+from eckart.engines.blocks.rules import FAN, folded
+from eckart.engines.blocks.work import Refused, first_refused
+from eckart.engines.dask.client import client_of
+from eckart.engines.dask.tasks import quiet
+from eckart.errors import InputError
+from eckart.index.entries import as_numbers, floating
+from eckart.index.labels import Labels
+from eckart.index.sides import Side, Sides
+from eckart.io.dask.parts import TaskParts, checked, each, refusing, run
+from eckart.matrix import Observed
+from eckart.matrix_blocks import ObservedParts, of_parts
+
+ENTRY_BYTES = 12
+"""An entry takes a column of 4 bytes and a value of 4 or 8."""
+LEAST_BLOCK, MOST_BLOCK = 2**22, 2**26
+"""Bytes of a block of rows: the partitions are followed in between, so that tasks are neither tiny nor too large for a worker."""
+
+
+def observed_frame(source: Any, long: Any) -> Observed:
+    """``long`` (see ``io.tables.long_tables.Long``) names the columns."""
+    from dask import delayed
+
+    if not hasattr(source, "columns"):
+        raise InputError(
+            f"rows={long.rows!r} came with a {type(source).__name__} of Dask, wanted a Dask frame with columns of these names"
+        )
+    names = list(source.columns)
+    picked = [names[j] for j in long.picked(names, "the Dask frame")]
+    parts = source[picked].to_delayed()
+    later = {"pure": True, "traverse": False}
+    sides: list[Any] = [delayed(refusing, **later)(_sides, part, i, picked) for i, part in enumerate(parts)]
+    while len(sides) > 1:
+        sides = [delayed(_fold, **later)(sides[i : i + FAN]) for i in range(0, len(sides), FAN)]
+    found = checked(run(sides))[0]
+    if found is None:
+        raise InputError("the Dask frame has no row, wanted at least one observation")
+    total = int(found.rows.counts.sum())
+    blocks = int(np.clip(len(parts), -(-total * ENTRY_BYTES // MOST_BLOCK), max(1, total * ENTRY_BYTES // LEAST_BLOCK)))
+    cuts = even_cuts(found.rows.counts, max(blocks, 1))
+    labels = delayed((found.rows.labels, found.columns.labels), **later)
+    split = [
+        delayed(refusing, **later)(_split, part, i, picked, labels, cuts, i, found.dtype)
+        for i, part in enumerate(parts)
+    ]
+    made = []
+    for b in range(len(cuts) - 1):
+        pieces = [delayed(_piece, **later)(each_, b) for each_ in split]
+        made.append(
+            delayed(_block, **later)(pieces, labels, int(cuts[b]), int(cuts[b + 1]), long.duplicates, long.values)
+        )
+    with quiet():
+        made = client_of().persist(made, optimize_graph=False)
+    lengths = np.diff(cuts).tolist()
+    entries = each(_entries, made)  # what was refused is said now
+    nbytes = float(sum(entries)) * ENTRY_BYTES
+    task_parts = TaskParts(
+        "observed", lengths, len(found.columns.labels), found.dtype, made, made[0].key, entries, nbytes
+    )
+    x = of_parts(task_parts, found.rows.labels, found.columns.labels)
+    assert isinstance(x, ObservedParts)
+    return x
+
+
+def _sides(frame: Any, names: list[Any]) -> Sides | None:
+    if len(frame) == 0:
+        return None
+    rows, columns = (Side.of(f"column {name!r}", frame[name], _place) for name in names[:2])
+    dtype = (
+        floating(frame[names[2]].dtype.type(0).dtype if hasattr(frame[names[2]].dtype, "type") else float)
+        if len(names) > 2
+        else None
+    )
+    return Sides(rows, columns, np.dtype(np.float64) if dtype is None else dtype)
+
+
+def _fold(parts: list[Any]) -> Any:
+    bad = first_refused(parts)
+    known = [part for part in parts if part is not None]
+    return bad or (folded(known) if known else None)
+
+
+def _place(p: int) -> str:
+    return f"row {p}"
+
+
+def _split(frame: Any, names: list[Any], labels: Any, cuts: np.ndarray, number: int, dtype: np.dtype) -> list[Any]:
+    """Triples by ranges of rows: positions, values, and where each came from."""
+    rows, columns = labels
+    i = Labels(rows, len(rows), "row").find(_array(frame[names[0]]))
+    j = Labels(columns, len(columns), "column").find(_array(frame[names[1]]))
+    v = None
+    if len(names) > 2:
+        v = as_numbers(_array(frame[names[2]]), None, f"column {names[2]!r}", _place).astype(dtype)
+        bad = np.flatnonzero(~np.isfinite(v))
+        if len(bad):
+            p = int(bad[0])
+            raise InputError(
+                f"column {names[2]!r} has {v[p]} at row {p} (row id {rows[i[p]]}, column id {columns[j[p]]}), wanted a finite number; drop "
+                "the observations that have none"
+            )
+    else:
+        v = np.ones(len(i), dtype)
+    to = np.searchsorted(cuts, i, side="right") - 1
+    order = np.argsort(to, kind="stable")
+    ends = np.searchsorted(to[order], np.arange(len(cuts)))
+    return [
+        (i[at].astype(np.int64), j[at].astype(np.int32 if len(columns) < 2**31 else np.int64), v[at], number, at)
+        for at in (order[a:b] for a, b in itertools.pairwise(ends))
+    ]
+
+
+def _array(column: Any) -> np.ndarray:
+    return np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else column)
+
+
+def _piece(split: Any, block: int) -> Any:
+    return split if isinstance(split, Refused) else split[block]
+
+
+def _block(pieces: list[Any], labels: Any, first: int, last: int, duplicates: str, name: Any) -> Any:
+    bad = first_refused(pieces)
+    if bad is not None:
+        return bad
+    starts = np.cumsum([0] + [len(piece[0]) for piece in pieces])
+
+    def place(p: int) -> str:
+        k = int(np.searchsorted(starts, p, side="right")) - 1
+        return f"row {int(pieces[k][4][p - starts[k]])} of partition {pieces[k][3]}"
+
+    i, j, v = (np.concatenate([piece[k] for piece in pieces]) for k in range(3))
+    rows, columns = labels
+    try:
+        x = Observed.from_codes(
+            i - first,
+            j,
+            v,
+            (last - first, len(columns)),
+            rows[first:last],
+            columns,
+            duplicates,
+            None,
+            place,
+            f"column {name!r}",
+        )
+    except InputError as error:
+        return Refused(False, str(error))
+    return Observed(x.indptr, x.indices, x.data, x.n_columns)
+
+
+def _entries(matrix: Observed) -> int:
+    return matrix.nnz

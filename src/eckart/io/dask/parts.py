@@ -1,0 +1,82 @@
+"""Parts of a matrix that are tasks of Dask, and what is asked of them before a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.blocks.rules import folded
+from eckart.engines.blocks.work import Place, Refused, raise_first, whole_rows
+from eckart.engines.dask.client import client_of
+from eckart.engines.dask.tasks import computed
+from eckart.errors import InputError
+from eckart.matrix import Matrix
+from eckart.matrix_blocks import EntryFacts
+
+
+@dataclass(frozen=True, eq=False)
+class TaskParts:
+    """``tasks[i]`` (a ``dask.delayed``) gives part i; ``entries`` and ``nbytes`` where they are known."""
+
+    kind: str
+    lengths: list[int]
+    n_columns: int
+    dtype: np.dtype
+    tasks: list[Any]
+    token: str
+    entries: list[int] | None = None
+    nbytes: float | None = None
+
+    def load(self, part: int) -> Matrix:
+        return checked(run([self.tasks[part]]))[0]
+
+    def facts(self) -> EntryFacts:
+        """Of all stored entries, in one pass."""
+        return folded(each(EntryFacts.of, self.tasks))
+
+    def with_gaps(self) -> TaskParts:
+        """Dense parts, NaN for unknown."""
+        from dask import delayed
+
+        tasks = [delayed(_observed, pure=True, traverse=False)(task) for task in self.tasks]
+        return TaskParts("observed", self.lengths, self.n_columns, self.dtype, tasks, self.token, None, self.nbytes)
+
+
+def _observed(rows: Any) -> Any:
+    from eckart.matrix_blocks import without_gaps
+
+    return rows if isinstance(rows, Refused) else without_gaps(rows)
+
+
+def run(tasks: list[Any]) -> list[Any]:
+    """The values of tasks, on the cluster that a fit would use."""
+    return computed(client_of(), lambda _: tasks, str)
+
+
+def each(do: Callable[[Any], Any], tasks: list[Any]) -> list[Any]:
+    """``do`` of every part; the first part that was refused is raised."""
+    from dask import delayed
+
+    return checked(run([delayed(_unless_refused, pure=False, traverse=False)(do, task) for task in tasks]))
+
+
+def _unless_refused(do: Callable[[Any], Any], part: Any) -> Any:
+    return part if isinstance(part, Refused) else do(part)
+
+
+def checked(values: list[Any]) -> list[Any]:
+    """The values, unless one of them is an error."""
+    raise_first(values)
+    return values
+
+
+def refusing(do: Callable[..., Any], part: Any, number: int, *args: Any) -> Any:
+    """``do`` at a partition; what it refuses comes back as data that names the partition."""
+    try:
+        return do(part, *args)
+    except InputError as error:
+        text = whole_rows(str(error), Place(number, 0, 0)) if " row " in str(error) else f"{error} (partition {number})"
+        return Refused(False, text)

@@ -1,0 +1,192 @@
+"""Arrays, tables and bags of Dask, one row a row: parts of a Dense, Counts or Observed matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eckart.errors import InputError, InputTypeError
+from eckart.index.entries import floating
+from eckart.io.dask.parts import TaskParts, each, refusing
+from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
+from eckart.matrix_blocks import kind_of, of_parts
+
+
+def from_collection(source: Any, columns: Any = None, absent: str = "zero") -> Matrix:
+    """The matrix of a Dask array (dense or sparse chunks), a Dask frame of numbers, or a Dask bag of texts or of sparse blocks."""
+    kind = type(source).__module__.split(".")[1] if type(source).__module__.startswith("dask.") else ""
+    if kind == "array":
+        return _from_array(source, absent)
+    if hasattr(source, "map_partitions") and hasattr(source, "columns"):
+        return _from_frame(source, columns)
+    if kind == "bag":
+        return _from_bag(source, absent)
+    raise InputTypeError(
+        f"X is a {type(source).__name__} of Dask, wanted an array of two dimensions, a frame with columns, or a bag of texts or sparse blocks"
+    )
+
+
+def _from_array(x: Any, absent: str) -> Matrix:
+    if x.ndim != 2:
+        raise wrong_ndim(x.ndim)
+    if x.dtype.kind not in "fiub":
+        raise InputError(f"X is a Dask array of {x.dtype}, wanted numbers")
+    if np.isnan(x.shape[1]):
+        raise InputError(
+            "X is a Dask array whose number of columns is unknown, wanted a known one; call X.compute_chunk_sizes() first"
+        )
+    if x.numblocks[1] > 1:
+        x = x.rechunk({1: -1})
+    chunks = list(x.to_delayed().ravel())
+    sparse = hasattr(x._meta, "tocsr")
+    sizes = list(x.chunks[0])
+    return _joined(chunks, x.name, int(x.shape[1]), floating(x.dtype), sizes, sparse, absent, None)
+
+
+def _from_frame(x: Any, columns: Any) -> Matrix:
+    names = list(x.columns)
+    if columns is not None:
+        absent = [name for name in columns if name not in names]
+        if absent:
+            raise InputError(f"columns={absent[0]!r} came, wanted some of {', '.join(map(repr, names[:12]))}")
+        x, names = x[list(columns)], list(columns)
+    bad = next((name for name, dtype in x.dtypes.items() if getattr(dtype, "kind", "O") not in "fiub"), None)
+    if bad is not None:
+        raise InputError(
+            f"column {bad!r} holds {x.dtypes[bad]}, wanted numbers; choose the columns with X[[...]], or encode it first"
+        )
+    dtype = floating(np.result_type(*(np.dtype(getattr(d, "numpy_dtype", d)) for d in x.dtypes)))
+    from eckart.io.tables.frames import titles
+
+    return _joined(x.to_delayed(), x._name, len(names), dtype, [np.nan] * x.npartitions, False, "zero", titles(names))
+
+
+def _from_bag(x: Any, absent: str) -> Matrix:
+    """A bag of texts is counted by its words; one of sparse matrices is these, one below the other."""
+    from dask import delayed
+
+    parts = x.to_delayed()
+    kinds = each(_kind_of_bag, parts)
+    seen = {kind for kind, *_ in kinds if kind}
+    if not seen:
+        raise InputError("X is a bag without an item, wanted texts or sparse blocks")
+    if seen == {"text"}:
+        from eckart.io.text.vocabulary import vocabulary_of
+
+        words = sorted(set().union(*each(_words, parts)))
+        given = delayed(vocabulary_of(words), pure=True, traverse=False)
+        tasks = [delayed(refusing, pure=True, traverse=False)(_counted, part, i, given) for i, part in enumerate(parts)]
+        from eckart.io.tables.frames import titles
+
+        return _of_tasks(
+            "counts", tasks, [rows for _, rows, _ in kinds], len(words), np.dtype(np.float64), x.name, titles(words)
+        )
+    if seen == {"sparse"}:
+        chunks = [delayed(_stack, pure=True, traverse=False)(part) for part in parts]
+        width = next(n for _, _, n in kinds if n)
+        return _joined(chunks, x.name, width, None, [rows for _, rows, _ in kinds], True, absent, None)
+    raise InputError(f"X is a bag of {' and '.join(sorted(seen))}, wanted texts alone or sparse blocks alone")
+
+
+def _kind_of_bag(items: Any) -> tuple[str, int, int]:
+    items = list(items)
+    if not items:
+        return "", 0, 0
+    if all(isinstance(item, str) or item is None for item in items):
+        return "text", len(items), 0
+    if all(hasattr(item, "tocsr") for item in items):
+        return "sparse", sum(item.shape[0] for item in items), items[0].shape[1]
+    return type(items[0]).__name__, len(items), 0
+
+
+def _words(items: Any) -> set[str]:
+    from eckart.io.text.vocabulary import corpus
+
+    items = list(items)
+    if not any(items):
+        return set()
+    found = corpus(items, n_threads=1).columns
+    return set() if found is None else set(found.tolist())
+
+
+def _counted(items: Any, words: Any) -> Counts:
+    from eckart.io.text.vocabulary import corpus
+
+    found = corpus(list(items), vocabulary=words, n_threads=1)
+    return Counts(found.indptr, found.indices, found.data, found.n_columns)
+
+
+def _stack(items: Any) -> Any:
+    from scipy import sparse
+
+    items = list(items)
+    return sparse.vstack(items, format="csr") if items else None
+
+
+def _joined(
+    chunks: Any, token: str, n: int, dtype: Any, sizes: list[Any], sparse: bool, absent: str, columns: np.ndarray | None
+) -> Matrix:
+    """Chunks as parts. Where their sizes are unknown, one pass finds them; where chunks are sparse, their kind is looked at too."""
+    from dask import delayed
+
+    kind = ("observed" if absent == "unknown" else "counts") if sparse else "dense"
+    unknown = any(np.isnan(size) for size in sizes)
+    first = [i for i in range(len(sizes)) if unknown or sizes[i]]
+    if not first:
+        raise InputError("X has no row, wanted at least one")
+    if not sparse and not unknown:  # chunks may be sparse without their array saying so
+        kind = each(_kind_of_chunk, [chunks[first[0]]])[0] or kind
+        kind = "observed" if kind == "counts" and absent == "unknown" else kind
+    made = [
+        delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n, absent)
+        for i, chunk in enumerate(chunks)
+    ]
+    if unknown or sparse or dtype is None:
+        looked = each(_look, made)
+        sizes = [rows for rows, *_ in looked]
+        dtype = next((d for rows, d, _ in looked if rows), np.dtype(np.float64)) if dtype is None else dtype
+        kind = next((k for rows, _, k in looked if rows), kind)
+    return _of_tasks(kind, made, [int(size) for size in sizes], n, dtype, token, columns)
+
+
+def _of_tasks(
+    kind: str, tasks: list[Any], lengths: list[int], n: int, dtype: np.dtype, token: str, columns: np.ndarray | None
+) -> Matrix:
+    nbytes = float(sum(lengths)) * n * dtype.itemsize if kind == "dense" else None
+    return of_parts(TaskParts(kind, lengths, n, dtype, tasks, token, None, nbytes), None, columns)
+
+
+def _kind_of_chunk(chunk: Any) -> str:
+    return "counts" if hasattr(chunk, "tocsr") else "dense"
+
+
+def _look(matrix: Matrix) -> tuple[int, np.dtype, str]:
+    return int(matrix.shape[0] or 0), matrix.dtype, kind_of(matrix)
+
+
+def _matrix(chunk: Any, kind: str, n: int, absent: str) -> Matrix:
+    """One chunk as a matrix of the kind that all have."""
+    from eckart.io.tables.frames import from_frame, is_frame
+    from eckart.io.tables.numbers import numeric
+
+    if chunk is None:
+        from scipy import sparse
+
+        chunk = sparse.csr_array((0, n))
+    if is_frame(chunk):
+        if len(chunk) == 0:
+            return Dense(np.empty((0, n)))
+        made: Any = from_frame(chunk)
+        return Dense(made.array) if isinstance(made, Dense) else made
+    if hasattr(chunk, "tocsr"):
+        if kind == "dense":
+            raise InputError("X has a sparse chunk among dense ones, wanted one kind; convert them with map_blocks")
+        made = (Observed if kind == "observed" else Counts).from_scipy(chunk)
+    else:
+        if kind != "dense":
+            raise InputError("X has a dense chunk among sparse ones, wanted one kind; convert them with map_blocks")
+        made = Dense(numeric(np.asarray(chunk)))
+    if made.shape[1] != n:
+        raise InputError(f"X has a chunk of {made.shape[1]} columns, wanted {n} as its array says")
+    return made

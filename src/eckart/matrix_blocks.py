@@ -1,0 +1,272 @@
+"""A matrix of any kind as parts of consecutive rows, each of which can be read again: from memory, from files, by tasks of a cluster.
+
+``Dense`` holds parts as its row blocks. ``ObservedParts`` and ``CountsParts`` are an ``Observed`` and a ``Counts`` whose entries are read when somebody asks
+for all of them at once: whatever works on entries in memory works on parts, and what works part by part (``engines.blocks``) never holds them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from eckart.errors import InputError
+from eckart.index.compress import index_dtype
+from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
+
+KINDS = {"dense": Dense, "counts": Counts, "observed": Observed}
+
+
+class Parts(Protocol):
+    """Parts of the rows of one matrix. ``load`` may be called again, in any order; an empty part is left out."""
+
+    kind: str
+    """"dense", "counts" or "observed", as in ``engines.protocol.Placed``."""
+    lengths: Sequence[int]
+    """Rows of each part."""
+    n_columns: int
+    dtype: np.dtype
+
+    @property
+    def token(self) -> str:
+        """What tells these data from others, without reading them where that can be helped."""
+        ...
+
+    def load(self, part: int) -> Matrix:
+        """One part in memory, rows counted from its own start."""
+        ...
+
+
+class EntryFacts(NamedTuple):
+    """Of the stored entries of a matrix: how many, their sum, the least and the largest, whether all are whole numbers, and the different values among the
+    first 10,000 (or a few more, where parts are merged; None where they are more than 64)."""
+
+    entries: int
+    total: float
+    least: float
+    most: float
+    whole: bool
+    values: np.ndarray | None
+    looked: int
+
+    @classmethod
+    def of(cls, matrix: Any) -> EntryFacts:
+        a = matrix.data
+        head = np.unique(a[:10_000])
+        return cls(
+            len(a), float(a.sum(dtype=np.float64)), float(a.min(initial=np.inf)), float(a.max(initial=-np.inf)), bool((a == np.rint(a)).all()),
+            head if len(head) <= 64 else None, min(len(a), 10_000),
+        )  # fmt: skip
+
+    def merge(self, other: EntryFacts) -> EntryFacts:
+        """Of both, these first."""
+        values, looked = self.values, self.looked
+        if looked < 10_000:
+            both = None if values is None or other.values is None else np.union1d(values, other.values)
+            values, looked = (both if both is not None and len(both) <= 64 else None), looked + other.looked
+        whole = self.whole and other.whole
+        least, most = min(self.least, other.least), max(self.most, other.most)
+        return EntryFacts(self.entries + other.entries, self.total + other.total, least, most, whole, values, looked)
+
+
+def facts_of(matrix: Any) -> EntryFacts:
+    """The facts of a sparse or partly observed matrix; of one in parts without reading it into memory."""
+    return matrix.facts if isinstance(matrix, _Parted) else EntryFacts.of(matrix)
+
+
+def kind_of(matrix: Matrix) -> str:
+    """The word for a matrix's kind."""
+    return next(name for name, base in KINDS.items() if isinstance(matrix, base))
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryParts:
+    """A matrix in memory (or a memory map), cut after every ``rows`` rows."""
+
+    matrix: Matrix
+    rows: int
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.matrix)
+
+    @property
+    def n_columns(self) -> int:
+        return self.matrix.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.matrix.dtype
+
+    @property
+    def token(self) -> str:
+        raise NotImplementedError("a matrix in memory is known by its content")
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        count = self.matrix.shape[0]
+        assert count is not None
+        return [min(self.rows, count - a) for a in range(0, count, self.rows)]
+
+    def load(self, part: int) -> Matrix:
+        a = part * self.rows
+        m, b = self.matrix, a + self.lengths[part]
+        if isinstance(m, Dense):
+            return Dense(m.array[a:b])
+        first, last = m.indptr[a], m.indptr[b]
+        return type(m)(m.indptr[a : b + 1] - first, m.indices[first:last], m.data[first:last], m.n_columns)
+
+
+@dataclass(frozen=True, eq=False)
+class GapParts:
+    """Dense parts whose NaN are entries that nobody knows."""
+
+    dense: Any
+
+    kind = "observed"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.dense, name)
+
+    def load(self, part: int) -> Observed:
+        return without_gaps(self.dense.load(part))
+
+
+def without_gaps(rows: Any) -> Observed:
+    """Dense rows as what is known of them."""
+    return Observed.from_nan(np.asarray(rows.array, rows.dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class DenseParts:
+    """Parts as the row blocks of a ``Dense``."""
+
+    parts: Any
+    columns: np.ndarray | None = None
+    rereadable = True
+
+    @property
+    def shape(self) -> tuple[int | None, int]:
+        return int(sum(self.parts.lengths)), self.parts.n_columns
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.parts.dtype
+
+    def blocks(self, rows: int) -> Iterator[np.ndarray]:
+        for p in range(len(self.parts.lengths)):
+            yield from (part.array for part in row_parts(self.parts.load(p), rows) if isinstance(part, Dense))
+
+    def with_gaps(self, rows: np.ndarray | None, columns: np.ndarray | None) -> Observed:
+        """The same rows, NaN for unknown."""
+        parts = self.parts.with_gaps() if hasattr(self.parts, "with_gaps") else GapParts(self.parts)
+        return ObservedParts(parts, rows, columns)
+
+
+class _Parted:
+    """What ``ObservedParts`` and ``CountsParts`` share: sizes are known, entries are read together only when they are asked for."""
+
+    parts: Any
+    n_columns: int
+
+    def __new__(cls, *args: Any, **named: Any) -> Any:
+        if "indptr" in named:  # dataclasses.replace: other entries, which are in memory
+            return (Observed if issubclass(cls, Observed) else Counts)(**named)
+        return super().__new__(cls)
+
+    def __init__(self, parts: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None):
+        for name, value in {"parts": parts, "n_columns": parts.n_columns, "rows": rows, "columns": columns}.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(sum(self.parts.lengths)), self.n_columns
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.parts.dtype
+
+    @cached_property
+    def _whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        loaded = [self.parts.load(p) for p in range(len(self.parts.lengths))]
+        counts = np.concatenate([part.row_counts() for part in loaded])
+        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        indices = np.concatenate([part.indices.astype(index_dtype(self.n_columns), copy=False) for part in loaded])
+        return indptr, indices, np.concatenate([part.data for part in loaded])
+
+    @cached_property
+    def facts(self) -> EntryFacts:
+        """See ``facts_of``."""
+        if hasattr(self.parts, "facts"):
+            return self.parts.facts()
+        found = EntryFacts.of(self.parts.load(0))
+        for p in range(1, len(self.parts.lengths)):
+            found = found.merge(EntryFacts.of(self.parts.load(p)))
+        return found
+
+    @property
+    def indptr(self) -> np.ndarray:
+        return self._whole[0]
+
+    @property
+    def indices(self) -> np.ndarray:
+        return self._whole[1]
+
+    @property
+    def data(self) -> np.ndarray:
+        return self._whole[2]
+
+    @property
+    def nnz(self) -> int:
+        known = getattr(self.parts, "entries", None)
+        return len(self.data) if known is None else int(sum(known))
+
+
+class ObservedParts(_Parted, Observed):
+    """A partly observed matrix as parts of its rows."""
+
+
+class CountsParts(_Parted, Counts):
+    """A sparse matrix as parts of its rows."""
+
+
+def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:
+    """A matrix that holds these rows, and where they stand in it: the matrix itself, or the rows alone out of the parts that they are in."""
+    if parts_of(matrix) is None:
+        return matrix, rows
+    ends = np.cumsum(matrix.parts.lengths)
+    at = np.searchsorted(ends, rows, side="right")
+    counts, indices, data = [np.zeros(0, np.int64)] * len(rows), [np.zeros(0, np.int32)] * len(rows), [np.zeros(0)] * len(rows)
+    for p in np.unique(at):
+        part = matrix.parts.load(int(p))
+        for q in np.flatnonzero(at == p):
+            i = rows[q] - (ends[p] - matrix.parts.lengths[p])
+            span = slice(part.indptr[i], part.indptr[i + 1])
+            counts[q], indices[q], data[q] = np.array([span.stop - span.start]), part.indices[span], part.data[span]
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts or [np.zeros(0, np.int64)]))]).astype(np.int64)
+    at_columns, values = (np.concatenate(each) if len(rows) else np.zeros(0) for each in (indices, data))
+    kind = Observed if isinstance(matrix, Observed) else Counts
+    return kind(indptr, at_columns, values, matrix.n_columns), np.arange(len(rows))
+
+
+def parts_of(matrix: Matrix) -> Any:
+    """The parts that a matrix consists of, or None where it is one piece."""
+    return getattr(matrix.values if isinstance(matrix, Dense) else matrix, "parts", None) if _parted(matrix) else None
+
+
+def _parted(matrix: Matrix) -> bool:
+    return isinstance(matrix, _Parted) or (isinstance(matrix, Dense) and isinstance(matrix.values, DenseParts))
+
+
+def of_parts(parts: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Matrix:
+    """The matrix of these parts."""
+    if sum(parts.lengths) == 0:
+        raise InputError("X has no row, wanted at least one")
+    if parts.kind == "dense":
+        return Dense(DenseParts(parts, columns), rows, columns)
+    return (ObservedParts if parts.kind == "observed" else CountsParts)(parts, rows, columns)

@@ -1,0 +1,86 @@
+"""Clusters for tests: threads of this process, which start at once, and processes, whose workers can be killed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed", reason="Dask is not installed: pip install 'eckart[dask]'")
+
+
+@pytest.fixture(scope="module")
+def threads():
+    """The running client of this module: one worker with two threads in this process."""
+    from distributed import Client
+
+    with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """The running client of a cluster of two processes with nannies."""
+    from distributed import Client, LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="2GB") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+class Killer:
+    """Ends workers by SIGKILL at random moments, ``mean`` seconds apart, while it is entered."""
+
+    def __init__(self, client, mean: float, seed: int = 0):
+        self.client, self.mean, self.rng = client, mean, random.Random(seed)
+        self.stop, self.killed = threading.Event(), 0
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def one(self) -> None:
+        """A worker that is at work: one that is still starting does not live yet."""
+        known = set(self.client.scheduler_info(n_workers=-1)["workers"])
+        alive = [w.pid for w in self.client.cluster.workers.values() if w.pid and w.worker_address in known]
+        if alive:
+            os.kill(self.rng.choice(alive), signal.SIGKILL)
+            self.killed += 1
+
+    def _run(self) -> None:
+        while not self.stop.wait(self.rng.expovariate(1 / self.mean)):
+            with contextlib.suppress(ProcessLookupError):  # its nanny is starting another one
+                self.one()
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((4000, 3)) @ rng.standard_normal((3, 12)) + 0.1 * rng.standard_normal((4000, 12)) + 3
+
+
+@pytest.fixture
+def ratings():
+    """A table of ratings with text ids, each pair once."""
+    import pandas as pd
+
+    rng = np.random.default_rng(1)
+    user, item = rng.integers(0, 300, 9000), rng.integers(100, 180, 9000)
+    u, v = rng.standard_normal((300, 3)), rng.standard_normal((80, 3))
+    rating = np.clip(np.round(3 + (u[user] * v[item - 100]).sum(axis=1) + 0.3 * rng.standard_normal(9000)), 1, 5)
+    table = pd.DataFrame({"user": [f"u{i}" for i in user], "item": item, "rating": rating})
+    return table.drop_duplicates(["user", "item"], ignore_index=True)

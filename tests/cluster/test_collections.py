@@ -1,0 +1,204 @@
+"""Dask collections as data: the same answers as in memory, whatever the partitions, and bad input named by partition and row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import eckart
+from eckart import ALS, LDA, NMF, PCA, GaussianMixture
+from eckart.errors import InputError
+
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+db = pytest.importorskip("dask.bag")
+pd = pytest.importorskip("pandas")
+
+pytestmark = pytest.mark.usefixtures("threads")
+
+
+@pytest.mark.parametrize("solver", ["eigh", "randomized", "lanczos", "power", "svd"])
+def test_pca_of_an_array(rows, solver):
+    x = da.from_array(rows, chunks=(700, 5))
+    model = PCA(3, svd_solver=solver, random_state=0).fit(x)
+    local = PCA(3, svd_solver=solver, random_state=0).fit(rows)
+    assert model.fit_.plan["engine"] == "dask"
+    assert model.certificate_.holds
+    assert isinstance(model.components_, np.ndarray)
+    np.testing.assert_allclose(model.explained_variance_, local.explained_variance_, rtol=1e-6)
+    np.testing.assert_allclose(model.components_, local.components_, atol=1e-5)
+
+
+@pytest.mark.parametrize("chunks", [4000, 1, (1, 3999), (0, 4000), (1999, 0, 1, 2000)])
+def test_any_chunks(rows, chunks):
+    if chunks == 1:
+        rows, chunks = rows[:40], 1
+    x = da.from_array(rows, chunks=(chunks, 4))
+    np.testing.assert_allclose(PCA(2).fit(x).components_, PCA(2).fit(rows).components_, atol=1e-9)
+
+
+def test_unknown_sizes_frames_and_names(rows):
+    x = da.from_array(rows, chunks=(700, 12))
+    some = rows[rows[:, 0] > 3]
+    np.testing.assert_allclose(PCA(2).fit(x[x[:, 0] > 3]).components_, PCA(2).fit(some).components_, atol=1e-9)
+    frame = pd.DataFrame(rows, columns=[f"c{j}" for j in range(12)])
+    parted = dd.from_pandas(frame, npartitions=5)
+    model = PCA(2).fit(parted)
+    assert model.feature_names_in_.tolist() == list(frame.columns)
+    codes = model.transform(parted)
+    assert codes.columns.tolist() == ["pca0", "pca1"]  # known before anything is computed
+    pd.testing.assert_frame_equal(
+        codes.compute(), pd.DataFrame(model.transform(frame), frame.index, ["pca0", "pca1"]), atol=1e-9
+    )
+    assert model.score_samples(parted).compute().index.equals(frame.index)
+    few = parted.map_partitions(lambda part: part[part.index >= 1700])  # the first two partitions are empty now
+    np.testing.assert_allclose(PCA(2).fit(few).components_, PCA(2).fit(frame[1700:]).components_, atol=1e-9)
+
+
+def test_verbs_answer_an_array_by_an_array(rows):
+    x = da.from_array(rows, chunks=(700, 5))
+    model = PCA(2).fit(x)
+    codes = model.transform(x)
+    assert (codes.shape, codes.dtype) == ((4000, 2), np.float64)
+    np.testing.assert_allclose(codes.compute(), model.transform(rows), atol=1e-12)
+    np.testing.assert_allclose(model.inverse_transform(codes).compute(), model.inverse_transform(model.transform(rows)))
+    mixture = GaussianMixture(2, random_state=0, max_iter=5).fit(x)
+    np.testing.assert_array_equal(mixture.predict(x).compute(), mixture.predict(rows))
+    assert mixture.predict_proba(x).shape == (4000, 2)
+
+
+def test_gaps_and_sparse_chunks(rows):
+    gaps = rows.copy()
+    gaps[np.random.default_rng(2).random(gaps.shape) < 0.1] = np.nan
+    a, b = (PCA(3, random_state=0).fit(x) for x in (da.from_array(gaps, chunks=(900, 12)), gaps))
+    assert a.fit_.plan["solver"] == "em"
+    assert a.certificate_.holds
+    np.testing.assert_allclose(a.components_, b.components_, atol=1e-6)
+    s = sparse.random(900, 40, 0.1, format="csr", random_state=0)
+    chunked = da.from_array(s.toarray(), chunks=(200, 40)).map_blocks(sparse.csr_array)
+    np.testing.assert_allclose(
+        PCA(3, random_state=0).fit(chunked).explained_variance_,
+        PCA(3, random_state=0).fit(s).explained_variance_,
+        rtol=1e-6,
+    )
+    bag = db.from_sequence([s[i : i + 100] for i in range(0, 900, 100)], npartitions=4)
+    a, b = (NMF(3, random_state=0, max_iter=30).fit(x) for x in (bag, s))
+    np.testing.assert_allclose(a.components_, b.components_, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("feedback", ["explicit", "implicit"])
+def test_als_of_a_frame(ratings, feedback):
+    how = {"rows": "user", "columns": "item", "values": "rating"}
+    parted = dd.from_pandas(ratings.sample(frac=1, random_state=0, ignore_index=True), npartitions=5)
+    model = ALS(4, feedback=feedback, random_state=0).fit(parted, **how)
+    local = ALS(4, feedback=feedback, random_state=0).fit(ratings, **how)
+    assert model.fit_.plan["engine"] == "dask"
+    assert model.certificate_.holds
+    assert model.fit_.factors.rows.tolist() == local.fit_.factors.rows.tolist()  # the same labels in the same order
+    assert model.fit_.plan.get("clip") == local.fit_.plan.get("clip")
+    np.testing.assert_allclose(model.objective_, local.objective_, rtol=1e-6)
+    np.testing.assert_allclose(model.predict(["u3"] * 2, [101, 102]), local.predict(["u3"] * 2, [101, 102]), atol=1e-4)
+    assert [line[2] for line in model.recommend("u3", n=3)] == [line[2] for line in local.recommend("u3", n=3)]
+
+
+def test_als_answers_ids_by_partitions(ratings, tmp_path):
+    how = {"rows": "user", "columns": "item", "values": "rating"}
+    parted = dd.from_pandas(ratings, npartitions=3)
+    model = ALS(4, random_state=0).fit(parted, **how)
+    guess = model.predict(parted["user"], parted["item"])
+    assert (guess.name, guess.dtype) == ("predict", np.float64)
+    np.testing.assert_allclose(guess.compute(), model.predict(ratings["user"], ratings["item"]))
+    top = model.recommend(parted["user"].drop_duplicates(), n=2)
+    assert top.columns.tolist() == ["row", "rank", "column", "score"]
+    assert len(top.compute()) == 2 * ratings["user"].nunique()
+    model.save(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(eckart.load(tmp_path / "m.safetensors").predict("u3", 101), model.predict("u3", 101))
+
+
+def test_lda_of_texts():
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(["cat", "dog", "fish"] if i % 2 else ["sun", "moon", "star"], 8)) for i in range(120)]
+    bag = db.from_sequence(texts, npartitions=4)
+    model = LDA(2, random_state=0).fit(bag)
+    local = LDA(2, random_state=0, learning_method="cvb0").fit(eckart.corpus(texts))
+    assert model.feature_names_in_.tolist() == local.feature_names_in_.tolist()
+    np.testing.assert_allclose(model.components_, local.components_, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(model.transform(bag).compute(), model.transform(eckart.corpus(texts)), atol=1e-6)
+
+
+def with_value(table, at, column, value):
+    changed = table.copy()
+    changed[column] = changed[column].astype(object) if isinstance(value, str) else changed[column]
+    changed.loc[at, column] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: with_value(t, 5000, "rating", np.nan), r"column 'rating' has nan at row \d+ .*of partition \d"),
+        (lambda t: with_value(t, 5000, "user", None), r"column 'user' has .* at row \d+, .*partition \d"),
+        (lambda t: pd.concat([t, t.iloc[:1]], ignore_index=True), r"row 'u\d+', column \d+ came at row 0 of partition 0 and again at row \d+ of partition 3"),
+        (lambda t: t.rename(columns={"item": "film"}), "columns='item' came, wanted one of the columns of the Dask frame"),
+        (lambda t: t[:0], "no row"),
+    ],
+    ids=["NaN", "no id", "twice", "no column", "empty"],
+)  # fmt: skip
+def test_bad_tables_are_named_by_partition_and_row(ratings, change, words):
+    parted = dd.from_pandas(change(ratings), npartitions=4)
+    with pytest.raises(InputError, match=words):
+        ALS(2).fit(parted, rows="user", columns="item", values="rating")
+
+
+def sparse_third(block, block_info=None):
+    return sparse.csr_array(block) if block_info and block_info[0]["chunk-location"][0] == 2 else block
+
+
+def with_a_word(part):
+    return part.astype(object).replace(part.iloc[1, 1], "bad")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (
+            lambda x: da.from_array(np.where(np.arange(len(x))[:, None] == 3333, np.inf, x), chunks=1000),
+            r"inf at row 3333, .*row 333 of partition 3",
+        ),
+        (lambda x: da.from_array(x[:, 0], chunks=100), "1D array"),
+        (lambda x: da.from_array(x.astype(str), chunks=(1000, 12)), "wanted numbers"),
+        (lambda x: dd.from_pandas(pd.DataFrame({"a": x[:, 0], "b": "word"}), npartitions=2), "column 'b' holds"),
+        (
+            lambda x: dd.from_pandas(pd.DataFrame(x), npartitions=4).map_partitions(
+                with_a_word, meta=pd.DataFrame(x[:0])
+            ),
+            "partition 0",
+        ),
+        (
+            lambda x: da.from_array(x, chunks=(1000, 12)).map_blocks(sparse_third, dtype=float),
+            "sparse chunk among dense ones",
+        ),
+    ],
+    ids=["inf", "1D", "text", "a column of text", "mixed types", "mixed chunks"],
+)
+def test_bad_rows_are_named_by_partition_and_row(rows, make, words):
+    with pytest.raises(InputError, match=words):
+        PCA(2).fit(make(rows))
+
+
+def test_the_same_partition_has_the_same_bits_on_every_runner(rows):
+    """In one process and as tasks: the same blocks, the same tree."""
+    from eckart.engines.blocks.engine import BlocksEngine
+    from eckart.engines.dask.engine import DaskEngine
+
+    for model in (PCA(3, svd_solver="randomized"), GaussianMixture(2, max_iter=5), NMF(2, max_iter=5)):
+        x = np.abs(rows)
+        model.set_params(random_state=0)
+        found = [
+            model.set_params(engine=engine).fit(x).fit_.factors
+            for engine in (BlocksEngine(1, cut=20), DaskEngine(1, cut=20))
+        ]
+        for name, value in vars(found[0]).items():
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+                np.testing.assert_array_equal(getattr(found[1], name), value, err_msg=f"{type(model).__name__} {name}")

@@ -1,0 +1,218 @@
+"""Workers, schedulers and users that go away: the same bits, or one clear error; nothing hangs and nothing is left behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from conftest import Killer
+from eckart import ALS, LDA, NMF, PCA, PLSA, GaussianMixture
+from eckart.errors import EckartError
+
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+db = pytest.importorskip("dask.bag")
+
+HOW = {"rows": "user", "columns": "item", "values": "rating"}
+
+
+def arrays(model):
+    return {
+        name: a for name, a in vars(model.fit_.factors).items() if isinstance(a, np.ndarray) and a.dtype.kind == "f"
+    }
+
+
+def same_bits(a, b):
+    assert arrays(a).keys() == arrays(b).keys()
+    for name, value in arrays(a).items():
+        np.testing.assert_array_equal(arrays(b)[name], value, err_msg=name)
+
+
+def test_a_worker_lost_in_each_phase_changes_no_bit(processes, rows, ratings, monkeypatch):
+    """One of two workers is killed by SIGKILL just after a call was sent: while data are placed, in a sweep, in a merge, in the certificate."""
+    from eckart.engines.dask import tasks
+
+    parted = dd.from_pandas(ratings, npartitions=4)
+    whole = ALS(3, random_state=0, max_iter=4).fit(parted, **HOW)
+    calls, killer, wait = [], Killer(processes, 1.0), tasks.wait
+
+    def wait_and_kill(client, futures):
+        calls.append(len(futures))
+        if len(calls) in (2, 9):  # while ids are collected, and in a sweep
+            killer.one()
+        return wait(client, futures)
+
+    monkeypatch.setattr(tasks, "wait", wait_and_kill)
+    same_bits(whole, ALS(3, random_state=0, max_iter=4).fit(parted, **HOW))
+    assert killer.killed == 2
+
+
+def test_a_task_that_no_worker_survives_ends_with_words(processes, monkeypatch):
+    """A partition that ends every worker it comes to (here: by a signal; else by the limit of memory) is reported, not tried for ever."""
+    from eckart.engines.dask import tasks
+    from eckart.engines.dask.client import ClusterError
+
+    monkeypatch.setattr(tasks, "ROUNDS", 1)
+
+    def deadly(block, block_info=None):
+        if block_info and block_info[0]["chunk-location"][0] == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return block
+
+    x = da.ones((100, 3), chunks=(50, 3)).map_blocks(deadly, meta=np.empty((0, 0)))
+    with pytest.raises(ClusterError, match=r"ended their workers again and again.*partitions of at most \d+ MiB"):
+        PCA(1).fit(x)
+
+
+def test_ctrl_c_leaves_no_task_behind(processes, rows):
+    def slow(block):
+        time.sleep(0.5)
+        return block
+
+    def left():
+        return set(processes.run_on_scheduler(lambda dask_scheduler: list(map(str, dask_scheduler.tasks))))
+
+    before = left()
+    x = da.from_array(rows, chunks=(50, 12)).map_blocks(slow, meta=np.empty((0, 0)))
+    threading.Timer(2.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    try:
+        PCA(2).fit(x)
+        raise AssertionError("the fit was not interrupted")
+    except KeyboardInterrupt:
+        pass  # and what the frames of the fit held is let go
+    gc.collect()
+    deadline = time.time() + 20
+    while left() - before and time.time() < deadline:
+        time.sleep(0.2)
+    assert not left() - before
+
+
+def test_a_worker_with_another_version_is_named(processes, rows):
+    processes.run(_pretend, "0.0.1")
+    try:
+        with pytest.raises(
+            EckartError, match=r"worker .* has eckart 0\.0\.1, this process has .*install the same version"
+        ):
+            PCA(2).fit(da.from_array(rows, chunks=(1000, 12)))
+    finally:
+        processes.run(_pretend, __import__("eckart").__version__)
+
+
+def _pretend(version):
+    import eckart
+
+    eckart.__version__ = version
+
+
+SCHEDULER = """
+import sys, numpy as np
+import dask.dataframe as dd, pandas as pd
+from distributed import Client
+from eckart import ALS
+if __name__ == "__main__":
+    import eckart.complete.factors.als as als
+    als.CHECKPOINT_SECONDS = 0.0
+    table = pd.read_parquet(sys.argv[2])
+    with Client(sys.argv[1]) as client:
+        x = dd.from_pandas(table, npartitions=4)
+        model = ALS(3, random_state=0, max_iter=int(sys.argv[4]), tol=1e-12, checkpoint=sys.argv[3])
+        try:
+            model.fit(x, rows="user", columns="item", values="rating")
+        except Exception as error:
+            print(type(error).__name__, error)
+            raise SystemExit(3)
+        np.save(sys.argv[5], model.column_factors_)
+"""
+
+
+@pytest.mark.cluster
+def test_a_scheduler_that_dies_gives_one_error_and_the_fit_resumes(tmp_path, ratings):
+    script = tmp_path / "fit.py"
+    script.write_text(SCHEDULER)
+    ratings.to_parquet(tmp_path / "ratings.parquet")
+    kept, port = tmp_path / "kept", 18786
+
+    def cluster():
+        how = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        alone = ["--no-dashboard"]
+        scheduler = ["-m", "distributed.cli.dask_scheduler", "--port", str(port), *alone]
+        worker = ["-m", "distributed.cli.dask_worker", f"tcp://127.0.0.1:{port}", "--nthreads", "1", *alone]
+        made = [subprocess.Popen([sys.executable, *words], **how) for words in (scheduler, worker, worker)]
+        return made
+
+    def fit(out, wait=True):
+        words = [
+            sys.executable,
+            str(script),
+            f"tcp://127.0.0.1:{port}",
+            str(tmp_path / "ratings.parquet"),
+            str(kept),
+            "40",
+            str(tmp_path / out),
+        ]
+        run = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        return (run, *run.communicate(timeout=240)) if wait else (run, None, None)
+
+    started = cluster()
+    try:
+        time.sleep(3)
+        run, _, _ = fit("never.npy", wait=False)
+        while not kept.exists():
+            assert run.poll() is None
+            time.sleep(0.05)
+        started[0].kill()
+        out, _ = run.communicate(timeout=240)
+        assert run.returncode == 3
+        assert out.startswith("ClusterError the connection to the Dask scheduler at tcp://127.0.0.1:18786 was lost")
+        assert out.count("\n") == 1
+        assert kept.exists()
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    started = cluster()
+    try:
+        time.sleep(3)
+        assert fit("resumed.npy")[0].returncode == 0
+        assert fit("straight.npy")[0].returncode == 0
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    np.testing.assert_array_equal(np.load(tmp_path / "resumed.npy"), np.load(tmp_path / "straight.npy"))
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(3000)
+def test_a_hundred_fits_with_workers_that_live_five_seconds(processes, rows, ratings):
+    x, parted = da.from_array(np.abs(rows), chunks=(500, 12)), dd.from_pandas(ratings, npartitions=4)
+    rng = np.random.default_rng(0)
+    bag = db.from_sequence([" ".join(rng.choice(list("abcdefgh"), 9) + "x") for _ in range(200)], npartitions=4)
+    fits = {
+        "PCA": lambda: PCA(3, random_state=0).fit(x),
+        "PCA randomized": lambda: PCA(3, random_state=0, svd_solver="randomized").fit(x),
+        "GaussianMixture": lambda: GaussianMixture(2, random_state=0, max_iter=8).fit(x),
+        "NMF": lambda: NMF(3, random_state=0, max_iter=8).fit(x),
+        "ALS": lambda: ALS(3, random_state=0, max_iter=4).fit(parted, **HOW),
+        "ALS implicit": lambda: ALS(3, random_state=0, max_iter=4, feedback="implicit").fit(parted, **HOW),
+        "PLSA": lambda: PLSA(2, random_state=0, max_iter=8).fit(bag),
+        "LDA": lambda: LDA(2, random_state=0, max_iter=8).fit(bag),
+    }
+    want = {name: fit() for name, fit in fits.items()}
+    done = 0
+    with Killer(processes, 2.5) as killer:  # two workers, five seconds each
+        while done < 100:
+            for name, fit in fits.items():
+                same_bits(want[name], fit())
+                done += 1
+        codes = want["PCA"].transform(x).compute()
+    np.testing.assert_array_equal(codes, want["PCA"].transform(np.abs(rows)))
+    assert killer.killed > 20

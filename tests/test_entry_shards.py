@@ -1,0 +1,116 @@
+"""Observations larger than the memory they may take: shards on the disk, the same matrix and the same answers."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import numpy as np
+import pytest
+
+import eckart
+from eckart.errors import InputError
+from eckart.io.tables.memory import memory_of
+from eckart.matrix_blocks import ObservedParts
+
+pd = pytest.importorskip("pandas")
+HOW = {"rows": "user", "columns": "item", "values": "rating"}
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    rating = rng.integers(1, 6, 40_000).astype(np.float32)
+    users, items = rng.integers(0, 900, 40_000), rng.integers(100, 300, 40_000)
+    frame = pd.DataFrame({"user": [f"u{i}" for i in users], "item": items, "rating": rating})
+    return frame.drop_duplicates(["user", "item"], ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def files(table, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    table.to_parquet(folder / "r.parquet", row_group_size=5000)
+    table.to_csv(folder / "r.csv", index=False)
+    return folder
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Shards of some KB, so that there are several."""
+    from eckart.io.tables import entry_shards
+
+    monkeypatch.setattr(entry_shards, "LEAST_SHARD", 2**12)
+
+
+@pytest.mark.parametrize("name", ["r.parquet", "r.csv"])
+def test_shards_hold_the_same_matrix(files, small, name):
+    whole, parts = (eckart.read(files / name, **HOW, memory=memory) for memory in ("1GB", "500KB"))
+    assert isinstance(parts, ObservedParts)
+    assert len(parts.parts.lengths) > 5
+    for field in ("rows", "columns", "indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(parts, field), getattr(whole, field), err_msg=field)
+    turned, columns = ObservedParts(parts.parts.turned), whole.transposed()
+    for field in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(turned, field), getattr(columns, field), err_msg=field)
+
+
+@pytest.mark.parametrize("feedback", ["explicit", "implicit"])
+def test_als_has_the_same_answer_and_says_where_it_worked(files, small, feedback):
+    make = lambda: eckart.ALS(4, feedback=feedback, random_state=0, max_iter=20)  # noqa: E731
+    whole = make().fit(files / "r.parquet", **HOW)
+    parts = make().fit(files / "r.parquet", **HOW, memory="500KB")
+    assert "shards of the disk" in parts.fit_.plan["engine_reason"]
+    np.testing.assert_allclose(parts.objective_, whole.objective_, rtol=1e-5)
+    assert parts.certificate_.holds == whole.certificate_.holds
+    assert [line[2] for line in parts.recommend("u5", n=3)] == [line[2] for line in whole.recommend("u5", n=3)]
+    (ids, block), (_, wanted) = (next(iter(m.complete(["u5", "u7"]))) for m in (parts, whole))
+    assert ids.tolist() == ["u5", "u7"]
+    np.testing.assert_allclose(block, wanted, atol=2e-3)
+
+
+def test_shards_go_with_the_last_who_reads_them(files, small):
+    x = eckart.read(files / "r.parquet", **HOW, memory="500KB")
+    folder = x.parts.folder
+    model = eckart.ALS(2, max_iter=2).fit(x)
+    del x
+    gc.collect()
+    assert folder.exists()  # the model recommends by them
+    del model
+    gc.collect()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: pd.concat([t, t.iloc[:1]]), r"row 'u\d+', column \d+ came at .*say duplicates="),
+        (
+            lambda t: t.assign(rating=t["rating"].where(t.index != 777)),
+            r"column 'rating' has nan at row 777 of .*r.parquet",
+        ),
+        (lambda t: t.assign(user=t["user"].where(t.index != 777)), "column 'user' has no value at row 777"),
+    ],
+    ids=["twice", "no value", "no id"],
+)
+def test_a_bad_table_leaves_nothing_behind(table, small, tmp_path, monkeypatch, change, words):
+    change(table).to_parquet(tmp_path / "r.parquet")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with pytest.raises(InputError, match=words):
+        eckart.read(tmp_path / "r.parquet", **HOW, memory="500KB")
+    assert os.listdir(tmp_path) == ["r.parquet"]
+
+
+def test_duplicates_are_merged_as_in_memory(table, small, tmp_path):
+    pd.concat([table, table.iloc[:50].assign(rating=9.0)]).to_parquet(tmp_path / "r.parquet")
+    for rule in ("last", "mean", "sum"):
+        a, b = (eckart.read(tmp_path / "r.parquet", **HOW, duplicates=rule, memory=m) for m in ("1GB", "500KB"))
+        np.testing.assert_array_equal(a.data, b.data, err_msg=rule)
+
+
+@pytest.mark.parametrize("said", ["four", "1.2.3GB", -1, True, []])
+def test_memory_is_a_number_of_bytes(said):
+    with pytest.raises(InputError, match="memory="):
+        memory_of(said)

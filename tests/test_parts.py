@@ -1,0 +1,174 @@
+"""Matrices in parts: every model has the same answer as on one piece, and a sum does not depend on who made its parts."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import eckart
+from eckart.engines.blocks.engine import BlocksEngine
+from eckart.engines.blocks.placed import even_cuts
+from eckart.engines.blocks.rules import FAN, RULES, Tree, folded
+from eckart.engines.protocol import Moments
+from eckart.errors import InputError
+from eckart.matrix import Counts, Dense, Observed
+from eckart.matrix_blocks import EntryFacts, MemoryParts, facts_of, of_parts, parts_of
+
+sys.path.insert(0, str(Path(__file__).parent / "engines"))
+from exchange import CASES, data
+
+SEQUENTIAL = ("LDA gibbs", "GloVe adagrad", "SkipGram")
+"""What walks through all entries in turn, and must say so where the entries are not in one place."""
+
+
+def in_parts(matrix, rows=17):
+    return of_parts(MemoryParts(matrix, rows), matrix.rows, matrix.columns)
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if name not in SEQUENTIAL])
+def test_every_model_has_the_same_answer_on_parts(case):
+    name, options, kind, verbs = CASES[case]
+    x = data()[kind]
+    models = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for engine in ("cpu", BlocksEngine(1, cut=3)):
+            models.append(getattr(eckart, name)(**options).set_params(random_state=0, engine=engine).fit(x))
+    one, parts = models
+    for field in fields(one.fit_.factors):
+        a, b = (getattr(m.fit_.factors, field.name) for m in models)
+        if isinstance(a, np.ndarray) and a.dtype.kind == "f":
+            # sums of parts differ in their last bits; a fit that stops by a tolerance may be as far off as that
+            np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5 * np.abs(a).max(initial=0), err_msg=field.name)
+    assert parts.certificate_.holds == one.certificate_.holds
+    for verb in verbs:
+        answers = [np.asarray(getattr(m, verb)(x)) for m in models]
+        np.testing.assert_allclose(answers[1], answers[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"), [(eckart.LDA(2, learning_method="gibbs"), "cvb0"), (eckart.PCA(2, svd_solver="svd"), None)]
+)
+def test_what_needs_all_entries_says_so_or_fetches_them(model, words):
+    x = eckart.read(data()["sparse"])
+    model.set_params(random_state=0)
+    if words is None:
+        np.testing.assert_allclose(model.fit(in_parts(x)).components_, model.fit(x).components_)
+    else:
+        with pytest.raises(InputError, match=words):
+            model.fit(in_parts(x))
+
+
+def test_auto_takes_parts_without_being_asked():
+    x = eckart.read(data()["sparse"])
+    model = eckart.LDA(2, random_state=0, max_iter=3)
+    fitted = model.fit(in_parts(x))
+    assert fitted.fit_.plan["method"] == "cvb0"  # Gibbs sampling would need all tokens in turn
+    assert "parts" in fitted.fit_.plan["reason"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 200), st.integers(0, 10**6))
+def test_a_tree_of_sums_is_the_same_however_the_parts_come(count, seed):
+    numbers = np.random.default_rng(seed).standard_normal(count) * 10.0 ** np.random.default_rng(seed + 1).integers(
+        -8, 8, count
+    )
+    tree, level = Tree(), list(numbers)
+    for number in numbers:
+        tree.add(number)
+    while len(level) > 1:  # level by level, as tasks of a cluster do it
+        level = [folded(level[i : i + FAN]) for i in range(0, len(level), FAN)]
+    assert tree.total() == level[0]
+
+
+def test_merging_leaves_the_parts_as_they_were():
+    a, b = (Moments(1, 1.0, np.full(2, v), np.zeros((2, 2)), np.ones(2), np.zeros(2)) for v in (1.0, 3.0))
+    first, second = folded([a, b]), folded([a, b])  # a task may run again
+    np.testing.assert_array_equal(first.scatter, second.scatter)
+    assert (a.rows, a.mean[0], first.rows, first.mean[0]) == (1, 1.0, 2, 2.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.integers(1, 9))
+def test_cuts_cover_all_rows_and_are_even(counts, blocks):
+    cuts = even_cuts(np.array(counts), blocks)
+    assert cuts[0] == 0
+    assert cuts[-1] == len(counts)
+    assert (np.diff(cuts) > 0).all()
+    assert len(cuts) <= blocks + 1
+    sums = np.add.reduceat(np.array(counts) + 1, cuts[:-1])
+    assert sums.max() <= (sum(counts) + len(counts)) / blocks + max(counts) + 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 5), st.booleans(), st.integers(0, 10**6))
+def test_the_columns_of_parts_are_those_of_the_whole(rows, columns, cut, weighted, seed):
+    rng = np.random.default_rng(seed)
+    a = np.where(rng.random((rows, columns)) < 0.5, rng.standard_normal((rows, columns)), np.nan)
+    x = Observed.from_nan(a)
+    w = rng.random(x.nnz) if weighted else None
+    engine, whole = BlocksEngine(1, cut=cut), BlocksEngine(1)
+    right = rng.standard_normal((rows, 3))
+    ours, theirs = (e.put(x, entry_weights=w).T for e in (engine, whole))
+    np.testing.assert_array_equal(ours.counts, theirs.counts)
+    np.testing.assert_array_equal(ours.column_counts, theirs.column_counts)
+    rule = eckart.engines.protocol.RidgeRule(0.1)
+    np.testing.assert_allclose(
+        engine.ridge_rows(ours, right, rule).left, whole.ridge_rows(theirs, right, rule).left, atol=1e-9
+    )
+    np.testing.assert_array_equal(engine.by_columns(engine.put(x), x.data), whole.by_columns(whole.put(x), x.data))
+
+
+def test_facts_of_parts_are_those_of_the_whole():
+    rng = np.random.default_rng(0)
+    x = Counts.from_scipy(sparse.random(300, 20, 0.2, random_state=0, format="csr"))
+    for data_ in (rng.integers(1, 6, x.nnz).astype(float), rng.random(x.nnz)):
+        whole = Counts(x.indptr, x.indices, data_, 20)
+        a, b = EntryFacts.of(whole), facts_of(in_parts(whole, 40))
+        assert a.entries == b.entries
+        assert (a.least, a.most, a.whole, a.looked) == (b.least, b.most, b.whole, b.looked)
+        assert abs(a.total - b.total) <= 1e-9 * abs(a.total)
+        assert (a.values is None) == (b.values is None)
+
+
+def test_parts_become_one_matrix_for_those_who_ask():
+    a = data()["gaps"]
+    x = Observed.from_nan(a)
+    p = in_parts(x)
+    assert isinstance(p, Observed)
+    assert p.shape == x.shape
+    for name in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(p, name), getattr(x, name))
+    other = replace(p, data=2 * p.data)
+    assert parts_of(other) is None
+    np.testing.assert_array_equal(other.data, 2 * x.data)
+
+
+def test_bad_rows_are_named_by_their_place_in_the_whole_and_in_their_part():
+    a = np.ones((40, 3))
+    a[29, 1] = np.inf
+    with pytest.raises(InputError, match=r"inf at row 29, column 1, .*\(row 9 of partition 1\)"):
+        eckart.PCA(1).fit(in_parts(Dense(a), 20))
+    a[29, 1] = np.nan
+    assert eckart.PCA(1).fit(in_parts(Dense(a + np.arange(40)[:, None]), 20)).fit_.plan["solver"] == "em"
+    a[29, 1], a[25, 0] = 1.0, -1.0
+    with pytest.raises(InputError, match=r"-1.0 at row 25, .*\(row 5 of partition 1\)"):
+        eckart.NMF(1).fit(in_parts(Dense(a), 20))
+
+
+def test_every_rule_names_a_primitive_and_its_arguments():
+    import inspect
+
+    from eckart.engines.protocol import Engine
+
+    for name, rule in RULES.items():
+        told = inspect.signature(getattr(Engine, name)).parameters
+        assert {*rule.rows, *rule.entries} <= set(told), name
