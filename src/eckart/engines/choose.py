@@ -7,13 +7,19 @@ Another package adds an engine by an entry point of the group ``eckart.engines``
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
+from eckart.engines.auto import Undecided, gpu_seen
 from eckart.errors import wrong
 
-BUILT_IN = {"cpu": "eckart.engines.cpu.engine:CpuEngine", "plain": "eckart.engines.plain:PlainEngine", "cuda": "eckart.engines.cuda:made"}
+BUILT_IN = {
+    "cpu": "eckart.engines.cpu.engine:CpuEngine",
+    "plain": "eckart.engines.plain:PlainEngine",
+    "cuda": "eckart.engines.cuda:made",
+}
 """Engines of this package, by name; loaded when they are asked for."""
 
 
@@ -44,7 +50,10 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
             raise wrong("engine", engine, _wanted())
         return Choice(engine, "asked for")
     if engine == "auto":
-        return _made(_load(BUILT_IN["cpu"])(n_threads), "auto: the processors of this machine")
+        if not gpu_seen():
+            return _made(_load(BUILT_IN["cpu"])(n_threads), "auto: the processors of this machine")
+        waiting = Undecided(*(partial(_load(BUILT_IN[name]), n_threads) for name in ("cpu", "cuda")))
+        return Choice(waiting, waiting.reason)
     if engine in BUILT_IN:
         return _made(_load(BUILT_IN[engine])(n_threads), "asked for")
     for point in _added():

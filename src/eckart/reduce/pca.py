@@ -20,6 +20,7 @@ from eckart.errors import InputError
 from eckart.factors import Basis
 from eckart.fit import Estimator, Fit, on_data, one_kind_of_names, plan_of, sample_weights
 from eckart.io.read import read
+from eckart.io.tables.device_rows import same_kind
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed
 from eckart.parameters import check, either, flag, number, one_of, optional, param, whole
@@ -177,8 +178,11 @@ class PCA(BasisAttributes, ComponentTables, ClassNamePrefixFeaturesOutMixin, Tra
         return self
 
     def transform(self, X: Any) -> Any:
-        """Codes of rows: (x - mean) U, scaled to unit variance if ``whiten``; a row with gaps gets its expected code given what is there."""
-        return self._encode(X)
+        """Codes of rows: (x - mean) U, scaled to unit variance if ``whiten``; a row with gaps gets its expected code given what is there.
+
+        Codes of rows that lie on a GPU (a CUDA tensor, a CuPy array) lie there too.
+        """
+        return same_kind(X, self._encode(X))
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """fit(X).transform(X), reading X once through the door."""
