@@ -45,7 +45,8 @@ class Undecided:
     """Forwards to the engine that the first placed matrix asks for; before that, to the CPU engine."""
 
     def __init__(self, cpu: Callable[[], Any], cuda: Callable[[], Any]):
-        self._cpu, self._cuda, self._chosen = cpu(), cuda, None
+        self._cpu, self._cuda = cpu(), cuda
+        self._chosen: Any = None
         self._reason = "auto: the processors of this machine"
 
     def put(self, matrix: Any, weights: Any = None, entry_weights: Any = None) -> Any:

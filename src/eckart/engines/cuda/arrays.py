@@ -12,7 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-NUMPY = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64), torch.int64: np.dtype(np.int64)}
+NUMPY: dict[torch.dtype, np.dtype] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+    torch.int64: np.dtype(np.int64),
+}
 TORCH = {dtype: key for key, dtype in NUMPY.items()}
 
 
@@ -36,6 +40,9 @@ class DeviceArray:
         if not (isinstance(at, tuple) and len(at) == 2 and at[0] == slice(None) and isinstance(at[1], slice)):
             raise TypeError(f"[{at!r}] came, wanted a slice of columns: a tall array belongs to the engine")
         return DeviceArray(self.tensor[at])
+
+    def __setitem__(self, at: Any, columns: DeviceArray) -> None:
+        self[at].tensor.copy_(columns.tensor)
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.shape}, {self.dtype}, {self.tensor.device})"

@@ -89,10 +89,10 @@ class DeviceDense:
         if x.kind == "observed":
             return self.on_cpu("times", x, DeviceArray(v), mean)
         if x.kind == "counts":
-            out = entry_product(x.entries, x.entries.data, v)
-            return DeviceArray(out if mean is None else out - (self.tensor(mean, np.float64) @ v.double()).to(v.dtype))
+            y = entry_product(x.entries, x.entries.data, v)
+            return DeviceArray(y if mean is None else y - (self.tensor(mean, np.float64) @ v.double()).to(v.dtype))
         near, left = self._center(x, mean)
-        out = []
+        out: list[torch.Tensor] = []
         for _, block in x.blocks():
             y = (block if near is None else block - near) @ v
             out.append(y if left is None else y - left @ v)

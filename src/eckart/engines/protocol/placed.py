@@ -15,7 +15,8 @@ from eckart.errors import EckartError, InputError
 from eckart.matrix import Matrix
 
 Tall = Any
-"""An array of the engine with N, m or z rows. Chapters may ask for ``shape`` and ``dtype``, slice columns ``a[:, i:j]`` and hand it back; no more."""
+"""An array of the engine with N, m or z rows. Chapters may ask for ``shape`` and ``dtype``, slice columns ``a[:, i:j]``, set
+columns of one that they took to those of another, and hand it back; no more."""
 
 
 class GapsFound(EckartError):
@@ -127,7 +128,9 @@ def refuse_bad_entries(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray
     if np.isinf(data[at]):
         raise infinite(row, column)
     if kind == "observed":
-        raise InputError(f"X stores NaN at row {row}, column {column} of a partly observed matrix; leave that entry out")
+        raise InputError(
+            f"X stores NaN at row {row}, column {column} of a partly observed matrix; leave that entry out"
+        )
     raise InputError(
         f"X contains NaN at row {row}, column {column} of a sparse matrix, whose absent entries are zero; remove it, or read it with "
         "eckart.read(X, absent='unknown') if absent entries are unknown"
