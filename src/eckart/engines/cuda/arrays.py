@@ -77,30 +77,30 @@ WORTH_SPLITTING = 512
 """Columns from which the square of rows costs more than reading them, so that two products in TF32 beat one in float64."""
 
 
-def square(rows: torch.Tensor) -> torch.Tensor:
-    """A^T A in float64, with the precision of products in float32 or better.
+def add_square(total: torch.Tensor, rows: torch.Tensor) -> None:
+    """total += A^T A, in float64, with the precision of products in float32 or better.
 
-    Float32 rows with many columns go by ``split_square`` on a GPU. Elsewhere the product is made in float64, which costs no more than float32 on
+    Float32 rows with many columns go by ``add_split_square`` on a GPU. Elsewhere the product is made in float64, which costs no more than float32 on
     data-centre GPUs.
     """
     if rows.is_cuda and rows.dtype == torch.float32 and rows.shape[1] >= WORTH_SPLITTING:
-        return split_square(rows)
-    wide = rows.double()
-    return wide.T @ wide
+        add_split_square(total, rows)
+    else:
+        wide = rows.double()
+        total.addmm_(wide.T, wide)
 
 
-def split_square(rows: torch.Tensor) -> torch.Tensor:
-    """A^T A of float32 rows on tensor cores: A = H + L, H with the 11 leading bits of each entry, and H^T H + H^T L + (H^T L)^T.
+def add_split_square(total: torch.Tensor, rows: torch.Tensor) -> None:
+    """The same for float32 rows on tensor cores: A = H + L, H with the 11 leading bits of each entry, and H^T H + H^T L + (H^T L)^T.
 
     Tensor cores multiply factors of 11 bits exactly, so what is lost is L^T L and the bits of L beyond its own 11: both 2^-22 of the product.
     """
-    total = torch.zeros((rows.shape[1],) * 2, dtype=torch.float64, device=rows.device)
     with rounding("high"):
         for a in range(0, len(rows), TF32_ROWS):
             part = rows[a : a + TF32_ROWS].contiguous()
             high = ((part.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
             cross = high.T @ (part - high)
-            total += high.T @ high
-            total += cross
-            total += cross.T
-    return total
+            whole = high.T @ high
+            whole += cross
+            whole += cross.T
+            total += whole
