@@ -7,10 +7,12 @@ Another package adds an engine by an entry point of the group ``eckart.engines``
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, NamedTuple
 
+from eckart.engines.auto import Undecided, gpu_seen
 from eckart.errors import wrong
 
 BUILT_IN = {
@@ -51,7 +53,10 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
             raise wrong("engine", engine, _wanted())
         return Choice(engine, "asked for")
     if engine == "auto":
-        return _made(_load(AUTOMATIC)(n_threads), "auto: the processors of this machine")
+        if not gpu_seen():
+            return _made(_load(AUTOMATIC)(n_threads), "auto: the processors of this machine")
+        waiting = Undecided(*(partial(_load(place), n_threads) for place in (AUTOMATIC, BUILT_IN["cuda"])))
+        return Choice(waiting, waiting.reason)
     if engine in BUILT_IN:
         return _made(_load(BUILT_IN[engine])(n_threads), "asked for")
     for point in _added():

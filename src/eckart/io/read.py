@@ -17,6 +17,7 @@ import numpy as np
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.io.dask.known import is_collection
 from eckart.io.tables.csv_file import read_csv
+from eckart.io.tables.device_rows import DeviceRows, on_device
 from eckart.io.tables.frames import (
     ARROW_FILES,
     arrow_batches,
@@ -84,7 +85,8 @@ def read(
     Parameters
     ----------
     source : path (.npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow, .feather, .xlsx, .jsonl, a folder of images; ``*`` chains files), pandas or polars
-        frame, Arrow table, NumPy array or masked array, SciPy sparse matrix, nested list, or iterator of row blocks.
+        frame, Arrow table, NumPy array or masked array, SciPy sparse matrix, nested list, iterator of row blocks, or rows that lie on a GPU
+        (a CUDA tensor, a CuPy array).
     columns : names to keep, for files and frames; by default all. With ``rows=``, the name of the one column that holds the column ids.
     index : name of the column that labels the rows; by default the index that pandas wrote, or a first column without a name.
     key : name of the array inside an .npz file.
@@ -161,6 +163,8 @@ def _check_long(rows: Any, columns: Any, values: Any, others: dict[str, Any]) ->
 
 
 def _from_object(source: Any, absent: str) -> Matrix:
+    if on_device(source):
+        return Dense(DeviceRows.of(source))
     if hasattr(source, "tocsr"):
         return (Counts if absent == "zero" else Observed).from_scipy(_numeric_sparse(source))
     if isinstance(source, np.ma.MaskedArray):

@@ -80,11 +80,11 @@ def block_krylov(
     """The k leading eigenpairs of a positive semidefinite operator; ``tol`` is relative to the sum of the k Ritz values."""
     block = max(1, min(block, n))
     limit = min(n, max_basis or max(k + 8 * block, 4 * k))
-    basis = np.empty((n, min(n, limit + block)), dtype)
+    basis = engine.take(np.empty((n, min(n, limit + block)), dtype))  # the space stays in the engine; blocks cross
     first = (
         normal(rng, (n, block), dtype) if start is None else np.column_stack([start, normal(rng, (n, block), dtype)])
     )
-    fresh = engine.orth(first.astype(dtype, copy=False))
+    fresh = engine.orth(engine.take(first, dtype))
     used, products = 0, 0
     t = np.zeros((basis.shape[1], basis.shape[1]))
     trace = Trace("energy still missing, relative")
@@ -101,7 +101,7 @@ def block_krylov(
             width = fresh.shape[1]
             basis[:, used : used + width] = fresh
             q = basis[:, : used + width]
-            image = product(fresh)
+            image = engine.take(product(engine.get(fresh)))
             products += width
             coupling = engine.inner(q, image)
             image = engine.outer(q, -coupling, image)
@@ -136,7 +136,7 @@ def block_krylov(
                 if used >= k:
                     trace.reason = StopReason.CONVERGED
                     break
-                following = engine.orth(normal(rng, (n, min(block, n - used)), dtype), q)
+                following = engine.orth(engine.take(normal(rng, (n, min(block, n - used)), dtype)), q)
             if used + following.shape[1] > basis.shape[1]:
                 keep = min(max(k + block, k + k // 2), used - 1)
                 basis[:, :keep] = engine.outer(q, s[:, :keep])
@@ -152,5 +152,5 @@ def block_krylov(
             raise
         trace.reason = StopReason.INTERRUPTED
     kept = min(k, len(values))
-    vectors = engine.outer(basis[:, : len(values)], s[:, :kept])
+    vectors = engine.get(engine.outer(basis[:, : len(values)], s[:, :kept]))
     return Ritz(values[:kept], vectors, residuals[:kept], trace, products)

@@ -20,6 +20,7 @@ from eckart.factors import signs
 from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of
 from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
 from eckart.io.read import read
+from eckart.io.tables.device_rows import same_kind
 from eckart.matrix import Matrix, squarable
 from eckart.optim.descend import Objective
 from eckart.optim.rules import RULES, rule_named
@@ -128,8 +129,8 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Codes in canonical form: decorrelated, ordered by variance."""
-        return self._of_rows(X, encode)
+        """Codes in canonical form: decorrelated, ordered by variance; on the GPU where X lies there."""
+        return same_kind(X, self._of_rows(X, encode))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """mean + codes U^T."""

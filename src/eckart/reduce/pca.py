@@ -23,6 +23,7 @@ from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_
 from eckart.io.models.levels import resuming
 from eckart.io.namespaces import in_kind
 from eckart.io.read import read
+from eckart.io.tables.device_rows import same_kind
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed
 from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
@@ -224,8 +225,11 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
 
     @in_kind
     def transform(self, X: Any) -> Any:
-        """Codes of rows: (x - mean) U, scaled to unit variance if ``whiten``; a row with gaps gets its expected code given what is there."""
-        return self._encode(X)
+        """Codes of rows: (x - mean) U, scaled to unit variance if ``whiten``; a row with gaps gets its expected code given what is there.
+
+        Codes of rows that lie on a GPU (a CUDA tensor, a CuPy array) lie there too.
+        """
+        return same_kind(X, self._encode(X))
 
     @in_kind
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:

@@ -12,7 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-NUMPY = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64), torch.int64: np.dtype(np.int64)}
+NUMPY: dict[torch.dtype, np.dtype] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+    torch.int64: np.dtype(np.int64),
+}
 TORCH = {dtype: key for key, dtype in NUMPY.items()}
 
 
@@ -36,6 +40,9 @@ class DeviceArray:
         if not (isinstance(at, tuple) and len(at) == 2 and at[0] == slice(None) and isinstance(at[1], slice)):
             raise TypeError(f"[{at!r}] came, wanted a slice of columns: a tall array belongs to the engine")
         return DeviceArray(self.tensor[at])
+
+    def __setitem__(self, at: Any, columns: DeviceArray) -> None:
+        self[at].tensor.copy_(columns.tensor)
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.shape}, {self.dtype}, {self.tensor.device})"
@@ -70,22 +77,30 @@ WORTH_SPLITTING = 512
 """Columns from which the square of rows costs more than reading them, so that two products in TF32 beat one in float64."""
 
 
-def square(rows: torch.Tensor) -> torch.Tensor:
-    """A^T A in float64, with the precision of products in float32 or better.
+def add_square(total: torch.Tensor, rows: torch.Tensor) -> None:
+    """total += A^T A, in float64, with the precision of products in float32 or better.
 
-    Float32 rows with many columns on a GPU are cut into A = H + L, H with the 11 leading bits of each entry: A^T A = H^T H + H^T L + (H^T L)^T up to
-    2^-22, and tensor cores multiply such factors exactly. Elsewhere the product is made in float64, which costs no more than float32 on data-centre GPUs.
+    Float32 rows with many columns go by ``add_split_square`` on a GPU. Elsewhere the product is made in float64, which costs no more than float32 on
+    data-centre GPUs.
     """
-    if not (rows.is_cuda and rows.dtype == torch.float32 and rows.shape[1] >= WORTH_SPLITTING):
+    if rows.is_cuda and rows.dtype == torch.float32 and rows.shape[1] >= WORTH_SPLITTING:
+        add_split_square(total, rows)
+    else:
         wide = rows.double()
-        return wide.T @ wide
-    total = torch.zeros((rows.shape[1],) * 2, dtype=torch.float64, device=rows.device)
+        total.addmm_(wide.T, wide)
+
+
+def add_split_square(total: torch.Tensor, rows: torch.Tensor) -> None:
+    """The same for float32 rows on tensor cores: A = H + L, H with the 11 leading bits of each entry, and H^T H + H^T L + (H^T L)^T.
+
+    Tensor cores multiply factors of 11 bits exactly, so what is lost is L^T L and the bits of L beyond its own 11: both 2^-22 of the product.
+    """
     with rounding("high"):
         for a in range(0, len(rows), TF32_ROWS):
-            part = rows[a : a + TF32_ROWS]
+            part = rows[a : a + TF32_ROWS].contiguous()
             high = ((part.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
             cross = high.T @ (part - high)
-            total += high.T @ high
-            total += cross
-            total += cross.T
-    return total
+            whole = high.T @ high
+            whole += cross
+            whole += cross.T
+            total += whole

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cuda.arrays import DeviceArray, square
+from eckart.engines.cuda.arrays import DeviceArray, add_square
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.protocol import ColumnMoments, Keeper, Moments
 from eckart.trace import Watcher, silent
@@ -32,7 +32,10 @@ class DeviceDense:
             return self.on_cpu("moments", x, probe, watch, keeper)
         n, g = x.shape[1], self.tensor(probe, np.float64)
         scatter, probed = torch.zeros((n, n), dtype=torch.float64, device=self.device), torch.zeros_like(g)
-        weights, means, rows = [], [], 0
+        weights: list[Any] = []
+        means: list[Any] = []
+        rests: list[Any] = []  # blocks are centered at a rounded mean: what is left of it
+        rows = 0
         for start, block in x.blocks(watch):
             w = None if x.weights is None else x.weights[start : start + len(block)]
             weight, mean = _mean(block, w)
@@ -41,14 +44,11 @@ class DeviceDense:
             if w is not None:
                 centered = centered * w.sqrt().to(block.dtype)[:, None]
             wide = centered.double()
-            scatter += square(centered)
+            add_square(scatter, centered)
             probed += wide.T @ (wide @ g)
-            # the block was centered at a rounded mean: what is left of it
-            left = mean - near
-            scatter -= weight * torch.outer(left, left)
-            probed -= weight * left * (left @ g)
             weights.append(weight)
             means.append(mean)
+            rests.append(mean - near)
             rows += len(block)
         if not rows:
             return Moments.empty(n, probe)
@@ -56,9 +56,10 @@ class DeviceDense:
         total = each.sum()
         mean = at[0] + (each @ (at - at[0])) / total
         apart = at - mean
-        heavy = each[:, None] * apart
-        scatter += apart.T @ heavy
-        probed += heavy.T @ (apart @ g)
+        for sign, spread in ((1.0, apart), (-1.0, torch.stack(rests))):
+            heavy = sign * each[:, None] * spread
+            scatter.addmm_(spread.T, heavy)
+            probed += heavy.T @ (spread @ g)
         found = [a.cpu().numpy() for a in (mean, scatter, probed)]
         return Moments(rows, float(total), found[0], found[1], probe, found[2])
 
@@ -89,10 +90,10 @@ class DeviceDense:
         if x.kind == "observed":
             return self.on_cpu("times", x, DeviceArray(v), mean)
         if x.kind == "counts":
-            out = entry_product(x.entries, x.entries.data, v)
-            return DeviceArray(out if mean is None else out - (self.tensor(mean, np.float64) @ v.double()).to(v.dtype))
+            y = entry_product(x.entries, x.entries.data, v)
+            return DeviceArray(y if mean is None else y - (self.tensor(mean, np.float64) @ v.double()).to(v.dtype))
         near, left = self._center(x, mean)
-        out = []
+        out: list[torch.Tensor] = []
         for _, block in x.blocks():
             y = (block if near is None else block - near) @ v
             out.append(y if left is None else y - left @ v)
@@ -178,7 +179,9 @@ class DeviceDense:
         near, left = self._center(x, mean)
         c = x.resident if near is None else x.resident - near
         c = c if left is None else c.double() - left
-        return square(c.T.contiguous()).cpu().numpy()
+        total = torch.zeros((len(c),) * 2, dtype=torch.float64, device=self.device)
+        add_square(total, c.T.contiguous())
+        return total.cpu().numpy()
 
     def _center(self, x: Held, mean: np.ndarray | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
         """The mean in working precision, and what that rounded off; nothing where there is none."""

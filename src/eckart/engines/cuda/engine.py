@@ -32,6 +32,7 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
     """PyTorch on ``device``; ``n_threads`` is for what runs on the CPU engine."""
 
     name = "cuda"
+    reason: str
 
     def __init__(self, n_threads: int | None = None, device: Any = "cuda"):
         self.device = torch.device(device)
@@ -42,11 +43,13 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
         self.back, self.room = CpuEngine(n_threads), Room(self.device)
         self.fallen: set[str] = set()
 
-    def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Held:
+    def put(
+        self, matrix: Matrix | Held, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None
+    ) -> Held:
         if isinstance(matrix, Held):
             if weights is None and entry_weights is None:
                 return matrix
-            matrix = matrix.host.matrix
+            matrix = matrix.host.matrix  # placed before, without these weights
         return Held.of(self.back.put(matrix, weights, entry_weights), self.device, self.room)
 
     def take(self, array: Any, dtype: Any = None) -> DeviceArray:

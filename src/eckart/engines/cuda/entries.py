@@ -76,7 +76,8 @@ class DeviceEntries:
             pull[chunk.rows] = chunk.whole(torch.bmm(r.reshape(len(pieces), 1, -1), pieces))[:, 0]
             row_sum[chunk.rows] = r.sum(1, dtype=torch.float64)
             if rule.alpha:
-                sums += _implicit_sums(*(a.double() for a in (s, r, w, q)), spread, chunk.seen)
+                assert w is not None
+                sums += _implicit_sums(s.double(), r.double(), w.double(), q.double(), spread, chunk.seen)
             else:
                 d, bare = (y - s).double(), chunk.numbers(facts.entries.data).double() - mean
                 wide = torch.where(chunk.seen, r.double(), 0.0)
@@ -126,7 +127,7 @@ class DeviceEntries:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """R at the entries, in row order and in the order of columns."""
         point = (left, right, own, other)
-        kept = x.kept.get("residuals")
+        kept: Any = x.kept.get("residuals")
         same = kept is not None and all(a is b for a, b in zip(kept[0], point)) and kept[1] == (rule, mean)
         if same and all(
             a is None or isinstance(a, DeviceArray) for a in point
@@ -179,7 +180,7 @@ class DeviceEntries:
             if shift is not None:
                 scores += shift
             if hidden is not None:
-                _hide(scores, *hidden[:2], hidden[2][a : a + len(scores)])
+                _hide(scores, hidden[0], hidden[1], hidden[2][a : a + len(scores)])
             found, order = _leading(scores, n)
             where.append(torch.where(found == -torch.inf, -1, order))
             best.append(found)

@@ -265,11 +265,15 @@ class Entries:
     def chunks(self, width: int, extra: int = 0) -> Iterator[Chunk]:
         """The buckets in pieces that fit into the room for chunks, for gathers of ``width`` columns and ``extra`` numbers a row."""
         for length, rows in self.buckets:
-            step = max(1, self.room.chunk // (self.data.element_size() * (length * max(1, width) + extra)))
+            step = max(
+                1, min(MOST_ROWS, self.room.chunk // (self.data.element_size() * (length * max(1, width) + extra)))
+            )
             for a in range(0, len(rows), step):
                 yield Chunk(self, rows[a : a + step], length)
 
 
+MOST_ROWS = 65535
+"""Matrices that batched routines of CUDA libraries take at once."""
 PIECE = 4096
 """Entries of a row multiplied at once: products of few long rows would leave most of a GPU idle."""
 

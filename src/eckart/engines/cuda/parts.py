@@ -100,7 +100,7 @@ class DeviceParts:
             square += new.double().T @ heavy.double()
             total += torch.stack([value, kkt])
             out.append(new)
-        sums = CrossSums(*total.tolist(), cross.cpu().numpy(), square.cpu().numpy())
+        sums = CrossSums(float(total[0]), float(total[1]), cross.cpu().numpy(), square.cpu().numpy())
         return Pass(DeviceArray(torch.cat(out) if out else u), sums)
 
     def kl_rows(self, x: Any, other: Any, start: Any, rule: KlRule, mass: np.ndarray, *, steps: int = 1) -> Descent:

@@ -65,12 +65,12 @@ class DeviceRidge:
     ) -> Known:
         """The record for the entries of a placed matrix; without ``weights`` its own are taken. Numbers of columns get one more, for absent entries."""
         w = x.entries.weights if weights is None else self.tensor(weights, dtype)
-        flat = {name: None if a is None else self.tensor(a, dtype).reshape(-1) for name, a in given.items()}
+        flat: dict[str, Any] = dict.fromkeys(("own", "other", "bias", "offset"))
+        flat |= {name: self.tensor(a, dtype).reshape(-1) for name, a in given.items() if a is not None}
         for name in ("other", "offset"):
-            if flat.get(name) is not None:
+            if flat[name] is not None:
                 flat[name] = torch.nn.functional.pad(flat[name], (0, 1))
-        four = (flat.get(name) for name in ("own", "other", "bias", "offset"))
-        return Known(x.entries, w, *four, float(mean), rule or RidgeRule(0.0))
+        return Known(x.entries, w, mean=float(mean), rule=rule or RidgeRule(0.0), **flat)
 
     def ridge_rows(
         self,
@@ -109,8 +109,10 @@ class DeviceRidge:
         left = torch.zeros((len(ridge), k), dtype=v.dtype, device=self.device)
         bias = torch.zeros(len(ridge), dtype=v.dtype, device=self.device) if rule.bias else None
         value = torch.zeros((), dtype=torch.float64, device=self.device)
-        below, begun = padded_rows(v, rule.bias), None if start is None else self.tensor(start, dtype)
+        below = padded_rows(v, rule.bias)
+        begun: Any = None if start is None else self.tensor(start, dtype)
         small = cg_steps > 0 and begun is not None and not rule.bias and prior is None and noise is None
+        part: Any
         for chunk in facts.entries.chunks(k + rule.bias, 0 if small else 2 * (k + 1) ** 2):
             w, y, q = facts.at(chunk)
             gathered = below[chunk.columns]
@@ -123,6 +125,7 @@ class DeviceRidge:
                     return self.on_cpu("ridge_rows", x, right, rule, **given)
                 left[chunk.rows], part = found[0], found[2]
                 if bias is not None:
+                    assert found[1] is not None
                     bias[chunk.rows] = found[1]
             value += part
         if prior is not None or noise is not None:
@@ -232,7 +235,10 @@ def _solved(
 def _factored(
     chunk: Chunk, gram: torch.Tensor, rhs: torch.Tensor, q: torch.Tensor, seen: torch.Tensor, system: _System, k: int
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
-    b = pull = slack = side = None
+    b: Any = None
+    pull: Any = None
+    side: Any = None
+    inverse: Any = None
     r = rhs[:, :k]
     a = gram[:, :k, :k] + system.shift(chunk.rows, k, gram.dtype)
     if system.prior is not None:

@@ -1,6 +1,6 @@
 """Tall thin arrays on a device: inner and outer products, orthonormal bases, triangles.
 
-An array of NumPy is answered by one of NumPy: small arrays of the host (the bases of a Krylov space) are the CPU engine's work unless they are large.
+Arrays of NumPy are answered by one of NumPy, and are the CPU engine's work: the way to the device and back would cost more than their products.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
 
-LARGE = 2**22
-"""Numbers of an array of the host from which its products are worth the way to a GPU: about a millisecond of a CPU."""
 WIDE = 512
 """Columns from which the eigenvectors of a symmetric matrix are found sooner on the device."""
 
@@ -26,10 +24,8 @@ class DeviceThin:
     on_cpu: Any
 
     def _here(self, *arrays: Any) -> bool:
-        """Whether an array lies on the device, or is large enough to go there."""
-        if any(isinstance(a, DeviceArray) for a in arrays):
-            return True
-        return self.device.type == "cuda" and any(np.size(a) >= LARGE for a in arrays if a is not None)
+        """Whether an array lies on the device."""
+        return any(isinstance(a, DeviceArray) for a in arrays)
 
     def _like(self, found: torch.Tensor, *sources: Any) -> Any:
         """On the host where all sources are."""

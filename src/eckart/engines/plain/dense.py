@@ -128,12 +128,13 @@ class PlainDense:
         return place(replace(m, data=(m.data * factor).astype(x.dtype)), x.weights, x.entry_weights)
 
     def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
-        v = np.asarray(v, np.float64)
-        if against is not None:
-            v = v - against @ (against.T @ v)
-        size = np.linalg.norm(v, axis=0).max(initial=0.0)
-        u, s, _ = np.linalg.svd(v, full_matrices=False)
-        return u[:, s > 1e-10 * max(size, 1e-300)]
+        u = np.asarray(v, np.float64)
+        least = 1e-10 * max(np.linalg.norm(u, axis=0).max(initial=0.0), 1e-300)
+        for _ in range(2):  # what the first subtraction leaves of ``against`` by rounding, the second takes off
+            u = u if against is None else u - against @ (against.T @ u)
+            u, s, _ = np.linalg.svd(u, full_matrices=False)
+            u, least = u[:, s > least], 0.5
+        return u
 
     def inner(self, q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
         heavy = np.asarray(q, np.float64) * ones_or(weights, len(q))[:, None]

@@ -15,7 +15,8 @@ from eckart.errors import EckartError, InputError
 from eckart.matrix import Matrix
 
 Tall = Any
-"""An array of the engine with N, m or z rows. Chapters may ask for ``shape`` and ``dtype``, slice columns ``a[:, i:j]`` and hand it back; no more."""
+"""An array of the engine with N, m or z rows. Chapters may ask for ``shape`` and ``dtype``, slice columns ``a[:, i:j]``, set
+columns of one that they took to those of another, and hand it back; no more."""
 
 
 class GapsFound(EckartError):
