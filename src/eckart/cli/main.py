@@ -9,6 +9,7 @@ import typer
 
 from eckart.cli.certify import certify
 from eckart.cli.complete import complete
+from eckart.cli.database import with_database
 from eckart.cli.embed import embed
 from eckart.cli.explain import explain
 from eckart.cli.plan import plan
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for verb in (reduce, complete, recommend, explain, embed, neighbours, analogy, certify, plan):
-    app.command()(verb)
+    app.command()(with_database(verb))
 
 
 def _version(show: bool) -> None:

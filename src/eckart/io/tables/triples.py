@@ -21,6 +21,7 @@ BLOCK_ENTRIES = 2**23
 
 def observed(
     source: Any,
+    sql: str | None = None,
     *,
     rows: Any = None,
     columns: Any = None,
@@ -40,7 +41,7 @@ def observed(
 
     Parameters
     ----------
-    source, rows, columns, values, duplicates, index, key, delimiter, decimal, header : as in ``eckart.read``.
+    source, sql, rows, columns, values, duplicates, index, key, delimiter, decimal, header : as in ``eckart.read``.
 
     Returns
     -------
@@ -55,6 +56,7 @@ def observed(
     if rows is not None or values is not None or duplicates != "error":
         matrix: Matrix = read(
             source,
+            sql,
             rows=rows,
             columns=columns,
             values=values,
@@ -68,10 +70,12 @@ def observed(
         assert isinstance(matrix, Observed)
         return matrix
     names = {"columns": columns, "index": index}
-    if holds_blocks(source):
+    if sql is None and holds_blocks(source):
         out = _joined(_each(source, names))
     else:
-        out = _one(source, {**names, "key": key, "delimiter": delimiter, "decimal": decimal, "header": header})
+        out = _one(
+            source, {**names, "sql": sql, "key": key, "delimiter": delimiter, "decimal": decimal, "header": header}
+        )
     _check_finite(out)
     if out.nnz == 0:
         raise InputError(
