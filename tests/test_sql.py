@@ -244,7 +244,7 @@ def test_the_shell_reads_and_writes_databases(shop, monkeypatch):
     monkeypatch.chdir(folder)
     said = CliRunner().invoke(
         app,
-        ["complete", *_from(RATINGS), *"--rows usr --columns item --values stars -k 2 --held-out 0 --model m.safetensors".split()],
+        ["complete", *_from(RATINGS), "--rows", "usr", "--columns", "item", "--values", "stars", "-k", "2", "--held-out", "0", "--model", "m.safetensors"],
         catch_exceptions=False,
     )  # fmt: skip
     assert "shop.duckdb: 60 rows x 40 columns, 900 observed" in said.output

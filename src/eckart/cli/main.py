@@ -15,6 +15,7 @@ from eckart.cli.explain import explain
 from eckart.cli.plan import plan
 from eckart.cli.recommend import recommend
 from eckart.cli.reduce import reduce
+from eckart.cli.serve import serve
 from eckart.cli.words import analogy, neighbours
 from eckart.errors import EckartError
 
@@ -32,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (reduce, complete, recommend, explain, embed, neighbours, analogy, certify, plan):
+for verb in (reduce, complete, recommend, explain, embed, neighbours, analogy, certify, plan, serve):
     app.command()(with_database(verb))
 
 
