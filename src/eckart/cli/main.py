@@ -11,11 +11,13 @@ import typer
 from eckart.cli.certify import certify
 from eckart.cli.cluster import around
 from eckart.cli.complete import complete
+from eckart.cli.database import with_database
 from eckart.cli.embed import embed
 from eckart.cli.explain import explain
 from eckart.cli.plan import plan
 from eckart.cli.recommend import recommend
 from eckart.cli.reduce import reduce
+from eckart.cli.serve import serve
 from eckart.cli.warm import warm
 from eckart.cli.words import analogy, neighbours
 from eckart.errors import EckartError
@@ -34,8 +36,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (reduce, complete, recommend, explain, embed, neighbours, analogy, certify, plan, warm):
-    app.command()(verb)
+for verb in (reduce, complete, recommend, explain, embed, neighbours, analogy, certify, plan, warm, serve):
+    app.command()(with_database(verb))
 
 
 def _version(show: bool) -> None:

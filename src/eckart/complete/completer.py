@@ -63,6 +63,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
         X: Any,
         y: Any = None,
         *,
+        sql: str | None = None,
         weights: Any = None,
         rows: Any = None,
         columns: Any = None,
@@ -73,11 +74,12 @@ class Completer(Recommender, TransformerMixin, Estimator):
         """Fit to the observed entries of X.
 
         X is an ``Observed``, a dense array or frame with NaN where nothing was seen, a sparse matrix whose stored entries are the observations, or a
-        table or file of triples with the names of its columns in ``rows=``, ``columns=`` and ``values=``. ``weights`` (>= 0, one for each entry: an
-        array of the shape of X, or one number for each stored entry in row order) say how much each observation counts. ``memory`` (such as ``"4GB"``; None:
-        most of what is free) is what the observations of a file may take: more than that is sorted into shards on the disk first.
+        table or file of triples with the names of its columns in ``rows=``, ``columns=`` and ``values=``. With ``sql=`` X is a database (see
+        ``eckart.read``), and the answer of the query is such a table. ``weights`` (>= 0, one for each entry: an array of the shape of X, or one number for
+        each stored entry in row order) say how much each observation counts. ``memory`` (such as ``"4GB"``; None: most of what is free) is what the
+        observations of a file may take: more than that is sorted into shards on the disk first.
         """
-        x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory)
+        x = observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory)
         fit = self._solve(squarable(x), entry_weights(weights, x))  # type: ignore[arg-type]
         if getattr(self, "feedback", "explicit") == "explicit":
             fit.plan["ranking"] = "auto"

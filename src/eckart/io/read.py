@@ -16,6 +16,8 @@ import numpy as np
 
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.io.dask.known import is_collection
+from eckart.io.sql.answers import Answer
+from eckart.io.sql.databases import is_address, is_database, shown
 from eckart.io.tables.csv_file import read_csv
 from eckart.io.tables.device_rows import DeviceRows, on_device
 from eckart.io.tables.frames import (
@@ -62,6 +64,7 @@ class _Ask:
 
 def read(
     source: Any,
+    sql: str | None = None,
     *,
     columns: list[str] | None = None,
     index: str | None = None,
@@ -76,7 +79,7 @@ def read(
     missing: Any = (),
     memory: Any = None,
 ) -> Matrix:
-    """Turn a file, frame, array, sparse matrix or iterator of row blocks into a labelled matrix.
+    """Turn a file, frame, array, sparse matrix, iterator of row blocks or answer of a database into a labelled matrix.
 
     With ``rows=``, ``columns=`` and ``values=`` the source is a table in long form: each of its rows is one observation, and the three
     columns of these names (or positions) hold its row id, its column id and its value. It becomes an ``Observed`` matrix with the ids as
@@ -86,7 +89,10 @@ def read(
     ----------
     source : path (.npy, .npz, .mtx, .csv, .tsv, .parquet, .arrow, .feather, .xlsx, .jsonl, a folder of images; ``*`` chains files), pandas or polars
         frame, Arrow table, NumPy array or masked array, SciPy sparse matrix, nested list, iterator of row blocks, or rows that lie on a GPU
-        (a CUDA tensor, a CuPy array).
+        (a CUDA tensor, a CuPy array). With ``sql``: a connection (DuckDB, ADBC, SQLAlchemy, or any other of Python's DB-API), a DuckDB or SQLite
+        file, or an address such as ``postgresql://host/shop``.
+    sql : a query of the source, which is only read (extra ``sql``). Its answer comes in batches; NULL is missing. A .parquet, .csv or .arrow file is
+        the table ``data`` of the query.
     columns : names to keep, for files and frames; by default all. With ``rows=``, the name of the one column that holds the column ids.
     index : name of the column that labels the rows; by default the index that pandas wrote, or a first column without a name.
     key : name of the array inside an .npz file.
@@ -116,6 +122,8 @@ def read(
     ((2, 2), array(['ann', 'bob'], dtype=object), array([3, 7]), 3)
     """
     marks = Marks.of(missing)
+    if sql is not None:
+        source = Answer(source, sql)
     if rows is not None or values is not None:
         _check_long(rows, columns, values, {"index": index, "key": key, "absent": None if absent == "zero" else absent})
         if marks.words:
@@ -131,6 +139,8 @@ def read(
         from eckart.io.dask.wide import from_collection
 
         return _not_empty(from_collection(source, columns, absent))
+    if isinstance(source, Answer):
+        return _not_empty(_read_answer(source, _Ask(columns, index, held=IN_MEMORY_BYTES)))
     ask = _Ask(columns, index, key, absent, delimiter, decimal, header, IN_MEMORY_BYTES, marks.words)
     return unmark(_read_source(source, ask), marks.numbers)
 
@@ -209,6 +219,10 @@ def _numeric_sparse(matrix: Any) -> Any:
 
 def _read_path(path: str, ask: _Ask) -> Matrix:
     file = Path(path)
+    if is_address(path) or is_database(file):
+        raise InputError(
+            f"{shown(path)} came, which is a database, wanted a query beside it; say sql='select ... from ...'"
+        )
     if not path or not file.exists():
         if glob.has_magic(path):
             return _read_many(path, ask)
@@ -314,6 +328,14 @@ def _read_arrow(file: Path, ask: _Ask) -> Matrix:
         return Dense(blocks, columns=titles(names))
     values, labels = hold(arrow_batches(file, wanted), names, index, dtype)
     return Dense(values, labels, titles(names))
+
+
+def _read_answer(answer: Answer, ask: _Ask) -> Matrix:
+    """The answer of a query: held, or streamed from a temporary file, since a fit passes over its rows more than once and they could change between."""
+    found = answer.table(ask.held)
+    if not isinstance(found, Path):
+        return from_arrow(found, ask.columns, ask.index)
+    return _read_arrow(found, replace(ask, held=-1))
 
 
 def _not_empty(matrix: Matrix) -> Matrix:

@@ -194,6 +194,13 @@ def _read_header(path: Path) -> tuple[bytes, str]:
 
 
 def _parse_header(raw: Any, path: Path) -> tuple[bytes, str]:
+    text = head_of(raw, path)
+    raw.seek(0)
+    return raw.read(), text
+
+
+def head_of(raw: Any, path: Path) -> str:
+    """The text of the eckart header of an open file; a foreign, truncated, newer or oversized one is refused before its arrays are read."""
     size = os.fstat(raw.fileno()).st_size
     start = raw.read(8)
     if len(start) < 8:
@@ -213,8 +220,7 @@ def _parse_header(raw: Any, path: Path) -> tuple[bytes, str]:
         raise FileError(f"{path} is not an eckart model") from None
     if type(version) is not int or not 1 <= version <= VERSION:
         raise FileError(f"{path} has format version {version!r}, this eckart reads 1 to {VERSION}; upgrade eckart")
-    raw.seek(0)
-    return raw.read(), text
+    return text
 
 
 def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -20,6 +20,8 @@ from eckart.index.compress import RULES
 from eckart.index.entries import as_numbers, floating
 from eckart.index.ids import Ids, Place
 from eckart.io.dask.known import is_collection
+from eckart.io.sql.answers import Answer
+from eckart.io.sql.databases import is_address, is_database, shown
 from eckart.io.tables.csv_file import NULLS, Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
 from eckart.io.tables.memory import memory_of
@@ -120,7 +122,9 @@ class Long:
         return found
 
     def _blocks(self, source: Any) -> Iterator[Block]:
-        if isinstance(source, (str, os.PathLike)):
+        if isinstance(source, Answer):
+            yield from self._from_arrow(source.batches(), source.name)
+        elif isinstance(source, (str, os.PathLike)):
             yield from self._from_path(os.fspath(source))
         elif is_arrow(source):
             yield from self._from_arrow(record_batches(source), "the table")
@@ -165,6 +169,10 @@ class Long:
         return self._from_columns(list(range(width)), lambda j: [part[j] for part in source], "the list")
 
     def _from_path(self, path: str) -> Iterator[Block]:
+        if is_address(path) or is_database(path):
+            raise InputError(
+                f"{shown(path)} came, which is a database, wanted a query beside it; say sql='select ... from ...'"
+            )
         if not path or not os.path.exists(path):
             files = sorted(glob.glob(path)) if glob.has_magic(path) else []
             if not files:

@@ -23,6 +23,7 @@ BLOCK_ENTRIES = 2**23
 
 def observed(
     source: Any,
+    sql: str | None = None,
     *,
     rows: Any = None,
     columns: Any = None,
@@ -44,7 +45,7 @@ def observed(
 
     Parameters
     ----------
-    source, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing, memory : as in ``eckart.read``.
+    source, sql, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing, memory : as in ``eckart.read``.
 
     Returns
     -------
@@ -59,6 +60,7 @@ def observed(
     if rows is not None or values is not None or duplicates != "error":
         matrix: Matrix = read(
             source,
+            sql,
             rows=rows,
             columns=columns,
             values=values,
@@ -74,10 +76,10 @@ def observed(
         assert isinstance(matrix, Observed)
         return matrix
     names = {"columns": columns, "index": index}
-    if not is_collection(source) and holds_blocks(source):
+    if sql is None and not is_collection(source) and holds_blocks(source):
         out = _joined(_each(source, names))
     else:
-        how = {"key": key, "delimiter": delimiter, "decimal": decimal, "header": header, "missing": missing}
+        how = {"sql": sql, "key": key, "delimiter": delimiter, "decimal": decimal, "header": header, "missing": missing}
         out = _one(source, {**names, **how})
     _check_finite(out)
     if parts_of(out) is None and out.nnz == 0:

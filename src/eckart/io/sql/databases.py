@@ -1,0 +1,218 @@
+"""Opening what a caller names: a DuckDB or SQLite file, a table on disk, an address such as postgresql://host/shop, or a connection of theirs.
+
+What is opened here is opened for reading, and closed again; a connection that came open stays open.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from eckart.errors import EckartError, FileError, InputTypeError, MissingError
+
+TABLES = (".parquet", ".pq", ".csv", ".tsv", ".arrow", ".feather", ".ipc")
+"""Files that are no databases: the SQL sees them as the table ``data``."""
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+._-]*://")
+SECRET = re.compile(r"(?<=://)([^/@\s:]*):[^@\s]*@")
+
+
+@dataclass
+class Database:
+    """An open connection: how it is spoken to ("duckdb", "adbc", "sqlalchemy" or "dbapi"), what it is called in words, and whether it is ours to close."""
+
+    connection: Any
+    way: str
+    name: str
+    owned: bool = False
+
+    def close(self) -> None:
+        if self.owned:
+            self.connection.close()
+
+
+def is_address(source: Any) -> bool:
+    """Whether a source is the address of a database server."""
+    return isinstance(source, str) and ADDRESS.match(source) is not None
+
+
+def is_database(path: Any) -> bool:
+    """Whether a file is one of DuckDB or SQLite, by its first bytes."""
+    return _kind_of_file(Path(path)) is not None
+
+
+def is_connection(source: Any) -> bool:
+    """Whether a source is something that SQL can be sent to."""
+    return hasattr(source, "cursor") or _top(source) in ("duckdb", "_duckdb", "sqlalchemy")
+
+
+def shown(address: str) -> str:
+    """An address without its password.
+
+    >>> shown("postgresql://ann:secret@db.example/shop")
+    'postgresql://ann:***@db.example/shop'
+    """
+    return SECRET.sub(r"\1:***@", address)
+
+
+def open_database(source: Any, write: bool = False) -> Database:
+    """A connection to what the caller named; files and servers are opened for reading only, unless ``write``."""
+    if is_address(source):
+        return _server(source, write)
+    if isinstance(source, (str, os.PathLike)):
+        return _file(os.fspath(source), write)
+    if not is_connection(source):
+        raise InputTypeError(
+            f"sql= came with a {type(source).__name__}, wanted a connection, a DuckDB or SQLite file, or an address such as postgresql://host/shop"
+        )
+    top = _top(source)
+    if top in ("duckdb", "_duckdb"):
+        return Database(source, "duckdb", "the DuckDB connection")
+    if top == "sqlalchemy":
+        if hasattr(source, "exec_driver_sql"):
+            return Database(source, "sqlalchemy", "the SQLAlchemy connection")
+        return Database(source.connect(), "sqlalchemy", "the SQLAlchemy engine", owned=True)
+    if top.startswith("adbc"):
+        return Database(source, "adbc", "the ADBC connection")
+    return Database(source, "dbapi", f"the {top} connection")
+
+
+def said(error: BaseException, address: str = "") -> str:
+    """An error of a driver in one line: its first, without what points into the statement, and without passwords."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    kept = [line for line in lines if not re.match(r"(LINE \d|\^|\(Background on)", line)][:2]
+    return shown(" ".join(kept) or type(error).__name__)
+
+
+def duckdb() -> Any:
+    """The embedded engine, or the line that installs it."""
+    return _driver("duckdb", "reading databases and SQL on files")
+
+
+def _driver(module: str, what: str) -> Any:
+    if find_spec(module.partition(".")[0]) is None:
+        raise MissingError(
+            f"{what} needs {module.partition('.')[0]}, which is not installed; pip install 'eckart[sql]'"
+        )
+    return import_module(module)
+
+
+def _top(source: Any) -> str:
+    return type(source).__module__.partition(".")[0]
+
+
+def _kind_of_file(path: Path) -> str | None:
+    try:
+        with path.open("rb") as raw:
+            start = raw.read(16)
+    except (OSError, ValueError):  # a name with a null byte is a ValueError
+        return None
+    if start == b"SQLite format 3\x00":
+        return "sqlite"
+    return "duckdb" if start[8:12] == b"DUCK" else None
+
+
+def _file(path: str, write: bool) -> Database:
+    file = Path(path)
+    kind = _kind_of_file(file)
+    if write and kind is None and not file.exists():
+        kind = {".duckdb": "duckdb", ".sqlite": "sqlite", ".sqlite3": "sqlite"}.get(file.suffix.lower())
+        if kind is None:
+            raise FileError(f"{path} does not exist, wanted a database, or a new one that ends in .duckdb or .sqlite")
+    if not file.exists() and not write and not _is_pattern(path):
+        raise FileError(f"{path} does not exist")
+    if kind == "sqlite":
+        return _sqlite(file, write)
+    if kind == "duckdb":
+        return _duckdb(file, write)
+    if file.suffix.lower() in TABLES and not write:
+        return _tables(path)
+    raise FileError(
+        f"{path} is not a DuckDB or SQLite database" + (f", and no table ({', '.join(TABLES)})" if not write else "")
+    )
+
+
+def _is_pattern(path: str) -> bool:
+    return any(mark in path for mark in "*?[")
+
+
+SETTINGS = {"autoinstall_known_extensions": "false"}
+"""Nothing is fetched from a network while a query runs; extensions that are installed are used."""
+
+
+def _duckdb(file: Path, write: bool) -> Database:
+    engine = duckdb()
+    try:
+        return Database(
+            engine.connect(str(file), read_only=not write, config=SETTINGS), "duckdb", str(file), owned=True
+        )
+    except engine.Error as error:
+        raise FileError(f"{file} cannot be opened: {said(error)}") from None
+
+
+def _tables(path: str) -> Database:
+    """A file of rows as the view ``data`` of an empty database in memory."""
+    engine = duckdb()
+    connection = engine.connect(config=SETTINGS)
+    try:
+        quoted = path.replace("'", "''")
+        if Path(path).suffix.lower() in (".arrow", ".feather", ".ipc"):
+            from pyarrow import dataset
+
+            connection.register("data", dataset.dataset(path, format="ipc"))
+        else:
+            reader = "read_parquet" if Path(path).suffix.lower() in (".parquet", ".pq") else "read_csv"
+            connection.execute(f"create view data as select * from {reader}('{quoted}')")
+    except (engine.Error, OSError, ValueError) as error:
+        connection.close()
+        raise FileError(f"{path} cannot be read: {said(error)}") from None
+    return Database(connection, "duckdb", path, owned=True)
+
+
+def _sqlite(file: Path, write: bool) -> Database:
+    import sqlite3
+
+    how: dict[str, Any] = {"isolation_level": None, "timeout": 30} if write else {"uri": True}
+    connection = sqlite3.connect(str(file) if write else f"{file.resolve().as_uri()}?mode=ro", **how)
+    return Database(connection, "dbapi", str(file), owned=True)
+
+
+def _server(address: str, write: bool) -> Database:
+    """A server by its address: PostgreSQL by ADBC or psycopg, all else by SQLAlchemy."""
+    scheme, name = address.partition(":")[0].lower(), shown(address)
+    try:
+        if scheme in ("postgresql", "postgres") and find_spec("adbc_driver_postgresql"):
+            connection = import_module("adbc_driver_postgresql.dbapi").connect(address)
+            database = Database(connection, "adbc", name, owned=True)
+        elif scheme in ("postgresql", "postgres") and find_spec("psycopg"):
+            database = Database(import_module("psycopg").connect(address), "dbapi", name, owned=True)
+        else:
+            database = Database(
+                _driver("sqlalchemy", f"reading {name}").create_engine(address).connect(),
+                "sqlalchemy",
+                name,
+                owned=True,
+            )
+    except EckartError:
+        raise
+    except Exception as error:  # each driver has errors of its own
+        raise FileError(f"{name} cannot be reached: {said(error)}") from None
+    if scheme in ("postgresql", "postgres") and not write:
+        _only_read(database)
+    return database
+
+
+def _only_read(database: Database) -> None:
+    """PostgreSQL refuses to write in this session from now on."""
+    statement = "set session characteristics as transaction read only"
+    if database.way == "sqlalchemy":
+        database.connection.exec_driver_sql(statement)
+    else:
+        cursor = database.connection.cursor()
+        cursor.execute(statement)
+        cursor.close()
+    database.connection.commit()

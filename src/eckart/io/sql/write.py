@@ -1,0 +1,237 @@
+"""Tables into databases: all rows or none, in one transaction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from eckart.errors import EckartError, FileError, InputError, wrong
+from eckart.io.sql.databases import Database, is_address, open_database, said, shown
+
+RULES = ("error", "replace", "append")
+"""What becomes of a table that is there already."""
+
+
+def split_target(target: str) -> tuple[str, str]:
+    """The database and the table of ``shop.duckdb:recommendations`` or ``postgresql://host/shop:recommendations``.
+
+    >>> split_target("shop.duckdb:recommendations"), split_target("postgresql://host:5432/shop:recs")
+    (('shop.duckdb', 'recommendations'), ('postgresql://host:5432/shop', 'recs'))
+    """
+    place, _, table = target.rpartition(":")
+    if not place or not table or (is_address(target) and not is_address(place)) or "/" in table:
+        raise InputError(
+            f"{shown(target)} came, wanted the database and the table, such as shop.duckdb:recommendations"
+        )
+    return place, table
+
+
+def check_table(source: Any, table: str, if_exists: str = "error") -> None:
+    """Refuse a place that cannot be written to before any work is done. A file that is not there yet is not made."""
+    if if_exists not in RULES:
+        raise wrong("if_exists", if_exists, "one of " + ", ".join(map(repr, RULES)))
+    if not isinstance(table, str) or not table or "\0" in table:
+        raise wrong("table", table, "the name of a table")
+    if isinstance(source, str) and not is_address(source) and not Path(source).exists():
+        if not Path(source).parent.is_dir():
+            raise FileError(f"{Path(source).parent} is not a folder; make it first")
+        if Path(source).suffix.lower() not in (".duckdb", ".sqlite", ".sqlite3"):
+            raise FileError(f"{source} does not exist, wanted a database, or a new one that ends in .duckdb or .sqlite")
+        return
+    if if_exists == "error":
+        database = open_database(source)
+        try:
+            if _columns(database, table) is not None:
+                raise InputError(
+                    f"{database.name} has a table {table!r} already; choose another name, or what becomes of it: if-exists replace or append"
+                )
+        finally:
+            database.close()
+
+
+def write_sql(source: Any, table: str, batches: Iterable[Any], if_exists: str = "error") -> int:
+    """Write Arrow batches as a table of a database (a file, an address or a connection); returns the number of rows.
+
+    One transaction: after an error, or when the process is killed, the database is as it was before. ``if_exists`` says what becomes of a table that is
+    there: ``"error"``, ``"replace"`` or ``"append"`` (its columns must have the same names).
+    """
+    check_table(source, table, if_exists)
+    new = isinstance(source, (str, os.PathLike)) and not is_address(source) and not os.path.exists(source)
+    database = open_database(source, write=True)
+    done = False
+    try:
+        rows = _transact(database, table, iter(batches), if_exists)
+        done = True
+        return rows
+    except EckartError:
+        raise
+    except Exception as error:  # each driver has errors of its own
+        raise FileError(
+            f"table {table!r} of {database.name} was not written: {said(error)}; the database is as it was"
+        ) from None
+    finally:
+        database.close()
+        if new and not done:
+            Path(source).unlink(missing_ok=True)
+
+
+def _transact(database: Database, table: str, batches: Iterator[Any], rule: str) -> int:
+    connection = database.connection
+    begins = database.way == "duckdb" or getattr(connection, "isolation_level", "") is None
+    if begins:
+        connection.execute("begin")
+    try:
+        rows = _fill(database, table, batches, rule)
+    except BaseException:
+        with suppress(Exception):  # the first error is the one to tell
+            connection.rollback()
+        raise
+    if begins:
+        connection.execute("commit")
+    else:
+        connection.commit()
+    return rows
+
+
+def _fill(database: Database, table: str, batches: Iterator[Any], rule: str) -> int:
+    first = next(batches, None)
+    if first is None:
+        raise InputError(f"no row came for table {table!r}, wanted at least one")
+    names, there = first.schema.names, _columns(database, table)
+    if there is not None and rule == "append":
+        if set(there) != set(names):
+            raise InputError(
+                f"table {table!r} of {database.name} has the columns {', '.join(there)}, wanted {', '.join(names)} to append to it"
+            )
+    else:
+        if there is not None and rule == "error":
+            raise InputError(
+                f"{database.name} has a table {table!r} already; choose another name, or what becomes of it: if-exists replace or append"
+            )
+        if there is not None:
+            _run(database, f"drop table {quoted(table)}")
+        kinds = SQLITE if _top(database) == "sqlite3" else STANDARD
+        made = ", ".join(f"{quoted(f.name)} {_kind(f.type, kinds)}" for f in first.schema)
+        _run(database, f"create table {quoted(table)} ({made})")
+    rows = 0
+    for batch in _chain(first, batches):
+        _insert(database, table, names, batch)
+        rows += batch.num_rows
+    return rows
+
+
+def _insert(database: Database, table: str, names: list[str], batch: Any) -> None:
+    listed = ", ".join(map(quoted, names))
+    connection = database.connection
+    if database.way == "duckdb":
+        import pyarrow as pa
+
+        connection.register("eckart_batch", pa.Table.from_batches([batch]))
+        connection.execute(f"insert into {quoted(table)} ({listed}) select {listed} from eckart_batch")
+        connection.unregister("eckart_batch")
+        return
+    if database.way == "adbc":
+        with connection.cursor() as cursor:
+            cursor.adbc_ingest(table, batch, mode="append")
+        return
+    rows = list(zip(*(_values(batch.column(j), _top(database)) for j in range(len(names)))))
+    if database.way == "sqlalchemy":
+        from sqlalchemy import column, insert
+        from sqlalchemy import table as named
+
+        into = insert(named(table, *map(column, names)))
+        connection.execute(into, [dict(zip(names, row)) for row in rows])
+        return
+    mark = "%s" if _top(database) in ("psycopg", "psycopg2", "pymysql", "MySQLdb") else "?"
+    cursor = connection.cursor()
+    cursor.executemany(f"insert into {quoted(table)} ({listed}) values ({', '.join([mark] * len(names))})", rows)
+    cursor.close()
+
+
+def _values(column: Any, driver: str) -> list[Any]:
+    """Python values; SQLite keeps dates and decimals as text, which sorts as they do."""
+    import datetime
+    import decimal
+
+    plain = column.to_pylist()
+    if driver != "sqlite3":
+        return plain
+    return [str(v) if isinstance(v, (datetime.date, datetime.time, decimal.Decimal)) else v for v in plain]
+
+
+def _columns(database: Database, table: str) -> list[str] | None:
+    """The names of a table's columns, or None where there is no such table (in the schema that is searched first)."""
+    if _top(database) == "sqlite3":
+        return [row[1] for row in database.connection.execute(f"pragma table_info({quoted(table)})")] or None
+    if database.way == "sqlalchemy":
+        from sqlalchemy import inspect
+
+        looked = inspect(database.connection)
+        return [c["name"] for c in looked.get_columns(table)] if looked.has_table(table) else None
+    ask = "select column_name from information_schema.columns where table_schema = current_schema() and table_name = '{}' order by ordinal_position"
+    statement = ask.format(table.replace("'", "''"))
+    if database.way == "duckdb":
+        return [row[0] for row in database.connection.execute(statement).fetchall()] or None
+    cursor = database.connection.cursor()
+    cursor.execute(statement)
+    found = [row[0] for row in cursor.fetchall()]
+    cursor.close()
+    return found or None
+
+
+STANDARD = {"integer": "bigint", "floating": "double precision", "text": "text", "bytes": "bytea"}
+SQLITE = {"integer": "integer", "floating": "real", "text": "text", "bytes": "blob"}
+
+
+def _kind(kind: Any, words: dict[str, str]) -> str:
+    """The type of a column in SQL."""
+    import pyarrow as pa
+
+    t = pa.types
+    if t.is_dictionary(kind):
+        kind = kind.value_type
+    if t.is_boolean(kind):
+        return "boolean"
+    if t.is_integer(kind):
+        return words["integer"]
+    if t.is_floating(kind):
+        return words["floating"]
+    if t.is_decimal(kind) and words is STANDARD:
+        return f"decimal({kind.precision}, {kind.scale})"
+    if t.is_date(kind) and words is STANDARD:
+        return "date"
+    if t.is_timestamp(kind) and words is STANDARD:
+        return "timestamp" if kind.tz is None else "timestamp with time zone"
+    return words["bytes"] if t.is_binary(kind) or t.is_large_binary(kind) else words["text"]
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes one that may hold anything.
+
+    >>> quoted('my "best" table')
+    '"my ""best"" table"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _run(database: Database, statement: str) -> None:
+    if database.way == "duckdb":
+        database.connection.execute(statement)
+    elif database.way == "sqlalchemy":
+        database.connection.exec_driver_sql(statement)
+    else:
+        cursor = database.connection.cursor()
+        cursor.execute(statement)
+        cursor.close()
+
+
+def _top(database: Database) -> str:
+    return type(database.connection).__module__.partition(".")[0]
+
+
+def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
+    yield first
+    yield from rest

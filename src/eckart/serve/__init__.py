@@ -1,0 +1,1 @@
+"""HTTP over saved models: JSON and Arrow in, answers with their reason out."""

@@ -1,0 +1,225 @@
+"""Questions to a model, each a function of a checked request; the answer is columns of one length, which JSON and Arrow write alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eckart.complete.recommend import one_or_many
+from eckart.errors import InputError
+from eckart.index.labels import Labels
+from eckart.io.tables.triples import observed
+from eckart.matrix import Observed
+from eckart.serve.models import Served
+from eckart.serve.problems import Problem
+
+Columns = dict[str, Any]
+
+
+def answer(served: Served, verb: str, asked: Any, limits: Any) -> Columns:
+    """The answer to a request."""
+    if verb not in served.verbs:
+        kind = type(served.model).__name__
+        raise Problem(422, f"{verb} came for model {served.name!r}, a {kind}, wanted one of {', '.join(served.verbs)}")
+    _bounded(served, asked, limits)
+    return ASKED[verb](served, asked)
+
+
+def quick(served: Served, verb: str, asked: Any) -> np.ndarray | None:
+    """Positions of rows whose lists can be made together with those of other requests; None where the question is another."""
+    if verb != "recommend" or served.lists is None or asked.rows is None or asked.X is not None:
+        return None
+    if (
+        asked.candidates is not None
+        or asked.exclude is not None
+        or asked.min_support
+        or by_of(served, asked) != "prediction"
+    ):
+        return None
+    return served.model.row_ids.indices_of(one_or_many(ids_of(asked.rows, served.model.row_ids)))
+
+
+def by_of(served: Served, asked: Any) -> str:
+    """What "auto" stands for: the order by chance where the model file holds it. It is never learned while someone waits."""
+    if asked.by != "auto":
+        return asked.by
+    demand = getattr(served.model, "_demand", None)
+    return "chance" if demand is not None and demand.informative else "prediction"
+
+
+def listed(found: Any) -> Columns:
+    """Lists as columns."""
+    return found.to_table()
+
+
+def _transform(served: Served, asked: Any) -> Columns:
+    return _named(served, served.model.transform(_rows(served, asked.X)), rows=asked.X)
+
+
+def _impute(served: Served, asked: Any) -> Columns:
+    do = getattr(served.model, "impute", None) or served.model.transform
+    names = served.model.fit_.factors.columns
+    return _named(
+        served,
+        do(_rows(served, asked.X)),
+        names if names is not None else [f"x{j}" for j in range(served.model.n_features_in_)],
+        asked.X,
+    )
+
+
+def _predict(served: Served, asked: Any) -> Columns:
+    model = served.model
+    if not hasattr(model, "recommend"):
+        if asked.X is None or asked.rows is not None or asked.columns is not None:
+            raise Problem(422, f"predict of a {type(model).__name__} wants X, the new rows, and nothing beside it")
+        return {"label": np.asarray(model.predict(_rows(served, asked.X)))}
+    if asked.X is not None:
+        return _named(served, model.predict(_rows(served, asked.X)), rows=asked.X)
+    if asked.rows is None or asked.columns is None:
+        raise Problem(422, "predict of a completion wants rows and columns, the ids of the cells (or X, new rows)")
+    rows, columns = ids_of(asked.rows, model.row_ids), ids_of(asked.columns, model.column_ids)
+    return {"prediction": model.predict(rows, columns, unknown=asked.unknown)}
+
+
+def _recommend(served: Served, asked: Any) -> Columns:
+    model = served.model
+    if (asked.rows is None) == (asked.X is None):
+        raise Problem(422, "recommend wants rows (ids) or X (the entries of new rows), one of them")
+    chosen = {
+        name: None if getattr(asked, name) is None else ids_of(getattr(asked, name), model.column_ids)
+        for name in ("candidates", "exclude")
+    }
+    how = {
+        "n": asked.n,
+        "exclude_seen": asked.exclude_seen,
+        "by": by_of(served, asked),
+        "min_support": asked.min_support,
+    } | chosen
+    if asked.X is not None:
+        return listed(model.recommend(X=_rows(served, asked.X), **how))
+    return listed(model.recommend(ids_of(asked.rows, model.row_ids), **how))
+
+
+def _similar(served: Served, asked: Any) -> Columns:
+    model = served.model
+    if (asked.rows is None) == (asked.columns is None):
+        raise Problem(422, "similar wants rows or columns, one of them")
+    if asked.rows is not None:
+        return listed(model.similar(rows=ids_of(asked.rows, model.row_ids), n=asked.n))
+    return listed(model.similar(columns=ids_of(asked.columns, model.column_ids), n=asked.n))
+
+
+def _explain(served: Served, asked: Any) -> Columns:
+    model = served.model
+    row, column = ids_of([asked.row], model.row_ids)[0], ids_of([asked.column], model.column_ids)[0]
+    e = model.explain(row, column, asked.n)
+    because = [*e.shares, (None, None, e.base)]
+    return {"prediction": [e.prediction] * len(because)} | dict(
+        zip(("column", "value", "share"), map(list, zip(*because)))
+    )
+
+
+def _neighbours(served: Served, asked: Any) -> Columns:
+    v = served.model.vectors_
+    words = one_or_many(ids_of(asked.words, Labels(v.words, len(v), "word")))
+    return v.neighbours(list(words), asked.n).to_table()
+
+
+def _analogy(served: Served, asked: Any) -> Columns:
+    v = served.model.vectors_
+    labels = Labels(v.words, len(v), "word")
+    a, b, c = ([ids_of([word], labels)[0]] for word in (asked.a, asked.b, asked.c))
+    table = v.analogy(a, b, c, n=asked.n, method=asked.method).to_table()
+    table.pop("word", None)
+    return table
+
+
+def _certify(served: Served, asked: Any) -> Columns:
+    c = served.model.certificate_ if asked.X is None else served.model.certify(_rows(served, asked.X))
+    checks = c.checks
+    return {
+        "holds": [c.holds] * len(checks), "kind": [c.kind] * len(checks), "check": [k.name for k in checks], "value": [k.value for k in checks],
+        "limit": [k.limit for k in checks], "passed": [k.passed for k in checks], "meaning": [k.meaning for k in checks],
+    }  # fmt: skip
+
+
+ASKED = {
+    "transform": _transform, "predict": _predict, "recommend": _recommend, "similar": _similar, "explain": _explain, "neighbours": _neighbours,
+    "analogy": _analogy, "impute": _impute, "certify": _certify,
+}  # fmt: skip
+
+
+def _rows(served: Served, x: Any) -> Any:
+    """New rows through the door: entries by id, or numbers with gaps."""
+    completes = hasattr(served.model, "recommend")
+    if isinstance(x, dict):
+        if not completes:
+            raise Problem(
+                422,
+                f"X came as entries for a {type(served.model).__name__}, wanted lists of {served.model.n_features_in_} numbers",
+            )
+        if served.model.fit_.factors.columns is None:
+            at = served.model.column_ids.indices_of(x["columns"])
+            table = observed(
+                {"r": x["rows"], "c": at, "v": x["values"]}, rows="r", columns="c", values="v", duplicates="last"
+            )
+            return _spread(table, served.model.fit_.factors.n)
+        columns = ids_of(x["columns"], served.model.column_ids)
+        return observed(
+            {"r": x["rows"], "c": columns, "v": x["values"]}, rows="r", columns="c", values="v", duplicates="last"
+        )
+    if not isinstance(x, list):
+        return x
+    wide = {len(row) for row in x}
+    if len(wide) > 1:
+        raise Problem(422, f"X has rows of {min(wide)} and of {max(wide)} numbers, wanted the same number in each")
+    numbers = np.array([[np.nan if v is None else v for v in row] for row in x], np.float64)
+    if np.isinf(numbers).any():
+        raise Problem(422, "X holds a number beyond the range of 64 bits, wanted finite numbers or null")
+    return numbers
+
+
+def _spread(x: Observed, n: int) -> Observed:
+    """Entries whose column labels are positions, as rows of n columns."""
+    assert x.columns is not None
+    at = np.asarray(x.columns)[x.indices]
+    i = np.repeat(np.arange(x.shape[0]), x.row_counts())
+    return Observed.from_codes(i, at, x.data, (x.shape[0], n), x.rows, None)
+
+
+def ids_of(ids: Any, labels: Labels) -> Any:
+    """Ids of a request as ids of the model: dates are written as text."""
+    if labels.kind != "dates":
+        return ids
+    try:
+        return np.array(one_or_many(ids), "M8")
+    except (ValueError, TypeError):
+        raise InputError(f"{labels.axis} {ids!r} came, wanted a date such as 2024-05-01") from None
+
+
+def _named(served: Served, values: Any, names: Any = None, rows: Any = None) -> Columns:
+    values = np.asarray(values)
+    if values.ndim == 1:
+        return {"value": values}
+    names = served.model.get_feature_names_out() if names is None else names
+    table = {str(name): values[:, j] for j, name in enumerate(names)}
+    return table
+
+
+def _bounded(served: Served, asked: Any, limits: Any) -> None:
+    """Refuse what would take more than the limits allow, before any work is done."""
+    x = getattr(asked, "X", None)
+    lines = len(x["rows"]) if isinstance(x, dict) else len(x) if isinstance(x, list) else getattr(x, "num_rows", 0)
+    for name in ("rows", "columns", "words", "candidates", "exclude"):
+        ids = getattr(asked, name, None)
+        lines = max(lines, len(ids) if isinstance(ids, (list, np.ndarray)) else 1)
+    if lines > limits.rows:
+        raise Problem(413, f"{lines:,} rows came, wanted at most {limits.rows:,} in one request; send them in parts")
+    if x is not None and served.verbs and hasattr(served.model, "recommend"):
+        cells = lines * served.model.fit_.factors.n
+        if cells > limits.cells:
+            raise Problem(
+                413,
+                f"{lines:,} new rows of {served.model.fit_.factors.n:,} columns came, wanted at most {limits.cells:,} cells; send them in parts",
+            )

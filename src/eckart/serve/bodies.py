@@ -1,0 +1,135 @@
+"""Bodies in and out: JSON, and Arrow streams."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from eckart.serve.problems import Problem
+from eckart.serve.schema import VERBS, parsed
+
+JSON = "application/json"
+EXAMPLE = 'an object such as {"rows": [42], "n": 10}'
+ARROW = "application/vnd.apache.arrow.stream"
+
+
+def read_request(verb: str, kind: str, body: bytes, query: Mapping[str, str], completes: bool) -> Any:
+    """A checked request out of a body. An Arrow stream carries X or columns of ids; other fields stand in the query."""
+    if kind in ("", JSON):
+        if query:
+            raise Problem(422, f"{next(iter(query))[:80]!r} came in the address, wanted it in the JSON body")
+        return parsed(verb, _object(body))
+    if kind != ARROW:
+        raise Problem(415, f"content-type {kind[:80]!r} came, wanted {JSON} or {ARROW}")
+    given = {name: _scalar(text) for name, text in query.items()}
+    table = _table(body)
+    if table.num_rows == 0:
+        raise Problem(422, "a table without rows came, wanted at least one")
+    names = table.column_names
+    if set(names) <= {f.name for f in fields(VERBS[verb])} - {"X"}:
+        return parsed(verb, given | {name: _plain(table.column(name).to_pylist()) for name in names})
+    if completes and sorted(names) == ["column", "row", "value"]:
+        x = {f"{name}s": _plain(table.column(name).to_pylist()) for name in names}
+        return parsed(verb, given | {"X": x})
+    return parsed(verb, given, table)
+
+
+def written(accept: str, about: dict[str, Any], columns: dict[str, Any]) -> tuple[str, bytes]:
+    """The media type and the bytes of an answer, as the caller accepts it."""
+    if ARROW in accept:
+        return ARROW, _stream(about, columns)
+    if accept and not any(word in accept for word in (JSON, "*/*", "application/*")):
+        raise Problem(406, f"accept {accept[:80]!r} came, wanted {JSON} or {ARROW}")
+    return JSON, to_json(about | {"answer": {name: _listed(values) for name, values in columns.items()}})
+
+
+def to_json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str).encode(
+        "utf-8", "replace"
+    )
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    def refuse(word: str) -> Any:
+        raise ValueError(f"{word} is no JSON number")
+
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        raise Problem(
+            400, f"a body came that is no JSON ({' '.join(str(error).split())[:120]}), wanted {EXAMPLE}"
+        ) from None
+    if not isinstance(value, dict):
+        raise Problem(400, f"a JSON {type(value).__name__} came, wanted {EXAMPLE}")
+    return value
+
+
+def _table(body: bytes) -> Any:
+    import pyarrow as pa
+
+    try:
+        with pa.ipc.open_stream(body) as stream:
+            table = stream.read_all()
+        table.validate(full=True)
+        _ = table.column_names
+    except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError, MemoryError) as error:
+        raise Problem(
+            400,
+            f"a body came that is no Arrow stream ({' '.join(str(error).split())[:120]}); write it with pyarrow.ipc.new_stream",
+        ) from None
+    if len(set(table.column_names)) < len(table.column_names):
+        raise Problem(422, "a table came in which a column name stands twice, wanted each once")
+    return table
+
+
+def _scalar(text: str) -> Any:
+    """A value in an address: a number or true and false where it reads like one, else text."""
+    try:
+        value = json.loads(text, parse_constant=lambda word: word)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, (int, float, bool, str)) else text
+
+
+def _plain(values: list[Any]) -> list[Any]:
+    return [v.isoformat() if isinstance(v, (datetime.date, datetime.datetime)) else v for v in values]
+
+
+def _listed(values: Any) -> list[Any]:
+    """A column as JSON holds it: what is no finite number is null, dates are text."""
+    a = np.asarray(values) if isinstance(values, np.ndarray) else np.array(values, object)
+    if a.dtype.kind == "f":
+        return a.tolist() if np.isfinite(a).all() else [v if math.isfinite(v) else None for v in a.tolist()]
+    if a.dtype.kind in "Mm":
+        return a.astype(str).tolist()
+    if a.dtype.kind != "O":
+        return a.tolist()
+    return [_item(v) for v in a.tolist()]
+
+
+def _item(v: Any) -> Any:
+    v = v.item() if isinstance(v, np.generic) else v
+    if isinstance(v, float) and not math.isfinite(v):
+        return None
+    return v if v is None or isinstance(v, (str, int, float, bool)) else str(v)
+
+
+def _stream(about: dict[str, Any], columns: dict[str, Any]) -> bytes:
+    import pyarrow as pa
+
+    from eckart.io.tables.write import label_array
+
+    arrays = [
+        label_array(v) if isinstance(v, np.ndarray) and v.dtype.kind == "O" else pa.array(v) for v in columns.values()
+    ]
+    table = pa.table(arrays, names=list(columns)).replace_schema_metadata({k: str(v) for k, v in about.items()})
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as stream:
+        stream.write_table(table)
+    return out.getvalue().to_pybytes()

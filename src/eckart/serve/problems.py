@@ -1,0 +1,30 @@
+"""Errors of the service: a JSON problem (RFC 9457) that says what came, what was wanted and what to do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+TITLES = {
+    400: "The body cannot be read", 401: "A token is wanted", 404: "There is no such place", 405: "Another method is wanted",
+    406: "No such format is written", 408: "The request came too slowly", 413: "The request is too large", 415: "No such format is read",
+    422: "The request cannot be answered", 429: "Too many requests at once", 500: "A bug in eckart", 503: "Not ready",
+}  # fmt: skip
+
+
+class Problem(Exception):
+    """A request that is refused."""
+
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None):
+        super().__init__(detail)
+        self.status, self.detail, self.headers = status, detail, headers or {}
+
+    def body(self) -> bytes:
+        told = {"type": "about:blank", "title": TITLES[self.status], "status": self.status, "detail": self.detail}
+        return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def wanted(name: str, came: Any, what: str) -> Problem:
+    """A field that holds something else than it should."""
+    shown = repr(came)
+    return Problem(422, f"{name}={shown if len(shown) < 80 else shown[:77] + '...'} came, wanted {what}")

@@ -1,0 +1,79 @@
+"""The service as a process: uvicorn with slow clients cut, TLS by files, workers that share the mapped models, and a drain before it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from eckart.errors import InputError, MissingError
+
+ENVIRONMENT = "ECKART_SERVE"
+"""How worker processes are told what to serve; the token travels by its file, never by this."""
+
+
+def serve(
+    paths: dict[str, Path],
+    *,
+    host: str,
+    port: int,
+    limits: Any,
+    token_file: Path | None,
+    workers: int,
+    tls: tuple[Path, Path] | None,
+    drain: int,
+) -> None:
+    """Serve until SIGTERM or SIGINT; requests that are being answered then have ``drain`` seconds."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise MissingError(
+            "serving needs starlette and uvicorn, which are not installed; pip install 'eckart[serve]'"
+        ) from None
+    told = {
+        "paths": {name: str(path) for name, path in paths.items()},
+        "limits": asdict(limits),
+        "token_file": None if token_file is None else str(token_file),
+    }
+    os.environ[ENVIRONMENT] = json.dumps(told)
+    more: dict[str, Any] = {} if tls is None else {"ssl_certfile": str(tls[0]), "ssl_keyfile": str(tls[1])}
+    from eckart.serve.slow import Prompt
+
+    uvicorn.run(
+        "eckart.serve.run:from_environment" if workers > 1 else from_environment(), factory=workers > 1, host=host, port=port, workers=workers,
+        http=Prompt, ws="none", access_log=False, log_level="warning", timeout_graceful_shutdown=drain, timeout_keep_alive=30,
+        server_header=False, backlog=512, **more,
+    )  # fmt: skip
+
+
+def from_environment() -> Any:
+    """The application of one worker."""
+    import scipy.linalg  # noqa: F401  (its BLAS must be loaded to be limited)
+    from threadpoolctl import threadpool_limits
+
+    from eckart.serve.app import Limits, application
+
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("eckart.serve").setLevel(os.environ.get("ECKART_LOG", "INFO").upper())
+    threadpool_limits(
+        1, user_api="blas"
+    )  # requests run beside one another; threads inside of each would only get in their way
+    told = json.loads(os.environ[ENVIRONMENT])
+    token = None if told["token_file"] is None else read_token(Path(told["token_file"]))
+    return application({name: Path(path) for name, path in told["paths"].items()}, Limits(**told["limits"]), token)
+
+
+def read_token(file: Path) -> str:
+    """The token in a file."""
+    try:
+        token = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--token-file {file} cannot be read: {error}") from None
+    if len(token) < 16:
+        raise InputError(
+            f"--token-file {file} holds a token of {len(token)} characters, wanted at least 16, such as what 'openssl rand -hex 32' prints"
+        )
+    return token

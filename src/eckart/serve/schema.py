@@ -1,0 +1,264 @@
+"""What may be asked, as data: for each verb its fields, each with its kind. Requests are checked against it and the OpenAPI file is made of it."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+from eckart.serve.problems import Problem, wanted
+
+ID = {"type": ["string", "integer"], "minimum": -(2**63), "maximum": 2**63 - 1}
+IDS = {"oneOf": [ID, {"type": "array", "items": ID, "minItems": 1}]}
+NUMBER = {"type": ["number", "null"]}
+ENTRIES = {
+    "type": "object",
+    "description": "Observed entries: one row id, column id and value for each.",
+    "required": ["rows", "columns", "values"],
+    "additionalProperties": False,
+    "properties": {
+        "rows": {"type": "array", "items": ID, "minItems": 1},
+        "columns": {"type": "array", "items": ID, "minItems": 1},
+        "values": {"type": "array", "items": {"type": "number"}, "minItems": 1},
+    },
+}
+X = {
+    "description": "New rows: lists of numbers (null is missing), or observed entries by id for a completion.",
+    "oneOf": [{"type": "array", "minItems": 1, "items": {"type": "array", "minItems": 1, "items": NUMBER}}, ENTRIES],
+}
+
+
+def _whole(low: int, high: int, what: str) -> dict[str, Any]:
+    return {"type": "integer", "minimum": low, "maximum": high, "description": what}
+
+
+def _one_of(*words: str) -> dict[str, Any]:
+    return {"type": "string", "enum": list(words)}
+
+
+COUNT = _whole(1, 1000, "how many for each")
+KINDS: dict[str, dict[str, Any]] = {
+    "X": X, "rows": IDS, "columns": IDS, "row": ID, "column": ID, "words": IDS, "a": ID, "b": ID, "c": ID, "candidates": IDS, "exclude": IDS,
+    "n": COUNT, "exclude_seen": {"type": "boolean"}, "by": _one_of("auto", "chance", "prediction"), "min_support": _whole(0, 2**31, "observations"),
+    "unknown": _one_of("raise", "mean", "nan"), "method": _one_of("add", "multiply"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Codes of new rows; for a completion, new rows with their unknown entries filled in (fold-in)."""
+
+    X: Any
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Values at the cells (rows[p], columns[p]) of a completion; labels of new rows X of a mixture or a network."""
+
+    rows: Any = None
+    columns: Any = None
+    X: Any = None
+    unknown: str = "raise"
+
+
+@dataclass(frozen=True)
+class Recommend:
+    """The n best columns for rows by id, or for new rows X that are folded in."""
+
+    rows: Any = None
+    X: Any = None
+    n: int = 10
+    exclude_seen: bool = True
+    candidates: Any = None
+    exclude: Any = None
+    by: str = "auto"
+    min_support: int = 0
+
+
+@dataclass(frozen=True)
+class Similar:
+    """Rows (or columns) whose codes point in the most similar direction, with their cosine."""
+
+    rows: Any = None
+    columns: Any = None
+    n: int = 10
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Why a cell is predicted as it is: mean and biases, and the share of each observed entry."""
+
+    row: Any
+    column: Any
+    n: int = 10
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Words (or items) of the largest cosine."""
+
+    words: Any
+    n: int = 10
+
+
+@dataclass(frozen=True)
+class Analogy:
+    """a is to b as c is to which words?"""
+
+    a: Any
+    b: Any
+    c: Any
+    n: int = 5
+    method: str = "add"
+
+
+@dataclass(frozen=True)
+class Impute:
+    """New rows with their missing entries filled in."""
+
+    X: Any
+
+
+@dataclass(frozen=True)
+class Certify:
+    """The certificate of the model; measured anew on X where it is given."""
+
+    X: Any = None
+
+
+VERBS: dict[str, Any] = {
+    "transform": Transform, "predict": Predict, "recommend": Recommend, "similar": Similar, "explain": Explain, "neighbours": Neighbours,
+    "analogy": Analogy, "impute": Impute, "certify": Certify,
+}  # fmt: skip
+
+
+def parsed(verb: str, given: dict[str, Any], table: Any = None) -> Any:
+    """A checked request; a field that is unknown, missing or of another kind is refused by its name. ``table`` is X, where it came as an Arrow table."""
+    kind = VERBS[verb]
+    known = {f.name: f for f in fields(kind)}
+    for name in given:
+        if name not in known:
+            raise Problem(422, f"field {name[:80]!r} came, wanted one of {', '.join(known)} for {verb}")
+    values = {name: value for name, value in given.items() if value is not None}
+    if table is not None and ("X" not in known or "X" in values):
+        raise Problem(
+            422,
+            f"a table of {', '.join(table.column_names[:5])[:80]} came, wanted columns {', '.join(n for n in known if n != 'X')} for {verb}",
+        )
+    held = values if table is None else values | {"X": table}
+    for name, field in known.items():
+        if name not in held and field.default is MISSING:
+            raise Problem(422, f"{name} is missing, wanted it for {verb}: {kind.__doc__}")
+    for name, value in values.items():
+        _check(name, value, KINDS[name])
+    return kind(**held)
+
+
+def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
+    """The part of JSON Schema that KINDS uses."""
+    if "oneOf" in kind:
+        found = [k for k in kind["oneOf"] if _is(value, k["type"])]
+        if not found:
+            raise wanted(name, value, " or ".join(_words(k["type"]) for k in kind["oneOf"]))
+        _check(name, value, found[0])
+        return
+    if not _is(value, kind["type"]):
+        raise wanted(name, value, _words(kind["type"]))
+    if "enum" in kind and value not in kind["enum"]:
+        raise wanted(name, value, " or ".join(kind["enum"]))
+    if isinstance(value, int) and not kind.get("minimum", value) <= value <= kind.get("maximum", value):
+        raise wanted(name, value, f"{kind['minimum']} to {kind['maximum']}")
+    if isinstance(value, list):
+        if len(value) < kind.get("minItems", 0):
+            raise wanted(name, value, "at least one")
+        inner = kind["items"]
+        if inner["type"] == "array" or not all(_is(v, inner["type"]) for v in value) or inner is ID:
+            for i, v in enumerate(value):
+                _check(f"{name}[{i}]", v, inner)
+    if isinstance(value, dict):
+        for part in kind["required"]:
+            if part not in value:
+                raise Problem(422, f"{name}.{part} is missing, wanted {', '.join(kind['required'])}")
+        for part, inner in value.items():
+            if part not in kind["properties"]:
+                raise Problem(422, f"{name}.{part[:80]} came, wanted {', '.join(kind['required'])}")
+            _check(f"{name}.{part}", inner, kind["properties"][part])
+        if len({len(v) for v in value.values()}) > 1:
+            raise Problem(
+                422, f"{name} has {', '.join(f'{len(v)} {k}' for k, v in value.items())}, wanted as many of each"
+            )
+
+
+TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "array": list,
+    "object": dict,
+    "boolean": bool,
+    "null": type(None),
+}
+
+
+def _is(value: Any, types: Any) -> bool:
+    names = types if isinstance(types, list) else [types]
+    if isinstance(value, bool):
+        return "boolean" in names
+    return any(isinstance(value, TYPES[t]) for t in names)
+
+
+def _words(types: Any) -> str:
+    said = {
+        "string": "text",
+        "integer": "a whole number",
+        "number": "a number",
+        "array": "a list",
+        "object": "an object",
+        "boolean": "true or false",
+        "null": "null",
+    }
+    return " or ".join(said[t] for t in (types if isinstance(types, list) else [types]))
+
+
+def openapi(version: str) -> dict[str, Any]:
+    """The OpenAPI description of the service."""
+    problem = {
+        "description": "A problem: what came, what was wanted, what to do.",
+        "content": {"application/problem+json": {"schema": {"type": "object"}}},
+    }
+    refused = {str(status): problem for status in (400, 401, 404, 408, 413, 415, 422, 429)}
+    arrow = {"application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}}}
+    table = {
+        "type": "object",
+        "properties": {"model": {"type": "string"}, "version": {"type": "string"}, "answer": {"type": "object"}},
+    }
+    paths: dict[str, Any] = {}
+    for verb, kind in VERBS.items():
+        asked = fields(kind)
+        body = {
+            "type": "object", "additionalProperties": False, "required": [f.name for f in asked if f.default is MISSING],
+            "properties": {f.name: KINDS[f.name] | ({"default": f.default} if f.default not in (MISSING, None) else {}) for f in asked},
+        }  # fmt: skip
+        paths[f"/v1/models/{{name}}/{verb}"] = {
+            "post": {
+                "summary": kind.__doc__, "operationId": verb,
+                "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}],
+                "requestBody": {"required": True, "content": {"application/json": {"schema": body}} | arrow},
+                "responses": {"200": {"description": "Columns of one length.", "content": {"application/json": {"schema": table}} | arrow}} | refused,
+            }
+        }  # fmt: skip
+    for place, what in {
+        "/v1/models": "Model cards.",
+        "/health": "The process runs.",
+        "/ready": "All models are loaded.",
+        "/metrics": "For Prometheus.",
+    }.items():
+        paths[place] = {
+            "get": {"summary": what, "responses": {"200": {"description": what}, "401": problem, "503": problem}}
+        }
+    about = {
+        "title": "eckart",
+        "version": version,
+        "description": "Questions to saved models. Arrow streams carry X, or columns of ids; other fields stand in the query.",
+    }
+    security = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+    return {"openapi": "3.1.0", "info": about, "paths": paths, "components": security, "security": [{}, {"token": []}]}
