@@ -76,6 +76,18 @@ def test_factors_of_als_stay_on_the_device_between_sweeps(monkeypatch):
     assert engine.fallen <= {"inner", "orth"}  # of the certificate's small blocks
 
 
+def test_a_tall_array_shows_columns_and_no_more():
+    engine = made(1, "cpu")
+    tall = engine.take(np.arange(12.0).reshape(4, 3))
+    tall[:, 1:2] = engine.take(np.full((4, 1), -1.0))
+    tall[:, 2:3] = np.full((4, 1), -2.0)
+    assert engine.get(tall[:, 1:])[0].tolist() == [-1.0, -2.0]
+    assert (tall.shape, tall.dtype) == ((4, 3), np.float64)
+    for touch in (lambda a: a + 1, lambda a: np.ones((2, 4)) @ a, lambda a: a[0], lambda a: a[:, 0]):
+        with pytest.raises(TypeError):
+            touch(tall)
+
+
 def test_without_a_gpu_the_error_says_what_to_do():
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")

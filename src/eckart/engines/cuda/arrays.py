@@ -41,8 +41,11 @@ class DeviceArray:
             raise TypeError(f"[{at!r}] came, wanted a slice of columns: a tall array belongs to the engine")
         return DeviceArray(self.tensor[at])
 
-    def __setitem__(self, at: Any, columns: DeviceArray) -> None:
-        self[at].tensor.copy_(columns.tensor)
+    def __setitem__(self, at: Any, columns: Any) -> None:
+        """Columns of another array of the engine, or of the host."""
+        self[at].tensor.copy_(
+            columns.tensor if isinstance(columns, DeviceArray) else torch.from_numpy(np.array(columns))
+        )
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.shape}, {self.dtype}, {self.tensor.device})"
