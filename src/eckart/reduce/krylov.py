@@ -91,12 +91,13 @@ def block_krylov(
     values, s, residuals = np.empty(0), np.empty((0, 0)), np.empty(0)
     begun = 1
     if (kept := memory.last()) is not None:
-        begun, used, products, fresh = kept["step"], kept["used"], kept["products"], kept["fresh"]
+        begun, used, products, fresh = kept["step"], kept["used"], kept["products"], engine.take(kept["fresh"])
         basis[:, :used], t[:used, :used] = kept["basis"], kept["t"]
         trace = resumed_trace(trace.quantity, kept["trace"])
     try:
         for step in range(begun, max_steps + 1):
-            spaces = {"basis": basis[:, :used], "t": t[:used, :used], "fresh": fresh}
+            tall = {"basis": basis[:, :used], "fresh": fresh}
+            spaces = {name: (lambda a=a: engine.get(a)) for name, a in tall.items()} | {"t": t[:used, :used]}
             memory.offer(spaces | {"step": step, "used": used, "products": products, "trace": kept_trace(trace)})
             width = fresh.shape[1]
             basis[:, used : used + width] = fresh
