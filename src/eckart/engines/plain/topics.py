@@ -107,7 +107,9 @@ class PlainTopics:
         return PlainChain(x, words, shares, prior, seed)
 
 
-def _share(words: np.ndarray, c: np.ndarray, prior: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _share(
+    words: np.ndarray, c: np.ndarray, prior: np.ndarray, theta: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The next theta of a document, gamma of its words, and their probabilities."""
     s = words.astype(np.float64) @ theta
     gamma = np.where(s > 0, c / np.where(s > 0, s, 1.0), 0.0)[:, None] * words * theta

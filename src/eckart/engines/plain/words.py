@@ -65,12 +65,19 @@ class PlainPairs:
         self, x: Host, left: np.ndarray, right: np.ndarray, offset: np.ndarray | None, rule: ScoreRule
     ) -> ScoreEvidence:
         placed = place(x)
-        seen, u, v = placed.matrix.to_scipy().toarray().astype(np.float64), left.astype(np.float64), right.astype(np.float64)
+        seen, u, v = (
+            placed.matrix.to_scipy().toarray().astype(np.float64),
+            left.astype(np.float64),
+            right.astype(np.float64),
+        )
         s = u @ v.T + (0.0 if offset is None else offset)
         pairs, q = seen.sum(axis=1), rule.noise
         if rule.softmax:
             norm = logsumexp(s, axis=1, keepdims=True)
-            loss, bound = (seen * (norm - s)).sum(axis=1), -xlogy(seen, seen / np.maximum(pairs, 1e-300)[:, None]).sum(axis=1)
+            loss, bound = (
+                (seen * (norm - s)).sum(axis=1),
+                -xlogy(seen, seen / np.maximum(pairs, 1e-300)[:, None]).sum(axis=1),
+            )
             start, up, down = -xlogy(seen, q).sum(axis=1), seen, pairs[:, None] * np.exp(s - norm)
         else:
             r, away = rule.negatives, rule.negatives * pairs[:, None] * q
@@ -81,7 +88,9 @@ class PlainPairs:
             up, down = seen * expit(-s), away * expit(s)
         w = ones_or(placed.weights, len(u))
         halves = [w[:, None] * (side @ v) for side in (up, down, up - down)]
-        return ScoreEvidence(*(float(w @ each) for each in (loss, bound, start, pairs)), *(float(np.sum(h * h)) for h in halves))
+        return ScoreEvidence(
+            *(float(w @ each) for each in (loss, bound, start, pairs)), *(float(np.sum(h * h)) for h in halves)
+        )
 
     def glove_table(self, x: Host, seed: int) -> GloveTable:
         placed = place(x)

@@ -397,7 +397,9 @@ class DensePrimitives:
 
 def _gap_kernels(x: Host) -> Any:
     """Mask products where many entries are observed, rows of entries where few are."""
-    if x.nnz >= 0.05 * x.matrix.shape[0] * x.shape[1]:  # from about here BLAS on zeros is quicker than scalars on entries
+    if (
+        x.nnz >= 0.05 * x.matrix.shape[0] * x.shape[1]
+    ):  # from about here BLAS on zeros is quicker than scalars on entries
         from eckart.engines.cpu.dense import missing_masks
 
         return missing_masks

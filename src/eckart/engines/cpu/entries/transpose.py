@@ -44,7 +44,9 @@ def transposed(x: Observed | Counts, threads: int) -> Any:
     parts = balanced(indptr, lanes_for(x.nnz // LEAST, 8 * n))
     at = np.zeros((len(parts), n), np.int64)
     lanes = list(range(len(parts)))
-    run_lanes(lanes, lanes, lambda _, t, scratch: _count(indices, indptr[parts[t][0]], indptr[parts[t][1]], at[t]), threads)
+    run_lanes(
+        lanes, lanes, lambda _, t, scratch: _count(indices, indptr[parts[t][0]], indptr[parts[t][1]], at[t]), threads
+    )
     pointers = np.concatenate([[0], np.cumsum(at.sum(axis=0))])
     before = np.cumsum(at, axis=0)
     before -= at

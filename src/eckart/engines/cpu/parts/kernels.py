@@ -108,7 +108,9 @@ def hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level):
     moved, seen = np.zeros((1, size), w.dtype), np.zeros((2, tile), w.dtype)
     inverse = np.empty(k, w.dtype)
     for c in range(k):
-        inverse[c] = 1 / max(gram[c, c], w.dtype.type(1e-30))  # a component that is zero stays where it is: its slope is zero too
+        inverse[c] = 1 / max(
+            gram[c, c], w.dtype.type(1e-30)
+        )  # a component that is zero stays where it is: its slope is zero too
     for a in range(0, rows, tile):
         m = min(tile, rows - a)
         if m < tile:

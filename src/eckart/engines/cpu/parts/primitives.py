@@ -230,7 +230,9 @@ class NonnegativePrimitives:
         run_lanes(parts, list(squares), by_rows, self.threads)
         t = x.T.matrix
         cross = np.empty((t.shape[0], k), old.dtype)
-        self._over_ranges(_parts_of(x.T, GATHER * k), lambda a, b: times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross))
+        self._over_ranges(
+            _parts_of(x.T, GATHER * k), lambda a, b: times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross)
+        )
         return Pass(out, CrossSums(*_weighted(level, x.weights), cross, squares.sum(axis=0)))
 
     def hals_seen(
@@ -338,9 +340,7 @@ class NonnegativePrimitives:
         run_lanes(jobs(x.matrix, self._block(x, work, len(u))), lanes, step, self.threads)
         return KlSums(self._tree([lane.total for lane in lanes]), float(sum(lane.value for lane in lanes)))
 
-    def kl_step(
-        self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule
-    ) -> Descent:
+    def kl_step(self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule) -> Descent:
         out, level = np.empty_like(right), np.empty((len(right), 2))
 
         def rows(a: int, b: int) -> None:
