@@ -89,12 +89,18 @@ def _base(matrix: Any) -> type:
 def place(matrix: Matrix | Host, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Host:
     """The door of an engine on the host: sparse and observed entries are cast and checked here, dense rows by the first pass over them."""
     if isinstance(matrix, Host):
-        return matrix if weights is None and entry_weights is None else replace(matrix, weights=weights, entry_weights=entry_weights)
+        return (
+            matrix
+            if weights is None and entry_weights is None
+            else replace(matrix, weights=weights, entry_weights=entry_weights)
+        )
     if isinstance(matrix, Dense):
         return Host(matrix, _numbers(weights))
     if matrix.data.dtype != matrix.dtype:
         matrix = replace(matrix, data=matrix.data.astype(matrix.dtype))
-    refuse_bad_entries(matrix.indptr, matrix.indices, matrix.data, "observed" if isinstance(matrix, Observed) else "counts")
+    refuse_bad_entries(
+        matrix.indptr, matrix.indices, matrix.data, "observed" if isinstance(matrix, Observed) else "counts"
+    )
     entries = None if entry_weights is None else np.ascontiguousarray(entry_weights, matrix.dtype)
     return Host(matrix, _numbers(weights), entries, checked=True)
 

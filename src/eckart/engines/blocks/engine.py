@@ -217,15 +217,14 @@ def _not_by_blocks(x: Any, what: str, instead: str) -> Any:
 def _spread(name: str, rule: Rule) -> Callable[..., Any]:
     """The method of a primitive: as it is for a matrix in memory, else over blocks."""
     told = inspect.signature(getattr(Engine, name))
-    direct = getattr(CpuEngine, name)
 
     def method(self: Any, x: Any, *args: Any, **named: Any) -> Any:
         if not isinstance(x, BlockMatrix):
             if not self.cut or isinstance(x, Host):
-                return direct(self, x, *args, **named)
+                return getattr(super(BlocksEngine, self), name)(x, *args, **named)
             x = self.put(x)
             if isinstance(x, Host):
-                return direct(self, x, *args, **named)
+                return getattr(super(BlocksEngine, self), name)(x, *args, **named)
         bound = told.bind(self, x, *args, **named).arguments
         given = {key: value for key, value in bound.items() if key not in ("self", "x", *NOT_SENT)}
         own: list[dict[str, Any]] = [{} for _ in x.places]

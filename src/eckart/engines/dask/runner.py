@@ -8,6 +8,7 @@ had. Sums are merged on the workers in the tree of ``engines.blocks.rules``: the
 from __future__ import annotations
 
 import itertools
+import sys
 import uuid
 from collections.abc import Callable
 from functools import cache
@@ -15,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-import eckart
 from eckart.engines.blocks import work
 from eckart.engines.blocks.rules import FAN, Join, folded
 from eckart.engines.blocks.work import Place, Refused, first_refused, raise_first
@@ -54,7 +54,7 @@ class DaskRunner:
     ) -> list[Any]:
         call = self._name(do)
         made = [
-            later(_attempt, f"{call}-{at.number}", do, h.task, at, arguments, {}, eckart.__version__)
+            later(_attempt, f"{call}-{at.number}", do, h.task, at, arguments, {}, version())
             for h, at in zip(handles, places)
         ]
         return self._handles(made, handles[0].held is not None)
@@ -62,9 +62,7 @@ class DaskRunner:
     def turn(self, x: Any, cuts: np.ndarray, places: list[Place]) -> list[Any]:
         call, starts = self._name("turn"), [at.first for at in x.places]
         split = [
-            later(
-                _attempt, f"{call}-split-{at.number}", work.pieces, h.task, at, {"cuts": cuts}, {}, eckart.__version__
-            )
+            later(_attempt, f"{call}-split-{at.number}", work.pieces, h.task, at, {"cuts": cuts}, {}, version())
             for h, at in zip(x.handles, x.places)
         ]
         made = []
@@ -87,7 +85,7 @@ class DaskRunner:
             if _size(shared) > INLINE:
                 given = later(_same, f"{name}-shared", shared)
             answers = [
-                later(_attempt, f"{name}-{at.number}", do, h.task, at, given, mine, eckart.__version__)
+                later(_attempt, f"{name}-{at.number}", do, h.task, at, given, mine, version())
                 for h, at, mine in zip(handles, places, own)
             ]
             if join == "sum":
@@ -180,10 +178,15 @@ def _size(arguments: dict[str, Any]) -> int:
     return total
 
 
-def _other_version(version: str) -> Refused:
+def version() -> str:
+    """Of the package, in this process."""
+    return sys.modules["eckart"].__version__
+
+
+def _other_version(made_by: str) -> Refused:
     from distributed import get_worker
 
-    words = f"worker {get_worker().address} has eckart {eckart.__version__}, this process has {version}; install the same version on both"
+    words = f"worker {get_worker().address} has eckart {version()}, this process has {made_by}; install the same version on both"
     return Refused(False, words)
 
 
@@ -227,10 +230,10 @@ def _placed(matrix: Any, at: Place, weights: Any, entry_weights: Any) -> Any:
 
 
 def _attempt(
-    do: Callable[..., Any], host: Any, at: Place, shared: dict[str, Any], own: dict[str, Any], version: str
+    do: Callable[..., Any], host: Any, at: Place, shared: dict[str, Any], own: dict[str, Any], made_by: str
 ) -> Any:
-    if version != eckart.__version__:
-        return _other_version(version)
+    if made_by != version():
+        return _other_version(made_by)
     # some primitives overwrite the rows they are given, and a task may have to run again from the same ones
     mine = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in own.items()}
     return work.attempt(_engine(), do, host, at, shared | mine)

@@ -73,7 +73,9 @@ class PlainEntries:
         sums["slope"], sums["pull"], sums["push"] = (np.sum(m**2) for m in (slope, pull, push))
         if own is not None:
             push = bias_ridge * np.asarray(own, np.float64)
-            sums["bias_slope"], sums["bias_pull"], sums["bias_push"] = (np.sum(m**2) for m in (push - row_sum, row_sum, push))
+            sums["bias_slope"], sums["bias_pull"], sums["bias_push"] = (
+                np.sum(m**2) for m in (push - row_sum, row_sum, push)
+            )
             free = bias_ridge <= 0
             sums["bias_cost"] = np.inf if row_sum[free].any() else np.sum(row_sum[~free] ** 2 / bias_ridge[~free])
         return Evidence(pull, row_sum, EvidenceSums(**{name: float(value) for name, value in sums.items()}))
@@ -135,6 +137,8 @@ def positions(x: Any) -> tuple[np.ndarray, np.ndarray]:
     """Row and column of every stored entry, in row order."""
     matrix = getattr(x, "matrix", x)
     return np.repeat(np.arange(matrix.shape[0]), matrix.row_counts()), matrix.indices
+
+
 def _residual(
     x: Any, u: np.ndarray, v: np.ndarray, rule: RidgeRule, mean: float, own: Any, other: Any, weights: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

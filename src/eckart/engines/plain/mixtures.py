@@ -75,7 +75,9 @@ class PlainMixtures:
             scatter = np.diagonal(scatter, axis1=1, axis2=2)
         elif kind == "tied":
             scatter = scatter.sum(axis=0)
-        return GaussianStatistics(kind, float(ones_or(place(x).weights, len(a)).sum()), 0.0, counts, counts[:, None], means, scatter)
+        return GaussianStatistics(
+            kind, float(ones_or(place(x).weights, len(a)).sum()), 0.0, counts, counts[:, None], means, scatter
+        )
 
     def gaussian_posteriors(self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False) -> Posteriors:
         a = _rows(x)

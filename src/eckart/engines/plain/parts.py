@@ -39,7 +39,9 @@ class PlainParts:
     def zero_filled(self, x: Placed) -> Host:
         x = place(x)
         m = x.matrix
-        return replace(x, matrix=Counts(m.indptr, m.indices, m.data, m.n_columns), kept={}) if x.kind == "observed" else x
+        return (
+            replace(x, matrix=Counts(m.indptr, m.indices, m.data, m.n_columns), kept={}) if x.kind == "observed" else x
+        )
 
     def as_rows(self, tall: np.ndarray, x: Placed) -> Host:
         return Host(Dense(tall), place(x).weights, checked=True)
@@ -151,9 +153,7 @@ class PlainParts:
         value = float((w * a * (np.log(np.where(a > 0, ratio, 1.0)) - 1)).sum()) if valued else 0.0
         return KlSums(ratio.T @ (w * left), value)
 
-    def kl_step(
-        self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule
-    ) -> Descent:
+    def kl_step(self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule) -> Descent:
         u = np.asarray(right, np.float64)
         rows = [multiplied(u[j], sums.up[j], mass, totals[j], rule) for j in range(len(u))]
         new, value, kkt = _gathered(rows, right, None)
@@ -211,7 +211,9 @@ def _coordinate(
 def _gathered(rows: list, like: np.ndarray, weights: np.ndarray | None) -> Descent:
     w = ones_or(weights, len(rows))
     factor = np.array([row[0] for row in rows]).reshape(like.shape).astype(like.dtype)
-    return Descent(factor, float(sum(w[i] * r[1] for i, r in enumerate(rows))), float(sum(w[i] * r[2] for i, r in enumerate(rows))))
+    return Descent(
+        factor, float(sum(w[i] * r[1] for i, r in enumerate(rows))), float(sum(w[i] * r[2] for i, r in enumerate(rows)))
+    )
 
 
 def _seen(x: Host) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

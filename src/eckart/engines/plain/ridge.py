@@ -66,7 +66,13 @@ class PlainRidge:
         return RowSolution(left, bias if rule.bias else None, value)
 
     def bias_rows(
-        self, x: Any, rule: RidgeRule, offset: np.ndarray | None, weights: np.ndarray | None = None, *, mean: float = 0.0
+        self,
+        x: Any,
+        rule: RidgeRule,
+        offset: np.ndarray | None,
+        weights: np.ndarray | None = None,
+        *,
+        mean: float = 0.0,
     ) -> np.ndarray:
         x = place(x)
         _, ridge = rule.ridges(x.counts)
@@ -83,7 +89,13 @@ class PlainRidge:
         return float(0.5 * total + (0.0 if bias is None else 0.5 * bias_ridge @ np.asarray(bias, np.float64) ** 2))
 
     def misfit_rows(
-        self, x: Any, left: np.ndarray, right: np.ndarray, *, offset: np.ndarray | None = None, other: np.ndarray | None = None
+        self,
+        x: Any,
+        left: np.ndarray,
+        right: np.ndarray,
+        *,
+        offset: np.ndarray | None = None,
+        other: np.ndarray | None = None,
     ) -> np.ndarray:
         x = place(x)
         u, v = np.asarray(left, np.float64), np.asarray(right, np.float64)

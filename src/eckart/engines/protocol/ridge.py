@@ -73,7 +73,9 @@ class RidgeFamily(Protocol):
         draws; ``start`` is where non-negative rows and conjugate gradients (``cg_steps`` > 0) begin."""
         ...
 
-    def bias_rows(self, x: Any, rule: RidgeRule, offset: Tall | None, weights: Tall | None = None, *, mean: float = 0.0) -> Tall:
+    def bias_rows(
+        self, x: Any, rule: RidgeRule, offset: Tall | None, weights: Tall | None = None, *, mean: float = 0.0
+    ) -> Tall:
         """b_i = sum_j w (a_ij - mean - offset_j) / (sum_j w + m_i)."""
         ...
 

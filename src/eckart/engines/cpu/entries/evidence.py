@@ -201,8 +201,12 @@ def offset_times(x: Host, v: np.ndarray, row_scale: Any, column_scale: Any, thre
     """D (A - mean - b 1^T - 1 c^T) C V on the stored entries."""
     dtype = np.dtype(x.dtype)
     e, v = entries_of(x, dtype, **given), np.ascontiguousarray(v, dtype)
-    scales = [np.empty(0, dtype) if s is None else np.ascontiguousarray(s, dtype).ravel() for s in (row_scale, column_scale)]
+    scales = [
+        np.empty(0, dtype) if s is None else np.ascontiguousarray(s, dtype).ravel() for s in (row_scale, column_scale)
+    ]
     out = np.empty((len(e.indptr) - 1, v.shape[1]), dtype)
     parts = balanced(e.indptr, ranges(x.nnz))
-    run_lanes(parts, [None] * len(parts), lambda _, part, scratch: offset_times_range(e, *scales, v, *part, out), threads)
+    run_lanes(
+        parts, [None] * len(parts), lambda _, part, scratch: offset_times_range(e, *scales, v, *part, out), threads
+    )
     return out

@@ -64,7 +64,14 @@ def residual_gram_range(e, left, right, q, v, small, first, last, kept, held, to
 
 
 def residual_gram(
-    e: Entries, left: np.ndarray, right: np.ndarray, v: np.ndarray, q: np.ndarray, spread: float, threads: int, memory: dict
+    e: Entries,
+    left: np.ndarray,
+    right: np.ndarray,
+    v: np.ndarray,
+    q: np.ndarray,
+    spread: float,
+    threads: int,
+    memory: dict,
 ) -> np.ndarray:
     """M^T diag(q) M V, columns x b; for implicit feedback R stays in ``memory``, that of the placed matrix, while the factors are the same."""
     dtype = np.dtype(right.dtype)

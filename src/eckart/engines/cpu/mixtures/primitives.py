@@ -46,7 +46,9 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         x = place(x)
         if theta.kind == "factor":
             sums = self._factor_sums(x, theta, watch)
-            return FactorStatistics(theta.kind, sums.weight, sums.bound, sums.counts, sums.second, sums.cross, sums.square)
+            return FactorStatistics(
+                theta.kind, sums.weight, sums.bound, sums.counts, sums.second, sums.cross, sums.square
+            )
         layout = Layout(theta)
         if layout.wide and theta.kind == "full" and theta.k > _lanes(layout, MOST_LANES):
             total = self._sums_by_component(x, layout, watch)
@@ -217,9 +219,7 @@ def _add_gaps(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums) -> None
     t.bound += float(np.where(w > 0, w * loglik, 0.0).sum()) if len(w) else float(loglik.sum())
 
 
-def _gap_rows(
-    layout: Layout, block: np.ndarray, w: np.ndarray, *sums: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _gap_rows(layout: Layout, block: np.ndarray, w: np.ndarray, *sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """log p and shares of rows with missing entries, under full or tied covariances; the rows are added to the sums."""
     from eckart.engines.cpu.mixtures.missing_kernels import Stack, gap_rows
 
@@ -304,4 +304,6 @@ def _cut(x: Host, theta: Gaussians, watch: Watcher) -> tuple[Any, int]:
             yield job
             watch("reading rows", job[0] + job[1], rows)
 
-    return jobs(x.matrix, size) if watch is silent else told(), MOST_LANES if rows is None else -(-rows // max(1, size // (theta.n * x.dtype.itemsize)))
+    return jobs(x.matrix, size) if watch is silent else told(), MOST_LANES if rows is None else -(
+        -rows // max(1, size // (theta.n * x.dtype.itemsize))
+    )

@@ -357,7 +357,10 @@ def add_rows(typingctx, x, f, count, y):
 
                 def entry(t, sums):
                     factor = tile.splat(builder.load(tile.at(factors, zero, t), align=tile.bytes))
-                    return [tile.multiply_add(factor, tile.load(tile.at(source, t, column)), s) for column, s in zip(at, sums)]
+                    return [
+                        tile.multiply_add(factor, tile.load(tile.at(source, t, column)), s)
+                        for column, s in zip(at, sums)
+                    ]
 
                 for value, place in zip(tile.loop(zero, count, 1, [tile.load(p) for p in places])(entry), places):
                     tile.store(value, place)

@@ -20,7 +20,13 @@ from eckart.engines.cpu.ridge.cholesky import cholesky
 def dual_range(e, right, penalties, form, chosen, first, last, chunk, flat, out):
     """Rows chosen[first..last]; ``chunk`` has room for the longest of them, ``flat`` for its square; P is given by its diagonal."""
     k, size, real, level = right.shape[1], form.size, form.real, form.level
-    indptr, indices, base, ridge, bias_ridge = e.indptr, e.indices, penalties.base, penalties.ridge, penalties.bias_ridge
+    indptr, indices, base, ridge, bias_ridge = (
+        e.indptr,
+        e.indices,
+        penalties.base,
+        penalties.ridge,
+        penalties.bias_ridge,
+    )
     one = right.dtype.type(1)
     line = 64 // right.itemsize
     left, bias, value = out

@@ -24,7 +24,13 @@ class RidgePrimitives:
         return ridge_rows(place(x), right, rule, threads=self.threads, **more)
 
     def bias_rows(
-        self, x: Any, rule: RidgeRule, offset: np.ndarray | None, weights: np.ndarray | None = None, *, mean: float = 0.0
+        self,
+        x: Any,
+        rule: RidgeRule,
+        offset: np.ndarray | None,
+        weights: np.ndarray | None = None,
+        *,
+        mean: float = 0.0,
     ) -> np.ndarray:
         from eckart.engines.cpu.ridge.schedule import bias_rows
 

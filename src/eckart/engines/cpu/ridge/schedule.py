@@ -97,7 +97,9 @@ def ridge_rows(
     elif base is not None:
         matrix[:k, :k] = base
     h = prior if prior is None or turn is None else prior @ turn
-    penalties = Penalties(matrix, ridge.astype(dtype), bias_ridge.astype(dtype), _wide(h, width, dtype), _wide(noise, width, dtype))
+    penalties = Penalties(
+        matrix, ridge.astype(dtype), bias_ridge.astype(dtype), _wide(h, width, dtype), _wide(noise, width, dtype)
+    )
     apart = noise is None and prior is None and not rule.nonnegative and (base is None or spread is not None)
     bare = ridge <= 0 if spread is None or (spread <= 0).any() else np.zeros(rows, bool)
     route = _routes(x.counts, k, bare, bias_ridge if rule.bias else ridge, apart, rule.nonnegative)
@@ -105,7 +107,11 @@ def ridge_rows(
         route[route == USUAL] = LONG
     form = Form(k, size, 4 * float(np.finfo(dtype).eps), cg_steps)
     work = x.counts + 0.5 * k  # a row's own system costs about as much as k / 2 entries
-    for kind, kernel, cost in ((USUAL, cholesky_range, work), (SHORT, dual_range, x.counts**2 + 1), (LONG, cg_range, work)):
+    for kind, kernel, cost in (
+        (USUAL, cholesky_range, work),
+        (SHORT, dual_range, x.counts**2 + 1),
+        (LONG, cg_range, work),
+    ):
         chosen = np.flatnonzero(route == kind)
         room = int(x.counts[chosen].max(initial=1)) if kind == SHORT else -1 if kind == LONG else 0
         own = penalties if kind != LONG or base is not None else penalties._replace(base=matrix[:0])
@@ -132,7 +138,9 @@ def _solve(kernel: Any, given: Any, chosen: np.ndarray, cost: np.ndarray, room: 
     run_lanes(parts, [None] * len(parts), step, threads)
 
 
-def _routes(counts: np.ndarray, k: int, bare: np.ndarray, bias_ridge: np.ndarray, apart: bool, nonnegative: bool) -> np.ndarray:
+def _routes(
+    counts: np.ndarray, k: int, bare: np.ndarray, bias_ridge: np.ndarray, apart: bool, nonnegative: bool
+) -> np.ndarray:
     """How each row is solved: by its k x k matrix, in the space of its few entries, or with the care of ``rare``."""
     route = np.full(len(counts), RARE if nonnegative else USUAL, np.int8)
     if apart:
@@ -180,7 +188,11 @@ def _scratch(scratch: dict, width: int, dtype: np.dtype, room: int = 0) -> tuple
         entries = whole if room > 0 else int(np.clip(CHUNK_BYTES // (width * dtype.itemsize), 16, 128))
         if room < 0:
             entries = max(64, CG_BYTES // (width * dtype.itemsize)) + 4
-        gram = aligned_zeros((1, whole * whole), dtype)[0] if room > 0 else aligned_zeros((width, width if room == 0 else 0), dtype)
+        gram = (
+            aligned_zeros((1, whole * whole), dtype)[0]
+            if room > 0
+            else aligned_zeros((width, width if room == 0 else 0), dtype)
+        )
         scratch[key] = aligned_zeros((entries, width), dtype), gram
     return scratch[key]
 

@@ -158,7 +158,9 @@ def width(k: int) -> int:
     return -(-k // 16) * 16
 
 
-def each(work: Iterable[tuple], do: Callable[..., Any], threads: int, buffer: Callable[[], Any] | None = None) -> list[Any]:
+def each(
+    work: Iterable[tuple], do: Callable[..., Any], threads: int, buffer: Callable[[], Any] | None = None
+) -> list[Any]:
     """``do(*item)`` for all items side by side; what it returned, in their order. With a ``buffer`` each thread makes one, and ``do`` gets it last."""
     items = list(enumerate(work))
     out: list[Any] = [None] * len(items)

@@ -138,9 +138,7 @@ class TopicPrimitives:
         at, dtype = documents_of(x, self.threads), words.dtype
         w, rows = wide_of(words, dtype), at.rows(dtype)
         theta, least = tall_of(shares, at.matrix.shape[0], dtype), dtype.type(floor)
-        found = each(
-            at.parts(w.shape[1]), lambda a, b: score_rows(rows, w, theta, a, b, least), self.threads
-        )
+        found = each(at.parts(w.shape[1]), lambda a, b: score_rows(rows, w, theta, a, b, least), self.threads)
         value, seen = np.sum(found, axis=0) if found else (0.0, 0.0)
         return float(value), float(seen)
 

@@ -17,7 +17,9 @@ from numba import njit
 from eckart.engines.cpu.registers.prefetch import prefetch
 
 FAST = {"contract", "reassoc", "nsz"}
-AHEAD = 12  # entries between a prefetch and its use: a gather from beyond the second cache takes as long as about ten rows
+AHEAD = (
+    12  # entries between a prefetch and its use: a gather from beyond the second cache takes as long as about ten rows
+)
 
 
 @njit(nogil=True, cache=True)

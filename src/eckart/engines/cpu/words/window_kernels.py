@@ -168,7 +168,15 @@ def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
                 reach[then] = neighbours(kept, n, p + 1, far, dummy, rows[then])
                 for pair in range((reach[then] + 1) // TOGETHER):
                     state = draw_targets(
-                        kept[p + 1], chance, alias, negatives, weight, dummy, state, targets[then, pair], times[then, pair]
+                        kept[p + 1],
+                        chance,
+                        alias,
+                        negatives,
+                        weight,
+                        dummy,
+                        state,
+                        targets[then, pair],
+                        times[then, pair],
                     )
                     for j in range(negatives + 1):
                         for c in range(0, columns, 16):
@@ -197,8 +205,6 @@ def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
             if listen:
                 heard += reach[now]
     return loss, heard, pairs
-
-
 
 
 @njit(nogil=True, cache=True)
@@ -240,7 +246,9 @@ def draw_samples(corpus, first, last, rule, seed, scratch, strata, place):
     ends[0] = begin
     for b in range(strata * strata):
         ends[b + 1] += ends[b]
-    for t in range(count - 1, -1, -1):  # from the last to the first: what marked the end of a block then marks its beginning
+    for t in range(
+        count - 1, -1, -1
+    ):  # from the last to the first: what marked the end of a block then marks its beginning
         w, v = np.int64(raw[t, 0]), np.int64(raw[t, 1])
         b = (w & mask) * strata + ((v ^ (v >> 63)) & mask) + 1
         at = ends[b] - 1

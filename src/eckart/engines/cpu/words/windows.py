@@ -99,7 +99,9 @@ def _blocks(work: _Work, runs: list, x: np.ndarray, y: np.ndarray, strata: int, 
     (_, bounds, *_), (window, drawn, *_) = work.corpus, work.rule
     most = np.array([(bounds[b] - bounds[a]) * 2 * window * (1 + drawn) for a, b in runs])
     begins = np.cumsum(most) - most
-    samples = np.empty((int(most.sum()), 2), np.int32)  # as many as there can be; pages that are not written take no memory
+    samples = np.empty(
+        (int(most.sum()), 2), np.int32
+    )  # as many as there can be; pages that are not written take no memory
     ends, pairs = np.empty((len(runs), strata * strata + 1), np.int64), np.zeros(len(runs), np.int64)
 
     def draw(_: None, r: int, scratch: dict) -> None:
