@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean test-gpu test-cluster
+.PHONY: demo test test-slow test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean test-gpu test-cluster soak
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -80,6 +80,11 @@ mutants: $(STAMP)
 test-gpu: $(STAMP)
 	$(BIN)/python tests/gpu.py
 
+# the service under load, swaps, killed workers and hostile clients: make soak SECONDS=86400 for a day
+SECONDS ?= 3600
+soak: $(STAMP)
+	$(BIN)/python tests/soak.py --seconds $(SECONDS)
+
 docs: $(DOCS_STAMP)
 	rm -rf docs/generated docs/gallery/plot_*  # pages of names and scripts that have moved
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
@@ -97,6 +102,7 @@ bench: $(RIVALS_STAMP)
 	$(BIN)/python benchmarks/embed.py
 	$(BIN)/python benchmarks/embed_neighbours.py
 	$(BIN)/python benchmarks/networks.py
+	$(BIN)/python benchmarks/serve.py
 
 clean:
 	rm -rf $(VENV) docs/_build docs/gallery docs/generated out

@@ -62,6 +62,13 @@ class Recommendations:
         more = int((self.positions >= 0).sum()) - len(lines)
         return table(("row", "rank", "column", "score"), lines, f"the first lines; {more:,} more follow" if more else "")
 
+    def part(self, rows: slice) -> Recommendations:
+        """The lists of some of the rows."""
+        often = None if self.support is None else self.support[rows]
+        return Recommendations(
+            self.rows[rows], self.columns[rows], self.scores[rows], self.positions[rows], often, self.by
+        )
+
     def to_table(self) -> dict[str, np.ndarray]:
         """Columns row, rank, column, score and, where it is known, observations (of the column), one line for each recommendation."""
         kept = self.positions.ravel() >= 0

@@ -122,8 +122,7 @@ class Together:
                 part = slice(start, start + len(at))
                 start += len(at)
                 if not future.done():
-                    cut = (a[part] for a in (found.rows, found.columns, found.scores, found.positions, found.support))
-                    future.set_result(type(found)(*cut, found.by))
+                    future.set_result(found.part(part))
 
 
 class Service:

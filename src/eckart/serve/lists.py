@@ -2,10 +2,15 @@
 
 The score of column j for row i is b_j + <u_i, v_j> (plus what is the same for all columns of the row), so the lists of B rows are B x n numbers
 U_B V^T + b, of which the n best of each row are found by the maxima of parts of it, not by sorting.
+
+A model in double precision is looked through in single precision first. The rounding error of a score is at most e = (k + 2) 2^-23 (|u| max |v| + max |b|), so
+a column whose score in single precision is more than 2e below the n-th best cannot be among the n best; the few that are left are scored again in double.
 """
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -26,6 +31,12 @@ class Lists:
         self.support = self.seen.column_counts()
         _, self.right, self.offset = scoring(f, np.arange(0), np.arange(f.n))
         self.names = model.column_ids.names(np.arange(f.n))
+        self.rough = np.ascontiguousarray(self.right, np.float32)
+        self.rough_offset = None if self.offset is None else np.asarray(self.offset, np.float32)
+        self.double = self.right.dtype != np.float32
+        self.largest = float(np.sqrt(np.einsum("jk,jk->j", self.rough, self.rough, dtype=np.float64).max()))
+        self.shift = 0.0 if self.offset is None else float(np.abs(self.offset).max())
+        self.pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "eckart-lists")
 
     @classmethod
     def of(cls, model: Any) -> Lists | None:
@@ -41,9 +52,12 @@ class Lists:
         n = min(n, f.n)
         left = f.left[at] if f.row_scale is None else f.left[at] * f.row_scale[at, None]
         found, scores = np.empty((len(at), n), np.int64), np.empty((len(at), n), f.left.dtype)
-        for a in range(0, len(at), TOGETHER):
+
+        def fill(a: int) -> None:
             part = slice(a, a + TOGETHER)
             found[part], scores[part] = self._of(at[part], left[part], n, exclude_seen)
+
+        list((self.pool.map if len(at) > 2 * TOGETHER else map)(fill, range(0, len(at), TOGETHER)))
         scores += scores.dtype.type(f.mean)
         if f.row_bias is not None:
             scores += f.row_bias[at, None].astype(scores.dtype)
@@ -56,20 +70,33 @@ class Lists:
         return Recommendations(self.model.row_ids.names(at), names, scores, found, often, "prediction")
 
     def _of(self, at: np.ndarray, left: np.ndarray, n: int, exclude_seen: bool) -> tuple[np.ndarray, np.ndarray]:
-        scores = left @ self.right.T
-        if self.offset is not None:
-            scores += self.offset
+        scores = left.astype(np.float32, copy=False) @ self.rough.T
+        if self.rough_offset is not None:
+            scores += self.rough_offset
         if exclude_seen:
             indptr, indices = self.seen.indptr, self.seen.indices
             for line, i in enumerate(at.tolist()):
                 scores[line, indices[indptr[i] : indptr[i + 1]]] = -np.inf
-        found, kept = np.empty((len(at), n), np.int64), np.empty((len(at), n), scores.dtype)
-        for line, least in enumerate(_least(scores, n)):
-            row = scores[line]
-            few = np.flatnonzero(row >= least)  # in the order of the columns, which is also that of equal scores
-            few = few[np.argsort(-row[few], kind="stable")[:n]]
-            found[line], kept[line] = few, row[few]
+        least = _least(scores, n).astype(np.float64)
+        if self.double:
+            least -= 2 * (self.f.k + 2) * 2.0**-23 * (np.linalg.norm(left, axis=1) * self.largest + self.shift)
+        found, kept = np.empty((len(at), n), np.int64), np.empty((len(at), n), left.dtype)
+        for line, low in enumerate(least):
+            few = np.flatnonzero(scores[line] >= low)  # in the order of the columns, which is also that of equal scores
+            exact = self._exact(left[line], few, scores[line, few])
+            best = np.argsort(-exact, kind="stable")[:n]
+            found[line], kept[line] = few[best], exact[best]
         return found, kept
+
+    def _exact(self, u: np.ndarray, few: np.ndarray, rough: np.ndarray) -> np.ndarray:
+        """Scores of a few columns in the precision of the model; what was hidden stays so."""
+        if not self.double:
+            return rough
+        exact = self.right[few] @ u
+        if self.offset is not None:
+            exact += self.offset[few]
+        exact[np.isneginf(rough)] = -np.inf
+        return exact
 
 
 def _least(scores: np.ndarray, n: int) -> np.ndarray:
