@@ -152,8 +152,9 @@ class Service:
             at = quick(served, verb, asked)
             if at is not None and len(at) <= TOGETHER:
                 return listed(await self.together.best(served, at, asked.n, asked.exclude_seen))
-            together = at is not None and len(at) <= self.limits.rows
-            work = partial(_lists, served, at, asked) if together else partial(answer, served, verb, asked, self.limits)
+            work = partial(answer, served, verb, asked, self.limits)
+            if at is not None and len(at) <= self.limits.rows:
+                work = partial(_lists, served, at, asked)
             return await asyncio.wait_for(run_in_threadpool(work), self.limits.seconds)
         except TimeoutError:
             raise Problem(
