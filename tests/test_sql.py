@@ -268,7 +268,7 @@ def test_the_shell_reads_and_writes_databases(shop, monkeypatch):
     assert Answer("shop.duckdb", "select * from codes").table(10**9).num_rows == 900
     wrong = {
         "x.csv --sql q": "--sql came alone",
-        "": "neither FILE nor --from",
+        "": "neither the argument FILE nor --from",
         "x.csv --from shop.duckdb": "wanted one of them",
     }
     for odd, words in wrong.items():
