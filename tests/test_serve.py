@@ -105,7 +105,9 @@ def test_every_verb_of_a_completion(client, films):
         == films.similar(columns=1003, n=3).columns.ravel().tolist()
     )
     why = _answer(client, "films/explain", row="u1", column=1003)
-    assert sum(why["share"]) < why["prediction"][0] + 1e-6 or len(why["share"]) == 11
+    told = films.explain("u1", 1003)
+    assert why["column"] == [*(c for c, _, _ in told.shares), None]
+    np.testing.assert_allclose(why["share"], [*(s for _, _, s in told.shares), told.base])
     new = {"rows": ["me"] * 3, "columns": [1001, 1002, 1250], "values": [5, 1.5, 4]}
     from eckart import observed
 
@@ -245,9 +247,7 @@ fields_ = [
 ]
 
 
-@settings(
-    max_examples=int(os.environ.get("ECKART_FUZZ", "150")), deadline=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=int(os.environ.get("ECKART_FUZZ", "80")), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     model=st.sampled_from(["films", "table", "words"]), verb=st.sampled_from([*VERBS, "x"]),
     body=st.dictionaries(st.sampled_from(fields_), anything, max_size=5),
@@ -265,9 +265,7 @@ def test_no_body_makes_the_service_fail(client, model, verb, body, query):
         assert set(response.json()) == {"type", "title", "status", "detail"}
 
 
-@settings(
-    max_examples=int(os.environ.get("ECKART_FUZZ", "100")), deadline=None, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=int(os.environ.get("ECKART_FUZZ", "60")), deadline=None, suppress_health_check=list(HealthCheck))
 @given(verb=st.sampled_from(list(VERBS)), data=st.data())
 def test_no_damaged_stream_makes_the_service_fail(client, verb, data):
     whole = bytearray(_stream(pa.table({"row": ["me", "me"], "column": [1001, 1002], "value": [5.0, 1.0]})))

@@ -100,7 +100,7 @@ def _check_source(file: str | None, from_: str | None, sql: str | None) -> None:
     from eckart.errors import InputError
 
     if (file is None) == (from_ is None):
-        came = "neither FILE nor --from" if file is None else f"{file} and --from"
+        came = "neither the argument FILE nor --from" if file is None else f"{file} and --from"
         raise InputError(f"{came} came, wanted one of them: a file of data, or a database with --sql")
     if (from_ is None) != (sql is None):
         raise InputError(

@@ -54,18 +54,14 @@ def listed(found: Any) -> Columns:
 
 
 def _transform(served: Served, asked: Any) -> Columns:
-    return _named(served, served.model.transform(_rows(served, asked.X)), rows=asked.X)
+    return _named(served, served.model.transform(_rows(served, asked.X)))
 
 
 def _impute(served: Served, asked: Any) -> Columns:
     do = getattr(served.model, "impute", None) or served.model.transform
     names = served.model.fit_.factors.columns
-    return _named(
-        served,
-        do(_rows(served, asked.X)),
-        names if names is not None else [f"x{j}" for j in range(served.model.n_features_in_)],
-        asked.X,
-    )
+    names = [f"x{j}" for j in range(served.model.n_features_in_)] if names is None else names
+    return _named(served, do(_rows(served, asked.X)), names)
 
 
 def _predict(served: Served, asked: Any) -> Columns:
@@ -75,7 +71,7 @@ def _predict(served: Served, asked: Any) -> Columns:
             raise Problem(422, f"predict of a {type(model).__name__} wants X, the new rows, and nothing beside it")
         return {"label": np.asarray(model.predict(_rows(served, asked.X)))}
     if asked.X is not None:
-        return _named(served, model.predict(_rows(served, asked.X)), rows=asked.X)
+        return _named(served, model.predict(_rows(served, asked.X)))
     if asked.rows is None or asked.columns is None:
         raise Problem(422, "predict of a completion wants rows and columns, the ids of the cells (or X, new rows)")
     rows, columns = ids_of(asked.rows, model.row_ids), ids_of(asked.columns, model.column_ids)
@@ -198,13 +194,13 @@ def ids_of(ids: Any, labels: Labels) -> Any:
         raise InputError(f"{labels.axis} {ids!r} came, wanted a date such as 2024-05-01") from None
 
 
-def _named(served: Served, values: Any, names: Any = None, rows: Any = None) -> Columns:
+def _named(served: Served, values: Any, names: Any = None) -> Columns:
+    """A matrix as columns."""
     values = np.asarray(values)
     if values.ndim == 1:
         return {"value": values}
     names = served.model.get_feature_names_out() if names is None else names
-    table = {str(name): values[:, j] for j, name in enumerate(names)}
-    return table
+    return {str(name): values[:, j] for j, name in enumerate(names)}
 
 
 def _bounded(served: Served, asked: Any, limits: Any) -> None:
@@ -216,7 +212,7 @@ def _bounded(served: Served, asked: Any, limits: Any) -> None:
         lines = max(lines, len(ids) if isinstance(ids, (list, np.ndarray)) else 1)
     if lines > limits.rows:
         raise Problem(413, f"{lines:,} rows came, wanted at most {limits.rows:,} in one request; send them in parts")
-    if x is not None and served.verbs and hasattr(served.model, "recommend"):
+    if x is not None and hasattr(served.model, "recommend"):
         cells = lines * served.model.fit_.factors.n
         if cells > limits.cells:
             raise Problem(

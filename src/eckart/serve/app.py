@@ -152,10 +152,9 @@ class Service:
             at = quick(served, verb, asked)
             if at is not None and len(at) <= TOGETHER:
                 return listed(await self.together.best(served, at, asked.n, asked.exclude_seen))
+            work = partial(answer, served, verb, asked, self.limits)
             if at is not None and len(at) <= self.limits.rows:
-                work = partial(lambda: listed(served.lists.best(at, asked.n, asked.exclude_seen)))  # type: ignore[union-attr]
-            else:
-                work = partial(answer, served, verb, asked, self.limits)
+                work = partial(_lists, served, at, asked)
             return await asyncio.wait_for(run_in_threadpool(work), self.limits.seconds)
         except TimeoutError:
             raise Problem(
@@ -225,7 +224,7 @@ class Guard:
     """Around everything: tokens, how many at once, problems as JSON, one line of log for each request. Logs hold no data and no ids."""
 
     def __init__(self, app: Any, service: Service):
-        self.app, self.service = app, service
+        self.app, self.service, self.shelf = app, service, service.shelf
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -288,6 +287,11 @@ class Guard:
             )
 
 
+def _lists(served: Served, at: np.ndarray, asked: Any) -> Any:
+    assert served.lists is not None
+    return listed(served.lists.best(at, asked.n, asked.exclude_seen))
+
+
 async def _refuse(problem: Problem, scope: Any, receive: Any, send: Any) -> None:
     await _told(problem)(scope, receive, send)
 
@@ -346,6 +350,4 @@ def application(paths: dict[str, Path], limits: Limits | None = None, token: str
         exception_handlers={Problem: _problem, 404: _elsewhere, 405: _elsewhere, Exception: _bug},
     )
     app.router.redirect_slashes = False
-    guard = Guard(app, service)
-    guard.shelf = shelf  # type: ignore[attr-defined]
-    return guard
+    return Guard(app, service)

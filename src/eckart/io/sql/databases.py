@@ -81,7 +81,7 @@ def open_database(source: Any, write: bool = False) -> Database:
     return Database(source, "dbapi", f"the {top} connection")
 
 
-def said(error: BaseException, address: str = "") -> str:
+def said(error: BaseException) -> str:
     """An error of a driver in one line: its first, without what points into the statement, and without passwords."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     kept = [line for line in lines if not re.match(r"(LINE \d|\^|\(Background on)", line)][:2]

@@ -45,9 +45,7 @@ def check_table(source: Any, table: str, if_exists: str = "error") -> None:
         database = open_database(source)
         try:
             if _columns(database, table) is not None:
-                raise InputError(
-                    f"{database.name} has a table {table!r} already; choose another name, or what becomes of it: if-exists replace or append"
-                )
+                raise _there(database, table)
         finally:
             database.close()
 
@@ -76,6 +74,12 @@ def write_sql(source: Any, table: str, batches: Iterable[Any], if_exists: str = 
         database.close()
         if new and not done:
             Path(source).unlink(missing_ok=True)
+
+
+def _there(database: Database, table: str) -> InputError:
+    return InputError(
+        f"{database.name} has a table {table!r} already; choose another name, or what becomes of it: if-exists replace or append"
+    )
 
 
 def _transact(database: Database, table: str, batches: Iterator[Any], rule: str) -> int:
@@ -108,9 +112,7 @@ def _fill(database: Database, table: str, batches: Iterator[Any], rule: str) -> 
             )
     else:
         if there is not None and rule == "error":
-            raise InputError(
-                f"{database.name} has a table {table!r} already; choose another name, or what becomes of it: if-exists replace or append"
-            )
+            raise _there(database, table)
         if there is not None:
             _run(database, f"drop table {quoted(table)}")
         kinds = SQLITE if _top(database) == "sqlite3" else STANDARD
