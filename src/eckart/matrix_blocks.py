@@ -102,8 +102,9 @@ class MemoryParts:
         return self.matrix.dtype
 
     @property
-    def token(self) -> str:
-        raise NotImplementedError("a matrix in memory is known by its content")
+    def nbytes(self) -> float:
+        m = self.matrix
+        return float(m.array.nbytes if isinstance(m, Dense) else m.indptr.nbytes + m.indices.nbytes + m.data.nbytes)
 
     @cached_property
     def lengths(self) -> list[int]:
