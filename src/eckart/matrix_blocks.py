@@ -242,7 +242,11 @@ def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:
         return matrix, rows
     ends = np.cumsum(matrix.parts.lengths)
     at = np.searchsorted(ends, rows, side="right")
-    counts, indices, data = [np.zeros(0, np.int64)] * len(rows), [np.zeros(0, np.int32)] * len(rows), [np.zeros(0)] * len(rows)
+    counts, indices, data = (
+        [np.zeros(0, np.int64)] * len(rows),
+        [np.zeros(0, np.int32)] * len(rows),
+        [np.zeros(0)] * len(rows),
+    )
     for p in np.unique(at):
         part = matrix.parts.load(int(p))
         for q in np.flatnonzero(at == p):
