@@ -38,6 +38,7 @@ class Thing:
 NONSENSE = [Thing(), {"a": Thing()}, [Thing()], b"bytes", 1j, float("nan")]
 ANY = {
     ("LDA", "seed_words"),
+    ("LatentDirichletAllocation", "seed_words"),
     ("GaussianMixture", "weights_init"),
     ("GaussianMixture", "means_init"),
     ("GaussianMixture", "precisions_init"),

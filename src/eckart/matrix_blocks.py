@@ -102,8 +102,9 @@ class MemoryParts:
         return self.matrix.dtype
 
     @property
-    def token(self) -> str:
-        raise NotImplementedError("a matrix in memory is known by its content")
+    def nbytes(self) -> float:
+        m = self.matrix
+        return float(m.array.nbytes if isinstance(m, Dense) else m.indptr.nbytes + m.indices.nbytes + m.data.nbytes)
 
     @cached_property
     def lengths(self) -> list[int]:
@@ -241,7 +242,11 @@ def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:
         return matrix, rows
     ends = np.cumsum(matrix.parts.lengths)
     at = np.searchsorted(ends, rows, side="right")
-    counts, indices, data = [np.zeros(0, np.int64)] * len(rows), [np.zeros(0, np.int32)] * len(rows), [np.zeros(0)] * len(rows)
+    counts, indices, data = (
+        [np.zeros(0, np.int64)] * len(rows),
+        [np.zeros(0, np.int32)] * len(rows),
+        [np.zeros(0)] * len(rows),
+    )
     for p in np.unique(at):
         part = matrix.parts.load(int(p))
         for q in np.flatnonzero(at == p):

@@ -37,36 +37,6 @@ def processes():
         yield client
 
 
-class Killer:
-    """Ends workers by SIGKILL at random moments, ``mean`` seconds apart, while it is entered."""
-
-    def __init__(self, client, mean: float, seed: int = 0):
-        self.client, self.mean, self.rng = client, mean, random.Random(seed)
-        self.stop, self.killed = threading.Event(), 0
-        self.thread = threading.Thread(target=self._run, daemon=True)
-
-    def one(self) -> None:
-        """A worker that is at work: one that is still starting does not live yet."""
-        known = set(self.client.scheduler_info(n_workers=-1)["workers"])
-        alive = [w.pid for w in self.client.cluster.workers.values() if w.pid and w.worker_address in known]
-        if alive:
-            os.kill(self.rng.choice(alive), signal.SIGKILL)
-            self.killed += 1
-
-    def _run(self) -> None:
-        while not self.stop.wait(self.rng.expovariate(1 / self.mean)):
-            with contextlib.suppress(ProcessLookupError):  # its nanny is starting another one
-                self.one()
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.thread.join()
-
-
 @pytest.fixture
 def rows():
     rng = np.random.default_rng(0)

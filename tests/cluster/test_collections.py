@@ -187,6 +187,7 @@ def test_bad_rows_are_named_by_partition_and_row(rows, make, words):
         PCA(2).fit(make(rows))
 
 
+@pytest.mark.cluster
 def test_the_same_partition_has_the_same_bits_on_every_runner(rows):
     """In one process and as tasks: the same blocks, the same tree."""
     from eckart.engines.blocks.engine import BlocksEngine
@@ -202,3 +203,19 @@ def test_the_same_partition_has_the_same_bits_on_every_runner(rows):
         for name, value in vars(found[0]).items():
             if isinstance(value, np.ndarray) and value.dtype.kind == "f":
                 np.testing.assert_array_equal(getattr(found[1], name), value, err_msg=f"{type(model).__name__} {name}")
+
+
+@pytest.mark.parametrize("slices", [slice(None), slice(700, 3900)])
+def test_a_file_is_read_by_the_workers_block_by_block(rows, tmp_path, monkeypatch, slices):
+    from eckart.engines.blocks import engine
+
+    monkeypatch.setattr(engine, "BLOCK_BYTES", 2**14)
+    np.save(tmp_path / "x.npy", rows)
+    x = tmp_path / "x.npy" if slices == slice(None) else np.load(tmp_path / "x.npy", mmap_mode="r")[slices]
+    for solver in ("eigh", "randomized"):
+        model = PCA(3, svd_solver=solver, random_state=0, engine="dask").fit(x)
+        assert model.fit_.plan["engine"] == "dask"
+        np.testing.assert_allclose(model.mean_, rows[slices].mean(axis=0))
+        np.testing.assert_allclose(
+            model.components_, PCA(3, svd_solver=solver, random_state=0).fit(rows[slices]).components_, atol=1e-6
+        )

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import pytest
 
-from conftest import Killer
+from cluster.killer import Killer
 from eckart import ALS, LDA, NMF, PCA, PLSA, GaussianMixture
 from eckart.errors import EckartError
 
@@ -95,6 +95,7 @@ def test_ctrl_c_leaves_no_task_behind(processes, rows):
     assert not left() - before
 
 
+@pytest.mark.cluster
 def test_a_worker_with_another_version_is_named(processes, rows):
     processes.run(_pretend, "0.0.1")
     try:

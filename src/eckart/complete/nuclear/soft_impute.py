@@ -131,7 +131,7 @@ class SoftImpute(SpectralCompleter):
     path: bool | int = param(False, either(flag(), whole(0), wanted="True, False, or a number of values"))
     debias: bool = param(False, flag())
     method: str = param("descent", one_of("descent", "proximal"))
-    normalise: str | None = param("auto")
+    normalise: str | None = param("auto", one_of("auto", *KINDS))
     tol: float = param(1e-3, number(0))
     max_iter: int = param(1000, whole(1))
 

@@ -8,6 +8,7 @@ had. Sums are merged on the workers in the tree of ``engines.blocks.rules``: the
 from __future__ import annotations
 
 import itertools
+import mmap
 import sys
 import uuid
 from collections.abc import Callable
@@ -159,11 +160,19 @@ def _task_of(parts: Any, at: Place, name: str) -> Any:
     tasks = getattr(parts, "tasks", None)
     if tasks is not None:
         return tasks[at.number]
-    matrix = parts.load(at.number)
-    values = getattr(matrix, "values", None)
-    if isinstance(values, np.memmap) and values.filename is not None and values.flags.c_contiguous:
-        return later(_file_rows, f"{name}-{at.number}", str(values.filename), values.offset, values.shape, values.dtype)
-    return matrix
+    whole = getattr(parts.matrix, "values", None)
+    # a memory map as it was opened: slices of one keep the offset of the whole, so its own would be wrong
+    if (
+        isinstance(whole, np.memmap)
+        and isinstance(whole.base, mmap.mmap)
+        and whole.filename is not None
+        and whole.flags.c_contiguous
+    ):
+        offset = whole.offset + at.first * whole.strides[0]
+        return later(
+            _file_rows, f"{name}-{at.number}", str(whole.filename), offset, (at.rows, whole.shape[1]), whole.dtype
+        )
+    return parts.load(at.number)
 
 
 def _size(arguments: dict[str, Any]) -> int:

@@ -98,7 +98,7 @@ def _of_bag(lean: Any, there: Any, verb: str, x: Any) -> Any:
 
 
 def _recommended(lean: Any, there: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """A frame with the columns row, rank, column and score."""
+    """A frame with the columns row, rank, column, score and observations."""
     import pandas as pd
 
     ids = args[0] if args else named.pop("rows", None)
@@ -106,9 +106,8 @@ def _recommended(lean: Any, there: Any, args: tuple[Any, ...], named: dict[str, 
         raise InputError("recommend came with a Dask collection that is no Series, wanted a Series of row ids")
     f = lean.fit_.factors
     rows, columns = (np.arange(0) if labels is None else np.asarray(labels)[:0] for labels in (f.rows, f.columns))
-    meta = pd.DataFrame(
-        {"row": rows, "rank": np.empty(0, np.int64), "column": columns, "score": np.empty(0, f.left.dtype)}
-    )
+    numbers = {"rank": np.empty(0, np.int64), "column": columns, "score": np.empty(0, f.left.dtype)}
+    meta = pd.DataFrame({"row": rows, **numbers, "observations": np.empty(0, np.int64)})
     return ids.map_partitions(_recommended_part, *args[1:], model=there, named=named, empty=meta, meta=meta)
 
 
