@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import random
-import signal
-import threading
 
 import numpy as np
 import pytest

@@ -10,6 +10,7 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import gap_certificate, svp_certificate
 from eckart.complete.folding import on_a_scale
+from eckart.complete.normalise import KINDS
 from eckart.complete.nuclear.operators import Solution
 from eckart.complete.nuclear.path import largest, solve
 from eckart.complete.nuclear.riemannian import Descent
