@@ -10,6 +10,8 @@ from eckart.engines.dask.client import ClusterError, load_dask
 
 ROUNDS = 6
 """How often tasks are sent anew after workers died under them; Dask itself runs a task four times before it gives up on it."""
+RESPITE = 1.0
+"""Seconds before tasks of the same name are sent again, so that the scheduler has let go of those that failed."""
 PATIENCE = 300.0
 """Seconds without a single worker after which the cluster counts as gone: a nanny starts a worker again within some seconds, a batch system within minutes."""
 
@@ -44,9 +46,13 @@ def computed(
             wait(client, futures)
             return client.gather(futures)
         except distributed.KilledWorker as error:
-            lost = error
+            lost = error.with_traceback(
+                None
+            )  # its frames would hold the tasks, and Dask would answer with the old failure
+            client.cancel(futures, force=True)
             del futures
             again()
+            time.sleep(RESPITE)
         except KeyboardInterrupt:
             client.cancel(futures, force=True)
             raise
