@@ -37,6 +37,7 @@ Examples:
 
 METHODS = {
     "als": "ALS", "bayes": "BayesianMF", "soft-impute": "SoftImpute", "svp": "SVP", "svt": "SVT", "exact": "ExactRecovery",
+    "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter",
 }  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def complete(
     *,
     triples: TripleOptions,
     table: TableOptions,
-    method: Annotated[str, option(help="als, bayes, soft-impute, svp, svt or exact.")] = "als",
+    method: Annotated[str, option(help="als, bayes, soft-impute, svp, svt or exact; ease, slim or gf-cf with --feedback implicit.")] = "als",
     components: Annotated[
         str,
         option("--components", "-k", help="The rank: a number, or auto (several fits, chosen on unseen entries)."),
