@@ -330,3 +330,41 @@ def test_compare_takes_a_split_of_ones_own_and_refuses_what_is_none():
         eckart.compare(parts.train, test=taken(10, 30), at=5)
     with pytest.raises(eckart.InputError, match="models"):
         eckart.compare(parts.train, models={"kmeans": object()})
+
+
+@pytest.fixture
+def likes(tmp_path):
+    x = taken(150, 30, seed=5).to_scipy().tocoo()
+    path = tmp_path / "likes.csv"
+    path.write_text("user,page\n" + "".join(f"u{i},p{j}\n" for i, j in zip(*x.coords)))
+    return path
+
+
+def shell(*words):
+    from typer.testing import CliRunner
+
+    from eckart.cli.main import app
+
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.mark.parametrize("method", ["ease", "slim", "gf-cf"])
+def test_shell_fits_and_recommends(method, likes, tmp_path):
+    said = ("--rows", "user", "--columns", "page", "--feedback", "implicit", "--method", method)
+    done = shell("complete", likes, *said, "--model", tmp_path / "m.safetensors")
+    assert done.exit_code == 0, done.output
+    assert "certificate holds (global)" in done.output
+    assert "rank" not in done.output
+    lists = shell("recommend", tmp_path / "m.safetensors", "--row", "u3", "-n", "3")
+    assert lists.exit_code == 0, lists.output
+    assert lists.output.count("u3") == 3
+    refused = shell("complete", likes, *said, "--out", tmp_path / "o.csv")
+    assert "ranks columns" in str(refused.exception)
+
+
+def test_shell_compares(likes):
+    done = shell("compare", likes, "--rows", "user", "--columns", "page", "--methods", "ease,gf-cf", "--at", 5)
+    assert done.exit_code == 0, done.output
+    assert {"ease", "gf-cf", "popularity"} <= {line.split()[0] for line in done.output.splitlines() if line}
+    wrong = shell("compare", likes, "--rows", "user", "--columns", "page", "--methods", "kmeans")
+    assert "als, ease, slim, gf-cf" in str(wrong.exception)

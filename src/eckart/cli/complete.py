@@ -39,6 +39,8 @@ METHODS = {
     "als": "ALS", "bayes": "BayesianMF", "soft-impute": "SoftImpute", "svp": "SVP", "svt": "SVT", "exact": "ExactRecovery",
     "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter",
 }  # fmt: skip
+ITEM_METHODS = ("ease", "slim", "gf-cf")
+"""Methods whose models hold weights between columns: they rank, they do not predict values."""
 
 
 @options.spread
@@ -96,6 +98,11 @@ def complete(
     told = {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
     build = _builder(method, feedback, normalise, told, always)
+    if method in ITEM_METHODS and (feedback != "implicit" or report is not None or out is not None):
+        raise InputError(
+            f"--method {method} came with --report, --out or --feedback {feedback}, wanted --feedback implicit and --model: it ranks columns and predicts no "
+            "values; eckart recommend writes its lists"
+        )
     if source.long and source.values is None and feedback == "explicit":
         raise InputError(
             "--rows and --columns came without --values, wanted the column of values, or --feedback implicit"
@@ -132,7 +139,7 @@ def complete(
 
         Titles(titles, fitted.column_ids)  # refused now where it cannot be read
         fitted.fit_.plan["titles"] = titles
-    _summary(fitted, x, judged, chooser.reason, time.perf_counter() - begin, shell)
+    _summary(fitted, x, judged, chooser.reason, time.perf_counter() - begin, shell, method)
 
     def page() -> Any:
         from eckart.report.complete import complete_report
@@ -226,15 +233,19 @@ def _builder(
     return build
 
 
-def _summary(model: Any, x: Any, judged: Any, reason: str, seconds: float, shell: Shell) -> None:
+def _summary(model: Any, x: Any, judged: Any, reason: str, seconds: float, shell: Shell, method: str) -> None:
     from eckart.cli.building import limit_reached
     from eckart.report.complete import rank_of, recovered
 
-    rank = rank_of(model)
-    shell.say("rank", f"{rank}: {reason}")
-    shell.outcome(model, seconds, limit_reached(model))
-    shell.say("recovery", recovered(x, rank)[1])
-    shell.answer |= {"components": rank, "rank_reason": reason}
+    if method in ITEM_METHODS:
+        shell.say("model", f"weights between {x.n_columns:,} columns")
+        shell.outcome(model, seconds, limit_reached(model))
+    else:
+        rank = rank_of(model)
+        shell.say("rank", f"{rank}: {reason}")
+        shell.outcome(model, seconds, limit_reached(model))
+        shell.say("recovery", recovered(x, rank)[1])
+        shell.answer |= {"components": rank, "rank_reason": reason}
     if judged is not None and not judged.useful:
         words = "the model predicts no better than the plain answers beside it: try another rank, ridge or method"
         shell.say("beware", words)

@@ -9,6 +9,7 @@ import warnings
 import typer
 
 from eckart.cli.certify import certify
+from eckart.cli.compare import compare
 from eckart.cli.complete import complete
 from eckart.cli.embed import embed
 from eckart.cli.explain import explain
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (reduce, complete, recommend, explain, embed, neighbours, analogy, certify, plan, warm):
+for verb in (reduce, complete, compare, recommend, explain, embed, neighbours, analogy, certify, plan, warm):
     app.command()(verb)
 
 

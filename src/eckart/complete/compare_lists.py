@@ -178,15 +178,17 @@ def _parts(x: Observed, test: Any, held_out: float | int, seed: Any) -> tuple[Ob
         parts = split(x, held_out, random_state=seed)
         return parts.train, parts.test
     other = observed(test)
-    same = all(
-        (a is None) == (b is None) and (a is None or np.array_equal(a, b))
-        for a, b in ((x.rows, other.rows), (x.columns, other.columns))
-    )
+    same = all(_equal(a, b) for a, b in ((x.rows, other.rows), (x.columns, other.columns)))
     if other.shape != x.shape or not same:
         raise InputError(
             f"test of shape {other.shape} came, wanted the rows and columns of X, shape {x.shape}, with the same ids"
         )
     return x, other
+
+
+def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    """The same labels, or none on either side."""
+    return a is b if a is None or b is None else bool(np.array_equal(a, b))
 
 
 def _popular(train: Observed, asked: np.ndarray, n: int) -> np.ndarray:

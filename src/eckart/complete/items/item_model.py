@@ -158,7 +158,8 @@ class ItemModel(Completer):
         f = fit.factors
         if not isinstance(f, ItemWeights):
             raise FileError(f"factors of kind {type(f).__name__} came, wanted ItemWeights")
-        x = Observed(*(arrays[f"observed.{part}"] for part in ("indptr", "indices", "data")), f.n, f.rows, f.columns)
+        indptr, indices, data = (arrays[f"observed.{part}"] for part in ("indptr", "indices", "data"))
+        x = Observed(indptr, indices, data, f.n, f.rows, f.columns)
         if x.shape != f.shape or x.data.dtype.kind != "f" or {x.indptr.dtype.kind, x.indices.dtype.kind} - set("iu"):
             raise FileError(f"observed entries of a matrix of shape {x.shape} came with weights for shape {f.shape}")
         self._take(fit, x)

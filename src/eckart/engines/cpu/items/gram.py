@@ -123,7 +123,8 @@ def best_products(
         if allowed is not None:
             tile[:, ~allowed] = -np.inf
         if excluded is not None:
-            _mask(*excluded, first, last, 0, tile)
+            indptr, indices, of = excluded
+            _mask(indptr, indices, of, first, last, 0, tile)
         _keep_best(tile, 0, best[first:last], where[first:last])
 
     run_lanes(range(0, len(rows), ROWS), [None] * 64, step, threads)
