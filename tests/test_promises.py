@@ -16,11 +16,13 @@ import eckart
 from conftest import planted
 from eckart import (
     ALS,
+    EASE,
     LDA,
     NMF,
     PCA,
     PLSA,
     PMI,
+    SLIM,
     SVP,
     SVT,
     Autoencoder,
@@ -37,6 +39,7 @@ from eckart import (
     NetworkRegressor,
     SkipGram,
     SoftImpute,
+    SpectralFilter,
     TruncatedSVD,
 )
 
@@ -58,6 +61,8 @@ COMPLETERS = [
     ExactRecovery(n_components=2, max_iter=100, random_state=0),
     BayesianMF(n_components=2, n_samples=8, burn_in=8, thin=1, random_state=0),
 ]
+
+ITEM_MODELS = [EASE(l2=1.0), SLIM(l2=1.0, l1=0.1), SpectralFilter(2, random_state=0)]  # their other promises are in test_items
 
 MIXTURES = [
     GaussianMixture(2, random_state=0),
@@ -117,6 +122,7 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         TruncatedSVD(n_components=1, random_state=0),
         LinearAutoencoder(max_iter=500, random_state=0),
         *(e for e in COMPLETERS if not getattr(e, "scale", False)),
+        *ITEM_MODELS,
         *MIXTURES,
         *TOPIC_MODELS,
         NMF(),

@@ -25,9 +25,13 @@ _PUBLIC = {
     "SVT": "eckart.complete.nuclear.svt",
     "SVP": "eckart.complete.nuclear.svp",
     "ExactRecovery": "eckart.complete.nuclear.exact",
+    "EASE": "eckart.complete.items.ease",
+    "SLIM": "eckart.complete.items.slim",
+    "SpectralFilter": "eckart.complete.items.spectral_filter",
     "recovery": "eckart.complete.nuclear.recovery",
     "recovery_certificate": "eckart.complete.nuclear.recovery",
     "tune": "eckart.complete.tune",
+    "compare": "eckart.complete.compare_lists",
     "randomized_svd": "eckart.complete.nuclear.operators",
     "normalise": "eckart.complete.normalise",
     "split": "eckart.complete.split",
@@ -95,7 +99,11 @@ if TYPE_CHECKING:
     from eckart import plots as plots
     from eckart.certify.certificate import Certificate as Certificate
     from eckart.complete.bayes.bayesian_mf import BayesianMF as BayesianMF
+    from eckart.complete.compare_lists import compare as compare
     from eckart.complete.factors.als import ALS as ALS
+    from eckart.complete.items.ease import EASE as EASE
+    from eckart.complete.items.slim import SLIM as SLIM
+    from eckart.complete.items.spectral_filter import SpectralFilter as SpectralFilter
     from eckart.complete.normalise import normalise as normalise
     from eckart.complete.nuclear.exact import ExactRecovery as ExactRecovery
     from eckart.complete.nuclear.operators import randomized_svd as randomized_svd

@@ -39,9 +39,12 @@ Examples:
 
 METHODS = {
     "biases": "ALS", "als": "ALS", "bayes": "BayesianMF", "soft-impute": "SoftImpute", "svp": "SVP", "svt": "SVT", "exact": "ExactRecovery",
+    "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter",
 }  # fmt: skip
 BIASES = ("random_state", "n_threads", "verbose", "engine", "checkpoint", "max_iter")
 """Parameters of the model of biases alone."""
+ITEM_METHODS = ("ease", "slim", "gf-cf")
+"""Methods whose models hold weights between columns: they rank, they do not predict values."""
 
 
 @options.spread
@@ -53,7 +56,8 @@ def complete(
     method: Annotated[
         str,
         option(
-            help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact."
+            help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact; "
+            "ease, slim or gf-cf with --feedback implicit."
         ),
     ] = "auto",
     components: Annotated[
@@ -105,6 +109,11 @@ def complete(
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
     method, because = _settled(method, feedback, {"--l2": l2, "--normalise": normalise, "--max-iter": max_iter})
     build = _builder(method, feedback, normalise, told, always)
+    if method in ITEM_METHODS and (feedback != "implicit" or report is not None or out is not None):
+        raise InputError(
+            f"--method {method} came with --report, --out or --feedback {feedback}, wanted --feedback implicit and --model: it ranks columns and predicts no "
+            "values; eckart recommend writes its lists"
+        )
     if source.long and source.values is None and feedback == "explicit":
         raise InputError(
             "--rows and --columns came without --values, wanted the column of values, or --feedback implicit"
@@ -306,13 +315,17 @@ def _summary(model: Any, x: Any, judged: Any, chooser: Chooser, seconds: float, 
     from eckart.cli.building import limit_reached
     from eckart.report.complete import rank_of, recovered
 
-    rank = rank_of(model)
     if chooser.because:
         shell.say("method", chooser.because)
-    shell.say("rank", f"{rank}: {chooser.reason}")
-    shell.outcome(model, seconds, limit_reached(model))
-    shell.say("recovery", recovered(x, rank)[1])
-    shell.answer |= {"components": rank, "rank_reason": chooser.reason, "method_reason": chooser.because}
+    if chooser.method in ITEM_METHODS:
+        shell.say("model", f"weights between {x.n_columns:,} columns")
+        shell.outcome(model, seconds, limit_reached(model))
+    else:
+        rank = rank_of(model)
+        shell.say("rank", f"{rank}: {chooser.reason}")
+        shell.outcome(model, seconds, limit_reached(model))
+        shell.say("recovery", recovered(x, rank)[1])
+        shell.answer |= {"components": rank, "rank_reason": chooser.reason, "method_reason": chooser.because}
     if judged is not None and not judged.useful:
         tried = {row.method for row in chooser.table if row.error is not None}
         others = (m for m in ("auto", "bayes") if m not in tried and m != chooser.method and not (tried and m == "auto"))

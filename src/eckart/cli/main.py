@@ -10,6 +10,7 @@ import typer
 
 from eckart.cli.certify import certify
 from eckart.cli.cluster import around
+from eckart.cli.compare import compare
 from eckart.cli.complete import complete
 from eckart.cli.database import with_database
 from eckart.cli.embed import embed
@@ -36,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (reduce, complete, recommend, explain, embed, neighbours, analogy, certify, plan, warm, serve):
+for verb in (reduce, complete, compare, recommend, explain, embed, neighbours, analogy, certify, plan, warm, serve):
     app.command()(with_database(verb))
 
 

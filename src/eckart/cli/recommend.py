@@ -167,11 +167,11 @@ def tell(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]], out:
 def completion(path: Path) -> Any:
     """A saved completion; another kind of model is refused."""
     from eckart.errors import FileError
-    from eckart.factors import LowRank
+    from eckart.factors import ItemWeights, LowRank
     from eckart.io.models.save import load
 
     fitted = load(path)
-    if not isinstance(fitted.fit_.factors, LowRank):
+    if not isinstance(fitted.fit_.factors, (LowRank, ItemWeights)):
         raise FileError(f"{path} holds a {type(fitted).__name__}, wanted a model saved by eckart complete")
     return fitted
 

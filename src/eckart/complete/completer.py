@@ -50,7 +50,7 @@ UPDATED = "measured before the last update; certify(X) measures the present mode
 
 
 class Completer(Recommender, TransformerMixin, Estimator):
-    """Shared verbs of ``ALS``, ``BayesianMF``, ``SVP``, ``SVT``, ``SoftImpute`` and ``ExactRecovery``; see each of them."""
+    """Shared verbs of ``ALS``, ``BayesianMF``, ``SVP``, ``SVT``, ``SoftImpute``, ``ExactRecovery`` and the item models; see each of them."""
 
     observed_: Observed
     normaliser_: Normaliser | None = None
@@ -164,7 +164,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
             return self._clipped(f.at(self.row_ids.indices_of(i), self.column_ids.indices_of(j)))
         at, to = self.row_ids.find(i), self.column_ids.find(j)
         known = (at >= 0) & (to >= 0)
-        out = np.full(len(at), np.nan, f.left.dtype)
+        out = np.full(len(at), np.nan, f.dtype)
         out[known] = f.at(at[known], to[known])
         if unknown == "mean":
             out[~known] = f.mean
@@ -197,7 +197,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
         """
         f, x = self._lowrank(), self.observed_
         at = np.arange(f.shape[0]) if rows is None else self.row_ids.indices_of(rows)
-        step = max(1, block_bytes // max(1, f.n * f.left.itemsize))
+        step = max(1, block_bytes // max(1, f.n * f.dtype.itemsize))
         for a in range(0, len(at), step):
             part = at[a : a + step]
             block = self._clipped(f.block(part))

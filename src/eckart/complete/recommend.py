@@ -32,7 +32,7 @@ MOST_SHOWN = 50
 class Recommendations:
     """The n best columns for each row: ids, scores and positions (rows x n, best first; id None, position -1 and score -inf where there are fewer).
 
-    ``support`` says how often each of them was observed, ``by`` how they were ordered ("chance" or "prediction"; "cosine" for what is alike).
+    ``support`` says how often each of them was observed, ``by`` how they were ordered ("chance" or "prediction"; "cosine" or "weight" for what is alike).
 
     >>> r = Recommendations(np.array(["ann"]), np.array([["tea", "rye"]]), np.array([[4.5, 4.0]]), np.array([[3, 1]]))
     >>> list(r)
@@ -45,6 +45,11 @@ class Recommendations:
     positions: np.ndarray
     support: np.ndarray | None = None
     by: str = "prediction"
+
+    @classmethod
+    def of(cls, ids: Labels, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str) -> Recommendations:
+        """What is alike, by positions on one side of the matrix."""
+        return cls(ids.names(at), _names(ids, best), scores, best, by=by)
 
     def __iter__(self) -> Iterator[tuple[Any, int, Any, float]]:
         """(row, rank, column, score), the gaps left out."""
@@ -165,10 +170,7 @@ class Recommender:
             found, scores = self._by_chance(f, at, columns, int(n), seen, hidden, new=X is not None)
             best = np.where(found >= 0, columns[found], -1)
         else:
-            left, right, offset = scoring(f, at, columns)
-            found, scores = self._engine().top_columns(left, right, int(n), offset, hidden)
-            best = np.where(found >= 0, columns[found], -1)
-            scores = _full_scores(f, at, best, scores)
+            best, scores = self._by_prediction(f, at, columns, int(n), seen, hidden)
         low_high = self.fit_.plan.get("clip") if "ranking" in self.fit_.plan else None
         if low_high is not None:
             scores[best >= 0] = np.clip(scores[best >= 0], *low_high)
@@ -197,6 +199,15 @@ class Recommender:
         values = np.clip(values.reshape(found.shape), *scale).astype(f.left.dtype, copy=False)
         return found, np.where(found >= 0, values, -np.inf).astype(values.dtype)
 
+    def _by_prediction(
+        self: Any, f: LowRank, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, hidden: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Positions and values of the columns with the largest values of the model."""
+        left, right, offset = scoring(f, at, columns)
+        found, scores = self._engine().top_columns(left, right, n, offset, hidden)
+        best = np.where(found >= 0, columns[found], -1)
+        return best, _full_scores(f, at, best, scores)
+
     def similar(
         self: Any,
         *,
@@ -215,7 +226,7 @@ class Recommender:
         unit = np.divide(factor, size, out=np.zeros_like(factor), where=size > 0)
         own = np.arange(len(at) + 1), at, np.arange(len(at))
         best, scores = self._engine().top_columns(unit[at], unit, int(n), None, own)
-        return Recommendations(ids.names(at), _names(ids, best), scores, best, by="cosine")
+        return Recommendations.of(ids, at, best, scores, by="cosine")
 
     def explain(self: Any, row: Any, column: Any, n: int = 10) -> Explanation:
         """The observed entries of the row that contributed most to the value predicted at (row, column)."""

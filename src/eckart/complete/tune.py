@@ -45,7 +45,8 @@ DEAD = 1e-2
 
 
 class Trial(NamedTuple):
-    """One candidate: its mean error, standard error (None where it cannot be known), the error of each fold, sweeps and seconds of all its fits."""
+    """One candidate (``n_components`` is 0 for a model without a rank): its mean error, standard error (None where it cannot be known), the error of each
+    fold, sweeps and seconds of all its fits."""
 
     n_components: int
     l2: float | None
@@ -80,12 +81,15 @@ class Tuning:
         return table | {f"fold_{f + 1}": np.array([t.errors[f] for t in self.table]) for f in range(len(self.cold))}
 
     def __str__(self) -> str:
-        lines = [f"  {'n_components':>12} {'l2':>9} {self.metric:>12} {'std. error':>11} {'sweeps':>7} {'seconds':>8}"]
+        ranked = any(t.n_components for t in self.table)
+        lines = [
+            f"  {'n_components' if ranked else '':>12} {'l2':>9} {self.metric:>12} {'std. error':>11} {'sweeps':>7} {'seconds':>8}"
+        ]
         for i, t in enumerate(self.table):
             ridge = "" if t.l2 is None else f"{t.l2:.4g}"
             spread = "" if t.standard_error is None else f"{t.standard_error:.5f}"
             lines.append(
-                f"{'>' if i == self.chosen else ' '} {t.n_components:>12} {ridge:>9} {t.error:>12.5f} {spread:>11} {t.sweeps:>7} {t.seconds:>8.2f}"
+                f"{'>' if i == self.chosen else ' '} {t.n_components or '':>12} {ridge:>9} {t.error:>12.5f} {spread:>11} {t.sweeps:>7} {t.seconds:>8.2f}"
             )
         count = f"{len(self.cold)} folds" if len(self.cold) > 1 else "one split"
         lines.append(f"{count}; {sum(self.cold)} of {sum(self.tested)} tested rows were cold; {self.stopped}")
@@ -122,7 +126,8 @@ def tune(
     n_components : ranks to try; with ``strategy="doubling"`` the smallest (and, where there are several, the largest) of them. None takes 4, 8, 16, 32, and
         larger ones while the error falls.
     l2 : ridges to try; None takes 4, 2, 1 and 1/2 times that of the model, and goes on while the error falls. Left out for a model without ``l2``.
-    model : "ALS", or an estimator with all other choices set (such as ``ALS(feedback="implicit", alpha=2)``); it is not changed.
+    model : "ALS", or an estimator with all other choices set (such as ``ALS(feedback="implicit", alpha=2)`` or ``EASE()``, whose ridge alone is chosen); it
+        is not changed.
     folds : number of folds whose tests partition the entries; None makes one split that holds out ``held_out`` (a share or a number of entries).
     metric : "rmse", "mae", "ndcg", "recall" (of lists of ``at`` columns), or "auto": "ndcg" for implicit feedback, else "rmse".
     strategy : "grid" (the ranks given) or "doubling" (k, 2k, 4k, ... up to the size of the matrix).
@@ -143,7 +148,7 @@ def tune(
     x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
     base = _base(model, n_threads)
     error_name = _metric(metric, at, base)
-    ranks = _ranks((4, 8, 16, 32) if n_components is None else n_components, strategy, x.shape, n_components is None)
+    ranks = _ranks_of(base, n_components, strategy, x.shape)
     ridges, shape = _ridges(l2, base, x), _ridge_shape(l2, base, x)
     if patience is not None and (
         isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1
@@ -192,7 +197,7 @@ def tune(
             _beyond(runs, table, ridges)
         chosen = _choose(table, one_standard_error)
         stopped += _edges(table[chosen], table)
-        best = {"n_components": table[chosen].n_components} | shape(table[chosen].l2)
+        best = _rank(table[chosen].n_components) | shape(table[chosen].l2)
         final = clone(base).set_params(**best, **_seeded(base, seed)).fit(x)
     memory.end()
     label = error_name if error_name in ("rmse", "mae") else f"1-{error_name}@{min(at, x.n_columns)}"
@@ -215,7 +220,7 @@ class _Run:
 
     def fit(self, k: int, l2: float | None) -> tuple[float, float | None, int]:
         """Error, its standard error and the sweeps of this candidate."""
-        model = self.model.set_params(n_components=k, **self.shape(l2))
+        model = self.model.set_params(**_rank(k), **self.shape(l2))
         warm = "warm_start" in model.get_params(deep=False)
         if warm:
             model.set_params(warm_start="fit_" in vars(model))
@@ -331,8 +336,8 @@ def _base(model: Any, n_threads: int | None) -> Any:
         if model != "ALS":
             raise wrong("model", model, "'ALS' or an estimator such as ALS(biases=False)")
         model = ALS()
-    if not hasattr(model, "get_params") or "n_components" not in model.get_params(deep=False):
-        raise InputTypeError(f"model={model!r} came, wanted 'ALS' or an estimator with n_components")
+    if not hasattr(model, "get_params") or not {"n_components", "l2"} & set(model.get_params(deep=False)):
+        raise InputTypeError(f"model={model!r} came, wanted 'ALS' or an estimator with n_components or l2")
     base = clone(model)
     params = base.get_params(deep=False)
     if n_threads is not None and "n_threads" in params:
@@ -356,6 +361,20 @@ def _metric(metric: str, at: int, base: Any) -> str:
     if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
         raise wrong("at", at, "an int >= 1")
     return metric
+
+
+def _ranks_of(base: Any, n_components: Any, strategy: str, shape: tuple[int, int]) -> list[int]:
+    """The ranks to try; [0] for a model that has none."""
+    if "n_components" in base.get_params(deep=False):
+        return _ranks((4, 8, 16, 32) if n_components is None else n_components, strategy, shape, n_components is None)
+    if n_components is not None:
+        raise wrong("n_components", n_components, f"None: {type(base).__name__} has no n_components")
+    return [0]
+
+
+def _rank(k: int) -> dict[str, int]:
+    """The rank as a parameter; nothing for a model that has none."""
+    return {"n_components": k} if k else {}
 
 
 def _ranks(n_components: Any, strategy: str, shape: tuple[int, int], usual: bool) -> list[int]:

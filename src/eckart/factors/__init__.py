@@ -3,10 +3,11 @@
 from eckart.factors.basis import TIE, Basis, signs
 from eckart.factors.components import Components
 from eckart.factors.embedding import Embedding
+from eckart.factors.item_weights import ItemWeights
 from eckart.factors.lowrank import LowRank
 from eckart.factors.network import Network
 from eckart.factors.topics import Topics
 
-Factors = Basis | Components | Embedding | LowRank | Network | Topics
+Factors = Basis | Components | Embedding | ItemWeights | LowRank | Network | Topics
 
-__all__ = ["TIE", "Basis", "Components", "Embedding", "Factors", "LowRank", "Network", "Topics", "signs"]
+__all__ = ["TIE", "Basis", "Components", "Embedding", "Factors", "ItemWeights", "LowRank", "Network", "Topics", "signs"]

@@ -43,6 +43,11 @@ class LowRank:
         return len(self.right)
 
     @property
+    def dtype(self) -> np.dtype:
+        """Of the cells."""
+        return self.left.dtype
+
+    @property
     def shape(self) -> tuple[int, int]:
         return len(self.left), len(self.right)
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from eckart.engines.cpu.dense.primitives import DensePrimitives
 from eckart.engines.cpu.entries.primitives import SampledPrimitives
+from eckart.engines.cpu.items.primitives import ItemPrimitives
 from eckart.engines.cpu.mixtures.primitives import MixturePrimitives
 from eckart.engines.cpu.parts.divergences import DivergencePrimitives
 from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
@@ -29,6 +30,7 @@ class CpuEngine(
     NonnegativePrimitives,
     DivergencePrimitives,
     WordPrimitives,
+    ItemPrimitives,
 ):
     """BLAS and numba on row blocks; results do not depend on ``n_threads``."""
 

@@ -11,6 +11,7 @@ from eckart.engines.host import Host, place
 from eckart.engines.plain.dense import PlainDense
 from eckart.engines.plain.divergences import PlainDivergences
 from eckart.engines.plain.entries import PlainEntries
+from eckart.engines.plain.items import PlainItems
 from eckart.engines.plain.mixtures import PlainMixtures
 from eckart.engines.plain.parts import PlainParts
 from eckart.engines.plain.ridge import PlainRidge
@@ -31,6 +32,7 @@ class PlainEngine(
     PlainDivergences,
     PlainPairs,
     PlainWindows,
+    PlainItems,
 ):
     """The reference engine: float64, one thread, whole arrays."""
 

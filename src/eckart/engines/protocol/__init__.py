@@ -21,6 +21,7 @@ from eckart.engines.protocol.dense import (
 )
 from eckart.engines.protocol.divergences import BetaRule, BetaSums, DivergencesFamily
 from eckart.engines.protocol.entries import EntriesFamily, Evidence, EvidenceSums
+from eckart.engines.protocol.items import ItemsFamily, SparseColumns, SparseRows, ZeroDiagonal
 from eckart.engines.protocol.mixtures import MixturesFamily
 from eckart.engines.protocol.parts import (
     CrossSums,
@@ -51,8 +52,8 @@ __all__ = [
     "BetaRule", "BetaSums",
     "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes",
     "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws",
-    "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "Tall", "TopicStatistics", "Totals", "first_bad",
-    "refuse_bad", "strata_of",
+    "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "SparseColumns", "SparseRows", "Tall",
+    "TopicStatistics", "Totals", "ZeroDiagonal", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
 
@@ -66,6 +67,7 @@ class Engine(
     PartsFamily,
     DivergencesFamily,
     WordsFamily,
+    ItemsFamily,
     Protocol,
 ):
     """What a chapter may ask of an engine."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.errors import EckartError, FileError, InputTypeError
-from eckart.factors import Basis, Components, Embedding, Factors, LowRank, Network, Topics
+from eckart.factors import Basis, Components, Embedding, Factors, ItemWeights, LowRank, Network, Topics
 from eckart.factors.checks import covariances, numbers
 from eckart.parameters import check
 from eckart.rng import generator
@@ -48,6 +48,9 @@ CLASSES = {
     "SVT": "eckart.complete.nuclear.svt",
     "SoftImpute": "eckart.complete.nuclear.soft_impute",
     "ExactRecovery": "eckart.complete.nuclear.exact",
+    "EASE": "eckart.complete.items.ease",
+    "SLIM": "eckart.complete.items.slim",
+    "SpectralFilter": "eckart.complete.items.spectral_filter",
     "GaussianMixture": "eckart.explain.mixtures.gaussian",
     "Mixture": "eckart.explain.mixtures.mixture",
     "PLSA": "eckart.explain.topics.plsa",
@@ -62,7 +65,7 @@ CLASSES = {
     "NetworkRegressor": "eckart.nn.regressor",
 }
 """Every estimator that can be saved, listed once."""
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, LowRank, Network, Topics)} | {
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, ItemWeights, LowRank, Network, Topics)} | {
     "Mixture": Components
 }
 
@@ -242,7 +245,7 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "params_not_saved": dropped,
         "kind": next(name for name, kind in KINDS.items() if type(fit.factors) is kind),
         "factors": _plain(values),
-        "rows": labels["rows"] if isinstance(fit.factors, LowRank) else None,
+        "rows": labels["rows"] if isinstance(fit.factors, (LowRank, ItemWeights)) else None,
         "columns": labels["columns"],
         "certificate": _plain(fit.certificate.to_dict()),
         "trace": _plain(fit.trace.to_dict()),
@@ -296,7 +299,7 @@ def _check_header(header: dict[str, Any], f: Any) -> None:
     wrong += [name for name in ("quantity", "note") if not isinstance(trace[name], str)]
     wrong += ["dtype"] if plan.get("dtype", "float64") not in ("float32", "float64") else []
     wrong += ["l2_power"] if _is_number(plan.get("l2_power")) and not 0 <= plan["l2_power"] <= 10 else []  # as the parameter
-    swept = ("ALS", "NMF", "LDA", "LatentDirichletAllocation", "PLSA")
+    swept = ("ALS", "SLIM", "NMF", "LDA", "LatentDirichletAllocation", "PLSA")
     wrong += ["sweeps"] if header["class"] in swept and "sweeps" not in plan else []
     wrong += ["tau"] if header["class"] in ("SVT", "SoftImpute") and "tau" not in plan else []
     if isinstance(f, Embedding) and (f.columns is None or not _are_rules(plan["words"])):

@@ -1,0 +1,77 @@
+"""eckart compare."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from eckart.cli import options
+from eckart.cli.options import CellOptions, TripleOptions, option
+from eckart.cli.shell import Shell
+
+COMPARE_HELP = """
+Compare recommenders on the same hidden entries, in one table; what is popular is always among them.
+
+Every method is fitted to the same part of the data and lists the best columns that a row has not seen; the hidden entries say how good the lists are.
+
+Examples:
+
+    eckart compare clicks.csv --rows user --columns page
+
+    eckart compare ratings.csv --rows user --columns movie --values rating --methods ease,gf-cf --at 20
+"""
+METHODS = {"als": "ALS", "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter"}
+
+
+@options.spread
+def compare(
+    file: Annotated[str, typer.Argument(help="The data: triples, one observation a line.")],
+    *,
+    triples: TripleOptions,
+    methods: Annotated[str, option(help="Which, separated by commas: als, ease, slim, gf-cf.")] = "als,ease,slim,gf-cf",
+    at: Annotated[int, option(help="Length of the lists.")] = 10,
+    held_out: options.HeldOut = None,
+    seed: Annotated[int, option(help="Seed of every random choice.")] = 0,
+    threads: options.Threads = None,
+    written: CellOptions,
+    shell: Shell,
+) -> None:
+    from eckart.cli.building import held_out_share
+    from eckart.cli.reading import described, facts, local, reading_of
+    from eckart.complete.compare_lists import compare as compared
+    from eckart.errors import InputError, wrong
+
+    names = [name.strip() for name in methods.split(",")]
+    for name in names:
+        if name not in METHODS:
+            raise wrong("--methods", name, ", ".join(METHODS))
+    share = held_out_share(held_out, 0.2)
+    if not share:
+        raise wrong("--held-out", share, "a share above 0: the lists are judged by what is hidden")
+    source = reading_of(triples, written)
+    if not source.long:
+        raise InputError("--rows and --columns are missing, wanted the columns of the file that hold the two ids")
+    with shell.phase(f"reading {file}"):
+        path = local(file)
+        x = source.observed(path, shell)
+    shell.say("data", described(path, x))
+    models = {name: _model(name, x.shape) for name in dict.fromkeys(names)}
+    found = compared(x, models=models, held_out=share, at=at, random_state=seed, n_threads=threads)
+    shell.answer |= {"data": facts(path, x), "best": found.best, "table": [row._asdict() for row in found.table]}
+    if not shell.json:
+        typer.echo(str(found))
+
+
+def _model(name: str, shape: tuple[int, int]) -> Any:
+    """The estimator of a method, with its defaults for implicit feedback."""
+    from importlib import import_module
+
+    from eckart.complete.compare_lists import RANK
+    from eckart.io.models.save import CLASSES
+
+    kind = getattr(import_module(CLASSES[METHODS[name]]), METHODS[name])
+    return kind(max(1, min(RANK, *shape)), feedback="implicit") if name == "als" else kind()
+
+
+compare.__doc__ = COMPARE_HELP

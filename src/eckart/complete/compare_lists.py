@@ -1,0 +1,210 @@
+"""compare: all recommenders on one split, in one table, popularity among them.
+
+A share of the entries is hidden; every model is fitted to the same rest, answers with the ``at`` best columns that a row has not seen, and is judged by the
+hidden ones. Means over rows with standard errors; the difference of a model from the best is judged row by row, since all answer for the same rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from eckart.complete.factors.als import ALS
+from eckart.complete.items.ease import EASE
+from eckart.complete.items.slim import SLIM
+from eckart.complete.items.spectral_filter import SpectralFilter
+from eckart.complete.split import split
+from eckart.errors import InputError, wrong
+from eckart.io.tables.triples import observed
+from eckart.matrix import Observed
+from eckart.metrics import coverage_at_k, ranking
+
+POPULARITY = "popularity"
+RANK = 64
+"""Rank of ALS where no models are named: lists want more dimensions than predictions do."""
+
+
+class Compared(NamedTuple):
+    """One model: ndcg and recall with their standard errors, share of the columns that its lists show, seconds to fit and to make all lists; ``behind``: how
+    many standard errors its ndcg is below the best one's, row by row (0 for the best); ``certified``: whether its certificate holds (None without one)."""
+
+    model: str
+    ndcg: float
+    ndcg_error: float | None
+    recall: float
+    recall_error: float | None
+    coverage: float
+    behind: float
+    fit_seconds: float
+    list_seconds: float
+    certified: bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedLists:
+    """What ``compare`` found: ``table`` (by falling ndcg), ``models`` (fitted to the part that was not hidden), ``rows`` judged, ``hidden`` entries, ``at``."""
+
+    table: tuple[Compared, ...]
+    models: dict[str, Any]
+    rows: int
+    hidden: int
+    at: int
+
+    @property
+    def best(self) -> str:
+        """The name of the first line."""
+        return self.table[0].model
+
+    def to_table(self) -> dict[str, np.ndarray]:
+        """The lines as columns."""
+        return {name: np.array([getattr(row, name) for row in self.table]) for name in Compared._fields}
+
+    def __str__(self) -> str:
+        ndcg, recall = f"ndcg@{self.at}", f"recall@{self.at}"
+        lines = [
+            f"{'model':<14} {ndcg:>20} {recall:>20} {'coverage':>9} {'behind':>8} {'fit s':>8} {'lists s':>8}  certificate"
+        ]
+        for row in self.table:
+            values = [
+                f"{mean:.4f}" + ("" if error is None else f" ± {error:.4f}")
+                for mean, error in ((row.ndcg, row.ndcg_error), (row.recall, row.recall_error))
+            ]
+            word = {None: "none", True: "holds", False: "does not hold"}[row.certified]
+            lines.append(
+                f"{row.model:<14} {values[0]:>20} {values[1]:>20} {row.coverage:>9.1%} {row.behind:>8.1f} "
+                f"{row.fit_seconds:>8.2f} {row.list_seconds:>8.2f}  {word}"
+            )
+        lines.append(
+            f"{self.hidden:,} hidden entries of {self.rows:,} rows; behind: standard errors of the difference from the first, row by row"
+        )
+        return "\n".join(lines)
+
+
+def compare(
+    X: Any,
+    *,
+    models: Mapping[str, Any] | None = None,
+    test: Any = None,
+    held_out: float | int = 0.2,
+    at: int = 10,
+    random_state: Any = 0,
+    n_threads: int | None = None,
+    rows: Any = None,
+    columns: Any = None,
+    values: Any = None,
+    duplicates: str = "error",
+) -> ComparedLists:
+    """Compare recommenders on the same hidden entries.
+
+    Parameters
+    ----------
+    X, rows, columns, values, duplicates : the data, as for ``fit``.
+    models : estimators by name (they are not changed); None takes ALS for implicit feedback, EASE, SLIM and the spectral filter, with their defaults.
+        Popularity, the columns that most rows have, is always among them.
+    test : entries to judge by, of the same shape and ids as X, where there is a split already; None hides ``held_out`` of X.
+    held_out : share or number of entries to hide.
+    at : length of the lists.
+    random_state, n_threads : seed of the split and of models that have none; most threads.
+
+    >>> rng = np.random.default_rng(0)
+    >>> tastes = np.where(np.arange(200)[:, None] % 2 == np.arange(30) % 2, 0.5, 0.05)
+    >>> x = np.where(rng.random(tastes.shape) < tastes, 1.0, np.nan)
+    >>> found = compare(x, models={"ease": EASE(l2=10.0)}, at=5)
+    >>> found.best, [row.model for row in found.table]
+    ('ease', ['ease', 'popularity'])
+    """
+    x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
+    if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
+        raise wrong("at", at, "an int >= 1")
+    chosen = _chosen(models, x, random_state, n_threads)
+    train, hidden = _parts(x, test, held_out, random_state)
+    relevant = hidden.to_scipy()
+    asked = np.flatnonzero(np.diff(relevant.indptr))
+    if not len(asked):
+        raise InputError("test holds no entry, wanted at least one row with a hidden entry")
+    relevant, k = relevant[asked], min(int(at), x.n_columns)
+    lists, fitted, seconds = {POPULARITY: _popular(train, asked, k)}, {}, {POPULARITY: (0.0, 0.0)}
+    for name, model in chosen.items():
+        begin = time.perf_counter()
+        fitted[name] = clone(model).fit(train)
+        middle = time.perf_counter()
+        lists[name] = fitted[name].recommend(fitted[name].row_ids.names(asked), n=k).positions
+        seconds[name] = middle - begin, time.perf_counter() - middle
+    judged = {name: ranking(found, relevant, k, ("ndcg", "recall"), per_row=True) for name, found in lists.items()}
+    order = sorted(judged, key=lambda name: -judged[name].mean["ndcg"])
+    table = []
+    for name in order:
+        r = judged[name]
+        certificate = getattr(fitted.get(name), "certificate_", None)
+        table.append(
+            Compared(
+                name, r.mean["ndcg"], r.standard_error["ndcg"], r.mean["recall"], r.standard_error["recall"],
+                coverage_at_k(lists[name], x.n_columns, k), _behind(judged[order[0]], r), *seconds[name],
+                None if certificate is None else certificate.holds,
+            )
+        )  # fmt: skip
+    return ComparedLists(tuple(table), fitted, len(asked), hidden.nnz, k)
+
+
+def _chosen(models: Mapping[str, Any] | None, x: Observed, seed: Any, threads: int | None) -> dict[str, Any]:
+    """Fresh estimators by name."""
+    if models is None:
+        k = max(1, min(RANK, *x.shape))
+        models = {"als": ALS(k, feedback="implicit"), "ease": EASE(), "slim": SLIM(), "gf-cf": SpectralFilter()}
+    found = {}
+    for name, model in models.items():
+        if not hasattr(model, "recommend") or not hasattr(model, "get_params"):
+            raise wrong(
+                "models", f"{name}: {type(model).__name__}", "estimators that recommend, such as EASE() or ALS()"
+            )
+        if name == POPULARITY:
+            raise wrong("models", name, "another name: popularity is always among them")
+        found[name] = clone(model)
+        params = found[name].get_params(deep=False)
+        if params.get("random_state", 0) is None:
+            found[name].set_params(random_state=seed)
+        if threads is not None and "n_threads" in params:
+            found[name].set_params(n_threads=threads)
+    return found
+
+
+def _parts(x: Observed, test: Any, held_out: float | int, seed: Any) -> tuple[Observed, Observed]:
+    if test is None:
+        parts = split(x, held_out, random_state=seed)
+        return parts.train, parts.test
+    other = observed(test)
+    same = all(_equal(a, b) for a, b in ((x.rows, other.rows), (x.columns, other.columns)))
+    if other.shape != x.shape or not same:
+        raise InputError(
+            f"test of shape {other.shape} came, wanted the rows and columns of X, shape {x.shape}, with the same ids"
+        )
+    return x, other
+
+
+def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    """The same labels, or none on either side."""
+    return a is b if a is None or b is None else bool(np.array_equal(a, b))
+
+
+def _popular(train: Observed, asked: np.ndarray, n: int) -> np.ndarray:
+    """For each row the columns that most rows have and it has not."""
+    order = np.argsort(-train.column_counts(), kind="stable")
+    longest = int(train.row_counts().max(initial=0))
+    first = order[: n + longest]  # of so many, n are left whatever a row has seen
+    lists = np.full((len(asked), n), -1)
+    for q, i in enumerate(asked):
+        left = first[~np.isin(first, train.indices[train.indptr[i] : train.indptr[i + 1]])][:n]
+        lists[q, : len(left)] = left
+    return lists
+
+
+def _behind(best: Any, other: Any) -> float:
+    """Mean difference of ndcg, row by row, in its standard errors."""
+    gap = best.per_row["ndcg"] - other.per_row["ndcg"]
+    spread = float(gap.std(ddof=1)) / np.sqrt(len(gap)) if len(gap) > 1 else 0.0
+    return float(gap.mean()) / spread if spread > 0 else 0.0

@@ -1,0 +1,1 @@
+"""Item models: columns predicted from the other columns of a row."""

@@ -1,0 +1,95 @@
+"""EASE: every column as a ridge regression on all others, in closed form.
+
+    min 1/2 ||X - X W||_F^2 + l2/2 ||W||_F^2     subject to diag W = 0
+
+With P = (X^T X + l2 I)^-1 the answer is W_ij = -P_ij / P_jj. It is found in the memory of X^T X: n columns take n^2 numbers and n^3 operations, however many
+rows there are. The certificate bounds what any other weights can gain, by products with the data (see ``certify.items``).
+
+Reference: H. Steck, "Embarrassingly shallow autoencoders for sparse data" (2019).
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.certificate import Certificate
+from eckart.certify.items import certify_zero_diagonal
+from eckart.complete.items.item_model import ItemModel, require_square
+from eckart.errors import wrong
+from eckart.factors import ItemWeights
+from eckart.fit import Fit, plan_of
+from eckart.matrix import Observed
+from eckart.parameters import check, number, param
+from eckart.rng import generator
+from eckart.trace import Trace
+
+
+@dataclass(eq=False, repr=False)
+class EASE(ItemModel):
+    """Recommend by a linear model of every column on all others with a ridge and a zero diagonal, in closed form.
+
+    Parameters
+    ----------
+    l2 : the ridge, above 0. Few rows and rare columns want more; ``tune`` chooses it on hidden entries.
+    strengths : "binary" (every value above 0 counts 1) or "raw" (values as they are).
+    feedback : "implicit", the only one: absent means not taken up.
+    random_state, engine, n_threads, verbose : as in ``ALS``; the seed is that of the certificate's random vectors.
+
+    Attributes
+    ----------
+    fit_ : factors (``ItemWeights``), certificate, trace, plan. certificate_.
+
+    Up to 8,192 columns weights are found in double precision, beyond in single: 41,000 columns take 7 GB.
+
+    The certificate is global: no weights with a zero diagonal are better by more than the stated gap.
+
+    >>> import numpy as np
+    >>> x = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 1, 1, 1]], float)
+    >>> model = EASE(l2=1.0).fit(np.where(x > 0, x, np.nan))
+    >>> model.recommend(X=np.array([[np.nan, 1, np.nan, np.nan]]), n=1).columns.tolist(), model.certificate_.holds
+    ([[0]], True)
+    """
+
+    l2: float = param(100.0, number(0, above=True))
+    _: KW_ONLY
+
+    def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
+        check(self)
+        self._check_entries(x, weights)
+        n = x.n_columns
+        dtype, engine = require_square("EASE", n, "SpectralFilter"), self._engine()
+        with engine.at_work():
+            gram = engine.column_gram(self._placed(x, engine, dtype), dtype)
+            try:
+                found = engine.zero_diagonal_ridge(gram, float(self.l2))
+            except np.linalg.LinAlgError:
+                raise wrong("l2", self.l2, f"a larger ridge: X^T X + l2 I cannot be inverted in {dtype}") from None
+            w = (
+                found.weights if n * n > 2**26 else found.weights.astype(x.dtype, copy=False)
+            )  # no copy of what is large
+            factors = ItemWeights(
+                x.shape[0], n, weights=w, multipliers=found.multipliers, rows=x.rows, columns=x.columns
+            )
+            certificate = self._certificate(factors, x, engine)
+        plan = plan_of(engine) | {
+            "solver": "closed form, in the memory of X^T X",
+            "precision": str(dtype),
+            "l2": float(self.l2),
+        }
+        return Fit(factors, certificate, Trace("none"), plan)
+
+    def certify(self, X: Any) -> Certificate:
+        """Measure the certificate again from this model and data, by products with the data alone."""
+        x, engine = self._aligned(X), self._engine()
+        with engine.at_work():
+            return self._certificate(self._fitted("certify").factors, x, engine)
+
+    def _certificate(self, f: ItemWeights, x: Observed, engine: Any) -> Certificate:
+        placed = self._placed(x, engine, np.float64)
+        assert f.weights is not None
+        assert f.multipliers is not None
+        seed = 0 if self.random_state is None else self.random_state
+        return certify_zero_diagonal(engine, placed, f.weights, f.multipliers, float(self.l2), generator(seed))

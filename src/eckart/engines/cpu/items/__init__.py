@@ -1,0 +1,1 @@
+"""Item models on the CPU."""
