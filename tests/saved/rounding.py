@@ -330,7 +330,7 @@ def _items(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
     n, rows = model.fit_.factors.n, model.fit_.factors.n_rows
     size = n * float(np.abs(answers["single"]).max())
     scores = ("predict", "fold_in", "transform", "explain", "single", "recommend new rows scores")
-    return {name: (n + rows, size, 1.0) for name in scores}
+    return dict.fromkeys(scores, (n + rows, size, 1.0))
 
 
 BOUNDS = {
