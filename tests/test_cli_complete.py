@@ -668,8 +668,8 @@ def test_as_a_program(data, tmp_path):
 # ---- the method
 
 
-def test_the_method_is_chosen_on_unseen_entries_and_the_plan_says_so(done):
-    out = done("complete", "r.csv", *LONG, "--model", "n.safetensors")
+def test_the_method_is_chosen_on_unseen_entries_and_the_plan_says_so(ran):
+    out = ran("complete", "r.csv", *LONG, "--model", "n.safetensors")
     plan = load("n.safetensors").fit_.plan
     for name in ("biases", "als", "bayes", "unseen entries", "budget of 60 s"):
         assert name in plan["method"]
@@ -677,18 +677,18 @@ def test_the_method_is_chosen_on_unseen_entries_and_the_plan_says_so(done):
     assert plan["method"].split()[0] in ("als", "bayes")  # the ratings are of rank 2
 
 
-def test_a_rank_alone_chooses_the_ridge(done):
-    out = done("complete", "r.csv", *LONG, "-k", 2, "--method", "als", "--held-out", 0, "--model", "n.safetensors")
+def test_a_rank_alone_chooses_the_ridge(ran):
+    out = ran("complete", "r.csv", *LONG, "-k", 2, "--method", "als", "--held-out", 0, "--model", "n.safetensors")
     assert "ridge" in out
     assert load("n.safetensors").n_components == 2
     assert load("n.safetensors").l2 is not None
 
 
-def test_beware_names_the_command(done):
+def test_beware_names_the_command(ran):
     rng = np.random.default_rng(0)
     noise = pd.DataFrame([(i, j, rng.normal()) for i in range(30) for j in range(12)], columns=list(LONG[1::2]))
     noise.to_csv("noise.csv", index=False)
-    out = done("complete", "noise.csv", *LONG, "-k", 8, "--l2", 1e-6)
+    out = ran("complete", "noise.csv", *LONG, "-k", 8, "--l2", 1e-6)
     assert "beware" in out
     assert f"eckart complete noise.csv {' '.join(LONG)} --method auto" in out
 

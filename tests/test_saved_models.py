@@ -1,4 +1,4 @@
-"""Models saved at commit aa19f7a, one file of each class in ``saved/``, load and answer as they did there.
+"""Models saved at commit aa19f7a (item models when they came), one file of each class in ``saved/``, load and answer as they did there.
 
 ``saved/make.py`` wrote the files once; it is not run here. What only reads stored numbers (components, orders, labels, ids) is compared bit for bit. Answers
 that are sums are compared within the rounding of those sums, since another CPU adds in another order: 4 eps x terms x size x condition, worked out in

@@ -270,6 +270,23 @@ def words(model: Any, inputs: Arrays) -> dict[str, Any]:
     return out
 
 
+def item_model(model: Any, inputs: Arrays) -> dict[str, Any]:
+    """Lists and scores of known rows and of new ones; the weights themselves by rows with a single entry."""
+    rows, columns = model.row_ids.names(inputs["rows"]), model.column_ids.names(inputs["columns"])
+    new = eckart.observed(inputs["new"])
+    return {
+        "predict": model.predict(rows, columns),
+        "fold_in": model.fold_in(new),
+        "transform": model.transform(new),
+        "recommend": model.recommend(rows, 3).positions,
+        "recommend new rows": model.recommend(X=new, n=3).positions,
+        "recommend new rows scores": model.recommend(X=new, n=3).scores,
+        "similar columns": model.similar(columns=columns, n=1).positions,
+        "explain": model.explain(rows[0], columns[0]).prediction,
+        "single": model.fold_in(eckart.observed(np.where(np.eye(model.column_ids.size) > 0, 1.0, np.nan))),
+    }
+
+
 QUESTIONS = {
     "PCA": pca,
     "IncrementalPCA": pca,
@@ -286,6 +303,9 @@ QUESTIONS = {
     "SVT": completer,
     "SoftImpute": completer,
     "ExactRecovery": completer,
+    "EASE": item_model,
+    "SLIM": item_model,
+    "SpectralFilter": item_model,
     "GaussianMixture": gaussian_mixture,
     "Mixture": family_mixture,
     "PLSA": topics,

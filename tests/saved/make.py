@@ -259,6 +259,29 @@ def als_implicit() -> Case:
     return model, inputs | {"new": new}
 
 
+def items(model: Any) -> Case:
+    """An item model of counts, raw strengths so that no scores are tied."""
+    x = rng(9).poisson(0.9, (20, 12)) * (1 + 0.1 * rng(12).random((20, 12)))
+    new = rng(10).poisson(1.5, (3, 12)) * (1 + 0.1 * rng(13).random((3, 12)))
+    new[new == 0] = np.nan
+    return model.fit(sparse.csr_array(x)), asked(np.empty((20, 12)), columns=False) | {"new": new}
+
+
+@case
+def ease() -> Case:
+    return items(eckart.EASE(2.0, strengths="raw"))
+
+
+@case
+def slim() -> Case:
+    return items(eckart.SLIM(2.0, l1=0.1, strengths="raw"))
+
+
+@case
+def spectral_filter() -> Case:
+    return items(eckart.SpectralFilter(3, strengths="raw", random_state=0))
+
+
 @case
 def als_scaled() -> Case:
     a = holes(low_rank(), 0.3)

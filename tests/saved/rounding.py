@@ -325,6 +325,14 @@ def _words(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
     return out
 
 
+def _items(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
+    """Scores are sums over the n columns that a row may have, of weights that are sums over rows (A^T A) or over k components."""
+    n, rows = model.fit_.factors.n, model.fit_.factors.n_rows
+    size = n * float(np.abs(answers["single"]).max())
+    scores = ("predict", "fold_in", "transform", "explain", "single", "recommend new rows scores")
+    return dict.fromkeys(scores, (n + rows, size, 1.0))
+
+
 BOUNDS = {
     "PCA": _pca,
     "IncrementalPCA": _pca,
@@ -333,6 +341,7 @@ BOUNDS = {
     "LinearAutoencoder": _linear,
     **dict.fromkeys(("Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"), _network),
     **dict.fromkeys(("ALS", "BayesianMF", "SVP", "SVT", "SoftImpute", "ExactRecovery"), _completer),
+    **dict.fromkeys(("EASE", "SLIM", "SpectralFilter"), _items),
     **dict.fromkeys(("GaussianMixture", "Mixture"), _mixture),
     **dict.fromkeys(("PLSA", "LDA"), _topics),
     "NMF": _parts,

@@ -6,7 +6,7 @@ Both problems are strongly convex with constant l2 in every weight, so the gradi
     and W >= 0          F_j(w) - min F_j <= sum_i max over t >= -w_i of (-g_i t - l2 t^2 / 2),     g = G w - G_j + l1 + l2 w
 
 with G = X^T X met by products with the data alone. Of many columns, R is met by random vectors z: ||R z||^2 has the mean ||R||_F^2, and with 32 Gaussian z the
-mean of them is below a quarter of it with probability < 1e-6, whatever R is; four times the mean is the bound. There, R is
+mean of them is below a quarter of it with probability < 1e-5, whatever R is; four times the mean is the bound. There, R is
 diag(d) - (G + l2 I)(I - W) with the multipliers d of the model; what it holds on the diagonal makes the bound larger, never smaller.
 """
 
@@ -80,7 +80,7 @@ def _probed(
     image = engine.gram_times(x, m, None)
     residual = image + l2 * m - multipliers[:, None] * z
     objective = 0.5 * (float(np.vdot(m, image)) + l2 * float(np.vdot(wz, wz))) / PROBES
-    how = f"{PROBES} random vectors: true except with probability 1e-6; the objective is their estimate"
+    how = f"{PROBES} random vectors: true except with probability 1e-5; the objective is their estimate"
     return SURE * float(np.vdot(residual, residual)) / PROBES, objective, how
 
 

@@ -23,7 +23,10 @@ START = 4
 @cache
 def gpu_seen() -> bool:
     """Whether PyTorch is installed and sees a CUDA device; PyTorch is imported only where the machine seems to have one."""
-    if find_spec("torch") is None:
+    try:
+        if find_spec("torch") is None:
+            return False
+    except (ImportError, ValueError):  # it cannot be looked for
         return False
     if "torch" not in sys.modules and not (os.path.exists("/dev/nvidiactl") or os.name == "nt"):
         return False

@@ -25,7 +25,7 @@ from eckart.io.namespaces import in_kind
 from eckart.io.read import read
 from eckart.io.tables.device_rows import same_kind
 from eckart.io.tables.numbers import numeric
-from eckart.matrix import Dense, Matrix, Observed
+from eckart.matrix import Dense, Matrix, Observed, squarable
 from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.reduce import missing as gaps
 from eckart.reduce.charts import ComponentTables
@@ -178,7 +178,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         columns, dtype = (None, np.dtype(float)) if old is None else (old.columns, old.mean.dtype)
         try:
             with engine.at_work():
-                for matrix in parts:
+                for matrix in map(squarable, parts):
                     if options.scale and matrix.shape[1] > STATISTIC_COLUMNS:
                         raise InputError(
                             f"scale=True came with {matrix.shape[1]} columns, wanted at most {STATISTIC_COLUMNS} for partial_fit: a sketch of more is kept in "

@@ -22,7 +22,7 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.spectral import SPARSE_PROBE, certify_subspace
 from eckart.complete.items.item_model import ItemModel
 from eckart.factors import ItemWeights
-from eckart.fit import Fit, plan_of
+from eckart.fit import Fit, plan_of, require_room
 from eckart.matrix import Counts, Observed
 from eckart.parameters import check, number, param, whole
 from eckart.reduce.covariance import Covariance
@@ -72,6 +72,7 @@ class SpectralFilter(ItemModel):
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         check(self)
         self._check_entries(x, weights)
+        require_room("n_components", self.n_components, x.n_columns * float(self.n_components), x.dtype.itemsize)
         engine, k = self._engine(), min(int(self.n_components), *x.shape)
         a, e = self._adjacency(x)
         with progress(bool(self.verbose)) as watch:
