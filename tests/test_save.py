@@ -131,7 +131,7 @@ def test_names_that_json_lacks_are_kept_as_text(x, path):
 
 def test_only_classes_that_can_be_loaded_are_saved(x, path):
     mine = type("PCA", (PCA,), {})
-    with pytest.raises(InputError, match="PCA, LinearAutoencoder"):
+    with pytest.raises(InputError, match="wanted one of PCA, "):
         mine(1).fit(x).save(path)
     with pytest.raises(ValueError, match="not fitted"):
         PCA().save(path)

@@ -145,7 +145,7 @@ def test_threads_do_not_change_a_bit(kind):
     rng = np.random.default_rng(0)
     _, theta = make(kind, 6)
     x = Dense(rng.standard_normal((60000, 6)))
-    a, b = (e.gaussian_statistics(x, theta) for e in ENGINES.values())
+    a, b = (e.gaussian_statistics(x, theta) for name, e in ENGINES.items() if name.startswith("cpu"))
     for name, value in vars(a).items():
         assert isinstance(value, str) or np.asarray(value).tobytes() == np.asarray(getattr(b, name)).tobytes(), name
 
