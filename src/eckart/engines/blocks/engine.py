@@ -151,7 +151,7 @@ class BlocksEngine(CpuEngine):
         if not isinstance(x, BlockMatrix):
             return super().by_columns(x, data)
         if "order" not in x.kept:
-            x.kept["order"] = np.argsort(x.each(work.column_indices), kind="stable")
+            x.kept["order"] = np.argsort(np.concatenate(x.each(work.column_indices, join="sum")), kind="stable")
         return data[x.kept["order"]]
 
     def entry_times_t(self, x: Any, t_data: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -103,8 +103,9 @@ def column_counts(engine: Any, host: Host) -> np.ndarray:
     return host.column_counts
 
 
-def column_indices(engine: Any, host: Host) -> np.ndarray:
-    return host.matrix.indices
+def column_indices(engine: Any, host: Host) -> list[np.ndarray]:
+    """Of the entries of a block, in a list that is joined to those of the other blocks."""
+    return [host.matrix.indices]
 
 
 def whole(engine: Any, host: Host) -> Matrix:
