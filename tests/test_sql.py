@@ -256,10 +256,6 @@ def test_the_shell_reads_and_writes_databases(shop, monkeypatch):
         found = c.execute("select usr, item, score from recs where rank = 1 order by usr").fetchall()
     best = eckart.load("m.safetensors").recommend(n=1)
     assert found == sorted((u, c, pytest.approx(s)) for u, _, c, s in best)
-    said = CliRunner().invoke(
-        app, ["reduce", *_from("select item, stars, usr from ratings"), "-k", "1", "--to", "shop.duckdb:codes"]
-    )
-    assert said.exit_code in (0, 2)  # a column of text is left out with a note, or refused
     CliRunner().invoke(
         app,
         ["reduce", *_from("select item, stars from ratings"), "-k", "1", "--to", "shop.duckdb:codes"],
