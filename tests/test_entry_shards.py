@@ -114,3 +114,27 @@ def test_duplicates_are_merged_as_in_memory(table, small, tmp_path):
 def test_memory_is_a_number_of_bytes(said):
     with pytest.raises(InputError, match="memory="):
         memory_of(said)
+
+
+def test_a_fit_does_not_read_all_shards_at_once(tmp_path, monkeypatch):
+    """Checks and defaults look at facts of the parts, never at all entries together."""
+    from eckart.matrix_blocks import _Parted
+
+    rng = np.random.default_rng(0)
+    table = {
+        "u": np.repeat(np.arange(80), 12),
+        "i": np.tile(np.arange(12), 80),
+        "r": rng.integers(1, 6, 960).astype(float),
+    }
+    path = tmp_path / "r.csv"
+    path.write_text("u,i,r\n" + "\n".join(f"{u},{i},{r}" for u, i, r in zip(*table.values())) + "\n")
+
+    def refuse(self):
+        raise AssertionError("all entries were read into memory")
+
+    monkeypatch.setattr(_Parted, "_whole", property(refuse))
+    for feedback in ("explicit", "implicit"):
+        model = eckart.ALS(2, feedback=feedback, max_iter=3, random_state=0).fit(
+            path, rows="u", columns="i", values="r", memory="1kB"
+        )
+        assert np.isfinite(model.fit_.factors.left).all()

@@ -344,6 +344,9 @@ def squarable(matrix: Kind, limits: dict[Any, tuple[float, float]] = SQUARABLE) 
 
 def _largest(matrix: Matrix) -> float:
     """The largest absolute value of an entry in memory, NaN aside; 0 for streams and where there is none."""
+    facts = getattr(matrix, "facts", None)
+    if facts is not None:  # of a matrix in parts, which is not read into memory for this
+        return max(-facts.least, facts.most) if facts.entries else 0.0
     if not isinstance(matrix, Dense):
         parts = [matrix.data]
     elif not matrix.in_memory or matrix.array.dtype.kind != "f":

@@ -41,11 +41,12 @@ class Parts(Protocol):
 
 
 class EntryFacts(NamedTuple):
-    """Of the stored entries of a matrix: how many, their sum, the least and the largest, whether all are whole numbers, and the different values among the
-    first 10,000 (or a few more, where parts are merged; None where they are more than 64)."""
+    """Of the stored entries of a matrix: how many, their sum and that of their squares, the least and the largest, whether all are whole numbers, and the
+    different values among the first 10,000 (or a few more, where parts are merged; None where they are more than 64)."""
 
     entries: int
     total: float
+    square: float
     least: float
     most: float
     whole: bool
@@ -57,7 +58,7 @@ class EntryFacts(NamedTuple):
         a = matrix.data
         head = np.unique(a[:10_000])
         return cls(
-            len(a), float(a.sum(dtype=np.float64)), float(a.min(initial=np.inf)), float(a.max(initial=-np.inf)), bool((a == np.rint(a)).all()),
+            len(a), float(a.sum(dtype=np.float64)), _squares(a), float(a.min(initial=np.inf)), float(a.max(initial=-np.inf)), bool((a == np.rint(a)).all()),
             head if len(head) <= 64 else None, min(len(a), 10_000),
         )  # fmt: skip
 
@@ -69,7 +70,19 @@ class EntryFacts(NamedTuple):
             values, looked = (both if both is not None and len(both) <= 64 else None), looked + other.looked
         whole = self.whole and other.whole
         least, most = min(self.least, other.least), max(self.most, other.most)
-        return EntryFacts(self.entries + other.entries, self.total + other.total, least, most, whole, values, looked)
+        sums = self.entries + other.entries, self.total + other.total, self.square + other.square
+        return EntryFacts(*sums, least, most, whole, values, looked)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation."""
+        return float(np.sqrt(max(self.square / self.entries - (self.total / self.entries) ** 2, 0.0))) if self.entries else 0.0
+
+
+def _squares(a: np.ndarray) -> float:
+    wide = a.astype(np.float64, copy=False)
+    with np.errstate(over="ignore"):  # entries that cannot be squared are refused elsewhere
+        return float(wide @ wide)
 
 
 def facts_of(matrix: Any) -> EntryFacts:

@@ -192,4 +192,5 @@ def limits(clip: Any, x: Observed) -> list[float] | None:
 
 def on_a_scale(x: Observed) -> list[float] | None:
     """The ends of a rating scale of three values or more, or None."""
-    return limits("auto", x) if x.nnz and len(np.unique(x.data[:10_000])) > 2 else None
+    values = facts_of(x).values
+    return limits("auto", x) if values is not None and len(values) > 2 else None

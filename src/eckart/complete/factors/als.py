@@ -22,7 +22,7 @@ from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
 from eckart.matrix import Observed
-from eckart.matrix_blocks import facts_of
+from eckart.matrix_blocks import facts_of, parts_of
 from eckart.parameters import check, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, progress
@@ -264,7 +264,7 @@ class ALS(Completer):
         """The ridge that a fit to these entries takes: as asked for, or by the kind of values."""
         l2, power, bias = self.l2, self.l2_power, self.l2_bias
         if l2 is None and power is None and self.feedback == "explicit" and self.biases and on_a_scale(x) is not None:
-            l2, power = float(np.std(x.data, dtype=np.float64)), RATINGS_POWER
+            l2, power = facts_of(x).deviation, RATINGS_POWER
             bias = BIAS_SHARE * l2 if bias is None else bias
         if l2 is None:
             l2 = 0.05 if self.feedback == "explicit" else 0.003
@@ -272,7 +272,11 @@ class ALS(Completer):
 
     def _taming(self, x: Observed) -> Taming | None:
         """How strengths are brought together before the fit; None where they stay as they are."""
-        if self.feedback == "explicit" or self.strengths == "raw" or not (x.data > 0).any():
+        if self.feedback == "explicit" or self.strengths == "raw" or facts_of(x).most <= 0:
+            return None
+        if parts_of(x) is not None:
+            if self.strengths == "log":
+                raise wrong("strengths", "log", "'raw' for data in parts", "bring the strengths together before the fit")
             return None
         some = x.data[x.data > 0].astype(np.float64)
         median = float(np.median(some))

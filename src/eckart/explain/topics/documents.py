@@ -8,7 +8,7 @@ import numpy as np
 
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
-from eckart.matrix_blocks import facts_of
+from eckart.matrix_blocks import facts_of, parts_of
 
 LARGEST_COUNT = 1e12
 """A count beyond it is no count of words, and a thousand of them lose whole numbers in float64."""
@@ -54,7 +54,7 @@ def _refuse_bad(x: Counts) -> None:
         row, word, value = _first(x, ~(np.isfinite(x.data) & (x.data >= 0)))
         kind = "Negative values in data" if value < 0 else "Input X contains NaN or infinity"
         raise InputError(f"{kind}: {value} at row {row}, word {word}, wanted a count >= 0")
-    if x.nnz and x.data.max() > LARGEST_COUNT:
+    if facts.entries and facts.most > LARGEST_COUNT:
         row, word, value = _first(x, x.data > LARGEST_COUNT)
         raise InputError(
             f"X holds {value:.0e} at row {row}, word {word}, wanted counts up to {LARGEST_COUNT:.0e}: tokens are added up one by one; divide the counts"
@@ -115,8 +115,10 @@ def common_words(x: Counts) -> dict[str, str]:
     >>> common_words(corpus(["said cat", "said dog", "said rain"]))["common words"][:52]
     '1 word stands in more than half of the documents (sa'
     """
+    if parts_of(x) is not None or x.columns is None:  # parts are not read once more for a remark
+        return {}
     often = np.flatnonzero(np.bincount(x.indices[x.data > 0], minlength=x.n_columns) > 0.5 * x.shape[0])
-    if not len(often) or x.columns is None:
+    if not len(often):
         return {}
     few = ", ".join(str(x.columns[j]) for j in often[:5]) + (", ..." if len(often) > 5 else "")
     stand = "word stands" if len(often) == 1 else "words stand"

@@ -283,7 +283,8 @@ class LDA(TopicModel):
             sweeps: Any = {"burn_in": burn_in, "n_samples": int(self.n_samples)}
             return partial(lda_gibbs.solve, docs, max_iter=most, n_init=starts, **sweeps)
         if method == "cvb0":
-            kinds: Any = {"whole": whole_numbers(x), "dtype": _precision(engine, docs)}
+            drawn = parts_of(x) is None and whole_numbers(x)  # priors are learned from drawn counts, for which documents must be in one place
+            kinds: Any = {"whole": drawn, "dtype": _precision(engine, docs)}
             return partial(lda_em.solve, docs, max_iter=most, n_init=starts, tol=tol, **kinds)
         if method == "variational":
             inner: Any = {"inner": int(self.max_doc_update_iter), "inner_tol": float(self.mean_change_tol)}
