@@ -1,10 +1,10 @@
 """Do the tests bite? Small faults are put into a module, one at a time, and the tests that belong to it must fail.
 
-    python tests/mutants.py [--seed 0] [--minutes 10] [--rooms certify solvers loaders] [--files PART ...]
+    python tests/mutants.py [--seed 0] [--minutes 10] [--workers 2] [--rooms certify solvers loaders] [--files PART ...]
 
 A fault is a sign turned, a term dropped, a limit a hundred times looser, a check or a refusal removed, a comparison turned, a seed ignored. The module is
 changed as it is imported (its file is not touched), in a process of its own that is forked after the libraries were loaded, and only the tests that TESTS names
-for it are run. Survivors are printed with their line.
+for it are run, one fault on every core. A test that fails without any fault is named and not asked. Survivors are printed with their line.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import os
+import queue
 import random
 import signal
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -153,10 +155,19 @@ def one(file: str, number: int, tests: list[str]) -> int:
     return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--timeout=300", *tests])
 
 
-def passes(file: str, number: int, test: str) -> bool:
-    """Whether a test still passes with a fault in, tried in a child process; a test that hangs does not."""
+def passes(file: str, number: int, test: str, cores: queue.SimpleQueue[int]) -> bool:
+    """Whether a test still passes with a fault in, tried in a child process on a core of its own; a test that hangs does not."""
+    core = cores.get()
+    try:
+        return _passes(file, number, test, core)
+    finally:
+        cores.put(core)
+
+
+def _passes(file: str, number: int, test: str, core: int) -> bool:
     child = os.fork()
     if child == 0:
+        os.sched_setaffinity(0, {core})
         silent = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silent, 1)
         os.dup2(silent, 2)
@@ -181,6 +192,7 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--minutes", type=float, default=10)
     asked.add_argument("--rooms", nargs="*", default=list(TESTS))
+    asked.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     asked.add_argument("--files", nargs="*", default=[])
     ask = asked.parse_args()
     for library in (
@@ -200,20 +212,34 @@ def main() -> None:
     tests = {file: t for file, t in tests.items() if not ask.files or any(part in file for part in ask.files)}
     todo = [(file, i) for file in tests for i in range(len(faults(ast.parse((SOURCE / "eckart" / file).read_text()))))]
     random.Random(ask.seed).shuffle(todo)
-    end, killed, survivors = time.monotonic() + 60 * ask.minutes, 0, []
-    for file, number in todo:
+    end = time.monotonic() + 60 * ask.minutes
+    cores: queue.SimpleQueue[int] = queue.SimpleQueue()
+    usable = sorted(os.sched_getaffinity(0))
+    for worker in range(ask.workers):
+        cores.put(usable[worker % len(usable)])
+    survivors: list[str] = []
+
+    def sound(test: str) -> bool:
+        passed = passes(next(iter(tests)), -1, test, cores)
+        if not passed:
+            print("FAILS WITHOUT A FAULT", test, flush=True)
+        return passed
+
+    def dead(fault: tuple[str, int]) -> bool | None:
+        """Whether some test finds the fault, the quickest first; None where the time was over."""
+        file, number = fault
         if time.monotonic() > end:
-            break
-        _, said = mutated(SOURCE / "eckart" / file, number)
-        dead = False
-        for test in tests[file]:  # the quickest first; the rest only where it finds nothing
-            dead = not passes(file, number, test)
-            if dead:
-                break
-        killed += dead
-        if not dead:
-            survivors.append(said)
-            print("SURVIVED", said, flush=True)
+            return None
+        found = any(not passes(file, number, test, cores) for test in tests[file] if good[test])
+        if not found:
+            survivors.append(mutated(SOURCE / "eckart" / file, number)[1])
+            print("SURVIVED", survivors[-1], flush=True)
+        return found
+
+    with ThreadPoolExecutor(ask.workers) as pool:
+        every = sorted({test for some in tests.values() for test in some})
+        good = dict(zip(every, pool.map(sound, every)))
+        killed = sum(found is True for found in pool.map(dead, todo))
     tried = killed + len(survivors)
     print(
         f"{len(todo)} faults possible, {tried} tried with seed {ask.seed}, {killed} killed ({killed / max(tried, 1):.0%}), {len(survivors)} survived"

@@ -938,3 +938,11 @@ def test_text_that_is_not_utf8_or_points_out_of_bounds_is_refused(tmp_path, endi
         file.write_bytes(raw.replace(good, bad))
         with pytest.raises(FileError, match="it is damaged"):
             read(file, index="id")
+
+
+def test_an_npy_header_whose_keys_do_not_compare_is_refused_in_words(tmp_path):
+    np.save(tmp_path / "x.npy", np.eye(3))
+    raw = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "y.npy").write_bytes(raw.replace(b", 'fortran", b",B'fortran"))  # a key of bytes beside keys of text
+    with pytest.raises(FileError, match=r"y\.npy cannot be read"):
+        read(tmp_path / "y.npy")

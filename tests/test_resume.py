@@ -13,21 +13,9 @@ import pytest
 
 import eckart
 from eckart import (
-    ALS,
     LDA,
     NMF,
-    PCA,
     PLSA,
-    SVP,
-    SVT,
-    BayesianMF,
-    ExactRecovery,
-    GaussianMixture,
-    GloVe,
-    LinearAutoencoder,
-    Mixture,
-    SkipGram,
-    SoftImpute,
     select_components,
     select_mixture,
     select_rank,
@@ -38,106 +26,17 @@ from eckart.io.models import levels
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.pack import like, pack, unpack
 from eckart.reduce import solve as reduce_solve
+from resumable_fits import FITS, counts, fitted, groups, holes, parts
 
 
 class Killed(Exception):
     pass
 
 
-def groups():
-    rng = np.random.default_rng(0)
-    return np.concatenate([rng.standard_normal((40, 3)) + c for c in ([0, 0, 0], [3, 0, 0], [0, 4, 1])])
-
-
-def counts():
-    return np.random.default_rng(1).poisson(0.6, (60, 20)).astype(float)
-
-
-def parts(rows=60, n=20):
-    rng = np.random.default_rng(2)
-    return np.abs(rng.gamma(0.3, 1, (rows, 4)) @ rng.gamma(0.3, 1, (4, n)))
-
-
-def holes():
-    rng, a = np.random.default_rng(3), parts()
-    a[rng.random(a.shape) < 0.2] = np.nan
-    return a
-
-
-def noise():
-    return np.random.default_rng(4).standard_normal((50, 25))
-
-
-def words():
-    rng = np.random.default_rng(5)
-    return [list(rng.permutation(["a", "b", "c", "d"])) for _ in range(200)]
-
-
-def of(kind, *args, **options):
-    return lambda **more: kind(*args, **options | {"random_state": 0} | more)
-
-
-FITS = {
-    "GaussianMixture": (of(GaussianMixture, 4, n_init=3, tol=1e-8), groups),
-    "GaussianMixture auto": (of(GaussianMixture, "auto"), groups),
-    "GaussianMixture factor": (of(GaussianMixture, 2, covariance_type="factor", tol=1e-6), groups),
-    "GaussianMixture gaps": (of(GaussianMixture, 3, tol=1e-6), holes),
-    "Mixture": (of(Mixture, 3, n_init=3, tol=1e-8, family="gaussian diag"), groups),
-    "Mixture bernoulli": (of(Mixture, 3, n_init=2, tol=1e-8, family="bernoulli"), lambda: (counts() > 0) * 1.0),
-    "PLSA": (of(PLSA, 3, n_init=2), counts),
-    "LDA cvb0": (of(LDA, 3, learning_method="cvb0", n_init=2), counts),
-    "LDA variational": (of(LDA, 3, learning_method="variational", n_init=2, max_iter=25), counts),
-    "LDA gibbs": (of(LDA, 3, learning_method="gibbs", n_init=2, burn_in=20, n_samples=5), counts),
-    "LDA gibbs plain": (
-        of(LDA, 2, learning_method="gibbs", max_iter=2, burn_in=3, n_samples=2, engine="plain"),
-        lambda: counts()[:10],
-    ),
-    "LDA online": (of(LDA, 3, learning_method="online", max_iter=4, batch_size=7), counts),
-    "LDA pieces": (
-        of(LDA, 3, learning_method="online", max_iter=4, batch_size=7),
-        lambda: [counts()[:30], counts()[30:]],
-    ),
-    "NMF hals": (of(NMF, 4, n_init=2, tol=1e-5), parts),
-    "NMF sketch": (of(NMF, 3, tol=1e-9, max_iter=12), lambda: parts(300, 250)),
-    "NMF cd": (of(NMF, 4, solver="cd"), parts),
-    "NMF als": (of(NMF, 4, solver="als", n_init=2, max_iter=40), parts),
-    "NMF mm": (of(NMF, 4, beta_loss="kl", tol=1e-6), parts),
-    "NMF mu": (of(NMF, 4, beta_loss="kl", solver="mu", max_iter=60), parts),
-    "NMF gaps": (of(NMF, 4, tol=1e-6, max_iter=50), holes),
-    "PCA eigh": (of(PCA, 2, svd_solver="eigh"), lambda: noise()[:, :5]),
-    "PCA gaps": (of(PCA, 2), holes),
-    "PCA gaps, k open": (of(PCA, "auto"), holes),
-    "PCA randomized": (of(PCA, 3, svd_solver="randomized", tol=1e-9), noise),
-    "PCA lanczos": (of(PCA, 3, svd_solver="lanczos"), noise),
-    "PCA lanczos, k open": (of(PCA, 0.95, svd_solver="lanczos"), noise),
-    "PCA power": (of(PCA, 2, svd_solver="power"), noise),
-    "PCA gradient": (of(PCA, 2, svd_solver="gradient", max_iter=100), noise),
-    "LinearAutoencoder": (of(LinearAutoencoder, 2, max_iter=60), noise),
-    "LinearAutoencoder adam": (of(LinearAutoencoder, 2, optimizer="adam", tied=True, max_iter=60), noise),
-    "LinearAutoencoder batches": (of(LinearAutoencoder, 2, batch_size=10, max_iter=30), noise),
-    "LinearAutoencoder gaps": (of(LinearAutoencoder, 2, max_iter=50), holes),
-    "ALS": (of(ALS, 2, tol=0.0, max_iter=8, l2=0.1), holes),
-    "BayesianMF": (of(BayesianMF, 2, burn_in=4, n_samples=8), holes),
-    "SVP": (of(SVP, 2, tol=0.0, max_iter=20), holes),
-    "SVT": (of(SVT, tol=1e-12, max_iter=20), holes),
-    "SoftImpute": (of(SoftImpute, tau=0.5, tol=1e-5), holes),
-    "ExactRecovery": (of(ExactRecovery, 2, max_iter=12), holes),
-    "GloVe": (of(GloVe, 2, min_count=1, tol=0.0), words),
-    "GloVe adagrad": (of(GloVe, 2, min_count=1, solver="adagrad", max_iter=10), words),
-    "SkipGram": (of(SkipGram, 2, min_count=1, sample=None, deterministic=True, max_iter=4), words),
-}
 ONCE = {"PCA eigh", "PCA gradient", "GloVe"}
 """Fits that come to the head of their loop once: of one pass over the rows, which here is one segment, or a loop of two steps."""
 AT = (40, 9, 2, 1)
 """Writings after which a fit is killed, the first two that it comes to: in the loop that follows another or in a later start, and in the first."""
-
-
-def fitted(model):
-    """All that a fit found: arrays by name, the trace, the certificate."""
-    arrays = dict(model.fit_.factors.to_state()[0])
-    arrays |= model.extra_state() if hasattr(model, "extra_state") else {}
-    told = model.certificate_.to_dict(), model.fit_.trace.values, model.fit_.trace.reason, len(model.fit_.plan)
-    return {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}, str(told)
 
 
 def kill_after(monkeypatch, at, run):

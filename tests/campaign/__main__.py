@@ -1,17 +1,11 @@
-"""Run the attacks for so many minutes, spread evenly, and print what came of them."""
+"""Run the attacks for so many minutes, spread evenly, on all cores, and print what came of them."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import tempfile
-import time
-import traceback
-import warnings
-from collections import Counter
-from pathlib import Path
+import os
 
-import numpy as np
+from campaign.crew import attack
 
 PARTS = ("files", "faults", "kills", "differential", "stateful", "threads")
 
@@ -21,32 +15,15 @@ def main() -> int:
     asked.add_argument("--seed", type=int, default=0)
     asked.add_argument("--minutes", type=float, default=10)
     asked.add_argument("--parts", nargs="*", default=list(PARTS))
+    asked.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     ask = asked.parse_args()
-    warnings.simplefilter("ignore")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # small problems, and a worker on every core
     broken = 0
     for part in ask.parts:
-        counts: Counter[str] = Counter()
-        end = time.monotonic() + 60 * ask.minutes / len(ask.parts)
-        with tempfile.TemporaryDirectory() as folder, np.errstate(all="ignore"):
-            seed = ask.seed
-            while time.monotonic() < end:
-                try:
-                    for word in importlib.import_module(f"campaign.{part}").attempts(
-                        np.random.default_rng(seed), Path(folder)
-                    ):
-                        counts[word] += 1
-                        if time.monotonic() > end:
-                            break
-                except Exception:
-                    counts["BROKEN"] += 1
-                    print(f"{part}, seed {seed}, attempt {counts.total()}:\n{traceback.format_exc()}", flush=True)
-                seed += 1000  # go on elsewhere after a failure
+        counts = attack(part, ask.seed, 60 * ask.minutes / len(ask.parts), ask.workers)
         broken += counts["BROKEN"]
-        print(
-            f"{part:13} {counts.total():>9,} attempts: "
-            + ", ".join(f"{n:,} {word}" for word, n in counts.most_common()),
-            flush=True,
-        )
+        told = ", ".join(f"{n:,} {word}" for word, n in counts.most_common())
+        print(f"{part:13} {counts.total():>9,} attempts: {told}", flush=True)
     return 1 if broken else 0
 
 

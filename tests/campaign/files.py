@@ -1,7 +1,8 @@
-"""Damaged files of every kind that eckart reads: tables, sparse matrices, vectors, models. Only errors in words may come out."""
+"""Damaged files of every kind that eckart reads: tables, sparse matrices, vectors, models, checkpoints, texts. Only errors in words may come out."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ from scipy import io, sparse
 import eckart
 from campaign import Broken
 from eckart.errors import EckartError
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.text.documents import Documents
+
+ABOUT = {"model": "campaign"}
 
 
 def samples(folder: Path) -> dict[str, dict[str, Any]]:
@@ -43,7 +48,17 @@ def samples(folder: Path) -> dict[str, dict[str, Any]]:
     eckart.ALS(1, max_iter=2, random_state=0).fit(np.where(rng.random(x.shape) < 0.8, x, 0.5)).save(
         folder / "s.safetensors"
     )
-    told = {"c.npz": {"key": "x"}, "l.csv": {"index": "id"}, "m.tsv": {"index": "id"}}
+    Checkpoint(folder / "t.checkpoint", ABOUT, 0.0).save(3, {"x": x, "y": x[0]})
+    (folder / "u.jsonl").write_text("".join(json.dumps({"id": i, "text": f"é word {i}"}) + "\n" for i in range(6)))
+    (folder / "v.txt").write_text("one text\nand anothér\n")
+    (folder / "w.csv").write_text("user,item,rating\n" + "".join(f"u{i % 3},i{i % 4},{i}.5\n" for i in range(9)))
+    told = {
+        "u.jsonl": {"text": "text"},
+        "w.csv": {"rows": "user", "columns": "item", "values": "rating"},
+        "c.npz": {"key": "x"},
+        "l.csv": {"index": "id"},
+        "m.tsv": {"index": "id"},
+    }
     return {f.name: told.get(f.name, {}) for f in sorted(folder.iterdir()) if f.is_file()}
 
 
@@ -73,6 +88,10 @@ def opened(path: Path, name: str, options: dict[str, Any]) -> None:
         np.asarray(eckart.read_vectors(path).vectors).sum()
     elif name[0] in "rs":
         eckart.load(path)
+    elif name[0] == "t":
+        Checkpoint(path, ABOUT, 0.0).load()
+    elif name[0] in "uv":
+        sum(len(text) for _, text in Documents(path, **options))
     else:
         matrix = eckart.read(path, **options)
         np.asarray(matrix.values if hasattr(matrix, "values") else matrix.data).sum()
@@ -83,10 +102,11 @@ def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
     place.mkdir(exist_ok=True)
     options = samples(place)
     sound = {name: (place / name).read_bytes() for name in options}
-    for name in options:
+    names = list(sound)
+    for name in names:
         opened(place / name, name, options[name])
     while True:
-        name = str(rng.choice(list(sound)))
+        name = names[int(rng.integers(len(names)))]
         path = folder / f"damaged{Path(name).suffix}"
         data = changed(sound[name], rng)
         path.write_bytes(data)

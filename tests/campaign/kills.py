@@ -1,79 +1,147 @@
-"""kill -9 at a random moment of a save or a fit: the file is the old or the new one; the fit that goes on from its checkpoint ends with the same bits."""
+"""kill -9 at a random moment of a save, a fit or a command: files are the old or the new ones; a fit that goes on from its checkpoint ends with the same bits.
+
+The processes that are killed are forked from this one, where everything is compiled already, so that an attempt costs what the work costs. The checkpoint is
+written at every occasion.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 import eckart
 from campaign import Broken
+from eckart.io.models.checkpoint import Checkpoint
+from resumable_fits import FITS, fitted
 
-SAVES = """
-import sys, numpy as np, eckart
-models = [eckart.PCA(2, random_state=0).fit(np.random.default_rng(i).standard_normal((200, 40)) + i) for i in range(2)]
-models[0].save(sys.argv[1])
-print("ready", flush=True)
-while True:
-    for model in models:
-        model.save(sys.argv[1])
-"""
-FIT = """
-import sys, numpy as np, eckart
-rng = np.random.default_rng(0)
-x = rng.standard_normal((300, 5)) @ rng.standard_normal((5, 200)) + 0.1 * rng.standard_normal((300, 200))
-x[rng.random(x.shape) < 0.5] = np.nan
-import eckart.complete.factors.als as als
-als.CHECKPOINT_SECONDS = 0.0
-print("ready", flush=True)
-model = eckart.ALS(5, tol=0.0, max_iter=40, random_state=0, checkpoint=sys.argv[2]).fit(x)
-model.save(sys.argv[1])
-"""
+MOST = 8
+"""Kills of one fit; after that it may finish, so that its bits can be compared."""
+ROUNDS = 6
+"""Times that a fit is killed and brought to its end: the first use of a model costs seconds, its fits do not."""
 
 
-def killed(script: str, words: list[str], after: float) -> bool:
-    """Start a script, wait until it is ready, then kill it after so many seconds; whether it was still running."""
-    with subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", script, *words], stdout=subprocess.PIPE, text=True
-    ) as run:
-        assert run.stdout is not None
-        if run.stdout.readline().strip() != "ready":
-            raise Broken("the script ended before it began")
-        time.sleep(after)
-        running = run.poll() is None
-        os.kill(run.pid, signal.SIGKILL) if running else None
-        run.wait()
-    return running
+def killed(work: Callable[[], object], after: float) -> bool:
+    """Fork, run the work there, and kill it after so many seconds; whether it was still running. A failure of the work is one of the campaign."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+    end = time.monotonic() + after
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            if status != 0:
+                raise Broken(f"the work failed with status {status}")
+            return False
+        time.sleep(0.0005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return True
 
 
 def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
-    path, state, whole = (folder / name for name in ("k.safetensors", "k.checkpoint", "whole.safetensors"))
-    if not whole.exists():
-        subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", FIT, str(whole), str(folder / "w.checkpoint")],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-    bits = eckart.load(whole).fit_.factors
+    kinds = (saves, fits, commands)
     while True:
-        for _ in range(4):
-            killed(SAVES, [str(path)], float(rng.uniform(0.0, 0.3)))
-            if eckart.load(path).n_components != 2:
-                raise Broken("another model came back")
-            left = [f.name for f in folder.iterdir() if f.name.startswith(".k")]
-            if len(left) > 1:
-                raise Broken(f"several temporary files are left: {left}")
-            yield "save killed"
-        path.unlink()
-        while killed(FIT, [str(path), str(state)], float(rng.uniform(0.05, 1.5))):
+        yield from kinds[int(rng.integers(len(kinds)))](rng, folder)
+
+
+def saves(rng: np.random.Generator, folder: Path) -> Iterator[str]:
+    """Two models take turns under one name; whenever it ends, one of them is there and at most one temporary file, which the next save removes."""
+    path = folder / "k.safetensors"
+    x = np.random.default_rng(0).standard_normal((200, 40))
+    models = [eckart.PCA(k, svd_solver="eigh").fit(x) for k in (2, 3)]
+    models[0].save(path)
+
+    def forever() -> None:
+        while True:
+            for model in models:
+                model.save(path)
+
+    for _ in range(20):
+        killed(forever, float(rng.uniform(0.0, 0.02)))
+        if eckart.load(path).n_components not in (2, 3):
+            raise Broken("another model came back")
+        left = [f.name for f in folder.iterdir() if f.name.startswith(".k")]
+        if len(left) > 1:
+            raise Broken(f"several temporary files are left: {left}")
+        yield "save killed"
+
+
+def fits(rng: np.random.Generator, folder: Path) -> Iterator[str]:
+    """A fit of any model with a checkpoint, killed again and again and resumed."""
+    name = str(rng.choice(list(FITS)))
+    make, data = FITS[name]
+    state, path = folder / "f.checkpoint", folder / "f.safetensors"
+    make().fit(data())  # compiles
+    begin = time.monotonic()
+    whole = fitted(make().fit(data()))
+    span = time.monotonic() - begin
+
+    def work() -> None:
+        Checkpoint.due = lambda self: True  # type: ignore[method-assign]
+        model = make(checkpoint=state).fit(data())
+        if fitted(model) != whole:
+            raise Broken(f"{name}: killed and resumed, the fit has other bits")
+        model.save(path)
+
+    for _ in range(ROUNDS):
+        for _ in range(MOST):
+            if not killed(work, float(rng.uniform(0.0, span))):
+                break
             yield "fit killed"
-        found = eckart.load(path).fit_.factors
-        if not (np.array_equal(found.left, bits.left) and np.array_equal(found.right, bits.right)):
-            raise Broken("a fit that was killed and resumed has other bits")
+        else:
+            if killed(work, 60.0):
+                raise Broken(f"{name} did not finish in a minute")
+        if state.exists():
+            raise Broken(f"{name} left its checkpoint behind")
+        eckart.load(path)
+        path.unlink()
         yield "fit resumed to the same bits"
+
+
+def commands(rng: np.random.Generator, folder: Path) -> Iterator[str]:
+    """A command with several outputs: each is absent, or whole."""
+    from eckart.cli.main import run
+
+    table, model, codes = folder / "c.csv", folder / "c.safetensors", folder / "codes.csv"
+    np.savetxt(
+        table, np.random.default_rng(1).standard_normal((60, 6)), delimiter=",", header="a,b,c,d,e,f", comments=""
+    )
+
+    def work() -> None:
+        import sys
+
+        sys.argv = ["eckart", "reduce", str(table), "-k", "2", "--out", str(codes), "--model", str(model)]
+        quiet = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(quiet, 1)
+        os.dup2(quiet, 2)
+        try:
+            run()
+        except SystemExit as end:
+            if end.code not in (0, 1, None):
+                raise
+
+    model.unlink(missing_ok=True), codes.unlink(missing_ok=True)
+    begin = time.monotonic()
+    if killed(work, 60.0):
+        raise Broken("the command did not end in a minute")
+    span, wanted = time.monotonic() - begin, codes.read_bytes()
+    for _ in range(10):
+        model.unlink(missing_ok=True), codes.unlink(missing_ok=True)
+        killed(work, float(rng.uniform(0.0, 1.1 * span)))
+        if codes.exists() and codes.read_bytes() != wanted:
+            raise Broken("a table is there in part")
+        if model.exists():
+            eckart.load(model)
+        yield "command killed"

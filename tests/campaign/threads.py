@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
-import resource
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +12,7 @@ import numpy as np
 
 import eckart
 from campaign import Broken
+from campaign.crew import held
 
 MODELS = ("PCA", "GaussianMixture", "NMF", "ALS")
 
@@ -54,16 +53,8 @@ def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
                 for _ in range(25):
                     fitted(name, 0)
                 gc.collect()
-                sizes.append(resident())
+                sizes.append(held())
             if sizes[-1] - sizes[1] > 20e6:  # compiled code and pools are there after the first rounds
                 raise Broken(f"{name}: the memory grew from {sizes[1]:.0f} to {sizes[-1]:.0f} bytes over fifty fits")
             yield "a hundred fits"
         rounds += 1
-
-
-def resident() -> float:
-    """Bytes in memory now."""
-    try:
-        return float(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0

@@ -69,7 +69,8 @@ class ALS(Completer):
 
     Parameters
     ----------
-    n_components : k.
+    n_components : k; None takes 16 for ratings and 64 for implicit feedback (no more than the matrix has rows or columns, but 16 at least): the ridge of
+        ratings leaves no more, while lists go on gaining.
     feedback : "explicit" (values are ratings or measurements) or "implicit" (values are strengths >= 0 of an interaction; absent is a weak no).
     l2 : the ridge; None takes 0.003 for implicit feedback, 0.05 for measurements, and for ratings (few values, each many times) their standard deviation with
         the power 1/2: rows and columns of which little is known then lean on biases and mean. 0 is allowed: least squares of minimum norm.
@@ -111,7 +112,7 @@ class ALS(Completer):
     References: Koren, Bell, Volinsky 2009; Hu, Koren, Volinsky 2008; Zhou et al. 2008; Rendle et al. 2022.
     """
 
-    n_components: int = param(16, whole(1))
+    n_components: int | None = param(None, optional(whole(1)))
     _: KW_ONLY
     feedback: str = param("explicit", one_of("explicit", "implicit"))
     l2: float | None = param(None, optional(number(0)))
@@ -229,15 +230,16 @@ class ALS(Completer):
         )  # fmt: skip
 
     def _begin(self, problem: RidgeProblem, mean: float, engine: Any, rng: np.random.Generator) -> State:
-        point, right = start(problem, self.n_components, mean, engine, rng)
-        left = np.zeros((problem.x.shape[0] or 0, self.n_components), right.dtype)
+        rank = self._rank(problem.x.shape)
+        point, right = start(problem, rank, mean, engine, rng)
+        left = np.zeros((problem.x.shape[0] or 0, rank), right.dtype)
         if self.warm_start and "fit_" in vars(self):
             old = self._lowrank()
             if old.shape != problem.x.shape:
                 raise InputError(
                     f"X has shape {problem.x.shape}, the fitted model {old.shape}: warm_start=True wants the same rows and columns; use update for new ones"
                 )
-            k = min(old.k, self.n_components)
+            k = min(old.k, rank)
             right[:, k:] *= right.dtype.type(0.1)
             right[:, :k], left[:, :k] = old.right[:, :k], old.left[:, :k]
             if self.nonnegative:
@@ -249,7 +251,7 @@ class ALS(Completer):
     def _problem(self, engine: Any, x: Observed, weights: np.ndarray | None, ridge: Ridge) -> RidgeProblem:
         unobserved = float(self.unobserved_weight) if self.feedback == "implicit" else 0.0
         return RidgeProblem.of(
-            engine, engine.put(x, entry_weights=weights), self._rule(ridge), unobserved, self._cg(ridge.l2)
+            engine, engine.put(x, entry_weights=weights), self._rule(ridge), unobserved, self._cg(ridge.l2, self._rank(x.shape))
         )
 
     def _rule(self, ridge: Ridge) -> RidgeRule:
@@ -332,14 +334,20 @@ class ALS(Completer):
         tags.input_tags.positive_only = self.feedback == "implicit"
         return tags
 
-    def _cg(self, l2: float) -> int:
+    def _rank(self, shape: tuple[int | None, int]) -> int:
+        """k, as asked for or chosen."""
+        if self.n_components is not None:
+            return int(self.n_components)
+        return RANK if self.feedback == "explicit" else max(RANK, min(LIST_RANK, shape[0] or LIST_RANK, shape[1]))
+
+    def _cg(self, l2: float, rank: int) -> int:
         """Steps of conjugate gradients, 0 for exact solutions."""
         apt = not (self.nonnegative or l2 <= 0 or (self.biases and self.feedback == "explicit"))
         if self.solver == "cg" and not apt:
             raise wrong("solver", "cg", "'auto' or 'cholesky' with biases, nonnegative factors or l2=0")
         return (
             self.cg_steps
-            if apt and (self.solver == "cg" or (self.solver == "auto" and self.n_components >= CG_FROM))
+            if apt and (self.solver == "cg" or (self.solver == "auto" and rank >= CG_FROM))
             else 0
         )
 
@@ -350,7 +358,8 @@ class ALS(Completer):
 
     def _check(self, x: Observed) -> None:
         check(self)
-        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), x.dtype.itemsize)
+        rank = self._rank(x.shape)
+        require_room("n_components", rank, sum(x.shape) * float(rank), x.dtype.itemsize)
         if self.feedback == "implicit":
             self._check_implicit(x)
         elif self.biases and self._normalise_by() is not None:
@@ -373,6 +382,8 @@ class ALS(Completer):
             )
 
 
+RANK, LIST_RANK = 16, 64
+"""k where none is said, for ratings and for implicit feedback. Plays of music: Recall@10 is .095 at 16, .119 at 64; ratings do not gain beyond 16."""
 CHECKPOINT_SECONDS = 10.0
 CG_FROM = 64
 """Rank from which conjugate gradients take less time for the same objective: a step costs k, a Cholesky factor k^2 for each entry."""

@@ -172,7 +172,7 @@ def _names_of(part: Any) -> str:
 
 UNREADABLE = (
     zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, KeyError, RuntimeError, OverflowError, MemoryError,
-    SyntaxError, tokenize.TokenError,
+    SyntaxError, TypeError, tokenize.TokenError,
 )  # fmt: skip
 """What zipfile and NumPy raise on damaged archives and headers (the header of an array is parsed as Python)."""
 
