@@ -293,40 +293,48 @@ def given_chunk(shares, a, count, k, weights, logp, counts):
     logp[k:] = 0.0
 
 
-@njit(nogil=True, cache=True)
-def over_chunks(kind, x, white, shares, weights, c, room, sums, out):
-    """The one loop over chunks of rows: density, then what is asked for. Returns the bound.
+def _over_chunks(kind):
+    """``over_chunks`` for one kind of components: the others are not compiled with it, which takes longer than most fits."""
 
-    Rows are added to ``sums``; where ``out`` has rows, log weight + log density is written there instead; where ``shares`` (rows x k) has rows, it takes the
-    place of the density. For kind TIED, ``white`` holds the rows (and ``c.offsets`` the means) less the origin, times the root.
-    """
-    n, k, size, bound = x.shape[1], len(c.constants), room.xt.shape[1], 0.0
-    xc, xt, logp, spare = room.xc, room.xt, room.logp, room.spare
-    for a in range(0, len(x), size):
-        count = min(size, len(x) - a)
-        w = weights[a : a + count]
-        centre(x, a, count, c.origin, xc)
-        if len(shares) > 0:
-            given_chunk(shares, a, count, k, w, logp, sums.counts)
-        else:
-            if kind == TIED:
-                turn(white[a : a + count], count, n, xt)
+    @njit(nogil=True, cache=True)
+    def over_chunks(x, white, shares, weights, c, room, sums, out):
+        """The one loop over chunks of rows: density, then what is asked for. Returns the bound.
+
+        Rows are added to ``sums``; where ``out`` has rows, log weight + log density is written there instead; where ``shares`` (rows x k) has rows, it
+        takes the place of the density. For kind TIED, ``white`` holds the rows (and ``c.offsets`` the means) less the origin, times the root.
+        """
+        n, k, size, bound = x.shape[1], len(c.constants), room.xt.shape[1], 0.0
+        xc, xt, logp, spare = room.xc, room.xt, room.logp, room.spare
+        for a in range(0, len(x), size):
+            count = min(size, len(x) - a)
+            w = weights[a : a + count]
+            centre(x, a, count, c.origin, xc)
+            if len(shares) > 0:
+                given_chunk(shares, a, count, k, w, logp, sums.counts)
             else:
-                turn(xc, count, n, xt)
-            if kind == FULL:
-                triangular_chunk(xt, n, c.centres, c.panels, c.constants, logp)
+                if kind == TIED:
+                    turn(white[a : a + count], count, n, xt)
+                else:
+                    turn(xc, count, n, xt)
+                if kind == FULL:
+                    triangular_chunk(xt, n, c.centres, c.panels, c.constants, logp)
+                else:
+                    diagonal_chunk(xt, n, c.scales, c.offsets, c.constants, logp)
+                if len(out) > 0:
+                    for i in range(count):
+                        for z in range(k):
+                            out[a + i, z] = logp[z, i]
+                    continue
+                bound += share_chunk(logp, k, count, w, sums.counts, spare)
+            if kind == DIAGONAL:
+                add_diagonal(xc, count, n, k, logp, c, sums, room)
+            elif kind == TIED and c.near[0]:
+                add_tied(xc, count, n, k, logp, w, c, sums, room)
             else:
-                diagonal_chunk(xt, n, c.scales, c.offsets, c.constants, logp)
-            if len(out) > 0:
-                for i in range(count):
-                    for z in range(k):
-                        out[a + i, z] = logp[z, i]
-                continue
-            bound += share_chunk(logp, k, count, w, sums.counts, spare)
-        if kind == DIAGONAL:
-            add_diagonal(xc, count, n, k, logp, c, sums, room)
-        elif kind == TIED and c.near[0]:
-            add_tied(xc, count, n, k, logp, w, c, sums, room)
-        else:
-            add_full(xc, count, n, k, logp, c.centres, sums, room.packed, spare)
-    return bound
+                add_full(xc, count, n, k, logp, c.centres, sums, room.packed, spare)
+        return bound
+
+    return over_chunks
+
+
+OVER_CHUNKS = {kind: _over_chunks(kind) for kind in (DIAGONAL, TIED, FULL)}

@@ -122,18 +122,34 @@ class Layout:
 
     def add(self, block: np.ndarray, shares: np.ndarray, w: np.ndarray, t: Sums, scratch: dict) -> float:
         """Add complete rows to the sums; returns sum w log p."""
+        if self.theta.k == 1 and self.theta.kind in DIAGONAL:
+            return self._add_to_one(block, shares, w, t)
         to = self.kernels.Targets(t.counts, t.shift, t.scatter)
         white = NO_ROWS if len(shares) else self.white(block)
-        return self.kernels.over_chunks(
-            self.kind, block, white, shares, w, self.components, self.room(scratch), to, NO_ROWS
+        return self.kernels.OVER_CHUNKS[self.kind](
+            block, white, shares, w, self.components, self.room(scratch), to, NO_ROWS
         )
+
+    def _add_to_one(self, block: np.ndarray, shares: np.ndarray, w: np.ndarray, t: Sums) -> float:
+        """The same for a single diagonal component, whose rows have no other to share with: the scale of every fit is found so, before anything is compiled."""
+        n, mass = self.theta.n, w if len(w) else np.ones(len(block))
+        mass = mass * shares[:, 0] if len(shares) else mass
+        apart = block - self.theta.means[0]
+        t.counts[0] += mass.sum()
+        t.shift[0, :n] += mass @ apart
+        np.square(apart, out=apart)
+        t.scatter[0, 0, :n] += mass @ apart
+        if len(shares):
+            return 0.0
+        c = self.components
+        return float(mass @ (c.constants[0] - np.minimum(apart @ c.scales[0, :n] ** 2, 1e300)))
 
     def log_probs(self, block: np.ndarray, scratch: dict) -> np.ndarray:
         """rows x k: log weight + log density of complete rows."""
         out = np.empty((len(block), self.theta.k))
         to = self.kernels.Targets(NONE, NO_ROWS, np.empty((0, 0, 0)))
-        self.kernels.over_chunks(
-            self.kind, block, self.white(block), NO_ROWS, NONE, self.components, self.room(scratch), to, out
+        self.kernels.OVER_CHUNKS[self.kind](
+            block, self.white(block), NO_ROWS, NONE, self.components, self.room(scratch), to, out
         )
         return out
 
