@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.parts.primitives import LEAST, PARTS, _weighted
+from eckart.engines.cpu.parts.ranges import LEAST, PARTS, weighted
 from eckart.engines.cpu.row_blocks import THIN, Job, jobs, scratch_array
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import BetaRule, BetaSums, Descent, Pass
@@ -78,7 +78,7 @@ class DivergencePrimitives:
             out[part] = u
 
         run_lanes(self._beta_jobs(x, steps * h.shape[1]), [None] * PARTS, step, self.threads)
-        return Descent(out, *_weighted(level, x.weights))
+        return Descent(out, *weighted(level, x.weights))
 
     def beta_sums(self, x: Host | Matrix, left: np.ndarray, right: np.ndarray, beta: float) -> BetaSums:
         x, w, h = place(x), np.asarray(left, np.float64), np.asarray(right, np.float64)
@@ -107,7 +107,7 @@ class DivergencePrimitives:
     def multiplied_rows(self, gram: np.ndarray, pull: np.ndarray, start: np.ndarray, l1: float = 0.0) -> Descent:
         out, level, step = np.empty_like(start, order="C"), np.empty((len(start), 2)), _multiply(gram, l1)
         self._each(len(start), 2 * gram.size, lambda a, b: step(pull[a:b], start[a:b], out[a:b], level[a:b]))
-        return Descent(out, *_weighted(level, None))
+        return Descent(out, *weighted(level, None))
 
     def multiplied_pass(
         self, x: Host | Matrix, right: np.ndarray, left: np.ndarray, gram: np.ndarray, l1: float = 0.0

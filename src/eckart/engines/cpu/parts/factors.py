@@ -1,0 +1,94 @@
+"""Arithmetic on the factors of non-negative factorization: sums over their rows, and what is put, drawn or cut in them."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from eckart.engines.cpu.parts.ranges import Ranges, real_columns, whole_registers
+from eckart.engines.host import Host, place
+from eckart.engines.protocol import FactorSums, SignSums
+from eckart.matrix import Matrix
+
+
+class FactorPrimitives(Ranges):
+    """Of a factor alone, on ranges of its rows."""
+
+    def factor_mass(self, factor: np.ndarray, x: Host | Matrix | None = None) -> np.ndarray:
+        f, weights = np.asarray(factor), None if x is None else place(x).weights
+
+        def mass(a: int, b: int) -> np.ndarray:
+            return f[a:b].sum(axis=0, dtype=np.float64) if weights is None else weights[a:b] @ f[a:b]
+
+        return reduce(np.add, self._each(len(f), 32 * f.shape[1], mass), np.zeros(f.shape[1]))
+
+    def factor_sums(self, factor: np.ndarray, x: Host | Matrix | None = None) -> FactorSums:
+        f, weights, k = np.asarray(factor), None if x is None else place(x).weights, factor.shape[1]
+        none = FactorSums(np.zeros(k), np.zeros((k, k)), np.inf, np.full(k, -np.inf))
+
+        def sums(a: int, b: int) -> FactorSums:
+            part = f[a:b]
+            heavy = part if weights is None else part * weights[a:b, None].astype(part.dtype)
+            most = part.max(axis=0, initial=-np.inf).astype(np.float64)
+            square = (part.T @ heavy).astype(np.float64)
+            return FactorSums(heavy.sum(axis=0, dtype=np.float64), square, float(part.min(initial=np.inf)), most)
+
+        return reduce(FactorSums.merge, self._each(len(f), k * (k + 8), sums), none)
+
+    def sign_sums(self, factor: np.ndarray, x: Host | Matrix | None = None) -> SignSums:
+        f, weights, k = np.asarray(factor), None if x is None else place(x).weights, factor.shape[1]
+
+        def sums(a: int, b: int) -> SignSums:
+            parts = [np.maximum(sign * f[a:b].astype(np.float64), 0) for sign in (1, -1)]
+            squares = [np.einsum("ij,ij->j", p, p if weights is None else weights[a:b, None] * p) for p in parts]
+            return SignSums(np.array(squares), np.array([p.max(axis=0, initial=0.0) for p in parts]))
+
+        return reduce(SignSums.merge, self._each(len(f), 16 * k, sums), SignSums(*np.zeros((2, 2, k))))
+
+    def rectified(self, factor: np.ndarray, scale: np.ndarray, least: float = 0.0, fill: float = 0.0) -> np.ndarray:
+        s = scale.astype(factor.dtype)
+
+        def rows(a: int, b: int, out: np.ndarray) -> None:
+            np.multiply(factor[a:b], s, out=out)
+            out[~(out > factor.dtype.type(least))] = fill
+
+        return self._mapped(factor, rows)
+
+    def sprinkled(self, factor: np.ndarray, size: float, seed: int) -> np.ndarray:
+        small = self.normal(seed, factor.shape, np.float64)  # type: ignore[attr-defined]
+
+        def rows(a: int, b: int, out: np.ndarray) -> None:
+            out[:] = np.where(factor[a:b] > 0, factor[a:b], size * np.abs(small[a:b]))
+
+        return self._mapped(factor, rows)
+
+    def projected_rows(self, pull: np.ndarray, inverse: np.ndarray, l1: float) -> np.ndarray:
+        def rows(a: int, b: int, out: np.ndarray) -> None:
+            np.maximum((pull[a:b].astype(np.float64) - l1) @ inverse, 0, out=out, casting="same_kind")
+
+        return self._mapped(pull, rows)
+
+    def leap(self, new: np.ndarray, old: np.ndarray, stride: float) -> np.ndarray:
+        u, v, dtype = whole_registers(new), whole_registers(old), new.dtype
+        if u.shape != v.shape:
+            u, v = np.asarray(new), np.asarray(old)
+
+        def rows(a: int, b: int, out: np.ndarray) -> None:
+            np.subtract(u[a:b], v[a:b], out=out)
+            out *= dtype.type(stride)
+            out += u[a:b]
+            np.maximum(out, 0, out=out)
+
+        return real_columns(self._mapped(u, rows), new.shape[1])
+
+    def cleaned(self, factor: np.ndarray, mass: np.ndarray, share: float) -> np.ndarray:
+        f, heavy = np.asarray(factor), mass.astype(factor.dtype)
+
+        def rows(a: int, b: int, out: np.ndarray) -> None:
+            np.multiply(f[a:b], heavy, out=out)
+            small = ~(out > share * out.sum(axis=1, keepdims=True))
+            out[:] = f[a:b]
+            out[small] = 0
+
+        return self._mapped(f, rows)

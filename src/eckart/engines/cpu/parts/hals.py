@@ -1,0 +1,175 @@
+"""Coordinate descent by rows (HALS) of non-negative factorization: of dense, stored and gappy data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from eckart.engines.cpu.parts.factors import FactorPrimitives
+from eckart.engines.cpu.parts.ranges import (
+    GATHER,
+    CrossLane,
+    entries_of,
+    new_factor,
+    padded,
+    parts_of_entries,
+    real_columns,
+    weighted,
+)
+from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
+from eckart.engines.host import Host, place
+from eckart.engines.protocol import CrossSums, Descent, Pass
+from eckart.matrix import Matrix
+from eckart.scheduler import run_lanes
+
+
+class HalsPrimitives(FactorPrimitives):
+    """Steps of the squared error."""
+
+    def hals_rows(
+        self,
+        gram: np.ndarray,
+        pull: np.ndarray,
+        start: np.ndarray,
+        l1: float = 0.0,
+        *,
+        sweeps: int = 1,
+        shrink: float = 0.0,
+    ) -> Descent:
+        u = np.ascontiguousarray(start)
+        p, sweep = np.ascontiguousarray(pull, u.dtype), _hals(gram, u.dtype, l1, sweeps, shrink)
+        out, level = np.empty_like(u), np.empty((len(u), 2))
+        self._each(len(u), gram.size * (min(sweeps, 8) + 1), lambda a, b: sweep(p[a:b], u[a:b], out[a:b], level[a:b]))
+        return Descent(out, *weighted(level, None))
+
+    def hals_pass(
+        self,
+        x: Host | Matrix,
+        right: np.ndarray,
+        left: np.ndarray,
+        gram: np.ndarray,
+        l1: float,
+        *,
+        sweeps: int = 1,
+        shrink: float = 0.0,
+    ) -> Pass:
+        x = place(x)
+        old, n, k = np.ascontiguousarray(left), x.shape[1], left.shape[1]
+        out, inner, kind = np.empty_like(old), k * k * (min(sweeps, 8) + 1), old.dtype
+        if x.kind == "counts":
+            rows = old, out, np.empty((len(old), 2))
+            return self._stored_pass(x, right, rows, _hals(gram, kind, l1, sweeps, shrink), inner)
+        from eckart.engines.cpu.parts.kernels import hals_block
+        from eckart.engines.cpu.registers.tiles import tile_size
+
+        v, g = np.ascontiguousarray(right, kind), np.ascontiguousarray(gram, kind)
+        weights = np.empty(0, kind) if x.weights is None else x.weights.astype(kind)
+        rule = g, kind.type(l1)
+        lanes = [
+            (np.zeros((n, k), kind), np.zeros((k, k)), np.zeros(2))
+            for _ in range(self._cross_lanes(x, k, 2 * n * k + inner))
+        ]
+        size, sweep = self._block(x, 2 * n * k + inner, len(old)), cast(Any, hals_block)
+
+        def step(sums: tuple[np.ndarray, ...], job: Job, scratch: dict[str, Any]) -> None:
+            start, count, fetch = job
+            block, part = np.ascontiguousarray(fetch(scratch), kind), slice(start, start + count)
+            if "room" not in scratch or len(scratch["room"][0]) < count:
+                pull, heavy, cross, square = (
+                    np.empty(shape, kind) for shape in ((count, k), (count, k), (n, k), (k, k))
+                )
+                scratch["room"] = pull, np.empty((count, 2)), heavy, cross, square
+            how = sweeps, float(shrink), tile_size(kind), scratch["room"]
+            sweep(block, v, weights[part], *rule, old[part], out[part], *how, sums)
+
+        run_lanes(jobs(x.matrix, size), lanes, step, self.threads)
+        cross = self._tree([lane[0] for lane in lanes])
+        square, level = (np.sum([lane[i] for lane in lanes], axis=0) for i in (1, 2))
+        return Pass(out, CrossSums(float(level[0]), float(level[1]), cross, square))
+
+    def _swept_pass(self, x: Host, right: np.ndarray, left: np.ndarray, sweep: Any, inner: int) -> Pass:
+        """``sweep(X V, left, out, level)`` of every block of rows, and the sums that the columns need; ``inner`` multiply-adds a row."""
+        old, n, k, weights = np.ascontiguousarray(left), x.shape[1], left.shape[1], x.weights
+        out, level = np.empty_like(old), np.empty((len(old), 2))
+        if x.kind == "counts":
+            return self._stored_pass(x, right, (old, out, level), sweep, inner)
+        v = np.ascontiguousarray(right, old.dtype)
+
+        def step(lane: CrossLane, job: Job, scratch: dict[str, Any]) -> None:
+            start, rows, fetch = job
+            block, part = fetch(scratch), slice(start, start + rows)
+            pull = np.matmul(block, v, out=scratch_array(scratch, "pull", (rows, k), old.dtype))
+            sweep(pull, old[part], out[part], level[part])
+            lane.take(block, out[part], None if weights is None else weights[part], scratch)
+
+        work = 2 * n * k + inner
+        lanes = [CrossLane(n, k, x.dtype) for _ in range(self._cross_lanes(x, k, work))]
+        run_lanes(jobs(x.matrix, self._block(x, work, len(old))), lanes, step, self.threads)
+        square = self.factor_sums(out, x).square
+        return Pass(out, CrossSums(*weighted(level, weights), self._tree([lane.total for lane in lanes]), square))
+
+    def _stored_pass(self, x: Host, right: np.ndarray, rows: Any, sweep: Any, inner: int) -> Pass:
+        """hals_pass where zeros are not stored: products by rows, then by columns."""
+        from eckart.engines.cpu.entries.sparse import times_rows
+        from eckart.engines.cpu.registers.prefetch import aligned_zeros
+
+        (old, out, level), m, k = rows, x.matrix, rows[0].shape[1]
+        v, heavy = aligned_zeros(right.shape, old.dtype), aligned_zeros(old.shape, old.dtype)
+        v[:] = right
+        parts = parts_of_entries(x, GATHER * k, inner)
+        squares = np.zeros((len(parts), k, k))
+
+        def by_rows(square: np.ndarray, part: tuple[int, int], scratch: dict[str, Any]) -> None:
+            a, b = part
+            pull = scratch_array(scratch, "pull", (b - a, k), old.dtype)
+            times_rows(m.indptr[a:], m.indices, m.data, v, 0, b - a, pull)
+            sweep(pull, old[a:b], out[a:b], level[a:b])
+            np.multiply(out[a:b], 1 if x.weights is None else x.weights[a:b, None].astype(old.dtype), out=heavy[a:b])
+            square += out[a:b].T @ heavy[a:b]
+
+        run_lanes(parts, list(squares), by_rows, self.threads)
+        t = x.T.matrix
+        cross = np.empty((t.shape[0], k), old.dtype)
+        self._over_ranges(
+            parts_of_entries(x.T, GATHER * k), lambda a, b: times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross)
+        )
+        return Pass(out, CrossSums(*weighted(level, x.weights), cross, squares.sum(axis=0)))
+
+    def hals_seen(
+        self,
+        x: Host | Matrix,
+        other: np.ndarray,
+        start: np.ndarray,
+        *,
+        l1: float = 0.0,
+        l2: float = 0.0,
+        sweeps: int = 1,
+        shrink: float = 0.0,
+    ) -> Descent:
+        from eckart.engines.cpu.parts.kernels import seen_range
+        from eckart.engines.cpu.registers.tiles import tile_size
+        from eckart.engines.cpu.ridge.schedule import _scratch
+
+        x, dtype, k = place(x), start.dtype, start.shape[1]
+        h, given, out = padded(other, dtype), np.asarray(start), new_factor(len(start), k, dtype)
+        entries, level, sweep_rows = entries_of(x, dtype), np.zeros((len(out), 2)), cast(Any, seen_range)
+        rule, size = (dtype.type(l1), dtype.type(l2), sweeps, float(shrink)), tile_size(dtype)
+
+        def step(_: Any, part: tuple[int, int], scratch: dict[str, Any]) -> None:
+            chunk, gram = _scratch(scratch, h.shape[1], dtype)
+            sweep_rows(entries, h, given, out, k, rule, size, *part, chunk, gram, level)
+
+        parts = parts_of_entries(x, k * k // 2, k * k * (min(sweeps, 8) + 1))
+        run_lanes(parts, [None] * max(1, len(parts)), step, self.threads)
+        return Descent(real_columns(out, k), *weighted(level, x.weights))
+
+
+def _hals(gram: np.ndarray, dtype: np.dtype, l1: float, sweeps: int, shrink: float) -> Callable[..., None]:
+    """hals_range of some rows: sweep(pull, start, out, level)."""
+    from eckart.engines.cpu.parts.kernels import hals_range
+    from eckart.engines.cpu.registers.tiles import tile_size
+
+    g, size, low = np.ascontiguousarray(gram, dtype), tile_size(dtype), dtype.type(l1)
+    return lambda pull, start, out, level: hals_range(g, pull, low, start, out, sweeps, float(shrink), size, level)
