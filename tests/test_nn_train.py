@@ -241,6 +241,7 @@ Autoencoder(2, hidden=[16], dropout=0.1, noise=0.1, max_iter=12, checkpoint=sys.
 """
 
 
+@pytest.mark.slow
 def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, rng):
     np.save(tmp_path / "x.npy", planted(rng, rows=120, n=8))
     state, model = tmp_path / "state.safetensors", tmp_path / "m.safetensors"

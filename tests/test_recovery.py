@@ -95,7 +95,9 @@ def test_dual_certificate_is_what_it_says():
     off = ((eye - on_t) @ y).reshape(12, 10)
     c = recovery_certificate(f, x)
     assert c["smallest eigenvalue on T"] == pytest.approx(values[0], rel=1e-6)
-    assert c["||P_Tperp Y||_2"] == pytest.approx(np.linalg.norm(off, 2), rel=1e-5)
+    norm = np.linalg.norm(off, 2)  # the fact is a Ritz value, from below; the check holds its bound
+    assert 0.99 * norm <= c["||P_Tperp Y||_2"] <= (1 + 1e-9) * norm
+    assert norm <= next(check.value for check in c.checks if check.name == "dual certificate")
 
 
 def test_a_changed_answer_is_disproven():

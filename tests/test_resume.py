@@ -259,6 +259,7 @@ eckart.NMF(4, n_init=2, tol=1e-9, max_iter=12, random_state=0, checkpoint=sys.ar
 """
 
 
+@pytest.mark.slow
 def test_sigkill_at_several_moments(tmp_path):
     """A process that is killed again and again, each time a little later, ends where one ends that was left alone."""
     np.save(tmp_path / "x.npy", parts())

@@ -236,6 +236,7 @@ SkipGram(8, min_count=1, deterministic=True, checkpoint=sys.argv[2], random_stat
 """
 
 
+@pytest.mark.slow
 def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, monkeypatch):
     import json
 

@@ -55,6 +55,7 @@ def test_a_worker_lost_in_each_phase_changes_no_bit(processes, rows, ratings, mo
     assert killer.killed == 2
 
 
+@pytest.mark.cluster
 def test_a_task_that_no_worker_survives_ends_with_words(processes, monkeypatch):
     """A partition that ends every worker it comes to (here: by a signal; else by the limit of memory) is reported, not tried for ever."""
     from eckart.engines.dask import tasks

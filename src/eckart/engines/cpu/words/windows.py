@@ -12,6 +12,9 @@ from eckart.scheduler import run_lanes
 RUN = 2**13
 """Words of a run of threads that share the tables, about: some 10 ms, so that handing it out costs little and the last ones end together."""
 
+APART = 64
+"""Words for each thread that shares the tables: a step changes about six rows, so with fewer words most steps would meet another's and be lost."""
+
 
 class WindowSteps:
     """window_table and pair_step on ``threads`` threads; numba is loaded when they are called."""
@@ -43,7 +46,8 @@ class WindowSteps:
         work = _Work.of(pieces, part, rule, rates, seed)
         strata, rounds = rounds_of(pieces, part, rule)
         if together or strata == 1:
-            return _windows(work, x, y, self.threads if together else 1)
+            apart = max(1, (len(x) - 1) // APART)
+            return _windows(work, x, y, min(self.threads, apart) if together else 1)
         return PairEvidence.sum(_blocks(work, runs, x, y, strata, self.threads) for runs in rounds)
 
 
