@@ -588,3 +588,18 @@ def test_parts_beside_components_and_a_row_as_their_sum(rng):
     assert float(words[1][:-1]) >= float(words[2][:-1])
     with pytest.raises(eckart.InputError, match="wanted height x width = 12"):
         plots.parts_and_components(m, PCA(2).fit(x), (5, 5))
+
+
+def test_more_components_than_the_rank_are_used(rng):
+    """Sixteen limbs of which four are in every image: the rank is 13, and parts need more. Equal starts of the rest would stay one component."""
+    limbs = rng.random((16, 30)) * (rng.random((16, 30)) < 0.3)
+    pose = np.zeros((256, 16))
+    for limb in range(4):
+        pose[np.arange(256), 4 * limb + np.arange(256) // 4**limb % 4] = 1
+    x = pose @ limbs
+    assert np.linalg.matrix_rank(x) == 13
+    model = NMF(16, random_state=0, max_iter=500).fit(x)
+    rival = min(
+        Rival(16, init=init, random_state=0, max_iter=500).fit(x).reconstruction_err_ for init in ("nndsvda", "random")
+    )
+    assert model.reconstruction_err_ < max(1.5 * rival, 0.05 * np.linalg.norm(x))

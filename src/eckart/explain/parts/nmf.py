@@ -63,8 +63,8 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     n_components : int, "auto" or None
         k; "auto" and None take the number of columns.
     init : None, "nndsvd", "nndsvda", "random" or "custom"
-        Start; "custom" takes W and H from ``fit_transform(X, W=, H=)``. None: "nndsvda", but "random" where k is larger than the data or entries are
-        unknown.
+        Start; "custom" takes W and H from ``fit_transform(X, W=, H=)``. None: "nndsvda", but "random" where k is larger than the rank of the data
+        or entries are unknown.
     solver : "auto", "hals", "cd", "als", "mm" or "mu"
         Least squares: "hals" (coordinate descent with repeated inner sweeps, the first of them on a sketch of large data), "cd" (one inner sweep, as
         scikit-learn's), "als" (projected least squares, the plain method). Divergence: "mm" (over-relaxed multiplicative steps, taken back where they

@@ -1,7 +1,8 @@
 """Where a factorization A ~ W H begins, and a cheap stretch of the way for least squares.
 
 ``nndsvd``      the leading singular triplets u s v^T, each with the larger of its two non-negative parts u+ v+^T or u- v-^T (Boutsidis and Gallopoulos 2008);
-``nndsvda``     its zeros filled with sqrt(mean of A / k), about the size of an entry of W and H (a tenth of it for least squares);
+``nndsvda``     its zeros filled with sqrt(mean of A / k), about the size of an entry of W and H (a tenth of it for least squares), or as the next where k is
+                above the rank of A;
 ``nndsvdar``    its zeros filled with small random numbers of that size in place of one number;
 ``random``      H of |normal| numbers of that size, W constant (it is solved first);
 ``compressed``  the singular vectors come from a sketch A ~ B Y^T of a few more than k columns. A sweep on the sketch costs (rows + columns) k^2 instead of
@@ -45,6 +46,7 @@ def begin(sides: Sides, k: int, init: str | None, rng: np.random.Generator) -> S
     """Factors to start from."""
     engine, x, totals, n = sides.engine, sides.x, sides.totals, sides.x.shape[1]
     few = k > min(totals.rows, n)
+    chosen = init is None
     if init is None:
         init = "random" if few or x.kind == "observed" else "nndsvda"
     if few and init != "random":
@@ -53,15 +55,25 @@ def begin(sides: Sides, k: int, init: str | None, rng: np.random.Generator) -> S
         )
     size = float(np.sqrt(totals.total / totals.cells / k)) if totals.cells else 0.0
     if init == "random":
-        right = np.abs(normal(rng, (n, k), x.dtype)) * x.dtype.type(size)
-        return Start(engine.take(np.full((totals.rows, k), size, x.dtype)), engine.take(right))
+        return _random(sides, k, size, rng)
     images, basis = sketch(sides, k, rng)
     fill = FILL[sides.loss] * size if init in ("nndsvda", "nndsvdar") else 0.0
-    left, right = nndsvd(engine, x, images, basis, k, 0.0 if init == "nndsvdar" else fill)
+    left, right, whole = nndsvd(engine, x, images, basis, k, 0.0 if init == "nndsvdar" else fill)
+    if chosen and not whole:
+        return _random(sides, k, size, rng)
+    if init == "nndsvda" and not whole:  # components filled with one number would be the same component, and stay so
+        init, (left, right, _) = "nndsvdar", nndsvd(engine, x, images, basis, k, 0.0)
     if init == "nndsvdar":
         seeds = int(rng.integers(2**31)), int(rng.integers(2**31))
         left, right = (engine.sprinkled(f, fill, seed) for f, seed in zip((left, right), seeds))
     return Start(left, right, None if x.kind == "observed" else (images, basis))
+
+
+def _random(sides: Sides, k: int, size: float, rng: np.random.Generator) -> Start:
+    """W of one number, H of random ones."""
+    x = sides.x
+    right = np.abs(normal(rng, (x.shape[1], k), x.dtype)) * x.dtype.type(size)
+    return Start(sides.engine.take(np.full((sides.totals.rows, k), size, x.dtype)), sides.engine.take(right))
 
 
 def sketch(sides: Sides, k: int, rng: np.random.Generator) -> tuple[Tall, Tall]:
@@ -81,8 +93,8 @@ def sketch(sides: Sides, k: int, rng: np.random.Generator) -> tuple[Tall, Tall]:
     return engine.times(x, block, None), block
 
 
-def nndsvd(engine: Engine, x: Placed, images: Tall, basis: Tall, k: int, fill: float) -> tuple[Tall, Tall]:
-    """W and H^T from the sketch A ~ B Y^T, zeros filled; a component without a singular value is zero."""
+def nndsvd(engine: Engine, x: Placed, images: Tall, basis: Tall, k: int, fill: float) -> tuple[Tall, Tall, bool]:
+    """W and H^T from the sketch A ~ B Y^T, zeros filled, and whether every component has a singular value; one that has none is zero before it is filled."""
     square, turn = np.linalg.eigh(engine.factor_sums(images, x).square)
     size = np.sqrt(np.maximum(square[::-1][:k], 0.0))
     turn = turn[:, ::-1][:, :k]
@@ -100,7 +112,7 @@ def nndsvd(engine: Engine, x: Placed, images: Tall, basis: Tall, k: int, fill: f
         scale = reach / np.where(length > 0, length, 1.0)
         least = NOISE * float((scale * found.most[sign]).max(initial=0.0))
         ends.append(engine.rectified(factor, np.where(sign[0] == 0, scale, -scale), least, fill))
-    return ends[0], ends[1]
+    return ends[0], ends[1], bool(kept.all())
 
 
 def worthwhile(sides: Sides, k: int) -> bool:
