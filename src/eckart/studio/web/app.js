@@ -64,7 +64,7 @@ function App({ opened }) {
   return html`<div class="shell">
     <${Bar} folder=${folder.value} jobs=${jobs} menu=${menu} onMenu=${() => setMenu(!menu)} />
     <${Side} files=${files} place=${place} open=${menu} />
-    <main class="main" id="main-content" tabindex="-1" ref=${main}>${room}</main>
+    <main class="page" id="main-content" tabindex="-1" ref=${main}>${room}</main>
   </div>`;
 }
 
@@ -102,5 +102,5 @@ startTheme();
 const app = document.getElementById("app");
 startSession().then(
   (opened) => render(html`<${App} opened=${opened} />`, app),
-  (error) => render(html`<main class="main"><${Words} kind="bad" title="The studio did not open">${error.message}<//></main>`, app),
+  (error) => render(html`<main class="page"><${Words} kind="bad" title="The studio did not open">${error.message}<//></main>`, app),
 );

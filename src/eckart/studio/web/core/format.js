@@ -6,9 +6,10 @@ export function number(value, digits = 4) {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (typeof value !== "number") return String(value);
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "–" : value > 0 ? "∞" : "−∞";
-  if (Number.isInteger(value) && Math.abs(value) < 1e12) return whole.format(value).replace("-", "−");
+  if (Number.isInteger(value) && Math.abs(value) < 1e12) return whole.format(value + 0).replace("-", "−");
   const size = Math.abs(value);
-  const text = size !== 0 && (size < 1e-3 || size >= 1e7) ? exponent(value, digits) : trimmed(value.toPrecision(digits));
+  if (size >= 10 ** digits && size < 1e7) return whole.format(Math.round(value)).replace("-", "−");
+  const text = size < 1e-3 || size >= 1e7 ? exponent(value, digits) : trimmed(value.toPrecision(digits));
   return text.replace(/^-/, "−");
 }
 

@@ -165,10 +165,10 @@ export class Drawing {
     const to = (x, y) => [width / 2 + (x - v.x) * v.perX, height / 2 - (y - v.y) * v.perY];
     pen.clearRect(0, 0, width, height);
     this.axes(pen, to, v);
-    pen.lineWidth = 1.6 * d;
     for (const e of this.marks.ellipses) {
       const [cx, cy] = to(e.cx, e.cy);
       pen.strokeStyle = e.colour;
+      pen.lineWidth = 2 * d;
       pen.beginPath();
       for (let i = 0; i <= 72; i += 1) {
         const t = (2 * Math.PI * i) / 72, a = e.rx * Math.cos(t), b = e.ry * Math.sin(t);

@@ -5,20 +5,29 @@ import { runs } from "./cells.js";
 
 const DISCS_UP_TO = 20000; // about 50 writes a disc: 1 M writes, the cost of a million single points
 const PAIRS_UP_TO = 150000; // 2 x 2 pixels each, so that thin clouds stay visible
-const IN_MOTION = 1000000; // points drawn while the view moves; the rest follow when it rests
+const IN_MOTION = 22; // milliseconds a picture may take while the view moves: then a part of the points is drawn, and all of them when it rests
 const FAINTEST = 0.3; // opacity of one point alone: still visible on paper
 
-const room = { sums: new Uint32Array(0) };
+const room = { sums: new Uint32Array(0), perPoint: 2e-5 }; // perPoint: milliseconds a point, learned from the pictures drawn
 
 /** view: {x, y: data at the middle, perX, perY: pixels a unit}; colours: {codes, table} or null, in sorted order; chosen: Uint8Array in sorted order or null. */
 export function draw(cells, view, width, height, { colours, chosen, ramp, dim, moving }, pixels) {
   const x0 = view.x - width / 2 / view.perX, x1 = view.x + width / 2 / view.perX;
   const y0 = view.y - height / 2 / view.perY, y1 = view.y + height / 2 / view.perY;
-  const { found, count } = runs(cells, x0, x1, y0, y1);
+  const { found: all, count } = runs(cells, x0, x1, y0, y1);
+  const affordable = IN_MOTION / room.perPoint;
+  const thin = moving && cells.thin !== null && count > affordable;
+  const from = thin ? cells.thin : cells;
+  const found = thin ? runs(from, x0, x1, y0, y1).found : all;
   pixels.fill(0);
   const place = { ax: view.perX, bx: -x0 * view.perX, ay: -view.perY, by: y1 * view.perY, width, height, found };
-  if (count <= DISCS_UP_TO) discs(cells, place, { colours, chosen, ramp, dim, radius: radiusFor(count) }, pixels);
-  else density(cells, place, { colours, chosen, ramp, dim, twice: count <= PAIRS_UP_TO, step: moving ? Math.ceil(count / IN_MOTION) : 1 }, pixels);
+  if (count <= DISCS_UP_TO) discs(cells, place, { colours, chosen, ramp, dim, radius: radiusFor(count), opacity: count > 6000 ? 0.45 : count > 1500 ? 0.7 : 0.82 }, pixels);
+  else {
+    const step = moving ? Math.max(1, Math.ceil(count / from.every / affordable)) : 1, began = performance.now();
+    density(from, place, { colours, chosen, ramp, dim, twice: count <= PAIRS_UP_TO, step }, pixels);
+    const drawn = count / from.every / step;
+    if (drawn > 200000) room.perPoint += 0.2 * ((performance.now() - began) / drawn - room.perPoint); // smaller counts measure the pixels, not the points
+  }
   return count;
 }
 
@@ -32,19 +41,19 @@ function density(cells, { ax, bx, ay, by, width, height, found }, { colours, cho
   if (room.sums.length < size) room.sums = new Uint32Array(size);
   const sums = room.sums.length === size ? room.sums : room.sums.subarray(0, size);
   sums.fill(0);
-  const { xy } = cells;
+  const { xy, every } = cells;
   const codes = colours?.codes, table = colours?.table;
   for (let f = 0; f < found.length; f += 2) {
     for (let i = found[f], to = found[f + 1]; i < to; i += step) {
       const px = ax * xy[2 * i] + bx, py = ay * xy[2 * i + 1] + by;
       if (px < 0 || py < 0 || px >= width || py >= height) continue;
       const at = ((py | 0) * width + (px | 0)) * lanes;
-      add(sums, at, i, chosen, codes, table);
+      add(sums, at, i * every, chosen, codes, table);
       if (twice) {
         const right = px + 1 < width, below = py + 1 < height;
-        if (right) add(sums, at + lanes, i, chosen, codes, table);
-        if (below) add(sums, at + width * lanes, i, chosen, codes, table);
-        if (right && below) add(sums, at + (width + 1) * lanes, i, chosen, codes, table);
+        if (right) add(sums, at + lanes, i * every, chosen, codes, table);
+        if (below) add(sums, at + width * lanes, i * every, chosen, codes, table);
+        if (right && below) add(sums, at + (width + 1) * lanes, i * every, chosen, codes, table);
       }
     }
   }
@@ -96,7 +105,7 @@ function tone(sums, lanes, count, { colours, chosen, ramp, dim }, pixels) {
   }
 }
 
-function discs(cells, place, { colours, chosen, ramp, dim, radius }, pixels) {
+function discs(cells, place, { colours, chosen, ramp, dim, radius, opacity }, pixels) {
   const stamp = stampOf(radius);
   const plain = ramp.subarray(3 * ((ramp.length / 3) >> 1), 3 * ((ramp.length / 3) >> 1) + 3);
   // What is not chosen lies below what is.
@@ -105,7 +114,7 @@ function discs(cells, place, { colours, chosen, ramp, dim, radius }, pixels) {
       for (let i = place.found[f]; i < place.found[f + 1]; i += 1) {
         if (chosen && chosen[i] !== turn) continue;
         const colour = turn === 0 ? dim : colours ? colours.table.subarray(3 * colours.codes[i], 3 * colours.codes[i] + 3) : plain;
-        put(stamp, place.ax * cells.xy[2 * i] + place.bx, place.ay * cells.xy[2 * i + 1] + place.by, colour, turn === 0 ? 0.35 : 0.82, place, pixels);
+        put(stamp, place.ax * cells.xy[2 * i] + place.bx, place.ay * cells.xy[2 * i + 1] + place.by, colour, turn === 0 ? 0.3 : opacity, place, pixels);
       }
     }
   }

@@ -16,7 +16,7 @@ export function Lines({ lines, xName, yName, label, height = 180, whole = false,
   if (!all.length) return html`<div ref=${box} class="chart-empty faint small">nothing measured yet</div>`;
   const extent = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
   let [x0, x1] = extent(all.map((p) => p[0]));
-  let [y0, y1] = extent(all.map((p) => p[1]));
+  let [y0, y1] = extent([...all.map((p) => p[1]), ...marks.map((m) => m.y)]);
   if (x0 === x1) [x0, x1] = [x0 - 0.5, x1 + 0.5];
   if (whole) y0 = Math.min(0, y0);
   const pad = 0.06 * (y1 - y0 || Math.abs(y1) || 1);

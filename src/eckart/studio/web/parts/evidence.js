@@ -10,9 +10,9 @@ const KINDS = {
   statistical: "true up to chance, with the limits below",
 };
 
-export function Verdict({ certificate }) {
+export function Verdict({ certificate, short = false }) {
   if (!certificate) return null;
-  return html`<span class="verdict ${certificate.holds ? "holds" : "fails"}"><span aria-hidden="true">${certificate.holds ? "✓" : "✕"}</span>${certificate.holds ? "certificate holds" : "certificate does not hold"}</span>`;
+  return html`<span class="verdict ${certificate.holds ? "holds" : "fails"}"><span aria-hidden="true">${certificate.holds ? "✓" : "✕"}</span>${short ? "" : "certificate "}${certificate.holds ? "holds" : "does not hold"}</span>`;
 }
 
 export function Evidence({ model }) {
@@ -23,19 +23,26 @@ export function Evidence({ model }) {
       <${Lines} height=${140} label="course of the fit" lines=${[{ points: trace.values.map((value, i) => [i + 1, value]) }]} xName="step" yName=${trace.quantity ?? "objective"} />
       <p class="small soft">${trace.reason}${trace.note ? ` ${trace.note}` : ""}</p><//>`}
     ${plan && Object.keys(plan).length > 0 && html`<${Card} title="What was chosen, and why"><dl class="pairs">
-      ${Object.entries(plan).map(([name, value]) => html`<div key=${name}><dt>${name.replaceAll("_", " ")}</dt><dd>${String(value)}</dd></div>`)}</dl><//>`}
+      ${Object.entries(plan).map(([name, value]) => html`<div key=${name}><dt>${name.replaceAll("_", " ")}</dt><dd><${Value} value=${value} /></dd></div>`)}</dl><//>`}
     <${Repeat} python=${model.python} shell=${model.shell} />
   </aside>`;
 }
 
+/** A value of any shape: numbers short, records as lines. */
+function Value({ value }) {
+  if (Array.isArray(value)) return value.map((one) => (typeof one === "object" ? JSON.stringify(one) : number(one, 5))).join(", ");
+  if (value === null || typeof value !== "object") return number(value, 5);
+  return html`<ul>${Object.entries(value).map(([name, one]) => html`<li key=${name}><span class="faint">${name.replaceAll("_", " ")}</span> ${typeof one === "object" && one !== null && !Array.isArray(one) ? Object.entries(one).map(([key, inner]) => `${key} ${number(inner, 5)}`).join(", ") : html`<${Value} value=${one} />`}</li>`)}</ul>`;
+}
+
 export function Certificate({ certificate }) {
-  return html`<${Card} title="Certificate" aside=${html`<${Verdict} certificate=${certificate} />`}>
+  return html`<${Card} title="Certificate" aside=${html`<${Verdict} certificate=${certificate} short=${true} />`}>
     <p class="small soft"><span class="kind">${certificate.kind}</span> ${KINDS[certificate.kind] ?? ""}</p>
     <p class="small">${certificate.problem}</p>
     ${!certificate.holds && html`<p class="small bad">${certificate.reason}</p>`}
     <ul class="checks">${certificate.checks.map((check) => html`<li key=${check.name} class=${check.passed ? "" : "failed"}>
       <span class="tick-mark" aria-hidden="true">${check.passed ? "✓" : "✕"}</span><div><span class="check-name">${check.name.replaceAll("_", " ")}</span> <span class="n">${number(check.value, 3)} ≤ ${number(check.limit, 3)}</span><span class="hidden-words">${check.passed ? "passed" : "failed"}</span><p class="faint small">${check.meaning}</p></div></li>`)}</ul>
-    ${Object.keys(certificate.facts ?? {}).length > 0 && html`<details><summary>measured besides</summary><dl class="pairs">${Object.entries(certificate.facts).map(([name, value]) => html`<div key=${name}><dt>${name.replaceAll("_", " ")}</dt><dd class="n">${typeof value === "object" && value !== null ? JSON.stringify(value) : number(value)}</dd></div>`)}</dl></details>`}
+    ${Object.keys(certificate.facts ?? {}).length > 0 && html`<details><summary>measured besides</summary><dl class="pairs">${Object.entries(certificate.facts).map(([name, value]) => html`<div key=${name}><dt>${name.replaceAll("_", " ")}</dt><dd><${Value} value=${value} /></dd></div>`)}</dl></details>`}
     ${(certificate.notes ?? []).map((note) => html`<p key=${note} class="small faint">${note}</p>`)}
   <//>`;
 }

@@ -25,7 +25,7 @@ export function Answer({ of, children, lines = 3, waiting }) {
     return html`<div class="waiting" role="status"><span class="hidden-words">${waiting ?? "loading"}</span>
       ${Array.from({ length: lines }, (_, i) => html`<span class="bone" key=${i}></span>`)}</div>`;
   }
-  return html`<div class=${of.busy ? "stale" : ""} aria-busy=${of.busy}>${children(of.value)}</div>`;
+  return html`<div class=${of.busy ? "flow stale" : "flow"} aria-busy=${of.busy}>${children(of.value)}</div>`;
 }
 
 export function Words({ kind = "note", title, children }) {

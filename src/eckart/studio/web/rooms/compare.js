@@ -20,7 +20,7 @@ export function CompareRoom({ model, asked, files }) {
     ${!asked.other ? html`<${Empty} title="One model is open">Choose a second one. A lasso or a word on one map is then shown on both.<//>`
       : other.error ? html`<${Words} kind="bad">${other.error.message}<//>`
       : other.value && !fits ? html`<${Words}>${other.value.file} has no map of ${side}.<//>`
-      : other.value && html`<${Both} model=${model} other=${other.value} side=${side} asked=${asked} />`}`;
+      : html`<${Answer} of=${other} lines=${6}>${(value) => html`<${Both} model=${model} other=${value} side=${side} asked=${asked} />`}<//>`}`;
 }
 
 function Both({ model, other, side, asked }) {

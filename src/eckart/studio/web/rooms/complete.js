@@ -77,11 +77,13 @@ function middle(values) {
 }
 
 function List({ got, names, chosen, onWhy }) {
-  const most = Math.max(...got.list.map((one) => one.score)), least = Math.min(...got.list.map((one) => one.score));
+  const known = got.list.flatMap((one) => [one.low, one.high, one.score]).filter((value) => typeof value === "number");
+  const least = Math.min(...known), span = Math.max(...known) - least || 1;
+  const at = (value) => `${(100 * (value - least)) / span}%`;
   return html`<ol class="ranked">${got.list.map((one) => html`<li key=${one.column} class=${chosen === one.column ? "on" : ""}>
     <span class="rank">${one.rank}</span><span class="what"><span>${one.title ?? one.column}</span><span class="faint small">${one.observations !== null && one.observations !== undefined ? `${number(one.observations)} entries` : ""}${one.low !== null && one.low !== undefined ? ` · ${number(one.low, 3)} to ${number(one.high, 3)}` : ""}</span></span>
     <${Step} before=${one.before} rank=${one.rank} />
-    <span class="n score">${number(one.score, 3)}<span class="underbar" aria-hidden="true"><span style=${{ width: `${10 + (90 * (one.score - least)) / (most - least || 1)}%` }}></span></span></span>
+    <span class="n score">${number(one.score, 3)}<span class="span-box" aria-hidden="true">${typeof one.low === "number" && html`<span class="span-line" style=${{ left: at(one.low), width: `calc(${at(one.high)} - ${at(one.low)})` }}></span>`}<span class="span-dot" style=${{ left: at(one.score) }}></span></span></span>
     ${onWhy && html`<button type="button" class="quiet small-button" aria-pressed=${chosen === one.column} aria-label=${`why ${one.title ?? one.column}`} onClick=${() => onWhy(one.column)}>why</button>`}</li>`)}</ol>
     <p class="small faint">ranked by ${got.by}</p>`;
 }
@@ -128,8 +130,8 @@ function Places({ model, data, asked }) {
   const at = asked.pick === undefined ? null : Number(asked.pick);
   const near = useGet(at !== null ? "model/neighbours" : null, { file: model.file, data, side, at, n: 12 });
   return html`${sides.length > 1 && html`<${Choice} label="map of" value=${side} options=${sides.map((one) => [one, `${names[one]}s`])} onChoose=${(key) => change({ side: key, pick: null, v: null, lasso: null })} />`}
-    <${RowMap} key=${side} model=${model} data=${data} side=${side} asked=${asked} axes=${model.axes?.[side] ?? []} colours=${model.colour?.[side] ?? []} labelled=${true} picked=${at === null ? [] : [at]} onPick=${(next) => change({ pick: next })} />
-    ${at !== null && html`<${Card} title=${near.value ? `Like ${near.value.of.title ?? near.value.of.id}` : "Alike"}><${Answer} of=${near}>${(got) => html`<${Bars} label="most alike" head=${["name", "cosine"]} items=${got.neighbours.map((one) => ({ name: one.title ?? one.id, value: one.score, key: one.at, onPick: () => change({ pick: one.at }) }))} />`}<//><//>`}`;
+    <${RowMap} key=${side} model=${model} data=${data} side=${side} asked=${asked} axes=${model.axes?.[side] ?? []} colours=${model.colour?.[side] ?? []} labelled=${true} picked=${at === null ? [] : [at]} onPick=${(next) => change({ pick: next })}>
+    ${at !== null && html`<${Card} title=${near.value ? `Like ${near.value.of.title ?? near.value.of.id}` : "Alike"}><${Answer} of=${near}>${(got) => html`<${Bars} label="most alike" head=${["name", "cosine"]} items=${got.neighbours.map((one) => ({ name: one.title ?? one.id, value: one.score, key: one.at, onPick: () => change({ pick: one.at }) }))} />`}<//><//>`}<//>`;
 }
 
 function Errors({ model }) {

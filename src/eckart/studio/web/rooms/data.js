@@ -4,7 +4,7 @@ import { get, post, useGet } from "../core/api.js";
 import { bytes, counted, number, seconds, share } from "../core/format.js";
 import { change, go } from "../core/place.js";
 import { LongTable } from "../parts/table.js";
-import { Answer, Card, Copy, Meter, Words } from "../parts/ui.js";
+import { Answer, Card, Copy, Meter, useName, Words } from "../parts/ui.js";
 
 export function DataRoom({ file, asked, onStarted }) {
   const answer = useGet("data", { file });
@@ -29,7 +29,7 @@ function Inside({ data, asked, onStarted }) {
           <ul class="verbs">${data.verbs.map((one) => html`<li key=${one.verb}><button type="button" class="verb ${one.verb === verb?.verb ? "on" : ""}" aria-pressed=${one.verb === verb?.verb} disabled=${!one.suited} onClick=${() => change({ verb: one.verb })}>
             <strong>${one.verb}</strong>${one.best && html`<span class="tag">suits best</span>`}<span class="small soft">${one.reason}</span></button></li>`)}</ul>
         <//>
-        ${verb?.suited && html`<${Form} key=${verb.verb} verb=${verb} file=${data.file} onStarted=${onStarted} />`}
+        ${verb?.suited && html`<${Form} key=${verb.verb} verb=${verb} file=${data.file} columns=${(data.columns ?? []).map((one) => one.name)} onStarted=${onStarted} />`}
       </div>
     </div></div>`;
 }
@@ -44,7 +44,7 @@ function Columns({ data }) {
     <tbody>${shown.map((one) => html`<tr key=${one.name}><th scope="row">${one.name}</th><td><span class="tag plain-tag">${one.kind}</span></td>
       <td class="nowrap"><${Meter} value=${one.gaps} of=${looked} /> <span class=${one.gaps ? "" : "faint"}>${one.gaps ? share(one.gaps / looked) : "none"}</span></td>
       <td class="n">${number(one.least)}</td><td class="n">${number(one.mean)}</td><td class="n">${number(one.most)}</td>
-      <td class="soft small">${one.odd ? html`<span class="bad">“${one.odd}” among numbers</span> ` : ""}${(one.examples ?? []).join(", ")}</td></tr>`)}</tbody></table></div>
+      <td class="soft small"><span class="clamp">${one.odd ? html`<span class="bad">“${one.odd}” among numbers</span> ` : ""}${(one.examples ?? []).join(", ")}</span></td></tr>`)}</tbody></table></div>
     ${many > 12 && html`<button type="button" class="quiet small-button" onClick=${() => setAll(!all)}>${all ? "fewer" : `all ${number(many)} columns`}</button>`}<//>`;
 }
 
@@ -58,7 +58,7 @@ function Rows({ data, asked }) {
   return html`<${Card} title="Rows"><${LongTable} page=${page} what=${`${data.file} ${asked.sort} ${asked.down}`} label=${`rows of ${data.file}`} sort=${sort} onSort=${turn} /><//>`;
 }
 
-function Form({ verb, file, onStarted }) {
+function Form({ verb, file, columns, onStarted }) {
   const form = useGet(`verbs/${verb.verb}`);
   const [options, setOptions] = useState(verb.options ?? {});
   const [name, setName] = useState("");
@@ -96,9 +96,9 @@ function Form({ verb, file, onStarted }) {
     const rest = shape.options.filter((one) => !common.includes(one));
     const groups = [...new Set(rest.map((one) => one.group ?? "Other"))];
     return html`<p class="small soft">${shape.about}</p>
-      <div class="options">${common.map((one) => html`<${Option} key=${one.name} option=${one} value=${options[one.name]} onSet=${set} />`)}</div>
+      <div class="options">${common.map((one) => html`<${Option} key=${one.name} option=${one} value=${options[one.name]} columns=${columns} onSet=${set} />`)}</div>
       ${groups.map((group) => html`<details key=${group} class="more"><summary>${group} <span class="faint small">${rest.filter((one) => (one.group ?? "Other") === group).length} options</span></summary>
-        <div class="options">${rest.filter((one) => (one.group ?? "Other") === group).map((one) => html`<${Option} key=${one.name} option=${one} value=${options[one.name]} onSet=${set} />`)}</div></details>`)}
+        <div class="options">${rest.filter((one) => (one.group ?? "Other") === group).map((one) => html`<${Option} key=${one.name} option=${one} value=${options[one.name]} columns=${columns} onSet=${set} />`)}</div></details>`)}
       <label class="field"><span>Name of the result</span><input type="text" value=${name} placeholder="chosen for you" onInput=${(event) => setName(event.currentTarget.value)} /></label>
       <div class="acts"><button type="button" class="button main" disabled=${run.busy} onClick=${start}>Run</button>
         ${plan.busy ? html`<button type="button" class="button" onClick=${() => stop.current.abort()}>Stop measuring</button>` : html`<button type="button" class="button" onClick=${ask}>Plan first</button>`}</div>
@@ -115,7 +115,12 @@ function Plan({ plan }) {
     <div class="code"><div class="code-head"><span>Shell</span><${Copy} text=${plan.shell} words="Copy as shell" /></div><pre tabindex="0" aria-label="shell"><code>${plan.shell}</code></pre></div></div>`;
 }
 
-function Option({ option, value, onSet }) {
+/** Options whose value is a column of the data: its names are offered. */
+const COLUMN_OPTIONS = new Set(["rows", "columns", "values", "index", "labels", "text"]);
+
+function Option({ option, value, columns, onSet }) {
+  const list = useName("columns");
+  const offered = COLUMN_OPTIONS.has(option.name) && columns.length > 0 && columns.length <= 1000;
   const usual = option.default_in_words ?? (option.default === null || option.default === undefined ? "" : String(option.default));
   const label = option.name.replaceAll("_", " ");
   if (option.kind === "switch") {
@@ -123,7 +128,7 @@ function Option({ option, value, onSet }) {
   }
   const field = option.choices
     ? html`<select value=${value ?? ""} onChange=${(event) => onSet(option, event.currentTarget.value)}><option value="">${usual ? `${usual} (default)` : "default"}</option>${option.choices.map((one) => html`<option key=${one} value=${one} selected=${one === value}>${one}</option>`)}</select>`
-    : html`<input type="text" inputmode=${["number", "whole"].includes(option.kind) ? "decimal" : undefined} value=${value ?? ""} placeholder=${usual} onInput=${(event) => onSet(option, typed(option, event.currentTarget.value))} />`;
+    : html`<input type="text" inputmode=${["number", "whole"].includes(option.kind) ? "decimal" : undefined} list=${offered ? list : undefined} value=${value ?? ""} placeholder=${usual} onInput=${(event) => onSet(option, typed(option, event.currentTarget.value))} />${offered && html`<datalist id=${list}>${columns.map((name) => html`<option key=${name} value=${name}></option>`)}</datalist>`}`;
   return html`<label class="option"><span class="option-name">${label}</span>${field}<span class="small faint">${option.help}</span></label>`;
 }
 

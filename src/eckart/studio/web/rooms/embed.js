@@ -15,9 +15,9 @@ export function EmbedRoom({ model, data, view, asked }) {
   const near = useGet(at !== null ? "model/neighbours" : null, { file: model.file, side, at, n: 15 });
   const picked = at === null ? [] : [at, ...(near.value?.neighbours ?? []).slice(0, 8).map((one) => one.at)];
   return html`<${Card}><${Search} model=${model.file} side=${side} label="find a word" placeholder="type a word" value=${near.value?.of.id ?? ""} onPick=${(found) => change({ pick: found.at })} /><//>
-    <${RowMap} model=${model} data=${data} side=${side} asked=${asked} axes=${model.axes?.[side] ?? []} colours=${model.colour?.[side] ?? []} labelled=${true} picked=${picked} onPick=${(next) => change({ pick: next })} height="tall" />
+    <${RowMap} model=${model} data=${data} side=${side} asked=${asked} axes=${model.axes?.[side] ?? []} colours=${model.colour?.[side] ?? []} labelled=${true} picked=${picked} onPick=${(next) => change({ pick: next })} height="tall">
     <${Card} title=${near.value ? `Nearest to ${near.value.of.id}` : "Neighbours"} aside=${near.value && html`<span class="faint small">${number(near.value.milliseconds, 2)} ms, all words compared</span>`}>
-      ${at === null ? html`<${Empty} title="No word is picked">Click a point or search a word.<//>` : html`<${Answer} of=${near} lines=${8}>${(got) => html`<${Bars} label=${`words nearest to ${got.of.id}`} head=${["word", "cosine"]} items=${got.neighbours.map((one) => ({ name: one.title ?? one.id, key: one.at, value: one.score, onPick: () => change({ pick: one.at }) }))} />`}<//>`}<//>`;
+      ${at === null ? html`<${Empty} title="No word is picked">Click a point or search a word.<//>` : html`<${Answer} of=${near} lines=${8}>${(got) => html`<${Bars} label=${`words nearest to ${got.of.id}`} head=${["word", "cosine"]} items=${got.neighbours.map((one) => ({ name: one.title ?? one.id, key: one.at, value: one.score, onPick: () => change({ pick: one.at }) }))} />`}<//>`}<//><//>`;
 }
 
 function Analogy({ model, asked }) {

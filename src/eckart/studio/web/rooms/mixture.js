@@ -17,9 +17,9 @@ export function MixtureRoom({ model, data, view, asked }) {
   const ellipses = useMemo(() => (answer.value?.components ?? []).filter((one) => one.ellipse).map((one) => ({ ...one.ellipse, name: String(one.number), colour: classColour(one.number - 1) })), [answer.value, turn]);
   if (view === "components") return html`<${Components} answer=${answer} />`;
   const at = asked.pick === undefined ? null : Number(asked.pick);
-  return html`<${RowMap} model=${model} data=${data} asked=${asked} axes=${axes} aspect="free" colours=${model.colour?.rows ?? []} usual=${{ by: (model.colour?.rows ?? []).includes("component") ? "component" : undefined }} ellipses=${ellipses} picked=${at === null ? [] : [at]} onPick=${(next) => change({ pick: next })} />
-    <${Choice} label="ellipses hold" value=${level} options=${[["0.5", "50 %"], ["0.9", "90 %"], ["0.99", "99 %"]]} onChoose=${(key) => change({ level: key })} />
-    ${at !== null && html`<${Row} model=${model} data=${data} at=${at} />`}`;
+  return html`<${RowMap} model=${model} data=${data} asked=${asked} axes=${axes} aspect="free" colours=${model.colour?.rows ?? []} usual=${{ by: (model.colour?.rows ?? []).includes("component") ? "component" : undefined }} ellipses=${ellipses} picked=${at === null ? [] : [at]} onPick=${(next) => change({ pick: next })}
+      more=${html`<${Choice} label="ellipses hold" value=${level} options=${[["0.5", "50 %"], ["0.9", "90 %"], ["0.99", "99 %"]]} onChoose=${(key) => change({ level: key })} />`}>
+      ${at !== null && html`<${Row} model=${model} data=${data} at=${at} />`}<//>`;
 }
 
 function Row({ model, data, at }) {

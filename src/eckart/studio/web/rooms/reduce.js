@@ -15,8 +15,8 @@ export function ReduceRoom({ model, data, view, asked, can }) {
   if (view === "outliers") return html`<${Outliers} model=${model} data=${data} />`;
   const at = asked.pick === undefined ? null : Number(asked.pick);
   return html`<${RowMap} model=${model} data=${data} asked=${asked} axes=${model.axes?.rows ?? []} colours=${model.colour?.rows ?? []} usual=${{ by: firstClass(model) }}
-      picked=${at === null ? [] : [at]} onPick=${(next) => change({ pick: next })} />
-    ${at !== null && can.has("reconstruct") && html`<${Rebuilt} model=${model} data=${data} at=${at} asked=${asked} link=${true} />`}`;
+      picked=${at === null ? [] : [at]} onPick=${(next) => change({ pick: next })}>
+      ${at !== null && can.has("reconstruct") && html`<${Rebuilt} model=${model} data=${data} at=${at} asked=${asked} link=${true} />`}<//>`;
 }
 
 /** A column of the data that is no component: what people want to see on a map first. */

@@ -22,8 +22,11 @@ export function useColour(asked) {
     if (!answer.value || !asked?.by) return null;
     const values = new Float32Array(answer.value.buffer), about = answer.value.about, codes = new Uint8Array(values.length);
     if (about.kind === "category") {
-      for (let i = 0; i < values.length; i += 1) codes[i] = Number.isNaN(values[i]) ? NOTHING : values[i];
-      return { codes, kind: "classes", about };
+      // Components, topics and parts keep the colour of their number, as in every other picture of them.
+      const numbered = about.categories.every((one) => /^\d+$/.test(one.name)) && /^(component|topic|part)$/.test(asked.by);
+      const categories = about.categories.map((one, i) => ({ ...one, code: numbered ? (Number(one.name) - 1) % NOTHING : i }));
+      for (let i = 0; i < values.length; i += 1) codes[i] = Number.isNaN(values[i]) ? NOTHING : categories[values[i]].code;
+      return { codes, kind: "classes", about: { ...about, categories: numbered ? [...categories].sort((a, b) => a.code - b.code) : categories } };
     }
     const step = Math.max(1, Math.floor(values.length / 20000));
     const sample = values.filter((value, i) => i % step === 0 && !Number.isNaN(value)).sort();
@@ -42,7 +45,7 @@ export function Legend({ colour, by }) {
     const stops = Array.from({ length: 9 }, (_, i) => css(rampColour(i / 8))).join(", ");
     return html`<div class="legend"><span class="small soft">${by}</span><span class="n small">≤ ${number(colour.about.low)}</span><span class="ramp" aria-hidden="true" style=${{ background: `linear-gradient(90deg, ${stops})` }}></span><span class="n small">≥ ${number(colour.about.high)}</span></div>`;
   }
-  return html`<ul class="legend" aria-label=${`colours of ${by}`}>${colour.about.categories.map((one, i) => html`<li key=${one.name}><${Dot} colour=${classColour(i)} />${one.name} <span class="faint small">${number(one.count)}</span></li>`)}</ul>`;
+  return html`<ul class="legend" aria-label=${`colours of ${by}`}>${colour.about.categories.map((one) => html`<li key=${one.name}><${Dot} colour=${classColour(one.code)} />${one.name} <span class="faint small">${number(one.count)}</span></li>`)}</ul>`;
 }
 
 export const shownPolygon = (polygon) => (polygon ? polygon.map((corner) => corner.join(",")).join(";") : null);
@@ -80,7 +83,7 @@ export function useLabels(asked, wanted) {
   return { labels: answer.value?.labels ?? null, onWindow: setWindow };
 }
 
-export function RowMap({ model, data, side = "rows", asked, axes, aspect, colours, ellipses, onPick, picked, usual = {}, labelled = false, height }) {
+export function RowMap({ model, data, side = "rows", asked, axes, aspect, colours, ellipses, onPick, picked, usual = {}, labelled = false, height, more, children }) {
   const x = asked.x ?? usual.x ?? axes[0]?.key, y = asked.y ?? usual.y ?? axes[Math.min(1, axes.length - 1)]?.key;
   const by = asked.by === "" || asked.by === "none" ? null : asked.by ?? usual.by ?? null;
   const where = { file: model.file, data, side, x, y };
@@ -97,6 +100,7 @@ export function RowMap({ model, data, side = "rows", asked, axes, aspect, colour
       ${axes.length > 1 && html`<${Select} label="across" value=${x} options=${axes.map((one) => [one.key, one.name])} onChoose=${(key) => change({ x: key, v: null, lasso: null })} />
       <${Select} label="up" value=${y} options=${axes.map((one) => [one.key, one.name])} onChoose=${(key) => change({ y: key, v: null, lasso: null })} />`}
       ${colours.length > 0 && html`<${Select} label="colour" value=${by ?? "none"} options=${[["none", "density"], ...colours.map((name) => [name, name.replace(/^component:/, "component ")])]} onChoose=${(key) => change({ by: key })} />`}
+      ${more}
     </div>
     ${colourError && html`<p class="small bad">${colourError.message}</p>`}
     <${MapView} points=${points} aspect=${aspect} colour=${fits ? colour : null} selection=${selection} polygon=${polygon} onPolygon=${(corners) => change({ lasso: shownPolygon(corners) })} onSelected=${setSelection}
@@ -104,7 +108,7 @@ export function RowMap({ model, data, side = "rows", asked, axes, aspect, colour
       label=${`map of ${side}: ${about?.x.name ?? ""} across, ${about?.y.name ?? ""} up`} axes=${about && { x: about.x.name, y: about.y.name }} />
     ${fits && html`<${Legend} colour=${colour} by=${by} />`}
   <//>
-  <${Selected} where=${where} polygon=${polygon} selection=${selection} onPick=${onPick} picked=${picked?.[0]} />`;
+  ${!polygon && children}<${Selected} where=${where} polygon=${polygon} selection=${selection} onPick=${onPick} picked=${picked?.[0]} />${polygon && children}`;
 }
 
 /** The rows inside the lasso: a table of any length, and all of it as a file. */

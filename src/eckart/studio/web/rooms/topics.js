@@ -7,7 +7,7 @@ import { address, change } from "../core/place.js";
 import { useTheme } from "../core/theme.js";
 import { Bars } from "../parts/chart.js";
 import { Search } from "../parts/search.js";
-import { Answer, Card, Dot, Slider, useSlow, Words } from "../parts/ui.js";
+import { Answer, Card, Dot, Slider, useSize, useSlow, Words } from "../parts/ui.js";
 import { RowMap } from "./rowmap.js";
 
 export const topicName = (topic) => topic.name ?? `Topic ${topic.number}`;
@@ -41,7 +41,7 @@ function Topics({ model, data, asked, got, onKept }) {
     }
   };
   const mark = (number) => setMarked(marked.includes(number) ? marked.filter((one) => one !== number) : [...marked, number]);
-  return html`<div class="two topics">
+  return html`<${Plane} got=${got} chosen=${chosen} model=${model} asked=${asked} /><div class="two topics">
     <${Card} title=${counted(got.topics.length, got.kind === "parts" ? "part" : "topic")} aside=${marked.length > 1 && html`<button type="button" class="button small-button" onClick=${() => keep("merge", { numbers: marked })}>Merge ${marked.length}</button>`}>
       ${error && html`<${Words} kind="bad">${error.message}<//>`}
       <ul class="topic-list">${got.topics.map((one) => html`<li key=${one.number} class=${one === chosen ? "on" : ""}>
@@ -50,27 +50,27 @@ function Topics({ model, data, asked, got, onKept }) {
         <span class="small soft">${(one.telling?.length ? one.telling : one.words).slice(0, 7).map((word) => word.word).join(", ")}</span></a></li>`)}</ul>
       <p class="small faint">Mark two or more to merge them. Names and merges are kept in the model file; a merge can be undone.</p><//>
     <div class="stack">
-      <${Plane} got=${got} chosen=${chosen} model=${model} asked=${asked} />
       <${One} key=${`${chosen.number} ${chosen.name}`} model=${model} data=${data} topic=${chosen} onRename=${(name) => keep("rename", { number: chosen.number, name })} onSplit=${() => keep("split", { number: chosen.number })} />
     </div></div>`;
 }
 
 /** Topics on a plane: near ones use similar words, large ones are spoken of more. */
 function Plane({ got, chosen, model, asked }) {
+  const [box, { width: wide }] = useSize();
   const placed = got.topics.filter((one) => one.x !== null && one.x !== undefined);
   if (placed.length < 2) return null;
-  const size = 340, pad = 46;
+  const height = 250, width = Math.max(240, wide), padX = 60, padY = 34;
   const range = (key) => [Math.min(...placed.map((one) => one[key])), Math.max(...placed.map((one) => one[key]))];
   const [x0, x1] = range("x"), [y0, y1] = range("y");
-  const scale = Math.min((2 * size - 2 * pad) / (x1 - x0 || 1), (size - 2 * pad) / (y1 - y0 || 1));
-  const px = (x) => size + (x - (x0 + x1) / 2) * scale, py = (y) => size / 2 - (y - (y0 + y1) / 2) * scale;
+  const scale = Math.min((width - 2 * padX) / (x1 - x0 || 1), (height - 2 * padY) / (y1 - y0 || 1));
+  const px = (x) => width / 2 + (x - (x0 + x1) / 2) * scale, py = (y) => height / 2 - (y - (y0 + y1) / 2) * scale;
   const most = Math.max(...placed.map((one) => one.share));
   return html`<${Card} title="Map of topics" aside=${got.kept !== null && got.kept !== undefined && html`<span class="faint small">the plane keeps ${share(got.kept, 0)} of the distances</span>`}>
-    <svg class="plane" viewBox=${`0 0 ${2 * size} ${size}`} role="group" aria-label="topics on a plane">
+    <div ref=${box}><svg class="plane" width=${width} height=${height} role="group" aria-label="topics on a plane">
       ${[...placed].sort((a, b) => b.share - a.share).map((one) => html`<a key=${one.number} href=${address(["model", model.file, "topics"], { ...asked, topic: one.number })} aria-label=${`${topicName(one)}, ${share(one.share)}`}>
-        <circle class=${one === chosen ? "bubble on" : "bubble"} cx=${px(one.x)} cy=${py(one.y)} r=${8 + 30 * Math.sqrt(one.share / most)} style=${{ fill: classColour(one.number - 1) }} />
+        <circle class=${one === chosen ? "bubble on" : "bubble"} cx=${px(one.x)} cy=${py(one.y)} r=${6 + 22 * Math.sqrt(one.share / most)} style=${{ fill: classColour(one.number - 1) }} />
         <text x=${px(one.x)} y=${py(one.y) + 5} text-anchor="middle">${one.name ?? one.words[0]?.word}</text></a>`)}
-    </svg><//>`;
+    </svg></div><//>`;
 }
 
 function One({ model, data, topic, onRename, onSplit }) {
