@@ -3,7 +3,7 @@
 // Few points: anti-aliased discs, one over the other.
 import { runs } from "./cells.js";
 
-const DISCS_UP_TO = 20000; // about 50 writes a disc: 1 M writes, the cost of a million single points
+const DISCS_UP_TO = 6000; // beyond, discs cover one another on a usual screen and hide where the points are dense
 const PAIRS_UP_TO = 150000; // 2 x 2 pixels each, so that thin clouds stay visible
 const IN_MOTION = 22; // milliseconds a picture may take while the view moves: then a part of the points is drawn, and all of them when it rests
 const FAINTEST = 0.3; // opacity of one point alone: still visible on paper
@@ -21,7 +21,7 @@ export function draw(cells, view, width, height, { colours, chosen, ramp, dim, m
   const found = thin ? runs(from, x0, x1, y0, y1).found : all;
   pixels.fill(0);
   const place = { ax: view.perX, bx: -x0 * view.perX, ay: -view.perY, by: y1 * view.perY, width, height, found };
-  if (count <= DISCS_UP_TO) discs(cells, place, { colours, chosen, ramp, dim, radius: radiusFor(count), opacity: count > 6000 ? 0.45 : count > 1500 ? 0.7 : 0.82 }, pixels);
+  if (count <= DISCS_UP_TO) discs(cells, place, { colours, chosen, ramp, dim, radius: radiusFor(count), opacity: count > 1500 ? 0.7 : 0.82 }, pixels);
   else {
     const step = moving ? Math.max(1, Math.ceil(count / from.every / affordable)) : 1, began = performance.now();
     density(from, place, { colours, chosen, ramp, dim, twice: count <= PAIRS_UP_TO, step }, pixels);
@@ -32,7 +32,7 @@ export function draw(cells, view, width, height, { colours, chosen, ramp, dim, m
 }
 
 function radiusFor(count) {
-  return count > 6000 ? 1.8 : count > 1500 ? 2.6 : count > 300 ? 3.6 : 4.6;
+  return count > 1500 ? 2.6 : count > 300 ? 3.6 : 4.6;
 }
 
 function density(cells, { ax, bx, ay, by, width, height, found }, { colours, chosen, ramp, dim, twice, step }, pixels) {

@@ -22,5 +22,5 @@ export function Picture({ values, height, width, signed = false, range, label, s
     }
     pen.putImageData(image, 0, 0);
   }, [values, signed, range?.[0], range?.[1], turn]);
-  return html`<canvas ref=${canvas} class="picture" width=${width} height=${height} role="img" aria-label=${label} style=${{ width: `${size}px`, height: `${(size * height) / width}px` }}></canvas>`;
+  return html`<canvas ref=${canvas} class="picture" width=${width} height=${height} role="img" aria-label=${label} style=${{ width: `${size}px`, aspectRatio: `${width} / ${height}` }}></canvas>`;
 }

@@ -63,10 +63,11 @@ export function Choice({ label, options, value, onChoose, hideLabel = false }) {
 }
 
 export function Select({ label, value, options, onChoose, hideLabel = false }) {
-  return html`<label class="field"><span class=${hideLabel ? "hidden-words" : ""}>${label}</span>
-    <select value=${value ?? ""} onChange=${(event) => onChoose(event.currentTarget.value)}>
+  const name = useName("select");
+  return html`<div class="field"><label for=${name} class=${hideLabel ? "hidden-words" : ""}>${label}</label>
+    <select id=${name} value=${value ?? ""} onChange=${(event) => onChoose(event.currentTarget.value)}>
       ${options.map(([key, words]) => html`<option key=${key} value=${key} selected=${key === (value ?? "")}>${words}</option>`)}
-    </select></label>`;
+    </select></div>`;
 }
 
 export function Copy({ text, words }) {

@@ -119,17 +119,17 @@ function Plan({ plan }) {
 const COLUMN_OPTIONS = new Set(["rows", "columns", "values", "index", "labels", "text"]);
 
 function Option({ option, value, columns, onSet }) {
-  const list = useName("columns");
+  const list = useName("columns"), name = useName("option"), help = `${name}-help`;
   const offered = COLUMN_OPTIONS.has(option.name) && columns.length > 0 && columns.length <= 1000;
   const usual = option.default_in_words ?? (option.default === null || option.default === undefined ? "" : String(option.default));
   const label = option.name.replaceAll("_", " ");
   if (option.kind === "switch") {
-    return html`<label class="option switch"><input type="checkbox" checked=${value ?? option.default ?? false} onChange=${(event) => onSet(option, event.currentTarget.checked)} /><span><span class="option-name">${label}</span><span class="small faint">${option.help}</span></span></label>`;
+    return html`<div class="option switch"><input id=${name} aria-describedby=${help} type="checkbox" checked=${value ?? option.default ?? false} onChange=${(event) => onSet(option, event.currentTarget.checked)} /><span><label for=${name} class="option-name">${label}</label><span id=${help} class="small faint">${option.help}</span></span></div>`;
   }
   const field = option.choices
-    ? html`<select value=${value ?? ""} onChange=${(event) => onSet(option, event.currentTarget.value)}><option value="">${usual ? `${usual} (default)` : "default"}</option>${option.choices.map((one) => html`<option key=${one} value=${one} selected=${one === value}>${one}</option>`)}</select>`
-    : html`<input type="text" inputmode=${["number", "whole"].includes(option.kind) ? "decimal" : undefined} list=${offered ? list : undefined} value=${value ?? ""} placeholder=${usual} onInput=${(event) => onSet(option, typed(option, event.currentTarget.value))} />${offered && html`<datalist id=${list}>${columns.map((name) => html`<option key=${name} value=${name}></option>`)}</datalist>`}`;
-  return html`<label class="option"><span class="option-name">${label}</span>${field}<span class="small faint">${option.help}</span></label>`;
+    ? html`<select id=${name} aria-describedby=${help} value=${value ?? ""} onChange=${(event) => onSet(option, event.currentTarget.value)}><option value="">${usual ? `${usual} (default)` : "default"}</option>${option.choices.map((one) => html`<option key=${one} value=${one} selected=${one === value}>${one}</option>`)}</select>`
+    : html`<input id=${name} aria-describedby=${help} type="text" inputmode=${["number", "whole"].includes(option.kind) ? "decimal" : undefined} list=${offered ? list : undefined} value=${value ?? ""} placeholder=${usual} onInput=${(event) => onSet(option, typed(option, event.currentTarget.value))} />${offered && html`<datalist id=${list}>${columns.map((name) => html`<option key=${name} value=${name}></option>`)}</datalist>`}`;
+  return html`<div class="option"><label for=${name} class="option-name">${label}</label>${field}<span id=${help} class="small faint">${option.help}</span></div>`;
 }
 
 /** What was typed, as a number where the option is one and it reads as one; the server says what is wrong with the rest. */

@@ -34,7 +34,7 @@ function Inside({ model, view, asked, files }) {
   const [Room, all] = ROOMS[model.room] ?? [null, []];
   const data = asked.data ?? model.data ?? undefined;
   const can = new Set(model.can ?? []);
-  const tabs = all.filter(([key]) => !(key === "topics" && model.room === "parts" && !can.has("documents"))).filter(([key]) => (key === "components" && model.room === "mixture") || (key === "map" ? can.has("map") : !NEEDS[key] || can.has(NEEDS[key])));
+  const tabs = all.filter(([key]) => !(key === "topics" && model.room === "parts" && (model.images || !can.has("documents")))).filter(([key]) => (key === "components" && model.room === "mixture") || (key === "map" ? can.has("map") : !NEEDS[key] || can.has(NEEDS[key])));
   const chosen = tabs.some(([key]) => key === view) ? view : tabs[0]?.[0];
   return html`<div class="room">
     <header class="room-head"><div><p class="kicker">${model.verb} · ${model.class}</p><h1>${model.file.replace(/\.safetensors$/, "")}</h1><p class="soft">${model.title}</p></div>
