@@ -248,7 +248,9 @@ def application(folder: Folder, token: str, hosts: Any, cookie: str = "eckart") 
         Route("/api/{place:path}", desk.ask, methods=["GET", "POST"]),
     ]  # fmt: skip
     app = Starlette(
-        routes=routes, lifespan=life, exception_handlers={404: _elsewhere, 405: _elsewhere, Problem: _refused}
+        routes=routes,
+        lifespan=life,
+        exception_handlers={404: _elsewhere, 405: _elsewhere, Problem: _refused, Exception: _bug},
     )
     app.router.redirect_slashes = False
     return Guard(app, keys, desk.studio)
@@ -257,6 +259,10 @@ def application(folder: Folder, token: str, hosts: Any, cookie: str = "eckart") 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     return refusal(error)
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    return refusal(Problem(500, "this is a bug in eckart; please report it"))
 
 
 async def _elsewhere(request: Request, error: Exception) -> Response:

@@ -34,6 +34,7 @@ class Voice:
         self.points: list[list[float]] = []
         self.said: dict[str, float] = {}
         self.name = ""
+        self.fitted = False
 
     def tell(self, event: str, **more: Any) -> None:
         with self.lock, contextlib.suppress(OSError, ValueError):  # the studio may be gone
@@ -86,7 +87,7 @@ class Voice:
         self.stop.set()
         Checkpoint.ending = True
         time.sleep(PATIENCE)
-        if Checkpoint.ending:  # no state was offered
+        if Checkpoint.ending and not self.fitted:  # no state was offered; what is found already is written to its end
             Checkpoint.ending = False
             _thread.interrupt_main()
 
@@ -102,6 +103,7 @@ class _Said(logging.Handler):
         if record.levelno == logging.WARNING:
             self.voice.tell("note", text=record.getMessage())
         elif record.msg == "%-10s %s" and isinstance(record.args, tuple):
+            self.voice.fitted |= record.args[0] == "evidence"
             self.voice.tell("say", name=str(record.args[0]), words=str(record.args[1]))
 
 

@@ -27,6 +27,8 @@ TABLES = tuple(dict.fromkeys([*TEXT_FILES, *ARROW_FILES, *OTHER_TABLES]))
 ARRAYS = (".npy", ".npz", ".mtx")
 TEXTS = (".txt",)
 VECTORS = (".vec", ".bin")
+LONGEST, LONGEST_PART = 1000, 255
+"""Characters of a name, and bytes of one part of it, that file systems take."""
 UPLOADS = (*TABLES, *ARRAYS, *TEXTS, *VECTORS, ".gz", ".safetensors")
 """Endings of files that may be dropped onto the page."""
 
@@ -62,7 +64,12 @@ class Folder:
             raise Problem(422, f"{what}={name!r} came, wanted the name of a file in the folder")
         shown = name if len(name) < 200 else name[:197] + "..."
         parts = name.split("/")
-        plain = "\\" not in name and "\0" not in name and not os.path.isabs(name) and ":" not in parts[0][:2]
+        plain = "\\" not in name and name.isprintable() and not os.path.isabs(name) and ":" not in parts[0][:2]
+        plain = (
+            plain
+            and len(name) <= LONGEST
+            and all(len(part.encode("utf-8", "replace")) <= LONGEST_PART for part in parts)
+        )
         if not plain or any(part in ("", ".", "..") or part.startswith(".") for part in parts):
             raise Problem(422, f"{what}={shown!r} came, wanted a name below the folder, without .. and hidden parts")
         path = self.root.joinpath(*parts)

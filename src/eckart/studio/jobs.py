@@ -97,7 +97,7 @@ class Jobs:
     def _load(self) -> None:
         known = set(Job.__dataclass_fields__)
         for file in sorted(self.place.glob("*.json")) if self.place.is_dir() else ():
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError, Problem):
                 kept = json.loads(file.read_text(encoding="utf-8"))
                 job = Job(**{name: value for name, value in kept.items() if name in known})
                 self._refuse_foreign(job, file)
@@ -201,8 +201,9 @@ class Jobs:
         for child in children:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(10)
-            if child.poll() is None:
+            if child.poll() is None:  # its checkpoint is there; only what follows the fit is lost
                 child.kill()
+                child.wait()
 
     # children
 
@@ -268,6 +269,7 @@ class Jobs:
             job.notes.append(event["text"])
         elif kind == "say":
             job.summary.append([event["name"], event["words"]])
+            job.written |= event["name"] == "model" and event["words"] == job.model
         self._tell(job, kind, event)
 
     def _finish(self, job: Job, last: dict[str, Any] | None) -> None:
