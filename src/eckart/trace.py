@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from eckart.notebook import curve, table
 
@@ -45,6 +45,8 @@ class Trace:
     def add(self, value: float) -> None:
         self.values.append(float(value))
         self.seconds.append(time.perf_counter() - self._start)
+        if _Told.listener is not None:
+            _Told.listener.value(self)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -74,6 +76,63 @@ class Trace:
 
 Watcher = Callable[[str, float, float | None], None]
 """``watcher(stage, done, total)``: called between blocks or iterations; total is None when unknown."""
+
+
+class Listener(Protocol):
+    """Another process that shows a fit: it is told every stage and every value of a trace, and may ask to stop."""
+
+    def stage(self, stage: str, done: float, total: float | None) -> None: ...
+
+    def value(self, trace: Trace) -> None: ...
+
+    def stopping(self) -> bool: ...
+
+
+class _Told:
+    """Who listens, and whether the work that goes on is a step towards the answer, not the answer itself."""
+
+    listener: Listener | None = None
+    preliminary = False
+
+
+@contextmanager
+def told_to(listener: Listener) -> Iterator[None]:
+    """All fits of this process are told to ``listener`` meanwhile."""
+    count = 0
+
+    def compiling(name: str) -> None:
+        nonlocal count
+        count += 1
+        listener.stage("compiling, once on this machine", count, None)
+
+    with compiling_told(compiling):
+        _Told.listener = listener
+        try:
+            yield
+        finally:
+            _Told.listener = None
+
+
+def is_told() -> bool:
+    """Whether someone listens."""
+    return _Told.listener is not None
+
+
+@contextmanager
+def preliminary() -> Iterator[None]:
+    """Fits whose models are not the answer: candidates, measurements on held-out entries. An interrupt ends one of them with its best state; a listener that
+    asked to stop wants no other to begin, so where it did the interrupt is raised again."""
+    before, _Told.preliminary = _Told.preliminary, True
+    try:
+        yield
+        _end_if_stopping()
+    finally:
+        _Told.preliminary = before
+
+
+def _end_if_stopping() -> None:
+    if _Told.preliminary and _Told.listener is not None and _Told.listener.stopping():
+        raise KeyboardInterrupt
 
 
 def silent(stage: str, done: float, total: float | None) -> None:
@@ -173,8 +232,11 @@ def compiling_told(tell: Callable[[str], None]) -> Iterator[None]:
 def progress(show: bool) -> Iterator[Watcher]:
     """A watcher for ``verbose=``: bars on standard error where that is a terminal, else one line a step on standard output, where the lines of
     scikit-learn and of ``print`` go (notebooks, logs, pipes). Unless ``show``, only the log is told. Inside a display that is open already, its bars are
-    joined to it."""
-    if not show:
+    joined to it. A listener is told all of it instead."""
+    _end_if_stopping()
+    if _Told.listener is not None:
+        yield _Told.listener.stage
+    elif not show:
         yield _logged() if LOG.isEnabledFor(logging.DEBUG) else silent
     elif _Display.open is not None:
         yield _Display.open.watch

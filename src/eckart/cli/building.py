@@ -104,8 +104,11 @@ def held_out_share(given: float | None, usual: float = 0.1) -> float:
 
 def measured(shell: Shell, judge: Callable[[], Any], asked: float | None, what: str) -> Any:
     """The error on what was held out of a fit of its own, printed; None where there is too little to spare any and nobody asked."""
+    from eckart.trace import preliminary
+
     try:
-        judged = judge()
+        with shell.phase(f"measuring the error on {what} held out"), preliminary():
+            judged = judge()
     except InputError as error:
         if asked is not None or "held_out" not in str(error):
             raise

@@ -270,7 +270,10 @@ class Chooser:
     def final(self, x: Any) -> Any:
         """The model of all entries."""
         if self.search:
-            self.fit(x)
+            from eckart.trace import preliminary
+
+            with preliminary():
+                self.fit(x)
         return self.build(self.method, **self.best).fit(x)
 
 

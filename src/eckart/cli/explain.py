@@ -248,8 +248,10 @@ def _check_size(k: int | str, x: Any, method: str) -> None:
 def _chosen(build: Any, x: Any, seed: int, shell: Shell) -> int:
     """The number of topics that predicts unseen words best."""
     from eckart.explain.topics.judge import select_topics
+    from eckart.trace import preliminary
 
-    tried = select_topics(build(), x, CANDIDATES, random_state=seed, **_apart(build, "candidates"))
+    with shell.phase("choosing the number of topics"), preliminary():
+        tried = select_topics(build(), x, CANDIDATES, random_state=seed, **_apart(build, "candidates"))
     for i, row in enumerate(sorted(tried, key=lambda r: r["n_components"])):
         words = f"{row['n_components']:>3} topics: perplexity {row['perplexity']:,.1f}, coherence {row['npmi']:.3f}"
         shell.say("" if i else "tried", words + (" <" if row is tried[0] else ""))

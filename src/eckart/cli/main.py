@@ -19,6 +19,7 @@ from eckart.cli.plan import plan
 from eckart.cli.recommend import recommend
 from eckart.cli.reduce import reduce
 from eckart.cli.serve import serve
+from eckart.cli.studio import studio
 from eckart.cli.warm import warm
 from eckart.cli.words import analogy, neighbours
 from eckart.errors import EckartError
@@ -37,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (reduce, complete, compare, recommend, explain, embed, neighbours, analogy, certify, plan, warm, serve):
+for verb in (reduce, complete, compare, recommend, explain, embed, neighbours, analogy, certify, plan, warm, serve, studio):
     app.command()(with_database(verb))
 
 

@@ -123,14 +123,14 @@ class Shell:
 
     @contextlib.contextmanager
     def phase(self, words: str) -> Iterator[None]:
-        """Names what is going on, from the first moment, where someone is there to see it."""
+        """Names what is going on, from the first moment, where someone is there to see or hear it."""
+        from eckart.trace import is_told, progress
+
         LOG.debug("%s", words)
-        if not self.bars:
+        if not (self.bars or is_told()):
             yield
             return
-        from eckart.trace import progress
-
-        with progress(True) as watch:
+        with progress(self.bars) as watch:
             watch(words, 0, None)
             yield
 

@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 TITLES = {
-    400: "The body cannot be read", 401: "A token is wanted", 404: "There is no such place", 405: "Another method is wanted",
-    406: "No such format is written", 408: "The request came too slowly", 413: "The request is too large", 415: "No such format is read",
-    422: "The request cannot be answered", 429: "Too many requests at once", 500: "A bug in eckart", 503: "Not ready",
+    400: "The body cannot be read", 401: "A token is wanted", 403: "Not from there", 404: "There is no such place", 405: "Another method is wanted",
+    406: "No such format is written", 408: "The request came too slowly", 409: "Not as things are", 413: "The request is too large",
+    415: "No such format is read", 421: "Another host is wanted", 422: "The request cannot be answered", 429: "Too many requests at once",
+    500: "A bug in eckart", 503: "Not ready",
 }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import NOTHING, SECONDS, Memory, resumed
 from eckart.io.read import read
 from eckart.matrix import Matrix
-from eckart.trace import Watcher, progress, silent
+from eckart.trace import StopReason, Watcher, progress, silent
 
 CRITERIA = ("bic", "aic", "held_out")
 PATIENCE = 3
@@ -169,9 +169,12 @@ def grow(
         more = replace(options, k=len(fits) + 1)
         fits.append(solve(x, more, weights, engine=engine, rng=rng, watch=watch, memory=inner))
         _add(table, fits[-1], None)
-        if len(fits) - 1 - int(np.argmin(table["BIC"])) >= PATIENCE:
+        interrupted = fits[-1].trace.reason is StopReason.INTERRUPTED
+        if interrupted or len(fits) - 1 - int(np.argmin(table["BIC"])) >= PATIENCE:
             break
     best = fits[int(np.argmin(table["BIC"]))]
+    if fits[-1].trace.reason is StopReason.INTERRUPTED:
+        best = replace(best, trace=replace(best.trace, reason=StopReason.INTERRUPTED))
     models = [(k, options.kind) for k in range(1, len(fits) + 1)]
     notes = _disagreements(models, fits, table)
     plan = best.plan | {"chosen by": f"BIC over k = 1 to {len(fits)}", "table": table}

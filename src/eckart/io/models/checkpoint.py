@@ -38,6 +38,9 @@ class Checkpoint:
     ``about`` describes data and options; a file about something else, or with another layout of the state, is refused, never used.
     """
 
+    ending = False
+    """Whether this process was asked to stop: the next state that is offered is then written whatever the time, and the fit interrupted."""
+
     def __init__(self, path: Any, about: dict[str, Any], seconds: float = 30.0):
         if not isinstance(path, (str, os.PathLike)):
             raise wrong("checkpoint", path, "None or the name of a file")
@@ -108,7 +111,7 @@ class Checkpoint:
 
     def due(self) -> bool:
         """Is the last time of writing (or the start) long enough ago?"""
-        return time.perf_counter() - self._last >= self.seconds
+        return Checkpoint.ending or time.perf_counter() - self._last >= self.seconds
 
     def save(self, done: int, arrays: dict[str, np.ndarray]) -> None:
         """Keep the state after ``done`` blocks, if the last time is long enough ago."""
@@ -120,6 +123,9 @@ class Checkpoint:
         text = _sealed(kept, json.dumps({"done": done, "about": self.about}))
         atomic_write(self.path, save(kept, metadata={"checkpoint": text}))
         self._last = time.perf_counter()
+        if Checkpoint.ending:
+            Checkpoint.ending = False
+            raise KeyboardInterrupt
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""The studio: a web page over a folder of data and models, for people who would rather look than read."""

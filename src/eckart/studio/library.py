@@ -1,0 +1,341 @@
+"""Models and data that are open: read once, kept while their files stay as they are, and brought together (the rows of a file in the columns of a model).
+
+A model file does not hold the rows that it was fitted to. The studio knows them for its own jobs; for other models it looks for files of the folder whose
+columns fit, and says that it guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eckart.cli.options import CellOptions, TableOptions, TextOptions
+from eckart.cli.reading import Reading, fitting, reading_of
+from eckart.errors import EckartError
+from eckart.factors import Basis, Components, Embedding, ItemWeights, LowRank, Network, Topics
+from eckart.io.models.mapped import load_mapped
+from eckart.io.models.save import CLASSES
+from eckart.serve.lists import Lists
+from eckart.serve.problems import Problem
+from eckart.studio.folder import Folder
+from eckart.studio.jobs import Jobs
+from eckart.studio.tables import Sheet, naming, open_sheet
+
+MODELS_OPEN, SHEETS_OPEN, ROWS_OPEN = 6, 4, 3
+"""How many of each stay open: models are maps of files and cost little, tables and rows are held."""
+
+
+class Shelf:
+    """A few things by key, the least recently used given back first; what two ask for at once is made once."""
+
+    def __init__(self, most: int):
+        self.most, self.held, self.lock = most, OrderedDict[Any, Any](), threading.Lock()
+        self.making: dict[Any, threading.Lock] = {}
+
+    def get(self, key: Any, make: Callable[[], Any]) -> Any:
+        with self.lock:
+            if key in self.held:
+                self.held.move_to_end(key)
+                return self.held[key]
+            mine = self.making.setdefault(key, threading.Lock())
+        with mine:
+            with self.lock:
+                if key in self.held:
+                    return self.held[key]
+            try:
+                made = make()
+            finally:
+                with self.lock:
+                    self.making.pop(key, None)
+            with self.lock:
+                self.held[key] = made
+                while len(self.held) > self.most:
+                    self.held.popitem(last=False)
+            return made
+
+
+@dataclass(eq=False)
+class Rows:
+    """The rows of a data file, in the columns of a model. ``sheet`` has all columns of the file, beside them; None for texts."""
+
+    file: str
+    matrix: Any
+    reading: Reading
+    sheet: Sheet | None
+    names: list[Any] | None = None
+    kept: Shelf = field(default_factory=lambda: Shelf(16))
+
+    @property
+    def count(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def id_of(self, i: int) -> Any:
+        """What row i is called: its id; else the text of a column that tells all rows apart; else its position."""
+        ids = self.matrix.rows if self.matrix.rows is not None else self.names
+        return i if ids is None else ids[i]
+
+    def dense(self, at: Any) -> np.ndarray:
+        """Some rows as numbers, with NaN where an entry is missing."""
+        from eckart.matrix import Dense, Observed
+
+        if isinstance(self.matrix, Dense):
+            return np.asarray(self.matrix.array[at], np.float64)
+        part = self.matrix.to_scipy()[at]
+        values = part.toarray().astype(np.float64)
+        if isinstance(self.matrix, Observed):
+            seen = part.copy()
+            seen.data = np.ones_like(seen.data)
+            values[seen.toarray() == 0] = np.nan
+        return values
+
+    def part(self, at: np.ndarray) -> Any:
+        """Some rows as the same kind of matrix."""
+        from eckart.matrix import Dense
+
+        if isinstance(self.matrix, Dense):
+            return Dense(np.asarray(self.matrix.array[at]), None, self.matrix.columns)
+        return type(self.matrix).from_scipy(self.matrix.to_scipy()[at], None, self.matrix.columns)
+
+
+@dataclass(eq=False)
+class Opened:
+    """A model of the folder, ready to be asked."""
+
+    file: str
+    path: Path
+    model: Any
+    mark: Any
+    kept: Shelf = field(default_factory=lambda: Shelf(32))
+
+    @property
+    def factors(self) -> Any:
+        return self.model.fit_.factors
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        return self.model.fit_.plan
+
+    @cached_property
+    def verb(self) -> str:
+        module = CLASSES[type(self.model).__name__].split(".")[1]
+        return "reduce" if module == "nn" else module
+
+    @cached_property
+    def room(self) -> str:
+        f = self.factors
+        if isinstance(f, Topics):
+            return "topics"
+        if isinstance(f, Network):
+            return "reduce" if hasattr(self.model, "inverse_transform") else "network"
+        kinds = {Basis: "reduce", Components: "mixture", Embedding: "embed", ItemWeights: "complete"}
+        if type(f) in kinds:
+            return kinds[type(f)]
+        assert isinstance(f, LowRank)
+        return "complete" if hasattr(self.model, "recommend") else "parts"
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether rows are in a file of data, not in the model."""
+        return self.room not in ("complete", "embed")
+
+    @cached_property
+    def lists(self) -> Lists | None:
+        return Lists.of(self.model)
+
+    def column_names(self) -> list[Any]:
+        names = self.factors.columns
+        return [f"x{j}" for j in range(self.factors.n)] if names is None else list(names)
+
+    def wants(self, *rooms: str) -> None:
+        """Refuse a question that belongs to another room."""
+        if self.room not in rooms:
+            raise Problem(
+                422, f"{self.file} holds a {type(self.model).__name__}, wanted a model of {' or '.join(rooms)}"
+            )
+
+
+class Library:
+    """All that is open of a folder."""
+
+    def __init__(self, folder: Folder, jobs: Jobs):
+        self.folder, self.jobs = folder, jobs
+        self.models, self.sheets, self.rows_open = Shelf(MODELS_OPEN), Shelf(SHEETS_OPEN), Shelf(ROWS_OPEN)
+        self.writing = threading.Lock()
+
+    def model(self, file: Any) -> Opened:
+        """The model of a file; damaged and hostile ones are refused with the reason."""
+        path = self.folder.existing(file)
+        mark = mark_of(path)
+
+        def make() -> Opened:
+            model = told(load_mapped, path)
+            model.verbose = False
+            opened = Opened(file, path, model, mark)
+            if opened.room == "complete":
+                threading.Thread(target=_ready, args=(opened,), daemon=True).start()
+            return opened
+
+        return self.models.get((file, mark), make)
+
+    def sheet(self, file: Any, reading: Reading | None = None) -> Sheet:
+        path = self.folder.existing(file)
+        how = reading or self.reading_for(file)
+        return self.sheets.get((file, mark_of(path), how.delimiter, how.header), lambda: open_sheet(path, how))
+
+    def reading_for(self, file: str) -> Reading:
+        """How a data file is written, as the last job that read it was told."""
+        with self.jobs.lock:
+            used = [job for job in self.jobs.jobs.values() if job.file == file and job.state == "done"]
+        return reading_as({}, max(used, key=lambda j: j.began).options) if used else Reading()
+
+    def data_of(self, opened: Opened) -> tuple[str | None, bool, list[str]]:
+        """The data of a model: the file, whether that is known, and files whose columns fit."""
+        job = self.jobs.of_model(opened.file)
+        if job is not None:
+            with contextlib.suppress(Problem):
+                self.folder.existing(job.file)
+                return job.file, True, [job.file]
+        fitting_files = self.models.get(
+            (opened.file, opened.mark, "data", self._marks()), lambda: self._candidates(opened)
+        )
+        return (fitting_files[0] if fitting_files else None), False, fitting_files
+
+    def rows(self, opened: Opened, data: str | None) -> Rows:
+        """The rows of a data file for a model."""
+        if not opened.needs_data:
+            raise Problem(422, f"{opened.file} has its rows in itself; leave data= out")
+        job = self.jobs.of_model(opened.file)
+        if not data:
+            data = self.data_of(opened)[0]
+        if not data:
+            raise Problem(
+                422,
+                f"the rows of {opened.file} are not in the model, and no file of the folder has its columns; put the data into the folder and say data=",
+            )
+        path = self.folder.existing(data, "data")
+        options = job.options if job is not None and job.file == data else {}
+
+        def make() -> Rows:
+            reading = reading_as(opened.plan, options)
+            matrix = told(self._matrix, opened, path, reading)
+            if not isinstance(matrix.shape[0], int):
+                raise Problem(422, f"data={data!r} has an unknown number of rows; wanted a file that can be read again")
+            sheet = self.sheet(data, reading) if "text" not in opened.plan or reading.text is not None else None
+            if sheet is not None and (sheet.rows is None or sheet.rows.num_rows != matrix.shape[0]):
+                sheet = None
+            names = None
+            if sheet is not None and matrix.rows is None and (index := naming(sheet)["index"]) is not None:
+                names = sheet.rows.column(index).to_pylist()
+            return Rows(data, matrix, reading, sheet, names)
+
+        return self.rows_open.get((opened.file, opened.mark, data, mark_of(path)), make)
+
+    def _matrix(self, opened: Opened, path: Path, reading: Reading) -> Any:
+        from eckart.cli.counted_texts import counted_for
+
+        if opened.room in ("topics", "parts"):
+            return counted_for(opened.model, str(path), reading)
+        return fitting(opened.model, opened.file, str(path), reading)
+
+    def _marks(self) -> Any:
+        return tuple((f["file"], f["changed"]) for f in self.folder.listing()[0] if _is_data(f["kind"]))
+
+    def _candidates(self, opened: Opened) -> list[str]:
+        """Files whose columns are those of the model, the nearest in name first."""
+        names = opened.factors.columns
+        wanted = {str(name) for name in names} if names is not None and opened.room != "topics" else None
+        if opened.verb == "complete":
+            told_names = opened.plan.get("names")
+            wanted = {str(v) for v in told_names.values() if v is not None} if isinstance(told_names, dict) else wanted
+        found = []
+        for f in self.folder.listing()[0]:
+            if _is_data(f["kind"]) and self._fits(f, opened, wanted):
+                found.append(f["file"])
+        stem = Path(opened.file).stem.lower()
+        alike = SequenceMatcher(b=stem)
+
+        def unlike(name: str) -> float:
+            alike.set_seq1(Path(name).stem.lower())
+            return -alike.ratio()
+
+        return sorted(found, key=unlike)[:20]
+
+    def _fits(self, f: dict[str, Any], opened: Opened, wanted: set[str] | None) -> bool:
+        from eckart.io.tables.columns import head_of
+        from eckart.io.tables.row_blocks import npy_array
+        from eckart.io.text.documents import holds_text
+
+        path = self.folder.root / f["file"]
+        try:
+            if opened.room == "topics" or opened.verb == "embed":
+                text = (
+                    (opened.plan.get("text") or {}).get("text") if isinstance(opened.plan.get("text"), dict) else None
+                )
+                head = head_of(str(path))
+                return (
+                    (head is None and holds_text(str(path)))
+                    if text is None
+                    else head is not None and text in [c.name for c in head.columns]
+                )
+            if path.suffix.lower() == ".npy":
+                return opened.verb != "complete" and npy_array(path).shape[1:] == (opened.factors.n,)
+            head = head_of(str(path)) if path.is_file() else None
+            if head is None:
+                return False
+            own = [c.name for c in head.columns]
+            return wanted <= set(own) if wanted else len(own) == opened.factors.n
+        except (EckartError, OSError, ValueError):
+            return False
+
+
+def _ready(opened: Opened) -> None:
+    """Fold one row in, so that its kernels are there (compiled, on a new machine) when the first rating is changed."""
+    from eckart.matrix import Observed
+
+    with contextlib.suppress(Exception):  # what cannot be done is said when it is asked for
+        one = Observed(np.array([0, 1]), np.array([0]), np.ones(1, opened.model.observed_.dtype), opened.factors.n)
+        opened.model.recommend(X=one, n=1, by="prediction")
+
+
+def told(do: Callable[..., Any], *given: Any) -> Any:
+    """``do``, with an error of eckart as a problem in its words."""
+    try:
+        return do(*given)
+    except EckartError as error:
+        raise Problem(422, " ".join(str(error).split())) from None
+    except (OSError, MemoryError) as error:
+        raise Problem(422, f"{type(error).__name__}: {error}") from None
+
+
+def mark_of(path: Path) -> Any:
+    now = path.stat()
+    return now.st_ino, now.st_mtime_ns, now.st_size
+
+
+def _is_data(kind: str) -> bool:
+    return kind in ("data", "folder-of-images", "folder-of-texts")
+
+
+def reading_as(plan: dict[str, Any], options: dict[str, Any]) -> Reading:
+    """How data is written: as a model remembers it, and as a job was told."""
+
+    def group(kind: Any) -> Any:
+        return kind(
+            **{name: options[name] for name in kind.__dataclass_fields__ if options.get(name) not in (None, "", [])}
+        )
+
+    options = {
+        name: str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+        for name, value in options.items()
+    }
+    reading = reading_of(group(TextOptions), replace(group(TableOptions), columns=None), group(CellOptions), plan=plan)
+    return replace(reading, rows=None, columns=None, values=None)

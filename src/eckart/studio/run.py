@@ -1,0 +1,72 @@
+"""The studio as a process: a port of this machine, a token, and a browser that is opened with a ticket that is good once."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from eckart.errors import InputError, MissingError
+from eckart.studio.folder import Folder
+
+HOST, USUAL_PORT = "127.0.0.1", 8877
+
+
+def run_studio(place: Path, port: int | None, browser: bool, say: Callable[[str, str], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM; jobs that run then are asked to stop, and keep their state."""
+    try:
+        import uvicorn
+
+        from eckart.studio.app import application
+    except ImportError as error:
+        raise MissingError(
+            f"the studio needs {error.name}, which is not installed; pip install 'eckart[studio]'"
+        ) from None
+    folder = Folder.of(place)
+    held = listening(port)
+    port = int(held.getsockname()[1])
+    token = secrets.token_urlsafe(32)
+    names = ("127.0.0.1", "localhost", "[::1]")
+    app = application(folder, token, [f"{name}:{port}" for name in names], f"eckart-{port}")
+    address = f"http://{HOST}:{port}/#token="
+    say("studio", f"{address}{token}")
+    say("folder", f"{folder.root}; stop with Ctrl-C")
+    if browser:
+        ticket = secrets.token_urlsafe(32)
+        app.keys.tickets.add(ticket)
+        threading.Timer(
+            0.5, webbrowser.open, [address + ticket]
+        ).start()  # the port listens already: the page waits for the server
+    config = uvicorn.Config(
+        app, http="h11" if not _has("httptools") else "httptools", ws="none", access_log=False, log_level="warning", timeout_graceful_shutdown=1,
+        server_header=False, lifespan="on",
+    )  # fmt: skip
+    uvicorn.Server(config).run(sockets=[held])
+
+
+def listening(port: int | None) -> socket.socket:
+    """A socket of this machine: the usual port or, where it is taken, any; a port that was asked for must be free."""
+    for wanted in [USUAL_PORT, 0] if port is None else [port]:
+        held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            held.bind((HOST, wanted))
+            held.listen(128)
+            return held
+        except OSError as error:
+            held.close()
+            reason: Any = error.strerror
+        except OverflowError:
+            held.close()
+            reason = "wanted 0 to 65535"
+    raise InputError(f"--port {port} cannot be used: {reason}; leave it out to have a free one chosen")
+
+
+def _has(name: str) -> bool:
+    from importlib.util import find_spec
+
+    return find_spec(name) is not None
