@@ -32,12 +32,15 @@ CENTRE = np.array([1.0, np.log(0.2), np.log(0.3)])
 """Around which the means of logit phi, log deviation of r and log deviation of e are learned (prior deviation 2): memory of some steps, and most of a
 row explained by the shared part and the profile."""
 BEGIN = CENTRE - np.array([0.0, 2.0, 0.0])
-OWN_STEPS = 2
-"""Rounds of Metropolis steps a sweep: a likelihood costs a small part of the draw of W, and (phi, v, s) mix slowest of all."""
-GOAL = 0.44
-"""The share of accepted steps in one dimension at which a random walk mixes fastest (Gelman, Roberts and Gilks 1996)."""
-LIMITS = np.array([[-6.0, 7.0], [-6.0, 2.0], [-6.0, 2.0]])
-"""Of logit phi and of the log deviations of r and e, in deviations of a row: phi from 0.002 to 0.999, deviations from 0.0025 to 7."""
+JOINT_STEPS = 4
+"""Metropolis steps a sweep in all three of (phi, v, s) together: a likelihood costs a small part of the draw of W, and they mix slowest of all."""
+GOALS = np.array([0.44, 0.44, 0.44, 0.3])
+"""The shares of accepted steps at which a random walk mixes fastest: in one dimension, and in three (Gelman, Roberts and Gilks 1996)."""
+LOOKS = 5.0
+"""Sweeps that a first guess of that shape counts for."""
+LIMITS = np.array([[-1.0, 7.0], [-6.0, 2.0], [-6.0, 2.0]])
+"""Of logit phi and of the log deviations of r and e, in deviations of a row: phi from 0.27 to 0.999 (a part with less memory
+cannot be told from noise, and the two would trade places), deviations from 0.0025 to 7."""
 SHRINK = 0.98
 """The spectral radius to which an explosive A is shrunk: forecasts must return."""
 PROFILE_SHAPE = 4.0
@@ -58,7 +61,8 @@ class SeriesChain:
         self.states = engine.take(np.zeros((n, columns)))
         # logit phi, log deviation of r, log deviation of e; the walk's step for each of them
         self.own = np.tile(BEGIN, (n, 1))
-        self.step = np.full((n, 3), 0.5)
+        self.step = np.full((n, 4), 0.5)
+        self.seen, self.looked = np.zeros((n, 4, 3)), 0.0
         self.centre, self.spread = CENTRE.copy(), np.ones(3)
         self.roughness, self.common = np.full(n, 100.0), 100.0
         self.link, self.shock = np.zeros((k, k)), np.eye(k)
@@ -114,19 +118,27 @@ class SeriesChain:
             return found, found - 0.5 * np.square((own - self.centre) / self.spread).sum(axis=1)
 
         likelihood, now = score(self.own)
-        for c in ([2] if quiet else [0, 1, 2]) * OWN_STEPS:
+        root = self._shape()
+        for c in [2, 2] if quiet else [0, 1, 2] + [3] * JOINT_STEPS:
             trial = self.own.copy()
-            trial[:, c] += self.step[:, c] * rng.standard_normal(n)
-            inside = (trial[:, c] > LIMITS[c, 0]) & (trial[:, c] < LIMITS[c, 1])
-            trial[~inside, c] = self.own[~inside, c]
+            if c < 3:
+                trial[:, c] += self.step[:, c] * rng.standard_normal(n)
+            else:
+                trial += self.step[:, 3:] * np.einsum("nab,nb->na", root, rng.standard_normal((n, 3)))
+            inside = ((trial > LIMITS[:, 0]) & (trial < LIMITS[:, 1])).all(axis=1)
+            trial[~inside] = self.own[~inside]
             found, new = score(trial)
             chance = np.where(inside, np.exp(np.minimum(new - now, 0.0)), 0.0)
             taken = rng.random(n) < chance
             self.own[taken], now[taken], likelihood[taken] = trial[taken], new[taken], found[taken]
             if settling:
-                self.step[:, c] = np.clip(self.step[:, c] * np.exp((chance - GOAL) / np.sqrt(self.sweeps)), 1e-3, 5.0)
+                self.step[:, c] = np.clip(self.step[:, c] * np.exp((chance - GOALS[c]) / np.sqrt(self.sweeps)), 1e-3, 5.0)
         if quiet:
             return float(likelihood.sum())
+        if settling:  # sums in the first row, sums of products below
+            self.seen[:, 0] += self.own
+            self.seen[:, 1:] += self.own[:, :, None] * self.own[:, None, :]
+            self.looked += 1
         # mean ~ N(m, 4) around the start, variance ~ inverse gamma(3/2, 3/2): one row of three says about 1
         for c in range(3):
             precision = n / self.spread[c] ** 2 + 0.25
@@ -135,6 +147,13 @@ class SeriesChain:
             miss = np.square(self.own[:, c] - self.centre[c]).sum()
             self.spread[c] = np.sqrt(0.5 * (3.0 + miss) / rng.gamma(0.5 * (3.0 + n)))
         return float(likelihood.sum())
+
+    def _shape(self) -> np.ndarray:
+        """A root of the covariance of each row's (phi, v, s) on the scale of the walk, as far as it is known: the shape of the joint steps."""
+        m = max(1.0, self.looked)
+        mean = self.seen[:, 0] / m
+        covariance = (self.seen[:, 1:] - m * mean[:, :, None] * mean[:, None, :] + 0.25 * LOOKS * np.eye(3)) / (m + LOOKS)
+        return np.linalg.cholesky(covariance)
 
     def _draw_right(self, data: Tall, precision: np.ndarray) -> None:
         """A and Q given x; x given both."""
@@ -161,16 +180,16 @@ class SeriesChain:
     def arrays(self) -> dict[str, Any]:
         """For a checkpoint: everything the next sweep depends on but the generator."""
         tall = {name: self.engine.get(getattr(self, name)) for name in ("left", "right", "profile", "states")}
-        small = {name: getattr(self, name) for name in ("own", "step", "centre", "spread", "roughness", "link", "shock")}
-        return tall | small | {"numbers": [str(self.seed), self.sweeps, self.common]}
+        small = {name: getattr(self, name) for name in ("own", "step", "seen", "centre", "spread", "roughness", "link", "shock")}
+        return tall | small | {"numbers": [str(self.seed), self.sweeps, self.common, self.looked]}
 
     def take(self, kept: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         for name in ("left", "right", "profile", "states"):
             setattr(self, name, self.engine.take(kept[name], np.float64))
-        for name in ("own", "step", "centre", "spread", "roughness", "link", "shock"):
+        for name in ("own", "step", "seen", "centre", "spread", "roughness", "link", "shock"):
             setattr(self, name, np.array(kept[name], np.float64))
-        seed, self.sweeps, self.common = kept["numbers"]
+        seed, self.sweeps, self.common, self.looked = kept["numbers"]
         self.seed = int(seed)
 
 
