@@ -13,7 +13,7 @@ from eckart.certify.chains import certify_chains, ess, split_rhat
 from eckart.complete.bayes import bayesian_mf as bayes_module
 from eckart.complete.bayes import gibbs
 from eckart.complete.bayes.bayesian_mf import BayesianMF
-from eckart.complete.bayes.chain import _normal_wishart, draw_rows
+from eckart.complete.bayes.chain import draw_rows, normal_wishart
 from eckart.complete.bayes.features import Iterative, Spectral, link_of, pattern
 from eckart.engines import engine_named
 from eckart.errors import InputError
@@ -104,7 +104,7 @@ def test_rows_are_drawn_from_their_conditional(scalar):
 def test_normal_wishart_moments():
     rng = np.random.default_rng(0)
     u = rng.standard_normal((50, 2)) @ np.array([[1.0, 0.3], [0.0, 0.5]]) + 1.0
-    drawn = [_normal_wishart(rng, len(u), u.sum(axis=0), u.T @ u, None) for _ in range(1000)]
+    drawn = [normal_wishart(rng, len(u), u.sum(axis=0), u.T @ u, None) for _ in range(1000)]
     m = u.mean(axis=0)
     s = np.eye(2) + (u - m).T @ (u - m) + 100 / 52 * np.outer(m, m)
     np.testing.assert_allclose(np.mean([d[1] for d in drawn], axis=0), 52 * np.linalg.inv(s), rtol=0.05)

@@ -28,6 +28,7 @@ _PUBLIC = {
     "EASE": "eckart.complete.items.ease",
     "SLIM": "eckart.complete.items.slim",
     "SpectralFilter": "eckart.complete.items.spectral_filter",
+    "TimeFactors": "eckart.complete.series.time_factors",
     "recovery": "eckart.complete.nuclear.recovery",
     "recovery_certificate": "eckart.complete.nuclear.recovery",
     "tune": "eckart.complete.tune",
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
     from eckart.complete.nuclear.soft_impute import SoftImpute as SoftImpute
     from eckart.complete.nuclear.svp import SVP as SVP
     from eckart.complete.nuclear.svt import SVT as SVT
+    from eckart.complete.series.time_factors import TimeFactors as TimeFactors
     from eckart.complete.split import folds as folds
     from eckart.complete.split import split as split
     from eckart.complete.tune import tune as tune

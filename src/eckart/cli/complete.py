@@ -35,11 +35,13 @@ Examples:
     eckart complete u.data --rows 0 --columns 1 --values 2 --delimiter tab --no-header --out completed.parquet
 
     eckart complete sensors.csv --index station --missing -999 --out filled.csv
+
+    eckart complete flows.csv --rows station --columns hour --values people --method series --forecast 24 --out next_day.csv
 """
 
 METHODS = {
     "biases": "ALS", "als": "ALS", "bayes": "BayesianMF", "soft-impute": "SoftImpute", "svp": "SVP", "svt": "SVT", "exact": "ExactRecovery",
-    "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter",
+    "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter", "series": "TimeFactors",
 }  # fmt: skip
 BIASES = ("random_state", "n_threads", "verbose", "engine", "checkpoint", "max_iter")
 """Parameters of the model of biases alone."""
@@ -57,7 +59,7 @@ def complete(
         str,
         option(
             help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact; "
-            "ease, slim or gf-cf with --feedback implicit."
+            "series where columns are times; ease, slim or gf-cf with --feedback implicit."
         ),
     ] = "auto",
     components: Annotated[
@@ -85,6 +87,10 @@ def complete(
     cells: Annotated[
         str | None, option(help="Which cells of triples to write: all (observed ones as they are) or unobserved.")
     ] = None,
+    forecast: Annotated[
+        int | None,
+        option(help="With --method series: write the next so many times, with intervals, instead of the table.", min=1),
+    ] = None,
     all_cells: Annotated[bool, option("--all-cells", help="Write however many cells there are.")] = False,
     titles: options.Titles = None,
     held_out: options.HeldOut = None,
@@ -95,7 +101,7 @@ def complete(
     shell: Shell,
 ) -> None:
     from eckart.cli.building import held_out_share, measured, whole_or
-    from eckart.cli.completed_cells import check_cells, check_output, write_cells
+    from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.cli.suspicions import refuse_complete, refuse_rank
     from eckart.errors import InputError
@@ -114,6 +120,10 @@ def complete(
             f"--method {method} came with --report, --out or --feedback {feedback}, wanted --feedback implicit and --model: it ranks columns and predicts no "
             "values; eckart recommend writes its lists"
         )
+    if method == "series":
+        _check_series(report, feedback, forecast, out, pairs, cells)
+    elif forecast is not None:
+        raise InputError(f"--forecast {forecast} came with --method {method}, wanted --method series: columns must be times")
     if source.long and source.values is None and feedback == "explicit":
         raise InputError(
             "--rows and --columns came without --values, wanted the column of values, or --feedback implicit"
@@ -123,7 +133,7 @@ def complete(
         x = _load(source, file, shell)
     refuse_complete(source, file, x)
     refuse_rank(k, x)
-    if out is not None and source.long and pairs is None:
+    if out is not None and source.long and pairs is None and forecast is None:
         check_cells(x.shape, cells, all_cells)
     shell.say("data", described(file, x))
     if how.plan:
@@ -163,7 +173,24 @@ def complete(
         more = {"names": source.names, "tuning": chooser.tuned}
         return complete_report(fitted, x, held_out=judged, name=Path(file).name, **more)
 
-    shell.finish(fitted, to, lambda path: write_cells(fitted, x, source, path, pairs, unknown, cells), page)
+    def write(path: Path) -> int:
+        if forecast is not None:
+            return write_forecast(fitted, source, path, forecast)
+        return write_cells(fitted, fitted.observed_ if method == "series" else x, source, path, pairs, unknown, cells)
+
+    shell.finish(fitted, to, write, page)
+
+
+def _check_series(report: Any, feedback: str, forecast: int | None, out: Any, pairs: Any, cells: Any) -> None:
+    """Refuse what the time model does not have."""
+    from eckart.errors import InputError
+
+    if report is not None or feedback != "explicit":
+        raise InputError(
+            "--method series came with --report or --feedback implicit, wanted neither: it has no page, and its values are measurements"
+        )
+    if forecast is not None and (out is None or pairs is not None or cells is not None):
+        raise InputError(f"--forecast {forecast} came without --out, or with --pairs or --cells, wanted --out alone: the file for the next times")
 
 
 def _load(source: Any, file: str, shell: Shell) -> Any:
@@ -211,6 +238,8 @@ class Chooser:
         if k is None and method == "bayes":
             self.best = {"n_components": max(1, min(16, *shape))}
             self.reason = "more than needed does little harm: the prior of what is not needed shrinks"
+        elif k is None and method == "series":
+            self.reason = "the usual number of shared factors: more than needed do little harm"
         elif method == "biases":
             self.best, self.reason = {}, "biases alone: no factors"
         elif k is None and not self.search:
@@ -324,10 +353,13 @@ def _summary(model: Any, x: Any, judged: Any, chooser: Chooser, seconds: float, 
         shell.say("model", f"weights between {x.n_columns:,} columns")
         shell.outcome(model, seconds, limit_reached(model))
     else:
-        rank = rank_of(model)
+        rank = int(model.fit_.factors.k) if chooser.method == "series" else rank_of(model)
         shell.say("rank", f"{rank}: {chooser.reason}")
         shell.outcome(model, seconds, limit_reached(model))
-        shell.say("recovery", recovered(x, rank)[1])
+        if chooser.method == "series":
+            shell.say("period", model.fit_.plan["period_reason"])
+        else:
+            shell.say("recovery", recovered(x, rank)[1])
         shell.answer |= {"components": rank, "rank_reason": chooser.reason, "method_reason": chooser.because}
     if judged is not None and not judged.useful:
         tried = {row.method for row in chooser.table if row.error is not None}

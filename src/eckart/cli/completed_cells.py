@@ -69,6 +69,14 @@ def write_cells(
     return write_table(out, [str(c) for c in model.get_feature_names_out()], blocks, source.names[0])
 
 
+def write_forecast(model: Any, source: Reading, out: Path, steps: int) -> int:
+    """One line for each row and each of the next times: what is expected, its standard deviation, and the ends of the 90 % interval."""
+    found = model.forecast(steps).to_table()
+    names = [*(source.names[:2] if source.long else ("row", "column")), "mean", "std", "low", "high"]
+    labels = (label_array(found[side]) for side in ("row", "column"))
+    return write_long(out, names, iter([(*labels, *(found[name] for name in names[2:]))]))
+
+
 def _cells(model: Any, x: Any, keep: bool, unobserved: bool) -> Iterator[tuple[Any, ...]]:
     """Every cell (or every unobserved one) as blocks of row ids, column ids and values."""
     n, m = x.shape

@@ -69,7 +69,7 @@ def judge(fit: Callable[[Observed], Any], observed: Observed, share: float | int
     if getattr(model, "feedback", "explicit") == "implicit":
         return HeldOut(train, test, _lists(model, train, test))
     rows = np.repeat(np.arange(test.shape[0]), test.row_counts())
-    predicted = np.asarray(model.predict(model.row_ids.names(rows), model.column_ids.names(test.indices)))
+    predicted = np.asarray(model.predict(test.row_index.names(rows), test.column_index.names(test.indices)))
     biases, _ = normalise(train, "bias")
     flat = biases.invert(np.zeros(test.nnz), rows, test.indices)
     answers = {"model": predicted, "biases only": flat, "mean only": np.full(test.nnz, biases.mean)}

@@ -153,7 +153,7 @@ class Chain:
         engine, u, link, d = self.engine, side.factors, side.link, side.last.shape[1]
         rest, scatter = (u, None) if link is None else (engine.take(engine.get(u) - link.now), link.scatter())
         total, gram = engine.inner(side.ones, rest)[0], engine.inner(rest, rest)
-        side.mu, side.precision, root = _normal_wishart(self.rng, side.rows, total, gram, scatter)
+        side.mu, side.precision, root = normal_wishart(self.rng, side.rows, total, gram, scatter)
         prior = (side.mu @ side.precision)[None]
         if link is not None:  # features are products of the host
             now = link.draw(self.rng, engine.get(u) - side.mu, side.precision, root)
@@ -196,7 +196,7 @@ class Chain:
         self.columns.take(f"{name}.columns", state, self.engine)
 
 
-def _normal_wishart(
+def normal_wishart(
     rng: np.random.Generator, n: int, total: np.ndarray, gram: np.ndarray, scatter: tuple[np.ndarray, int] | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw mu and L given the sum and the Gram matrix of n rows u_i (and the link's share); returns mu, L and a root M with M M^T = L.

@@ -13,6 +13,7 @@ from eckart.engines.cpu.mixtures.primitives import MixturePrimitives
 from eckart.engines.cpu.parts.divergences import DivergencePrimitives
 from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
 from eckart.engines.cpu.ridge.primitives import RidgePrimitives
+from eckart.engines.cpu.series.primitives import SeriesPrimitives
 from eckart.engines.cpu.topics.primitives import TopicPrimitives
 from eckart.engines.cpu.words import WordPrimitives
 from eckart.engines.host import Host, place
@@ -31,6 +32,7 @@ class CpuEngine(
     DivergencePrimitives,
     WordPrimitives,
     ItemPrimitives,
+    SeriesPrimitives,
 ):
     """BLAS and numba on row blocks; results do not depend on ``n_threads``."""
 

@@ -15,6 +15,7 @@ from eckart.engines.plain.items import PlainItems
 from eckart.engines.plain.mixtures import PlainMixtures
 from eckart.engines.plain.parts import PlainParts
 from eckart.engines.plain.ridge import PlainRidge
+from eckart.engines.plain.series import PlainSeries
 from eckart.engines.plain.topics import PlainTopics
 from eckart.engines.plain.windows import PlainWindows
 from eckart.engines.plain.words import PlainPairs
@@ -33,6 +34,7 @@ class PlainEngine(
     PlainPairs,
     PlainWindows,
     PlainItems,
+    PlainSeries,
 ):
     """The reference engine: float64, one thread, whole arrays."""
 

@@ -36,6 +36,7 @@ from eckart.engines.protocol.parts import (
 )
 from eckart.engines.protocol.placed import GapsFound, Placed, PlacingFamily, Tall, first_bad, refuse_bad
 from eckart.engines.protocol.ridge import PrecisionDraws, RidgeFamily, RidgeRule, RowSolution
+from eckart.engines.protocol.series import LagProducts, SeriesFamily
 from eckart.engines.protocol.topics import TopicsFamily, TopicStatistics
 from eckart.engines.protocol.words import (
     CountRows,
@@ -51,7 +52,7 @@ from eckart.engines.protocol.words import (
 __all__ = [
     "BetaRule", "BetaSums",
     "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes",
-    "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws",
+    "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "LagProducts", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws",
     "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "SparseColumns", "SparseRows", "Tall",
     "TopicStatistics", "Totals", "ZeroDiagonal", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
@@ -68,6 +69,7 @@ class Engine(
     DivergencesFamily,
     WordsFamily,
     ItemsFamily,
+    SeriesFamily,
     Protocol,
 ):
     """What a chapter may ask of an engine."""

@@ -25,7 +25,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.errors import EckartError, FileError, InputTypeError
-from eckart.factors import Basis, Components, Embedding, Factors, ItemWeights, LowRank, Network, Topics
+from eckart.factors import Basis, Components, Embedding, Factors, ItemWeights, LowRank, Network, Series, Topics
 from eckart.factors.checks import covariances, numbers
 from eckart.parameters import check
 from eckart.rng import generator
@@ -51,6 +51,7 @@ CLASSES = {
     "EASE": "eckart.complete.items.ease",
     "SLIM": "eckart.complete.items.slim",
     "SpectralFilter": "eckart.complete.items.spectral_filter",
+    "TimeFactors": "eckart.complete.series.time_factors",
     "GaussianMixture": "eckart.explain.mixtures.gaussian",
     "Mixture": "eckart.explain.mixtures.mixture",
     "PLSA": "eckart.explain.topics.plsa",
@@ -65,7 +66,7 @@ CLASSES = {
     "NetworkRegressor": "eckart.nn.regressor",
 }
 """Every estimator that can be saved, listed once."""
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, ItemWeights, LowRank, Network, Topics)} | {
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, ItemWeights, LowRank, Network, Series, Topics)} | {
     "Mixture": Components
 }
 
@@ -245,7 +246,7 @@ def pack(model: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "params_not_saved": dropped,
         "kind": next(name for name, kind in KINDS.items() if type(fit.factors) is kind),
         "factors": _plain(values),
-        "rows": labels["rows"] if isinstance(fit.factors, (LowRank, ItemWeights)) else None,
+        "rows": labels["rows"] if isinstance(fit.factors, (LowRank, ItemWeights, Series)) else None,
         "columns": labels["columns"],
         "certificate": _plain(fit.certificate.to_dict()),
         "trace": _plain(fit.trace.to_dict()),

@@ -1,0 +1,99 @@
+"""Rows that are time series, as part of ``CpuEngine``; numba is loaded when the first of these is called.
+
+Rows are independent of one another and are dealt out to threads; the chain over all columns is one after another by its nature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.protocol.series import LagProducts
+from eckart.scheduler import lanes_for, run_lanes
+
+LANE_ENTRIES = 2**12
+"""Entries that are worth a lane: some tens of microseconds of work."""
+
+
+class SeriesPrimitives:
+    """The primitives of ``protocol.series`` on ``threads`` threads."""
+
+    threads: int
+
+    def own_likelihood(self, x: Any, data: np.ndarray, own: np.ndarray) -> np.ndarray:
+        from eckart.engines.cpu.series.kernels import own_likelihood
+
+        out = np.empty((x.shape[0], 1))
+        self._by_rows(x, lambda a, b: own_likelihood(*_pattern(x), data, own, a, b, out))
+        return out
+
+    def own_rows(
+        self,
+        x: Any,
+        data: np.ndarray,
+        right: np.ndarray,
+        own: np.ndarray,
+        base: np.ndarray,
+        prior: np.ndarray,
+        noise: np.ndarray | None,
+    ) -> np.ndarray:
+        from eckart.engines.cpu.series.kernels import own_rows
+
+        out = np.empty((x.shape[0], right.shape[1]))
+        z = np.zeros_like(out) if noise is None else noise
+        self._by_rows(x, lambda a, b: own_rows(*_pattern(x), data, right, own, base, prior, z, a, b, out))
+        return out
+
+    def state_rows(self, x: Any, data: np.ndarray, length: int, rule: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
+        from eckart.engines.cpu.series.kernels import state_rows
+
+        out = np.empty((x.shape[0], length))
+        z = np.zeros_like(out) if noise is None else noise
+        self._by_rows(x, lambda a, b: state_rows(*_pattern(x), data, length, rule, z, a, b, out))
+        return out
+
+    def less_states(self, x: Any, data: np.ndarray, states: np.ndarray, sign: float = 1.0) -> np.ndarray:
+        from eckart.engines.cpu.series.kernels import less_states
+
+        out = np.empty(len(data))
+        self._by_rows(x, lambda a, b: less_states(*_pattern(x), data, states, sign, a, b, out))
+        return out
+
+    def chain_rows(
+        self,
+        x: Any,
+        data: np.ndarray,
+        right: np.ndarray,
+        other: np.ndarray,
+        link: np.ndarray,
+        first: np.ndarray,
+        step: np.ndarray,
+        noise: np.ndarray | None,
+    ) -> np.ndarray:
+        from eckart.engines.cpu.series.kernels import chain, weighted_grams
+
+        n, k = x.shape[0], right.shape[1]
+        grams, h, out = np.empty((n, k, k)), np.empty((n, k)), np.empty((n, k))
+        self._by_rows(x, lambda a, b: weighted_grams(*_pattern(x), data, right, other, a, b, grams, h))
+        small = [np.ascontiguousarray(a, np.float64) for a in (link, first, step)]
+        chain(grams, h, *small, np.zeros_like(out) if noise is None else noise, out)
+        return out
+
+    def lag_products(self, a: np.ndarray) -> LagProducts:
+        return LagProducts(a[:-1].T @ a[:-1], a[:-1].T @ a[1:], a[1:].T @ a[1:], a[0].copy())
+
+    def step_squares(self, states: np.ndarray) -> np.ndarray:
+        return np.square(np.diff(states, axis=1)).sum(axis=1, keepdims=True)
+
+    def _by_rows(self, x: Any, do: Callable[[int, int], None]) -> None:
+        """``do(first, last)`` for ranges of rows, each with about as many entries."""
+        from eckart.engines.cpu.entries.sparse import balanced
+
+        parts = balanced(x.matrix.indptr, lanes_for(x.nnz // LANE_ENTRIES))
+        run_lanes(parts, [None] * len(parts), lambda _, part, scratch: do(*part), self.threads)
+
+
+def _pattern(x: Any) -> tuple[np.ndarray, np.ndarray]:
+    return x.matrix.indptr, x.matrix.indices
