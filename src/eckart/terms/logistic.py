@@ -44,6 +44,15 @@ class Logistic(Loss):
     def curvature(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         return tangent_in_squares(s)
 
+    def parts(self, a: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """With one exponential: e = exp(-|s|), 1 / (1 + e) and tanh(|s| / 2) = (1 - e) / (1 + e)."""
+        size = np.abs(s)
+        e = np.exp(-size)
+        share = 1 / (1 + e)  # of the likelier answer
+        p = np.where(s >= 0, share, e * share)
+        c = np.where(size < 1e-2, 0.25 - size * size / 48, 0.5 * (1 - e) * share / np.maximum(size, 1e-2))
+        return np.maximum(s, 0) + np.log1p(e) - a * s, p - a, c
+
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         p = a + y
         inside = np.clip(p, 0.0, 1.0)

@@ -53,6 +53,10 @@ class Loss:
         """A number c > 0 with l(a, t) <= l(a, s) + g (t - s) + c / 2 (t - s)^2 for all t up to s + ``reach``, as small as is cheap to say."""
         raise NotImplementedError
 
+    def parts(self, a: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Value, gradient and curvature at once, for the inner loops of engines."""
+        return self.value(a, s), self.gradient(a, s), self.curvature(a, s)
+
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         """l*(a, y) = sup_s y s - l(a, s); infinite where there is no such bound."""
         raise NotImplementedError

@@ -41,6 +41,33 @@ class Ordered(Loss):
         """Draws of F."""
         raise NotImplementedError
 
+    def density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """f = F' and f', both 0 at infinity."""
+        raise NotImplementedError
+
+    def by_thresholds(self, a: np.ndarray, s: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient and second derivatives of sum w l by the thresholds. With Z the mass of the grade, u and v its ends less s: dl/dtheta_a = -f(u) / Z,
+        dl/dtheta_(a-1) = f(v) / Z; l is convex in the thresholds, since log-concave densities have log-concave masses."""
+        g, t = np.asarray(a, np.intp), len(self.thresholds)
+        mass = np.exp(-self.value(a, s))
+        (up, up_slope), (down, down_slope) = (self.density(end - s) for end in self.ends(a)[::-1])
+        up, up_slope, down, down_slope = (part / np.maximum(mass, 1e-300) for part in (up, up_slope, down, down_slope))
+
+        def summed(at: np.ndarray, part: np.ndarray) -> np.ndarray:
+            kept = (at >= 0) & (at < t)
+            return np.bincount(at[kept], (w * part)[kept], t)
+
+        slope = summed(g, -up) + summed(g - 1, down)
+        bend = np.diag(summed(g, up * up - up_slope) + summed(g - 1, down * down + down_slope))
+        inner = (g >= 1) & (g < t)
+        beside = np.bincount(g[inner], -(w * up * down)[inner], t)[1:]  # theta_(g-1) with theta_g
+        return slope, bend + np.diag(beside, 1) + np.diag(beside, -1)
+
+    def moved(self, step: np.ndarray) -> Self | None:
+        """The loss with its thresholds moved by a step; None where they would change order."""
+        cuts = np.asarray(self.thresholds) + step
+        return replace(self, thresholds=tuple(map(float, cuts))) if np.all(np.diff(cuts) > 1e-9) else None
+
     def mean(self, s: np.ndarray) -> np.ndarray:
         """The expected grade; of the codes where grades are not numbers."""
         numeric = all(isinstance(v, (int, float, np.number)) for v in self.levels)
@@ -122,6 +149,11 @@ class OrderedLogit(Ordered):
         middle = inside * s - softplus(s - high) - softplus(low - s) + np.log1p(-np.exp(low - high))
         return np.where(first | last, edge, np.where(np.abs(y) <= 1 + 1e-12, middle, np.inf))
 
+    def density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p = expit(x)
+        f = p * (1 - p)
+        return f, f * (1 - 2 * p)
+
     def inverse(self, p: np.ndarray) -> np.ndarray:
         return np.log(p / (1 - p))
 
@@ -158,6 +190,10 @@ class OrderedProbit(Ordered):
         found = conjugate_by_root(self, a, y, middle - room, middle + room)
         apt = (~np.isinf(v) | (y >= -1e-12)) & (~np.isinf(u) | (y <= 1e-12))
         return np.where(apt, found, np.inf)
+
+    def density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        f = np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
+        return f, np.where(np.isinf(x), 0.0, -np.where(np.isinf(x), 0.0, x) * f)
 
     def inverse(self, p: np.ndarray) -> np.ndarray:
         return ndtri(p)
