@@ -61,13 +61,14 @@ def test_linearised(engine, name, weighted, dtype):
 @dtypes
 def test_loss_sums(engine, name, dtype):
     x, loss, left, right, at, w = problem(name, dtype)
-    for more in ({}, {"shrink": 0.4}):
+    for more in ({}, {"shrink": 1.0}, {"shrink": 0.4}):
         got = engine.loss_sums(engine.put(x, entry_weights=w), loss, left, right, **at, **more)
         want = JUDGE.loss_sums(JUDGE.put(x, entry_weights=w), loss, left, right, **at, **more)
         np.testing.assert_allclose(
             got, want, rtol=1e-3 if dtype == np.float32 else 1e-9, atol=1e-3 if dtype == np.float32 else 1e-9
         )
         assert np.isfinite(got.conjugate)
+        assert (got.conjugate == 0) == (not more)
 
 
 def test_every_argument_of_loss_sums_matters(engine):

@@ -140,6 +140,8 @@ class Recommender:
             raise wrong("min_support", min_support, "a number of observations, 0 or more")
         if by == "auto":
             by = self._ranking()
+        if by == "chance" and self._loss() is not None:
+            raise wrong("by", by, "'auto' or 'prediction' for a model with a loss", "its values are chances or grades themselves")
         if X is not None:
             if rows is not None:
                 raise InputError(
@@ -171,15 +173,14 @@ class Recommender:
             best = np.where(found >= 0, columns[found], -1)
         else:
             best, scores = self._by_prediction(f, at, columns, int(n), seen, hidden)
-        low_high = self.fit_.plan.get("clip") if "ranking" in self.fit_.plan else None
-        if low_high is not None:
-            scores[best >= 0] = np.clip(scores[best >= 0], *low_high)
+        if "ranking" in self.fit_.plan:
+            scores[best >= 0] = self._clipped(scores[best >= 0])
         often = np.where(best >= 0, support[best], 0)
         return Recommendations(ids.names(at), _names(self.column_ids, best), scores, best, often, by)
 
     def _ranking(self: Any) -> str:
         """What "auto" stands for; models saved before there was a choice order by predictions."""
-        if self.fit_.plan.get("ranking") != "auto":
+        if self.fit_.plan.get("ranking") != "auto" or self._loss() is not None:
             return "prediction"
         return "chance" if self.demand().informative else "prediction"
 

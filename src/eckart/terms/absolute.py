@@ -9,8 +9,9 @@ import numpy as np
 
 from eckart.terms.loss import Loss, known, quantile, refuse, robust_deviation
 
-CORNER = 1e-3
-"""Width of the rounded corner in robust deviations, where a column decides it: the value is at most half of that too large, and weights stay below 1000."""
+CORNER = 0.05
+"""Width of the rounded corner in robust deviations, where a column decides it: the loss of an entry is at most half of that too large, and the weights of
+entries differ little enough for steps to arrive."""
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ class Loss:
     summary: ClassVar[str] = ""
     bound: ClassVar[float | None] = None
     """The largest second derivative by s, over all a and s; None where there is none."""
-    reach: ClassVar[float] = np.inf
-    """How far t may lie above s for the majoriser with ``curvature(a, s)``; infinite where it holds everywhere."""
+    everywhere: ClassVar[bool] = True
+    """Whether the parabola with ``curvature(a, s)`` lies above l(a, t) for every t, or (False) only for t from s to the minimum of l(a, .)."""
     discrete: ClassVar[bool] = False
     """Whether values are levels with probabilities."""
 
@@ -50,7 +50,7 @@ class Loss:
         raise NotImplementedError
 
     def curvature(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """A number c > 0 with l(a, t) <= l(a, s) + g (t - s) + c / 2 (t - s)^2 for all t up to s + ``reach``, as small as is cheap to say."""
+        """A number c > 0 with l(a, t) <= l(a, s) + g (t - s) + c / 2 (t - s)^2 for all t (see ``everywhere``), as small as is cheap to say."""
         raise NotImplementedError
 
     def parts(self, a: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

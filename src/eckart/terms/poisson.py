@@ -10,9 +10,6 @@ from scipy.special import gammaln, xlogy
 
 from eckart.terms.loss import Loss, refuse
 
-REACH = 1.0
-"""Rise of s (a factor e of the rate) up to which the majoriser holds; its curvature is then 44 % above the second derivative."""
-STEEPER = 2 * (np.exp(REACH) - 1 - REACH) / REACH**2
 LARGEST = 700.0
 """e^s is finite in double precision up to here."""
 
@@ -21,13 +18,14 @@ LARGEST = 700.0
 class Poisson(Loss):
     """l = e^s - a s + log a!; l* = q log q - q - log a! with q = a + y >= 0.
 
-    No parabola lies above e^s everywhere. (e^x - 1 - x) / x^2 grows with x, so the one with 2 (e^r - 1 - r) / r^2 times the second derivative does up to
-    s + r; a solver that steps further halves its step until the loss has fallen.
+    No parabola lies above e^s everywhere. Between s and the minimum log a there is one: where the rate is above a, with the second derivative e^s, which only
+    falls on the way; where it is below, with the slope of the chord of e^s, (a - e^s) / (log a - s), whose least value is at log a itself. A solver that steps
+    further halves its step until the loss has fallen.
     """
 
     name: ClassVar[str] = "poisson"
     summary: ClassVar[str] = "counts: 0, 1, 2, ..."
-    reach: ClassVar[float] = REACH
+    everywhere: ClassVar[bool] = False
 
     def value(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         return np.exp(np.minimum(s, LARGEST)) - a * s + gammaln(a + 1)
@@ -36,7 +34,10 @@ class Poisson(Loss):
         return np.exp(np.minimum(s, LARGEST)) - a
 
     def curvature(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
-        return STEEPER * np.exp(np.minimum(s, LARGEST))
+        rate = np.exp(np.minimum(s, LARGEST))
+        up = a > rate * (1 + 1e-6)  # nearer than this the chord is the tangent, and its quotient rounding
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(up, (a - rate) / (np.log(a) - s), rate)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         q = a + y

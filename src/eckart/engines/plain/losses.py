@@ -26,12 +26,13 @@ class PlainLosses:
         return Host(replace(x.matrix, data=target), None, (w * c).astype(x.dtype), checked=True), value
 
     def loss_sums(
-        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, *, shrink: float = 1.0, **at: Any
+        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, *, shrink: float | None = None, **at: Any
     ) -> LossSums:
         x, s = place(x), parameters(x, left, right, **at)
         a, w = np.asarray(x.matrix.data, np.float64), ones_or(x.entry_weights, x.nnz)
         g = loss.gradient(a, s)
-        return LossSums(float(w @ loss.value(a, s)), float(w @ g), float(w @ loss.conjugate(a, shrink * g)))
+        dual = 0.0 if shrink is None else float(w @ loss.conjugate(a, shrink * g))
+        return LossSums(float(w @ loss.value(a, s)), float(w @ g), dual)
 
     def threshold_sums(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> ThresholdSums:
         x, s = place(x), parameters(x, left, right, **at)

@@ -3,7 +3,7 @@
 At the entry (i, j) the natural parameter is s = mean + b_i + c_j + u_i.v_j (``own`` b, ``other`` c), its loss w l(a, s), w the weight of the entry, g = dl/ds
 and c the curvature of a parabola that lies above l(a, .) and touches it at s. So
 
-    w l(a, t) <= constant + 1/2 w c (s - g / c - t)^2        for all t (as far as ``loss.reach``),
+    w l(a, t) <= constant + 1/2 w c (s - g / c - t)^2        for all t (or some, see ``loss.everywhere``),
 
 which is the data term of a ridge problem with the targets s - g / c and the weights w c: ``ridge_rows`` lowers the loss, and at s itself the residual
 w c (target - s) is -w g, so ``evidence_rows`` and ``residual_gram`` of those entries speak of the gradient of the loss itself.
@@ -71,9 +71,9 @@ class LossesFamily(Protocol):
         mean: float = 0.0,
         own: Tall | None = None,
         other: Tall | None = None,
-        shrink: float = 1.0,
+        shrink: float | None = None,
     ) -> LossSums:
-        """Value, slope, and the conjugate at ``shrink`` times the gradient."""
+        """Value, slope, and the conjugate at ``shrink`` times the gradient (0 where None: it may take longer than all else)."""
         ...
 
     def threshold_sums(

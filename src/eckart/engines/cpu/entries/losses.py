@@ -71,7 +71,7 @@ def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads:
 
 
 def loss_sums(
-    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, shrink: float = 1.0, **at: Any
+    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, shrink: float | None = None, **at: Any
 ) -> LossSums:
     data, heavy = x.matrix.data, x.entry_weights
 
@@ -79,7 +79,8 @@ def loss_sums(
         a, w = data[entries].astype(np.float64), _heavy(heavy, entries)
         wide = s.astype(np.float64)
         g = loss.gradient(a, wide)
-        total += w @ loss.value(a, wide), w @ g, w @ loss.conjugate(a, shrink * g)
+        dual = 0.0 if shrink is None else w @ loss.conjugate(a, shrink * g)
+        total += w @ loss.value(a, wide), w @ g, dual
 
     return LossSums(*map(float, each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 3, **at)))
 
