@@ -1,8 +1,9 @@
 """Evidence about a ridge factorization under a loss: the gradient of the loss itself, and how far any matrix of any rank could lie below.
 
-At s = mean + b_i + c_j + B_ij let y hold w dl/ds at the observed entries. Entries with the targets and weights of the majorising ridge problem have the residual
--y (``engines.protocol.losses``), so gradients and norms are those of ``stationary``. By Fenchel and Young, w l(a, s) >= y' s - w l*(a, y' / w) for any y', and
-with ||L^-1/2 y' M^-1/2||_2 <= 1 the least of the other terms is known, so that every matrix of every rank, with any biases, has an objective of at least
+At s = mean + b_i + c_j + B_ij let y hold w dl/ds at the observed entries. Entries with the targets and weights of the majorising ridge problem have the
+residual -y (``engines.protocol.losses``), so gradients and norms are those of ``stationary``. By Fenchel and Young, w l(a, s) >= y' s - w l*(a, y' / w) for
+any y', and with ||L^-1/2 y' M^-1/2||_2 <= 1 the least of the other terms is known, so that every matrix of every rank, with any biases, has an objective of
+at least
 
     mean sum y' - sum w l*(a, y' / w) - 1/2 sum_i (sum_j y'_ij)^2 / (bias ridge of row i) - the same for columns.
 

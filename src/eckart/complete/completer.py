@@ -308,8 +308,12 @@ class Completer(Recommender, TransformerMixin, Estimator):
 
     def _folded_rows(self, y: Observed, f: LowRank, norm: Normaliser, engine: Any) -> RowSolution:
         """Codes and biases of new rows, given the columns."""
-        offset = learned_columns(f, norm)
+        offset, loss = learned_columns(f, norm), self._loss()
         beside = None if offset is None else engine.take(offset, y.dtype)
+        if loss is not None:
+            from eckart.complete.factors.majorise import folded
+
+            return folded(engine, engine.put(y), loss, engine.take(f.right, y.dtype), self._fold_rule(), beside, f.k)
         return engine.ridge_rows(
             engine.put(y), engine.take(f.right), self._fold_rule(), offset=beside, base=self._fold_base(f)
         )

@@ -13,8 +13,8 @@ from eckart.certify.losses import certify_loss, relative_loss_gradient
 from eckart.certify.stationary import RidgePoint, RidgeProblem, certify_factors, relative_gradient
 from eckart.complete.completer import Completer
 from eckart.complete.factors.alternate import Progress, State, Stop, alternate, resumed, snapshot, start
-from eckart.complete.factors.majorise import FACTORIZED, LOCATIONS, centre, encoded, folded, loss_for, touched
-from eckart.complete.folding import cast, entry_weights, learned_columns, limits, mean_of, on_a_scale
+from eckart.complete.factors.majorise import FACTORIZED, LOCATIONS, RIDGES, centre, encoded, loss_for, touched
+from eckart.complete.folding import cast, entry_weights, limits, mean_of, on_a_scale
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
@@ -74,11 +74,12 @@ class ALS(Completer):
     ----------
     n_components : k.
     feedback : "explicit" (values are ratings or measurements) or "implicit" (values are strengths >= 0 of an interaction; absent is a weak no).
-    loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades, whose thresholds are learned), "poisson"
-        (counts), "huber" or "absolute" (numbers, a few of them wild). Predictions are on the scale of the data: probabilities, expected grades, rates.
+    loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades, whose thresholds are learned),
+        "poisson" (counts), "huber" or "absolute" (numbers, a few of them wild). Predictions are on the scale of the data: probabilities, grades, rates.
         Explicit feedback only; see ``eckart.terms``.
     l2 : the ridge; None takes 0.003 for implicit feedback, 0.05 for measurements, and for ratings (few values, each many times) their standard deviation with
-        the power 1/2: rows and columns of which little is known then lean on biases and mean. 0 is allowed: least squares of minimum norm.
+        the power 1/2: rows and columns of which little is known then lean on biases and mean. 0 is allowed: least squares of minimum norm. Logits, probits and
+        log rates have ridges of their own (0.7, 0.9 for grades, 1.5 for probits, 1 for counts) with the power 1/2.
     l2_power : 1 scales the ridge by each row's count, 0 is one ridge for all. None takes 1, or 1/2 where l2 is None and values are ratings.
     biases : learn b_i and c_j with the ridge ``l2_bias`` (None: the same as l2; where that is chosen for ratings, three tenths of it). Explicit feedback only.
     nonnegative : U, V >= 0.
@@ -283,11 +284,16 @@ class ALS(Completer):
     def ridge_for(self, x: Observed) -> Ridge:
         """The ridge that a fit to these entries takes: as asked for, or by the kind of values."""
         l2, power, bias = self.l2, self.l2_power, self.l2_bias
+        if l2 is None and power is None and self.loss in RIDGES:
+            l2, power = RIDGES[self.loss], RATINGS_POWER
+            bias = BIAS_SHARE * l2 if bias is None else bias
         if l2 is None and power is None and self.feedback == "explicit" and self.biases and on_a_scale(x) is not None:
             l2, power = facts_of(x).deviation, RATINGS_POWER
             bias = BIAS_SHARE * l2 if bias is None else bias
         if l2 is None:
             l2 = 0.05 if self.feedback == "explicit" else 0.003
+        if self.l2 is None and self.loss == "absolute":  # its slope is 1, not a deviation
+            l2, bias = l2 / (facts_of(x).deviation or 1.0), None if bias is None else bias / (facts_of(x).deviation or 1.0)
         return Ridge(float(l2), 1.0 if power is None else float(power), float(l2 if bias is None else bias))
 
     def _taming(self, x: Observed) -> Taming | None:
@@ -325,14 +331,6 @@ class ALS(Completer):
     def _fold_rule(self) -> RidgeRule:
         extra = self.unobserved_weight * self._lowrank().n if self.feedback == "implicit" else 0.0
         return self._rule(self._ridge_used())._replace(extra=extra)
-
-    def _folded_rows(self, y: Observed, f: LowRank, norm: Normaliser, engine: Any) -> Any:
-        loss = self._loss()
-        if loss is None:
-            return super()._folded_rows(y, f, norm, engine)
-        offset = learned_columns(f, norm)
-        beside = None if offset is None else engine.take(offset, y.dtype)
-        return folded(engine, engine.put(y), loss, engine.take(f.right, y.dtype), self._fold_rule(), beside, f.k)
 
     def _fold_base(self, f: LowRank) -> np.ndarray | None:
         if self.feedback != "implicit":

@@ -3,11 +3,12 @@
     F = sum w_ij l(a_ij, s_ij) + 1/2 sum_i l_i ||u_i||^2 + 1/2 sum_j m_j ||v_j||^2 + bias penalties,     s_ij = mean + b_i + c_j + u_i.v_j
 
 The loss of every entry is bounded by a parabola in s (``terms``), so the bound is a ridge problem with other targets and weights, which the engine makes
-(``linearised``) and solves by the kernels of least squares (``ridge_rows``). Its minimum is lower than the bound at the present point, which is F itself: F never
-rises. Counts have no such parabola far away; their steps are shortened, row by row, where the loss would rise (``shortened_rows``). Thresholds of ordered levels
-take a Newton step a sweep, halved until the loss has fallen.
+(``linearised``) and solves by the kernels of least squares (``ridge_rows``). Its minimum is lower than the bound at the present point, which is F itself: F
+never rises. Counts have no such parabola far away; their steps are shortened, row by row, where the loss would rise (``shortened_rows``). Thresholds of ordered
+levels take a Newton step a sweep, halved until the loss has fallen.
 
-References: Jaakkola and Jordan 2000 (the bound of the logistic loss); Hunter and Lange 2004 (majorising); Collins, Dasgupta and Schapire 2001; Udell et al. 2016.
+References: Jaakkola and Jordan 2000 (the bound of the logistic loss); Hunter and Lange 2004 (majorising); Collins, Dasgupta and Schapire 2001; Udell et al.
+2016.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ FACTORIZED = tuple(name for name in LOSSES if name != "multinomial")
 """Losses with one natural parameter for each entry."""
 LOCATIONS = ("squared", "absolute", "huber")
 """Losses whose natural parameter is in the unit of the data: what is taken out of the data is taken out of it."""
+RIDGES = {"logistic": 0.7, "ordered": 0.9, "ordered_probit": 1.5, "poisson": 1.0}
+"""Ridges (with the power 1/2, three tenths of them for biases) of natural parameters that have no unit: near the best held-out likelihood on yes/no answers and
+grades of MovieLens-100K, Jester and the bfi survey, and on simulated counts. A probit is 0.6 of a logit, so its ridge is larger."""
 FOLD_STEPS, FOLD_TOL = 100, 1e-7
 """Steps of a new row, and the relative fall of its objective at which they end."""
 
@@ -113,10 +117,8 @@ def loss_sweep(problem: RidgeProblem, at: RidgePoint, engine: Engine, trace: Tra
         penalty = engine.ridge_penalty(problem.x, problem.rule, at.left, at.row_bias)
         penalty += engine.ridge_penalty(problem.x.T, problem.rule_t, at.right, at.column_bias)
         trace.add(value + penalty)
-        if turned:
-            at = at._replace(right=found.left, column_bias=found.bias)
-        else:
-            at = at._replace(left=found.left, row_bias=found.bias)
+        names = ("right", "column_bias") if turned else ("left", "row_bias")
+        at = at._replace(**dict(zip(names, found[:2])))
     return threshold_step(problem, at, engine)
 
 

@@ -41,7 +41,9 @@ class ThresholdSums(NamedTuple):
     bend: np.ndarray
 
     def merge(self, other: ThresholdSums) -> ThresholdSums:
-        return ThresholdSums(*(a + b for a, b in zip(self, other)))
+        return ThresholdSums(
+            self.value + other.value, self.gradient + other.gradient, self.bend + other.bend
+        )
 
 
 class LossesFamily(Protocol):
