@@ -50,6 +50,7 @@ CASES: dict[str, tuple[str, dict, str, tuple[str, ...]]] = {
     "ALS cg": ("ALS", {"n_components": 2, "solver": "cg", "biases": False}, "gaps", ("transform",)),
     "ALS nonnegative": ("ALS", {"n_components": 2, "nonnegative": True}, "positive gaps", ("transform",)),
     "ALS implicit": ("ALS", {"n_components": 2, "feedback": "implicit"}, "likes", ("transform",)),
+    "ALS huber": ("ALS", {"n_components": 2, "loss": "huber"}, "gaps", ("transform",)),
     "BayesianMF": ("BayesianMF", {"n_components": 2, "n_samples": 4, "burn_in": 2}, "gaps", ("transform",)),
     "SVP": ("SVP", {"n_components": 2}, "gaps", ("transform",)),
     "SVT": ("SVT", {}, "exact", ("transform",)),

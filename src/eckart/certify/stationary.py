@@ -60,13 +60,14 @@ class RidgeProblem(NamedTuple):
 
 
 class RidgePoint(NamedTuple):
-    """Factors, biases (or None) and mean of a factorization."""
+    """Factors, biases (or None), mean and loss (None: squared error) of a factorization."""
 
     left: Tall
     right: Tall
     row_bias: Tall | None
     column_bias: Tall | None
     mean: float
+    loss: Any = None
 
     def tall(self) -> dict[str, Tall]:
         """What belongs to the engine, by name."""

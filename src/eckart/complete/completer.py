@@ -37,7 +37,7 @@ from eckart.complete.folding import (
 )
 from eckart.complete.normalise import Normaliser
 from eckart.complete.recommend import Recommender
-from eckart.engines.protocol import RidgeRule
+from eckart.engines.protocol import RidgeRule, RowSolution
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
 from eckart.fit import Estimator, Fit, fitted
@@ -45,6 +45,7 @@ from eckart.index.labels import Labels
 from eckart.io.tables.triples import observed
 from eckart.matrix import Counts, Dense, Observed, squarable, wrong_ndim
 from eckart.matrix_blocks import some_rows
+from eckart.terms import Loss, loss_from
 
 UPDATED = "measured before the last update; certify(X) measures the present model"
 
@@ -156,12 +157,16 @@ class Completer(Recommender, TransformerMixin, Estimator):
             return self._clipped(
                 self._folded(rows)[0].block(slice(None)) if is_matrix(rows) else self._whole_rows(rows)
             )
+        return self._clipped(self._natural(rows, columns, unknown))
+
+    def _natural(self, rows: Any, columns: Any, unknown: str) -> np.ndarray:
+        """B at the cells, by id: the natural parameter where there is a loss."""
         if unknown not in ("raise", "mean", "nan"):
             raise wrong("unknown", unknown, "'raise', 'mean' or 'nan'")
         i, j = pairs(rows, columns)
         f = self._lowrank()
         if unknown == "raise":
-            return self._clipped(f.at(self.row_ids.indices_of(i), self.column_ids.indices_of(j)))
+            return f.at(self.row_ids.indices_of(i), self.column_ids.indices_of(j))
         at, to = self.row_ids.find(i), self.column_ids.find(j)
         known = (at >= 0) & (to >= 0)
         out = np.full(len(at), np.nan, f.dtype)
@@ -172,10 +177,36 @@ class Completer(Recommender, TransformerMixin, Estimator):
                 out[~known & (to >= 0)] += f.column_bias[to[~known & (to >= 0)]]
             if f.row_bias is not None:
                 out[~known & (at >= 0)] += f.row_bias[at[~known & (at >= 0)]]
-        return self._clipped(out)
+        return out
+
+    def _loss(self) -> Loss | None:
+        """The loss of the fit with its own parameters; None: squared error."""
+        kept = self.fit_.plan.get("loss")
+        return None if kept is None else loss_from(kept["name"], {k: v for k, v in kept.items() if k != "name"})
+
+    def predict_proba(self, rows: Any, columns: Any, *, unknown: str = "raise") -> np.ndarray:
+        """The probability of every level (``levels_``) at the cells (rows[p], columns[p]), cells x levels; for losses of yes/no and of grades."""
+        self._lowrank()
+        loss = self._loss()
+        if loss is None or not loss.discrete:
+            named = "squared" if loss is None else loss.name
+            raise InputError(f"predict_proba came for loss={named!r}, wanted a model of yes/no or of grades; fit with loss='logistic' or loss='ordered'")
+        return loss.probabilities(self._natural(rows, columns, unknown).astype(np.float64))
+
+    @fitted
+    def levels_(self) -> np.ndarray:
+        """What the columns of ``predict_proba`` stand for."""
+        self._fitted("levels_")
+        loss = self._loss()
+        if loss is None or not loss.discrete:
+            raise AttributeError("levels_ belong to models of yes/no or of grades")
+        return np.asarray(getattr(loss, "levels", (0.0, 1.0)))
 
     def _clipped(self, block: np.ndarray) -> np.ndarray:
-        """Predictions inside the range that ``clip`` asked for."""
+        """Predictions on the scale of the data, inside the range that ``clip`` asked for."""
+        loss = self._loss()
+        if loss is not None:
+            block = loss.mean(block).astype(block.dtype, copy=False)
         low_high = self.fit_.plan.get("clip")
         return block if low_high is None else np.clip(block, *low_high, out=block)
 
@@ -264,17 +295,28 @@ class Completer(Recommender, TransformerMixin, Estimator):
     def _folded(self, X: Any) -> tuple[LowRank, Observed]:
         """New rows through the door and solved: their LowRank and their observed entries."""
         x = self._aligned(X)
-        f, rule = self._lowrank(), self._fold_rule()
+        f = self._lowrank()
         norm = Normaliser(None, f.shape) if self.normaliser_ is None else self.normaliser_
         norm = norm.for_rows(x)
         y = replace(x, data=norm.apply(self._as_fitted(x)).data)
-        engine, offset = self._engine(), learned_columns(f, norm)
+        engine = self._engine()
         with engine.at_work():
-            beside = None if offset is None else engine.take(offset, y.dtype)
-            found = engine.ridge_rows(engine.put(y), engine.take(f.right), rule, offset=beside, base=self._fold_base(f))
+            found = self._folded_rows(y, f, norm, engine)
             left = np.ascontiguousarray(engine.get(found.left), f.right.dtype)
             bias = norm.row_offset if found.bias is None else engine.get(found.bias)
         return f.with_rows(left, cast(bias, left), cast(norm.row_scale, left), x.rows), x
+
+    def _folded_rows(self, y: Observed, f: LowRank, norm: Normaliser, engine: Any) -> RowSolution:
+        """Codes and biases of new rows, given the columns."""
+        offset, loss = learned_columns(f, norm), self._loss()
+        beside = None if offset is None else engine.take(offset, y.dtype)
+        if loss is not None:
+            from eckart.complete.factors.majorise import folded
+
+            return folded(engine, engine.put(y), loss, engine.take(f.right, y.dtype), self._fold_rule(), beside, f.k)
+        return engine.ridge_rows(
+            engine.put(y), engine.take(f.right), self._fold_rule(), offset=beside, base=self._fold_base(f)
+        )
 
     def _as_fitted(self, x: Observed) -> Observed:
         """Entries as the fit sees them (implicit feedback brings strengths together)."""

@@ -89,16 +89,20 @@ class Recommendations:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a cell is predicted as it is: base (mean and biases) plus the share of each observed entry, largest first."""
+    """Why a cell is predicted as it is: base (mean and biases) plus the share of each observed entry, largest first. Under a loss these add up to the natural
+    parameter (log odds, say), and ``on_scale`` is what that means on the scale of the data."""
 
     row: Any
     column: Any
     prediction: float
     base: float
     shares: list[tuple[Any, float, float]]
+    on_scale: float | None = None
 
     def __str__(self) -> str:
         lines = [f"row {self.row}, column {self.column}: {self.prediction:.4g} = {self.base:.4g} from mean and biases"]
+        if self.on_scale is not None:
+            lines[0] += f"; {self.on_scale:.4g} on the scale of the data"
         lines += [f"  {share:+.4g} because column {column} is {value:.4g}" for column, value, share in self.shares]
         return "\n".join(lines)
 
@@ -140,6 +144,8 @@ class Recommender:
             raise wrong("min_support", min_support, "a number of observations, 0 or more")
         if by == "auto":
             by = self._ranking()
+        if by == "chance" and self._loss() is not None:
+            raise wrong("by", by, "'auto' or 'prediction' for a model with a loss", "its values are chances or grades themselves")
         if X is not None:
             if rows is not None:
                 raise InputError(
@@ -171,15 +177,14 @@ class Recommender:
             best = np.where(found >= 0, columns[found], -1)
         else:
             best, scores = self._by_prediction(f, at, columns, int(n), seen, hidden)
-        low_high = self.fit_.plan.get("clip") if "ranking" in self.fit_.plan else None
-        if low_high is not None:
-            scores[best >= 0] = np.clip(scores[best >= 0], *low_high)
+        if "ranking" in self.fit_.plan:
+            scores[best >= 0] = self._clipped(scores[best >= 0])
         often = np.where(best >= 0, support[best], 0)
         return Recommendations(ids.names(at), _names(self.column_ids, best), scores, best, often, by)
 
     def _ranking(self: Any) -> str:
         """What "auto" stands for; models saved before there was a choice order by predictions."""
-        if self.fit_.plan.get("ranking") != "auto":
+        if self.fit_.plan.get("ranking") != "auto" or self._loss() is not None:
             return "prediction"
         return "chance" if self.demand().informative else "prediction"
 
@@ -236,11 +241,18 @@ class Recommender:
         part = slice(x.indptr[at], x.indptr[at + 1])
         seen, values = x.indices[part], x.data[part].astype(np.float64)
         own = Observed(np.array([0, len(seen)]), seen, values, x.n_columns)
-        shares, base = self._shares(f, i, j, seen, self._as_fitted(own).data)
+        fitted, loss, more = self._as_fitted(own).data, self._loss(), {}
+        if loss is not None:  # the ridge problem that touches the loss at the model has the same code
+            s = f.at(np.full(len(seen), i), seen).astype(np.float64)
+            more["weights"] = np.maximum(loss.curvature(fitted, s), 1e-12)
+            fitted = s - loss.gradient(fitted, s) / more["weights"]
+        shares, base = self._shares(f, i, j, seen, fitted, **more)
         order = np.argsort(-np.abs(shares), kind="stable")[:n]
         names = self.column_ids.names(seen[order])
         listed = [(_plain(name), float(values[p]), float(shares[p])) for name, p in zip(names, order)]
-        return Explanation(row, column, float(base + shares.sum()), float(base), listed)
+        total = float(base + shares.sum())
+        on_scale = None if loss is None else float(loss.mean(np.array([total]))[0])
+        return Explanation(row, column, total, float(base), listed, on_scale)
 
     def _shares(
         self: Any,
@@ -249,6 +261,7 @@ class Recommender:
         j: int,
         seen: np.ndarray,
         values: np.ndarray,
+        weights: np.ndarray | None = None,
     ) -> tuple[np.ndarray, float]:
         """One share for each observed entry, and what is left: mean and biases."""
         rule = self._fold_rule()
@@ -267,12 +280,13 @@ class Recommender:
         if rule.bias:
             v, goal = np.column_stack([v, np.ones(len(v))]), np.append(goal, 1.0)
             penalty = np.append(penalty, bias_ridge)
-        weights, pulls = (
+        heavy = np.ones(len(v)) if weights is None else weights
+        heavy, pulls = (
             (rule.alpha * values, np.where(values > 0, rule.alpha * values + rule.shift, 0.0))
             if rule.alpha
-            else (np.ones(len(v)), targets)
+            else (heavy, heavy * targets)
         )
-        matrix = (v.T * weights) @ v + np.diag(penalty)
+        matrix = (v.T * heavy) @ v + np.diag(penalty)
         if (gram := self._fold_base(f)) is not None:
             matrix += gram[np.ix_(used, used)]
         row_of = np.linalg.lstsq(matrix, goal, rcond=None)[0]

@@ -164,7 +164,9 @@ class BayesianMF(Completer):
         spread[known] = np.sqrt(of_mean + noise)
         return mean, spread
 
-    def _shares(self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
+    def _shares(
+        self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray, weights: Any = None
+    ) -> tuple[np.ndarray, float]:
         """What each observed entry of a row adds to the posterior mean of a cell, and what is left: mean, biases and prior.
 
         In every draw the row's conditional mean is linear in its entries, u = A^-1 (L mu + sum_p w_p v_p (y_p - c_p)) with A = L + sum_p w_p v_p v_p^T; the

@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.certify.certificate import Certificate
+from eckart.certify.losses import certify_loss, relative_loss_gradient
 from eckart.certify.stationary import RidgePoint, RidgeProblem, certify_factors, relative_gradient
 from eckart.complete.completer import Completer
 from eckart.complete.factors.alternate import Progress, State, Stop, alternate, resumed, snapshot, start
+from eckart.complete.factors.majorise import FACTORIZED, LOCATIONS, RIDGES, centre, encoded, loss_for, touched
 from eckart.complete.folding import cast, entry_weights, limits, mean_of, on_a_scale
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.split import split
@@ -25,6 +27,7 @@ from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of, parts_of
 from eckart.parameters import check, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
+from eckart.terms import Loss
 from eckart.trace import StopReason, progress
 
 RATINGS_POWER, BIAS_SHARE = 0.5, 0.3
@@ -72,8 +75,12 @@ class ALS(Completer):
     n_components : k; None takes 16 for ratings and 64 for implicit feedback (no more than the matrix has rows or columns, but 16 at least): the ridge of
         ratings leaves no more, while lists go on gaining.
     feedback : "explicit" (values are ratings or measurements) or "implicit" (values are strengths >= 0 of an interaction; absent is a weak no).
+    loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades, whose thresholds are learned),
+        "poisson" (counts), "huber" or "absolute" (numbers, a few of them wild). Predictions are on the scale of the data: probabilities, grades, rates.
+        Explicit feedback only; see ``eckart.terms``.
     l2 : the ridge; None takes 0.003 for implicit feedback, 0.05 for measurements, and for ratings (few values, each many times) their standard deviation with
-        the power 1/2: rows and columns of which little is known then lean on biases and mean. 0 is allowed: least squares of minimum norm.
+        the power 1/2: rows and columns of which little is known then lean on biases and mean. 0 is allowed: least squares of minimum norm. Logits, probits and
+        log rates have ridges of their own (0.7, 0.9 for grades, 1.5 for probits, 1 for counts) with the power 1/2.
     l2_power : 1 scales the ridge by each row's count, 0 is one ridge for all. None takes 1, or 1/2 where l2 is None and values are ratings.
     biases : learn b_i and c_j with the ridge ``l2_bias`` (None: the same as l2; where that is chosen for ratings, three tenths of it). Explicit feedback only.
     nonnegative : U, V >= 0.
@@ -115,6 +122,7 @@ class ALS(Completer):
     n_components: int | None = param(None, optional(whole(1)))
     _: KW_ONLY
     feedback: str = param("explicit", one_of("explicit", "implicit"))
+    loss: str = param("squared", one_of(*FACTORIZED))
     l2: float | None = param(None, optional(number(0)))
     l2_power: float | None = param(None, optional(number(0, 10)))  # beyond it the power of a count leaves the range
     biases: bool = param(True, flag())
@@ -174,6 +182,8 @@ class ALS(Completer):
         ):
             if weights is not None and met:
                 raise InputError(f"weights= came with {choice}, wanted {wanted}")
+        loss = None if self.loss == "squared" else loss_for(self.loss, x, weights)
+        whole, x = x, x if loss is None else encoded(x, loss)
         held = split(x, self.held_out, random_state=rng) if self.stop == "held_out" else None
         train, judge = (x, None) if held is None else (held.train, held.test)
         norm = None
@@ -181,19 +191,21 @@ class ALS(Completer):
             norm, train = normalise(train, by, scale=self.scale)
             judge = None if judge is None else norm.apply(judge)
         mean = mean_of(train, weights) if self.biases and self.feedback == "explicit" else 0.0
-        keeper = Checkpoint.of_fit(self, x, weights, ignored=("max_iter",), seconds=CHECKPOINT_SECONDS)
+        if loss is not None:
+            mean = centre(train, loss, weights) if self.biases else 0.0
+        keeper = Checkpoint.of_fit(self, whole, weights, ignored=("max_iter",), seconds=CHECKPOINT_SECONDS)
         with engine.at_work(), progress(self.verbose) as watch:
             problem = self._problem(engine, train, weights, ridge)
             kept = keeper.load() if keeper else None
             state, judged = None, None
             if keeper and kept:
                 with refused(keeper):
-                    state, judged = resumed(*kept, engine)
-            state = state or self._begin(problem, mean, engine, rng)
+                    state, judged = resumed(*kept, engine, loss)
+            state = state or self._begin(problem, mean, engine, rng, loss)
             rule = Stop(
                 self.stop, self.tol, self.max_iter, self.patience,
                 None if judge is None else _held_out(engine, engine.put(judge)),
-                lambda point: relative_gradient(problem, point, engine),
+                lambda point: (relative_gradient if loss is None else relative_loss_gradient)(problem, point, engine),
             )  # fmt: skip
 
             def keep(s: State, p: Progress) -> None:
@@ -201,7 +213,8 @@ class ALS(Completer):
                     keeper.save(s.sweeps, snapshot(s, p, engine))
 
             state, trace, errors = alternate(problem, state, rule, engine, watch, keep, judged)
-            certificate = certify_factors(problem, state.point, engine, trace, errors)
+            proof = certify_factors if loss is None else certify_loss
+            certificate = proof(problem, state.point, engine, trace, errors)
             factors = self._factors(RidgePoint(**_on_host(state.point, engine)), norm, x)
         if keeper and trace.reason is not StopReason.INTERRUPTED:
             keeper.remove()
@@ -210,11 +223,15 @@ class ALS(Completer):
             "solver": f"conjugate gradients, {steps} steps a row" if steps else "cholesky by rows",
             "normalise": str(by), "sweeps": state.sweeps, **ridge._asdict(),
         }  # fmt: skip
+        if loss is not None:
+            loss = state.point.loss
+            plan["loss"] = {"name": loss.name, **loss.parameters()}
         if errors:
             plan["held_out_errors"] = errors
         if tamed is not None:
             plan["strengths"] = tamed._asdict()
-        if (low_high := limits(self.clip if self.feedback == "explicit" else False, x)) is not None:
+        clip = self.clip if self.feedback == "explicit" and self.loss in LOCATIONS else False
+        if (low_high := limits(clip, whole)) is not None:
             plan["clip"] = low_high
         self.normaliser_ = norm
         return Fit(factors, certificate, trace, plan)
@@ -229,9 +246,13 @@ class ALS(Completer):
             cast(norm.row_scale, left), cast(norm.column_scale, left), x.rows, x.columns,
         )  # fmt: skip
 
-    def _begin(self, problem: RidgeProblem, mean: float, engine: Any, rng: np.random.Generator) -> State:
+    def _begin(
+        self, problem: RidgeProblem, mean: float, engine: Any, rng: np.random.Generator, loss: Loss | None
+    ) -> State:
+        near = problem if loss is None else touched(problem, loss, mean, engine)
         rank = self._rank(problem.x.shape)
-        point, right = start(problem, rank, mean, engine, rng)
+        point, right = start(near, rank, mean, engine, rng)
+        point = point._replace(loss=loss)
         left = np.zeros((problem.x.shape[0] or 0, rank), right.dtype)
         if self.warm_start and "fit_" in vars(self):
             old = self._lowrank()
@@ -265,11 +286,16 @@ class ALS(Completer):
     def ridge_for(self, x: Observed) -> Ridge:
         """The ridge that a fit to these entries takes: as asked for, or by the kind of values."""
         l2, power, bias = self.l2, self.l2_power, self.l2_bias
+        if l2 is None and power is None and self.loss in RIDGES:
+            l2, power = RIDGES[self.loss], RATINGS_POWER
+            bias = BIAS_SHARE * l2 if bias is None else bias
         if l2 is None and power is None and self.feedback == "explicit" and self.biases and on_a_scale(x) is not None:
             l2, power = facts_of(x).deviation, RATINGS_POWER
             bias = BIAS_SHARE * l2 if bias is None else bias
         if l2 is None:
             l2 = 0.05 if self.feedback == "explicit" else 0.003
+        if self.l2 is None and self.loss == "absolute":  # its slope is 1, not a deviation
+            l2, bias = l2 / (facts_of(x).deviation or 1.0), None if bias is None else bias / (facts_of(x).deviation or 1.0)
         return Ridge(float(l2), 1.0 if power is None else float(power), float(l2 if bias is None else bias))
 
     def _taming(self, x: Observed) -> Taming | None:
@@ -286,7 +312,9 @@ class ALS(Completer):
         return Taming(median, float(np.log1p(some / median).mean())) if self.strengths == "log" or skewed else None
 
     def _as_fitted(self, x: Observed) -> Observed:
-        kept = self.fit_.plan.get("strengths")
+        kept, loss = self.fit_.plan.get("strengths"), self._loss()
+        if loss is not None:
+            return encoded(x, loss)
         return x if kept is None else Taming(float(kept["median"]), float(kept["mean"])).of(x)
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
@@ -319,15 +347,17 @@ class ALS(Completer):
             raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
         engine = self._engine()
         with engine.at_work():
-            y = self._as_fitted(x) if norm is None else norm.apply(x)
+            y = self._as_fitted(x)
+            y = y if norm is None else norm.apply(y)
             problem = self._problem(engine, y, entry_weights(weights, x), self._ridge_used())
             u, v, b, c = (
                 None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias)
             )
-            point = RidgePoint(u, v, b, c, f.mean)
+            point = RidgePoint(u, v, b, c, f.mean, self._loss())
             if norm is not None:
                 point = point._replace(row_bias=None, column_bias=None, mean=0.0)
-            return certify_factors(problem, point, engine, self.fit_.trace)
+            proof = certify_factors if point.loss is None else certify_loss
+            return proof(problem, point, engine, self.fit_.trace)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -354,12 +384,17 @@ class ALS(Completer):
     def _normalise_by(self) -> str | None:
         if self.normalise != "auto":
             return self.normalise
-        return None if self.biases or self.feedback == "implicit" or self.nonnegative else "column"
+        plain = self.biases or self.feedback == "implicit" or self.nonnegative or self.loss not in LOCATIONS
+        return None if plain else "column"
 
     def _check(self, x: Observed) -> None:
         check(self)
         rank = self._rank(x.shape)
         require_room("n_components", rank, sum(x.shape) * float(rank), x.dtype.itemsize)
+        if self.loss != "squared" and self.feedback == "implicit":
+            raise wrong("loss", self.loss, "'squared' with feedback='implicit'", "use feedback='explicit' for what was observed")
+        if self.loss not in LOCATIONS and self._normalise_by() is not None:
+            raise wrong("normalise", self.normalise, f"None or 'auto' with loss={self.loss!r}", "biases=True does what it would")
         if self.feedback == "implicit":
             self._check_implicit(x)
         elif self.biases and self._normalise_by() is not None:
@@ -390,10 +425,12 @@ CG_FROM = 64
 
 
 def _held_out(engine: Any, judge: Any) -> Callable[[RidgePoint], float]:
-    """Root mean squared error on the held-out entries, of a point."""
+    """Root mean squared error (or mean loss) on the held-out entries, of a point."""
 
     def error(s: RidgePoint) -> float:
         biases = {"own": s.row_bias, "other": s.column_bias}
+        if s.loss is not None:
+            return float(engine.loss_sums(judge, s.loss, s.left, s.right, mean=s.mean, **biases).value / judge.nnz)
         return float(
             np.sqrt(
                 2.0

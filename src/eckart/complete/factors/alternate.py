@@ -18,14 +18,16 @@ Factors and biases stay inside the engine from the start to the end; between swe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.certify.stationary import GRADIENT_LIMIT, RidgePoint, RidgeProblem
+from eckart.complete.factors.majorise import loss_sweep
 from eckart.engines.protocol import Engine
 from eckart.rng import normal
+from eckart.terms import Loss, Ordered
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 
@@ -40,12 +42,16 @@ class State:
     def arrays(self, engine: Engine) -> dict[str, np.ndarray]:
         """For a checkpoint."""
         named = {name: engine.get(a) for name, a in self.point.tall().items()}
+        if isinstance(self.point.loss, Ordered):
+            named["thresholds"] = np.array(self.point.loss.thresholds)
         return named | {"mean": np.array([self.point.mean]), "values": np.array(self.values)}
 
     @classmethod
-    def of(cls, sweeps: int, arrays: dict[str, np.ndarray], engine: Engine) -> State:
+    def of(cls, sweeps: int, arrays: dict[str, np.ndarray], engine: Engine, loss: Loss | None = None) -> State:
         left, right, b, c = (engine.take(arrays[name]) if name in arrays else None for name in RidgePoint._fields[:4])
-        return cls(RidgePoint(left, right, b, c, float(arrays["mean"][0])), sweeps, arrays["values"].tolist())
+        if isinstance(loss, Ordered):
+            loss = replace(loss, thresholds=tuple(arrays["thresholds"].tolist()))
+        return cls(RidgePoint(left, right, b, c, float(arrays["mean"][0]), loss), sweeps, arrays["values"].tolist())
 
 
 class Progress(NamedTuple):
@@ -63,13 +69,15 @@ def snapshot(state: State, judged: Progress, engine: Engine) -> dict[str, np.nda
     return state.arrays(engine) | best | {"errors": np.array(judged.errors), "best.sweeps": np.array([judged.best.sweeps])}
 
 
-def resumed(sweeps: int, arrays: dict[str, np.ndarray], engine: Engine) -> tuple[State, Progress | None]:
+def resumed(
+    sweeps: int, arrays: dict[str, np.ndarray], engine: Engine, loss: Loss | None = None
+) -> tuple[State, Progress | None]:
     """The inverse of ``snapshot``."""
-    state = State.of(sweeps, arrays, engine)
+    state = State.of(sweeps, arrays, engine, loss)
     if "errors" not in arrays:
         return state, None
     best = {name[5:]: a for name, a in arrays.items() if name.startswith("best.")}
-    return state, Progress(State.of(int(best["sweeps"][0]), best, engine), arrays["errors"].tolist())
+    return state, Progress(State.of(int(best["sweeps"][0]), best, engine, loss), arrays["errors"].tolist())
 
 
 class Stop(NamedTuple):
@@ -97,7 +105,8 @@ def alternate(
 
     ``keep`` is called between sweeps, never after the last: a run resumed from what it kept (``state``, ``judged``) makes the same sweeps.
     """
-    trace = Trace("objective after each half sweep", reason=StopReason.MAX_ITER)
+    when = "after" if state.point.loss is None else "before"  # the value of a loss is known when it is bounded again
+    trace = Trace(f"objective {when} each half sweep", reason=StopReason.MAX_ITER)
     trace.values, trace.seconds = list(state.values), [0.0] * len(state.values)
     best, errors = (state, []) if judged is None else (judged.best, list(judged.errors))
     try:
@@ -135,6 +144,8 @@ def _met(stop: Stop, state: State, trace: Trace) -> bool:
 def sweep(problem: RidgeProblem, state: State, engine: Engine, trace: Trace) -> State:
     """All rows given the (balanced) columns, then all columns given the rows."""
     at = balanced(problem, state.point, engine) if state.sweeps else state.point
+    if at.loss is not None:
+        return State(loss_sweep(problem, at, engine, trace), state.sweeps + 1, list(trace.values))
     x, rule, rule_t = problem.x, problem.rule, problem.rule_t
     warm = rule.nonnegative or problem.cg_steps > 0
     more: dict[str, Any] = {"mean": at.mean, "cg_steps": problem.cg_steps}

@@ -9,20 +9,28 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import gap_certificate, svp_certificate
+from eckart.certify.nuclear_losses import loss_gap_certificate
+from eckart.complete.factors.majorise import FACTORIZED, encoded, loss_for
 from eckart.complete.folding import on_a_scale
 from eckart.complete.normalise import KINDS
+from eckart.complete.nuclear.losses import BIAS_RIDGE, beside, taken_out
+from eckart.complete.nuclear.losses import choose_tau as choose_loss_tau
+from eckart.complete.nuclear.losses import solve as solve_loss
 from eckart.complete.nuclear.operators import Solution
 from eckart.complete.nuclear.path import largest, solve
 from eckart.complete.nuclear.riemannian import Descent
-from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, entries_norm
+from eckart.complete.nuclear.spectral_completer import SpectralCompleter, at_least, balanced, entries_norm
 from eckart.complete.split import split
+from eckart.engines.protocol import RidgeRule
+from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import fitted
+from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.levels import NOTHING, Memory, generator_at
 from eckart.matrix import Observed
 from eckart.optim.tangent import Sampling
 from eckart.parameters import either, flag, number, one_of, optional, param, whole
-from eckart.trace import StopReason, Trace, Watcher
+from eckart.rng import generator
+from eckart.trace import StopReason, Trace, Watcher, progress
 
 __all__ = ["SoftImpute", "choose_tau", "debiased", "solve"]
 
@@ -100,12 +108,16 @@ class SoftImpute(SpectralCompleter):
     Parameters
     ----------
     n_components : the largest rank; None sets no limit (with a limit that binds, the certificate says how far from the best it leaves us).
+    loss : "squared", or what the values are: "logistic" (yes and no as 1 and 0), "ordered" or "ordered_probit" (grades), "poisson" (counts), "huber" or
+        "absolute" (numbers, a few of them wild): min sum l(a_ij, o_ij + B_ij) + tau ||B||_*, o the biases that ``normalise`` takes out, on the scale of the
+        natural parameter. Predictions are on the scale of the data. Thresholds of grades are those of their shares.
     tau : the price of the nuclear norm; 0 is reached as a limit. None chooses it by the error on a tenth of the entries, hidden for that.
     path : True, or a number of values: solve from tau_max = ||Pi(A)||_2 down to tau and keep the singular values on the way.
     debias : take the shrinkage back: the least-squares fit of the rank that was found, started from B.
     method : "descent" (steps at a fixed rank, new directions while the certificate asks for them) or "proximal" (accelerated Soft-Impute).
     normalise : what is taken out of the entries before the fit and put back after: "column", "row", "both", "global", "bias" or None (the plain convex
-        problem). "auto": biases of rows and columns where values are ratings (few of them, each many times), else nothing.
+        problem). "auto": biases of rows and columns where values are ratings (few of them, each many times), else nothing. Under a loss of yes/no, grades or
+        counts "bias", "global" or None, and "auto" is "bias".
     tol : the duality gap, as a share of the value.
     checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits.
     max_iter, random_state, engine, n_threads, verbose : most steps; seed; the engine; most threads (they do not change the result); progress bars.
@@ -128,6 +140,7 @@ class SoftImpute(SpectralCompleter):
 
     n_components: int | None = param(None, optional(whole(1)))
     _: KW_ONLY
+    loss: str = param("squared", one_of(*FACTORIZED))
     tau: float | None = param(None, optional(number(0, above=True)))
     path: bool | int = param(False, either(flag(), whole(0), wanted="True, False, or a number of values"))
     debias: bool = param(False, flag())
@@ -135,6 +148,66 @@ class SoftImpute(SpectralCompleter):
     normalise: str | None = param("auto", one_of("auto", *KINDS))
     tol: float = param(1e-3, number(0))
     max_iter: int = param(1000, whole(1))
+
+    def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
+        if self.loss == "squared":
+            return super()._solve(x, weights)
+        self._check(x)
+        for name, value, wanted in (("path", self.path, False), ("debias", self.debias, False), ("checkpoint", self.checkpoint, None)):
+            if value != wanted:
+                raise wrong(name, value, f"{wanted} with loss={self.loss!r}")
+        if weights is not None:
+            raise InputError("weights= came, SoftImpute counts every entry alike; use ALS for weighted entries")
+        loss = loss_for(self.loss, x, None)
+        by = taken_out(loss, self.normalise)
+        if by not in (None, "global", "bias"):
+            raise wrong("normalise", self.normalise, f"'auto', 'bias', 'global' or None with loss={self.loss!r}")
+        y, engine, rng = encoded(x, loss), self._engine(), generator(self.random_state)
+        limit = {"max_rank": self.n_components, "engine": engine, "rng": rng}
+        tau, table = (self.tau, None) if self.tau is not None else choose_loss_tau(y, loss, by, **limit)
+        fixed = beside(y, loss, by, engine)
+        with progress(self.verbose) as watch:
+            found = solve_loss(
+                y, loss, fixed.entries, tau, tol=0.5 * self.tol, max_iter=self.max_iter, watch=watch, **limit
+            )
+        bare = balanced(found, y)
+        b, c = (None if a is None else np.asarray(a, bare.dtype) for a in (fixed.row_bias, fixed.column_bias))
+        factors = LowRank(bare.left, bare.right, fixed.mean, b, c, rows=x.rows, columns=x.columns)
+        plan: dict[str, Any] = plan_of(engine) | {
+            "solver": "accelerated proximal steps", "normalise": str(by), "tau": float(tau), "fold_l2": float(tau),
+            "loss": {"name": loss.name, **loss.parameters()},
+        }  # fmt: skip
+        if table is not None:
+            plan["tau chosen on hidden entries"] = [[float(a), float(b), int(c)] for a, b, c in table]
+        self.normaliser_ = None
+        certificate = loss_gap_certificate(
+            y, factors, loss, float(tau), tol=at_least(self.tol, y, 100), rng=np.random.default_rng(0), engine=engine
+        )
+        if found.trace.reason in (StopReason.MAX_ITER, StopReason.INTERRUPTED):
+            plan["stopped"] = found.trace.reason.value
+        return Fit(factors, certificate, found.trace, plan)
+
+    def _fold_rule(self) -> RidgeRule:
+        rule = super()._fold_rule()
+        if self._loss() is None or self._lowrank().row_bias is None:
+            return rule
+        return rule._replace(bias=True, bias_l2=BIAS_RIDGE)
+
+    def _as_fitted(self, x: Observed) -> Observed:
+        loss = self._loss()
+        return x if loss is None else encoded(x, loss)
+
+    def certify(self, X: Any) -> Certificate:
+        """Measure the certificate again, from this model and data alone."""
+        loss = self._loss()
+        if loss is None:
+            return super().certify(X)
+        x, f = self._aligned(X), self._lowrank()
+        if x.shape != f.shape:
+            raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
+        tol, rng = at_least(self.tol, x, 100), np.random.default_rng(0)
+        tau = float(self.fit_.plan["tau"])
+        return loss_gap_certificate(encoded(x, loss), f, loss, tau, tol=tol, rng=rng, engine=self._engine())
 
     def _normalise_by(self, x: Observed) -> str | None:
         if self.normalise != "auto":

@@ -75,7 +75,7 @@ class SpectralCompleter(Completer):
         with progress(self.verbose) as watch, resumed(keeper, self.random_state) as (memory, rng):
             solution, chosen = self._find(y, engine, rng, watch, memory)
         plan = {**plan_of(engine), "solver": type(self).__name__, "normalise": str(by), **chosen}
-        bare = _balanced(solution, y)
+        bare = balanced(solution, y)
         certificate = self._evidence(y, bare, plan, engine, np.random.default_rng(0))
         if solution.trace.reason in (StopReason.MAX_ITER, StopReason.INTERRUPTED):
             plan["stopped"] = solution.trace.reason.value
@@ -124,7 +124,7 @@ def at_least(tol: float, x: Observed, roundings: int = 50) -> float:
     return max(tol, roundings * float(np.finfo(x.dtype).eps))
 
 
-def _balanced(found: Solution, x: Observed) -> LowRank:
+def balanced(found: Solution, x: Observed) -> LowRank:
     """U sqrt(s), V sqrt(s) in the precision of the data, with the house's signs."""
     root = np.sqrt(found.s) * signs(found.V.T)
     return LowRank(

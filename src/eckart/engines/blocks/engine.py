@@ -101,6 +101,18 @@ class BlocksEngine(CpuEngine):
             return super().zero_filled(x)
         return x.derived(work.zero_filled, "counts") if x.kind == "observed" else x
 
+    def linearised(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> tuple[Any, float]:
+        if not isinstance(x, BlockMatrix):
+            return super().linearised(x, loss, left, right, **at)
+        own = at.pop("own", None)
+        mine = [
+            {"left": left[p.first : p.first + p.rows], "own": None if own is None else own[p.first : p.first + p.rows]}
+            for p in x.places
+        ]
+        made = x.derived(work.linearised, own=mine, loss=loss, right=right, **at)
+        made.weighted = True
+        return made, self.loss_sums(x, loss, left, right, own=own, **at).value
+
     def as_rows(self, tall: np.ndarray, x: Any) -> Any:
         return super().as_rows(tall, _weights_of(x))
 

@@ -26,9 +26,14 @@ class Runner(Protocol):
         ...
 
     def derive(
-        self, handles: list[Any], places: list[Place], do: Callable[..., Any], arguments: dict[str, Any]
+        self,
+        handles: list[Any],
+        places: list[Place],
+        do: Callable[..., Any],
+        arguments: dict[str, Any],
+        own: list[dict[str, Any]] | None = None,
     ) -> list[Any]:
-        """Handles of other blocks made of these."""
+        """Handles of other blocks made of these, by arguments that all share and, where given, their own: such blocks belong to one pass and are not kept."""
         ...
 
     def call(
@@ -96,12 +101,21 @@ class BlockMatrix:
         """``do`` of every block, joined."""
         return self.runner.call(self.handles, self.places, do, shared or {}, own or [{} for _ in self.places], join)
 
-    def derived(self, do: Callable[..., Any], kind: str | None = None, **arguments: Any) -> BlockMatrix:
-        """Another matrix of the same rows, columns, weights and labels."""
-        handles = self.runner.derive(self.handles, self.places, do, arguments)
-        return BlockMatrix(
+    def derived(
+        self,
+        do: Callable[..., Any],
+        kind: str | None = None,
+        own: list[dict[str, Any]] | None = None,
+        **arguments: Any,
+    ) -> BlockMatrix:
+        """Another matrix of the same rows, columns, weights and labels; ``own`` are arguments of each block."""
+        handles = self.runner.derive(self.handles, self.places, do, arguments, own)
+        other = BlockMatrix(
             kind or self.kind, self.n_columns, self.dtype, self.places, handles, self.runner, self.rows, self.columns, self.weights, self.weighted
         )  # fmt: skip
+        if "counts" in self.__dict__ and (kind or self.kind) == self.kind:
+            other.__dict__["counts"] = self.counts
+        return other
 
     @cached_property
     def T(self) -> BlockMatrix:
@@ -162,12 +176,18 @@ class Here:
         return [_Loaded(load(at, w, e), self) for at, w, e in zip(places, weights, entry_weights)]
 
     def derive(
-        self, handles: list[Any], places: list[Place], do: Callable[..., Any], arguments: dict[str, Any]
+        self,
+        handles: list[Any],
+        places: list[Place],
+        do: Callable[..., Any],
+        arguments: dict[str, Any],
+        own: list[dict[str, Any]] | None = None,
     ) -> list[Any]:
-        def make(handle: Any, at: Place) -> Callable[[], Any]:
-            return lambda: work.attempt(self.engine, do, handle(), at, arguments)
+        def make(handle: Any, at: Place, mine: dict[str, Any]) -> Callable[[], Any]:
+            return lambda: work.attempt(self.engine, do, handle(), at, arguments | mine)
 
-        return [_Loaded(make(handle, at), self) for handle, at in zip(handles, places)]
+        made = [make(handle, at, mine) for handle, at, mine in zip(handles, places, own or [{} for _ in places])]
+        return list(made) if own is not None else [_Loaded(each, self) for each in made]
 
     def call(
         self,

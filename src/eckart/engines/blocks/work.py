@@ -85,6 +85,11 @@ def placed(engine: Any, matrix: Matrix, at: Place, weights: Any, entry_weights: 
         return Refused(False, whole_rows(str(error), at))
 
 
+def linearised(engine: Any, host: Host, **arguments: Any) -> Any:
+    """A block with targets and weights of a loss in place of its values."""
+    return engine.linearised(host, **arguments)[0]
+
+
 @dataclass(frozen=True)
 class Primitive:
     """A primitive of the inner engine as a function of the block."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.dense.primitives import DensePrimitives
-from eckart.engines.cpu.entries.primitives import SampledPrimitives
+from eckart.engines.cpu.entries.primitives import LossPrimitives, SampledPrimitives
 from eckart.engines.cpu.items.primitives import ItemPrimitives
 from eckart.engines.cpu.mixtures.primitives import MixturePrimitives
 from eckart.engines.cpu.parts.divergences import DivergencePrimitives
@@ -25,6 +25,7 @@ from eckart.scheduler import resolve_threads, run_lanes, single_threaded_blas
 class CpuEngine(
     DensePrimitives,
     SampledPrimitives,
+    LossPrimitives,
     RidgePrimitives,
     TopicPrimitives,
     MixturePrimitives,

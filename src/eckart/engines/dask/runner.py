@@ -51,14 +51,20 @@ class DaskRunner:
         return self._handles(made, kept)
 
     def derive(
-        self, handles: list[Any], places: list[Place], do: Callable[..., Any], arguments: dict[str, Any]
+        self,
+        handles: list[Any],
+        places: list[Place],
+        do: Callable[..., Any],
+        arguments: dict[str, Any],
+        own: list[dict[str, Any]] | None = None,
     ) -> list[Any]:
         call = self._name(do)
+        given: Any = later(_same, f"{call}-shared", arguments) if _size(arguments) > INLINE else arguments
         made = [
-            later(_attempt, f"{call}-{at.number}", do, h.task, at, arguments, {}, version())
-            for h, at in zip(handles, places)
+            later(_attempt, f"{call}-{at.number}", do, h.task, at, given, mine, version())
+            for h, at, mine in zip(handles, places, own or [{} for _ in places])
         ]
-        return self._handles(made, handles[0].held is not None)
+        return self._handles(made, own is None and handles[0].held is not None)
 
     def turn(self, x: Any, cuts: np.ndarray, places: list[Place]) -> list[Any]:
         call, starts = self._name("turn"), [at.first for at in x.places]

@@ -12,6 +12,7 @@ from eckart.engines.plain.dense import PlainDense
 from eckart.engines.plain.divergences import PlainDivergences
 from eckart.engines.plain.entries import PlainEntries
 from eckart.engines.plain.items import PlainItems
+from eckart.engines.plain.losses import PlainLosses
 from eckart.engines.plain.mixtures import PlainMixtures
 from eckart.engines.plain.parts import PlainParts
 from eckart.engines.plain.ridge import PlainRidge
@@ -27,6 +28,7 @@ class PlainEngine(
     PlainDense,
     PlainRidge,
     PlainEntries,
+    PlainLosses,
     PlainTopics,
     PlainMixtures,
     PlainParts,

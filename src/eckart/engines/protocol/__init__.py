@@ -22,6 +22,7 @@ from eckart.engines.protocol.dense import (
 from eckart.engines.protocol.divergences import BetaRule, BetaSums, DivergencesFamily
 from eckart.engines.protocol.entries import EntriesFamily, Evidence, EvidenceSums
 from eckart.engines.protocol.items import ItemsFamily, SparseColumns, SparseRows, ZeroDiagonal
+from eckart.engines.protocol.losses import LossesFamily, LossSums, ThresholdSums
 from eckart.engines.protocol.mixtures import MixturesFamily
 from eckart.engines.protocol.parts import (
     CrossSums,
@@ -52,8 +53,8 @@ from eckart.engines.protocol.words import (
 __all__ = [
     "BetaRule", "BetaSums",
     "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes",
-    "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "LagProducts", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws",
-    "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "SparseColumns", "SparseRows", "Tall",
+    "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "LagProducts", "LossSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws",
+    "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "SparseColumns", "SparseRows", "Tall", "ThresholdSums",
     "TopicStatistics", "Totals", "ZeroDiagonal", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
@@ -63,6 +64,7 @@ class Engine(
     DenseFamily,
     EntriesFamily,
     RidgeFamily,
+    LossesFamily,
     MixturesFamily,
     TopicsFamily,
     PartsFamily,

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.host import Host
+from eckart.engines.host import Host, place
+from eckart.engines.protocol import LossSums, RidgeRule, RowSolution, ThresholdSums
 
 
 class SampledPrimitives:
@@ -38,6 +39,44 @@ class SampledPrimitives:
         from eckart.engines.cpu.entries.sampled import residual_times_t
 
         return residual_times_t(_pattern(x, self.threads), t_data, y, self.threads)
+
+
+class LossPrimitives:
+    """linearised, loss_sums, threshold_sums, shortened_rows on ``threads`` threads."""
+
+    threads: int
+
+    def linearised(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> tuple[Host, float]:
+        from eckart.engines.cpu.entries.losses import linearised
+
+        return linearised(place(x), loss, left, right, self.threads, **at)
+
+    def loss_sums(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> LossSums:
+        from eckart.engines.cpu.entries.losses import loss_sums
+
+        return loss_sums(place(x), loss, left, right, self.threads, **at)
+
+    def threshold_sums(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> ThresholdSums:
+        from eckart.engines.cpu.entries.losses import threshold_sums
+
+        return threshold_sums(place(x), loss, left, right, self.threads, **at)
+
+    def shortened_rows(
+        self,
+        x: Any,
+        loss: Any,
+        right: np.ndarray,
+        rule: RidgeRule,
+        left: np.ndarray,
+        new: np.ndarray,
+        *,
+        own: np.ndarray | None = None,
+        new_own: np.ndarray | None = None,
+        **at: Any,
+    ) -> RowSolution:
+        from eckart.engines.cpu.entries.losses import shortened_rows
+
+        return shortened_rows(place(x), loss, right, rule, left, new, self.threads, own=own, new_own=new_own, **at)
 
 
 def _pattern(x: Any, threads: int) -> Any:

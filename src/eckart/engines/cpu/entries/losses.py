@@ -1,0 +1,142 @@
+"""A loss met at the stored entries on threads: natural parameters by a compiled kernel, formulas of the loss in NumPy on pieces that stay in cache.
+
+NumPy lets go of the interpreter while it works on a piece, so threads help, and a new loss needs no kernel of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.cpu.entries.entry import _given
+from eckart.engines.cpu.entries.parameters import parameters_range
+from eckart.engines.cpu.entries.sparse import balanced
+from eckart.engines.cpu.ridge.schedule import ranges, ridges
+from eckart.engines.host import Host
+from eckart.engines.protocol import LossSums, RidgeRule, RowSolution, ThresholdSums
+from eckart.engines.protocol.losses import FLATTEST, HALVES
+from eckart.scheduler import run_lanes
+
+PIECE = 2**13
+"""Entries whose formulas are worked out at once: some arrays of them fit into a second-level cache, and a call of NumPy costs little against them."""
+
+Work = Callable[[slice, np.ndarray, np.ndarray], None]
+
+
+def each_piece(
+    x: Host, left: np.ndarray, right: np.ndarray, out: np.ndarray, do: Work, threads: int, size: int, **at: Any
+) -> np.ndarray:
+    """s of all entries into ``out``, and ``do(entries, s, sums)`` of each piece of them; returns the sums (``size`` numbers), added in a fixed order."""
+    m, dtype = x.matrix, out.dtype
+    u, v = (np.ascontiguousarray(a, dtype) for a in (left, right))
+    mean, own, other = dtype.type(at.get("mean", 0.0)), _given(at.get("own"), dtype), _given(at.get("other"), dtype)
+    parts = balanced(m.indptr, ranges(x.nnz))
+    sums = [np.zeros(size) for _ in parts]
+
+    def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
+        parameters_range(m.indptr, m.indices, u, v, mean, own, other, *part, out)
+        first, last = int(m.indptr[part[0]]), int(m.indptr[part[1]])
+        for a in range(first, last, PIECE):
+            entries = slice(a, min(a + PIECE, last))
+            do(entries, out[entries], total)
+
+    run_lanes(parts, sums, step, threads)
+    return np.sum(sums, axis=0) if sums else np.zeros(size)
+
+
+def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, **at: Any) -> tuple[Host, float]:
+    target, weights = np.empty(x.nnz, x.dtype), np.empty(x.nnz, x.dtype)
+    data, heavy = x.matrix.data, x.entry_weights
+
+    def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
+        value, g, c = loss.parts(data[entries], s)
+        c = np.maximum(c, FLATTEST)
+        target[entries] = s - g / c
+        if heavy is None:
+            weights[entries] = c
+            total += value.sum(dtype=np.float64)
+        else:
+            weights[entries] = c * heavy[entries]
+            total += np.dot(value.astype(np.float64, copy=False), heavy[entries])
+
+    value = float(each_piece(x, left, right, target, do, threads, 1, **at)[0])
+    made = Host(replace(x.matrix, data=target), None, weights, checked=True, turn=x.turn)
+    # what depends on where the entries stand alone
+    made.kept |= {name: kept for name, kept in x.kept.items() if name.startswith(("pattern", "ridges"))}
+    made.__dict__["counts"] = x.counts
+    return made, value
+
+
+def loss_sums(
+    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, shrink: float | None = None, **at: Any
+) -> LossSums:
+    data, heavy = x.matrix.data, x.entry_weights
+
+    def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
+        a, w = data[entries].astype(np.float64), _heavy(heavy, entries)
+        wide = s.astype(np.float64)
+        g = loss.gradient(a, wide)
+        dual = 0.0 if shrink is None else w @ loss.conjugate(a, shrink * g)
+        total += w @ loss.value(a, wide), w @ g, dual
+
+    return LossSums(*map(float, each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 3, **at)))
+
+
+def threshold_sums(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, **at: Any) -> ThresholdSums:
+    data, heavy, t = x.matrix.data, x.entry_weights, len(loss.thresholds)
+
+    def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
+        a, w, wide = data[entries], _heavy(heavy, entries), s.astype(np.float64)
+        gradient, bend = loss.by_thresholds(a, wide, w)
+        total += np.concatenate([[w @ loss.value(a, wide)], gradient, bend.ravel()])
+
+    sums = each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 1 + t + t * t, **at)
+    return ThresholdSums(float(sums[0]), sums[1 : 1 + t], sums[1 + t :].reshape(t, t))
+
+
+def shortened_rows(
+    x: Host, loss: Any, right: np.ndarray, rule: RidgeRule, left: np.ndarray, new: np.ndarray, threads: int, *, own: Any, new_own: Any, **at: Any
+) -> RowSolution:  # fmt: skip
+    ridge, bias_ridge = ridges(x, rule)
+    u, v = (np.ascontiguousarray(a, x.dtype) for a in (left, new))
+    b, d = (np.zeros(len(u), x.dtype) if a is None else np.asarray(a, x.dtype) for a in (own, new_own))
+    before = _row_costs(x, loss, u, right, b, ridge, bias_ridge, threads, **at)
+    share, went, beside = np.ones(len(u), x.dtype), v, d
+    for _ in range(HALVES):
+        after = _row_costs(x, loss, went, right, beside, ridge, bias_ridge, threads, **at)
+        worse = np.flatnonzero(~(after <= before))
+        if not len(worse):
+            break
+        if went is v:
+            went, beside = v.copy(), d.copy()
+        share[worse] /= 2
+        went[worse] = u[worse] + share[worse, None] * (v[worse] - u[worse])
+        beside[worse] = b[worse] + share[worse] * (d[worse] - b[worse])
+    else:
+        went[worse], beside[worse], after[worse] = u[worse], b[worse], before[worse]
+    return RowSolution(went, None if own is None else beside, float(after.sum()))
+
+
+def _row_costs(
+    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, bias: np.ndarray, ridge: np.ndarray, bias_ridge: np.ndarray, threads: int, **at: Any
+) -> np.ndarray:  # fmt: skip
+    """Loss and penalty of every row, in float64."""
+    values, data, heavy = np.empty(x.nnz), x.matrix.data, x.entry_weights
+
+    def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
+        with np.errstate(over="ignore"):  # a step too long is shortened
+            values[entries] = loss.value(data[entries].astype(np.float64), s.astype(np.float64)) * _heavy(
+                heavy, entries
+            )
+
+    each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 1, own=bias, **at)
+    rows = np.add.reduceat(np.append(values, 0.0), x.matrix.indptr[:-1]) * (x.counts > 0) if len(left) else values[:0]
+    square = np.einsum("ij,ij->i", left, left, dtype=np.float64)
+    return rows + 0.5 * ridge * square + 0.5 * bias_ridge * np.square(bias, dtype=np.float64)
+
+
+def _heavy(weights: np.ndarray | None, entries: slice) -> np.ndarray:
+    return np.ones(entries.stop - entries.start) if weights is None else weights[entries].astype(np.float64)

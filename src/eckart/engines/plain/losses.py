@@ -1,0 +1,88 @@
+"""A loss met at the stored entries, in NumPy: slow and obviously right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.engines.host import Host, place
+from eckart.engines.plain.entries import positions
+from eckart.engines.plain.rows import ones_or
+from eckart.engines.protocol import LossSums, RidgeRule, RowSolution, ThresholdSums
+from eckart.engines.protocol.losses import FLATTEST, HALVES
+
+
+class PlainLosses:
+    """The family ``losses`` as part of ``PlainEngine``."""
+
+    def linearised(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> tuple[Host, float]:
+        x, s = place(x), parameters(x, left, right, **at)
+        a, w = np.asarray(x.matrix.data, np.float64), ones_or(x.entry_weights, x.nnz)
+        c = np.maximum(loss.curvature(a, s), FLATTEST)
+        target = (s - loss.gradient(a, s) / c).astype(x.dtype)
+        value = float(w @ loss.value(a, s))
+        return Host(replace(x.matrix, data=target), None, (w * c).astype(x.dtype), checked=True), value
+
+    def loss_sums(
+        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, *, shrink: float | None = None, **at: Any
+    ) -> LossSums:
+        x, s = place(x), parameters(x, left, right, **at)
+        a, w = np.asarray(x.matrix.data, np.float64), ones_or(x.entry_weights, x.nnz)
+        g = loss.gradient(a, s)
+        dual = 0.0 if shrink is None else float(w @ loss.conjugate(a, shrink * g))
+        return LossSums(float(w @ loss.value(a, s)), float(w @ g), dual)
+
+    def threshold_sums(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> ThresholdSums:
+        x, s = place(x), parameters(x, left, right, **at)
+        a, w = np.asarray(x.matrix.data, np.float64), ones_or(x.entry_weights, x.nnz)
+        return ThresholdSums(float(w @ loss.value(a, s)), *loss.by_thresholds(a, s, w))
+
+    def shortened_rows(
+        self,
+        x: Any,
+        loss: Any,
+        right: np.ndarray,
+        rule: RidgeRule,
+        left: np.ndarray,
+        new: np.ndarray,
+        *,
+        mean: float = 0.0,
+        own: np.ndarray | None = None,
+        new_own: np.ndarray | None = None,
+        other: np.ndarray | None = None,
+    ) -> RowSolution:
+        x = place(x)
+        u, v = np.array(left, np.float64), np.asarray(new, np.float64)
+        b = np.zeros(len(u)) if own is None else np.array(own, np.float64)
+        d = np.zeros(len(u)) if new_own is None else np.asarray(new_own, np.float64)
+        ridge, bias_ridge = rule.ridges(x.counts)
+        a, w, rows = np.asarray(x.matrix.data, np.float64), ones_or(x.entry_weights, x.nnz), positions(x)[0]
+
+        def cost(codes: np.ndarray, bias: np.ndarray) -> np.ndarray:
+            s = parameters(x, codes, right, mean=mean, own=bias, other=other)
+            each = np.bincount(rows, w * loss.value(a, s), len(codes))
+            return each + 0.5 * ridge * (codes**2).sum(axis=1) + 0.5 * bias_ridge * bias**2
+
+        before, share = cost(u, b), np.ones(len(u))
+        for _ in range(HALVES):
+            at, beside = u + share[:, None] * (v - u), b + share * (d - b)
+            after = cost(at, beside)
+            worse = ~(after <= before)
+            if not worse.any():
+                break
+            share[worse] /= 2
+        at[worse], beside[worse], after[worse] = u[worse], b[worse], before[worse]
+        return RowSolution(at, None if own is None else beside, float(after.sum()))
+
+
+def parameters(
+    x: Any, left: np.ndarray, right: np.ndarray, *, mean: float = 0.0, own: Any = None, other: Any = None
+) -> np.ndarray:
+    """s at the stored entries, in row order."""
+    i, j = positions(x)
+    s = mean + np.einsum("pc,pc->p", np.asarray(left, np.float64)[i], np.asarray(right, np.float64)[j])
+    if own is not None:
+        s = s + np.ravel(np.asarray(own, np.float64))[i]
+    return s if other is None else s + np.ravel(np.asarray(other, np.float64))[j]

@@ -1,0 +1,50 @@
+"""Losses and penalties as values: formulas side by side, one file each. A new loss is a file and a line of ``LOSSES``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eckart.errors import FileError, wrong
+from eckart.terms.absolute import Absolute
+from eckart.terms.huber import Huber
+from eckart.terms.logistic import Logistic
+from eckart.terms.loss import Loss, Placement
+from eckart.terms.multinomial import Multinomial
+from eckart.terms.ordered import Ordered, OrderedLogit, OrderedProbit
+from eckart.terms.penalties import Lasso, Nonnegative, Nuclear, Penalty, Ridge, Rows
+from eckart.terms.poisson import Poisson
+from eckart.terms.squared import Squared
+
+LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss
+    for loss in (Squared, Absolute, Huber, Logistic, OrderedLogit, OrderedProbit, Poisson, Multinomial)
+}  # fmt: skip
+PENALTIES: dict[str, type[Penalty]] = {penalty.name: penalty for penalty in (Ridge, Lasso, Nonnegative, Rows, Nuclear)}
+
+__all__ = [
+    "LOSSES", "PENALTIES", "Absolute", "Huber", "Lasso", "Logistic", "Loss", "Multinomial", "Nonnegative", "Nuclear", "Ordered", "OrderedLogit",
+    "OrderedProbit", "Penalty", "Placement", "Poisson", "Ridge", "Rows", "Squared", "loss_from", "loss_named",
+]  # fmt: skip
+
+
+def loss_named(name: str) -> Loss:
+    """A loss by its name, its own parameters not yet set (``fitted_to`` does that).
+
+    >>> import numpy as np
+    >>> grades = loss_named("ordered").fitted_to(np.array([1, 2, 2, 3]))
+    >>> grades.levels, [round(t, 2) for t in grades.thresholds], float(grades.mean(np.array(0.0)).round(3))
+    ((1, 2, 3), [-1.1, 1.1], 2.0)
+    """
+    if name not in LOSSES:
+        raise wrong("loss", name, "one of " + ", ".join(f"{n!r} ({LOSSES[n].summary})" for n in LOSSES))
+    return LOSSES[name]()
+
+
+def loss_from(name: str, parameters: dict[str, Any]) -> Loss:
+    """The loss that ``name`` and ``parameters()`` of a file describe."""
+    try:
+        return LOSSES[name](**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
+    except (KeyError, TypeError) as error:
+        raise FileError(
+            f"loss {name!r} with {sorted(parameters)} came, wanted one of {sorted(LOSSES)} with its own parameters"
+        ) from error

@@ -1,0 +1,124 @@
+"""Losses at the stored entries against ``plain``, on data where each argument matters: weights, biases, an empty row, both precisions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from registry import JUDGE
+from test_contract import COLUMNS, assert_close, dtypes, ratings
+
+from eckart.engines.protocol import RidgeRule
+from eckart.terms import loss_named
+
+K = 5
+RULE = RidgeRule(0.3, 0.5, bias=True, bias_l2=0.1)
+NAMES = ["squared", "huber", "absolute", "logistic", "ordered", "ordered_probit", "poisson"]
+
+
+def problem(name, dtype, weighted=True):
+    """Entries that the loss takes (an empty row and an empty column among them), factors, biases."""
+    rng = np.random.default_rng(4)
+    x = ratings(dtype)
+    grade = np.argsort(np.argsort(x.data, kind="stable"), kind="stable") * 4 // x.nnz
+    values = {"logistic": grade > 1, "poisson": grade, "ordered": grade, "ordered_probit": grade}.get(name, x.data)
+    loss = loss_named(name).fitted_to(np.asarray(values, np.float64))
+    x = replace(x, data=loss.encode(np.asarray(values, np.float64)).astype(dtype))
+    left, right = (0.6 * rng.standard_normal((n, K)).astype(dtype) for n in (40, COLUMNS))
+    at = {
+        "mean": 0.3,
+        "own": 0.5 * rng.standard_normal(40).astype(dtype),
+        "other": 0.5 * rng.standard_normal(COLUMNS).astype(dtype),
+    }
+    w = (rng.random(x.nnz) * 2).astype(dtype)
+    w[::7] = 0.0
+    return x, loss, left, right, at, w if weighted else None
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("weighted", [False, True])
+@dtypes
+def test_linearised(engine, name, weighted, dtype):
+    """The ridge problem of the targets has the same solution as by the judge, and its residual at s is the gradient of the loss."""
+    x, loss, left, right, at, w = problem(name, dtype, weighted)
+    got, value = engine.linearised(engine.put(x, entry_weights=w), loss, left, right, **at)
+    want, judged = JUDGE.linearised(JUDGE.put(x, entry_weights=w), loss, left, right, **at)
+    assert value == pytest.approx(judged, rel=1e-4 if dtype == np.float32 else 1e-11)
+    assert got.nnz == x.nnz
+    for one, two in ((got, want), (got.T, want.T)):  # the columns' view has the same targets and weights
+        factor = right if one is got else left
+        offset = at["other"] if one is got else at["own"]
+        mine = engine.ridge_rows(one, factor, RULE, mean=0.3, offset=offset)
+        his = JUDGE.ridge_rows(two, factor, RULE, mean=0.3, offset=offset)
+        assert_close(mine.left, his.left, dtype, 500)  # weights of absolute errors differ by a factor of 1000
+    seen = engine.evidence_rows(got, left, right, RULE, **at)
+    slope = JUDGE.loss_sums(JUDGE.put(x, entry_weights=w), loss, left, right, **at).slope
+    assert np.sum(seen.row_sum) == pytest.approx(-slope, rel=1e-3 if dtype == np.float32 else 1e-9, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@dtypes
+def test_loss_sums(engine, name, dtype):
+    x, loss, left, right, at, w = problem(name, dtype)
+    for more in ({}, {"shrink": 1.0}, {"shrink": 0.4}):
+        got = engine.loss_sums(engine.put(x, entry_weights=w), loss, left, right, **at, **more)
+        want = JUDGE.loss_sums(JUDGE.put(x, entry_weights=w), loss, left, right, **at, **more)
+        np.testing.assert_allclose(
+            got, want, rtol=1e-3 if dtype == np.float32 else 1e-9, atol=1e-3 if dtype == np.float32 else 1e-9
+        )
+        assert np.isfinite(got.conjugate)
+        assert (got.conjugate == 0) == (not more)
+
+
+def test_every_argument_of_loss_sums_matters(engine):
+    x, loss, left, right, at, w = problem("logistic", np.float64)
+    whole = engine.loss_sums(engine.put(x, entry_weights=w), loss, left, right, **at).value
+    for name in at:
+        less = {n: v for n, v in at.items() if n != name}
+        assert engine.loss_sums(engine.put(x, entry_weights=w), loss, left, right, **less).value != pytest.approx(
+            whole, rel=1e-4
+        )
+    assert engine.loss_sums(engine.put(x), loss, left, right, **at).value != pytest.approx(whole, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["ordered", "ordered_probit"])
+@dtypes
+def test_threshold_sums(engine, name, dtype):
+    """Against the judge, and the judge against differences of the value."""
+    x, loss, left, right, at, w = problem(name, dtype)
+    got = engine.threshold_sums(engine.put(x, entry_weights=w), loss, left, right, **at)
+    placed = JUDGE.put(x, entry_weights=w)
+    want = JUDGE.threshold_sums(placed, loss, left, right, **at)
+    close = {"rtol": 1e-3, "atol": 1e-2} if dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-8}
+    for one, two in zip(got, want):
+        np.testing.assert_allclose(one, two, **close)
+    for t, cut in enumerate(np.eye(len(loss.thresholds))):
+        up, down = (JUDGE.threshold_sums(placed, loss.moved(h * cut), left, right, **at) for h in (1e-5, -1e-5))
+        assert want.gradient[t] == pytest.approx((up.value - down.value) / 2e-5, rel=1e-5, abs=1e-4)
+        np.testing.assert_allclose(want.bend[t], (up.gradient - down.gradient) / 2e-5, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["poisson", "logistic"])
+@pytest.mark.parametrize("reach", [0.3, 40.0])
+@dtypes
+def test_shortened_rows(engine, name, reach, dtype):
+    """No row rises; where whole steps are good they are taken, and where they are far too long they are cut."""
+    x, loss, left, right, at, w = problem(name, dtype)
+    placed = engine.put(x, entry_weights=w)
+    got, _ = engine.linearised(placed, loss, left, right, **at)
+    step = engine.ridge_rows(got, right, RULE, mean=at["mean"], offset=at["other"])
+    new = (left + reach * (np.asarray(step.left) - left)).astype(dtype)
+    beside = (at["own"] + reach * (np.asarray(step.bias) - at["own"])).astype(dtype)
+    given = {"mean": at["mean"], "own": at["own"], "new_own": beside, "other": at["other"]}
+    mine = engine.shortened_rows(placed, loss, right, RULE, left, new, **given)
+    his = JUDGE.shortened_rows(JUDGE.put(x, entry_weights=w), loss, right, RULE, left, new, **given)
+    assert_close(mine.left, his.left, dtype, 100)
+    assert_close(mine.bias, his.bias, dtype, 100)
+    assert mine.value == pytest.approx(his.value, rel=1e-4 if dtype == np.float32 else 1e-10)
+    start = JUDGE.shortened_rows(
+        JUDGE.put(x, entry_weights=w), loss, right, RULE, left, left, **(given | {"new_own": at["own"]})
+    )
+    assert mine.value < start.value
+    whole = np.allclose(np.asarray(mine.left), new, atol=1e-5)
+    assert whole == (reach < 1)
