@@ -60,13 +60,15 @@ class RidgeProblem(NamedTuple):
 
 
 class RidgePoint(NamedTuple):
-    """Factors, biases (or None) and mean of a factorization."""
+    """Factors, biases (or None) and mean of a factorization; with attributes also the maps A and B on the host (``certify.mapped``)."""
 
     left: Tall
     right: Tall
     row_bias: Tall | None
     column_bias: Tall | None
     mean: float
+    row_map: np.ndarray | None = None
+    column_map: np.ndarray | None = None
 
     def tall(self) -> dict[str, Tall]:
         """What belongs to the engine, by name."""
