@@ -60,7 +60,8 @@ class RidgeProblem(NamedTuple):
 
 
 class RidgePoint(NamedTuple):
-    """Factors, biases (or None), mean and loss (None: squared error) of a factorization."""
+    """Factors, biases (or None), mean and loss (None: squared error) of a factorization; with attributes also the maps A and B on the host
+    (``certify.mapped``)."""
 
     left: Tall
     right: Tall
@@ -68,6 +69,8 @@ class RidgePoint(NamedTuple):
     column_bias: Tall | None
     mean: float
     loss: Any = None
+    row_map: np.ndarray | None = None
+    column_map: np.ndarray | None = None
 
     def tall(self) -> dict[str, Tall]:
         """What belongs to the engine, by name."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Callable
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any
 
 import typer
 
-from eckart.cli import options
+from eckart.cli import attribute_files, options
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions, option
 from eckart.cli.shell import Shell, Targets
 
@@ -37,6 +37,8 @@ Examples:
     eckart complete sensors.csv --index station --missing -999 --out filled.csv
 
     eckart complete flows.csv --rows station --columns hour --values people --method series --forecast 24 --out next_day.csv
+
+    eckart complete ratings.csv --rows user --columns movie --values rating --row-features users.csv:user --column-features movies.csv:movie
 """
 
 METHODS = {
@@ -76,6 +78,9 @@ def complete(
             help="Taken out before the fit and put back after: column, row, both, bias, global (als: instead of learned biases)."
         ),
     ] = None,
+    row_features: attribute_files.RowFeatures = None,
+    column_features: attribute_files.ColumnFeatures = None,
+    time: attribute_files.Time = None,
     out: options.Out = None,
     model: options.ModelFile = None,
     report: options.Report = None,
@@ -113,7 +118,8 @@ def complete(
     share, k = held_out_share(held_out), whole_or(components, "auto")
     told = {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
-    method, because = _settled(method, feedback, {"--l2": l2, "--normalise": normalise, "--max-iter": max_iter})
+    asked = {"--l2": l2, "--normalise": normalise, "--max-iter": max_iter}
+    method, because = _settled(method, feedback, asked, {"--row-features": row_features, "--column-features": column_features}, time)
     build = _builder(method, feedback, normalise, told, always)
     if method in ITEM_METHODS and (feedback != "implicit" or report is not None or out is not None):
         raise InputError(
@@ -131,6 +137,7 @@ def complete(
     with shell.phase(f"reading {file}"):
         file = local(file)
         x = _load(source, file, shell)
+        beside = _beside(source, file, x, row_features, column_features, time)
     refuse_complete(source, file, x)
     refuse_rank(k, x)
     if out is not None and source.long and pairs is None and forecast is None:
@@ -140,17 +147,18 @@ def complete(
         from eckart.cli.estimate import tell_plan
 
         def work(part: Any) -> None:
-            chooser = Chooser(build, k, method, how.seed, how.threads, part.shape)
+            chooser = Chooser(build, k, method, how.seed, how.threads, part.shape, beside=beside)
             if share:
                 judge(chooser.fit, part, share, how.seed)
             chooser.final(part)
 
         tell_plan(shell, x, work)
         return
-    begin = time.perf_counter()
-    chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because)
+    begin = perf_counter()
+    chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because, beside)
     judged = measured(shell, lambda: judge(chooser.fit, x, share, how.seed), held_out, "entries") if share else None
     fitted = chooser.final(x)
+    x = fitted.observed_ if beside else x  # ids that only a file of attributes has are part of the model
     told_method = {"method": chooser.because} if chooser.because else {}
     fitted.fit_.plan.update(source.plan(x) | {"rank": chooser.reason} | told_method)
     shell.answer["data"] = facts(file, x)
@@ -165,7 +173,7 @@ def complete(
         demand = fitted.demand()
         at_random = "by prediction: entries are missing at random"
         fitted.fit_.plan["lists"] = demand.in_words() if demand.informative else at_random
-    _summary(fitted, x, judged, chooser, time.perf_counter() - begin, _command(file, source), shell)
+    _summary(fitted, x, judged, chooser, perf_counter() - begin, _command(file, source), shell)
 
     def page() -> Any:
         from eckart.report.complete import complete_report
@@ -202,10 +210,36 @@ def _load(source: Any, file: str, shell: Shell) -> Any:
     return source.observed(file, shell)
 
 
-def _settled(method: str, feedback: str, told: dict[str, Any]) -> tuple[str, str]:
+def _beside(source: Any, file: str, x: Any, rows: str | None, columns: str | None, time: str | None) -> dict[str, Any]:
+    """What a fit is told beside the entries."""
+    from eckart.cli.attribute_files import features_in, times_in
+
+    out: dict[str, Any] = {}
+    if rows is not None:
+        out["row_features"] = features_in(rows, "--row-features", source.rows if source.long else source.index, x.row_index)
+    if columns is not None:
+        out["column_features"] = features_in(columns, "--column-features", source.columns, x.column_index)
+    if time is not None:
+        out["time"] = times_in(source, file, time, x)
+    return out
+
+
+def _settled(
+    method: str, feedback: str, told: dict[str, Any], features: dict[str, Any], time: str | None
+) -> tuple[str, str]:
     """The method, where "auto" leaves no choice, and why."""
+    from eckart.errors import InputError
+
+    named = [name for name, value in features.items() if value is not None]
+    if method not in ("auto", "als", "bayes") and (named or time is not None):
+        raise InputError(f"--method {method} came with {(*named, '--time')[0]}, wanted als or bayes, which know attributes")
+    if time is not None and (method == "als" or feedback == "implicit"):
+        raise InputError(f"--time {time} came, wanted --method bayes, which has bins of time")
     if method != "auto":
         return method, ""
+    if time is not None:
+        return "bayes", "bayes: --time is an option of it"
+    told = told | features
     if feedback == "implicit":
         return "als", "als: the method for implicit feedback"
     named = [name for name, value in told.items() if value is not None]
@@ -224,7 +258,9 @@ class Chooser:
         threads: int | None,
         shape: Any,
         because: str = "",
+        beside: dict[str, Any] | None = None,
     ):
+        self.beside = beside or {}
         self.build, self.k, self.method, self.seed, self.threads = build, k, method, seed, threads
         self.best: dict[str, Any] = {} if k is None else {"n_components": k}
         self.reason = "as asked for"
@@ -235,7 +271,11 @@ class Chooser:
         base = build(method) if method == "als" else None
         ridge = base is not None and base.l2 is None and base.feedback == "explicit"
         self.search = method == "auto" or (tunable and (k is None or ridge))
-        if k is None and method == "bayes":
+        if self.beside and self.search:  # candidates are compared without attributes: the usual ridge and rank are taken
+            self.search = False
+            if k is None:
+                self.best, self.reason = {"n_components": max(1, min(16, *shape))}, "the usual one"
+        elif k is None and method == "bayes":
             self.best = {"n_components": max(1, min(16, *shape))}
             self.reason = "more than needed does little harm: the prior of what is not needed shrinks"
         elif k is None and method == "series":
@@ -248,7 +288,7 @@ class Chooser:
     def fit(self, x: Any) -> Any:
         """A model for a part of the entries; chooses what is not known yet."""
         if not self.search:
-            return self.build(self.method, part=True, **self.best).fit(x)
+            return self.build(self.method, part=True, **self.best).fit(x, **self.beside)
         from eckart.errors import InputError
 
         self.search = False
@@ -303,7 +343,7 @@ class Chooser:
 
             with preliminary():
                 self.fit(x)
-        return self.build(self.method, **self.best).fit(x)
+        return self.build(self.method, **self.best).fit(x, **self.beside)
 
 
 def _chosen_words(tuned: Any) -> str:

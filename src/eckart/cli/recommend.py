@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from eckart.cli import options
+from eckart.cli import attribute_files, options
 from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell, Targets
 
@@ -30,6 +30,8 @@ Examples:
     eckart recommend m.safetensors --column 17 --similar
 
     eckart recommend m.safetensors --new new_users.csv
+
+    eckart recommend m.safetensors --row-features new_users.csv:user
 """
 
 BLOCK_ROWS = 2**14
@@ -52,6 +54,8 @@ def recommend(
             metavar="FILE", help="For the new rows in this file, which is written like the data; nothing is refitted."
         ),
     ] = None,
+    row_features: attribute_files.RowFeatures = None,
+    column_features: attribute_files.ColumnFeatures = None,
     similar: Annotated[bool, option("--similar", help="Rows (or columns) that are alike, with their cosine.")] = False,
     explain: Annotated[
         str | None, option(metavar="ID", help="Why the row gets this column: the entries that count most.")
@@ -81,7 +85,7 @@ def recommend(
     from eckart.errors import InputError, wrong
     from eckart.io.tables.write import check_target
 
-    _check(row, column, everyone, rows_file, new, similar, explain, out)
+    _check(row, column, everyone, rows_file, new, row_features, similar, explain, out)
     if n < 1:
         raise wrong("-n", n, "a number of 1 or more")
     Targets(out).check(str(model), lambda path: check_target(path, long=True))
@@ -89,6 +93,7 @@ def recommend(
     if threads is not None:
         fitted.n_threads = threads
     source = reading_of(triples, written, plan=fitted.fit_.plan)
+    fitted, cold = _with_attributes(fitted, row_features, column_features, source)
     names, called = source.names, _titles(titles, fitted, shell)
     if explain is not None and row:
         one, of = as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0]
@@ -109,7 +114,8 @@ def recommend(
         if new is not None:
             lists = [fitted.recommend(X=for_model(source.observed(local(new)), None, fitted.column_ids), **ask)]
         else:
-            lists = _for_rows(fitted, row, ids_in(rows_file, names[0], fitted.row_ids) if rows_file else None, ask)
+            listed = ids_in(rows_file, names[0], fitted.row_ids) if rows_file else None if everyone else cold
+            lists = _for_rows(fitted, row, listed, ask)
     lists = iter(lists)
     first = next(lists)
     head = (*head, *list(first.to_table())[len(head) :])  # whatever else the lists tell
@@ -119,6 +125,28 @@ def recommend(
     if out is not None and len(set(head)) < len(head):
         raise InputError(f"columns {', '.join(head)} came, wanted names that differ; fit with other column names")
     tell(head, tables, out, shell)
+
+
+def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source: Any) -> tuple[Any, Any]:
+    """The model with the ids that only files of attributes have, and the row ids of such a file."""
+    from eckart.cli.attribute_files import features_in
+    from eckart.complete.featured import Featured
+    from eckart.errors import InputError
+
+    if rows is None and columns is None:
+        return fitted, None
+    if not isinstance(fitted, Featured):
+        raise InputError(f"the model is a {type(fitted).__name__}, wanted one that was fitted with attributes")
+    told: dict[str, Any] = {}
+    if rows is not None:
+        told["row_features"] = features_in(rows, "--row-features", source.rows, fitted.row_ids)
+    if columns is not None:
+        told["column_features"] = features_in(columns, "--column-features", source.columns, fitted.column_ids)
+    fitted.update(**told)
+    if rows is None:
+        return fitted, None
+    table, key = told["row_features"]
+    return fitted, np.array(table.column(key).to_pylist(), object)
 
 
 def _titles(spec: str | None, fitted: Any, shell: Shell) -> Any:
@@ -182,6 +210,7 @@ def _check(
     everyone: bool,
     rows_file: str | None,
     new: str | None,
+    row_features: str | None,
     similar: bool,
     explain: str | None,
     out: Path | None,
@@ -191,6 +220,8 @@ def _check(
 
     asked = {"--row": row, "--column": column, "--all": everyone, "--rows-file": rows_file, "--new": new}
     told = [name for name, value in asked.items() if value]
+    if not told and row_features is not None and not similar:
+        told = ["--row-features"]
     if len(told) != 1:
         came = " and ".join(told) or "no row"
         raise InputError(f"{came} came, wanted one of --row, --rows-file, --all and --new (or --column with --similar)")
@@ -213,7 +244,10 @@ def why(explanation: Any, names: tuple[str, str, str], titles: Any = None) -> li
     shown = (lambda c: c) if titles is None else (lambda c: f"{c} ({titles(np.array([c], object))[0]})")
     lines = [
         f"{rows} {e.row}, {columns} {shown(e.column)}: {e.prediction:.4g}, of which {e.base:.4g} from mean and biases"
+        + (", attributes and time" if e.parts else "")
     ]
+    if e.parts:
+        lines.append("in parts: " + ", ".join(f"{name} {value:+.4f}" for name, value in e.parts.items()))
     width = max([len(str(shown(c))) for c, _, _ in e.shares], default=0)
     lines += [
         f"{share:+9.4f}  because {columns} {shown(c)!s:<{width}} has {values} {value:.4g}"

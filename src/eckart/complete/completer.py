@@ -81,12 +81,15 @@ class Completer(Recommender, TransformerMixin, Estimator):
         observations of a file may take: more than that is sorted into shards on the disk first.
         """
         x = observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory)
-        fit = self._solve(squarable(x), entry_weights(weights, x))  # type: ignore[arg-type]
+        self._keep(self._solve(squarable(x), entry_weights(weights, x)), x)  # type: ignore[arg-type]
+        return self
+
+    def _keep(self, fit: Fit, x: Observed) -> None:
+        """A fit that has been made becomes the model."""
         if getattr(self, "feedback", "explicit") == "explicit":
             fit.plan["ranking"] = "auto"
         self._take(fit, x)
         self._say_if_early(fit)
-        return self
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         raise NotImplementedError
@@ -257,7 +260,11 @@ class Completer(Recommender, TransformerMixin, Estimator):
             raise wrong("axis", axis, "'rows' or 'columns'")
         turned = axis == "columns"
         model = self._turned() if turned else self
-        x = model._aligned(observed(X).transposed() if turned else observed(X))
+        self._take_in(model, model._aligned(observed(X).transposed() if turned else observed(X)), turned)
+        return self
+
+    def _take_in(self, model: Completer, x: Observed, turned: bool) -> None:
+        """Rows of ``model`` (this one, or with rows and columns exchanged) solved anew or added, as ``update`` says."""
         new, _ = model._folded(x)
         ids = model.row_ids
         labels = np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows
@@ -283,7 +290,6 @@ class Completer(Recommender, TransformerMixin, Estimator):
             entries.transposed() if turned else entries,
         )
         self.normaliser_ = flipped_normaliser(norm) if turned else norm
-        return self
 
     def _turned(self) -> Completer:
         """The same model with rows and columns exchanged."""

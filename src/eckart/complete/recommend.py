@@ -10,9 +10,9 @@ prediction splits exactly into one share for each observed entry, share_p = w_p 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,22 +89,36 @@ class Recommendations:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a cell is predicted as it is: base (mean and biases) plus the share of each observed entry, largest first. Under a loss these add up to the natural
-    parameter (log odds, say), and ``on_scale`` is what that means on the scale of the data."""
+    """Why a cell is predicted as it is: base (mean and biases) plus the share of each observed entry, largest first.
+
+    Where the model knows attributes or time, ``parts`` splits the prediction into "history", "attributes", "time" and "bias" (mean and biases); they add up.
+    Under a loss the shares add up to the natural parameter (log odds, say), and ``on_scale`` is what that means on the scale of the data.
+    """
 
     row: Any
     column: Any
     prediction: float
     base: float
     shares: list[tuple[Any, float, float]]
+    parts: dict[str, float] = field(default_factory=dict)
     on_scale: float | None = None
 
     def __str__(self) -> str:
-        lines = [f"row {self.row}, column {self.column}: {self.prediction:.4g} = {self.base:.4g} from mean and biases"]
+        told = "mean and biases" if not self.parts else "mean, biases, attributes and time"
+        lines = [f"row {self.row}, column {self.column}: {self.prediction:.4g} = {self.base:.4g} from {told}"]
         if self.on_scale is not None:
             lines[0] += f"; {self.on_scale:.4g} on the scale of the data"
+        if self.parts:
+            lines.append("  in parts: " + ", ".join(f"{name} {value:+.4g}" for name, value in self.parts.items()))
         lines += [f"  {share:+.4g} because column {column} is {value:.4g}" for column, value, share in self.shares]
         return "\n".join(lines)
+
+
+class Lean(NamedTuple):
+    """The prior mean of a row's code (with its bias last, where there is one), and the part of a column's bias that its attributes give."""
+
+    row: np.ndarray
+    column_bias: float
 
 
 class Recommender:
@@ -246,13 +260,15 @@ class Recommender:
             s = f.at(np.full(len(seen), i), seen).astype(np.float64)
             more["weights"] = np.maximum(loss.curvature(fitted, s), 1e-12)
             fitted = s - loss.gradient(fitted, s) / more["weights"]
-        shares, base = self._shares(f, i, j, seen, fitted, **more)
+        shares, base, parts = self._shares(f, i, j, seen, fitted, **more)
         order = np.argsort(-np.abs(shares), kind="stable")[:n]
         names = self.column_ids.names(seen[order])
         listed = [(_plain(name), float(values[p]), float(shares[p])) for name, p in zip(names, order)]
         total = float(base + shares.sum())
         on_scale = None if loss is None else float(loss.mean(np.array([total]))[0])
-        return Explanation(row, column, total, float(base), listed, on_scale)
+        if parts:  # what is neither bias nor attributes nor time is history
+            parts = {"history": total - sum(parts.values()), **parts}
+        return Explanation(row, column, total, float(base), listed, parts, on_scale)
 
     def _shares(
         self: Any,
@@ -262,8 +278,8 @@ class Recommender:
         seen: np.ndarray,
         values: np.ndarray,
         weights: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, float]:
-        """One share for each observed entry, and what is left: mean and biases."""
+    ) -> tuple[np.ndarray, float, dict[str, float]]:
+        """One share for each observed entry, what is left (mean, biases and attributes), and its parts where attributes are known."""
         rule = self._fold_rule()
         ridge, bias_ridge = (float(r[0]) for r in rule.ridges(np.array([len(seen)])))
         at = np.full(len(seen), i)
@@ -291,7 +307,16 @@ class Recommender:
             matrix += gram[np.ix_(used, used)]
         row_of = np.linalg.lstsq(matrix, goal, rcond=None)[0]
         factor = stretch * (1.0 if f.column_scale is None else float(f.column_scale[j]))
-        return factor * pulls * (v @ row_of), float(clean.at([i], [j])[0])
+        base, parts = float(clean.at([i], [j])[0]), dict[str, float]()
+        if (means := self._prior_of(i, j)) is not None:
+            lean = factor * float(row_of @ (penalty * means.row))
+            parts = {"attributes": lean + means.column_bias, "bias": base - means.column_bias}
+            base += lean
+        return factor * pulls * (v @ row_of), base, parts
+
+    def _prior_of(self: Any, i: int, j: int) -> Lean | None:
+        """Where attributes let the code of row i and the bias of column j lean; None without."""
+        return None
 
 
 def _taken(a: np.ndarray | None, at: np.ndarray) -> np.ndarray | None:

@@ -11,8 +11,9 @@ References: Salakhutdinov and Mnih 2008 (BPMF); Simm et al. 2017 (Macau); Rendle
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -21,14 +22,16 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.chains import certify_chains
 from eckart.complete.bayes.gibbs import solve
 from eckart.complete.bayes.posterior import Posterior
+from eckart.complete.beside import NOTHING, Beside, fingerprint, moments
 from eckart.complete.completer import Completer
+from eckart.complete.featured import Featured
 from eckart.complete.folding import is_matrix, limits, pairs
+from eckart.complete.recommend import Explanation
 from eckart.engines import engine_named
-from eckart.errors import InputError, wrong
+from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
 from eckart.parameters import check, file_name, one_of, param, whole
 from eckart.rng import generator
@@ -41,7 +44,7 @@ SMALL = 10**7
 
 
 @dataclass(eq=False, repr=False)
-class BayesianMF(Completer):
+class BayesianMF(Featured):
     """Fill in a partially observed matrix by the posterior mean of a Bayesian factorization, with an uncertainty for every cell.
 
     a_ij = mean + b_i + c_j + u_i.v_j + N(0, 1/alpha); priors of factors and biases are normal with learned mean and precision (Normal-Wishart), alpha is
@@ -95,6 +98,7 @@ class BayesianMF(Completer):
     checkpoint: Any = param(None, file_name())
 
     posterior_: Posterior = field(init=False)
+    _asked_bin: int | None = field(init=False, default=None)
 
     @fitted
     def noise_variance_(self) -> float:
@@ -107,14 +111,14 @@ class BayesianMF(Completer):
         """Sweeps done by each chain."""
         return len(self._fitted("n_iter_").trace)
 
-    def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
+    def _solve(self, x: Observed, weights: np.ndarray | None, beside: Beside = NOTHING) -> Fit:
         features = self._check(x)
         engine = self._engine_for(x)
-        keeper = Checkpoint.of_fit(self, x, weights, ignored=("clip",), seconds=CHECKPOINT_SECONDS)
+        keeper = Checkpoint.of_fit(self, x, weights, ignored=("clip",), seconds=CHECKPOINT_SECONDS, y=fingerprint(beside))
         with engine.at_work(), progress(self.verbose) as watch:
             factors, posterior, trace = solve(
                 x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
-                n_chains=self.n_chains, noise=self.noise, features=features, weights=weights, keeper=keeper,
+                n_chains=self.n_chains, noise=self.noise, features=features, weights=weights, beside=beside, keeper=keeper,
                 rng=generator(self.random_state), engine=engine, watch=watch,
             )  # fmt: skip
             certificate = certify(x, factors, posterior)
@@ -135,55 +139,87 @@ class BayesianMF(Completer):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._aligned(X)
+        x = self._with_all_rows(self._aligned(X))
         if x.shape != self._lowrank().shape:
             raise InputError(
                 f"X has shape {x.shape}, wanted {self._lowrank().shape}: the data that the model was fitted to"
             )
         return certify(x, self._lowrank(), self.posterior_)
 
-    def predict(self, rows: Any, columns: Any = None, *, unknown: str = "raise", return_std: bool = False) -> Any:
+    def predict(
+        self,
+        rows: Any,
+        columns: Any = None,
+        *,
+        unknown: str = "raise",
+        return_std: bool = False,
+        row_features: Any = None,
+        column_features: Any = None,
+        time: Any = None,
+    ) -> Any:
         """Posterior mean at the cells (rows[p], columns[p]), by id, clipped; with ``return_std`` also the standard deviation of a new observation there.
 
         That deviation holds both what is not known about the cell and the noise; it is NaN where a row or column is unknown, since nothing was learned
-        about it. With a matrix of new rows instead of ids, every cell of these rows.
+        about it. With a matrix of new rows instead of ids, every cell of these rows. Ids that the fit did not know are predicted from their attributes where a
+        frame in ``row_features`` or ``column_features`` has them. ``time`` (one, or one for each cell) says when, for a model of ``fit(..., time=)``; without
+        it the answer is the mean over the times of the fit.
         """
-        if return_std and (columns is None or is_matrix(rows)):
-            raise InputError(
-                "return_std=True came without row and column ids, wanted predict(rows, columns, return_std=True)"
-            )
+        if row_features is not None or column_features is not None:
+            model = self._extended(row_features, column_features)
+            return model.predict(rows, columns, unknown=unknown, return_std=return_std, time=time)
+        if (return_std or time is not None) and (columns is None or is_matrix(rows)):
+            named = "return_std=True" if return_std else "time="
+            raise InputError(f"{named} came without row and column ids, wanted predict(rows, columns, {named})")
         mean = super().predict(rows, columns, unknown=unknown)
-        if not return_std:
+        if not return_std and time is None:
             return mean
-        if unknown == "raise":
-            return mean, self.deviation(rows, columns)
         i, j = pairs(rows, columns)
         at, to = self.row_ids.find(i), self.column_ids.find(j)
         known, spread = (at >= 0) & (to >= 0), np.full(len(at), np.nan)
-        _, of_mean, noise = self.posterior_.moments(self._lowrank(), at[known], to[known])
+        bins = self._bins(time, len(at))
+        now, of_mean, noise = self.posterior_.moments(
+            self._lowrank(), at[known], to[known], None if bins is None else bins[known]
+        )
+        if bins is not None:
+            mean[known] = self._clipped(now)
         spread[known] = np.sqrt(of_mean + noise)
-        return mean, spread
+        return (mean, spread) if return_std else mean
+
+    def explain(self, row: Any, column: Any, n: int = 10, *, time: Any = None, **features: Any) -> Explanation:
+        """The observed entries of the row that contributed most to the value predicted at (row, column), and what its other parts are.
+
+        ``parts`` of the answer are history (entries and who-rated-what), attributes, time (for a model of ``fit(..., time=)``, at the time that is asked for)
+        and bias (mean and biases).
+        """
+        model = self._extended(features.get("row_features"), features.get("column_features")) if any(f is not None for f in features.values()) else copy(self)
+        bins = self._bins(time, 1)
+        model._asked_bin = None if bins is None else int(bins[0])
+        return Completer.explain(model, row, column, n)
 
     def _shares(
         self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray, weights: Any = None
-    ) -> tuple[np.ndarray, float]:
-        """What each observed entry of a row adds to the posterior mean of a cell, and what is left: mean, biases and prior.
+    ) -> tuple[np.ndarray, float, dict[str, float]]:
+        """What each observed entry of a row adds to the posterior mean of a cell, what is left, and its parts.
 
         In every draw the row's conditional mean is linear in its entries, u = A^-1 (L mu + sum_p w_p v_p (y_p - c_p)) with A = L + sum_p w_p v_p v_p^T; the
         shares are averaged over the draws.
         """
-        return self.posterior_.shares(f, i, j, seen, values)
+        side = None if self.features_ is None else self.features_.rows
+        numbers = None if side is None else side.numbers[[i]]
+        return self.posterior_.shares(f, i, j, seen, values, numbers, self._asked_bin)
 
-    def deviation(self, rows: Any, columns: Any, *, noise: bool = True) -> np.ndarray:
+    def deviation(self, rows: Any, columns: Any, *, noise: bool = True, time: Any = None) -> np.ndarray:
         """Standard deviation at the cells: of a new observation, or (``noise=False``) of what is known about its mean."""
-        _, spread, own = self.posterior_.moments(self._lowrank(), *self._cells(rows, columns))
+        i, j = self._cells(rows, columns)
+        _, spread, own = self.posterior_.moments(self._lowrank(), i, j, self._bins(time, len(i)))
         return np.sqrt(spread + own) if noise else np.sqrt(spread)
 
-    def interval(self, rows: Any, columns: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+    def interval(self, rows: Any, columns: Any, level: float = 0.9, *, time: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """Ends of the intervals that hold a new observation at the cells with probability ``level``, clipped."""
         if not 0 < level < 1:
             raise wrong("level", level, "a probability between 0 and 1")
-        mean, spread, noise = self.posterior_.moments(self._lowrank(), *self._cells(rows, columns))
+        i, j = self._cells(rows, columns)
+        mean, spread, noise = self.posterior_.moments(self._lowrank(), i, j, self._bins(time, len(i)))
         reach = ndtri(0.5 + 0.5 * level) * np.sqrt(spread + noise)
         low, high = self.fit_.plan.get("clip", (-np.inf, np.inf))
         return np.clip(mean - reach, low, high), np.clip(mean + reach, low, high)
@@ -193,29 +229,37 @@ class BayesianMF(Completer):
         i, j = pairs(rows, columns)
         return self.row_ids.indices_of(i), self.column_ids.indices_of(j)
 
+    def _bins(self, time: Any, cells: int) -> np.ndarray | None:
+        """The bins of the times that are asked for; None for means over time."""
+        if time is None:
+            return None
+        if self.posterior_.time_ends is None:
+            raise InputError("time= came for a model that was fitted without, wanted a model of fit(..., time=)")
+        numbers, _ = moments(np.atleast_1d(np.asarray(time)), self.fit_.plan.get("time") == "dates")
+        if numbers.shape not in ((1,), (cells,)):
+            raise wrong("time", f"{numbers.size} times", f"one, or one for each of the {cells} cells")
+        return np.broadcast_to(np.searchsorted(self.posterior_.time_ends, numbers, side="right"), cells)
+
     def _folded(self, X: Any) -> tuple[LowRank, Observed]:
         x = self._aligned(X)
         engine = self._engine_for(x)
         with engine.at_work():
-            return self.posterior_.fold(self._lowrank(), x, engine)[0], x
+            return self.posterior_.fold(self._lowrank(), x, engine, self._numbers(x))[0], x
 
-    def update(self, X: Any, *, axis: str = "rows") -> Self:
-        """Take in the full history of some rows (or columns): known ids are solved anew, new ids are added; all else stays as it is."""
-        model = self._turned() if axis == "columns" else self
-        x = model._aligned(observed(X).transposed() if axis == "columns" else observed(X))
+    def _take_in(self, model: Completer, x: Observed, turned: bool) -> None:
+        assert isinstance(model, BayesianMF)
         engine = self._engine_for(x)
         with engine.at_work():
-            _, new = model.posterior_.fold(model._lowrank(), x, engine)
+            _, new = model.posterior_.fold(model._lowrank(), x, engine, model._numbers(x))
         ids = model.row_ids
         at = ids.find(np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows)
-        super().update(X, axis=axis)
         old = model.posterior_.rows
+        super()._take_in(model, x, turned)
         own = None
         if old.precisions is not None and new.precisions is not None:
             own = _merged(old.precisions, new.precisions, at)
         after = replace(model.posterior_, rows=old.with_rows(_merged(old.bias, new.bias, at), own))
-        self.posterior_ = after.flipped() if axis == "columns" else after
-        return self
+        self.posterior_ = after.flipped() if turned else after
 
     def _turned(self) -> BayesianMF:
         other = super()._turned()
@@ -233,6 +277,11 @@ class BayesianMF(Completer):
         kept = {name.removeprefix("posterior."): a for name, a in arrays.items() if name.startswith("posterior.")}
         self.posterior_ = Posterior.from_state(kept, fit.plan["posterior"])
         super()._store(fit, arrays)
+        for side, link in zip(self.features_ or (), (self.posterior_.rows.link, self.posterior_.columns.link)):
+            if side is not None and (link is None or link.shape[1] < side.encoding.width):
+                raise FileError("a posterior came whose links have fewer coefficients than there are attributes")
+        if self.posterior_.time is not None and fit.plan.get("time") not in ("dates", "numbers"):
+            raise FileError(f"time={fit.plan.get('time')!r} came, wanted 'dates' or 'numbers'")
 
     def _engine_for(self, x: Observed) -> Any:
         """One thread for a small matrix: dealing its rows out costs more than drawing them."""

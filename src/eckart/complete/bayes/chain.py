@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg, special
 
-from eckart.complete.bayes.features import Iterative, Spectral
+from eckart.complete.bayes.features import Link
 from eckart.engines.protocol import Placed, RidgeRule, Tall
 
 MEAN_WEIGHT = 2.0
@@ -69,7 +69,7 @@ class Side:
     counts: Tall  # entries of each row that count, rows x 1
     ones: Tall  # rows x 1
     last: Tall  # rows x d, ones in the last column
-    link: Spectral | Iterative | None = None
+    link: Link | None = None
     factors: Tall = None
     precisions: Tall | None = None  # p_i, None: all 1
     logs: float = 0.0  # sum n_i log p_i
@@ -79,7 +79,7 @@ class Side:
     precision: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
     @classmethod
-    def of(cls, engine: Any, x: Placed, counts: np.ndarray, d: int, link: Spectral | Iterative | None) -> Side:
+    def of(cls, engine: Any, x: Placed, counts: np.ndarray, d: int, link: Link | None) -> Side:
         n = len(counts)
         last = np.zeros((n, d))
         last[:, -1] = 1
@@ -97,7 +97,7 @@ class Side:
         if self.link is not None:
             state |= {
                 f"{name}.coefficients": self.link.coefficients,
-                f"{name}.strength": np.array([self.link.strength]),
+                f"{name}.strength": np.atleast_1d(self.link.strength),
             }
         return state
 
@@ -108,7 +108,8 @@ class Side:
         if self.precisions is not None:
             self.precisions = engine.take(state[f"{name}.precisions"])
         if self.link is not None:
-            self.link.put(state[f"{name}.coefficients"], float(state[f"{name}.strength"][0]))
+            strength = state[f"{name}.strength"]
+            self.link.put(state[f"{name}.coefficients"], strength if np.ndim(self.link.strength) else float(strength[0]))
 
 
 class Chain:
@@ -135,14 +136,18 @@ class Chain:
         misfit = self._draw(self.columns, self.rows, 1)
         if self.columns.precisions is not None:
             self._draw_precisions(self.columns, misfit, 3, learn_scale=self.noise == "column")
-        own = self.columns.ones if self.columns.precisions is None else self.columns.precisions
-        square, size = float(self.engine.inner(own, misfit)[0, 0]), self._size()
+        square, size = self._square(misfit), self._size()
         if self.noise == "common":
             degrees, rest = size + NOISE_DEGREES, square + NOISE_DEGREES * NOISE_VARIANCE
             self.alpha = min(self.rng.gamma(0.5 * degrees) / (0.5 * rest), 1.0 / FLOOR)
         # the mean of log N(a_ij; ., .) over the entries
         logs = sum(side.logs for side in (self.rows, self.columns))
         return 0.5 * (logs / max(1, size) + np.log(self.alpha / (2 * np.pi)) - self.alpha * square / max(1, size))
+
+    def _square(self, misfit: Tall) -> float:
+        """sum p_i q_j w_ij (a_ij - prediction)^2 over the entries, given the misfit of the columns."""
+        own = self.columns.ones if self.columns.precisions is None else self.columns.precisions
+        return float(self.engine.inner(own, misfit)[0, 0])
 
     def _size(self) -> int:
         """Entries that count."""
@@ -153,19 +158,31 @@ class Chain:
         engine, u, link, d = self.engine, side.factors, side.link, side.last.shape[1]
         rest, scatter = (u, None) if link is None else (engine.take(engine.get(u) - link.now), link.scatter())
         total, gram = engine.inner(side.ones, rest)[0], engine.inner(rest, rest)
-        side.mu, side.precision, root = normal_wishart(self.rng, side.rows, total, gram, scatter)
+        side.mu, side.precision, root = self._prior(side, total, gram, scatter)
         prior = (side.mu @ side.precision)[None]
         if link is not None:  # features are products of the host
             now = link.draw(self.rng, engine.get(u) - side.mu, side.precision, root)
             prior = engine.take((side.mu + now) @ side.precision)
-        design = engine.outer(other.factors, np.diag(np.append(np.ones(d - 1), 0.0)), other.last)
+        design, offset, q = self._seen(side, other)
         drawn = draw_rows(
-            engine, side.x, design, other.factors[:, d - 1 : d], float(self.alpha) if side.precisions is None else side.precisions,
-            other.precisions, side.precision, prior, engine.normal((self.seed, self.sweeps, what), (side.rows, d), np.float64),
+            engine, side.x, design, offset, float(self.alpha) if side.precisions is None else side.precisions,
+            q, side.precision, prior, engine.normal((self.seed, self.sweeps, what), (side.rows, d), np.float64),
         )  # fmt: skip
         # as a state that is taken back lies in memory, without the padding of the draw: products differ by it in the last bit
         side.factors = engine.outer(drawn.factors, np.eye(d))
         return drawn.misfit
+
+    def _prior(
+        self, side: Side, total: np.ndarray, gram: np.ndarray, scatter: tuple[np.ndarray, int] | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Draw mu and L of a side given the sum and the Gram matrix of its factors; with a root of L."""
+        return normal_wishart(self.rng, side.rows, total, gram, scatter)
+
+    def _seen(self, side: Side, other: Side) -> tuple[Tall, Tall, Tall | None]:
+        """What the entries of ``side`` see of the rest, by the columns of ``side.x``: a design, offsets and noise precisions."""
+        d = other.last.shape[1]
+        design = self.engine.outer(other.factors, np.diag(np.append(np.ones(d - 1), 0.0)), other.last)
+        return design, other.factors[:, d - 1 : d], other.precisions
 
     def _draw_precisions(self, side: Side, misfit: Tall, what: int, learn_scale: bool) -> None:
         """p_i given its row's misfit; then tau and nu given all p."""

@@ -39,18 +39,26 @@ def link_of(x: Observed, d: int, limit: int = DENSE_LIMIT) -> Spectral | Iterati
     return Spectral(pattern(x), d) if min(x.shape) <= limit else Iterative(pattern(x), d)
 
 
-class _Link:
+class Link:
     """B in some coordinates (``coefficients``, r x d), its precision ``strength`` lambda, ``now`` = X B, and what Wishart and prior need of them."""
 
     coefficients: np.ndarray
-    strength: float
+    strength: Any
     now: np.ndarray
 
-    def put(self, coefficients: np.ndarray, strength: float) -> None:
+    def put(self, coefficients: np.ndarray, strength: Any) -> None:
         """Take over a state."""
         self.coefficients, self.strength, self.now = coefficients, strength, self._times(coefficients)
 
     def _times(self, coefficients: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def draw(self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray) -> np.ndarray:
+        """Draw the coefficients and lambda given ``rest`` = U - mu; returns X B. ``root`` is a square root of the precision L, root root^T = L."""
+        raise NotImplementedError
+
+    def weights(self) -> np.ndarray:
+        """B itself, one row for each feature."""
         raise NotImplementedError
 
     def fresh(self) -> Any:
@@ -70,7 +78,7 @@ class _Link:
         return self.strength * (b.T @ b), len(b)
 
 
-class Spectral(_Link):
+class Spectral(Link):
     """Features through the singular value decomposition of X."""
 
     def __init__(self, x: Any, d: int):
@@ -89,7 +97,6 @@ class Spectral(_Link):
         self.put(np.zeros((len(self.square), d)), 1.0)
 
     def draw(self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray) -> np.ndarray:
-        """Draw B and lambda given ``rest`` = U - mu; returns X B. ``root`` is a square root of the precision L, root root^T = L."""
         z = rng.standard_normal(self.coefficients.shape)
         h = self.square + self.strength
         noise = linalg.solve(root.T, z.T).T
@@ -103,11 +110,10 @@ class Spectral(_Link):
         return self.scaled @ coefficients
 
     def weights(self) -> np.ndarray:
-        """B itself, one row for each feature."""
         return self.axes @ self.coefficients
 
 
-class Iterative(_Link):
+class Iterative(Link):
     """Features through products with the sparse X only."""
 
     def __init__(self, x: Any, d: int):

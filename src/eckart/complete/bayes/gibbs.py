@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 
 from eckart.complete.bayes.chain import Chain, Side
-from eckart.complete.bayes.features import link_of
+from eckart.complete.bayes.features import Link, link_of
+from eckart.complete.bayes.links import AttributeLink, SeveralLinks
 from eckart.complete.bayes.posterior import Posterior, SideDraws
+from eckart.complete.bayes.times import Sorted, TimedChain, level
+from eckart.complete.beside import NOTHING, Beside, Known, TimeBins
 from eckart.factors import LowRank
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
@@ -24,8 +27,8 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 class Kept:
     """The states kept so far: arrays of shape chains x draws x ..., filled as the chains run; the large ones in the precision of the data."""
 
-    def __init__(self, chains: list[Chain], draws: int, dtype: np.dtype):
-        self.chains, self.draws, self.dtype, self.done = chains, draws, dtype, 0
+    def __init__(self, chains: list[Chain], draws: int, dtype: np.dtype, bins: TimeBins | None = None):
+        self.chains, self.draws, self.dtype, self.bins, self.done = chains, draws, dtype, bins, 0
         self.arrays: dict[str, np.ndarray] = {}
 
     def add(self) -> None:
@@ -38,18 +41,21 @@ class Kept:
                 self.arrays[name][c, self.done] = value
         self.done += 1
 
-    def stacked(self, name: str) -> np.ndarray | None:
+    def stacked(self, name: str) -> np.ndarray:
         """S x ..., chain after chain."""
-        a = self.arrays.get(name)
-        return None if a is None else a[:, : self.done].reshape(-1, *a.shape[2:])
+        a = self.arrays[name]
+        return a[:, : self.done].reshape(-1, *a.shape[2:])
 
-    def finish(self, mean: float, scale: float, x: Observed) -> tuple[LowRank, Posterior]:
+    def finish(self, mean: float, scale: float, x: Observed, seen: tuple[bool, bool]) -> tuple[LowRank, Posterior]:
         """The posterior mean as one LowRank and the rest of the draws."""
         dtype = x.dtype
         factors, sides = [], []
-        for name in ("rows", "columns"):
+        draws = {name: self.stacked(name) for name in self.arrays}
+        if self.bins is not None:
+            draws = level(draws, self.bins.counts / self.bins.counts.sum())
+        for name, own_seen in zip(("rows", "columns"), seen):
             u, mu, precision, noise, precisions, link = (
-                self.stacked(f"{name}.{n}") for n in ("factors", "mu", "precision", "noise", "precisions", "link")
+                draws.get(f"{name}.{n}") for n in ("factors", "mu", "precision", "noise", "precisions", "link")
             )
             assert u is not None
             assert mu is not None
@@ -60,10 +66,11 @@ class Kept:
             stack *= dtype.type(np.sqrt(scale / s))
             factors.append(stack)
             own = None if precisions is None else np.ascontiguousarray(precisions.T)
-            sides.append(SideDraws(np.ascontiguousarray(u[:, :, -1].T), mu, precision, noise, own, link))
-        alpha = self.stacked("alpha")
-        assert alpha is not None
-        posterior = Posterior(sides[0], sides[1], alpha, mean, scale, len(self.chains))
+            sides.append(SideDraws(np.ascontiguousarray(u[:, :, -1].T), mu, precision, noise, own, link, own_seen))
+        posterior = Posterior(
+            sides[0], sides[1], draws["alpha"], mean, scale, len(self.chains), draws.get("time.factors"),
+            None if self.bins is None else self.bins.ends,
+        )  # fmt: skip
         b, c = ((scale * side.bias.mean(axis=1, dtype=np.float64)).astype(dtype) for side in sides)
         return LowRank(factors[0], factors[1], mean, b, c, rows=x.rows, columns=x.columns), posterior
 
@@ -81,6 +88,7 @@ def solve(
     weights: np.ndarray | None,
     rng: np.random.Generator,
     engine: Any,
+    beside: Beside = NOTHING,
     keeper: Checkpoint | None = None,
     watch: Watcher = silent,
 ) -> tuple[LowRank, Posterior, Trace]:
@@ -88,10 +96,10 @@ def solve(
     mean = float(np.average(x.data.astype(np.float64), weights=weights))
     scale = float(np.sqrt(np.average((x.data - mean) ** 2, weights=weights))) or 1.0
     y = replace(x, data=(x.data.astype(np.float64) - mean) / scale, rows=None, columns=None)
-    chains = _start(y, k, n_chains, noise, features, weights, rng, engine)
+    chains = _start(y, k, n_chains, noise, features, beside, weights, rng, engine)
     draws = -(-n_samples // n_chains)
     total = burn_in + draws * thin
-    kept = Kept(chains, draws, x.dtype)
+    kept = Kept(chains, draws, x.dtype, beside.bins)
     trace = Trace("log-likelihood of an observed entry", reason=StopReason.MAX_ITER)
     sweep = _resume(keeper, kept, trace)
     try:
@@ -109,7 +117,7 @@ def solve(
         trace.reason = StopReason.INTERRUPTED
         if not kept.done:
             kept.add()
-    factors, posterior = kept.finish(mean, scale, x)
+    factors, posterior = kept.finish(mean, scale, x, features)
     return factors, posterior, trace
 
 
@@ -119,31 +127,45 @@ def _start(
     n_chains: int,
     noise: str,
     features: tuple[bool, bool],
+    beside: Beside,
     weights: np.ndarray | None,
     rng: np.random.Generator,
     engine: Any,
 ) -> list[Chain]:
     """Chains at random states; they share the entries and what is fixed about the features."""
+    links = [
+        _link(x, k + 1, seen, known)
+        for x, seen, known in (
+            (y, features[0], beside.rows),
+            (y.transposed() if features[1] else y, features[1], beside.columns),
+        )
+    ]
+    chains: list[Chain] = []
+    if beside.bins is not None and beside.bin_of is not None:
+        seen = Sorted.of(y, weights, beside.bin_of, len(beside.bins.counts), engine)
+        for stream in rng.spawn(n_chains):
+            fresh = [None if link is None else link.fresh() for link in (*links, None)]
+            sides = [Side.of(engine, x, n, k + 1, link) for x, n, link in zip(seen.placed, seen.counts, fresh)]
+            chains.append(TimedChain(sides[0], sides[1], sides[2], seen.orders, noise, stream, engine))
+        return chains
     x = engine.put(y, entry_weights=weights)
     counts = y.row_counts(), y.column_counts()
     if weights is not None:  # an entry without weight is none
         heavy = np.concatenate([[0], np.cumsum(weights > 0)])[y.indptr]
         counts = np.diff(heavy), np.bincount(y.indices[weights > 0], minlength=y.shape[1])
-    chains: list[Chain] = []
     for stream in rng.spawn(n_chains):
-        sides = []
-        for side in (0, 1):
-            link = None
-            if features[side]:
-                link = (
-                    (chains[0].rows, chains[0].columns)[side].link
-                    if chains
-                    else link_of(y.transposed() if side else y, k + 1)
-                )
-                link = link if not chains or link is None else link.fresh()
-            sides.append(Side.of(engine, x.T if side else x, counts[side], k + 1, link))
+        fresh = [None if link is None else link.fresh() for link in links]
+        sides = [Side.of(engine, x.T if side else x, counts[side], k + 1, fresh[side]) for side in (0, 1)]
         chains.append(Chain(sides[0], sides[1], noise, stream, engine))
     return chains
+
+
+def _link(x: Observed, d: int, seen: bool, known: Known | None) -> Link | None:
+    """What the prior means of the rows of x depend on: attributes, then who-rated-what; None for neither."""
+    parts: list[Any] = [] if known is None else [AttributeLink(known.numbers, known.encoding.groups, d)]
+    if seen:
+        parts.append(link_of(x, d))
+    return SeveralLinks(parts) if len(parts) > 1 else parts[0] if parts else None
 
 
 def _state(chain: Chain) -> dict[str, np.ndarray]:
@@ -157,6 +179,8 @@ def _state(chain: Chain) -> dict[str, np.ndarray]:
             out[f"{name}.precisions"] = get(side.precisions)[:, 0]
         if side.link is not None:
             out[f"{name}.link"] = side.link.weights()
+    if isinstance(chain, TimedChain):
+        out["time.factors"] = chain.engine.get(chain.bins.factors)
     return out
 
 

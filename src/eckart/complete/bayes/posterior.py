@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from eckart.complete.bayes.chain import draw_rows
 from eckart.complete.bayes.features import pattern
+from eckart.errors import FileError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
 
@@ -33,6 +35,12 @@ class SideDraws:
     noise: np.ndarray
     precisions: np.ndarray | None = None
     link: np.ndarray | None = None
+    seen: bool = True  # whether the link has who-rated-what
+
+    def features(self, x: Observed, numbers: np.ndarray | None) -> Any:
+        """The features of rows as the link has them: attributes first, then what each row observes."""
+        seen = pattern(x) if self.seen else sparse.csr_array((x.shape[0], 0))
+        return seen if numbers is None else sparse.hstack([sparse.csr_array(numbers), seen], format="csr")
 
     def with_rows(self, bias: np.ndarray, precisions: np.ndarray | None) -> SideDraws:
         return replace(self, bias=bias, precisions=precisions)
@@ -48,6 +56,8 @@ class Posterior:
     mean: float
     scale: float
     chains: int
+    time: np.ndarray | None = None  # S x bins x d, (w_t, d_t) less their mean over time
+    time_ends: np.ndarray | None = None  # inner ends of the bins
 
     @property
     def size(self) -> int:
@@ -58,12 +68,17 @@ class Posterior:
         """The same for the transposed matrix."""
         return replace(self, rows=self.columns, columns=self.rows)
 
-    def draws(self, f: LowRank, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """cells x S: the cells (i, j) in every draw."""
+    def draws(self, f: LowRank, i: np.ndarray, j: np.ndarray, t: np.ndarray | None = None) -> np.ndarray:
+        """cells x S: the cells (i, j) in every draw, at the bins of time ``t`` (None: means over time)."""
         s, k = self.size, f.k // self.size
         u, v = f.left[i].reshape(-1, s, k), f.right[j].reshape(-1, s, k)
         biases = self.rows.bias[i] + self.columns.bias[j]
-        return self.mean + s * np.einsum("psk,psk->ps", u, v, dtype=np.float64) + self.scale * biases
+        out = self.mean + s * np.einsum("psk,psk->ps", u, v, dtype=np.float64) + self.scale * biases
+        if t is not None and self.time is not None:
+            w = self.time[:, t].transpose(1, 0, 2)
+            # factors in the model are sqrt(scale / S) times those of a draw
+            out += np.sqrt(self.scale * s) * np.einsum("psk,psk->ps", u + v, w[:, :, :-1], dtype=np.float64) + self.scale * w[:, :, -1]
+        return out
 
     def noise(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Variance of the noise at the cells (i, j), averaged over the draws."""
@@ -74,13 +89,15 @@ class Posterior:
             precision = precision * self.columns.precisions[j]
         return self.scale**2 * np.mean(1.0 / precision, axis=1)
 
-    def moments(self, f: LowRank, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def moments(
+        self, f: LowRank, i: np.ndarray, j: np.ndarray, t: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Posterior mean of the cells, variance of that knowledge, variance of the noise."""
         mean, spread, noise = (np.empty(len(i)) for _ in range(3))
         step = max(1, CELL_BYTES // (8 * f.k))
         for a in range(0, len(i), step):
             part = slice(a, a + step)
-            drawn = self.draws(f, i[part], j[part])
+            drawn = self.draws(f, i[part], j[part], None if t is None else t[part])
             mean[part], spread[part] = drawn.mean(axis=1), drawn.var(axis=1, ddof=min(1, self.size - 1))
             noise[part] = self.noise(i[part], j[part])
         return mean, spread, noise
@@ -93,15 +110,20 @@ class Posterior:
                 out -= np.log(side.precisions.astype(np.float64)).mean(axis=0)
         return out.reshape(self.chains, -1)
 
-    def fold(self, f: LowRank, x: Observed, engine: Any) -> tuple[LowRank, SideDraws]:
+    def fold(
+        self, f: LowRank, x: Observed, engine: Any, numbers: np.ndarray | None = None
+    ) -> tuple[LowRank, SideDraws]:
         """New rows: in every draw their conditional mean given the columns, mu, L and B of that draw; and the draws that go with them.
 
-        Where rows have noise precisions of their own, p starts at tau and is replaced once by its conditional mean.
+        Where rows have noise precisions of their own, p starts at tau and is replaced once by its conditional mean. ``numbers`` are attributes of the rows; a
+        row with attributes and no entry is drawn from its prior instead, in pairs on either side of the mean, so that its uncertainty is told.
         """
         n, s, k, dtype = x.shape[0], self.size, f.k // self.size, f.left.dtype
         y = replace(x, data=(x.data.astype(np.float64) - self.mean) / self.scale)
         placed, counts = engine.put(y), y.row_counts()[:, None]
-        features = None if self.rows.link is None else pattern(y)
+        features = None if self.rows.link is None else self.rows.features(y, numbers)
+        cold = np.flatnonzero(counts[:, 0] == 0) if numbers is not None else np.zeros(0, np.intp)
+        away = pairs_of_normals(len(cold), s, k + 1)
         root = np.sqrt(self.scale / s)
         left, bias = np.empty((n, s, k), dtype), np.empty((n, s), dtype)
         precisions = None if self.rows.precisions is None else np.empty((n, s), dtype)
@@ -123,26 +145,28 @@ class Posterior:
                 p = (nu + counts) / (nu / tau + engine.get(out.misfit))
                 out = draw_rows(*given, engine.take(p), q, lam, prior, None)
                 precisions[:, t] = p[:, 0]
-            u = engine.get(out.factors)
+            u = np.array(engine.get(out.factors))
+            if len(cold):  # L = R^T R: R^-1 z has the covariance L^-1
+                u[cold] += np.linalg.solve(np.linalg.cholesky(lam.astype(np.float64)).T, away[:, t].T).T
             left[:, t], bias[:, t] = u[:, :k] * root, u[:, k]
         row_bias = (self.scale * bias.mean(axis=1)).astype(dtype)
         return f.with_rows(left.reshape(n, s * k), row_bias, None, x.rows), self.rows.with_rows(bias, precisions)
 
-    def shares(self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
-        """What the entries (i, seen) add to the mean of cell (i, j), one number each, and what is left; see ``BayesianMF.explain``."""
+    def shares(
+        self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray, numbers: np.ndarray | None = None, bin: int | None = None
+    ) -> tuple[np.ndarray, float, dict[str, float]]:
+        """What the entries (i, seen) add to the mean of cell (i, j), one number each, what is left, and how much of that are attributes, time and biases; see
+        ``BayesianMF.explain``."""
         s, k = self.size, f.k // self.size
         y, root = (values - self.mean) / self.scale, np.sqrt(self.scale / s)
         design = np.ones((s, len(seen) + 1, k + 1))
         design[:, :, :k] = f.right[[*seen, j]].reshape(-1, s, k).transpose(1, 0, 2) / root
         row = Observed(np.array([0, len(seen)]), seen, y, f.n)
-        features = None if self.rows.link is None else pattern(row)
-        total, base = np.zeros(len(seen)), 0.0
+        features = None if self.rows.link is None else self.rows.features(row, numbers)
+        total, base, told, biases = np.zeros(len(seen)), 0.0, 0.0, 0.0
         for t in range(s):
             v, goal, lam = design[t, :-1], design[t, -1], self.rows.precision[t].astype(np.float64)
             centre = self.rows.mu[t].astype(np.float64)
-            if features is not None and self.rows.link is not None:
-                known = self.rows.link[t]
-                centre = centre + np.asarray(features[:, : len(known)] @ known).ravel()
             weight = np.full(
                 len(seen), float(self.alpha[t]) if self.rows.precisions is None else float(self.rows.precisions[i, t])
             )
@@ -150,22 +174,53 @@ class Posterior:
                 weight = weight * self.columns.precisions[seen, t]
             pull = np.linalg.solve(lam + (v.T * weight) @ v, goal)
             total += (v @ pull) * weight * (y - self.columns.bias[seen, t])
-            base += float(pull @ lam @ centre) + float(self.columns.bias[j, t])
-        return total * self.scale / s, self.mean + self.scale * base / s
+            biases += float(pull @ lam @ centre) + float(self.columns.bias[j, t])
+            if features is not None and self.rows.link is not None:
+                known = self.rows.link[t]
+                if numbers is not None:
+                    told += float(pull @ lam @ (numbers[0] @ known[: numbers.shape[1]]))
+                base += float(pull @ lam @ np.asarray(features[:, : len(known)] @ known).ravel())
+        unit = self.scale / s
+        base, parts = self.mean + unit * (base + biases), dict[str, float]()
+        if numbers is not None or bin is not None:
+            parts = {"attributes": unit * told} if numbers is not None else {}
+            if bin is not None:
+                cell = np.array([i]), np.array([j])
+                parts["time"] = float(np.mean(self.draws(f, *cell, np.array([bin])) - self.draws(f, *cell)))
+                base += parts["time"]
+            parts["bias"] = self.mean + unit * biases
+        return total * unit, base, parts
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values, for a model file."""
         arrays = {"alpha": self.alpha}
         for name in ("rows", "columns"):
-            arrays |= {f"{name}.{n}": a for n, a in vars(getattr(self, name)).items() if a is not None}
-        return arrays, {"mean": self.mean, "scale": self.scale, "chains": self.chains}
+            arrays |= {f"{name}.{n}": a for n, a in vars(getattr(self, name)).items() if isinstance(a, np.ndarray)}
+        arrays |= {name: a for name, a in (("time", self.time), ("time_ends", self.time_ends)) if a is not None}
+        values: dict[str, Any] = {"mean": self.mean, "scale": self.scale, "chains": self.chains}
+        seen = [side.seen or side.link is None for side in (self.rows, self.columns)]
+        return arrays, values if all(seen) else values | {"seen": seen}
 
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any]) -> Posterior:
+        told = values.get("seen", [True, True])  # models saved earlier had no other links
+        if not isinstance(told, list) or len(told) != 2 or not all(isinstance(s, bool) for s in told):
+            raise FileError(f"seen={told!r} came, wanted whether the links of rows and of columns have who-rated-what")
         sides = [
-            SideDraws(**{n[len(name) + 1 :]: a for n, a in arrays.items() if n.startswith(f"{name}.")})
-            for name in ("rows", "columns")
+            SideDraws(**{n[len(name) + 1 :]: a for n, a in arrays.items() if n.startswith(f"{name}.")}, seen=seen)
+            for name, seen in zip(("rows", "columns"), told)
         ]
+        time, ends = arrays.get("time"), arrays.get("time_ends")
+        if (time is None) != (ends is None) or (
+            time is not None and ends is not None and (ends.shape != (time.shape[1] - 1,) or not (np.diff(ends) > 0).all())
+        ):
+            raise FileError("bins of time came whose ends do not rise or do not fit their factors")
         return cls(
-            sides[0], sides[1], arrays["alpha"], float(values["mean"]), float(values["scale"]), int(values["chains"])
+            sides[0], sides[1], arrays["alpha"], float(values["mean"]), float(values["scale"]), int(values["chains"]), time, ends
         )
+
+
+def pairs_of_normals(rows: int, draws: int, d: int) -> np.ndarray:
+    """rows x draws x d: normal numbers of which two neighbouring draws have opposite ones, always the same."""
+    half = np.random.default_rng(0).standard_normal((rows, -(-draws // 2), d))
+    return np.stack([half, -half], axis=2).reshape(rows, 2 * half.shape[1], d)[:, :draws]

@@ -10,10 +10,13 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.losses import certify_loss, relative_loss_gradient
+from eckart.certify.mapped import MappedProblem, certify_mapped, look
 from eckart.certify.stationary import RidgePoint, RidgeProblem, certify_factors, relative_gradient
-from eckart.complete.completer import Completer
+from eckart.complete.beside import NOTHING, Beside, fingerprint
+from eckart.complete.factors import mapped
 from eckart.complete.factors.alternate import Progress, State, Stop, alternate, resumed, snapshot, start
 from eckart.complete.factors.majorise import FACTORIZED, LOCATIONS, RIDGES, centre, encoded, loss_for, touched
+from eckart.complete.factors.mapped_model import MappedModel
 from eckart.complete.folding import cast, entry_weights, limits, mean_of, on_a_scale
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.split import split
@@ -63,7 +66,7 @@ class Ridge(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class ALS(Completer):
+class ALS(MappedModel):
     """Fill in a partially observed matrix with U V^T (and biases) by alternating least squares.
 
     Explicit feedback: min 1/2 sum w_ij (a_ij - mean - b_i - c_j - u_i.v_j)^2 + 1/2 sum_i l_i ||u_i||^2 + 1/2 sum_j m_j ||v_j||^2 over the observed
@@ -94,6 +97,8 @@ class ALS(Completer):
         conjugate gradients; "auto" takes cg from k = 64 on where it applies (no biases, factors of any sign, l2 > 0).
     stop : "decrease" (relative decrease of the objective a sweep <= tol), "gradient" (relative gradient <= tol) or "held_out" (the error on a
         share ``held_out`` of the entries has not fallen for ``patience`` sweeps; the best sweep is kept).
+    l2_features : the ridge of the maps from attributes to codes and biases (``fit(row_features=, column_features=)``); None takes 100 times the mean
+        ridge of a row or column.
     max_iter : most sweeps.
     clip : predictions stay inside (low, high), the observed range (True), or anywhere (False); "auto": the range of a rating scale (few values, each many
         times), nothing for implicit feedback.
@@ -127,6 +132,7 @@ class ALS(Completer):
     l2_power: float | None = param(None, optional(number(0, 10)))  # beyond it the power of a count leaves the range
     biases: bool = param(True, flag())
     l2_bias: float | None = param(None, optional(number(0)))
+    l2_features: float | None = param(None, optional(number(0, above=True)))
     nonnegative: bool = param(False, flag())
     alpha: float = param(1.0, number(0))
     unobserved_weight: float = param(0.1, number(0))
@@ -170,8 +176,9 @@ class ALS(Completer):
         """Error on the held-out entries after each sweep (stop="held_out")."""
         return list(self._fitted("held_out_errors_").plan.get("held_out_errors", []))
 
-    def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
+    def _solve(self, x: Observed, weights: np.ndarray | None, beside: Beside = NOTHING) -> Fit:
         self._check(x)
+        self._check_beside(beside)
         tamed = self._taming(x)
         ridge, x = self.ridge_for(x), x if tamed is None else tamed.of(x)
         engine, rng = self._engine(), generator(self.random_state)
@@ -193,29 +200,37 @@ class ALS(Completer):
         mean = mean_of(train, weights) if self.biases and self.feedback == "explicit" else 0.0
         if loss is not None:
             mean = centre(train, loss, weights) if self.biases else 0.0
-        keeper = Checkpoint.of_fit(self, whole, weights, ignored=("max_iter",), seconds=CHECKPOINT_SECONDS)
+        keeper = Checkpoint.of_fit(self, whole, weights, ignored=("max_iter",), seconds=CHECKPOINT_SECONDS, y=fingerprint(beside))
         with engine.at_work(), progress(self.verbose) as watch:
             problem = self._problem(engine, train, weights, ridge)
+            maps = self._mapped(engine, problem, beside)
             kept = keeper.load() if keeper else None
             state, judged = None, None
             if keeper and kept:
                 with refused(keeper):
                     state, judged = resumed(*kept, engine, loss)
-            state = state or self._begin(problem, mean, engine, rng, loss)
+            state = state or self._begin(problem, mean, engine, rng, loss, maps)
+            slope = relative_gradient if loss is None else relative_loss_gradient
             rule = Stop(
                 self.stop, self.tol, self.max_iter, self.patience,
-                None if judge is None else _held_out(engine, engine.put(judge)),
-                lambda point: (relative_gradient if loss is None else relative_loss_gradient)(problem, point, engine),
+                None if judge is None else _held_out(engine, engine.put(judge), maps),
+                lambda point: slope(problem, point, engine) if maps is None else look(maps, point, engine).slope,
             )  # fmt: skip
 
             def keep(s: State, p: Progress) -> None:
                 if keeper and keeper.due():  # factors leave the engine only when they are written
                     keeper.save(s.sweeps, snapshot(s, p, engine))
 
-            state, trace, errors = alternate(problem, state, rule, engine, watch, keep, judged)
-            proof = certify_factors if loss is None else certify_loss
-            certificate = proof(problem, state.point, engine, trace, errors)
-            factors = self._factors(RidgePoint(**_on_host(state.point, engine)), norm, x)
+            if maps is None:
+                state, trace, errors = alternate(problem, state, rule, engine, watch, keep, judged)
+                proof = certify_factors if loss is None else certify_loss
+                certificate = proof(problem, state.point, engine, trace, errors)
+                point = _on_host(state.point, engine)
+            else:
+                state, trace, errors = alternate(maps, state, rule, engine, watch, keep, judged, mapped.sweep)
+                certificate = certify_mapped(maps, state.point, engine, trace, errors)
+                point = mapped.finished(maps, state.point, beside, engine)
+            factors = self._factors(point, norm, x)
         if keeper and trace.reason is not StopReason.INTERRUPTED:
             keeper.remove()
         steps = problem.cg_steps
@@ -233,7 +248,9 @@ class ALS(Completer):
         clip = self.clip if self.feedback == "explicit" and self.loss in LOCATIONS else False
         if (low_high := limits(clip, whole)) is not None:
             plan["clip"] = low_high
-        self.normaliser_ = norm
+        if maps is not None:
+            plan |= {"l2_features": [maps.rows.rho, maps.columns.rho], "solver": "cholesky by rows, maps by ridge"}
+        self.normaliser_, self.maps_ = norm, None if maps is None else mapped.Fitted.of(maps, state.point)
         return Fit(factors, certificate, trace, plan)
 
     def _factors(self, s: RidgePoint, norm: Normaliser | None, x: Observed) -> LowRank:
@@ -247,7 +264,7 @@ class ALS(Completer):
         )  # fmt: skip
 
     def _begin(
-        self, problem: RidgeProblem, mean: float, engine: Any, rng: np.random.Generator, loss: Loss | None
+        self, problem: RidgeProblem, mean: float, engine: Any, rng: np.random.Generator, loss: Loss | None, maps: Any = None
     ) -> State:
         near = problem if loss is None else touched(problem, loss, mean, engine)
         rank = self._rank(problem.x.shape)
@@ -267,6 +284,9 @@ class ALS(Completer):
                 left, right = np.maximum(left, 0), np.maximum(right, 0)
             if point.column_bias is not None and old.column_bias is not None:
                 point = point._replace(column_bias=engine.take(old.column_bias))
+        if maps is not None:
+            bias = None if point.column_bias is None else engine.get(point.column_bias)
+            return mapped.begin(maps, right, bias, mean, engine)
         return State(point._replace(left=engine.take(left), right=engine.take(right)))
 
     def _problem(self, engine: Any, x: Observed, weights: np.ndarray | None, ridge: Ridge) -> RidgeProblem:
@@ -274,6 +294,29 @@ class ALS(Completer):
         return RidgeProblem.of(
             engine, engine.put(x, entry_weights=weights), self._rule(ridge), unobserved, self._cg(ridge.l2, self._rank(x.shape))
         )
+
+    def _mapped(self, engine: Any, problem: RidgeProblem, beside: Beside) -> MappedProblem | None:
+        """The problem with attributes, where there are any."""
+        if beside.rows is None and beside.columns is None:
+            return None
+        numbers = [None if side is None else side.numbers for side in (beside.rows, beside.columns)]
+        rho = None if self.l2_features is None else float(self.l2_features)
+        return mapped.mapped(engine, problem, (numbers[0], numbers[1]), rho)
+
+    def _check_beside(self, beside: Beside) -> None:
+        if beside.bins is not None:
+            raise InputError("time= came for an ALS, wanted BayesianMF, which has bins of time; leave time= away")
+        if beside.rows is None and beside.columns is None:
+            return
+        for choice, met, wanted in (
+            (f"loss={self.loss!r}", self.loss != "squared", "loss='squared'"),
+            ("nonnegative=True", self.nonnegative, "nonnegative=False"),
+            ("l2=0", self.l2 == 0, "l2 > 0"),
+            ("l2_bias=0", self.l2_bias == 0 and self.biases and self.feedback == "explicit", "l2_bias > 0 or biases=False"),
+            ("solver='cg'", self.solver == "cg", "solver='auto' or 'cholesky'"),
+        ):
+            if met:
+                raise InputError(f"row_features= or column_features= came with {choice}, wanted {wanted}")
 
     def _rule(self, ridge: Ridge) -> RidgeRule:
         """The penalty of a row, but for the unobserved weight of its cells."""
@@ -341,7 +384,7 @@ class ALS(Completer):
 
     def certify(self, X: Any, weights: Any = None) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._aligned(X)
+        x = self._with_all_rows(self._aligned(X))
         f, norm = self._lowrank(), self.normaliser_
         if x.shape != f.shape:
             raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
@@ -350,6 +393,8 @@ class ALS(Completer):
             y = self._as_fitted(x)
             y = y if norm is None else norm.apply(y)
             problem = self._problem(engine, y, entry_weights(weights, x), self._ridge_used())
+            if self.maps_ is not None:
+                return self._certify_mapped(problem, x, engine)
             u, v, b, c = (
                 None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias)
             )
@@ -424,10 +469,11 @@ CG_FROM = 64
 """Rank from which conjugate gradients take less time for the same objective: a step costs k, a Cholesky factor k^2 for each entry."""
 
 
-def _held_out(engine: Any, judge: Any) -> Callable[[RidgePoint], float]:
+def _held_out(engine: Any, judge: Any, maps: MappedProblem | None) -> Callable[[RidgePoint], float]:
     """Root mean squared error (or mean loss) on the held-out entries, of a point."""
 
     def error(s: RidgePoint) -> float:
+        s = s if maps is None else mapped.plain_point(maps, s, engine)
         biases = {"own": s.row_bias, "other": s.column_bias}
         if s.loss is not None:
             return float(engine.loss_sums(judge, s.loss, s.left, s.right, mean=s.mean, **biases).value / judge.nnz)
@@ -442,7 +488,6 @@ def _held_out(engine: Any, judge: Any) -> Callable[[RidgePoint], float]:
     return error
 
 
-def _on_host(point: RidgePoint, engine: Any) -> dict[str, Any]:
+def _on_host(point: RidgePoint, engine: Any) -> RidgePoint:
     """The same numbers, out of the engine."""
-    got = {name: engine.get(a) for name, a in point.tall().items()}
-    return {"row_bias": None, "column_bias": None, "mean": point.mean, **got}
+    return point._replace(**{name: engine.get(a) for name, a in point.tall().items()})

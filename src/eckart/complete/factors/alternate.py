@@ -30,6 +30,8 @@ from eckart.rng import normal
 from eckart.terms import Loss, Ordered
 from eckart.trace import StopReason, Trace, Watcher, silent
 
+MAPS = RidgePoint._fields[6:]
+
 
 @dataclass
 class State:
@@ -44,6 +46,7 @@ class State:
         named = {name: engine.get(a) for name, a in self.point.tall().items()}
         if isinstance(self.point.loss, Ordered):
             named["thresholds"] = np.array(self.point.loss.thresholds)
+        named |= {name: a for name, a in zip(MAPS, self.point[6:]) if a is not None}
         return named | {"mean": np.array([self.point.mean]), "values": np.array(self.values)}
 
     @classmethod
@@ -51,7 +54,8 @@ class State:
         left, right, b, c = (engine.take(arrays[name]) if name in arrays else None for name in RidgePoint._fields[:4])
         if isinstance(loss, Ordered):
             loss = replace(loss, thresholds=tuple(arrays["thresholds"].tolist()))
-        return cls(RidgePoint(left, right, b, c, float(arrays["mean"][0]), loss), sweeps, arrays["values"].tolist())
+        maps = (arrays.get(name) for name in MAPS)
+        return cls(RidgePoint(left, right, b, c, float(arrays["mean"][0]), loss, *maps), sweeps, arrays["values"].tolist())
 
 
 class Progress(NamedTuple):
@@ -93,25 +97,28 @@ class Stop(NamedTuple):
 
 
 def alternate(
-    problem: RidgeProblem,
+    problem: Any,
     state: State,
     stop: Stop,
     engine: Engine,
     watch: Watcher = silent,
     keep: Callable[[State, Progress], None] | None = None,
     judged: Progress | None = None,
+    step: Callable[[Any, State, Engine, Trace], State] | None = None,
 ) -> tuple[State, Trace, list[float]]:
     """Sweep until the stopping rule is met; an interrupt keeps the last whole sweep. Returns the best state, F after every half sweep, held-out errors.
 
-    ``keep`` is called between sweeps, never after the last: a run resumed from what it kept (``state``, ``judged``) makes the same sweeps.
+    ``keep`` is called between sweeps, never after the last: a run resumed from what it kept (``state``, ``judged``) makes the same sweeps. ``step`` is the
+    sweep that belongs to the problem (None: that of a ``RidgeProblem``).
     """
+    step = step or sweep
     when = "after" if state.point.loss is None else "before"  # the value of a loss is known when it is bounded again
     trace = Trace(f"objective {when} each half sweep", reason=StopReason.MAX_ITER)
     trace.values, trace.seconds = list(state.values), [0.0] * len(state.values)
     best, errors = (state, []) if judged is None else (judged.best, list(judged.errors))
     try:
         while state.sweeps < stop.max_iter:
-            state = sweep(problem, state, engine, trace)
+            state = step(problem, state, engine, trace)
             if stop.rule == "held_out" and stop.error:
                 errors.append(stop.error(state.point))
                 best = state if errors[-1] <= min(errors) else best
@@ -171,16 +178,23 @@ def balanced(problem: RidgeProblem, at: RidgePoint, engine: Engine) -> RidgePoin
     if problem.rule.nonnegative or problem.rule.l2 <= 0:
         return at
     u, v = engine.inner(at.left, at.left, problem.ridge), engine.inner(at.right, at.right, problem.ridge_t)
+    turns = balance((u + u.T) / 2, (v + v.T) / 2)
+    if turns is None:
+        return at
+    return at._replace(left=engine.outer(at.left, turns[0]), right=engine.outer(at.right, turns[1]))
+
+
+def balance(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """T and T^-T with T^T u T = T^-1 v T^-T diagonal; None where a direction carries nothing."""
     try:
-        root = np.linalg.cholesky((u + u.T) / 2).T
+        root = np.linalg.cholesky(u).T
     except np.linalg.LinAlgError:
-        return at
-    square, turn = np.linalg.eigh(root @ ((v + v.T) / 2) @ root.T)
+        return None
+    square, turn = np.linalg.eigh(root @ v @ root.T)
     if not square[0] > 1e-10 * square[-1]:  # a direction that carries nothing: its balance would divide by rounding
-        return at
+        return None
     size = square**0.25
-    left, right = engine.outer(at.left, np.linalg.solve(root, turn * size)), engine.outer(at.right, (root.T @ turn) / size)
-    return at._replace(left=left, right=right)
+    return np.linalg.solve(root, turn * size), (root.T @ turn) / size
 
 
 def start(problem: RidgeProblem, k: int, mean: float, engine: Engine, rng: np.random.Generator) -> tuple[RidgePoint, np.ndarray]:

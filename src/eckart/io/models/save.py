@@ -348,7 +348,7 @@ NEEDED = {
 """Arrays that an embedding may lack, but not one of these models."""
 EXTRAS = {
     "encoder": "kn", "decoder": "nk", "posterior.alpha": "S", "posterior.rows.bias": "NS", "posterior.columns.bias": "nS",
-    "posterior.rows.precisions": "NS", "posterior.columns.precisions": "nS", "mu": "Sd", "noise": "S2", "precision": "Sdd", "link": "S?d",
+    "posterior.rows.precisions": "NS", "posterior.columns.precisions": "nS", "mu": "Sd", "noise": "S2", "precision": "Sdd", "link": "S?d", "time": "STd",
 }  # fmt: skip
 """Shapes of arrays that models keep beside their factors: N rows, n columns, k components; S draws of d numbers each. The last four are of both sides."""
 

@@ -1,0 +1,151 @@
+"""A ridge factorization whose codes lean on attributes: the problem, its objective, and how large its gradient is.
+
+    F = data term + 1/2 sum_i l_i ||u_i - A^T f_i||^2 + 1/2 sum_j m_j ||v_j - B^T g_j||^2 + 1/2 rho (||A||^2 + ||B||^2)
+
+over the codes U, V and the maps A, B; l and m are zero for rows and columns without an entry, whose codes are A^T f and B^T g. Where biases are learned, a
+code has one number more, beta with b = s beta and s^2 = l2 / l2_bias: then l_i beta^2 is the ridge of b, and attributes speak for biases, too. A row's entries
+see the design (v_j, s) and the offset s gamma_j. All sums over rows are inner products of the engine; maps and their Gram matrices are small.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from eckart.certify.certificate import Certificate, Check
+from eckart.certify.stationary import FLOOR, GRADIENT_LIMIT, RidgePoint, RidgeProblem
+from eckart.engines.protocol import Engine, Tall
+from eckart.trace import Trace
+
+
+class SideMap(NamedTuple):
+    """Attributes of one side inside the engine: F (n x p), L F, L (n), and on the host F^T L F and rho."""
+
+    features: Tall
+    heavy: Tall
+    ridge: Tall
+    gram: np.ndarray
+    rho: float
+
+    @classmethod
+    def of(cls, engine: Engine, features: np.ndarray, ridge: np.ndarray, rho: float, dtype: Any) -> SideMap:
+        heavy = features * ridge[:, None]
+        return cls(
+            engine.take(features, dtype), engine.take(heavy, dtype), engine.take(ridge, dtype), features.T @ heavy, rho
+        )
+
+    @property
+    def curvature(self) -> np.ndarray:
+        """H = F^T L F + rho I."""
+        return self.gram + self.rho * np.eye(len(self.gram))
+
+    def pull(self, engine: Engine, codes: Tall) -> np.ndarray:
+        """F^T L U."""
+        return engine.inner(self.heavy, codes)
+
+    def best(self, pull: np.ndarray) -> np.ndarray:
+        """argmin over A of 1/2 sum l_i ||u_i - A^T f_i||^2 + 1/2 rho ||A||^2."""
+        return linalg.cho_solve(linalg.cho_factor(self.curvature), pull)
+
+    def cost(self, coefficients: np.ndarray, pull: np.ndarray) -> float:
+        """The same, less 1/2 sum l_i ||u_i||^2."""
+        return float(np.sum(coefficients * (0.5 * self.curvature @ coefficients - pull)))
+
+
+class MappedProblem(NamedTuple):
+    """The ridge problem (with rules without bias), the attributes of both sides, and s (0: no biases)."""
+
+    plain: RidgeProblem
+    rows: SideMap
+    columns: SideMap
+    stretch: float
+
+    def design(self, engine: Engine, codes: Tall) -> tuple[Tall, Tall | None]:
+        """(v, s) and the offset s gamma of codes (v, gamma)."""
+        if not self.stretch:
+            return codes, None
+        d = codes.shape[1]
+        last = np.zeros((codes.shape[0], d))
+        last[:, -1] = self.stretch
+        chosen = np.diag(np.append(np.ones(d - 1), 0.0))
+        column = np.zeros((d, 1))
+        column[-1] = self.stretch
+        return engine.outer(codes, chosen, engine.take(last, codes.dtype)), engine.outer(codes, column)
+
+    def penalty(self, engine: Engine, side: SideMap, codes: Tall, coefficients: np.ndarray) -> float:
+        """1/2 sum l_i ||u_i - A^T f_i||^2 + 1/2 rho ||A||^2."""
+        square = float(np.trace(engine.inner(codes, codes, side.ridge)))
+        return 0.5 * square + side.cost(coefficients, side.pull(engine, codes))
+
+
+class MappedLook(NamedTuple):
+    """Objective, data term, the data term at B = mean, and the relative gradient at a point."""
+
+    value: float
+    data: float
+    zero: float
+    slope: float
+
+
+def look(p: MappedProblem, at: RidgePoint, engine: Engine) -> MappedLook:
+    """One pass over the entries by rows and one by columns.
+
+    The gradient by u_i is l_i (u_i - A^T f_i) + a0 V^T V u_i - pull_i: from the sums for l_i u_i alone, with h = L F A,
+    ||D - h||^2 = ||D||^2 - 2 <L U, h> - 2 a0 <U V^T V, h> + 2 <pull, h> + ||h||^2. The gradient by A is H A - F^T L U.
+    """
+    square = size = 0.0
+    a0, value, data, zero = p.plain.unobserved, 0.0, 0.0, 0.0
+    sides = (
+        (p.rows, p.plain.x, p.plain.rule, at.left, at.right, at.row_map),
+        (p.columns, p.plain.x.T, p.plain.rule_t, at.right, at.left, at.column_map),
+    )
+    for side, x, rule, own, other, maps in sides:
+        assert maps is not None
+        design, offset = p.design(engine, other)
+        seen = engine.evidence_rows(x, own, design, rule, mean=at.mean, other=offset, spread=a0)
+        h, d = engine.outer(side.heavy, maps), maps.shape[1]
+        ridge = np.trace(engine.inner(own, h, side.ridge))
+        if a0:
+            ridge += a0 * np.sum(engine.inner(own, h) * engine.inner(design, design))
+        shift = float(np.trace(engine.inner(h, h)))
+        square += seen.sums.slope - 2 * ridge + 2 * float(np.trace(engine.inner(seen.pull[:, :d], h))) + shift
+        size += (np.sqrt(seen.sums.pull) + np.sqrt(seen.sums.push) + np.sqrt(shift)) ** 2
+        pull = side.pull(engine, own)
+        square += float(np.sum((side.curvature @ maps - pull) ** 2))
+        size += float(np.sum(pull**2))
+        value += p.penalty(engine, side, own, maps)
+        data, zero = seen.sums.value, seen.sums.zero
+    if a0:
+        data += 0.5 * a0 * float((engine.inner(at.left, at.left) * engine.inner(at.right, at.right)).sum())
+    slope = float(np.sqrt(max(square, 0.0) / size)) if size > FLOOR else 0.0
+    return MappedLook(value + data, data, zero, slope)
+
+
+def certify_mapped(
+    p: MappedProblem, at: RidgePoint, engine: Engine, trace: Trace, errors: list[float] | None = None
+) -> Certificate:
+    """The certificate of a factorization with attributes, from data, factors and maps; ``errors`` on held-out entries make it a statistical one."""
+    seen = look(p, at, engine)
+    checks = [
+        Check(
+            "relative gradient", seen.slope, 1.0 if errors else GRADIENT_LIMIT,
+            "size of the gradient by codes and maps against the parts that cancel in it",
+        ),
+        Check("finite", 0.0 if np.isfinite(seen.value) else 1.0, 0.0, "the objective is a finite number"),
+    ]  # fmt: skip
+    if len(trace.values) > 1:
+        scale = max(seen.zero, *map(abs, trace.values)) or 1.0
+        rise = max(max(b - a for a, b in itertools.pairwise(trace.values)), 0.0) / scale
+        rounding = 50 * float(np.finfo(p.plain.x.dtype).eps)
+        checks.append(Check("never rises", rise, rounding, "largest rise of the objective at a half sweep, relative"))
+    facts: dict[str, Any] = {"objective": seen.value, "data term": seen.data, "stopped": trace.reason.value}
+    notes: tuple[str, ...] = ()
+    if errors:
+        facts |= {"held-out error": min(errors), "sweeps after the best": len(errors) - 1 - int(np.argmin(errors))}
+        notes = ("stopped early on held-out entries: a good predictor, not a minimiser of the training objective",)
+    problem = "ridge factorization with attributes by alternating least squares"
+    problem += ", implicit feedback" if p.plain.rule.alpha else ""
+    return Certificate(problem, "statistical" if errors else "stationary", tuple(checks), facts, notes)

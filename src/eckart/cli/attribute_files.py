@@ -1,0 +1,80 @@
+"""Attributes of rows and columns, and times of entries, as the shell names them: FILE:ID and the name of a column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from eckart.cli.options import option
+
+RowFeatures = Annotated[
+    str | None,
+    option(metavar="FILE:ID", help="Attributes of rows, one line for each id, such as users.csv:userId (als, bayes)."),
+]
+ColumnFeatures = Annotated[
+    str | None,
+    option(metavar="FILE:ID", help="Attributes of columns, such as movies.csv:movieId (als, bayes)."),
+]
+Time = Annotated[
+    str | None, option(help="The column of triples that says when a value was observed, numbers or dates (bayes).")
+]
+
+
+def features_in(spec: str, name: str, key: Any, labels: Any = None) -> tuple[Any, str]:
+    """The table and the name of its column of ids; ``key`` is that name where ``spec`` has none. Ids become those of the ``labels``."""
+    from eckart.cli.asked_ids import as_kind
+    from eckart.errors import FileError, InputError
+    from eckart.io.tables.attributes import table_of
+
+    file, _, told = spec.rpartition(":")
+    if not file or Path(spec).is_file():
+        file, told = spec, "" if key is None else str(key)
+    if not Path(file).is_file():
+        raise FileError(f"{name} {spec} came, but {file} does not exist")
+    table, _ = table_of(file, name)
+    if told not in table.column_names:
+        raise InputError(
+            f"{name} {spec} came, wanted FILE:ID with one of the columns {', '.join(table.column_names[:12])} of {file} as ID"
+        )
+    if labels is not None:
+        import pyarrow as pa
+
+        ids = as_kind(table.column(told).to_pylist(), labels)
+        table = table.set_column(table.column_names.index(told), told, pa.array(list(ids)))
+    return table, told
+
+
+def times_in(source: Any, file: str, name: str, x: Any) -> Any:
+    """The times of a file of triples at the entries ``x`` that were read from it; dates are microseconds."""
+    import numpy as np
+    import pyarrow as pa
+
+    from eckart.complete.timed_tables import moments_of
+    from eckart.errors import InputError
+    from eckart.io.tables.columns import head_of
+    from eckart.io.tables.triples import observed
+
+    head = head_of(file, source.delimiter, source.header, source.missing, whole=True) if source.long else None
+    if head is None:
+        raise InputError(
+            f"--time {name} came, wanted a file of triples (--rows, --columns, --values) with a column of times"
+        )
+    names = head.rows.column_names
+    at = [
+        int(c) if isinstance(c, int) or (str(c).isdigit() and str(c) not in names) else str(c)
+        for c in (source.rows, source.columns, name)
+    ]
+    picked = [names[c] if isinstance(c, int) and c < len(names) else c for c in at]
+    if picked[2] not in names:
+        raise InputError(f"--time {name} came, wanted one of {', '.join(names[:12])} in {file}")
+    times, dates = moments_of(head.rows.column(picked[2]))
+    table = pa.table({"row": head.rows.column(picked[0]), "column": head.rows.column(picked[1]), "time": times})
+    rule = "mean" if source.duplicates == "sum" else source.duplicates
+    when = observed(table, rows="row", columns="column", values="time", duplicates=rule)
+    if when.shape != x.shape or not all(
+        np.array_equal(np.asarray(a), np.asarray(b)) for a, b in ((when.rows, x.rows), (when.columns, x.columns))
+    ):
+        raise InputError(
+            f"--time {name} came for lines of {file} whose value is missing, wanted a value and a time in every line"
+        )
+    return when, dates

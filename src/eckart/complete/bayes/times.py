@@ -1,0 +1,137 @@
+"""Time as a third id: entries are observed in bins of time, and every bin has factors of its own.
+
+    a_ijt = b_i + c_j + d_t + u_i.v_j + u_i.w_t + v_j.w_t + noise,      w_t ~ N(0, 1/p I), d_t ~ N(0, 1/q), p and q learned under vague priors
+
+This is a factorization machine on three ids. Given two of the three sides the third sees a linear design, the sum of the other two vectors: rows see v_j + w_t
+with the offset c_j + d_t + v_j.w_t, and so on, one row of the design for each entry. Time often says little: the vague priors let p and q grow until it
+is switched off, which the Wishart prior of the other sides would not.
+
+Predictions without a time are means over the bins, weighted by their entries. They have the form of the model without time, with w' = mean of w_t, d' = mean of
+d_t, biases b_i + u_i.w' and c_j + v_j.w' + d': ``level`` brings draws to that form, and bins keep w_t - w', d_t - d'.
+
+Reference: Rendle, Zhang and Koren 2019 (timeSVD++ as a Bayesian factorization machine).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eckart.complete.bayes.chain import FLOOR, Chain, Side
+from eckart.complete.bayes.features import VAGUE
+from eckart.engines.protocol import Tall
+from eckart.matrix import Observed
+
+
+class Order(NamedTuple):
+    """The entries as one side sees them: where each stands on the two other sides."""
+
+    first: np.ndarray
+    second: np.ndarray
+
+
+class TimedChain(Chain):
+    """A chain with bins of time; the matrices of rows, columns and bins have one column for each entry."""
+
+    def __init__(
+        self, rows: Side, columns: Side, bins: Side, orders: dict[int, Order], noise: str, rng: Any, engine: Any
+    ):
+        super().__init__(rows, columns, noise, rng, engine)
+        self.bins = bins
+        self.others = {
+            id(rows): (columns, bins, orders[0]),
+            id(columns): (rows, bins, orders[1]),
+            id(bins): (rows, columns, orders[2]),
+        }
+        bins.factors = engine.take(np.zeros(bins.last.shape))  # time is learned from what rows and columns leave
+
+    def _seen(self, side: Side, other: Side) -> tuple[Tall, Tall, Tall | None]:
+        one, two, order = self.others[id(side)]
+        get, take = self.engine.get, self.engine.take
+        a, b = get(one.factors)[order.first], get(two.factors)[order.second]
+        offset = a[:, -1] + b[:, -1] + np.einsum("ek,ek->e", a[:, :-1], b[:, :-1])
+        design = a + b
+        design[:, -1] = 1.0
+        q = None
+        for s, at in ((one, order.first), (two, order.second)):
+            if s.precisions is not None:
+                own = get(s.precisions)[at]
+                q = own if q is None else q * own
+        return take(design), take(offset[:, None]), None if q is None else take(q)
+
+    def _prior(
+        self, side: Side, total: np.ndarray, gram: np.ndarray, scatter: tuple[np.ndarray, int] | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if side is not self.bins:
+            return super()._prior(side, total, gram, scatter)
+        d = len(total)
+        square = np.array([np.trace(gram[:-1, :-1]), gram[-1, -1]])
+        count = side.rows * np.array([d - 1.0, 1.0])
+        p, q = np.clip(self.rng.gamma(0.5 * count + VAGUE) / (0.5 * square + VAGUE), FLOOR, 1.0 / FLOOR)
+        own = np.append(np.full(d - 1, p), q)
+        return np.zeros(d), np.diag(own), np.diag(np.sqrt(own))
+
+    def _square(self, misfit: Tall) -> float:
+        """Bins are drawn last, and their misfit is that of all entries."""
+        misfit = self._draw(self.bins, self.columns, 4)
+        return float(self.engine.inner(self.bins.ones, misfit)[0, 0])
+
+    def arrays(self, name: str) -> dict[str, np.ndarray]:
+        return super().arrays(name) | self.bins.arrays(f"{name}.bins", self.engine)
+
+    def take(self, name: str, state: dict[str, np.ndarray]) -> None:
+        super().take(name, state)
+        self.bins.take(f"{name}.bins", state, self.engine)
+
+
+class Sorted(NamedTuple):
+    """The entries placed three times, by rows, by columns and by bins, each entry a column of its own; and where each stands on the other sides."""
+
+    placed: list[Any]
+    counts: list[np.ndarray]
+    orders: dict[int, Order]
+
+    @classmethod
+    def of(cls, y: Observed, weights: np.ndarray | None, of: np.ndarray, bins: int, engine: Any) -> Sorted:
+        i, j = np.repeat(np.arange(y.shape[0]), y.row_counts()), np.asarray(y.indices, np.intp)
+        sides = ((i, y.shape[0], j, of), (j, y.shape[1], i, of), (of, bins, i, j))
+        placed, counts, orders = [], [], {}
+        for s, (own, size, one, two) in enumerate(sides):
+            order = np.argsort(own, kind="stable")
+            indptr = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=size))])
+            x = Observed(indptr, np.arange(y.nnz), y.data[order], y.nnz)
+            placed.append(engine.put(x, entry_weights=None if weights is None else weights[order]))
+            heavy = own if weights is None else own[weights > 0]
+            counts.append(np.bincount(heavy, minlength=size))
+            orders[s] = Order(one[order], two[order])
+        return cls(placed, counts, orders)
+
+
+def level(draws: dict[str, np.ndarray], shares: np.ndarray) -> dict[str, np.ndarray]:
+    """Draws in which the mean over time is part of the biases, and time what is left; arrays are S x ... as they are kept.
+
+    With T = [[I, 0], [w'^T, 1]] the factors (u, b) become T (u, b), so that their prior has the mean T mu, the precision T^-T L T^-1 and coefficients B T^T.
+    """
+    out = dict(draws)
+    w = draws["time.factors"].astype(np.float64)
+    mean = np.einsum("t,std->sd", shares, w)
+    out["time.factors"] = (w - mean[:, None]).astype(draws["time.factors"].dtype)
+    s, d = mean.shape
+    turn = np.tile(np.eye(d), (s, 1, 1))
+    turn[:, -1, :-1] = mean[:, :-1]
+    back = np.linalg.inv(turn)
+    for side in ("rows", "columns"):
+        extra = mean[:, -1] if side == "columns" else np.zeros(s)
+        for name in ("factors", "link"):
+            if f"{side}.{name}" in draws:
+                a = draws[f"{side}.{name}"]
+                moved = np.einsum("snd,sed->sne", a.astype(np.float64), turn)
+                if name == "factors":
+                    moved[:, :, -1] += extra[:, None]
+                out[f"{side}.{name}"] = moved.astype(a.dtype)
+        mu = np.einsum("sed,sd->se", turn, draws[f"{side}.mu"])
+        mu[:, -1] += extra
+        out[f"{side}.mu"] = mu
+        out[f"{side}.precision"] = np.einsum("sde,sdf,sfg->seg", back, draws[f"{side}.precision"], back)
+    return out

@@ -1,0 +1,170 @@
+"""Alternating least squares with attributes (6.2): codes given the maps, maps given the codes, for rows and then for columns.
+
+The objective is in ``certify.mapped``. Each of the four blocks is solved exactly:
+
+    U: every row is a ridge problem around its own prior mean A^T f_i (``engine.ridge_rows`` with h_i = l_i A^T f_i)
+    A: (F^T L F + rho I) A = F^T L U, a system as large as the number of attributes
+
+so the objective falls at every half sweep (U with A, V with B). A constant stands among the attributes: the prior mean of a row of which nothing is known is
+learned as well. A row without an entry has the code A^T f_i in the end; it has no share in A.
+
+Reference: the form of prior means by ridge maps is that of feature-aware implicit ALS and of Agarwal and Chen 2009 (regression-based latent factors).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eckart.certify.mapped import MappedProblem, SideMap
+from eckart.certify.stationary import RidgePoint, RidgeProblem
+from eckart.complete.beside import Beside
+from eckart.complete.factors.alternate import State, balance
+from eckart.engines.protocol import Engine, RidgeRule
+from eckart.trace import Trace
+
+FEATURE_RIDGE = 100.0
+"""The ridge of a map, in mean ridges of a code: a coefficient moves the codes of many rows. Of 1, 10, 30, 100, 300 and 1000 it predicted best on entries held
+out of MovieLens-100K and on rows held out whole; 1 and 10 were worse than no attributes."""
+
+
+def with_constant(features: np.ndarray | None, n: int) -> np.ndarray:
+    """F with a column of ones in front; that column alone where a side has no attributes."""
+    ones = np.ones((n, 1))
+    return ones if features is None else np.hstack([ones, features])
+
+
+def mapped(
+    engine: Engine, problem: RidgeProblem, features: tuple[np.ndarray | None, np.ndarray | None], rho: float | None
+) -> MappedProblem:
+    """The problem with attributes in place of the plain one; rho None: by the ridges of the codes that have entries."""
+    rule = problem.rule
+    stretch = float(np.sqrt(rule.l2 / rule.bias_l2)) if rule.bias else 0.0
+    sides = []
+    for x, own, f in ((problem.x, problem.rule, features[0]), (problem.x.T, problem.rule_t, features[1])):
+        ridge = own.ridges(x.counts)[0]
+        if not rule.alpha:  # with implicit feedback a row without entries has said weak noes
+            ridge = np.where(np.asarray(x.counts) > 0, ridge, 0.0)
+        own_rho = FEATURE_RIDGE * float(ridge[ridge > 0].mean()) if rho is None else rho
+        sides.append(SideMap.of(engine, with_constant(f, len(ridge)), ridge, own_rho, x.dtype))
+    plain = problem._replace(rule=_bare(problem.rule), rule_t=_bare(problem.rule_t), cg_steps=0)
+    return MappedProblem(plain, sides[0], sides[1], stretch)
+
+
+def _bare(rule: RidgeRule) -> RidgeRule:
+    return rule._replace(bias=False, bias_l2=0.0)
+
+
+def begin(p: MappedProblem, right: np.ndarray, column_bias: np.ndarray | None, mean: float, engine: Engine) -> State:
+    """V and column biases from the start without attributes, maps at zero."""
+    if p.stretch:
+        last = np.zeros(len(right)) if column_bias is None else np.asarray(column_bias).ravel() / p.stretch
+        right = np.column_stack([right, last]).astype(right.dtype)
+    d, rows = right.shape[1], p.plain.x.shape[0] or 0
+    maps = [np.zeros((len(side.gram), d)) for side in (p.rows, p.columns)]
+    left = engine.take(np.zeros((rows, d), right.dtype))
+    return State(RidgePoint(left, engine.take(right), None, None, mean, *maps))
+
+
+def sweep(p: MappedProblem, state: State, engine: Engine, trace: Trace) -> State:
+    """Rows and their map given the columns, then columns and their map."""
+    at = balanced(p, state.point, engine) if state.sweeps else state.point
+    assert at.row_map is not None
+    assert at.column_map is not None
+    fixed = p.penalty(engine, p.columns, at.right, at.column_map)
+    left, a, value = _half(p, p.rows, p.plain.x, p.plain.rule, at.right, at.row_map, at.mean, engine)
+    trace.add(value + fixed)
+    fixed = p.penalty(engine, p.rows, left, a)
+    right, b, value = _half(p, p.columns, p.plain.x.T, p.plain.rule_t, left, at.column_map, at.mean, engine)
+    trace.add(value + fixed)
+    return State(RidgePoint(left, right, None, None, at.mean, a, b), state.sweeps + 1, list(trace.values))
+
+
+def _half(
+    p: MappedProblem, side: SideMap, x: Any, rule: RidgeRule, other: Any, maps: np.ndarray, mean: float, engine: Engine
+) -> tuple[Any, np.ndarray, float]:
+    """Codes around their prior means, then the map; and data term + penalty of this side at both."""
+    design, offset = p.design(engine, other)
+    base = p.plain.base(engine, design)
+    h = engine.outer(side.heavy, maps)
+    found = engine.ridge_rows(x, design, rule, offset=offset, mean=mean, base=base, prior=h)
+    pull = side.pull(engine, found.left)
+    new = side.best(pull)
+    # ridge_rows counts 1/2 l ||u||^2 - h.u, and h.u sums to <A, F^T L U>
+    return found.left, new, found.value + float(np.sum(maps * pull)) + side.cost(new, pull)
+
+
+def balanced(p: MappedProblem, at: RidgePoint, engine: Engine) -> RidgePoint:
+    """The same U V^T at the least penalty: codes and maps of a side turn together. Biases stay.
+
+    At the best A the penalty of the rows is 1/2 tr(U^T L U - U^T L F A), a quadratic form in U.
+    """
+    k = at.left.shape[1] - (1 if p.stretch else 0)
+    grams = []
+    for side, codes, maps in ((p.rows, at.left, at.row_map), (p.columns, at.right, at.column_map)):
+        assert maps is not None
+        gram = engine.inner(codes, codes, side.ridge) - side.pull(engine, codes).T @ maps
+        grams.append(((gram + gram.T) / 2)[:k, :k])
+    turns = balance(*grams)
+    if turns is None:
+        return at
+    whole = []
+    for turn in turns:
+        full = np.eye(at.left.shape[1])
+        full[:k, :k] = turn
+        whole.append(full)
+    assert at.row_map is not None
+    assert at.column_map is not None
+    return at._replace(
+        left=engine.outer(at.left, whole[0]), right=engine.outer(at.right, whole[1]),
+        row_map=at.row_map @ whole[0], column_map=at.column_map @ whole[1],
+    )  # fmt: skip
+
+
+def plain_point(p: MappedProblem, at: RidgePoint, engine: Engine) -> RidgePoint:
+    """Codes and biases apart, as without attributes."""
+    if not p.stretch:
+        return RidgePoint(at.left, at.right, None, None, at.mean)
+    k = at.left.shape[1] - 1
+    own, other = (engine.outer(codes, np.append(np.zeros(k), p.stretch)[:, None]) for codes in (at.left, at.right))
+    return RidgePoint(at.left[:, :k], at.right[:, :k], own, other, at.mean)
+
+
+class Fitted(NamedTuple):
+    """What new rows and columns need: the maps and s (0: no biases)."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    stretch: float
+
+    @classmethod
+    def of(cls, p: MappedProblem, at: RidgePoint) -> Fitted:
+        assert at.row_map is not None
+        assert at.column_map is not None
+        return cls(at.row_map, at.column_map, p.stretch)
+
+    def flipped(self) -> Fitted:
+        return Fitted(self.columns, self.rows, self.stretch)
+
+    def means(self, features: np.ndarray | None, n: int) -> np.ndarray:
+        """A^T f of rows; of one of which nothing is known where there are no features."""
+        width = len(self.rows) - 1
+        return with_constant(np.zeros((n, width)) if features is None else features, n) @ self.rows
+
+
+def finished(p: MappedProblem, at: RidgePoint, beside: Beside, engine: Engine) -> RidgePoint:
+    """Codes and biases on the host; those of rows and columns without an entry are what their attributes say."""
+    fitted = Fitted.of(p, at)
+    codes = []
+    sides = ((p.rows, at.left, fitted, beside.rows), (p.columns, at.right, fitted.flipped(), beside.columns))
+    for side, tall, maps, known in sides:
+        own = np.array(engine.get(tall))
+        empty = np.flatnonzero(np.asarray(engine.get(side.ridge)).ravel() == 0)
+        if len(empty):
+            own[empty] = maps.means(None if known is None else known.numbers[empty], len(empty))
+        codes.append(own)
+    if not p.stretch:
+        return RidgePoint(codes[0], codes[1], None, None, at.mean)
+    b, c = (np.ascontiguousarray(own[:, -1] * own.dtype.type(p.stretch)) for own in codes)
+    return RidgePoint(codes[0][:, :-1], codes[1][:, :-1], b, c, at.mean)
