@@ -10,6 +10,8 @@ import torch
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Entries, Held, padded_rows
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.products import entry_dots
 from eckart.engines.cuda.ridge import dots
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
 
@@ -191,6 +193,8 @@ class DeviceEntries:
 
 def at_entries(entries: Entries, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """u_i.v_j at every stored entry, in row order."""
+    if usable(v):
+        return entry_dots(entries.pieces, entries.indices, u.to(v.dtype), v)
     out = torch.empty(len(entries.data), dtype=u.dtype, device=u.device)
     step = max(1, (2**26 if u.is_cuda else 2**20) // max(1, u.shape[1]))
     for a in range(0, len(out), step):

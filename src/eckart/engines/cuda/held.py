@@ -16,6 +16,7 @@ import torch
 
 from eckart.engines.cpu.row_blocks import jobs
 from eckart.engines.cuda.arrays import torch_dtype
+from eckart.engines.cuda.kernels.products import Pieces
 from eckart.engines.host import Host
 from eckart.engines.protocol import refuse_bad
 
@@ -221,6 +222,7 @@ class Entries:
         room: Room,
     ):
         self.indptr, self.indices, self.data, self.weights, self.n, self.room = indptr, indices, data, weights, n, room
+        self._lists: dict[int, list[tuple[torch.Tensor, int, int]]] = {}
 
     @cached_property
     def counts(self) -> torch.Tensor:
@@ -231,6 +233,24 @@ class Entries:
         """The row of every entry."""
         rows = torch.arange(len(self.counts), device=self.data.device)
         return torch.repeat_interleave(rows, self.counts, output_size=len(self.data))
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Rows and pieces of long rows, for kernels."""
+        return Pieces.of(self.indptr)
+
+    @cached_property
+    def filled(self) -> torch.Tensor:
+        """Rows with entries, the longest first: those that take longest begin first."""
+        order = torch.argsort(self.counts, descending=True, stable=True)
+        return order[: int((self.counts > 0).sum())]
+
+    def by_length(self, short: int) -> list[tuple[torch.Tensor, int, int]]:
+        """(rows with entries, entries that a kernel takes at once, its warps) for rows of more than ``short`` entries, and for the others."""
+        if short not in self._lists:
+            long = int((self.counts > short).sum())
+            self._lists[short] = [(self.filled[:long], 128, 4), (self.filled[long:], 32, 1)]
+        return self._lists[short]
 
     @cached_property
     def by_columns(self) -> torch.Tensor:

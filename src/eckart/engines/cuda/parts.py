@@ -14,6 +14,9 @@ from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.entries import at_entries
 from eckart.engines.cuda.held import Held, padded_rows
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.coordinates import descend
+from eckart.engines.cuda.kernels.divergence import kl_steps
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums
 
 LEAST = 1e-10
@@ -71,9 +74,9 @@ class DeviceParts:
     def hals_rows(
         self, gram: np.ndarray, pull: Any, start: Any, l1: float = 0.0, *, sweeps: int = 1, shrink: float = 0.0
     ) -> Descent:
-        """Rows do not stop one by one: a coordinate is moved in all of them at once."""
+        """Rows do not stop one by one: those of a program stop together; without a kernel a coordinate is moved in all rows at once, and none stops."""
         g, p = self.tensor(gram, np.float64), self.tensor(pull, start.dtype) - l1
-        new, value, kkt = _coordinates(g, p, self.tensor(start), sweeps, None)
+        new, value, kkt = _coordinates(g, p, self.tensor(start), sweeps, None, shrink)
         return Descent(DeviceArray(new), float(value), float(kkt))
 
     def hals_pass(
@@ -82,7 +85,7 @@ class DeviceParts:
         x = self.held(x)
         g, v, u = self.tensor(gram, np.float64), self.tensor(right, x.dtype), self.tensor(left, x.dtype)
         if x.kind != "dense":
-            new, value, kkt = _coordinates(g, entry_product(x.entries, x.entries.data, v) - l1, u, sweeps, x.weights)
+            new, value, kkt = _coordinates(g, entry_product(x.entries, x.entries.data, v) - l1, u, sweeps, x.weights, shrink)
             heavy = new if x.weights is None else new * x.weights.to(new.dtype)[:, None]
             cross, square = entry_product(x.T.entries, x.T.entries.data, heavy), new.double().T @ heavy.double()
             sums = CrossSums(float(value), float(kkt), cross.double().cpu().numpy(), square.cpu().numpy())
@@ -94,7 +97,7 @@ class DeviceParts:
         for start, block in x.blocks():
             part = slice(start, start + len(block))
             w = None if x.weights is None else x.weights[part]
-            new, value, kkt = _coordinates(g, block @ v - l1, u[part], sweeps, w)
+            new, value, kkt = _coordinates(g, block @ v - l1, u[part], sweeps, w, shrink)
             heavy = new if w is None else new * w.to(new.dtype)[:, None]
             cross += block.T @ heavy
             square += new.double().T @ heavy.double()
@@ -112,6 +115,12 @@ class DeviceParts:
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         down = self.tensor(np.asarray(mass), other.dtype)
         below, e = padded_rows(h), x.entries
+        if usable(h):
+            new, value, kkt = kl_steps(e, h, u, down, rule, steps, LEAST, x.kind == "observed")
+            heavy = 1.0 if x.weights is None else x.weights
+            total += torch.stack([(heavy * value).sum(), (heavy * kkt).sum()])
+            self._kl_empty(x, u, new, down, rule, total)
+            return Descent(DeviceArray(new), *total.tolist())
         for chunk in e.chunks(h.shape[1]):
             a = chunk.numbers(e.data)
             w = chunk.seen.to(a.dtype) if e.weights is None else chunk.numbers(e.weights)
@@ -182,7 +191,7 @@ class DeviceParts:
 
 
 def _coordinates(
-    gram: torch.Tensor, pull: torch.Tensor, start: torch.Tensor, sweeps: int, w: torch.Tensor | None
+    gram: torch.Tensor, pull: torch.Tensor, start: torch.Tensor, sweeps: int, w: torch.Tensor | None, shrink: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Coordinate descent on 1/2 u^T G u - p.u over u >= 0 in all rows; the objective and the violations before it."""
     diagonal = gram.diagonal().clamp(min=1e-30)
@@ -194,6 +203,10 @@ def _coordinates(
     )
     if w is not None:
         value, kkt = value * w, kkt * w
+    if not sweeps:
+        return start, value.sum(), kkt.sum()
+    if usable(start):
+        return descend(gram, pull, start, sweeps, shrink), value.sum(), kkt.sum()
     # by columns: a coordinate of all rows lies together in memory
     u, target = start.T.clone(memory_format=torch.contiguous_format), pull.T.contiguous()
     g, inverse = gram.to(u.dtype), (1 / diagonal).to(u.dtype)
