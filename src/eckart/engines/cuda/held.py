@@ -222,7 +222,7 @@ class Entries:
         room: Room,
     ):
         self.indptr, self.indices, self.data, self.weights, self.n, self.room = indptr, indices, data, weights, n, room
-        self._lists: dict[int, list[tuple[torch.Tensor, int, int]]] = {}
+        self._lists: dict[Any, Any] = {}
 
     @cached_property
     def counts(self) -> torch.Tensor:
@@ -238,6 +238,16 @@ class Entries:
     def pieces(self) -> Pieces:
         """Rows and pieces of long rows, for kernels."""
         return Pieces.of(self.indptr)
+
+    def ranges(self, step: int) -> list[tuple[int, int, int, Pieces]]:
+        """(first row, last row, its first entry, pieces) of ``step`` rows at a time."""
+        if ("ranges", step) not in self._lists:
+            found, rows = [], len(self.counts)
+            for a in range(0, rows, step):
+                own = self.indptr[a : a + step + 1]
+                found.append((a, min(rows, a + step), int(own[0]), Pieces.of(own - own[0])))
+            self._lists["ranges", step] = found
+        return self._lists["ranges", step]
 
     @cached_property
     def filled(self) -> torch.Tensor:

@@ -12,11 +12,11 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.entries import at_entries
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.coordinates import descend
 from eckart.engines.cuda.kernels.divergence import kl_steps
+from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums
 
 LEAST = 1e-10

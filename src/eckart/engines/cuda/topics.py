@@ -18,6 +18,7 @@ from eckart.engines.cuda.held import Chunk, Held, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.topics import folded, swept
 from eckart.engines.protocol import TopicStatistics
+from eckart.engines.protocol.topics import TopicWords
 
 
 class DeviceTopics:
@@ -27,6 +28,17 @@ class DeviceTopics:
     tensor: Any
     on_cpu: Any
     held: Any
+    twins: Any
+
+    def topic_words(self, counts: Any, sizes: np.ndarray, prior: Any, dtype: Any = None) -> TopicWords:
+        n, kind = len(counts), self.tensor(np.zeros(0, dtype or counts.dtype)).dtype
+        b = self.tensor(np.atleast_1d(np.asarray(prior, np.float64)))
+        total = self.tensor(sizes, np.float64) + b.sum(0) * (1 if len(b) > 1 else n)
+        held = total > 0
+        words = (self.tensor(counts, np.float64) + b) / torch.where(held, total, 1.0)
+        words = torch.where(held, words, 1.0 / n)
+        value = (b * words.clamp(min=1e-45).log()).sum() if np.any(prior) else 0.0
+        return TopicWords(self.twins.copy(words.to(kind)), float(value))
 
     def topic_fold(
         self, x: Any, words: Any, prior: np.ndarray, shares: Any, *, steps: int, tol: float = 0.0
@@ -156,7 +168,7 @@ class DeviceTopics:
         self, x: Held, phi: torch.Tensor, ratios: torch.Tensor, theta: torch.Tensor
     ) -> tuple[np.ndarray, np.ndarray]:
         counts = phi * entry_product(x.T.entries, ratios[x.entries.by_columns], theta)
-        return counts.cpu().numpy(), counts.sum(0, dtype=torch.float64).cpu().numpy()
+        return self.twins.copy(counts), counts.sum(0, dtype=torch.float64).cpu().numpy()
 
 
 def _pulled(chunk: Chunk, there: torch.Tensor, r: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Kernels in Triton for what torch would do in many small launches or through large arrays in between. CPU tensors, and machines without Triton, go by torch."""
+"""Kernels in Triton for what torch would do in many small launches or through large arrays. CPU tensors, and machines without Triton, go by torch."""
 
 from __future__ import annotations
 

@@ -37,20 +37,14 @@ def _steps(
         at = e + tl.arange(0, STEP)
         seen = at < end
         a = tl.load(data + at, mask=seen, other=0.0)
-        if WEIGHTED:
-            w = tl.load(weights + at, mask=seen, other=0.0)
-        else:
-            w = tl.where(seen, 1.0, 0.0).to(kind)
+        w = tl.load(weights + at, mask=seen, other=0.0) if WEIGHTED else tl.where(seen, 1.0, 0.0).to(kind)
         heavy_sum += w * a
         if OWN:
             j = tl.load(indices + at, mask=seen, other=0)
             h = tl.load(other + j[:, None] * k + columns[None, :], mask=seen[:, None] & inside[None, :], other=0.0)
             own += w[:, None] * h
     total = tl.sum(heavy_sum, 0)
-    if OWN:
-        down = tl.sum(own, 0)
-    else:
-        down = tl.load(mass + columns, mask=inside, other=0.0)
+    down = tl.sum(own, 0) if OWN else tl.load(mass + columns, mask=inside, other=0.0)
     down = tl.where(inside, down + l1, 0.0).to(kind)
     share = least * total
     floor = tl.maximum(total * 1e-30, 1e-37)
