@@ -249,18 +249,15 @@ class Entries:
             self._lists["ranges", step] = found
         return self._lists["ranges", step]
 
-    @cached_property
-    def filled(self) -> torch.Tensor:
-        """Rows with entries, the longest first: those that take longest begin first."""
-        order = torch.argsort(self.counts, descending=True, stable=True)
-        return order[: int((self.counts > 0).sum())]
-
-    def by_length(self, short: int) -> list[tuple[torch.Tensor, int, int]]:
-        """(rows with entries, entries that a kernel takes at once, its warps) for rows of more than ``short`` entries, and for the others."""
-        if short not in self._lists:
-            long = int((self.counts > short).sum())
-            self._lists[short] = [(self.filled[:long], 128, 4), (self.filled[long:], 32, 1)]
-        return self._lists[short]
+    def by_length(self, long: int) -> tuple[torch.Tensor, torch.Tensor, Pieces]:
+        """Rows with up to ``long`` entries (and at least one), the longest first so that what takes longest begins first; longer ones; and their pieces."""
+        if ("lengths", long) not in self._lists:
+            order = torch.argsort(self.counts, descending=True, stable=True)
+            cut, filled = int((self.counts > long).sum()), int((self.counts > 0).sum())
+            rows = order[:cut]
+            pieces = Pieces.cut(self.indptr[rows], self.counts[rows], long)
+            self._lists["lengths", long] = (order[cut:filled], rows, pieces)
+        return self._lists["lengths", long]
 
     @cached_property
     def by_columns(self) -> torch.Tensor:

@@ -17,7 +17,7 @@ from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import MOST_ROWS, Chunk, Entries, Held, padded_rows
 from eckart.engines.cuda.kernels import usable
-from eckart.engines.cuda.kernels.ridge import WIDEST, grams, weighted_images
+from eckart.engines.cuda.kernels.ridge import SOLVED, WIDEST, eliminated, grams, weighted_images
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import RidgeRule, RowSolution
 
@@ -300,7 +300,8 @@ def _factored(
     lower, info = torch.linalg.cholesky_ex(a)
     if bool(info.any()):
         return None
-    u = torch.cholesky_solve(r[:, :, None], lower)[:, :, 0]
+    u = torch.linalg.solve_triangular(lower, r[:, :, None], upper=False)
+    u = torch.linalg.solve_triangular(lower.mT, u, upper=True)[:, :, 0]
     rest = r - torch.bmm(a, u[:, :, None])[:, :, 0]
     gain = (u.double() * (r + rest).double()).sum(1)
     if system.noise is not None:
@@ -329,11 +330,14 @@ def _kernel_solved(
     left, bias = torch.empty_like(rhs), None if side is None else torch.empty_like(rhs[:, 0])
     value = torch.zeros((), dtype=torch.float64, device=v.device)
     for first, last, entry, pieces in e.ranges(max(1, min(MOST_ROWS, e.room.chunk // (4 * (k + 1) ** 2)))):
-        at = slice(first, last)
-        found = _in_time(
-            torch.arange(first, last, device=v.device), grams(pieces, e.indices, w, v, entry), rhs[at],
-            None if side is None else side[at], (pull[at], weight[at]), constant[at], system,
-        )  # fmt: skip
+        at, gram = slice(first, last), grams(pieces, e.indices, w, v, entry)
+        own = None if side is None else side[at]
+        found = None
+        if k <= SOLVED and system.noise is None:
+            found = _eliminated(at, gram, rhs[at], own, pull[at], weight[at], constant[at], system)
+        if found is None:
+            rows = torch.arange(first, last, device=v.device)
+            found = _in_time(rows, gram, rhs[at], own, (pull[at], weight[at]), constant[at], system)
         if found is None:
             return None
         left[at] = found[0]
@@ -341,6 +345,37 @@ def _kernel_solved(
             bias[at] = found[1]
         value += found[2]
     return left, bias, value
+
+
+def _eliminated(
+    at: slice,
+    gram: torch.Tensor,
+    r: torch.Tensor,
+    side: torch.Tensor | None,
+    pull: torch.Tensor,
+    weight: torch.Tensor,
+    constant: torch.Tensor,
+    system: _System,
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """What ``_in_time`` gives, by a kernel that keeps each matrix to itself; None where a pivot is not positive."""
+    inverse = torch.zeros_like(pull)
+    if system.prior is not None:
+        r = r + system.prior[at]
+    if side is not None:
+        assert system.bias_ridge is not None
+        slack = weight + system.bias_ridge[at]
+        inverse = torch.where(slack > 0, 1.0 / torch.where(slack > 0, slack, 1.0), 0.0)
+        r = r - side * (pull * inverse).to(r.dtype)[:, None]
+    base = None if system.base is None else system.base.to(r.dtype).contiguous()
+    numbers = (system.ridge[at].to(r.dtype), inverse.to(r.dtype))
+    u, gain, pivots = eliminated(gram, r.contiguous(), side, base, *numbers)
+    if not bool((pivots > 0).all()):
+        return None
+    b = None
+    if side is not None:
+        b = ((pull - (side * u).sum(1, dtype=torch.float64)) * inverse).to(r.dtype)
+        gain = gain + pull * pull * inverse
+    return u, b, 0.5 * (constant - gain).sum()
 
 
 def _images_by_conjugate_gradients(

@@ -12,9 +12,14 @@ from typing import Any
 import torch
 
 from eckart.engines.cuda.kernels.language import jit, power_of_two, tl
+from eckart.engines.cuda.kernels.products import Pieces, join
 
-SHORT = 256
-"""Entries up to which a row is walked over by few threads, 32 entries at a time; longer ones by many threads, 128 at a time."""
+LONG = 512
+"""Entries from which a row is cut into pieces that several programs walk over; then every step is a launch of its own."""
+STEP = 32
+"""Entries that a program gathers at once."""
+FAST = 1.75
+"""The power of over-relaxed factors."""
 
 
 @jit
@@ -25,7 +30,7 @@ def _floored(u, down, share):
 @jit
 def _steps(
     rows, indptr, indices, data, weights, other, start, mass, out, values, violations, k, l1, l2, power, tol, steps, least,
-    WEIGHTED: tl.constexpr, OWN: tl.constexpr, FAST: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr,
+    WEIGHTED: tl.constexpr, OWN: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     i = tl.load(rows + tl.program_id(0))
     columns = tl.arange(0, WIDTH)
@@ -66,8 +71,7 @@ def _steps(
             s = tl.maximum(tl.sum(h * u[None, :], 1), floor)
             pulled += (heavy / s)[:, None] * h
             if step == 0:
-                ratio = tl.where(a > 0, a / s, 1.0).to(tl.float64)
-                logs += heavy.to(tl.float64) * (tl.log(ratio) - 1.0)
+                logs += (heavy * (tl.log(tl.where(a > 0, a / s, 1.0)) - 1.0)).to(tl.float64)
         up = tl.sum(pulled, 0)
         if step == 0:
             wide, slope = u.to(tl.float64), (down + l2 * u).to(tl.float64)
@@ -80,7 +84,7 @@ def _steps(
             tl.store(values + i, value)
             tl.store(violations + i, tl.where(size > 0, size * tl.sum(bent * bent, 0), 0.0))
         r = 2 * up / tl.maximum(down + tl.sqrt(down * down + 4 * l2 * u * up), 1e-37)
-        if FAST:
+        if power != 1.0:
             r = tl.where(r > 0, tl.exp(power * tl.log(tl.where(r > 0, r, 1.0))), 0.0)
         new = _floored(u * r, down, share)
         moved = tl.sum(tl.abs(new - u) * down, 0)
@@ -89,20 +93,72 @@ def _steps(
     tl.store(out + i * k + columns, u, mask=inside)
 
 
+@jit
+def _pulls(
+    first, last, row, line, indices, data, weights, other, u, floors, out, logs, k, VALUED: tl.constexpr, WEIGHTED: tl.constexpr, STEP: tl.constexpr,
+    WIDTH: tl.constexpr,
+):  # fmt: skip
+    piece = tl.program_id(0)
+    i, at_line = tl.load(row + piece), tl.load(line + piece)
+    columns = tl.arange(0, WIDTH)
+    inside = columns < k
+    begin, end = tl.load(first + piece), tl.load(last + piece)
+    own, floor = tl.load(u + i * k + columns, mask=inside, other=0.0), tl.load(floors + i)
+    total = tl.zeros([STEP, WIDTH], dtype=other.dtype.element_ty)
+    value = tl.zeros([STEP], dtype=tl.float64)
+    for e in range(begin, end, STEP):
+        at = e + tl.arange(0, STEP)
+        seen = at < end
+        j = tl.load(indices + at, mask=seen, other=0)
+        a = tl.load(data + at, mask=seen, other=0.0)
+        heavy = a
+        if WEIGHTED:
+            heavy = a * tl.load(weights + at, mask=seen, other=0.0)
+        h = tl.load(other + j[:, None] * k + columns[None, :], mask=seen[:, None] & inside[None, :], other=0.0)
+        s = tl.maximum(tl.sum(h * own[None, :], 1), floor)
+        total += (heavy / s)[:, None] * h
+        if VALUED:
+            value += (heavy * (tl.log(tl.where(a > 0, a / s, 1.0)) - 1.0)).to(tl.float64)
+    tl.store(out + at_line * k + columns, tl.sum(total, 0), mask=inside)
+    if VALUED:
+        tl.store(logs + at_line, tl.sum(value, 0))
+
+
+def pulls(
+    pieces: Pieces, entries: Any, other: torch.Tensor, u: torch.Tensor, floors: torch.Tensor, valued: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """sum_j (w_j a_j / s_j) h_j of the rows of these pieces and, where asked for, sum_j w_j (a_j log(a_j / s_j) - a_j)."""
+    k = other.shape[1]
+    out, logs = other.new_empty(pieces.lines, k), torch.empty((pieces.lines, 1), dtype=torch.float64, device=u.device)
+    width = power_of_two(k)
+    _pulls[(len(pieces.first),)](
+        pieces.first, pieces.last, pieces.row, pieces.line, entries.indices, entries.data, entries.data if entries.weights is None else entries.weights,
+        other, u.contiguous(), floors, out, logs, k, VALUED=valued, WEIGHTED=entries.weights is not None, STEP=STEP, WIDTH=width, num_warps=_warps(width),
+    )  # fmt: skip
+    join(pieces, out)
+    if not valued:
+        return out[: pieces.rows], None
+    join(pieces, logs)
+    return out[: pieces.rows], logs[: pieces.rows, 0]
+
+
 def kl_steps(
-    entries: Any, other: torch.Tensor, start: torch.Tensor, mass: torch.Tensor, rule: Any, steps: int, least: float, own: bool
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-    """New rows, and value and violations of each before the first step (float64); rows without entries are left at zero. ``own``: the mass is that of the
-    entries of the row alone."""
-    other, start, k = other.contiguous(), start.contiguous(), other.shape[1]
-    out = torch.zeros_like(start)
+    entries: Any, rows: torch.Tensor, other: torch.Tensor, start: torch.Tensor, mass: torch.Tensor, rule: Any, steps: int, least: float, own: bool,
+    out: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """These rows of ``out`` after the steps; value and violations of all rows before the first (float64; zero for other rows). ``own``: the mass is that of
+    the entries of the row alone."""
+    k, width = other.shape[1], power_of_two(other.shape[1])
     values, violations = (torch.zeros(len(start), dtype=torch.float64, device=start.device) for _ in range(2))
-    weights = entries.data if entries.weights is None else entries.weights
-    for rows, step, warps in entries.by_length(SHORT):
-        if len(rows):
-            _steps[(len(rows),)](
-                rows, entries.indptr, entries.indices, entries.data, weights, other, start, mass.to(other.dtype), out, values, violations,
-                k, float(rule.l1), float(rule.l2), 1.75, float(rule.tol), steps, float(least), WEIGHTED=entries.weights is not None, OWN=own,
-                FAST=bool(rule.fast), STEP=step, WIDTH=power_of_two(k), num_warps=warps * min(4, max(1, power_of_two(k) // 64)),
-            )  # fmt: skip
-    return out, values, violations
+    if len(rows):
+        _steps[(len(rows),)](
+            rows, entries.indptr, entries.indices, entries.data, entries.data if entries.weights is None else entries.weights, other, start, mass, out,
+            values, violations, k, float(rule.l1), float(rule.l2), FAST if rule.fast else 1.0, float(rule.tol), steps, float(least),
+            WEIGHTED=entries.weights is not None, OWN=own, STEP=STEP, WIDTH=width, num_warps=_warps(width),
+        )  # fmt: skip
+    return values, violations
+
+
+def _warps(width: int) -> int:
+    """A thread holds about 16 numbers of a block."""
+    return min(8, max(2, width // 16))

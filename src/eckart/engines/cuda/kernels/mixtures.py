@@ -32,7 +32,7 @@ def shared(logs: torch.Tensor, weights: torch.Tensor | None) -> tuple[torch.Tens
     """log p of each row, and shares times weights, which take the place of the logs."""
     rows, k = logs.shape
     loglik, width = logs.new_empty(rows), power_of_two(k)
-    several = max(1, 2048 // width)
+    several = max(1, 1024 // width)
     if rows:
         _shared[(-(-rows // several),)](
             logs, logs if weights is None else weights, loglik, rows, k, WEIGHTED=weights is not None, ROWS=several, WIDTH=width, num_warps=4

@@ -17,8 +17,8 @@ PIECE = 1024
 """Entries that one program walks over: long enough that its start costs little, short enough that a few long rows do not keep the device waiting."""
 STEP = 16
 """Entries that a program gathers at once."""
-WIDTH = 64
-"""Columns of V that a program takes."""
+WIDTH = 128
+"""Columns of V that a program takes at the most."""
 
 
 class Pieces(NamedTuple):
@@ -37,14 +37,19 @@ class Pieces(NamedTuple):
 
     @classmethod
     def of(cls, indptr: torch.Tensor, limit: int = PIECE) -> Pieces:
-        rows, counts = len(indptr) - 1, indptr.diff()
+        return cls.cut(indptr[:-1], indptr.diff(), limit)
+
+    @classmethod
+    def cut(cls, starts: torch.Tensor, counts: torch.Tensor, limit: int = PIECE) -> Pieces:
+        """Of rows that begin at ``starts``."""
+        rows, device = len(starts), starts.device
         each = torch.clamp((counts + limit - 1) // limit, min=1)
         ends = each.cumsum(0)
         total = int(ends[-1]) if rows else 0
-        row = torch.repeat_interleave(torch.arange(rows, device=indptr.device), each, output_size=total)
-        number = torch.arange(total, device=indptr.device) - (ends - each)[row]
-        first = indptr[row] + number * limit
-        last = torch.minimum(first + limit, indptr[row + 1])
+        row = torch.repeat_interleave(torch.arange(rows, device=device), each, output_size=total)
+        number = torch.arange(total, device=device) - (ends - each)[row]
+        first = starts[row] + number * limit
+        last = torch.minimum(first + limit, (starts + counts)[row])
         several = each > 1
         extra = torch.where(several, each, 0).cumsum(0)
         line = torch.where(several[row], rows + (extra - each)[row] + number, row)
@@ -92,7 +97,7 @@ def row_products(pieces: Pieces, indices: torch.Tensor, data: torch.Tensor, righ
     width = min(WIDTH, power_of_two(k))
     across = -(-k // width)
     _row_products[(len(pieces.first), across)](
-        pieces.first, pieces.last, pieces.line, indices, data.contiguous(), right, out, k, STEP=STEP, WIDTH=width, num_warps=2
+        pieces.first, pieces.last, pieces.line, indices, data.contiguous(), right, out, k, STEP=STEP, WIDTH=width, num_warps=2 if width <= 64 else 4
     )  # fmt: skip
     join(pieces, out)
     return out[:rows]

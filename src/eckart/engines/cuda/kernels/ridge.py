@@ -55,7 +55,7 @@ def grams(pieces: Pieces, indices: torch.Tensor, weights: torch.Tensor | None, r
     across = -(-k // tile)
     _grams[(len(pieces.first), across * (across + 1) // 2)](
         pieces.first, pieces.last, pieces.line, indices, indices if weights is None else weights, right, out, k, offset,
-        WEIGHTED=weights is not None, STEP=32, TILE=tile, num_warps=4 if tile <= 64 else 8,
+        WEIGHTED=weights is not None, STEP=32 if tile <= 64 else 16, TILE=tile, num_warps=4 if tile <= 64 else 8,
     )  # fmt: skip
     join(pieces, out)
     return out[: pieces.rows].view(-1, k, k)
@@ -96,3 +96,66 @@ def weighted_images(
         )  # fmt: skip
         join(pieces, out)
     return out[: pieces.rows]
+
+
+SOLVED = 128
+"""Columns up to which a program can hold a matrix and eliminate in it; larger ones go by a batched Cholesky factor."""
+
+
+@jit
+def _matrix(gram, side, base, ridge, share, k, BIASED: tl.constexpr, BASED: tl.constexpr, WIDTH: tl.constexpr):
+    """G + P + l I - a a^T / s of the row whose numbers are pointed at, with ones on the diagonal beyond k."""
+    lanes = tl.arange(0, WIDTH)
+    row, column = lanes[:, None], lanes[None, :]
+    inside = (row < k) & (column < k)
+    a = tl.load(gram + row * k + column, mask=inside, other=0.0)
+    if BASED:
+        a += tl.load(base + row * k + column, mask=inside, other=0.0)
+    if BIASED:
+        left = tl.load(side + lanes, mask=lanes < k, other=0.0)
+        a -= (share * left)[:, None] * left[None, :]
+    return a + tl.where(row == column, tl.where(row < k, ridge, 1.0), 0.0)
+
+
+@jit
+def _eliminate(
+    gram, rhs, side, base, ridges, shares, out, gains, pivots, k, BIASED: tl.constexpr, BASED: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    i = tl.program_id(0).to(tl.int64)
+    lanes = tl.arange(0, WIDTH)
+    ridge, share = tl.load(ridges + i), tl.load(shares + i)
+    a = _matrix(gram + i * k * k, side + i * k, base, ridge, share, k, BIASED, BASED, WIDTH)
+    r = tl.load(rhs + i * k + lanes, mask=lanes < k, other=0.0)
+    b, diagonal, least = r, tl.full([WIDTH], 1.0, tl.float32), float("inf")
+    for j in range(0, k):
+        # what is not eliminated yet is symmetric: its row j is its column j
+        column = tl.sum(tl.where(lanes[None, :] == j, a, 0.0), 1)
+        pivot = tl.sum(tl.where(lanes == j, column, 0.0), 0)
+        own = tl.sum(tl.where(lanes == j, b, 0.0), 0)
+        least = tl.minimum(least, pivot)
+        factor = tl.where(lanes == j, 0.0, column / pivot)
+        a -= factor[:, None] * tl.where(lanes > j, column, 0.0)[None, :]
+        b -= factor * own
+        diagonal = tl.where(lanes == j, pivot, diagonal)
+    u = b / diagonal
+    a = _matrix(gram + i * k * k, side + i * k, base, ridge, share, k, BIASED, BASED, WIDTH)
+    rest = r - tl.sum(a * u[None, :], 1)
+    tl.store(out + i * k + lanes, u, mask=lanes < k)
+    tl.store(gains + i, tl.sum(u.to(tl.float64) * (r + rest).to(tl.float64), 0))
+    tl.store(pivots + i, least)
+
+
+def eliminated(
+    gram: torch.Tensor, rhs: torch.Tensor, side: torch.Tensor | None, base: torch.Tensor | None, ridge: torch.Tensor, share: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
+    """u = (G + P + l I - share a a^T)^-1 r of every row by elimination, u.(r + rest) in float64, and the least pivot, which is not above 0 (or not a
+    number) where a matrix is not positive definite."""
+    rows, k = rhs.shape
+    out, gains = torch.empty_like(rhs), torch.empty(rows, dtype=torch.float64, device=rhs.device)
+    pivots, width = rhs.new_empty(rows), power_of_two(k)
+    if rows:
+        _eliminate[(rows,)](
+            gram, rhs, rhs if side is None else side, rhs if base is None else base, ridge, share, out, gains, pivots, k,
+            BIASED=side is not None, BASED=base is not None, WIDTH=width, num_warps=1 if width <= 32 else (4 if width <= 64 else 16),
+        )  # fmt: skip
+    return out, gains, pivots

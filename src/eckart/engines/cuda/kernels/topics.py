@@ -79,7 +79,7 @@ def _swept(
         r = tl.where(held, c / tl.where(held, s, 1.0), 0.0)
         total += r[:, None] * p
         tl.store(ratios + at, r, mask=seen)
-        logs += tl.where(held, c.to(tl.float64) * tl.log(tl.where(held, s, 1.0).to(tl.float64)), 0.0)
+        logs += tl.where(held, c * tl.log(tl.where(held, s, 1.0)), 0.0).to(tl.float64)
         seen_tokens += tl.where(held, c, 0.0).to(tl.float64)
     tl.store(out + d * k + columns, _shares(theta, tl.sum(total, 0), a), mask=inside)
     tl.store(likelihood + d, tl.sum(logs, 0))
@@ -123,5 +123,5 @@ def swept(
 
 
 def _warps(k: int) -> int:
-    """A thread holds about 32 numbers of a block."""
-    return min(8, max(2, power_of_two(k) // 32))
+    """A thread holds about 16 numbers of a block."""
+    return min(8, max(2, power_of_two(k) // 16))
