@@ -1,12 +1,14 @@
 """The CUDA engine beside the CPU engine and rivals on the same GPU: seconds from a cold process, from host memory, and with the data on the device.
 
     python benchmarks/gpu.py [--quick] [--only NAME ...] [--no-cpu] [--small]
+    python benchmarks/gpu.py --profile [--only NAME ...] [--limit SECONDS]
 
 Every work runs in a process of its own. ``cold`` counts from the first import of PyTorch to the end of the first fit, so it holds the start of CUDA and every
 compilation; ``from host`` is a later fit on arrays of the host; ``resident`` one whose data lie on the device already. All hold the certificate. ``cpu`` is
 the CPU engine on all cores of the same machine, after a first fit on a small part that compiles its kernels. Data are made from fixed seeds. ``on cpu``
 names the primitives that the CUDA engine left to the CPU engine. ``--quick`` makes one run of each and skips CPU runs that would take long; ``--small``
-tries the script on tiny data, without a GPU on CPU tensors.
+tries the script on tiny data, without a GPU on CPU tensors. ``--profile`` fits every work with resident data in one process and says where the seconds go: for
+each primitive its calls and its own seconds (the device is waited for, so the sum is larger than the time of the fit), ``cpu:`` what the CPU engine did.
 """
 
 from __future__ import annotations
@@ -25,21 +27,6 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-
-
-def dense_on_device(rows: int, n: int) -> np.ndarray:
-    """float32 rows of a falling spectrum with a mean, made on the GPU where there is one (a CPU takes minutes), as an array of the host."""
-    import torch
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    draw = torch.Generator(device).manual_seed(7)
-    spread = 10 * torch.arange(1, n + 1, device=device, dtype=torch.float32) ** -0.6
-    turn = torch.linalg.qr(torch.randn(n, n, generator=draw, device=device))[0]
-    out = np.empty((rows, n), np.float32)
-    for a in range(0, rows, 65536):
-        part = torch.randn(min(65536, rows - a), n, generator=draw, device=device)
-        out[a : a + len(part)] = ((part * spread) @ turn + 2.0).cpu().numpy()
-    return out
 
 
 def pca(solver: str, k: int = 64) -> Callable[[Any, Any], Any]:
@@ -136,15 +123,16 @@ class Work:
 
 
 def data(name: str, *sizes: int) -> Callable[[bool], Any]:
-    """Data of ``benchmarks/cores.py``; small ones have a fiftieth of the rows."""
+    """Data of ``gpu_data.py`` or else of ``cores.py``; small ones have a fiftieth of the rows."""
 
     def make(small: bool) -> Any:
         import cores
+        import gpu_data
 
         sizes_now = (max(sizes[0] // 50, 100), *sizes[1:]) if small else sizes
         if name in ("ratings", "low_rank_entries") and small:
             sizes_now = (*sizes_now[:-1], sizes[-1] // 2500)
-        return getattr(cores, name)(*sizes_now)
+        return getattr(gpu_data if hasattr(gpu_data, name) else cores, name)(*sizes_now)
 
     return make
 
@@ -161,7 +149,7 @@ IMPLICIT: dict[str, Any] = {
     "unobserved_weight": 1.0,
     "zeros": "unobserved",
 }
-HUGE: Callable[[bool], Any] = lambda small: dense_on_device(*((20_000, 256) if small else (1_000_000, 4096)))  # noqa: E731
+HUGE = data("dense_rows", 1_000_000, 4096)
 RATINGS = data("ratings", 138_000, 27_000, 18_000_000)
 WORKS = {
     "pca-exact": Work("PCA 1,000,000 x 4,096, k=64, exact", "0.35", HUGE, pca("eigh"), None, True),
@@ -172,6 +160,9 @@ WORKS = {
     "als-implicit-64": Work("ALS implicit 18 M, k=64, 4 sweeps", "0.12", RATINGS, als(64, 4, **IMPLICIT)),
     "als-implicit-256": Work("ALS implicit 18 M, k=256, 4 sweeps", "0.32", RATINGS, als(256, 4, **IMPLICIT), None, True),
     "bayes": Work("BayesianMF 10 M ratings, d=64, 4 sweeps", "", data("ratings", 70_000, 10_000, 10_000_000), bayes(64, 3)),
+    "bayes-512": Work("BayesianMF 10 M ratings, d=512, 2 sweeps", "0.8", data("ratings", 70_000, 10_000, 10_000_000), bayes(512, 1), None, True),
+    "soft-impute": Work("SoftImpute 100,000 x 100,000, 10 M entries, tau 60", "15",
+        data("low_rank_entries", 100_000, 10_000_000), nuclear("SoftImpute", tau=60.0), None, True),
     "svp": Work("SVP 100,000 x 100,000, 10 M entries, rank 10", "1",
         data("low_rank_entries", 100_000, 10_000_000), nuclear("SVP", n_components=10), None, True),
     "gmm-diag": Work("GaussianMixture diag 1,000,000 x 64, 64 components, 100 steps", "0.3",
@@ -251,6 +242,89 @@ def measure(name: str, small: bool, cpu: bool, repeats: int) -> dict[str, Any]:
     return out
 
 
+class Profile:
+    """The own seconds and calls of every primitive of an engine; the device is waited for at both ends of each."""
+
+    def __init__(self, engine: Any, wait: Callable[[], None]):
+        self.own: dict[str, list[float]] = {}
+        self.inside: list[float] = []
+        self.wait = wait
+        names = {n for family in type(engine).__mro__ for n in vars(family) if not n.startswith("_")}
+        for name in sorted(names - {"held", "at_work", "known", "reason", "name", "device", "on_cpu", "put"}):
+            if callable(getattr(engine, name, None)):
+                setattr(engine, name, self._timed(getattr(engine, name), lambda args, name=name: name))
+        engine.on_cpu = self._timed(engine.on_cpu, lambda args: f"cpu:{args[0]}")
+
+    def _timed(self, do: Callable[..., Any], title: Callable[[Any], str]) -> Callable[..., Any]:
+        def call(*args: Any, **named: Any) -> Any:
+            self.wait()
+            begun = time.perf_counter()
+            self.inside.append(0.0)
+            try:
+                return do(*args, **named)
+            finally:
+                self.wait()
+                took, nested = time.perf_counter() - begun, self.inside.pop()
+                if self.inside:
+                    self.inside[-1] += took
+                found = self.own.setdefault(title(args), [0.0, 0])
+                found[0] += took - nested
+                found[1] += 1
+
+        return call
+
+    def said(self, most: int = 9) -> str:
+        first = sorted(self.own.items(), key=lambda item: -item[1][0])[:most]
+        return ", ".join(f"{name} {own:.3f} ({calls:g})" for name, (own, calls) in first if own > 5e-4)
+
+
+def profile(names: list[str], small: bool, limit: float) -> None:
+    """Resident seconds of every work and where they go, in this process."""
+    import traceback
+    import warnings
+
+    import torch
+
+    from eckart.engines.cuda import made
+
+    warnings.simplefilter("ignore")
+    device, begun = "cuda" if torch.cuda.is_available() else "cpu", time.perf_counter()
+    wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
+    kept: tuple[Any, Any] = (None, None)
+    for name in names:
+        work, start = WORKS[name], time.perf_counter()
+        if start - begun > limit:
+            print(f"{name:<17} no time left", flush=True)
+            continue
+        try:
+            if kept[0] is not work.make:
+                kept = (work.make, work.make(small))
+            prepared, engine, runs, model = time.perf_counter() - start, resident_engine(made(None, device)), [], None
+            for _ in range(3):
+                if sum(runs) > 12:
+                    break
+                wait()
+                start = time.perf_counter()
+                model = work.do(kept[1], engine)
+                wait()
+                runs.append(time.perf_counter() - start)
+            holds = getattr(getattr(model, "certificate_", None), "holds", "")
+            said = f"{name:<17} target {work.target:>5}  runs {' '.join(f'{r:.3f}' for r in runs)}  data {prepared:.1f}  holds {holds}"
+            print(said, flush=True)
+            watched = Profile(engine, wait)
+            if min(runs) < 30:
+                work.do(kept[1], engine)
+                print(f"    {watched.said()}", flush=True)
+            if holds is False:
+                print("   ", str(model.certificate_)[:600])
+        except Exception as error:
+            print(f"{name:<17} FAILED {error!r:.300}", flush=True)
+            traceback.print_exc(limit=-3)
+        engine = model = None
+        if device == "cuda":
+            torch.cuda.empty_cache()
+
+
 def row(name: str, found: dict[str, Any]) -> str:
     if "error" in found:
         return f"{name:<17} FAILED: {found['error'].strip().splitlines()[-1][:150]}"
@@ -269,12 +343,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--no-cpu", action="store_true")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds after which --profile begins no other work")
     parser.add_argument("--json", help="keep all figures in this file")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.work:
         cpu = not asked.no_cpu and not (asked.quick and WORKS[asked.work].slow_on_cpu)
         print("\n" + json.dumps(measure(asked.work, asked.small, cpu, 1 if asked.quick else 3), default=float))
+        return
+    if asked.profile:
+        profile(asked.only, asked.small, asked.limit)
         return
     heads = ("cold", "from host", "resident", "cpu", "rival", "GiB")
     print(

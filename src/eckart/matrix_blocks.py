@@ -55,12 +55,8 @@ class EntryFacts(NamedTuple):
 
     @classmethod
     def of(cls, matrix: Any) -> EntryFacts:
-        a = matrix.data
-        head = np.unique(a[:10_000])
-        return cls(
-            len(a), float(a.sum(dtype=np.float64)), _squares(a), float(a.min(initial=np.inf)), float(a.max(initial=-np.inf)), bool((a == np.rint(a)).all()),
-            head if len(head) <= 64 else None, min(len(a), 10_000),
-        )  # fmt: skip
+        facts = LookedUp(matrix.data)
+        return cls(*(getattr(facts, name) for name in cls._fields))
 
     def merge(self, other: EntryFacts) -> EntryFacts:
         """Of both, these first."""
@@ -85,9 +81,30 @@ def _squares(a: np.ndarray) -> float:
         return float(wide @ wide)
 
 
-def facts_of(matrix: Any) -> EntryFacts:
+class LookedUp:
+    """The facts of entries in memory, each looked for when it is asked for: every one of them is a pass over the entries."""
+
+    def __init__(self, entries: np.ndarray):
+        self._a = entries
+
+    entries = property(lambda self: len(self._a))
+    total = cached_property(lambda self: float(self._a.sum(dtype=np.float64)))
+    square = cached_property(lambda self: _squares(self._a))
+    least = cached_property(lambda self: float(self._a.min(initial=np.inf)))
+    most = cached_property(lambda self: float(self._a.max(initial=-np.inf)))
+    whole = cached_property(lambda self: bool((self._a == np.rint(self._a)).all()))
+    looked = property(lambda self: min(len(self._a), 10_000))
+    deviation = EntryFacts.deviation
+
+    @cached_property
+    def values(self) -> np.ndarray | None:
+        head = np.unique(self._a[:10_000])
+        return head if len(head) <= 64 else None
+
+
+def facts_of(matrix: Any) -> EntryFacts | LookedUp:
     """The facts of a sparse or partly observed matrix; of one in parts without reading it into memory."""
-    return matrix.facts if isinstance(matrix, _Parted) else EntryFacts.of(matrix)
+    return matrix.facts if isinstance(matrix, _Parted) else LookedUp(matrix.data)
 
 
 def kind_of(matrix: Matrix) -> str:

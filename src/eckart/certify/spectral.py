@@ -28,6 +28,8 @@ PROBE = (5, 8)
 """Steps and random starts of the remainder's estimate; one start and more steps is quicker where products are sparse."""
 SPARSE_PROBE = (10, 1)
 FAILURE = 1e-3
+CLEAR = 1e-13
+"""Parts of unit vectors in a basis up to which they count as orthogonal to it: some dozen roundings."""
 PROBLEM = "capture the most variance with k directions: max tr(V^T C V), V^T V = I"
 
 Product = Callable[[np.ndarray], np.ndarray]
@@ -197,7 +199,10 @@ def _outside(w: np.ndarray, basis: np.ndarray) -> np.ndarray:
     size = np.linalg.norm(w, axis=0)
     w = w[:, size > 0] / size[size > 0]
     for least in (1e-10, 0.5, 0.5):  # norms below which a direction is rounding: of w itself first, then of what orthonormalising left
-        w = w - basis @ (basis.T @ w)
+        inside = basis.T @ w
+        if least > 0.1 and np.abs(inside).max(initial=0.0) < CLEAR:
+            break
+        w = w - basis @ inside
         w = w - basis @ (basis.T @ w)
         squares, turn = np.linalg.eigh(w.T @ w)
         keep = squares > least**2

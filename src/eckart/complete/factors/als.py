@@ -343,15 +343,18 @@ class ALS(MappedModel):
 
     def _taming(self, x: Observed) -> Taming | None:
         """How strengths are brought together before the fit; None where they stay as they are."""
-        if self.feedback == "explicit" or self.strengths == "raw" or facts_of(x).most <= 0:
+        if self.feedback == "explicit" or self.strengths == "raw" or (most := facts_of(x).most) <= 0:
             return None
         if parts_of(x) is not None:
             if self.strengths == "log":
                 raise wrong("strengths", "log", "'raw' for data in parts", "bring the strengths together before the fit")
             return None
+        low = np.count_nonzero(x.data <= most / SKEWED)  # zeros among them: the median is sought only where it may be that low
+        if self.strengths != "log" and (self.alpha != 1.0 or 2 * low < x.nnz):
+            return None
         some = x.data[x.data > 0].astype(np.float64)
         median = float(np.median(some))
-        skewed = self.alpha == 1.0 and float(some.max()) > SKEWED * median
+        skewed = self.alpha == 1.0 and most > SKEWED * median
         return Taming(median, float(np.log1p(some / median).mean())) if self.strengths == "log" or skewed else None
 
     def _as_fitted(self, x: Observed) -> Observed:

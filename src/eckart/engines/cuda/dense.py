@@ -13,6 +13,8 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray, add_square
 from eckart.engines.cuda.held import Held, padded_rows
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.products import row_products
 from eckart.engines.protocol import ColumnMoments, Keeper, Moments
 from eckart.trace import Watcher, silent
 
@@ -202,7 +204,9 @@ def _mean(block: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, to
 
 
 def entry_product(entries: Any, data: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """R V for the sparse R with ``data`` at the entries: sum_j r_ij v_j of every row, by padded buckets."""
+    """R V for the sparse R with ``data`` at the entries: sum_j r_ij v_j of every row, by a kernel, or by padded buckets."""
+    if usable(v):
+        return row_products(entries.pieces, entries.indices, data.to(v.dtype), v)
     out = v.new_zeros(len(entries.counts), v.shape[1])
     if not v.shape[1]:
         return out

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from eckart.engines.cpu.engine import CpuEngine
-from eckart.engines.cuda.arrays import DeviceArray, on_host, rounding
+from eckart.engines.cuda.arrays import DeviceArray, Twins, on_host, rounding
 from eckart.engines.cuda.dense import DeviceDense
 from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.held import Held, Room, to_device
@@ -42,6 +42,7 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
             )
         self.back, self.room = CpuEngine(n_threads), Room(self.device)
         self.fallen: set[str] = set()
+        self.twins = Twins()
 
     def put(
         self, matrix: Matrix | Held, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None
@@ -77,7 +78,8 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
         return self.put(x, weights)
 
     def tensor(self, array: Any, dtype: Any = None) -> torch.Tensor:
-        return to_device(array, self.device, dtype)
+        twin = self.twins.find(array)
+        return to_device(array if twin is None else DeviceArray(twin), self.device, dtype)
 
     def on_cpu(self, name: str, *args: Any, **named: Any) -> Any:
         """A primitive of the CPU engine, its arguments brought to the host."""

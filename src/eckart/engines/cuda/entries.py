@@ -9,8 +9,9 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import Entries, Held, padded_rows
-from eckart.engines.cuda.ridge import dots
+from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.ridge import row_sums
+from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
 
 SCORES = 2**28
@@ -63,30 +64,19 @@ class DeviceEntries:
         x = self.held(x)
         u, v = self.tensor(left, right.dtype), self.tensor(right)
         facts = self.known(x, right.dtype, rule, mean, weights, bias=own, offset=other)
-        pull = torch.zeros_like(u)
-        row_sum = torch.zeros(len(u), dtype=torch.float64, device=self.device)
-        sums = torch.zeros(7, dtype=torch.float64, device=self.device)
-        below = padded_rows(v)
-        for chunk in facts.entries.chunks(v.shape[1]):
-            w, y, q = facts.at(chunk)
-            gathered = below[chunk.columns]
-            s = dots(chunk, gathered, u)
-            r = q - (s * chunk.seen if w is None else w * s)
-            pieces = chunk.pieces(gathered)
-            pull[chunk.rows] = chunk.whole(torch.bmm(r.reshape(len(pieces), 1, -1), pieces))[:, 0]
-            row_sum[chunk.rows] = r.sum(1, dtype=torch.float64)
-            if rule.alpha:
-                assert w is not None
-                sums += _implicit_sums(s.double(), r.double(), w.double(), q.double(), spread, chunk.seen)
-            else:
-                d, bare = (y - s).double(), chunk.numbers(facts.entries.data).double() - mean
-                wide = torch.where(chunk.seen, r.double(), 0.0)
-                value = 0.5 * (wide * d).sum()
-                heavy = chunk.seen.double() if w is None else w.double()
-                sums[0] += value
-                sums[1] += (wide * bare).sum()
-                sums[2] += value
-                sums[6] += 0.5 * (heavy * bare * bare).sum()
+        w, y, q = facts.flat()
+        s = at_entries(facts.entries, u, v)
+        r = q - (s if w is None else w * s)
+        pull, row_sum = entry_product(facts.entries, r, v), row_sums(facts.entries, r)
+        if rule.alpha:
+            assert w is not None
+            sums = _implicit_sums(s.double(), r.double(), w.double(), q.double(), spread)
+        else:
+            wide, bare = r.double(), facts.entries.data.double() - mean
+            value = 0.5 * (wide * (y - s).double()).sum()
+            square = bare * bare if w is None else w.double() * bare * bare
+            nothing = torch.zeros_like(value)
+            sums = torch.stack([value, (wide * bare).sum(), value, nothing, nothing, nothing, 0.5 * square.sum()])
         ridge, bias_ridge = x.kept_ridges(rule)
         slopes = _slopes(u, pull, ridge, v, spread, rule.nonnegative)
         biases = (
@@ -139,13 +129,10 @@ class DeviceEntries:
         ):  # an array of the host may have changed inside
             return kept[2]
         facts = self.known(x, right.dtype, rule, mean, bias=own, offset=other)
-        u, below = self.tensor(left, right.dtype), padded_rows(self.tensor(right))
-        r = u.new_zeros(len(facts.entries.data) + 1)
-        for chunk in facts.entries.chunks(u.shape[1]):
-            w, _, q = facts.at(chunk)
-            s = dots(chunk, below[chunk.columns], u)
-            chunk.store(q - (s if w is None else w * s), r)
-        found = r[:-1], r[x.entries.by_columns]
+        w, _, q = facts.flat()
+        s = at_entries(facts.entries, self.tensor(left, right.dtype), self.tensor(right))
+        r = q - (s if w is None else w * s)
+        found = r, r[x.entries.by_columns]
         x.kept["residuals"] = (point, (rule, mean), found)
         return found
 
@@ -194,23 +181,12 @@ class DeviceEntries:
         return torch.cat(where).cpu().numpy(), torch.cat(best).cpu().numpy()
 
 
-def at_entries(entries: Entries, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """u_i.v_j at every stored entry, in row order."""
-    out = torch.empty(len(entries.data), dtype=u.dtype, device=u.device)
-    step = max(1, (2**26 if u.is_cuda else 2**20) // max(1, u.shape[1]))
-    for a in range(0, len(out), step):
-        at = slice(a, a + step)
-        out[at] = (u[entries.row_of[at]] * v[entries.indices[at]]).sum(1)
-    return out
-
-
 def _implicit_sums(
-    s: torch.Tensor, r: torch.Tensor, w: torch.Tensor, q: torch.Tensor, spread: float, seen: torch.Tensor
+    s: torch.Tensor, r: torch.Tensor, w: torch.Tensor, q: torch.Tensor, spread: float
 ) -> torch.Tensor:
-    whole = torch.where(seen, spread + w, 1.0)
+    whole = spread + w
     # a stored zero in a matrix without weight for unobserved cells has no weight at all
     whole = torch.where(whole > 0, whole, 1.0)
-    s = torch.where(seen, s, 0.0)
     z = spread * s - r
     each = (
         0.5 * (q - 2 * q * s + w * s * s),
@@ -221,7 +197,7 @@ def _implicit_sums(
         s * s,
         0.5 * q,
     )
-    return torch.stack([torch.where(seen, a, 0.0).sum() for a in each])
+    return torch.stack([a.sum() for a in each])
 
 
 def _slopes(

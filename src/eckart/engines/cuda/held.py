@@ -16,6 +16,7 @@ import torch
 
 from eckart.engines.cpu.row_blocks import jobs
 from eckart.engines.cuda.arrays import torch_dtype
+from eckart.engines.cuda.kernels.products import Pieces
 from eckart.engines.host import Host
 from eckart.engines.protocol import refuse_bad
 
@@ -221,6 +222,7 @@ class Entries:
         room: Room,
     ):
         self.indptr, self.indices, self.data, self.weights, self.n, self.room = indptr, indices, data, weights, n, room
+        self._lists: dict[Any, Any] = {}
 
     @cached_property
     def counts(self) -> torch.Tensor:
@@ -231,6 +233,31 @@ class Entries:
         """The row of every entry."""
         rows = torch.arange(len(self.counts), device=self.data.device)
         return torch.repeat_interleave(rows, self.counts, output_size=len(self.data))
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Rows and pieces of long rows, for kernels."""
+        return Pieces.of(self.indptr)
+
+    def ranges(self, step: int) -> list[tuple[int, int, int, Pieces]]:
+        """(first row, last row, its first entry, pieces) of ``step`` rows at a time."""
+        if ("ranges", step) not in self._lists:
+            found, rows = [], len(self.counts)
+            for a in range(0, rows, step):
+                own = self.indptr[a : a + step + 1]
+                found.append((a, min(rows, a + step), int(own[0]), Pieces.of(own - own[0])))
+            self._lists["ranges", step] = found
+        return self._lists["ranges", step]
+
+    def by_length(self, long: int) -> tuple[torch.Tensor, torch.Tensor, Pieces]:
+        """Rows with up to ``long`` entries (and at least one), the longest first so that what takes longest begins first; longer ones; and their pieces."""
+        if ("lengths", long) not in self._lists:
+            order = torch.argsort(self.counts, descending=True, stable=True)
+            cut, filled = int((self.counts > long).sum()), int((self.counts > 0).sum())
+            rows = order[:cut]
+            pieces = Pieces.cut(self.indptr[rows], self.counts[rows], long)
+            self._lists["lengths", long] = (order[cut:filled], rows, pieces)
+        return self._lists["lengths", long]
 
     @cached_property
     def by_columns(self) -> torch.Tensor:

@@ -1,9 +1,11 @@
 """Rows without gaps under a Gaussian mixture, on a device, in float64 throughout.
 
-    log p(x, z) = constant_z - 1/2 ||(x - m_z) C_z||^2,      sums of w q (x - m_z) and w q (x - m_z)(x - m_z)^T about the means of theta
+    log p(x, z) = c_z - 1/2 (x - m_z)^T P_z (x - m_z),      sums of w q (x - m_z) and w q (x - m_z)(x - m_z)^T about the means of theta
 
-Diagonal covariances need products of rows x n with n x k alone; full ones x - m_z for every component, some rows at a time. Rows with gaps and factor
-covariances are the CPU engine's.
+With y = x - (the mean of the columns) and the features f = (1, y, y_i y_j for i <= j) of a row, all logs are one product of rows x features with features x k,
+and all sums one product k x rows x features; the features are made once and kept where there is room. For diagonal covariances f = (1, y, y^2). Expanding
+the square loses digits where a component is small beside its distance from the origin: beyond ``SPREAD`` the deviations x - m_z themselves are made, some
+rows at a time. Rows with gaps and factor covariances are the CPU engine's.
 """
 
 from __future__ import annotations
@@ -16,9 +18,20 @@ import numpy as np
 import torch
 
 from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.mixtures import MOST, shared
 from eckart.engines.protocol import GapsFound
 from eckart.engines.protocol.mixtures import DIAGONAL, Gaussians, Posteriors, raw_to_statistics
 from eckart.trace import Watcher, silent
+
+SPREAD = 1e7
+"""Mean of y^T P y up to which the square is expanded: it then carries an error of at most 1e-8 of a nat."""
+MOST_COLUMNS = 256
+"""Columns up to which the products of all pairs are made: more would take megabytes for a row."""
+KEPT = 0.25
+"""Share of the free memory of the device that the features of rows may take and keep."""
+SPLITS = 64
+"""Parts of the rows whose sums are made side by side, then added in their order: k x features alone would leave most of a GPU idle."""
 
 
 class DeviceMixtures:
@@ -31,17 +44,19 @@ class DeviceMixtures:
 
     def gaussian_statistics(self, x: Any, theta: Gaussians, watch: Watcher = silent) -> Any:
         x = self.held(x)
-        if not self._fits(x, theta):
-            return self.on_cpu("gaussian_statistics", x, theta, watch)
-        parts = _Components.of(self, theta)
         try:
-            sums = [_block_sums(parts, y, w) for y, w in self._complete(x, parts, watch)]
+            sums = [_block_sums(parts, block, w) for parts, block, w in self._rows_of(x, theta, watch)]
         except GapsFound:
             x.kept["gaps"] = True
-            return self.on_cpu("gaussian_statistics", x, theta, watch)
+            sums = []
         if not sums:
             return self.on_cpu("gaussian_statistics", x, theta, watch)
-        weight, bound, counts, shift, scatter = (torch.stack(list(each)).sum(0).cpu().numpy() for each in zip(*sums))
+        found = [torch.stack(list(each)).sum(0) for each in zip(*sums)]
+        flat = torch.cat([each.reshape(-1) for each in found]).cpu().numpy()  # one way to the host for all
+        ends = np.cumsum([each.numel() for each in found])[:-1]
+        weight, bound, counts, shift, scatter = (
+            part.reshape(each.shape) for part, each in zip(np.split(flat, ends), found)
+        )
         if theta.kind == "tied":
             scatter = scatter.sum(axis=0)
         raw = SimpleNamespace(
@@ -51,88 +66,173 @@ class DeviceMixtures:
 
     def gaussian_posteriors(self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False) -> Posteriors:
         x = self.held(x)
-        if fill or not self._fits(x, theta):
-            return self.on_cpu("gaussian_posteriors", x, theta, shares=shares, fill=fill)
-        parts = _Components.of(self, theta)
         try:
-            found = []
-            for y, _ in self._complete(x, parts, silent):
-                logs = parts.log_probs(y)[0]
-                loglik = logs.logsumexp(1)
-                found.append((loglik, (logs - loglik[:, None]).exp() if shares else loglik))
+            found = [
+                _shares(parts.logs(block), None) for parts, block, _ in ([] if fill else self._rows_of(x, theta, silent))
+            ]
         except GapsFound:
             x.kept["gaps"] = True
-            return self.on_cpu("gaussian_posteriors", x, theta, shares=shares, fill=fill)
+            found = []
         if not found:
             return self.on_cpu("gaussian_posteriors", x, theta, shares=shares, fill=fill)
-        loglik, q = (torch.cat(list(each)).cpu().numpy() for each in zip(*found))
-        return Posteriors(loglik, q if shares else None)
+        loglik = torch.cat([each[0] for each in found]).cpu().numpy()
+        return Posteriors(loglik, torch.cat([each[1] for each in found]).cpu().numpy() if shares else None)
 
-    def _fits(self, x: Held, theta: Gaussians) -> bool:
-        return x.kind == "dense" and theta.kind != "factor" and "gaps" not in x.kept
+    def _rows_of(self, x: Held, theta: Gaussians, watch: Watcher) -> Iterator[tuple[Any, torch.Tensor, Any]]:
+        """Components as these rows need them, features or rows less the origin, and weights; nothing for what is the CPU engine's."""
+        if x.kind != "dense" or theta.kind == "factor" or "gaps" in x.kept:
+            return
+        diagonal = theta.kind in DIAGONAL
+        if "mean" not in x.kept:
+            x.kept["mean"] = _mean_and_squares(x, watch)
+        origin, squares = x.kept["mean"]
 
-    def _complete(
-        self, x: Held, parts: _Components, watch: Watcher
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
-        """Rows less the origin, in float64, and their weights: few enough for what is made of them."""
-        step = max(1, x.room.chunk // (8 * parts.numbers_a_row))
-        for start, block in x.blocks(watch):
-            for a in range(0, len(block), step):
-                y = block[a : a + step].double() - parts.origin
-                w = None if x.weights is None else x.weights[start + a : start + a + len(y)]
-                yield y, w
-
-
-class _Components:
-    """Components about an origin between their means: the products lose nothing to data far from zero."""
-
-    def __init__(
-        self, kind: str, means: torch.Tensor, origin: torch.Tensor, constants: torch.Tensor, shape: torch.Tensor
-    ):
-        self.kind, self.origin, self.constants, self.shape = kind, origin, constants, shape
-        self.means = means - origin
-        self.diagonal = kind in DIAGONAL
-        k, n = means.shape
-        self.numbers_a_row = 4 * (k + n) if self.diagonal else 3 * k * n
-
-    @classmethod
-    def of(cls, engine: Any, theta: Gaussians) -> _Components:
         def there(a: Any) -> torch.Tensor:
-            return engine.tensor(np.ascontiguousarray(a), np.float64)
+            return self.tensor(np.ascontiguousarray(a), np.float64)
 
-        shape = 1.0 / theta.variances if theta.kind in DIAGONAL else theta.roots
-        return cls(
-            theta.kind, there(theta.means), there(theta.means.mean(axis=0)), there(theta.constants), there(shape)
+        root = there(1.0 / theta.variances if diagonal else theta.roots)
+        means, constants = there(theta.means) - origin, there(theta.constants)
+        if not diagonal:
+            root = root if root.ndim == 3 else root.expand(len(means), -1, -1)
+        precision = root if diagonal else torch.bmm(root, root.mT)
+        size = (precision if diagonal else precision.diagonal(dim1=1, dim2=2)) @ squares
+        n, k = means.shape[1], len(means)
+        if not bool((size <= SPREAD).all()) or (n > MOST_COLUMNS and not diagonal):
+            near = _Deviations(means, constants, root, diagonal)
+            for start, block in x.blocks():
+                step = max(1, x.room.chunk // (24 * k * n))
+                for a in range(0, len(block), step):
+                    part = block[a : a + step].double() - origin
+                    yield near, part, _part(x.weights, start + a, len(part))
+            return
+        far = _Features(means, constants, precision, diagonal)
+        for start, block in self._features(x, origin, diagonal):
+            yield far, block, _part(x.weights, start, len(block))
+
+    def _features(self, x: Held, origin: torch.Tensor, diagonal: bool) -> Iterator[tuple[int, torch.Tensor]]:
+        """(first row, features of rows), kept where all of them take at most ``KEPT`` of the free memory."""
+        rows, n = x.shape
+        width = _width(n, diagonal)
+        if ("features", diagonal) in x.kept:
+            yield from x.kept["features", diagonal]
+            return
+        keep = x.resident is not None and (
+            self.device.type == "cpu" or 8 * rows * width <= KEPT * torch.cuda.mem_get_info(self.device)[0]
         )
+        found, step = [], max(1, x.room.chunk // (8 * width))
+        above = torch.triu_indices(n, n, device=self.device)
+        for start, block in x.blocks() if x.resident is None else [(0, x.resident)]:
+            for a in range(0, len(block), step):
+                y = block[a : a + step].double() - origin
+                f = y.new_zeros(len(y), width)
+                f[:, 0], f[:, 1 : 1 + n] = 1.0, y
+                if diagonal:
+                    f[:, 1 + n : 1 + 2 * n] = y * y
+                else:
+                    f[:, 1 + n : 1 + n + above.shape[1]] = y[:, above[0]] * y[:, above[1]]
+                if keep:
+                    found.append((start + a, f))
+                yield start + a, f
+        if keep:
+            x.kept["features", diagonal] = found
 
-    def log_probs(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """rows x k, and for full covariances k x rows x n deviations."""
-        if self.diagonal:
-            heavy = self.means * self.shape
-            square = (y * y) @ self.shape.T
-            square -= 2 * (y @ heavy.T)
-            square += (heavy * self.means).sum(1)
-            return self.constants - 0.5 * square.clamp_(min=0.0), None
-        apart = y - self.means[:, None]
-        root = self.shape if self.shape.ndim == 3 else self.shape.expand(len(self.means), -1, -1)
-        image = torch.bmm(apart, root)
-        return self.constants - 0.5 * (image * image).sum(2).T, apart
+
+def _width(n: int, diagonal: bool) -> int:
+    """Numbers of a row of features, with zeros up to a multiple of 16: products are twice as fast where rows begin at such places."""
+    return -(-(1 + 2 * n if diagonal else 1 + n + n * (n + 1) // 2) // 16) * 16
 
 
-def _block_sums(parts: _Components, y: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
-    """weight, bound, counts, shift and scatter of some rows."""
-    logs, apart = parts.log_probs(y)
+def _part(weights: torch.Tensor | None, start: int, rows: int) -> torch.Tensor | None:
+    return None if weights is None else weights[start : start + rows]
+
+
+def _mean_and_squares(x: Held, watch: Watcher) -> tuple[torch.Tensor, torch.Tensor]:
+    """The mean of each column and of its squares about it, weights aside."""
+    sums = [(block.double().sum(0), len(block)) for _, block in x.blocks(watch)]
+    if not sums:
+        empty = torch.zeros(x.shape[1], dtype=torch.float64, device=x.device)
+        return empty, empty
+    rows = sum(count for _, count in sums)
+    mean = torch.stack([each for each, _ in sums]).sum(0) / rows
+    squares = [((block.double() - mean) ** 2).sum(0) for _, block in x.blocks()]
+    return mean, torch.stack(squares).sum(0) / rows
+
+
+def _shares(logs: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """log p of each row, and shares times weights."""
+    if usable(logs) and logs.shape[1] <= MOST:
+        return shared(logs.contiguous(), w)
     loglik = logs.logsumexp(1)
     q = (logs - loglik[:, None]).exp()
+    return loglik, q if w is None else q * w[:, None]
+
+
+class _Features:
+    """Components as coefficients of features."""
+
+    def __init__(self, means: torch.Tensor, constants: torch.Tensor, precision: torch.Tensor, diagonal: bool):
+        self.means, self.diagonal = means, diagonal
+        if diagonal:
+            slope, square = precision * means, -0.5 * precision
+        else:
+            slope = torch.bmm(precision, means[:, :, None])[:, :, 0]
+            self.above = torch.triu_indices(*means.shape[1:] * 2, device=means.device)
+            twice = torch.where(self.above[0] == self.above[1], -0.5, -1.0).to(means.dtype)
+            square = precision[:, self.above[0], self.above[1]] * twice
+        constant = constants - 0.5 * (slope * means).sum(1)
+        found = torch.cat([constant[:, None], slope, square], 1)
+        self.coefficients = torch.nn.functional.pad(found, (0, _width(means.shape[1], diagonal) - found.shape[1])).T.contiguous()
+
+    def logs(self, f: torch.Tensor) -> torch.Tensor:
+        return f @ self.coefficients
+
+    def sums(self, f: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Counts, shift and scatter about the means."""
+        m, n, even = self.means, self.means.shape[1], len(f) // SPLITS * SPLITS
+        raw = q[even:].T @ f[even:]
+        if even:
+            parts = (a[:even].view(SPLITS, even // SPLITS, -1) for a in (q, f))
+            raw += torch.bmm(next(parts).mT, next(parts)).sum(0)
+        counts, first, second = raw[:, 0], raw[:, 1 : 1 + n], raw[:, 1 + n :]
+        if self.diagonal:
+            second = second[:, :n]
+            return counts, first - counts[:, None] * m, second - 2 * m * first + counts[:, None] * m * m
+        scatter = raw.new_empty(len(m), n, n)
+        second = second[:, : self.above.shape[1]]
+        scatter[:, self.above[0], self.above[1]] = second
+        scatter[:, self.above[1], self.above[0]] = second
+        cross = m[:, :, None] * first[:, None]
+        scatter += counts[:, None, None] * m[:, :, None] * m[:, None] - cross - cross.mT
+        return counts, first - counts[:, None] * m, scatter
+
+
+class _Deviations:
+    """Components whose deviations are made for every row: nothing is lost, and k times as much is moved."""
+
+    def __init__(self, means: torch.Tensor, constants: torch.Tensor, root: torch.Tensor, diagonal: bool):
+        self.means, self.constants, self.root, self.diagonal = means, constants, root, diagonal
+
+    def logs(self, y: torch.Tensor) -> torch.Tensor:
+        apart = y - self.means[:, None]
+        if self.diagonal:
+            square = torch.bmm(apart * apart, self.root[:, :, None])[:, :, 0]
+        else:
+            image = torch.bmm(apart, self.root)
+            square = (image * image).sum(2)
+        return self.constants - 0.5 * square.T
+
+    def sums(self, y: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        apart = y - self.means[:, None]
+        heavy = apart * q.T[:, :, None]
+        scatter = (heavy * apart).sum(1) if self.diagonal else torch.bmm(heavy.mT, apart)
+        return q.sum(0), heavy.sum(1), scatter
+
+
+def _block_sums(parts: Any, block: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+    """weight, bound, counts, shift and scatter of some rows."""
+    loglik, q = _shares(parts.logs(block), w)
     if w is None:
-        weight, bound = torch.tensor(float(len(y)), dtype=torch.float64, device=y.device), loglik.sum()
+        weight, bound = torch.tensor(float(len(block)), dtype=torch.float64, device=block.device), loglik.sum()
     else:
         weight, bound = w.sum(), torch.where(w > 0, w * loglik, 0.0).sum()
-        q = q * w[:, None]
-    counts = q.sum(0)
-    if apart is None:
-        first, m = q.T @ y, parts.means
-        scatter = q.T @ (y * y) - 2 * m * first + counts[:, None] * m * m
-        return weight, bound, counts, first - counts[:, None] * m, scatter
-    heavy = apart * q.T[:, :, None]
-    return weight, bound, counts, heavy.sum(1), torch.bmm(heavy.mT, apart)
+    return weight, bound, *parts.sums(block, q)

@@ -12,9 +12,14 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.entries import at_entries
 from eckart.engines.cuda.held import Held, padded_rows
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.coordinates import descend
+from eckart.engines.cuda.kernels.divergence import LONG, kl_steps, pulls
+from eckart.engines.cuda.kernels.products import row_products
+from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums
+from eckart.engines.protocol.parts import Totals
 
 LEAST = 1e-10
 """Share of a row below which a multiplicative step does not take a component, so that it can come back."""
@@ -30,6 +35,26 @@ class DeviceParts:
 
     def _weights(self, x: Any) -> torch.Tensor | None:
         return None if x is None else self.held(x).weights
+
+    def totals(self, x: Any) -> Totals:
+        """Dense rows on the device; a negative entry is looked for by the CPU engine, whose words name it."""
+        x = self.held(x)
+        if x.kind != "dense" or x.resident is None:
+            return self.on_cpu("totals", x)
+        rows, n = x.resident.shape
+        w, parts = x.weights, []
+        for start, block in x.blocks():
+            if not bool((block >= 0).all()):
+                return self.on_cpu("totals", x)
+            wide = block.double()
+            heavy = None if w is None else w[start : start + len(block)]
+            square = (wide * wide).sum(1)
+            parts.append((wide.sum(0), square.sum()) if heavy is None else (heavy @ wide, heavy @ square))
+        if not parts:
+            return self.on_cpu("totals", x)
+        columns, square = (torch.stack(list(each)).sum(0).cpu().numpy() for each in zip(*parts))
+        weight = float(rows) if w is None else float(w.sum())
+        return Totals(rows, weight, weight * n, float(columns.sum()), float(square), columns)
 
     def factor_mass(self, factor: Any, x: Any = None) -> np.ndarray:
         f, w = self.tensor(factor, np.float64), self._weights(x)
@@ -71,10 +96,10 @@ class DeviceParts:
     def hals_rows(
         self, gram: np.ndarray, pull: Any, start: Any, l1: float = 0.0, *, sweeps: int = 1, shrink: float = 0.0
     ) -> Descent:
-        """Rows do not stop one by one: a coordinate is moved in all of them at once."""
-        g, p = self.tensor(gram, np.float64), self.tensor(pull, start.dtype) - l1
-        new, value, kkt = _coordinates(g, p, self.tensor(start), sweeps, None)
-        return Descent(DeviceArray(new), float(value), float(kkt))
+        """Rows do not stop one by one: those of a program stop together; without a kernel a coordinate is moved in all rows at once, and none stops."""
+        g, p = self.tensor(gram, np.float64), self.tensor(pull, start.dtype)
+        new, level = _coordinates(g, p, l1, self.tensor(start), sweeps, None, shrink)
+        return Descent(DeviceArray(new), *level.tolist())
 
     def hals_pass(
         self, x: Any, right: Any, left: Any, gram: np.ndarray, l1: float, *, sweeps: int = 1, shrink: float = 0.0
@@ -82,10 +107,10 @@ class DeviceParts:
         x = self.held(x)
         g, v, u = self.tensor(gram, np.float64), self.tensor(right, x.dtype), self.tensor(left, x.dtype)
         if x.kind != "dense":
-            new, value, kkt = _coordinates(g, entry_product(x.entries, x.entries.data, v) - l1, u, sweeps, x.weights)
+            new, level = _coordinates(g, entry_product(x.entries, x.entries.data, v), l1, u, sweeps, x.weights, shrink)
             heavy = new if x.weights is None else new * x.weights.to(new.dtype)[:, None]
             cross, square = entry_product(x.T.entries, x.T.entries.data, heavy), new.double().T @ heavy.double()
-            sums = CrossSums(float(value), float(kkt), cross.double().cpu().numpy(), square.cpu().numpy())
+            sums = CrossSums(*level.tolist(), cross.double().cpu().numpy(), square.cpu().numpy())
             return Pass(DeviceArray(new), sums)
         cross = torch.zeros(v.shape, dtype=torch.float64, device=self.device)
         square = torch.zeros_like(g)
@@ -94,13 +119,13 @@ class DeviceParts:
         for start, block in x.blocks():
             part = slice(start, start + len(block))
             w = None if x.weights is None else x.weights[part]
-            new, value, kkt = _coordinates(g, block @ v - l1, u[part], sweeps, w)
+            new, level = _coordinates(g, block @ v, l1, u[part], sweeps, w, shrink)
             heavy = new if w is None else new * w.to(new.dtype)[:, None]
             cross += block.T @ heavy
             square += new.double().T @ heavy.double()
-            total += torch.stack([value, kkt])
+            total += level
             out.append(new)
-        sums = CrossSums(float(total[0]), float(total[1]), cross.cpu().numpy(), square.cpu().numpy())
+        sums = CrossSums(*total.tolist(), cross.cpu().numpy(), square.cpu().numpy())
         return Pass(DeviceArray(torch.cat(out) if out else u), sums)
 
     def kl_rows(self, x: Any, other: Any, start: Any, rule: KlRule, mass: np.ndarray, *, steps: int = 1) -> Descent:
@@ -112,6 +137,12 @@ class DeviceParts:
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
         down = self.tensor(np.asarray(mass), other.dtype)
         below, e = padded_rows(h), x.entries
+        if usable(h):
+            value, kkt = self._kl_by_kernels(x, h.contiguous(), u.contiguous(), new, down, rule, steps)
+            heavy = 1.0 if x.weights is None else x.weights
+            total += torch.stack([(heavy * value).sum(), (heavy * kkt).sum()])
+            self._kl_empty(x, u, new, down, rule, total)
+            return Descent(DeviceArray(new), *total.tolist())
         for chunk in e.chunks(h.shape[1]):
             a = chunk.numbers(e.data)
             w = chunk.seen.to(a.dtype) if e.weights is None else chunk.numbers(e.weights)
@@ -123,6 +154,33 @@ class DeviceParts:
             total += torch.stack([(heavy * value).sum(), (heavy * kkt).sum()])
         self._kl_empty(x, u, new, down, rule, total)
         return Descent(DeviceArray(new), *total.tolist())
+
+    def _kl_by_kernels(
+        self, x: Held, h: torch.Tensor, u: torch.Tensor, new: torch.Tensor, down: torch.Tensor, rule: KlRule, steps: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows with entries: short ones with all their steps in one launch, long ones step by step. Value and violations of each row before."""
+        e, own = x.entries, x.kind == "observed"
+        short, long, pieces = e.by_length(LONG)
+        value, kkt = kl_steps(e, short, h, u, down, rule, steps, LEAST, own, new)
+        if not len(long):
+            return value, kkt
+        weights = torch.ones_like(e.data) if e.weights is None else e.weights
+        total = row_products(pieces, e.indices, weights * e.data, torch.ones_like(h[:, :1]))[:, 0]
+        mass = row_products(pieces, e.indices, weights, h) if own else down.expand(len(long), -1)
+        at, going = _floored(u[long], mass, total, rule), torch.ones_like(total, dtype=torch.bool)
+        floors = (1e-30 * total).clamp(min=1e-37)
+        for s in range(steps):
+            up, logs = pulls(pieces, e, h, at, floors, s == 0)
+            found, level, violated = _multiplied(at, up, mass, total, rule)
+            if logs is not None:
+                value[long], kkt[long] = logs + level, violated
+            moved = ((found - at).abs() * (mass + rule.l1)).sum(1)
+            at = torch.where(going[:, None], found, at)
+            going = going & (moved > rule.tol * total)
+            if s % 8 == 7 and not bool(going.any()):  # asking stops the device, so it is done now and then
+                break
+        new[long] = at
+        return value, kkt
 
     def _kl_empty(
         self, x: Held, u: torch.Tensor, new: torch.Tensor, down: torch.Tensor, rule: KlRule, total: torch.Tensor
@@ -182,25 +240,36 @@ class DeviceParts:
 
 
 def _coordinates(
-    gram: torch.Tensor, pull: torch.Tensor, start: torch.Tensor, sweeps: int, w: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Coordinate descent on 1/2 u^T G u - p.u over u >= 0 in all rows; the objective and the violations before it."""
+    gram: torch.Tensor,
+    pull: torch.Tensor,
+    l1: float,
+    start: torch.Tensor,
+    sweeps: int,
+    w: torch.Tensor | None,
+    shrink: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Coordinate descent on 1/2 u^T G u - (p - l1).u over u >= 0 in all rows; the objective and the violations before it, summed."""
+    if usable(start):
+        new, value, kkt = descend(gram, pull, l1, start, sweeps, shrink)
+        both = torch.stack([value, kkt])
+        return new, both.sum(1) if w is None else both @ w
+    pull = pull - l1
     diagonal = gram.diagonal().clamp(min=1e-30)
     wide, p = start.double(), pull.double()
     slope = wide @ gram - p
-    value, kkt = (
-        0.5 * (wide * (slope - p)).sum(1),
-        (gram.diagonal() * torch.minimum(wide, slope / diagonal) ** 2).sum(1),
+    both = torch.stack(
+        [
+            0.5 * (wide * (slope - p)).sum(1),
+            (gram.diagonal() * torch.minimum(wide, slope / diagonal) ** 2).sum(1),
+        ]
     )
-    if w is not None:
-        value, kkt = value * w, kkt * w
     # by columns: a coordinate of all rows lies together in memory
     u, target = start.T.clone(memory_format=torch.contiguous_format), pull.T.contiguous()
     g, inverse = gram.to(u.dtype), (1 / diagonal).to(u.dtype)
     for _ in range(sweeps):
         for c in range(len(u)):
             u[c] = (u[c] - (g[c] @ u - target[c]) * inverse[c]).clamp_(min=0)
-    return u.T.contiguous(), value.sum(), kkt.sum()
+    return u.T.contiguous(), both.sum(1) if w is None else both @ w
 
 
 def _kl_steps(

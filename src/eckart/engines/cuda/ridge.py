@@ -14,7 +14,11 @@ import numpy as np
 import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
-from eckart.engines.cuda.held import Chunk, Entries, Held, padded_rows
+from eckart.engines.cuda.dense import entry_product
+from eckart.engines.cuda.held import MOST_ROWS, Chunk, Entries, Held, padded_rows
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.ridge import SOLVED, WIDEST, eliminated, grams, weighted_images
+from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import RidgeRule, RowSolution
 
 
@@ -49,6 +53,27 @@ class Known(NamedTuple):
         if self.offset is not None:
             y = y - self.offset[chunk.columns]
         y = torch.where(chunk.seen, y, 0.0)
+        return w, y, y if w is None else w * y
+
+
+    def flat(self) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
+        """The same of all entries, in row order."""
+        a, e = self.entries.data, self.entries
+        if self.rule.alpha:
+            w = self.rule.alpha * a
+            return w, torch.ones_like(a), torch.where(w > 0, w + self.rule.shift, 0.0)
+        w = self.weights
+        for each in (
+            None if self.own is None else self.own[e.row_of] if len(self.own) > 1 else self.own.expand(len(a)),
+            None if self.other is None else self.other[e.indices],
+        ):
+            if each is not None:
+                w = each if w is None else w * each
+        y = a - self.mean if self.mean else a
+        if self.bias is not None:
+            y = y - self.bias[e.row_of]
+        if self.offset is not None:
+            y = y - self.offset[e.indices]
         return w, y, y if w is None else w * y
 
 
@@ -109,10 +134,20 @@ class DeviceRidge:
         left = torch.zeros((len(ridge), k), dtype=v.dtype, device=self.device)
         bias = torch.zeros(len(ridge), dtype=v.dtype, device=self.device) if rule.bias else None
         value = torch.zeros((), dtype=torch.float64, device=self.device)
-        below = padded_rows(v, rule.bias)
         begun: Any = None if start is None else self.tensor(start, dtype)
         small = cg_steps > 0 and begun is not None and not rule.bias and prior is None and noise is None
         part: Any
+        if usable(v) and (k <= WIDEST if small else v.dtype == torch.float32):
+            found = (
+                _images_by_conjugate_gradients(facts, v.contiguous(), system, begun, cg_steps)
+                if small
+                else _kernel_solved(facts, v.contiguous(), system)
+            )
+            if found is None:
+                return self.on_cpu("ridge_rows", x, right, rule, **given)
+            left, bias, value = found
+            return RowSolution(DeviceArray(left), None if bias is None else DeviceArray(bias), float(value))
+        below = padded_rows(v, rule.bias)
         for chunk in facts.entries.chunks(k + rule.bias, 0 if small else 2 * (k + 1) ** 2):
             w, y, q = facts.at(chunk)
             gathered = below[chunk.columns]
@@ -138,14 +173,11 @@ class DeviceRidge:
     def bias_rows(self, x: Any, rule: RidgeRule, offset: Any, weights: Any = None, *, mean: float = 0.0) -> DeviceArray:
         x = self.held(x)
         facts = self.known(x, x.dtype, None, mean, weights, offset=offset)
-        _, ridge = x.kept_ridges(rule)
-        out = torch.zeros(len(ridge), dtype=facts.entries.data.dtype, device=self.device)
-        for chunk in facts.entries.chunks(2):
-            w, _, q = facts.at(chunk)
-            weight = (chunk.seen if w is None else w).sum(1, dtype=torch.float64) + ridge[chunk.rows]
-            total = q.sum(1, dtype=torch.float64)
-            out[chunk.rows] = torch.where(weight > 0, total / weight, 0.0).to(out.dtype)
-        return DeviceArray(out)
+        w, _, q = facts.flat()
+        ridge = x.kept_ridges(rule)[1]
+        weight = (facts.entries.counts if w is None else row_sums(facts.entries, w)) + ridge
+        found = torch.where(weight > 0, row_sums(facts.entries, q) / torch.where(weight > 0, weight, 1.0), 0.0)
+        return DeviceArray(found.to(facts.entries.data.dtype))
 
     def ridge_penalty(self, x: Any, rule: RidgeRule, factor: Any, bias: Any) -> float:
         x = self.held(x)
@@ -159,19 +191,15 @@ class DeviceRidge:
         x = self.held(x)
         u, v = self.tensor(left, right.dtype), self.tensor(right)
         facts = self.known(x, right.dtype, offset=offset, other=other)
-        out = torch.zeros((len(u), 1), dtype=torch.float64, device=self.device)
-        below = padded_rows(v)
-        for chunk in facts.entries.chunks(v.shape[1]):
-            w, y, _ = facts.at(chunk)
-            d = (y - dots(chunk, below[chunk.columns], u)).double()
-            d = torch.where(chunk.seen, d * d, 0.0)
-            out[chunk.rows, 0] = (d if w is None else d * w).sum(1)
-        return DeviceArray(out)
+        w, y, _ = facts.flat()
+        d = (y - at_entries(facts.entries, u, v)).double()
+        return DeviceArray(row_sums(facts.entries, d * d if w is None else d * d * w)[:, None])
 
 
-def dots(chunk: Chunk, gathered: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-    """u_i.v_j of the entries of a chunk."""
-    return torch.bmm(gathered, u[chunk.rows][:, :, None])[:, :, 0]
+def row_sums(entries: Entries, numbers: torch.Tensor) -> torch.Tensor:
+    """sum_j of numbers at the entries, for every row, in float64."""
+    one = torch.ones((entries.n, 1), dtype=torch.float64, device=numbers.device)
+    return entry_product(entries, numbers.double(), one)[:, 0]
 
 
 class _System(NamedTuple):
@@ -223,49 +251,167 @@ def _solved(
     heavy, pulls = _heavy(gathered, w, q)
     heavy = chunk.pieces(heavy)
     gram = chunk.whole(torch.bmm(heavy.mT, heavy))
-    rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :, 0]
+    rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :k, 0]
+    side = None if system.bias_ridge is None else gram[:, :k, k]
+    sums = q.sum(1, dtype=torch.float64), seen.sum(1, dtype=torch.float64)
+    return _in_time(chunk.rows, gram[:, :k, :k], rhs, side, sums, constant, system)
+
+
+def _in_time(
+    rows: torch.Tensor,
+    gram: torch.Tensor,
+    rhs: torch.Tensor,
+    side: torch.Tensor | None,
+    sums: tuple[torch.Tensor, torch.Tensor],
+    constant: torch.Tensor,
+    system: _System,
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """Solved in working precision, or in float64 where a matrix is not positive definite in it."""
     for wide in (False, True):
-        found = _factored(chunk, gram.double() if wide else gram, rhs.double() if wide else rhs, q, seen, system, k)
+        parts = [a if a is None or not wide else a.double() for a in (gram, rhs, side)]
+        found = _factored(rows, *parts, *sums, system)  # type: ignore[arg-type]
         if found is not None:
             u, b, gain = found
-            return u.to(gathered.dtype), None if b is None else b.to(gathered.dtype), 0.5 * (constant - gain).sum()
+            return u.to(rhs.dtype), None if b is None else b.to(rhs.dtype), 0.5 * (constant - gain).sum()
     return None
 
 
 def _factored(
-    chunk: Chunk, gram: torch.Tensor, rhs: torch.Tensor, q: torch.Tensor, seen: torch.Tensor, system: _System, k: int
+    rows: torch.Tensor,
+    gram: torch.Tensor,
+    r: torch.Tensor,
+    side: torch.Tensor | None,
+    pull: torch.Tensor,
+    weight: torch.Tensor,
+    system: _System,
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """``side`` is sum_j w v_j, ``pull`` sum_j q and ``weight`` sum_j w of each row: what the bias needs."""
     b: Any = None
-    pull: Any = None
-    side: Any = None
     inverse: Any = None
-    r = rhs[:, :k]
-    a = gram[:, :k, :k] + system.shift(chunk.rows, k, gram.dtype)
+    a = gram + system.shift(rows, r.shape[1], gram.dtype)
     if system.prior is not None:
-        r = r + system.prior[chunk.rows]
-    if system.bias_ridge is not None:
-        slack = seen.sum(1, dtype=torch.float64) + system.bias_ridge[chunk.rows]
+        r = r + system.prior[rows]
+    if side is not None:
+        assert system.bias_ridge is not None
+        slack = weight + system.bias_ridge[rows]
         inverse = torch.where(slack > 0, 1.0 / slack, 0.0)
-        pull, side = q.sum(1, dtype=torch.float64), gram[:, :k, k]
         a = a - (side * inverse.to(a.dtype)[:, None])[:, :, None] * side[:, None, :]
         r = r - side * (pull * inverse).to(a.dtype)[:, None]
     lower, info = torch.linalg.cholesky_ex(a)
     if bool(info.any()):
         return None
-    u = torch.cholesky_solve(r[:, :, None], lower)[:, :, 0]
+    u = torch.linalg.solve_triangular(lower, r[:, :, None], upper=False)
+    u = torch.linalg.solve_triangular(lower.mT, u, upper=True)[:, :, 0]
     rest = r - torch.bmm(a, u[:, :, None])[:, :, 0]
     gain = (u.double() * (r + rest).double()).sum(1)
     if system.noise is not None:
         u = (
             u
-            + torch.linalg.solve_triangular(lower.mT, system.noise[chunk.rows].to(a.dtype)[:, :, None], upper=True)[
-                :, :, 0
-            ]
+            + torch.linalg.solve_triangular(lower.mT, system.noise[rows].to(a.dtype)[:, :, None], upper=True)[:, :, 0]
         )
-    if system.bias_ridge is not None:
+    if side is not None:
         b = (pull - (side * u).sum(1, dtype=torch.float64)) * inverse
         gain = gain + pull * pull * inverse
     return u, b, gain
+
+
+def _kernel_solved(
+    facts: Known, v: torch.Tensor, system: _System
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """All rows, some at a time, their matrices by a kernel; None where one is not positive definite, even in float64."""
+    e, k = facts.entries, v.shape[1]
+    w, y, q = facts.flat()
+    rhs = entry_product(e, q, v)
+    side = None
+    if system.bias_ridge is not None:
+        side = entry_product(e, torch.ones_like(q) if w is None else w, v)
+    constant, pull = row_sums(e, q.double() * y.double()), row_sums(e, q)
+    weight = e.counts.double() if w is None else row_sums(e, w)
+    left, bias = torch.empty_like(rhs), None if side is None else torch.empty_like(rhs[:, 0])
+    value = torch.zeros((), dtype=torch.float64, device=v.device)
+    for first, last, entry, pieces in e.ranges(max(1, min(MOST_ROWS, e.room.chunk // (4 * (k + 1) ** 2)))):
+        at, gram = slice(first, last), grams(pieces, e.indices, w, v, entry)
+        own = None if side is None else side[at]
+        found = None
+        if k <= SOLVED and system.noise is None:
+            found = _eliminated(at, gram, rhs[at], own, pull[at], weight[at], constant[at], system)
+        if found is None:
+            rows = torch.arange(first, last, device=v.device)
+            found = _in_time(rows, gram, rhs[at], own, (pull[at], weight[at]), constant[at], system)
+        if found is None:
+            return None
+        left[at] = found[0]
+        if bias is not None:
+            bias[at] = found[1]
+        value += found[2]
+    return left, bias, value
+
+
+def _eliminated(
+    at: slice,
+    gram: torch.Tensor,
+    r: torch.Tensor,
+    side: torch.Tensor | None,
+    pull: torch.Tensor,
+    weight: torch.Tensor,
+    constant: torch.Tensor,
+    system: _System,
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """What ``_in_time`` gives, by a kernel that keeps each matrix to itself; None where a pivot is not positive."""
+    inverse = torch.zeros_like(pull)
+    if system.prior is not None:
+        r = r + system.prior[at]
+    if side is not None:
+        assert system.bias_ridge is not None
+        slack = weight + system.bias_ridge[at]
+        inverse = torch.where(slack > 0, 1.0 / torch.where(slack > 0, slack, 1.0), 0.0)
+        r = r - side * (pull * inverse).to(r.dtype)[:, None]
+    base = None if system.base is None else system.base.to(r.dtype).contiguous()
+    numbers = (system.ridge[at].to(r.dtype), inverse.to(r.dtype))
+    u, gain, pivots = eliminated(gram, r.contiguous(), side, base, *numbers)
+    if not bool((pivots > 0).all()):
+        return None
+    b = None
+    if side is not None:
+        b = ((pull - (side * u).sum(1, dtype=torch.float64)) * inverse).to(r.dtype)
+        gain = gain + pull * pull * inverse
+    return u, b, 0.5 * (constant - gain).sum()
+
+
+def _images_by_conjugate_gradients(
+    facts: Known, v: torch.Tensor, system: _System, start: torch.Tensor, steps: int
+) -> tuple[torch.Tensor, None, torch.Tensor]:
+    """All rows at once, G d by a kernel; rows without entries are zero."""
+    e = facts.entries
+    w, y, q = facts.flat()
+    ridge = system.ridge.to(v.dtype)[:, None]
+    base = None if system.base is None else system.base.to(v.dtype)
+
+    def apply(d: torch.Tensor) -> torch.Tensor:
+        image = weighted_images(e.pieces, e.indices, w, v, d) + ridge * d
+        return image if base is None else image + d @ base
+
+    u, rest = conjugate_gradients(apply, entry_product(e, q, v), torch.where(e.counts[:, None] > 0, start, 0.0), steps)
+    return u, None, 0.5 * ((q.double() * y.double()).sum() - rest.sum())
+
+
+def conjugate_gradients(
+    apply: Any, rhs: torch.Tensor, u: torch.Tensor, steps: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The codes after some steps from u, each of which lowers the objective of its row; a row that has arrived stays. And u.(r + rest) of each row."""
+    r = rhs - apply(u)
+    d, rr = r, (r.double() ** 2).sum(1)
+    first = rr
+    for _ in range(steps):
+        image = apply(d)
+        along = (d.double() * image.double()).sum(1)
+        going = (rr > 1e-14 * first) & (along > 0)
+        step = torch.where(going, rr / along, 0.0).to(u.dtype)[:, None]
+        u, r = u + step * d, r - step * image
+        new = (r.double() ** 2).sum(1)
+        turn = torch.where(going, new / rr, 0.0).to(u.dtype)[:, None]
+        d, rr = r + turn * d, torch.where(going, new, 0.0)
+    return u, (u.double() * (rhs + r).double()).sum(1)
 
 
 def _by_conjugate_gradients(
@@ -278,7 +424,7 @@ def _by_conjugate_gradients(
     u: torch.Tensor,
     steps: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The codes after some steps from u, each of which lowers the objective of its row; a row that has arrived stays."""
+    """The rows of a chunk, their gathered rows of V at hand."""
     constant = (q.double() * y.double()).sum(1)
     heavy, pulls = _heavy(gathered, w, q)
     heavy = chunk.pieces(heavy)
@@ -292,17 +438,5 @@ def _by_conjugate_gradients(
         return image if base is None else image + d @ base
 
     rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :, 0]
-    r = rhs - apply(u)
-    d, rr = r, (r.double() ** 2).sum(1)
-    first = rr
-    for _ in range(steps):
-        image = apply(d)
-        along = (d.double() * image.double()).sum(1)
-        going = (rr > 1e-14 * first) & (along > 0)
-        step = torch.where(going, rr / along, 0.0).to(u.dtype)[:, None]
-        u, r = u + step * d, r - step * image
-        new = (r.double() ** 2).sum(1)
-        turn = torch.where(going, new / rr, 0.0).to(u.dtype)[:, None]
-        d, rr = r + turn * d, torch.where(going, new, 0.0)
-    gain = (u.double() * (rhs + r).double()).sum(1)
+    u, gain = conjugate_gradients(apply, rhs, u, steps)
     return u, 0.5 * (constant - gain).sum()

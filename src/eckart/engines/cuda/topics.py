@@ -15,7 +15,10 @@ import torch
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Chunk, Held, padded_rows
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.topics import folded, swept
 from eckart.engines.protocol import TopicStatistics
+from eckart.engines.protocol.topics import TopicWords
 
 
 class DeviceTopics:
@@ -25,6 +28,17 @@ class DeviceTopics:
     tensor: Any
     on_cpu: Any
     held: Any
+    twins: Any
+
+    def topic_words(self, counts: Any, sizes: np.ndarray, prior: Any, dtype: Any = None) -> TopicWords:
+        n, kind = len(counts), self.tensor(np.zeros(0, dtype or counts.dtype)).dtype
+        b = self.tensor(np.atleast_1d(np.asarray(prior, np.float64)))
+        total = self.tensor(sizes, np.float64) + b.sum(0) * (1 if len(b) > 1 else n)
+        held = total > 0
+        words = (self.tensor(counts, np.float64) + b) / torch.where(held, total, 1.0)
+        words = torch.where(held, words, 1.0 / n)
+        value = (b * words.clamp(min=1e-45).log()).sum() if np.any(prior) else 0.0
+        return TopicWords(self.twins.copy(words.to(kind)), float(value))
 
     def topic_fold(
         self, x: Any, words: Any, prior: np.ndarray, shares: Any, *, steps: int, tol: float = 0.0
@@ -38,6 +52,9 @@ class DeviceTopics:
         x, theta = self._shares(x, shares, words.dtype)
         before = self._folded(x, words, prior, theta, steps - 1, tol)
         phi, a = self.tensor(words), self.tensor(np.asarray(prior), words.dtype)
+        if usable(phi):
+            after, ratios, sums = swept(self._kernel_entries(x, words.dtype), phi, a, before)
+            return self._statistics(x, phi, prior, before, after, ratios, sums)
         after, ratios = _normal(torch.zeros_like(before) + a, before), before.new_zeros(x.nnz + 1)
         sums, below = torch.zeros(2, dtype=torch.float64, device=self.device), padded_rows(phi)
         for chunk in x.entries.chunks(phi.shape[1]):
@@ -50,6 +67,12 @@ class DeviceTopics:
             held = (s > 0) & chunk.seen
             sums[0] += torch.where(held, c.double() * s.double().log(), 0.0).sum()
             sums[1] += torch.where(held, c, 0.0).sum(dtype=torch.float64)
+        return self._statistics(x, phi, prior, before, after, ratios, sums)
+
+    def _statistics(
+        self, x: Held, phi: torch.Tensor, prior: np.ndarray, before: torch.Tensor, after: torch.Tensor, ratios: torch.Tensor, sums: torch.Tensor
+    ) -> tuple[DeviceArray, TopicStatistics]:  # fmt: skip
+        """What a sweep leaves, from the shares before and after it and the ratios at the entries."""
         value, seen = sums.tolist()
         logs = before.double().clamp(min=1e-37).log().sum(0).cpu().numpy()
         penalty = float(np.asarray(prior, np.float64) @ np.where(np.asarray(prior) > 0, logs, 0.0))
@@ -113,6 +136,9 @@ class DeviceTopics:
     def _counts(self, x: Held, dtype: Any) -> torch.Tensor:
         return x.entries.data.to(self.tensor(np.zeros(0, dtype)).dtype)
 
+    def _kernel_entries(self, x: Held, dtype: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        return x.entries.indptr, x.entries.indices, self._counts(x, dtype)
+
     def _folded(
         self, x: Held, words: Any, prior: np.ndarray, theta: torch.Tensor, steps: int, tol: float
     ) -> torch.Tensor:
@@ -120,6 +146,8 @@ class DeviceTopics:
         if steps <= 0:
             return theta.contiguous()
         phi, a = self.tensor(words), self.tensor(np.asarray(prior), words.dtype)
+        if usable(phi):
+            return folded(self._kernel_entries(x, words.dtype), phi, a, theta, steps, tol)
         out, below, data = _normal(torch.zeros_like(theta) + a, theta), padded_rows(phi), self._counts(x, words.dtype)
         for chunk in x.entries.chunks(phi.shape[1]):
             c, there, own = chunk.numbers(data), below[chunk.columns], theta[chunk.rows]
@@ -140,7 +168,7 @@ class DeviceTopics:
         self, x: Held, phi: torch.Tensor, ratios: torch.Tensor, theta: torch.Tensor
     ) -> tuple[np.ndarray, np.ndarray]:
         counts = phi * entry_product(x.T.entries, ratios[x.entries.by_columns], theta)
-        return counts.cpu().numpy(), counts.sum(0, dtype=torch.float64).cpu().numpy()
+        return self.twins.copy(counts), counts.sum(0, dtype=torch.float64).cpu().numpy()
 
 
 def _pulled(chunk: Chunk, there: torch.Tensor, r: torch.Tensor) -> torch.Tensor:

@@ -100,7 +100,11 @@ class Rules:
             return stack
         except np.linalg.LinAlgError:
             for z, s in enumerate(scaled):
-                values, vectors = np.linalg.eigh(s)
+                try:  # a tenth of the time of eigenvalues, and most components are far from the floor
+                    np.linalg.cholesky(s - np.eye(len(root)))
+                    continue
+                except np.linalg.LinAlgError:
+                    values, vectors = np.linalg.eigh(s)
                 if values[0] < 1.0:
                     lifted = (vectors * np.maximum(values, 1.0)) @ vectors.T
                     stack[z] = 0.5 * (lifted + lifted.T) * size

@@ -90,7 +90,7 @@ def sketch(sides: Sides, k: int, rng: np.random.Generator) -> tuple[Tall, Tall]:
             lambda v: engine.gram_times(x, v, None),
             n, most, dtype=x.dtype, rng=rng, engine=engine, block=min(n, max(8, k // 3)), tol=1e-4, max_steps=30,
         ).vectors  # fmt: skip
-    return engine.times(x, block, None), block
+    return engine.times(x, block, None), engine.take(block)
 
 
 def nndsvd(engine: Engine, x: Placed, images: Tall, basis: Tall, k: int, fill: float) -> tuple[Tall, Tall, bool]:

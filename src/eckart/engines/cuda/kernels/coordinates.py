@@ -1,0 +1,69 @@
+"""Coordinate descent over u >= 0 with one matrix for all rows: a program holds some rows and walks over their coordinates.
+
+    minimise 1/2 u^T G u - p.u:      u_c <- max(0, u_c - (g_c . u - p_c) / G_cc),   c = 1..k, again and again
+
+Objective and violations of the optimality conditions before it (``protocol.parts.Descent``) are measured in float64. A program ends early when no row of it moves by more than a share ``shrink`` of its first sweep (squared).
+"""
+
+from __future__ import annotations
+
+import torch
+
+from eckart.engines.cuda.kernels.language import jit, power_of_two, tl
+
+
+@jit
+def _descend(
+    gram, wide_gram, pull, start, out, values, violations, rows, k, l1, sweeps, shrink, ROWS: tl.constexpr, WIDTH: tl.constexpr
+):  # fmt: skip
+    i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
+    columns = tl.arange(0, WIDTH)
+    there = i < rows
+    whole = there[:, None] & (columns < k)[None, :]
+    u = tl.load(start + i[:, None] * k + columns[None, :], mask=whole, other=0.0)
+    value, violated, wide = tl.zeros([ROWS], dtype=tl.float64), tl.zeros([ROWS], dtype=tl.float64), u.to(tl.float64)
+    for c in range(0, k):
+        g = tl.load(wide_gram + c * k + columns, mask=columns < k, other=0.0)
+        curvature = tl.load(wide_gram + c * k + c)
+        p = (tl.load(pull + i * k + c, mask=there, other=0.0) - l1).to(tl.float64)
+        old = tl.sum(tl.where((columns == c)[None, :], wide, 0.0), 1)
+        slope = tl.sum(wide * g[None, :], 1) - p
+        bent = tl.minimum(old, slope / tl.maximum(curvature, 1e-30))
+        value += 0.5 * old * (slope - p)
+        violated += curvature * bent * bent
+    tl.store(values + i, value, mask=there)
+    tl.store(violations + i, violated, mask=there)
+    first = tl.zeros([ROWS], dtype=u.dtype)
+    sweep = 0
+    while sweep < sweeps:
+        change = tl.zeros([ROWS], dtype=u.dtype)
+        for c in range(0, k):
+            g = tl.load(gram + c * k + columns, mask=columns < k, other=0.0)
+            diagonal = tl.maximum(tl.load(gram + c * k + c), 1e-30)
+            p = tl.load(pull + i * k + c, mask=there, other=0.0) - l1
+            at = columns == c
+            old = tl.sum(tl.where(at[None, :], u, 0.0), 1)
+            new = tl.maximum(old - (tl.sum(u * g[None, :], 1) - p) / diagonal, 0.0)
+            change += (new - old) * (new - old)
+            u = tl.where(at[None, :], new[:, None], u)
+        first = tl.where(sweep == 0, change, first)
+        going = tl.sum(tl.where(change > shrink * first, 1, 0), 0)
+        sweep = tl.where((shrink > 0) & (going == 0), sweeps, sweep + 1)
+    tl.store(out + i[:, None] * k + columns[None, :], u, mask=whole)
+
+
+def descend(
+    gram: torch.Tensor, pull: torch.Tensor, l1: float, start: torch.Tensor, sweeps: int, shrink: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The rows after at most that many sweeps over their coordinates, p being ``pull`` less ``l1``; objective and violations of each before (``gram`` and
+    these are in float64)."""
+    rows, k = start.shape
+    out, width = torch.empty_like(start, memory_format=torch.contiguous_format), power_of_two(k)
+    values, violations = (torch.zeros(rows, dtype=torch.float64, device=start.device) for _ in range(2))
+    if start.numel():
+        several = max(1, min(32, 1024 // width))  # a thread holds 32 numbers
+        _descend[(-(-rows // several),)](
+            gram.to(start.dtype).contiguous(), gram.contiguous(), pull.contiguous(), start.contiguous(), out, values, violations, rows, k, float(l1),
+            sweeps, float(shrink), ROWS=several, WIDTH=width, num_warps=2 if width <= 64 else 4,
+        )  # fmt: skip
+    return out, values, violations

@@ -1,0 +1,21 @@
+"""u_i.v_j at the stored entries of sparse rows."""
+
+from __future__ import annotations
+
+import torch
+
+from eckart.engines.cuda.held import Entries
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.products import entry_dots
+
+
+def at_entries(entries: Entries, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """u_i.v_j at every stored entry, in row order."""
+    if usable(v):
+        return entry_dots(entries.pieces, entries.indices, u.to(v.dtype), v)
+    out = torch.empty(len(entries.data), dtype=u.dtype, device=u.device)
+    step = max(1, (2**26 if u.is_cuda else 2**20) // max(1, u.shape[1]))
+    for a in range(0, len(out), step):
+        at = slice(a, a + step)
+        out[at] = (u[entries.row_of[at]] * v[entries.indices[at]]).sum(1)
+    return out
