@@ -207,7 +207,10 @@ def test_titles_stand_beside_ids(done, refused):
         "m.safetensors",
         "--titles",
         "movies.csv:movieId:title",
+        "--report",
+        "page.html",
     )
+    assert "Film, the" in Path("page.html").read_text().split("A few recommendations")[1].split("</table>")[0]
     done("complete", "ratings.csv", *LONG, "-k", 2, "--held-out", 0, "-q", "--model", "bare.safetensors")
     for words in (["m.safetensors"], ["bare.safetensors", "--titles", "movies.csv:movieId:title"]):
         lines = done("recommend", *words, "--row", 1, "-n", 2).splitlines()

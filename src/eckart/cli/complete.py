@@ -164,10 +164,11 @@ def complete(
     shell.answer["data"] = facts(file, x)
     if judged is not None:
         fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.scores
+    called = None
     if titles is not None:
         from eckart.cli.asked_ids import Titles
 
-        Titles(titles, fitted.column_ids)  # refused now where it cannot be read
+        called = Titles(titles, fitted.column_ids)  # refused now where it cannot be read
         fitted.fit_.plan["titles"] = titles
     if model is not None and fitted.fit_.plan.get("ranking") == "auto":
         demand = fitted.demand()
@@ -178,7 +179,7 @@ def complete(
     def page() -> Any:
         from eckart.report.complete import complete_report
 
-        more = {"names": source.names, "tuning": chooser.tuned}
+        more = {"names": source.names, "tuning": chooser.tuned, "titles": called}
         return complete_report(fitted, x, held_out=judged, name=Path(file).name, **more)
 
     def write(path: Path) -> int:

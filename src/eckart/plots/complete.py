@@ -161,10 +161,12 @@ def factor_map(
     axes: tuple[int, int] = (0, 1),
     named: int = 8,
     most: int = 4000,
+    titles: Any = None,
 ) -> Any:
     """Rows or columns on two principal directions of U V^T (the factors themselves have no order and no axes); the outermost on each side are named.
 
     ``among`` (positions) keeps the map to some of them, those observed often, say: the others lie where the penalty left them.
+    ``titles`` (a function from an array of ids to texts) says what they are called.
     The singular value decomposition of U V^T turns both factors into their principal axes, and each side is stretched by the root of the singular values.
     """
     if side not in ("rows", "columns"):
@@ -187,8 +189,9 @@ def factor_map(
     shown = np.union1d(shown, outer)
     size = float(np.clip(14000 / max(len(shown), 1), 5, 30))
     drawn = ax.scatter(xy[shown, 0], xy[shown, 1], s=size, color=BLUE, alpha=0.55, linewidths=0)
-    drawn.eckart_names = [str(n) for n in labels.names(kept[shown])]  # a report shows them where one points
-    _name_points(ax, xy, outer, [str(n) for n in labels.names(kept[outer])])
+    called = (lambda ids: ids) if titles is None else titles
+    drawn.eckart_names = [str(n) for n in called(labels.names(kept[shown]))]  # a report shows them where one points
+    _name_points(ax, xy, outer, [str(n) for n in called(labels.names(kept[outer]))])
     ax.axhline(0, color=FAINT, linewidth=1, zorder=0)
     ax.axvline(0, color=FAINT, linewidth=1, zorder=0)
     ax.margins(0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from eckart.matrix import Observed
 from eckart.report.held_out import HeldOut
 from eckart.report.html import Report
 
+Titles = Callable[[np.ndarray], Sequence[str]]
+"""What ids are called where people read them."""
 POPULAR, NEIGHBOURS, SHOWN_ROWS, LISTED, NAMED = 6, 5, 4, 5, 20
 
 
@@ -23,11 +26,12 @@ def complete_report(
     name: str = "",
     names: tuple[str, str, str] = ("row", "column", "value"),
     tuning: Any = None,
+    titles: Titles | None = None,
 ) -> Report:
     """A page for a fitted completion.
 
     ``held_out`` (from ``eckart.report.held_out.judge``) adds the measured error and whom it hits, ``names`` are what rows, columns and values are called,
-    ``tuning`` (from ``eckart.complete.tune.tune``) adds the candidates among which the rank was chosen.
+    ``tuning`` (from ``eckart.complete.tune.tune``) adds the candidates among which the rank was chosen; ``titles`` turns ids of columns into titles.
     """
     x, fit = observed, model.fit_
     n, m = x.shape
@@ -37,12 +41,13 @@ def complete_report(
         f"{n:,} rows and {m:,} columns, {x.nnz:,} entries observed ({x.nnz / (n * m):.2%}); {type(model).__name__} of rank {k}",
     )
     page.holds(fit.certificate)
-    _recommendations(page, model, x, names)
+    titles = titles or _texts
+    _recommendations(page, model, x, names, titles)
     if held_out is not None:
         _errors(page, held_out, names)
     known = [_known(counts, k) for counts in (x.row_counts(), x.column_counts())]
-    _neighbours(page, model, x, known[1], names)
-    _factors(page, model, known, names)
+    _neighbours(page, model, x, known[1], names, titles)
+    _factors(page, model, known, names, titles)
     if tuning is not None:
         _tuning(page, tuning)
     if isinstance(fit.plan.get("path"), dict) and len(fit.plan["path"]["taus"]) > 1:
@@ -56,7 +61,7 @@ def complete_report(
     ]
     counted += [["entries for each", found.oversampling], ["connected parts", len(found.parts)]]
     page.table(["counted", "value"], counted)
-    _unidentified(page, model, x, k, names)
+    _unidentified(page, model, x, k, names, titles)
     page.section("Evidence").certificate(fit.certificate)
     if len(fit.trace):
         page.pictures((plots.objective(fit.trace), f"{fit.trace.quantity.capitalize()}: {len(fit.trace)} values"))
@@ -114,16 +119,16 @@ def _errors(page: Report, held: HeldOut, names: tuple[str, str, str]) -> None:
         page.pictures((plots.held_out_curve(held.errors), "Error on entries held out of the fit after each sweep"))
 
 
-def _unidentified(page: Report, model: Any, x: Observed, k: int, names: tuple[str, str, str]) -> None:
+def _unidentified(page: Report, model: Any, x: Observed, k: int, names: tuple[str, str, str], titles: Titles) -> None:
     """Rows and columns with fewer observations than a code has numbers."""
     lines = []
-    for side, ids, counts in (
-        (names[0], model.row_ids, x.row_counts()),
-        (names[1], model.column_ids, x.column_counts()),
+    for side, ids, counts, called in (
+        (names[0], model.row_ids, x.row_counts(), _texts),
+        (names[1], model.column_ids, x.column_counts(), titles),
     ):
         few = np.flatnonzero(counts < k)
         few = few[np.argsort(counts[few], kind="stable")]
-        told = "; ".join(f"{_name(ids, i)} ({counts[i]})" for i in few[:NAMED])
+        told = "; ".join(f"{name} ({counts[i]})" for i, name in zip(few, called(ids.names(few[:NAMED]))))
         more = f" and {len(few) - NAMED:,} more" if len(few) > NAMED else ""
         lines.append([side, f"{len(few):,} of {len(counts):,}", (told + more) or "none"])
     page.text(
@@ -139,14 +144,19 @@ def _tuning(page: Report, tuning: Any) -> None:
     for trial in tuning.table:
         best[trial.n_components] = min(best.get(trial.n_components, np.inf), trial.error)
     ranks = sorted(best)
-    ax = plots.held_out_curve([best[r] for r in ranks], ranks, what="rank")
-    ax.set_ylabel(tuning.metric.upper() if tuning.metric in ("rmse", "mae") else tuning.metric)
-    page.pictures((ax, "Least error over the ridges tried, for each rank, on entries kept from the choice's own fits"))
+    if len(ranks) > 1:
+        _tuning_picture(page, tuning, best, ranks)
     rows = [
         [">" if i == tuning.chosen else "", t.n_components, "" if t.l2 is None else t.l2, t.error, t.sweeps]
         for i, t in enumerate(tuning.table)
     ]
     page.table(["", "rank", "ridge", tuning.metric, "sweeps"], rows).text(str(tuning.stopped).capitalize() + ".")
+
+
+def _tuning_picture(page: Report, tuning: Any, best: dict[int, float], ranks: list[int]) -> None:
+    ax = plots.held_out_curve([best[r] for r in ranks], ranks, what="rank")
+    ax.set_ylabel(tuning.metric.upper() if tuning.metric in ("rmse", "mae") else tuning.metric)
+    page.pictures((ax, "Least error over the ridges tried, for each rank, on entries kept from the choice's own fits"))
 
 
 def _path(page: Report, plan: dict[str, Any]) -> None:
@@ -164,14 +174,14 @@ def _known(counts: np.ndarray, k: int) -> np.ndarray:
     return enough if len(enough) >= 3 else np.flatnonzero(counts)
 
 
-def _factors(page: Report, model: Any, known: list[np.ndarray], names: tuple[str, str, str]) -> None:
+def _factors(page: Report, model: Any, known: list[np.ndarray], names: tuple[str, str, str], titles: Titles) -> None:
     f = model.fit_.factors
     if min(f.k, *f.shape) < 2 or not (f.left.any() and f.right.any()):
         return
     page.section("What the factors are")
     page.pictures(
         (
-            plots.factor_map(model, among=known[1]),
+            plots.factor_map(model, among=known[1], titles=titles),
             f"Each {names[1]} that was observed often, on the two strongest directions: near ones are treated alike",
         ),
         (
@@ -184,12 +194,14 @@ def _factors(page: Report, model: Any, known: list[np.ndarray], names: tuple[str
     rows = []
     for d in range(right.shape[1]):
         order = known[1][np.argsort(right[known[1], d], kind="stable")]
-        ends = ["; ".join(_name(model.column_ids, j) for j in part) for part in (order[:5], order[::-1][:5])]
+        ends = ["; ".join(titles(model.column_ids.names(part))) for part in (order[:5], order[::-1][:5])]
         rows.append([d + 1, *ends])
     page.table(["direction", f"{names[1]}s at one end", "at the other"], rows)
 
 
-def _neighbours(page: Report, model: Any, x: Observed, known: np.ndarray, names: tuple[str, str, str]) -> None:
+def _neighbours(
+    page: Report, model: Any, x: Observed, known: np.ndarray, names: tuple[str, str, str], titles: Titles
+) -> None:
     if x.n_columns < 3 or model.fit_.factors.k == 0:
         return
     page.section("Neighbours")
@@ -198,32 +210,35 @@ def _neighbours(page: Report, model: Any, x: Observed, known: np.ndarray, names:
     rows = []
     for i, j in enumerate(popular):
         among = np.flatnonzero(np.isin(found.positions[i], known))[:NEIGHBOURS]
-        near = [f"{_text(found.columns[i, t])} ({found.scores[i, t]:.2f})" for t in among]
-        rows.append([_name(model.column_ids, j), f"{x.column_counts()[j]:,}", "; ".join(near) or "none"])
+        near = [f"{name} ({found.scores[i, t]:.2f})" for t, name in zip(among, titles(found.columns[i, among]))]
+        rows.append(
+            [titles(model.column_ids.names(np.array([j])))[0], f"{x.column_counts()[j]:,}", "; ".join(near) or "none"]
+        )
     page.table([names[1], "observations", f"most similar {names[1]}s among those observed often (cosine)"], rows)
 
 
-def _recommendations(page: Report, model: Any, x: Observed, names: tuple[str, str, str]) -> None:
+def _recommendations(page: Report, model: Any, x: Observed, names: tuple[str, str, str], titles: Titles) -> None:
     order = np.argsort(-x.row_counts(), kind="stable")
     chosen = np.unique(np.linspace(0, len(order) - 1, SHOWN_ROWS).astype(int))
     at = order[chosen]
     found = model.recommend(model.row_ids.names(at), n=min(LISTED, x.n_columns))
     rows = []
     for i, row in enumerate(at):
-        best = [
-            f"{_text(found.columns[i, t])} ({found.scores[i, t]:.3g})"
-            for t in range(found.columns.shape[1])
-            if found.positions[i, t] >= 0
-        ]
+        there = np.flatnonzero(found.positions[i] >= 0)
+        best = [f"{name} ({found.scores[i, t]:.3g})" for t, name in zip(there, titles(found.columns[i, there]))]
         rows.append(
-            [_name(model.row_ids, row), f"{x.row_counts()[row]:,}", "; ".join(best) or "everything is observed"]
+            [
+                _texts(model.row_ids.names(np.array([row])))[0],
+                f"{x.row_counts()[row]:,}",
+                "; ".join(best) or "everything is observed",
+            ]
         )
     page.section("A few recommendations")
     page.table([names[0], "observations", f"best {names[1]}s not observed (score)"], rows)
 
 
-def _name(ids: Any, i: int) -> str:
-    return _text(ids.names(np.array([i]))[0])
+def _texts(ids: np.ndarray) -> list[str]:
+    return [_text(label) for label in ids]
 
 
 def _text(label: Any) -> str:
