@@ -26,8 +26,6 @@ def topics_page(model: Any, x: Matrix, title: str, held_out: Any = None, excerpt
         f"{x.shape[0]:,} documents, {x.shape[1]:,} words in the vocabulary, {tokens:,.0f} words of text; {type(model).__name__} with {len(p)} topics",
     )
     page.holds(model.fit_.certificate)
-    if held_out is not None:
-        _held_out(page, held_out)
     page.section("Topics")
     page.pictures(
         (
@@ -65,6 +63,8 @@ def topics_page(model: Any, x: Matrix, title: str, held_out: Any = None, excerpt
         "Words set a topic apart when they are probable in it and rare elsewhere: log p(w|z) and log p(w|z)/p(w) count alike."
     )
     _examples(page, model, x, sizes, excerpts)
+    if held_out is not None:
+        _held_out(page, held_out)
     return page
 
 

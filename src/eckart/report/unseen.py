@@ -42,7 +42,7 @@ class Unseen:
         if self.useful:
             return (
                 words
-                + f"word frequencies alone hesitate between {plain / ours:.2f} times as many words ({plain:,.1f})."
+                + f"by word frequencies alone it is {plain / ours:.2f} times as large ({plain:,.1f})."
             )
         return words + f"word frequencies alone do better ({plain:,.1f}). Try fewer topics or more documents."
 
