@@ -10,11 +10,11 @@ from sklearn.datasets import load_digits, load_iris
 from typer.testing import CliRunner
 
 THEMES = {
-    "sport": "goal match team player coach season league score cup final win defeat stadium referee penalty".split(),
-    "money": "market share profit bank growth price economy trade tax budget rate sale company stock dollar".split(),
-    "music": "song album band guitar singer concert stage chart record piano tour drum melody lyric studio".split(),
+    "sport": ["goal", "match", "team", "player", "coach", "season", "league", "score", "cup", "final", "win", "defeat", "stadium", "referee", "penalty"],
+    "money": ["market", "share", "profit", "bank", "growth", "price", "economy", "trade", "tax", "budget", "rate", "sale", "company", "stock", "dollar"],
+    "music": ["song", "album", "band", "guitar", "singer", "concert", "stage", "chart", "record", "piano", "tour", "drum", "melody", "lyric", "studio"],
 }
-COMMON = "people year day work place time world number week side".split()
+COMMON = ["people", "year", "day", "work", "place", "time", "world", "number", "week", "side"]
 
 
 def make(folder: Path) -> Path:

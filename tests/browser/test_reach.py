@@ -94,7 +94,7 @@ def test_keys_alone_reach_a_recommendation(browser, studio):
         if page.evaluate("document.activeElement.getAttribute('role') === 'combobox'"):
             break
     page.keyboard.type("user 4")
-    page.get_by_role("option").first.wait_for()
+    page.locator("li[role=option]").first.wait_for()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
     page.wait_for_timeout(400)
@@ -112,9 +112,10 @@ FRAMES = """async (steps) => {
   send('pointerdown', 300, 200);
   for (let i = 0; i < steps; i += 1) { send('pointermove', 300 + 2 * i, 200 + i); await next(); }
   send('pointerup', 300 + 2 * steps, 200 + steps);
+  const moved = (some) => some.filter((frame) => frame.moving).map((frame) => frame.total), panned = moved(frames), count = frames.length;
   for (let i = 0; i < steps; i += 1) { canvas.dispatchEvent(new WheelEvent('wheel', {deltaY: i < steps / 2 ? -90 : 90, clientX: box.left + 300, clientY: box.top + 200, bubbles: true, cancelable: true})); await next(); }
   document.removeEventListener('frame', keep);
-  return frames.filter((frame) => frame.moving).map((frame) => frame.total);
+  return {panned, zoomed: moved(frames.slice(count))};
 }"""
 
 
@@ -125,11 +126,12 @@ def test_a_million_points_move_at_40_milliseconds_a_frame(browser, large_studio)
     page.wait_for_timeout(800)
     # The machine may be busy with other things: the best of three tries is what the page can do, and the limit is that of the promise.
     tries = [page.evaluate(FRAMES, 40) for _ in range(3)]
-    best = min(statistics.median(frames) for frames in tries)
-    print(f"\nframes at 1 M points, median of each try in ms: {[round(statistics.median(frames), 1) for frames in tries]}")
     here.close()
-    assert all(len(frames) > 20 for frames in tries)
-    assert best <= 40
+    for way in ("panned", "zoomed"):
+        medians = [statistics.median(frames[way]) for frames in tries]
+        print(f"\n{way} at 1 M points, median frame of each try: {[round(ms, 1) for ms in medians]} ms")
+        assert all(len(frames[way]) >= 8 for frames in tries)
+        assert min(medians) <= 40
     assert here.complaints == []
 
 

@@ -94,7 +94,7 @@ def test_a_plan_is_measured_and_a_job_runs_to_a_model(visit):
 
 
 def test_a_job_shows_its_curve_and_is_stopped_and_resumed(visit):
-    page = visit.go("#/data/words.txt?verb=embed")
+    page = visit.go("#/data/news.csv?verb=embed")
     for group in page.locator("details.more summary").all():
         group.click()
     page.get_by_label("max iter", exact=True).fill("20000")  # hours of work, if nobody stopped it
@@ -210,6 +210,18 @@ def test_reduce_components_and_outliers(visit):
     row = page.locator("tbody tr button").first
     row.click()
     page.wait_for_function("() => location.hash.includes('/row?')")
+
+
+def test_a_point_under_the_mouse_is_named(visit):
+    page = visit.go("#/model/iris.safetensors/map?v=1.4,0.2,30&x=petal%20length&y=petal%20width")
+    box = page.locator(".map-box").bounding_box()
+    page.wait_for_timeout(400)
+    page.mouse.move(box["x"] + box["width"] / 2 + 1, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator(".tip").wait_for()
+    assert page.locator(".tip").inner_text().strip()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_function("() => location.hash.includes('pick=')")
 
 
 # complete

@@ -10,7 +10,7 @@ import { Card, Copy, Empty, Words } from "../parts/ui.js";
 const STATES = { running: "running", stopping: "stopping", done: "done", stopped: "stopped", failed: "failed" };
 
 export function JobsRoom({ jobs, onChange }) {
-  return html`<div><header class="room-head"><div><h1>Jobs</h1><p class="soft">Results are ordinary model files and reports in the folder; the shell reads them too.</p></div></header>
+  return html`<div class="room"><header class="room-head"><div><h1>Jobs</h1><p class="soft">Results are ordinary model files and reports in the folder; the shell reads them too.</p></div></header>
     ${jobs.length ? html`<${Card}><${JobRows} jobs=${jobs} onChange=${onChange} /><//>` : html`<${Empty} title="Nothing has been run here yet">Open a data file, pick a verb and run it.<//>`}</div>`;
 }
 
@@ -79,7 +79,7 @@ export function JobRoom({ id, onChange }) {
   const forget = async () => { await remove(`jobs/${id}`).catch(setProblem); onChange?.(); go(["jobs"]); };
   const passed = live ? Math.max(job.seconds ?? 0, now / 1000 - job.began) : job.seconds;
   const share = job.total ? Math.min(1, job.done / job.total) : null;
-  return html`<div>
+  return html`<div class="room">
     <header class="room-head"><div><p class="kicker">${job.verb}</p><h1>${job.file}</h1><p class="soft"><span class="state ${job.state}">${STATES[job.state]}</span> · ${seconds(passed)}</p></div>
       <div class="room-acts">${job.can_stop && live && html`<button type="button" class="button" disabled=${job.state === "stopping"} onClick=${() => act("stop")}>${job.state === "stopping" ? "Stopping…" : "Stop"}</button>`}
         ${job.can_resume && !live && html`<button type="button" class="button" onClick=${() => act("resume")}>Resume</button>`}

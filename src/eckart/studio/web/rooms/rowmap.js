@@ -23,8 +23,8 @@ export function useColour(asked) {
     const values = new Float32Array(answer.value.buffer), about = answer.value.about, codes = new Uint8Array(values.length);
     if (about.kind === "category") {
       // Components, topics and parts keep the colour of their number, as in every other picture of them.
-      const numbered = about.categories.every((one) => /^\d+$/.test(one.name)) && /^(component|topic|part)$/.test(asked.by);
-      const categories = about.categories.map((one, i) => ({ ...one, code: numbered ? (Number(one.name) - 1) % NOTHING : i }));
+      const numbered = /^(component|topic|part)$/.test(asked.by) && about.categories.every((one) => /\d+$/.test(one.name));
+      const categories = about.categories.map((one, i) => ({ ...one, code: numbered ? (Number(/\d+$/.exec(one.name)[0]) - 1) % NOTHING : i }));
       for (let i = 0; i < values.length; i += 1) codes[i] = Number.isNaN(values[i]) ? NOTHING : categories[values[i]].code;
       return { codes, kind: "classes", about: { ...about, categories: numbered ? [...categories].sort((a, b) => a.code - b.code) : categories } };
     }
