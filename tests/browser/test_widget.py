@@ -71,7 +71,7 @@ def test_a_model_is_shown_in_a_notebook(browser, host, tmp_path_factory):
     frame = page.frames[-1]
     frame.wait_for_selector("text=certificate holds", timeout=30_000)
     frame.wait_for_selector("text=300 points in view", timeout=30_000)
-    frame.click("text=Components")
+    frame.click('a:text-is("Components")')
     frame.wait_for_selector("text=How much each component keeps", timeout=30_000)
     assert complaints == []
     page.evaluate("() => window.leave()")

@@ -57,6 +57,15 @@ class Silent {
   close() {}
 }
 
+/** Links of the page change its place without a step in the history, which belongs to the notebook. */
+function stay(event, window) {
+  const link = event.target.closest?.('a[href^="#"]');
+  if (!link) return;
+  event.preventDefault();
+  window.history.replaceState(null, "", link.getAttribute("href"));
+  window.dispatchEvent(new window.HashChangeEvent("hashchange"));
+}
+
 function render({ model, el }) {
   const frame = document.createElement("iframe");
   frame.title = "eckart studio";
@@ -71,6 +80,7 @@ function render({ model, el }) {
   window.fetch = ask;
   window.EventSource = Silent;
   window.location.hash = model.get("place");
+  page.addEventListener("click", (event) => stay(event, window));
   for (const [path, text] of Object.entries(files)) {
     if (path.endsWith(".css")) page.head.append(Object.assign(page.createElement("style"), { textContent: text }));
   }
