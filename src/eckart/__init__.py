@@ -66,6 +66,7 @@ _PUBLIC = {
     "PMI": "eckart.embed.pmi",
     "LowRank": "eckart.factors",
     "read": "eckart.io.read",
+    "view": "eckart.studio.view",
     "load": "eckart.io.models.save",
     "Dense": "eckart.matrix",
     "Observed": "eckart.matrix",
@@ -163,3 +164,4 @@ if TYPE_CHECKING:
     from eckart.reduce.project import subspace_distance as subspace_distance
     from eckart.reduce.select import select_components as select_components
     from eckart.reduce.truncated import TruncatedSVD as TruncatedSVD
+    from eckart.studio.view import view as view

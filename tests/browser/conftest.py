@@ -13,7 +13,12 @@ import pytest
 
 from .folder import make, million
 
-CHROMIUM = os.environ.get("ECKART_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    os.environ.get("ECKART_CHROMIUM")
+    or shutil.which("chromium")
+    or shutil.which("chromium-browser")
+    or shutil.which("google-chrome")
+)
 
 
 @pytest.fixture(scope="session")
@@ -70,11 +75,15 @@ class Visit:
 
     def __init__(self, browser, studio: Studio, width: int = 1280, height: int = 800, **options):
         self.studio, self.foreign, self.complaints = studio, [], []
-        self.context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True, **options)
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height}, accept_downloads=True, **options
+        )
         self.context.route("**/*", self._only_here)
         self.context.set_default_timeout(30_000)
         self.page = self.context.new_page()
-        self.page.on("console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None)
+        self.page.on(
+            "console", lambda said: self.complaints.append(said.text) if said.type in ("error", "warning") else None
+        )
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.goto(studio.address)
         self.page.wait_for_selector("h1")
@@ -93,7 +102,9 @@ class Visit:
         return self.page
 
     def ready(self) -> None:
-        self.page.wait_for_function("() => document.querySelector('h1') && !document.querySelector('.waiting, .map-wait, .stale')")
+        self.page.wait_for_function(
+            "() => document.querySelector('h1') && !document.querySelector('.waiting, .map-wait, .stale')"
+        )
 
     def close(self) -> None:
         self.context.close()

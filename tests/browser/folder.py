@@ -10,11 +10,59 @@ from sklearn.datasets import load_digits, load_iris
 from typer.testing import CliRunner
 
 THEMES = {
-    "sport": "goal match team player coach season league score cup final win defeat stadium referee penalty".split(),
-    "money": "market share profit bank growth price economy trade tax budget rate sale company stock dollar".split(),
-    "music": "song album band guitar singer concert stage chart record piano tour drum melody lyric studio".split(),
+    "sport": [
+        "goal",
+        "match",
+        "team",
+        "player",
+        "coach",
+        "season",
+        "league",
+        "score",
+        "cup",
+        "final",
+        "win",
+        "defeat",
+        "stadium",
+        "referee",
+        "penalty",
+    ],
+    "money": [
+        "market",
+        "share",
+        "profit",
+        "bank",
+        "growth",
+        "price",
+        "economy",
+        "trade",
+        "tax",
+        "budget",
+        "rate",
+        "sale",
+        "company",
+        "stock",
+        "dollar",
+    ],
+    "music": [
+        "song",
+        "album",
+        "band",
+        "guitar",
+        "singer",
+        "concert",
+        "stage",
+        "chart",
+        "record",
+        "piano",
+        "tour",
+        "drum",
+        "melody",
+        "lyric",
+        "studio",
+    ],
 }
-COMMON = "people year day work place time world number week side".split()
+COMMON = ["people", "year", "day", "work", "place", "time", "world", "number", "week", "side"]
 
 
 def make(folder: Path) -> Path:
@@ -22,14 +70,22 @@ def make(folder: Path) -> Path:
     rng = np.random.default_rng(0)
     digits, iris = load_digits(), load_iris()
     pixels = [f"p{i}" for i in range(64)]
-    table(folder / "digits.csv", [*pixels, "digit"], ([*map(int, x), f"digit {y}"] for x, y in zip(digits.data, digits.target)))
+    table(
+        folder / "digits.csv",
+        [*pixels, "digit"],
+        ([*map(int, x), f"digit {y}"] for x, y in zip(digits.data, digits.target)),
+    )
     names = ["sepal length", "sepal width", "petal length", "petal width", "species"]
     table(folder / "iris.csv", names, ([*x, iris.target_names[y]] for x, y in zip(iris.data, iris.target)))
     table(folder / "ratings.csv", ["user", "film", "stars"], ratings(rng))
     texts = list(documents(rng))
     table(folder / "news.csv", ["text", "desk"], texts)
     (folder / "words.txt").write_text("\n".join(text for text, _ in texts), encoding="utf-8")
-    table(folder / "gaps.csv", ["a", "b", "c"], ([f"{x:.3f}" if rng.random() > 0.2 else "" for x in row] for row in rng.normal(size=(60, 3))))
+    table(
+        folder / "gaps.csv",
+        ["a", "b", "c"],
+        ([f"{x:.3f}" if rng.random() > 0.2 else "" for x in row] for row in rng.normal(size=(60, 3))),
+    )
     triples = ["--rows", "user", "--columns", "film", "--values", "stars"]
     for words in (
         ["reduce", "digits.csv", "-k", "12", "--image", "8x8", "--labels", "digit", "--model", "digits.safetensors"],

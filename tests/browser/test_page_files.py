@@ -8,7 +8,9 @@ from pathlib import Path
 import eckart
 
 WEB = Path(eckart.__file__).parent / "studio" / "web"
-OWN = [path for path in WEB.rglob("*") if path.suffix in {".js", ".css", ".html", ".svg"} and "vendor" not in path.parts]
+OWN = [
+    path for path in WEB.rglob("*") if path.suffix in {".js", ".css", ".html", ".svg"} and "vendor" not in path.parts
+]
 
 
 def test_the_page_weighs_less_than_600_kilobytes():
@@ -41,4 +43,6 @@ def test_nothing_is_written_that_the_content_security_policy_would_refuse():
     assert not re.search(r"\sstyle=|\son\w+=", page)
     assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", page))
     for path in OWN:
-        assert not re.search(r"\beval\(|new Function\(|innerHTML|insertAdjacentHTML|document\.write", path.read_text(encoding="utf-8")), path
+        assert not re.search(
+            r"\beval\(|new Function\(|innerHTML|insertAdjacentHTML|document\.write", path.read_text(encoding="utf-8")
+        ), path

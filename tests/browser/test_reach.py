@@ -42,7 +42,11 @@ PLACES = {
 def axe_source() -> str:
     """axe-core, from ECKART_AXE or a node_modules above; it is not part of the project."""
     named = os.environ.get("ECKART_AXE")
-    places = [Path(named)] if named else [folder / "node_modules" / "axe-core" / "axe.min.js" for folder in Path(__file__).resolve().parents]
+    places = (
+        [Path(named)]
+        if named
+        else [folder / "node_modules" / "axe-core" / "axe.min.js" for folder in Path(__file__).resolve().parents]
+    )
     for place in places:
         if place.is_file():
             return place.read_text(encoding="utf-8")
@@ -60,7 +64,14 @@ def test_axe_has_no_serious_finding(browser, studio, scheme):
         page.evaluate(source)
         for one in page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations)"):
             if one["impact"] in ("serious", "critical"):
-                found.append((name, one["id"], [node["html"][:120] for node in one["nodes"][:3]], one["nodes"][0]["failureSummary"][:200]))
+                found.append(
+                    (
+                        name,
+                        one["id"],
+                        [node["html"][:120] for node in one["nodes"][:3]],
+                        one["nodes"][0]["failureSummary"][:200],
+                    )
+                )
     here.close()
     assert found == []
     assert here.complaints == []
@@ -94,7 +105,7 @@ def test_keys_alone_reach_a_recommendation(browser, studio):
         if page.evaluate("document.activeElement.getAttribute('role') === 'combobox'"):
             break
     page.keyboard.type("user 4")
-    page.get_by_role("option").first.wait_for()
+    page.locator("li[role=option]").first.wait_for()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowUp")
     page.wait_for_timeout(400)
@@ -107,14 +118,20 @@ def test_keys_alone_reach_a_recommendation(browser, studio):
 FRAMES = """async (steps) => {
   const frames = []; const keep = (event) => frames.push(event.detail); document.addEventListener('frame', keep);
   const canvas = document.querySelector('canvas.over'), box = canvas.getBoundingClientRect(); canvas.setPointerCapture = () => {};
-  const send = (type, x, y) => canvas.dispatchEvent(new PointerEvent(type, {clientX: box.left + x, clientY: box.top + y, button: 0, pointerId: 7, bubbles: true}));
+  const send = (type, x, y) => canvas.dispatchEvent(new PointerEvent(type, {
+    clientX: box.left + x, clientY: box.top + y, button: 0, pointerId: 7, bubbles: true}));
   const next = () => new Promise((done) => requestAnimationFrame(done));
   send('pointerdown', 300, 200);
   for (let i = 0; i < steps; i += 1) { send('pointermove', 300 + 2 * i, 200 + i); await next(); }
   send('pointerup', 300 + 2 * steps, 200 + steps);
-  for (let i = 0; i < steps; i += 1) { canvas.dispatchEvent(new WheelEvent('wheel', {deltaY: i < steps / 2 ? -90 : 90, clientX: box.left + 300, clientY: box.top + 200, bubbles: true, cancelable: true})); await next(); }
+  const moved = (some) => some.filter((frame) => frame.moving).map((frame) => frame.total), panned = moved(frames), count = frames.length;
+  for (let i = 0; i < steps; i += 1) {
+    const wheel = {deltaY: i < steps / 2 ? -90 : 90, clientX: box.left + 300, clientY: box.top + 200, bubbles: true, cancelable: true};
+    canvas.dispatchEvent(new WheelEvent('wheel', wheel));
+    await next();
+  }
   document.removeEventListener('frame', keep);
-  return frames.filter((frame) => frame.moving).map((frame) => frame.total);
+  return {panned, zoomed: moved(frames.slice(count))};
 }"""
 
 
@@ -125,11 +142,12 @@ def test_a_million_points_move_at_40_milliseconds_a_frame(browser, large_studio)
     page.wait_for_timeout(800)
     # The machine may be busy with other things: the best of three tries is what the page can do, and the limit is that of the promise.
     tries = [page.evaluate(FRAMES, 40) for _ in range(3)]
-    best = min(statistics.median(frames) for frames in tries)
-    print(f"\nframes at 1 M points, median of each try in ms: {[round(statistics.median(frames), 1) for frames in tries]}")
     here.close()
-    assert all(len(frames) > 20 for frames in tries)
-    assert best <= 40
+    for way in ("panned", "zoomed"):
+        medians = [statistics.median(frames[way]) for frames in tries]
+        print(f"\n{way} at 1 M points, median frame of each try: {[round(ms, 1) for ms in medians]} ms")
+        assert all(len(frames[way]) >= 8 for frames in tries)
+        assert min(medians) <= 40
     assert here.complaints == []
 
 
@@ -137,7 +155,13 @@ def test_the_first_picture_of_a_million_points_takes_a_second_after_the_data(bro
     here = Visit(browser, large_studio)
     page = here.page
     page.evaluate("""() => { window.times = {}; const inner = window.fetch;
-      window.fetch = async (...asked) => { const answer = await inner(...asked); if (String(asked[0]).includes('/model/map')) { const read = answer.arrayBuffer.bind(answer); answer.arrayBuffer = async () => { const got = await read(); window.times.data = performance.now(); return got; }; } return answer; };
+      window.fetch = async (...asked) => {
+        const answer = await inner(...asked);
+        if (!String(asked[0]).includes('/model/map')) return answer;
+        const read = answer.arrayBuffer.bind(answer);
+        answer.arrayBuffer = async () => { const got = await read(); window.times.data = performance.now(); return got; };
+        return answer;
+      };
       document.addEventListener('frame', () => { window.times.first ??= performance.now(); }); }""")
     page.evaluate("() => { location.hash = '#/model/million.safetensors/map'; }")
     page.wait_for_function("() => window.times.first")
@@ -145,6 +169,13 @@ def test_the_first_picture_of_a_million_points_takes_a_second_after_the_data(bro
     print(f"\nfirst picture of 1 M points after the data: {took:.0f} ms")
     here.close()
     assert took <= 1000
+
+
+# The first or last row in sight has a number within limits, and all rows in sight have come.
+SHOWN = """([low, high, which]) => {
+  const rows = [...document.querySelectorAll('.long-table tbody tr')], at = Number(rows.at(which).getAttribute('aria-rowindex'));
+  return at >= low && at <= high && !document.querySelector('.long-table').innerText.includes('…');
+}"""
 
 
 def test_a_table_of_a_million_rows_scrolls(browser, large_studio):
@@ -155,9 +186,9 @@ def test_a_table_of_a_million_rows_scrolls(browser, large_studio):
     assert page.locator(".long-table table").get_attribute("aria-rowcount") == "1000001"
     table.focus()
     page.keyboard.press("End")
-    page.wait_for_function("() => [...document.querySelectorAll('.long-table tbody tr')].at(-1)?.getAttribute('aria-rowindex') === '1000001' && !document.querySelector('.long-table').innerText.includes('…')")
+    page.wait_for_function(SHOWN, arg=[1_000_001, 1_000_001, -1])
     page.evaluate("() => { document.querySelector('.long-table').scrollTop = 4000000; }")
-    page.wait_for_function("() => { const at = Number(document.querySelector('.long-table tbody tr').getAttribute('aria-rowindex')); return at > 400000 && at < 600000 && !document.querySelector('.long-table').innerText.includes('…'); }")
+    page.wait_for_function(SHOWN, arg=[400_000, 600_000, 0])
     assert page.locator(".long-table tbody tr").count() < 40
     here.close()
     assert here.complaints == []

@@ -11,6 +11,9 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
+LIST = ".ranked .what > span:first-child"
+CHANGED = f"(old) => [...document.querySelectorAll('{LIST}')].map((e) => e.innerText).join() !== old"
+UNCHANGED = CHANGED.replace("!==", "===")
 # The share of pixels of the picture below the labels that hold a point.
 INKED = """() => { const c = document.querySelector('.map-box canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
   let n = 0; for (let i = 3; i < d.length; i += 4) n += d[i] > 0; return n / (d.length / 4); }"""
@@ -52,7 +55,9 @@ def test_start_lists_the_folder_and_leads_into_it(visit):
 
 def test_a_file_is_taken_in_and_shown_with_its_columns_gaps_and_rows(visit, tmp_path):
     upload = tmp_path / "heights.csv"
-    upload.write_text("height,weight,name\n" + "".join(f"{150 + i},{50 + i % 7 if i % 5 else ''},person {i}\n" for i in range(40)))
+    upload.write_text(
+        "height,weight,name\n" + "".join(f"{150 + i},{50 + i % 7 if i % 5 else ''},person {i}\n" for i in range(40))
+    )
     page = visit.go("#/")
     page.set_input_files("input[type=file]", upload)
     page.get_by_role("heading", name="heights.csv").wait_for()
@@ -68,7 +73,15 @@ def test_a_file_is_taken_in_and_shown_with_its_columns_gaps_and_rows(visit, tmp_
     assert "sort=height" in page.evaluate("location.hash")
     assert page.locator(".verb").count() == 4
     assert all(len(words) > 20 for words in page.locator(".verb .small").all_inner_texts())
-    page.set_input_files("input[type=file]", upload) if page.locator("input[type=file]").count() else None
+
+
+def test_a_file_is_dropped(visit):
+    page = visit.go("#/")
+    page.evaluate("""() => { const held = new DataTransfer(); held.items.add(new File(["a,b\\n1,2\\n3,4\\n5,7\\n"], "dropped.csv"));
+      document.querySelector('.drop').dispatchEvent(new DragEvent('drop', {dataTransfer: held, bubbles: true, cancelable: true})); }""")
+    page.get_by_role("heading", name="dropped.csv").wait_for()
+    visit.ready()
+    assert (visit.studio.folder / "dropped.csv").read_text() == "a,b\n1,2\n3,4\n5,7\n"
 
 
 def test_a_plan_is_measured_and_a_job_runs_to_a_model(visit):
@@ -94,7 +107,7 @@ def test_a_plan_is_measured_and_a_job_runs_to_a_model(visit):
 
 
 def test_a_job_shows_its_curve_and_is_stopped_and_resumed(visit):
-    page = visit.go("#/data/words.txt?verb=embed")
+    page = visit.go("#/data/news.csv?verb=embed")
     for group in page.locator("details.more summary").all():
         group.click()
     page.get_by_label("max iter", exact=True).fill("20000")  # hours of work, if nobody stopped it
@@ -102,13 +115,21 @@ def test_a_job_shows_its_curve_and_is_stopped_and_resumed(visit):
     page.get_by_label("Name of the result").fill("long")
     page.get_by_role("button", name="Run").click()
     page.get_by_role("button", name="Stop").wait_for(timeout=60_000)
-    page.wait_for_function("() => document.querySelector('.chart path.line')?.getAttribute('d').length > 40", timeout=60_000)
+    page.wait_for_function(
+        "() => document.querySelector('.chart path.line')?.getAttribute('d').length > 40", timeout=60_000
+    )
     page.get_by_role("button", name="Stop").click()
-    page.wait_for_function("() => document.querySelector('.room-head .state')?.textContent === 'stopped'", timeout=60_000)
+    page.wait_for_function(
+        "() => document.querySelector('.room-head .state')?.textContent === 'stopped'", timeout=60_000
+    )
     page.get_by_role("button", name="Resume").click()
-    page.wait_for_function("() => document.querySelector('.room-head .state')?.textContent === 'running'", timeout=60_000)
+    page.wait_for_function(
+        "() => document.querySelector('.room-head .state')?.textContent === 'running'", timeout=60_000
+    )
     page.get_by_role("button", name="Stop").click()
-    page.wait_for_function("() => document.querySelector('.room-head .state')?.textContent === 'stopped'", timeout=60_000)
+    page.wait_for_function(
+        "() => document.querySelector('.room-head .state')?.textContent === 'stopped'", timeout=60_000
+    )
 
 
 def test_wrong_options_are_answered_in_the_words_of_the_shell(browser, studio):
@@ -212,6 +233,18 @@ def test_reduce_components_and_outliers(visit):
     page.wait_for_function("() => location.hash.includes('/row?')")
 
 
+def test_a_point_under_the_mouse_is_named(visit):
+    page = visit.go("#/model/iris.safetensors/map?v=1.4,0.2,30&x=petal%20length&y=petal%20width")
+    box = page.locator(".map-box").bounding_box()
+    page.wait_for_timeout(400)
+    page.mouse.move(box["x"] + box["width"] / 2 + 1, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator(".tip").wait_for()
+    assert page.locator(".tip").inner_text().strip()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_function("() => location.hash.includes('pick=')")
+
+
 # complete
 
 
@@ -223,7 +256,7 @@ def test_complete_recommends_says_why_and_follows_what_if(visit):
     field.press("Enter")
     page.locator(".ranked li").first.wait_for()
     visit.ready()
-    before = page.locator(".ranked .what > span:first-child").all_inner_texts()
+    before = page.locator(LIST).all_inner_texts()
     assert len(before) == 15
     page.locator(".ranked li button", has_text="why").first.click()
     cards(page, f"Why {before[0]}?").locator("tbody tr").first.wait_for()
@@ -232,9 +265,9 @@ def test_complete_recommends_says_why_and_follows_what_if(visit):
     entry.press("Tab")
     page.wait_for_function("() => location.hash.includes('what=')")
     visit.ready()
-    page.wait_for_function("(old) => [...document.querySelectorAll('.ranked .what > span:first-child')].map((e) => e.innerText).join() !== old", arg=",".join(before))
+    page.wait_for_function(CHANGED, arg=",".join(before))
     page.get_by_role("button", name="undo all").click()
-    page.wait_for_function("(old) => [...document.querySelectorAll('.ranked .what > span:first-child')].map((e) => e.innerText).join() === old", arg=",".join(before))
+    page.wait_for_function(UNCHANGED, arg=",".join(before))
 
 
 def test_complete_recommends_to_someone_new(visit):
@@ -248,7 +281,7 @@ def test_complete_recommends_to_someone_new(visit):
     page.locator(".ranked li").first.wait_for()
     visit.ready()
     page.wait_for_timeout(300)
-    assert not any(name.startswith(("Film 03", "Film 07")) for name in page.locator(".ranked .what > span:first-child").all_inner_texts())
+    assert not any(name.startswith(("Film 03", "Film 07")) for name in page.locator(LIST).all_inner_texts())
 
 
 def test_complete_predicts_with_intervals(visit):
@@ -320,8 +353,15 @@ def test_mixture_has_ellipses_on_any_two_columns(visit):
     visit.ready()
     page.wait_for_timeout(400)
     # The ellipses are lines of the upper canvas in the colours of the components.
-    coloured = page.evaluate("""() => { const c = document.querySelector('canvas.over'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-      let n = 0; for (let i = 0; i < d.length; i += 4) n += d[i + 3] > 200 && Math.max(d[i], d[i+1], d[i+2]) - Math.min(d[i], d[i+1], d[i+2]) > 80; return n; }""")
+    coloured = page.evaluate("""() => {
+      const c = document.querySelector('canvas.over'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+      let n = 0;
+      for (let i = 0; i < d.length; i += 4) {
+        const [r, g, b, a] = d.subarray(i, i + 4);
+        n += a > 200 && Math.max(r, g, b) - Math.min(r, g, b) > 80;
+      }
+      return n;
+    }""")
     assert coloured > 500
     page = visit.go("#/model/iris.safetensors/map?pick=4")
     page.get_by_role("heading", name="Row 4").wait_for()
@@ -371,8 +411,12 @@ def test_two_models_share_one_selection(visit):
     page = visit.go("#/model/words.safetensors/compare?other=words-two.safetensors")
     page.wait_for_timeout(500)
     lasso(page, page.locator(".map-box").first.bounding_box())
-    page.wait_for_function("() => [...document.querySelectorAll('.map-caption')].every((c) => /selected/.test(c.textContent))")
-    left, right = (re.search(r"([\d,]+) selected", text).group(1) for text in page.locator(".map-caption").all_inner_texts())
+    page.wait_for_function(
+        "() => [...document.querySelectorAll('.map-caption')].every((c) => /selected/.test(c.textContent))"
+    )
+    left, right = (
+        re.search(r"([\d,]+) selected", text).group(1) for text in page.locator(".map-caption").all_inner_texts()
+    )
     assert left == right
     page.get_by_role("combobox", name="find a word in both").fill("market")
     page.get_by_role("option", name="market", exact=False).first.wait_for()

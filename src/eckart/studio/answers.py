@@ -16,7 +16,7 @@ from eckart.studio.asks import Answer, Ask, as_json, numbers
 from eckart.studio.complete import position
 from eckart.studio.folder import Folder
 from eckart.studio.jobs import Jobs
-from eckart.studio.library import Library, Opened, Rows
+from eckart.studio.library import Library, Opened, Rows, verb_of
 from eckart.studio.names import found_by
 from eckart.studio.places import Side, side_of
 from eckart.studio.suggest import offers
@@ -92,6 +92,8 @@ def _folder(studio: Studio, ask: Ask) -> Any:
     reports = {job.report: job for job in studio.jobs.jobs.values() if job.written and job.report}
     for f in files:
         job = made.get(f["file"]) or reports.get(f["file"])
+        if f["kind"] == "model":
+            f["verb"] = verb_of(f["class"])
         f |= {"made_by": None if job is None else job.id, "data": None if job is None else job.file}
     return {
         "folder": studio.folder.root.name or "/",

@@ -6,6 +6,7 @@ folder. Hidden files and studio's own are not there for the page.
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -112,7 +113,10 @@ class Folder:
             except OSError:
                 continue
             name = path.relative_to(self.root).as_posix()
-            found.append({"file": name, "name": path.name, "kind": kind, "bytes": now.st_size, "changed": now.st_mtime})
+            about = {"file": name, "name": path.name, "kind": kind, "bytes": now.st_size, "changed": now.st_mtime}
+            found.append(
+                about | ({} if kind != "model" else {"class": model_class(path, now.st_mtime_ns, now.st_size)})
+            )
         return sorted(found, key=lambda f: (f["file"].count("/"), f["file"].lower())), more
 
     def mark(self) -> Any:
@@ -153,7 +157,7 @@ def kind_of(path: Path) -> str:
             now = path.stat()
         except OSError:
             return "other"
-        return "model" if _is_model(path, now.st_mtime_ns, now.st_size) else "other"
+        return "other" if model_class(path, now.st_mtime_ns, now.st_size) is None else "model"
     if ending in (".html", ".htm"):
         return "report"
     if ending in (*TABLES, *ARRAYS, *TEXTS):
@@ -162,17 +166,17 @@ def kind_of(path: Path) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _is_model(path: Path, changed: int, size: int) -> bool:
-    """Whether a file begins like a model; asked again only when it changed, since the header of a large one is long."""
+def model_class(path: Path, changed: int, size: int) -> str | None:
+    """The class that the header of a model file names, None for other files; asked again only when it changed, since the header of a large one is long."""
     from eckart.errors import FileError
-    from eckart.io.models.save import head_of
+    from eckart.io.models.save import CLASSES, head_of
 
     try:
         with path.open("rb") as raw:
-            head_of(raw, path)
-    except (FileError, OSError):
-        return False
-    return True
+            name = json.loads(head_of(raw, path)).get("class")
+    except (FileError, OSError, ValueError):
+        return None
+    return name if isinstance(name, str) and name in CLASSES else None
 
 
 def _folder_kind(path: Path) -> str | None:

@@ -126,8 +126,7 @@ class Opened:
 
     @cached_property
     def verb(self) -> str:
-        module = CLASSES[type(self.model).__name__].split(".")[1]
-        return "reduce" if module == "nn" else module
+        return verb_of(type(self.model).__name__)
 
     @cached_property
     def room(self) -> str:
@@ -163,6 +162,12 @@ class Opened:
             )
 
 
+def verb_of(name: str) -> str:
+    """The verb that makes models of a class."""
+    module = CLASSES[name].split(".")[1]
+    return "reduce" if module == "nn" else module
+
+
 class Library:
     """All that is open of a folder."""
 
@@ -170,6 +175,8 @@ class Library:
         self.folder, self.jobs = folder, jobs
         self.models, self.sheets, self.rows_open = Shelf(MODELS_OPEN), Shelf(SHEETS_OPEN), Shelf(ROWS_OPEN)
         self.writing = threading.Lock()
+        self.given: dict[str, str | None] = {}
+        """Data of models, where somebody said so."""
 
     def model(self, file: Any) -> Opened:
         """The model of a file; damaged and hostile ones are refused with the reason."""
@@ -199,6 +206,9 @@ class Library:
 
     def data_of(self, opened: Opened) -> tuple[str | None, bool, list[str]]:
         """The data of a model: the file, whether that is known, and files whose columns fit."""
+        if opened.file in self.given:
+            said = self.given[opened.file]
+            return said, said is not None, [] if said is None else [said]
         job = self.jobs.of_model(opened.file)
         if job is not None:
             with contextlib.suppress(Problem):

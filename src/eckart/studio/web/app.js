@@ -70,7 +70,7 @@ function App({ opened }) {
 
 function Bar({ folder, jobs, menu, onMenu }) {
   useTheme();
-  const running = jobs.filter((job) => job.state === "running" || job.state === "stopping").length;
+  const running = jobs.filter((job) => ["waiting", "running", "stopping"].includes(job.state)).length;
   const dark = isDark();
   return html`<header class="bar">
     <button type="button" class="icon-button menu-button" aria-label="files and models" aria-expanded=${menu} onClick=${onMenu}>☰</button>

@@ -7,7 +7,7 @@ const REST = 140; // milliseconds without a move after which the full picture is
 const STOPS = { light: ["#b4c3f1", "#6d88dc", "#3557c8", "#22398c", "#101f56"], dark: ["#3a4d8c", "#5f7fd6", "#93aeff", "#c4d2ff", "#f3f6ff"] };
 
 export class Drawing {
-  /** tell: {onView(view), onFrame({ms, total, count}), onReady(facts)}. */
+  /** tell: {onView(view), onFrame({ms, total, count}), onReady(facts), onError()}. */
   constructor(base, over, aspect, tell) {
     Object.assign(this, { base, over, aspect, tell, view: null, fit: null, facts: null, waiting: new Map(), turn: 0, flying: false, dirty: false, moving: false });
     this.marks = { labels: [], ellipses: [], picked: [], hover: null, lasso: null };
@@ -16,6 +16,7 @@ export class Drawing {
       this.waiting.get(data.id)?.(data);
       this.waiting.delete(data.id);
     };
+    this.worker.onerror = () => this.tell.onError();
     this.theme();
   }
 

@@ -17,6 +17,7 @@ export function MapView({ points, aspect = "equal", colour, selection, polygon, 
   const [lasso, setLasso] = useState(false);
   const [tip, setTip] = useState(null);
   const [seen, setSeen] = useState(null);
+  const [broken, setBroken] = useState(false);
   const turn = useTheme();
   const help = useName("map-help");
   const latest = useRef({});
@@ -26,6 +27,7 @@ export function MapView({ points, aspect = "equal", colour, selection, polygon, 
     const mine = new Drawing(base.current, over.current, aspect, {
       onView: (next) => { latest.current.onView?.(next); latest.current.onWindow?.(mine.window()); },
       onFrame: (frame) => { setSeen((before) => (frame.moving || before === frame.count ? before : frame.count)); base.current?.dispatchEvent(new CustomEvent("frame", { detail: frame, bubbles: true })); },
+      onError: () => setBroken(true),
       onReady: () => latest.current.onWindow?.(mine.window()),
     });
     drawing.current = mine;
@@ -153,6 +155,7 @@ export function MapView({ points, aspect = "equal", colour, selection, polygon, 
         <button type="button" class="icon-button" title="farther" aria-label="zoom out" onClick=${() => drawing.current.zoom(1 / 1.6)}><${Icon} name="minus" /></button>
         <button type="button" class="icon-button" title="the whole map" aria-label="whole map" onClick=${() => drawing.current.look(null)}><${Icon} name="home" /></button>
       </div>
+      ${broken && html`<div class="map-wait bad" role="alert">The map cannot be drawn: this browser did not start its worker, or ran out of memory. Reload the page to try again.</div>`}
       ${!points && html`<div class="map-wait" role="status">reading the points…</div>`}
     </div>
     <figcaption class="map-caption"><span>${axes && html`<span class="axis">→ ${axes.x}</span><span class="axis">↑ ${axes.y}</span>`}</span>

@@ -19,8 +19,8 @@ const answers = {
       colours = null;
       return {};
     }
-    const mine = colours && !codes.length ? colours.codes : new Uint8Array(cells.placed);
-    if (codes.length) for (let i = 0; i < mine.length; i += 1) mine[i] = codes[cells.order[i]];
+    const mine = new Uint8Array(cells.placed);
+    for (let i = 0; i < mine.length; i += 1) mine[i] = codes[cells.order[i]];
     colours = { codes: mine, table };
     return {};
   },

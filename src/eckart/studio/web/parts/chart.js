@@ -2,21 +2,33 @@
 import { html, useState } from "../vendor/preact-htm.js";
 import { number } from "../core/format.js";
 import { ticks } from "../map/drawing.js";
-import { useSize } from "./ui.js";
+import { useName, useSize } from "./ui.js";
 
 const ROOM = { left: 52, right: 14, top: 10, bottom: 30 };
+const STEEP = 6; // times the spread of the rest: then the rest would be a flat line
 const MOST_POINTS = 1200; // more than pixels in a row: each column of pixels keeps its least and its most
 
-/** points: [[x, y], ...] in order of x; several lines share the axes. */
-export function Lines({ lines, xName, yName, label, height = 180, whole = false, marks = [] }) {
+/** The values that a curve is scaled by: where a steep start would flatten all the rest, only what comes after it. */
+function settled(points) {
+  const later = points.slice(Math.ceil(0.05 * points.length)).map((p) => p[1]).filter(Number.isFinite), all = points.map((p) => p[1]).filter(Number.isFinite);
+  if (later.length < 5) return all;
+  const spread = (values) => values.reduce((high, value) => Math.max(high, value), -Infinity) - values.reduce((low, value) => Math.min(low, value), Infinity);
+  return spread(all) > STEEP * spread(later) && spread(later) > 0 ? later : all;
+}
+
+/** points: [[x, y], ...] in order of x; several lines share the axes. steep: a start far off the rest may leave the picture. */
+export function Lines({ lines, xName, yName, label, height = 180, whole = false, steep = false, marks = [] }) {
   const [box, size] = useSize();
+  const frame = useName("chart");
   const [at, setAt] = useState(null);
   const all = lines.flatMap((line) => line.points).filter(([, y]) => Number.isFinite(y));
   const width = Math.max(160, size.width);
   if (!all.length) return html`<div ref=${box} class="chart-empty faint small">nothing measured yet</div>`;
   const extent = (values) => values.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
   let [x0, x1] = extent(all.map((p) => p[0]));
-  let [y0, y1] = extent([...all.map((p) => p[1]), ...marks.map((m) => m.y)]);
+  const scaled = steep ? lines.flatMap((line) => settled(line.points)) : all.map((p) => p[1]);
+  let [y0, y1] = extent([...scaled, ...marks.map((m) => m.y)]);
+  const cut = scaled.length < all.length;
   if (x0 === x1) [x0, x1] = [x0 - 0.5, x1 + 0.5];
   if (whole) y0 = Math.min(0, y0);
   const pad = 0.06 * (y1 - y0 || Math.abs(y1) || 1);
@@ -31,13 +43,14 @@ export function Lines({ lines, xName, yName, label, height = 180, whole = false,
   };
   return html`<div ref=${box} class="chart"><svg width=${width} height=${height} role="img" aria-label=${`${label}: ${number(all[0][1])} at ${number(all[0][0])}, ${number(all[all.length - 1][1])} at ${number(all[all.length - 1][0])}`}
       onMouseMove=${move} onMouseLeave=${() => setAt(null)}>
+    <clipPath id=${frame}><rect x=${ROOM.left - 3} y="0" width=${width - ROOM.left - ROOM.right + 6} height=${height - ROOM.bottom + 3} /></clipPath>
     ${ticks(y0, y1, height / 48).map((y) => html`<g key=${`y${y}`}><line class="grid" x1=${ROOM.left} x2=${width - ROOM.right} y1=${py(y)} y2=${py(y)} /><text class="tick" x=${ROOM.left - 8} y=${py(y) + 4} text-anchor="end">${number(y, 3 + Math.max(0, Math.ceil(Math.log10(Math.abs(y) / (y1 - y0) || 1))))}</text></g>`)}
     ${ticks(x0, x1, width / 90).filter((x) => Number.isInteger(x) || x1 - x0 < 3).map((x) => html`<text key=${`x${x}`} class="tick" x=${px(x)} y=${height - 12} text-anchor="middle">${number(x)}</text>`)}
     ${marks.map((m) => html`<g key=${m.name}><line class="mark" x1=${ROOM.left} x2=${width - ROOM.right} y1=${py(m.y)} y2=${py(m.y)} /><text class="tick" x=${width - ROOM.right} y=${py(m.y) - 4} text-anchor="end">${m.name}</text></g>`)}
-    ${lines.map((line, i) => html`<path key=${line.name ?? i} class="line ${line.soft ? "soft-line" : ""}" d=${path(thin(line.points, width), px, py)} style=${line.colour ? { stroke: line.colour } : {}} />`)}
-    ${lines.filter((line) => line.points.length <= 40).map((line) => line.points.map(([x, y]) => Number.isFinite(y) && html`<circle class="knot" cx=${px(x)} cy=${py(y)} r="2.4" style=${line.colour ? { fill: line.colour } : {}} />`))}
+    ${lines.map((line, i) => html`<path key=${line.name ?? i} class="line ${line.soft ? "soft-line" : ""}" d=${path(thin(line.points, width), px, py)} clip-path=${`url(#${frame})`} style=${line.colour ? { stroke: line.colour } : {}} />`)}
+    ${lines.filter((line) => line.points.length <= 40).map((line) => line.points.map(([x, y]) => Number.isFinite(y) && y >= y0 && y <= y1 && html`<circle class="knot" cx=${px(x)} cy=${py(y)} r="2.4" style=${line.colour ? { fill: line.colour } : {}} />`))}
     ${at && html`<g><line class="cursor" x1=${px(at[0])} x2=${px(at[0])} y1=${ROOM.top} y2=${height - ROOM.bottom} /><circle class="knot" cx=${px(at[0])} cy=${py(at[1])} r="3.5" /></g>`}
-  </svg><div class="chart-foot small"><span class="faint">${xName} → ${yName}</span><span>${at ? `${number(at[0])}: ${number(at[1], 6)}` : ""}</span></div></div>`;
+  </svg><div class="chart-foot small"><span class="faint">${xName} → ${yName}${cut ? "; the first steps lie outside" : ""}</span><span>${at ? `${number(at[0])}: ${number(at[1], 6)}` : ""}</span></div></div>`;
 }
 
 function path(points, px, py) {

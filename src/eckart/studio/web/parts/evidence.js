@@ -20,7 +20,7 @@ export function Evidence({ model }) {
   return html`<aside class="evidence" aria-label="evidence and how to repeat it">
     <${Certificate} certificate=${certificate} />
     ${trace && trace.values.length > 1 && html`<${Card} title="How the fit went" aside=${html`<span class="faint small">${trace.values.length} steps${trace.seconds?.length ? `, ${seconds(trace.seconds[trace.seconds.length - 1])}` : ""}</span>`}>
-      <${Lines} height=${140} label="course of the fit" lines=${[{ points: trace.values.map((value, i) => [i + 1, value]) }]} xName="step" yName=${trace.quantity ?? "objective"} />
+      <${Lines} height=${140} steep=${true} label="course of the fit" lines=${[{ points: trace.values.map((value, i) => [i + 1, value]) }]} xName="step" yName=${trace.quantity ?? "objective"} />
       <p class="small soft">${trace.reason}${trace.note ? ` ${trace.note}` : ""}</p><//>`}
     ${plan && Object.keys(plan).length > 0 && html`<${Card} title="What was chosen, and why"><dl class="pairs">
       ${Object.entries(plan).map(([name, value]) => html`<div key=${name}><dt>${name.replaceAll("_", " ")}</dt><dd><${Value} value=${value} /></dd></div>`)}</dl><//>`}

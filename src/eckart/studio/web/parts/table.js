@@ -4,6 +4,7 @@ import { number } from "../core/format.js";
 
 const ROW = 30;
 const PAGE = 200;
+const SCROLLBAR = 16; // room for a bar below wide tables
 const TALLEST = 8000000; // pixels: browsers stop near 17 M, so very long tables are scrolled by proportion
 
 /**
@@ -36,9 +37,9 @@ export function LongTable({ page, what, label, onPick, picked, sort, onSort, hei
     );
   };
   const total = state.total ?? 0;
-  const tall = Math.min(TALLEST, total * ROW), room = Math.max(1, tall - height + ROW);
-  const shown = Math.ceil(height / ROW) + 2;
-  const first = Math.max(0, Math.min(total - 1, tall < total * ROW ? Math.floor((top / room) * (total - shown + 2)) : Math.floor(top / ROW)));
+  const shown = Math.floor(height / ROW) - 1; // and one line for the head
+  const tall = Math.min(TALLEST, total * ROW), room = Math.max(1, tall - shown * ROW), last = Math.max(0, total - shown);
+  const first = Math.min(last, tall < total * ROW ? Math.round((top / room) * last) : Math.round(top / ROW));
   useEffect(() => {
     if (state.total === null) return;
     for (const number of new Set([first, first + shown].map((row) => Math.floor(Math.min(row, total - 1) / PAGE)))) if (number >= 0) need(number);
@@ -49,17 +50,16 @@ export function LongTable({ page, what, label, onPick, picked, sort, onSort, hei
     rows.push({ i, cells: got?.rows[i % PAGE], at: got?.at?.[i % PAGE] ?? i });
   }
   const key = (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: shown - 3, PageUp: 3 - shown, Home: -total, End: total }[event.key];
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: shown - 1, PageUp: 1 - shown, Home: -total, End: total }[event.key];
     if (step === undefined) return;
     event.preventDefault();
-    const to = Math.max(0, Math.min(total, first + step));
-    frame.current.scrollTop = tall < total * ROW ? (to / Math.max(1, total - shown + 2)) * room : to * ROW;
+    const to = Math.max(0, Math.min(last, first + step));
+    frame.current.scrollTop = step === total ? tall : tall < total * ROW ? (to / Math.max(1, last)) * room : to * ROW;
   };
-  const offset = tall < total * ROW ? Math.min(top, Math.max(0, tall - (rows.length + 1) * ROW)) : first * ROW;
-  return html`<div class="long-table" ref=${frame} style=${{ height: `${Math.min(height, Math.max(3, total + 1) * ROW + 14)}px` }} tabindex="0" role="region" aria-label=${label} onScroll=${(event) => setTop(event.currentTarget.scrollTop)} onKeyDown=${key}>
+  return html`<div class="long-table" ref=${frame} style=${{ height: `${Math.min(height, Math.max(3, total + 1) * ROW + SCROLLBAR)}px` }} tabindex="0" role="region" aria-label=${label} onScroll=${(event) => setTop(event.currentTarget.scrollTop)} onKeyDown=${key}>
     ${state.error && html`<div class="words bad" role="alert">${state.error.message}</div>`}
-    <div class="long-space" style=${{ height: `${tall + ROW}px` }}>
-      <table aria-rowcount=${total + 1} style=${{ transform: `translateY(${offset}px)` }}><caption class="hidden-words">${label}, ${number(total)} rows</caption>
+    <div class="long-space" style=${{ height: `${tall + ROW + SCROLLBAR}px` }}>
+      <table aria-rowcount=${total + 1}><caption class="hidden-words">${label}, ${number(total)} rows</caption>
         <thead><tr aria-rowindex="1">${state.columns.map((name) => html`<th key=${name} scope="col" aria-sort=${sort?.column === name ? (sort.down ? "descending" : "ascending") : undefined}>
           ${onSort ? html`<button type="button" class="link" onClick=${() => onSort(name)}>${name}${sort?.column === name ? (sort.down ? " ↓" : " ↑") : ""}</button>` : name}</th>`)}</tr></thead>
         <tbody>${rows.map(({ i, cells, at }) => html`<tr key=${i} aria-rowindex=${i + 2} class=${picked !== undefined && picked === at ? "picked" : ""}>

@@ -12,6 +12,7 @@ export function CompleteRoom({ model, data, view, asked, can }) {
   if (view === "predict") return html`<${Predict} model=${model} asked=${asked} />`;
   if (view === "errors") return html`<${Errors} model=${model} />`;
   if (view === "coverage") return html`<${Coverage} model=${model} />`;
+  if (view === "similar") return html`<${Alike} model=${model} asked=${asked} />`;
   if (view === "map") return html`<${Places} model=${model} data=${data} asked=${asked} />`;
   return html`<${Recommend} model=${model} asked=${asked} can=${can} />`;
 }
@@ -132,6 +133,15 @@ function Places({ model, data, asked }) {
   return html`${sides.length > 1 && html`<${Choice} label="map of" value=${side} options=${sides.map((one) => [one, `${names[one]}s`])} onChoose=${(key) => change({ side: key, pick: null, v: null, lasso: null })} />`}
     <${RowMap} key=${side} model=${model} data=${data} side=${side} asked=${asked} axes=${model.axes?.[side] ?? []} colours=${model.colour?.[side] ?? []} labelled=${true} picked=${at === null ? [] : [at]} onPick=${(next) => change({ pick: next })}>
     ${at !== null && html`<${Card} title=${near.value ? `Like ${near.value.of.title ?? near.value.of.id}` : "Alike"}><${Answer} of=${near}>${(got) => html`<${Bars} label="most alike" head=${["name", "cosine"]} items=${got.neighbours.map((one) => ({ name: one.title ?? one.id, value: one.score, key: one.at, onPick: () => change({ pick: one.at }) }))} />`}<//><//>`}<//>`;
+}
+
+function Alike({ model, asked }) {
+  const names = words(model), side = asked.side === "rows" ? "rows" : "columns";
+  const answer = useGet(asked.like ? "complete/similar" : null, { file: model.file, side, id: asked.like, n: 20 });
+  return html`<${Card} title="Alike"><div class="tools"><${Choice} label="among" value=${side} options=${[["columns", `${names.columns}s`], ["rows", `${names.rows}s`]]} onChoose=${(key) => change({ side: key, like: null })} />
+      <${Search} key=${side} model=${model.file} side=${side} label=${`${names[side]}, by id or title`} placeholder="search" value=${asked.like ?? ""} onPick=${(found) => change({ like: found.id })} /></div>
+    ${!asked.like ? html`<${Empty} title="Nothing is chosen">Search a ${names[side]} to see what is most like it.<//>`
+      : html`<${Answer} of=${answer} lines=${8}>${(got) => html`<${Bars} label="most alike" head=${["name", got.by ?? "score"]} items=${got.neighbours.map((one) => ({ name: one.title ?? one.id, key: one.at, value: one.score, onPick: () => change({ like: one.id }) }))} />${got.by && html`<p class="small faint">by ${got.by}</p>`}`}<//>`}<//>`;
 }
 
 function Errors({ model }) {

@@ -15,7 +15,7 @@ function Inside({ data, asked, onStarted }) {
   const best = data.verbs.find((one) => one.best) ?? data.verbs[0];
   const verb = data.verbs.find((one) => one.verb === asked.verb) ?? best;
   const missing = data.gaps_total?.cells ? data.gaps_total.missing / data.gaps_total.cells : 0;
-  return html`<div>
+  return html`<div class="room">
     <header class="room-head"><div><p class="kicker">data</p><h1>${data.file}</h1>
       <p class="soft">${[data.kind, data.rows !== null && data.rows !== undefined ? counted(data.rows, data.kind === "texts" ? "document" : "row") : null, data.columns?.length ? counted(data.columns.length, "column") : null, bytes(data.bytes), missing ? `${share(missing)} of the cells are empty` : null, data.image ? `images of ${data.image.height} × ${data.image.width}` : null].filter(Boolean).join(" · ")}</p></div></header>
     <div class="two wide-left">

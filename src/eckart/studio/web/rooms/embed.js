@@ -26,7 +26,7 @@ function Analogy({ model, asked }) {
   const answer = useGet(asks ? "embed/analogy" : null, { file: model.file, a: asked.a, b: asked.b, c: asked.c, n: 10 });
   const field = (key, label) => html`<label class="field"><span>${label}</span><input type="text" spellcheck=${false} value=${typed[key]} onInput=${(event) => setTyped({ ...typed, [key]: event.currentTarget.value.trim() })} /></label>`;
   return html`<${Card} title="Analogy" aside=${answer.value && html`<span class="faint small">${number(answer.value.milliseconds, 2)} ms</span>`}>
-    <form class="tools" onSubmit=${(event) => { event.preventDefault(); change(typed); }}>${field("a", "this")}<span class="between">is to</span>${field("b", "that")}<span class="between">as</span>${field("c", "this")}<span class="between">is to …</span><button type="submit" class="button main">Ask</button></form>
+    <form class="tools" onSubmit=${(event) => { event.preventDefault(); change(typed); }}>${field("a", "word a")}<span class="between">is to</span>${field("b", "word b")}<span class="between">as</span>${field("c", "word c")}<span class="between">is to …</span><button type="submit" class="button main">Ask</button></form>
     ${asks ? html`<${Answer} of=${answer}>${(got) => html`<${Bars} label="answers" head=${["word", "cosine"]} items=${got.answers.map((one) => ({ name: one.id, value: one.score }))} />`}<//>` : html`<p class="small faint">Such as france, paris, italy.</p>`}<//>`;
 }
 

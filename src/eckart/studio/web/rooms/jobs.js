@@ -7,10 +7,10 @@ import { Lines } from "../parts/chart.js";
 import { Verdict } from "../parts/evidence.js";
 import { Card, Copy, Empty, Words } from "../parts/ui.js";
 
-const STATES = { running: "running", stopping: "stopping", done: "done", stopped: "stopped", failed: "failed" };
+const STATES = { waiting: "waiting", running: "running", stopping: "stopping", done: "done", stopped: "stopped", failed: "failed" };
 
 export function JobsRoom({ jobs, onChange }) {
-  return html`<div><header class="room-head"><div><h1>Jobs</h1><p class="soft">Results are ordinary model files and reports in the folder; the shell reads them too.</p></div></header>
+  return html`<div class="room"><header class="room-head"><div><h1>Jobs</h1><p class="soft">Results are ordinary model files and reports in the folder; the shell reads them too.</p></div></header>
     ${jobs.length ? html`<${Card}><${JobRows} jobs=${jobs} onChange=${onChange} /><//>` : html`<${Empty} title="Nothing has been run here yet">Open a data file, pick a verb and run it.<//>`}</div>`;
 }
 
@@ -21,10 +21,10 @@ export function JobRows({ jobs, onChange }) {
     <tbody>${jobs.map((job) => html`<tr key=${job.id}>
       <th scope="row"><a href=${address(["jobs", job.id])}>${job.verb} ${job.file}</a></th>
       <td><span class="state ${job.state}">${STATES[job.state] ?? job.state}</span></td>
-      <td class="soft">${job.state === "running" ? job.phase : job.error ? html`<span class="bad">${job.error}</span>` : ""}${job.state === "running" && job.total ? ` ${number(job.done)}/${number(job.total)}` : ""}</td>
+      <td class="soft">${job.state === "running" ? job.phase : job.error ? html`<span class="bad clamp" title=${job.error}>${job.error}</span>` : ""}${job.state === "running" && job.total ? ` ${number(job.done)}/${number(job.total)}` : ""}</td>
       <td class="n">${seconds(job.seconds)}</td>
       <td>${job.model ? html`<a href=${address(["model", job.model])}>${job.model}</a>` : ""}</td>
-      ${onChange && html`<td>${job.state !== "running" && job.state !== "stopping" && html`<button type="button" class="quiet small-button" aria-label=${`forget job ${job.verb} ${job.file}`} onClick=${() => forget(job)}>forget</button>`}</td>`}
+      ${onChange && html`<td>${!["waiting", "running", "stopping"].includes(job.state) && html`<button type="button" class="quiet small-button" aria-label=${`forget job ${job.verb} ${job.file}`} onClick=${() => forget(job)}>forget</button>`}</td>`}
     </tr>`)}</tbody></table></div>`;
 }
 
@@ -35,9 +35,9 @@ function useJob(id, turn) {
   useEffect(() => {
     get(`jobs/${id}`).then(set, setError);
     const stream = new EventSource(`/api/jobs/${encodeURIComponent(id)}/events`);
-    const whole = (event) => set(JSON.parse(event.data));
+    const whole = (event) => set((before) => ({ phases: before?.phases, since: before?.since, ...JSON.parse(event.data) }));
     stream.addEventListener("job", whole);
-    stream.addEventListener("phase", (event) => set((before) => before && { ...before, ...JSON.parse(event.data) }));
+    stream.addEventListener("phase", (event) => set((before) => before && passed(before, JSON.parse(event.data))));
     stream.addEventListener("objective", (event) => {
       const some = JSON.parse(event.data);
       set((before) => {
@@ -47,10 +47,22 @@ function useJob(id, turn) {
       });
     });
     stream.addEventListener("note", (event) => set((before) => before && { ...before, notes: [...before.notes, JSON.parse(event.data).text] }));
+    stream.addEventListener("say", (event) => {
+      const { name, words } = JSON.parse(event.data);
+      set((before) => before && { ...before, summary: [...(before.summary ?? []), [name, words]] });
+    });
     for (const name of ["done", "stopped", "failed"]) stream.addEventListener(name, (event) => { whole(event); stream.close(); });
     return () => stream.close();
   }, [id, turn]);
   return { job, error, set };
+}
+
+/** A job with news of its phase; phases that ended are kept with the time they took. */
+function passed(job, news) {
+  const next = { ...job, ...news };
+  if (!news.phase || news.phase === job.phase) return next;
+  const since = job.since ?? 0;
+  return { ...next, since: news.seconds, phases: job.phase ? [...(job.phases ?? []), [job.phase, Math.max(0, news.seconds - since)]] : job.phases };
 }
 
 export function JobRoom({ id, onChange }) {
@@ -58,7 +70,7 @@ export function JobRoom({ id, onChange }) {
   const { job, error, set } = useJob(id, turn);
   const [problem, setProblem] = useState(null);
   const [now, setNow] = useState(Date.now());
-  const live = job && (job.state === "running" || job.state === "stopping");
+  const live = job && ["waiting", "running", "stopping"].includes(job.state);
   useEffect(() => {
     if (!live) { onChange?.(); return undefined; }
     const timer = setInterval(() => setNow(Date.now()), 500);
@@ -79,7 +91,7 @@ export function JobRoom({ id, onChange }) {
   const forget = async () => { await remove(`jobs/${id}`).catch(setProblem); onChange?.(); go(["jobs"]); };
   const passed = live ? Math.max(job.seconds ?? 0, now / 1000 - job.began) : job.seconds;
   const share = job.total ? Math.min(1, job.done / job.total) : null;
-  return html`<div>
+  return html`<div class="room">
     <header class="room-head"><div><p class="kicker">${job.verb}</p><h1>${job.file}</h1><p class="soft"><span class="state ${job.state}">${STATES[job.state]}</span> · ${seconds(passed)}</p></div>
       <div class="room-acts">${job.can_stop && live && html`<button type="button" class="button" disabled=${job.state === "stopping"} onClick=${() => act("stop")}>${job.state === "stopping" ? "Stopping…" : "Stop"}</button>`}
         ${job.can_resume && !live && html`<button type="button" class="button" onClick=${() => act("resume")}>Resume</button>`}
@@ -92,7 +104,8 @@ export function JobRoom({ id, onChange }) {
       <div class="stack">
         <${Card} title=${live ? job.phase || "starting" : "Course"} aside=${html`<span class="faint small" role="status">${share !== null && live ? `${number(job.done)} of ${number(job.total)}` : ""}</span>`}>
           ${live && html`<div class="progress" role="progressbar" aria-label=${job.phase || "starting"} aria-valuemin="0" aria-valuemax="100" aria-valuenow=${share === null ? undefined : Math.round(100 * share)}><span class=${share === null ? "unknown" : ""} style=${share === null ? {} : { width: `${100 * share}%` }}></span></div>`}
-          <${Lines} label="objective" height=${260} lines=${[{ points: (job.curve ?? []).map(([step, value]) => [step, value]) }]} xName="step" yName=${job.quantity ?? "objective"} />
+          ${job.phases?.length > 0 && html`<ol class="phases" aria-label="phases that are done">${job.phases.map(([name, took], i) => html`<li key=${i}>${name} <span class="faint">${seconds(took)}</span></li>`)}</ol>`}
+          <${Lines} label="objective" steep=${true} height=${260} lines=${[{ points: (job.curve ?? []).map(([step, value]) => [step, value]) }]} xName="step" yName=${job.quantity ?? "objective"} />
         <//>
         ${job.notes?.length > 0 && html`<${Card} title="Notes"><ul class="notes">${job.notes.map((note, i) => html`<li key=${i}>${note}</li>`)}</ul><//>`}
       </div>

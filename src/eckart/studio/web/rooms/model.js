@@ -1,7 +1,7 @@
 // A model: its title, the room of its verb, and the evidence beside it.
 import { html } from "../vendor/preact-htm.js";
 import { useGet } from "../core/api.js";
-import { change } from "../core/place.js";
+import { address, change } from "../core/place.js";
 import { Evidence, Verdict } from "../parts/evidence.js";
 import { Answer, Card, Select, Tabs, Words } from "../parts/ui.js";
 import { CompleteRoom } from "./complete.js";
@@ -15,7 +15,7 @@ import { TopicsRoom } from "./topics.js";
 const ROOMS = {
   reduce: [ReduceRoom, [["map", "Map"], ["components", "Components"], ["row", "One row"], ["outliers", "Outliers"]]],
   network: [ReduceRoom, [["map", "Map"], ["components", "Components"], ["row", "One row"], ["outliers", "Outliers"]]],
-  complete: [CompleteRoom, [["recommend", "Recommend and what-if"], ["predict", "Predict"], ["map", "Map"], ["errors", "Errors by support"], ["coverage", "Coverage"]]],
+  complete: [CompleteRoom, [["recommend", "Recommend and what-if"], ["predict", "Predict"], ["map", "Map"], ["similar", "Alike"], ["errors", "Errors by support"], ["coverage", "Coverage"]]],
   topics: [TopicsRoom, [["topics", "Topics"], ["documents", "Documents"], ["map", "Map of documents"]]],
   mixture: [MixtureRoom, [["map", "Map"], ["components", "Components"]]],
   parts: [PartsRoom, [["parts", "Parts"], ["topics", "As topics"], ["row", "One row"], ["map", "Map"]]],
@@ -23,10 +23,10 @@ const ROOMS = {
 };
 
 /** What a view needs of the model's abilities; what is absent here is always offered. */
-const NEEDS = { components: "loadings", row: "reconstruct", outliers: "outliers", recommend: "recommend", predict: "predict", errors: "support", coverage: "coverage", documents: "documents", compare: "neighbours", questions: "analogy", topics: "topics", parts: "parts" };
+const NEEDS = { components: "loadings", row: "reconstruct", outliers: "outliers", recommend: "recommend", predict: "predict", similar: "similar", errors: "support", coverage: "coverage", documents: "documents", compare: "neighbours", questions: "analogy", topics: "topics", parts: "parts" };
 
 export function ModelRoom({ file, view, asked, files }) {
-  const answer = useGet("model", { file });
+  const answer = useGet("model", { file, data: asked.data });
   return html`<${Answer} of=${answer} lines=${6} waiting=${`opening ${file}`}>${(model) => html`<${Inside} model=${model} view=${view} asked=${asked} files=${files} />`}<//>`;
 }
 
@@ -38,8 +38,9 @@ function Inside({ model, view, asked, files }) {
   const chosen = tabs.some(([key]) => key === view) ? view : tabs[0]?.[0];
   return html`<div class="room">
     <header class="room-head"><div><p class="kicker">${model.verb} · ${model.class}</p><h1>${model.file.replace(/\.safetensors$/, "")}</h1><p class="soft">${model.title}</p></div>
-      <div class="room-acts"><${Verdict} certificate=${model.certificate} /><a class="button small-button" href=${`/api/download?file=${encodeURIComponent(model.file)}`}>Download</a></div></header>
+      <div class="room-acts"><${Verdict} certificate=${model.certificate} />${model.job && html`<a class="button small-button" href=${address(["jobs", model.job])}>Its job</a>`}<a class="button small-button" href=${`/api/download?file=${encodeURIComponent(model.file)}`}>Download</a></div></header>
     <${Fitted} model=${model} data=${data} />
+    ${model.map_refused && all.some(([key]) => key === "map") && !can.has("map") && html`<${Words}>There is no map: ${model.map_refused}<//>`}
     ${tabs.length > 1 && html`<${Tabs} label="views of the model" tabs=${tabs} chosen=${chosen} path=${["model", model.file]} />`}
     <div class="with-evidence">
       <div class="stack fade">${Room && chosen ? (chosen === "compare" ? html`<${CompareRoom} model=${model} asked=${asked} files=${files} />` : html`<${Room} key=${chosen} model=${model} data=${data} view=${chosen} asked=${asked} can=${can} />`) : html`<${Facts} model=${model} />`}</div>

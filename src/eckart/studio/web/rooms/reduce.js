@@ -1,6 +1,7 @@
 // reduce: the map of rows, components and what they are made of, one row rebuilt from k components, and rows that do not fit.
 import { html, useState } from "../vendor/preact-htm.js";
 import { useGet } from "../core/api.js";
+import { DIVERGING } from "../core/colours.js";
 import { number, share } from "../core/format.js";
 import { address, change, go } from "../core/place.js";
 import { Bars, Lines } from "../parts/chart.js";
@@ -34,7 +35,7 @@ function Components({ model, asked }) {
     <${Card} title=${`Component ${chosen}`} aside=${html`<${Answer} of=${answer} lines=${1}>${({ components }) => html`<${Select} label="component" hideLabel=${true} value=${String(chosen)} options=${components.map((one) => [String(one.number), `component ${one.number}${one.share === null ? "" : ` · ${share(one.share)}`}`])} onChoose=${(key) => change({ number: key })} />`}<//>`}>
       <${Answer} of=${loadings}>${(got) => html`<div class="beside">
         ${got.image && html`<figure><${Picture} values=${got.image.values} height=${got.image.height} width=${got.image.width} signed=${true} size=${220} label=${`component ${chosen} as a picture`} /><figcaption class="small faint">blue below zero, orange above</figcaption></figure>`}
-        <${Bars} label=${`loadings of component ${chosen}`} head=${["column", "loading"]} items=${got.loadings.slice(0, 20).map((one) => ({ name: one.column, value: one.value }))} /></div>`}<//><//>
+        <${Bars} label=${`loadings of component ${chosen}`} head=${["column", "loading"]} items=${got.loadings.slice(0, 20).map((one) => ({ name: one.column, value: one.value, colour: one.value < 0 ? DIVERGING[1] : DIVERGING[5] }))} /></div>`}<//><//>
     ${model.images && html`<${Gallery} model=${model} chosen=${chosen} />`}`;
 }
 
@@ -96,5 +97,5 @@ function Outliers({ model, data }) {
     <div class="wide" tabindex="0" role="region" aria-label="outliers"><table class="plain"><caption class="hidden-words">rows that fit worst</caption><thead><tr><th scope="col">row</th><th scope="col" class="n">off the subspace</th><th scope="col" class="n">far out within it</th><th scope="col" class="n">score</th></tr></thead>
     <tbody>${got.outliers.map((one) => html`<tr key=${one.at}><th scope="row"><button type="button" class="link" onClick=${() => go(["model", model.file, "row"], { data, pick: one.at })}>${one.id ?? one.at}</button></th>
       <td class="n ${one.residual > got.limits.residual ? "strong" : ""}">${number(one.residual, 3)}</td><td class="n ${one.inside > got.limits.inside ? "strong" : ""}">${number(one.inside, 3)}</td><td class="n">${number(one.score, 3)}</td></tr>`)}</tbody></table></div>
-    <p class="faint small">usual up to ${number(got.limits.residual, 3)} and ${number(got.limits.inside, 3)}; beyond it in bold</p>` : html`<${Empty} title="None">Every row is as near as usual.<//>`)}<//><//>`;
+    <p class="faint small">usual up to ${number(got.limits.residual, 3)} and ${number(got.limits.inside, 3)}; beyond it in bold${got.beyond === undefined ? "" : `: ${number(got.beyond)} rows in all`}</p>` : html`<${Empty} title="None">Every row is as near as usual.<//>`)}<//><//>`;
 }

@@ -15,7 +15,7 @@ export function usePoints(asked) {
   return { points, about: answer.value?.about, error: answer.error };
 }
 
-/** Values of a colour as codes; numbers between their 1st and 99th percentile, so that one far value does not take all the colours. */
+/** Values of a colour as codes; numbers between their inner quantiles, so that one far value does not take all the colours. */
 export function useColour(asked) {
   const answer = useGet(asked?.by ? "model/colour" : null, asked ?? {});
   const colour = useMemo(() => {
@@ -23,14 +23,12 @@ export function useColour(asked) {
     const values = new Float32Array(answer.value.buffer), about = answer.value.about, codes = new Uint8Array(values.length);
     if (about.kind === "category") {
       // Components, topics and parts keep the colour of their number, as in every other picture of them.
-      const numbered = about.categories.every((one) => /^\d+$/.test(one.name)) && /^(component|topic|part)$/.test(asked.by);
-      const categories = about.categories.map((one, i) => ({ ...one, code: numbered ? (Number(one.name) - 1) % NOTHING : i }));
+      const numbered = /^(component|topic|part)$/.test(asked.by) && about.categories.every((one) => /\d+$/.test(one.name));
+      const categories = about.categories.map((one, i) => ({ ...one, code: numbered ? (Number(/\d+$/.exec(one.name)[0]) - 1) % NOTHING : i }));
       for (let i = 0; i < values.length; i += 1) codes[i] = Number.isNaN(values[i]) ? NOTHING : categories[values[i]].code;
       return { codes, kind: "classes", about: { ...about, categories: numbered ? [...categories].sort((a, b) => a.code - b.code) : categories } };
     }
-    const step = Math.max(1, Math.floor(values.length / 20000));
-    const sample = values.filter((value, i) => i % step === 0 && !Number.isNaN(value)).sort();
-    const low = sample[Math.floor(0.01 * (sample.length - 1))] ?? 0, high = sample[Math.ceil(0.99 * (sample.length - 1))] ?? 1;
+    const low = about.inner_low ?? about.low ?? 0, high = about.inner_high ?? about.high ?? 1;
     const scale = (NOTHING - 1) / (high - low || 1);
     for (let i = 0; i < values.length; i += 1) codes[i] = Number.isNaN(values[i]) ? NOTHING : Math.max(0, Math.min(NOTHING - 1, (values[i] - low) * scale));
     return { codes, kind: "ramp", about: { ...about, low, high } };

@@ -67,7 +67,7 @@ function Plane({ got, chosen, model, asked }) {
   const most = Math.max(...placed.map((one) => one.share));
   return html`<${Card} title="Map of topics" aside=${got.kept !== null && got.kept !== undefined && html`<span class="faint small">the plane keeps ${share(got.kept, 0)} of the distances</span>`}>
     <div ref=${box}><svg class="plane" width=${width} height=${height} role="group" aria-label="topics on a plane">
-      ${[...placed].sort((a, b) => b.share - a.share).map((one) => html`<a key=${one.number} href=${address(["model", model.file, "topics"], { ...asked, topic: one.number })} aria-label=${`${topicName(one)}, ${share(one.share)}`}>
+      ${[...placed].sort((a, b) => b.share - a.share).map((one) => html`<a key=${one.number} href=${address(["model", model.file, "topics"], { ...asked, topic: one.number })} aria-label=${`${one.name ?? one.words[0]?.word}, ${topicName(one)}, ${share(one.share)}`}>
         <circle class=${one === chosen ? "bubble on" : "bubble"} cx=${px(one.x)} cy=${py(one.y)} r=${6 + 22 * Math.sqrt(one.share / most)} style=${{ fill: classColour(one.number - 1) }} />
         <text x=${px(one.x)} y=${py(one.y) + 5} text-anchor="middle">${one.name ?? one.words[0]?.word}</text></a>`)}
     </svg></div><//>`;
