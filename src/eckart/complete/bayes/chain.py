@@ -114,8 +114,11 @@ class Side:
 class Chain:
     """State and sweep of one chain. Its own generator draws what is small; tall draws come from streams keyed by (seed, sweep, what)."""
 
-    def __init__(self, rows: Side, columns: Side, noise: str, rng: np.random.Generator, engine: Any):
+    def __init__(
+        self, rows: Side, columns: Side, noise: str, rng: np.random.Generator, engine: Any, likelihood: Any = None
+    ):
         self.rows, self.columns, self.noise, self.rng, self.engine = rows, columns, noise, rng, engine
+        self.likelihood = likelihood  # None: the normal one
         self.alpha, self.sweeps, self.seed = 1.0, 0, int(rng.integers(2**63))
         for what, side in enumerate((rows, columns)):
             d = side.last.shape[1]
@@ -130,6 +133,9 @@ class Chain:
         """Draw everything once; returns the log-likelihood of an observed entry at the new state."""
         self.sweeps += 1
         misfit = self._draw(self.rows, self.columns, 0)
+        if self.likelihood is not None:
+            self._draw(self.columns, self.rows, 1)
+            return self.likelihood.finish(self, self.rows.factors, *self._fixed(self.columns))
         if self.rows.precisions is not None:
             self._draw_precisions(self.rows, misfit, 2, learn_scale=True)
         misfit = self._draw(self.columns, self.rows, 1)
@@ -158,14 +164,24 @@ class Chain:
         if link is not None:  # features are products of the host
             now = link.draw(self.rng, engine.get(u) - side.mu, side.precision, root)
             prior = engine.take((side.mu + now) @ side.precision)
-        design = engine.outer(other.factors, np.diag(np.append(np.ones(d - 1), 0.0)), other.last)
+        design, offset = self._fixed(other)
+        if self.likelihood is not None:
+            drawn = self.likelihood.draw(self, side, design, offset, prior, what)
+            side.factors = engine.outer(drawn, np.eye(d))
+            return None
         drawn = draw_rows(
-            engine, side.x, design, other.factors[:, d - 1 : d], float(self.alpha) if side.precisions is None else side.precisions,
+            engine, side.x, design, offset, float(self.alpha) if side.precisions is None else side.precisions,
             other.precisions, side.precision, prior, engine.normal((self.seed, self.sweeps, what), (side.rows, d), np.float64),
         )  # fmt: skip
         # as a state that is taken back lies in memory, without the padding of the draw: products differ by it in the last bit
         side.factors = engine.outer(drawn.factors, np.eye(d))
         return drawn.misfit
+
+    def _fixed(self, other: Side) -> tuple[Tall, Tall]:
+        """What one side sees of the other: its factors with a column of ones, and its biases."""
+        d = other.last.shape[1]
+        keep = np.diag(np.append(np.ones(d - 1), 0.0))
+        return self.engine.outer(other.factors, keep, other.last), other.factors[:, d - 1 : d]
 
     def _draw_precisions(self, side: Side, misfit: Tall, what: int, learn_scale: bool) -> None:
         """p_i given its row's misfit; then tau and nu given all p."""
@@ -187,6 +203,7 @@ class Chain:
             f"{name}.state": np.frombuffer(state, np.uint8),
             **self.rows.arrays(f"{name}.rows", self.engine),
             **self.columns.arrays(f"{name}.columns", self.engine),
+            **({} if self.likelihood is None else self.likelihood.arrays(name)),
         }
 
     def take(self, name: str, state: dict[str, np.ndarray]) -> None:
@@ -194,6 +211,8 @@ class Chain:
         self.rng.bit_generator.state, self.seed, self.sweeps, self.alpha = json.loads(state[f"{name}.state"].tobytes())
         self.rows.take(f"{name}.rows", state, self.engine)
         self.columns.take(f"{name}.columns", state, self.engine)
+        if self.likelihood is not None:
+            self.likelihood.take(name, state)
 
 
 def _normal_wishart(
