@@ -213,6 +213,17 @@ def test_too_many_factors_harm_als_and_not_the_bayesian_model(run):
     assert 85 < covered < 95
 
 
+def test_item_response_covers_abilities_and_difficulties(run):
+    out, figures = run("plot_item_response.py")
+    assert figures == 1
+    found, plain = numbers(r"ALS: #", out)[0], numbers(r"question means: #", out)[0]
+    assert found < 0.7 * plain
+    assert "certificate holds: True" in out
+    for name in ("ability", "difficulty"):
+        assert 75 <= numbers(rf"{name}: #% of the true values", out)[0] <= 100  # 20 questions: a deviation of 7 %
+    assert len(numbers(r"discrimination #", out)) == 5
+
+
 def test_recommendations_follow_planted_tastes_and_are_explained(run):
     out, figures = run("plot_recommend.py")
     assert figures == 2

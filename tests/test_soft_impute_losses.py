@@ -69,7 +69,9 @@ def test_files_and_new_rows(tmp_path):
     model.save(tmp_path / "m.safetensors")
     back = eckart.load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(back.predict_proba([0, 1], [1, 2]), model.predict_proba([0, 1], [1, 2]))
-    assert np.abs(back.predict(x[:4]) - model.predict(np.arange(4))).max() < 0.5  # a row of its own is free of the others
+    assert (
+        np.abs(back.predict(x[:4]) - model.predict(np.arange(4))).max() < 0.5
+    )  # a row of its own is free of the others
 
 
 def test_what_does_not_go_together_is_named():

@@ -122,3 +122,38 @@ def test_shortened_rows(engine, name, reach, dtype):
     assert mine.value < start.value
     whole = np.allclose(np.asarray(mine.left), new, atol=1e-5)
     assert whole == (reach < 1)
+
+
+@dtypes
+def test_augmented(engine, dtype):
+    """Latent numbers lie in their grades and are those of the judge; weights stay."""
+    x, loss, left, right, at, w = problem("ordered_probit", dtype)
+    noise = np.random.default_rng(0).standard_normal((x.nnz, 1))
+    got = engine.augmented(engine.put(x, entry_weights=w), loss, left, right, noise, **at)
+    want = JUDGE.augmented(JUDGE.put(x, entry_weights=w), loss, left, right, noise, **at)
+    for rule in (RULE,):
+        mine, his = (
+            e.ridge_rows(p, right, rule, mean=0.3, offset=at["other"]) for e, p in ((engine, got), (JUDGE, want))
+        )
+        assert_close(mine.left, his.left, dtype, 50)
+    low, high = loss.ends(x.data)
+    assert np.all((want.matrix.data >= low - 1e-5) & (want.matrix.data <= high + 1e-5))
+
+
+def test_slice_rows(engine):
+    """The moved rows are those of the judge; rows without entries lie on their ellipse where the first angle says."""
+    x, loss, left, right, at, _ = problem("poisson", np.float64)
+    rng = np.random.default_rng(1)
+    here = {"mean": at["mean"], "other": at["other"]}
+    centre, drawn = (0.3 * rng.standard_normal(left.shape) for _ in range(2))
+    noise = rng.standard_normal((40, 12))
+    got = engine.slice_rows(engine.put(x), loss, left, right, 0.5 * left, centre, drawn, noise, **here)
+    want = JUDGE.slice_rows(JUDGE.put(x), loss, left, right, 0.5 * left, centre, drawn, noise, **here)
+    np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
+    from scipy.special import ndtr
+
+    t = 2 * np.pi * ndtr(noise[5, 1])
+    np.testing.assert_allclose(
+        np.asarray(got)[5], centre[5] + (left[5] - centre[5]) * np.cos(t) + (drawn[5] - centre[5]) * np.sin(t)
+    )
+    assert np.mean(np.any(np.asarray(got) != left, axis=1)) > 0.5

@@ -91,7 +91,12 @@ def certify_loss(
         rise = max(max(b - a for a, b in itertools.pairwise(values)), 0.0) / scale
         rounding = 50 * float(np.finfo(p.x.dtype).eps)
         checks.append(Check("never rises", rise, rounding, "largest rise of the objective at a half sweep, relative"))
-    facts: dict[str, Any] = {"objective": value, "data term": seen.sums.value, "stopped": trace.reason.value, "loss": at.loss.name}
+    facts: dict[str, Any] = {
+        "objective": value,
+        "data term": seen.sums.value,
+        "stopped": trace.reason.value,
+        "loss": at.loss.name,
+    }
     facts["loss of an entry"] = seen.sums.value / max(p.x.nnz, 1)
     kind, notes = "statistical" if errors else "stationary", []
     if errors:

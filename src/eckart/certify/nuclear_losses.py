@@ -50,7 +50,9 @@ def loss_gap_certificate(
         g = np.ascontiguousarray(loss.gradient(a, s))
         by_column = pattern.by_columns(g)
         # ||U V^T||_* from the k x k triangles of both
-        sizes = np.linalg.svd(engine.triangle(left) @ engine.triangle(right).T, compute_uv=False) if f.k else np.zeros(0)
+        sizes = (
+            np.linalg.svd(engine.triangle(left) @ engine.triangle(right).T, compute_uv=False) if f.k else np.zeros(0)
+        )
         value = float(np.sum(loss.value(a, s))) + tau * float(sizes.sum())
 
         def product(block: np.ndarray) -> np.ndarray:
@@ -60,7 +62,9 @@ def loss_gap_certificate(
         for steps, block in PROBES:
             found, bound, words = remainder_norm(product, none, np.dtype(np.float64), rng, float(g @ g), steps, block)
             low, high = float(np.sqrt(found)), float(np.sqrt(bound))
-            gap, likely = (value - lower_bound(loss, a, o, g, min(1.0, tau / max(norm, 1e-300))) for norm in (high, low))
+            gap, likely = (
+                value - lower_bound(loss, a, o, g, min(1.0, tau / max(norm, 1e-300))) for norm in (high, low)
+            )
             if gap <= tol * value or likely > tol * value:
                 break
     how = "exact up to rounding" if words.startswith("exact") else f"{SURE} ({steps} Lanczos steps, {block} starts)"

@@ -34,6 +34,8 @@ Examples:
 
     eckart complete u.data --rows 0 --columns 1 --values 2 --delimiter tab --no-header --out completed.parquet
 
+    eckart complete answers.csv --rows person --columns question --values yes --loss logistic --out chances.csv
+
     eckart complete sensors.csv --index station --missing -999 --out filled.csv
 
     eckart complete flows.csv --rows station --columns hour --values people --method series --forecast 24 --out next_day.csv
@@ -71,6 +73,13 @@ def complete(
     feedback: Annotated[
         str, option(help="explicit (values are measurements) or implicit (values are strengths; absent is a weak no).")
     ] = "explicit",
+    loss: Annotated[
+        str | None,
+        option(
+            help="What the values are, for als and soft-impute: logistic (yes/no as 1 and 0), ordered (grades), poisson (counts), huber or absolute (a few "
+            "wild numbers); squared if not given. Predictions are probabilities, expected grades, rates."
+        ),
+    ] = None,
     l2: Annotated[float | None, option(help="The ridge of als.")] = None,
     normalise: Annotated[
         str | None,
@@ -116,9 +125,9 @@ def complete(
     to = Targets(out, model, report).check(file)
     check_output(source, out, pairs, unknown, cells)
     share, k = held_out_share(held_out), whole_or(components, "auto")
-    told = {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
+    told = {"n_components": k, "loss": loss, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
-    asked = {"--l2": l2, "--normalise": normalise, "--max-iter": max_iter}
+    asked = {"--loss": loss, "--l2": l2, "--normalise": normalise, "--max-iter": max_iter}
     method, because = _settled(method, feedback, asked, {"--row-features": row_features, "--column-features": column_features}, time)
     build = _builder(method, feedback, normalise, told, always)
     if method in ITEM_METHODS and (feedback != "implicit" or report is not None or out is not None):

@@ -157,9 +157,10 @@ class Completer(Recommender, TransformerMixin, Estimator):
         With a matrix of new rows instead of ids, every cell of these rows (see ``transform``, which keeps what was observed).
         """
         if columns is None:
-            return self._clipped(
-                self._folded(rows)[0].block(slice(None)) if is_matrix(rows) else self._whole_rows(rows)
-            )
+            if not is_matrix(rows):
+                return self._whole_rows(rows)
+            f, x = self._folded(rows)
+            return self._values(f, np.arange(x.shape[0]))
         return self._clipped(self._natural(rows, columns, unknown))
 
     def _natural(self, rows: Any, columns: Any, unknown: str) -> np.ndarray:
@@ -213,10 +214,14 @@ class Completer(Recommender, TransformerMixin, Estimator):
         low_high = self.fit_.plan.get("clip")
         return block if low_high is None else np.clip(block, *low_high, out=block)
 
+    def _values(self, f: LowRank, rows: np.ndarray) -> np.ndarray:
+        """Predictions for whole rows of the factors (those of the model, or new ones)."""
+        return self._clipped(f.block(rows))
+
     def _whole_rows(self, rows: Any) -> np.ndarray:
         f, ids = self._lowrank(), np.atleast_1d(np.asarray(rows))
         try:
-            return f.block(self.row_ids.indices_of(ids))
+            return self._values(f, self.row_ids.indices_of(ids))
         except InputError as error:
             if ids.dtype.kind != "f":
                 raise
@@ -234,7 +239,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
         step = max(1, block_bytes // max(1, f.n * f.dtype.itemsize))
         for a in range(0, len(at), step):
             part = at[a : a + step]
-            block = self._clipped(f.block(part))
+            block = self._values(f, part)
             if keep:
                 put_observed(block, *some_rows(x, part))
             yield self.row_ids.names(part), block
@@ -242,7 +247,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
     def transform(self, X: Any) -> np.ndarray:
         """New rows with their unknown entries filled in: each row is solved while the columns stay (fold-in); what was observed is kept."""
         folded, x = self._folded(X)
-        filled = self._clipped(folded.block(np.arange(x.shape[0])))
+        filled = self._values(folded, np.arange(x.shape[0]))
         put_observed(filled, x, np.arange(x.shape[0]))
         return filled
 

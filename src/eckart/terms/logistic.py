@@ -63,6 +63,9 @@ class Logistic(Loss):
         """The probability of a yes."""
         return expit(s)
 
+    def variance(self, s: np.ndarray) -> np.ndarray:
+        return expit(s) * expit(-s)
+
     def draw(self, s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return (rng.random(np.shape(s)) < expit(s)).astype(np.float64)
 

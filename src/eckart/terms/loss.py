@@ -65,6 +65,10 @@ class Loss:
         """The expected value of a on the scale of the data."""
         return s
 
+    def variance(self, s: np.ndarray) -> np.ndarray:
+        """The variance of a on the scale of the data; 1 where the loss has no likelihood of its own."""
+        return np.ones(np.shape(s))
+
     def draw(self, s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Values of the distribution exp(-l(., s)), encoded."""
         raise NotImplementedError

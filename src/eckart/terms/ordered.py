@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import expit, log_ndtr, ndtri, xlogy
+from scipy.special import expit, log_ndtr, ndtr, ndtri, xlogy
 
 from eckart.terms.logistic import softplus, tangent_in_squares
 from eckart.terms.loss import Loss, conjugate_by_root, known
@@ -70,8 +70,16 @@ class Ordered(Loss):
 
     def mean(self, s: np.ndarray) -> np.ndarray:
         """The expected grade; of the codes where grades are not numbers."""
+        return self.probabilities(s) @ self.grades()
+
+    def variance(self, s: np.ndarray) -> np.ndarray:
+        p, grades = self.probabilities(s), self.grades()
+        return np.maximum(p @ grades**2 - (p @ grades) ** 2, 0.0)
+
+    def grades(self) -> np.ndarray:
+        """The levels as numbers: themselves, or their codes."""
         numeric = all(isinstance(v, (int, float, np.number)) for v in self.levels)
-        return self.probabilities(s) @ np.asarray(self.levels if numeric else range(len(self.levels)), np.float64)
+        return np.asarray(self.levels if numeric else range(len(self.levels)), np.float64)
 
     def probabilities(self, s: np.ndarray) -> np.ndarray:
         s = np.asarray(s)[..., None]
@@ -194,6 +202,19 @@ class OrderedProbit(Ordered):
     def density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         f = np.exp(-0.5 * x * x) / np.sqrt(2 * np.pi)
         return f, np.where(np.isinf(x), 0.0, -np.where(np.isinf(x), 0.0, x) * f)
+
+    def latent(self, a: np.ndarray, s: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+        """s + a standard normal error, given that it falls into grade a, by the inverse of its distribution at ``uniform`` numbers."""
+        low, high = (end - s for end in self.ends(a))
+        flip = low + high > 0  # on the right side both masses are near 1: the mirror image has the digits
+        low, high = np.where(flip, -high, low), np.where(flip, -low, high)
+        below, above = ndtr(low), ndtr(high)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            z = ndtri(below + uniform * (above - below))
+            # beyond all masses of double precision a tail is exponential
+            far = np.maximum(high + np.log(uniform) / np.maximum(-high, 1.0), low)
+        z = np.clip(np.where(high < -37, far, z), np.maximum(low, -1e3), high)
+        return s + np.where(flip, -z, z)
 
     def inverse(self, p: np.ndarray) -> np.ndarray:
         return ndtri(p)

@@ -48,6 +48,9 @@ class Poisson(Loss):
         """The rate."""
         return np.exp(np.minimum(s, LARGEST))
 
+    def variance(self, s: np.ndarray) -> np.ndarray:
+        return self.mean(s)
+
     def draw(self, s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return rng.poisson(np.exp(s)).astype(np.float64)
 

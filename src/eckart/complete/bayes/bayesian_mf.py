@@ -21,9 +21,11 @@ from scipy.special import ndtri
 from eckart.certify.certificate import Certificate
 from eckart.certify.chains import certify_chains
 from eckart.complete.bayes.gibbs import solve
+from eckart.complete.bayes.likelihood import LIKELIHOODS, loss_of
 from eckart.complete.bayes.posterior import Posterior
 from eckart.complete.beside import NOTHING, Beside, fingerprint, moments
 from eckart.complete.completer import Completer
+from eckart.complete.factors.majorise import encoded
 from eckart.complete.featured import Featured
 from eckart.complete.folding import is_matrix, limits, pairs
 from eckart.complete.recommend import Explanation
@@ -38,6 +40,8 @@ from eckart.rng import generator
 from eckart.trace import StopReason, progress
 
 PROBES = 256
+CELLS = 2**14
+"""Cells whose draws are held at once."""
 JUDGED = 100_000
 CHECKPOINT_SECONDS = 10.0
 SMALL = 10**7
@@ -57,6 +61,9 @@ class BayesianMF(Featured):
         (rows + columns) k n_samples numbers.
     burn_in, thin : sweeps before the first state is kept; sweeps from one kept state to the next.
     n_chains : independent chains; two or more let the certificate compare them.
+    likelihood : "gaussian" (numbers), "probit" (yes and no as 1 and 0), "ordinal" (grades; thresholds are drawn too) or "poisson" (counts). Predictions,
+        deviations and intervals are on the scale of the data, ``predict_proba`` gives the probabilities of yes/no and of grades. Without weights, with
+        noise="common".
     noise : "common" (one variance), "row", "column" or "both": every row and column has a noise level of its own, learned with a common prior. Ratings gain
         by "row" and "both"; where errors of the largest entries count most, "common" is safer.
     implicit_features : True lets the factors depend on which columns a row observes and which rows observe a column, whatever the values (SVD++ in
@@ -92,6 +99,7 @@ class BayesianMF(Featured):
     burn_in: int = param(200, whole(0))
     thin: int = param(4, whole(1))
     n_chains: int = param(2, whole(1))
+    likelihood: str = param("gaussian", one_of(*LIKELIHOODS))
     noise: str = param("common", one_of("common", "row", "column", "both"))
     implicit_features: bool | str = param(False, one_of(True, False, "rows", "columns"))
     clip: Any = param("auto")
@@ -115,11 +123,18 @@ class BayesianMF(Featured):
         features = self._check(x)
         engine = self._engine_for(x)
         keeper = Checkpoint.of_fit(self, x, weights, ignored=("clip",), seconds=CHECKPOINT_SECONDS, y=fingerprint(beside))
+        loss, whole = None, x
+        if self.likelihood != "gaussian":
+            for name, given in (("weights", weights), ("time", beside.bins)):
+                if given is not None:
+                    raise InputError(f"{name}= came with likelihood={self.likelihood!r}, wanted likelihood='gaussian', or leave {name}= away")
+            loss = loss_of(self.likelihood, x)
+            x = encoded(x, loss)
         with engine.at_work(), progress(self.verbose) as watch:
             factors, posterior, trace = solve(
                 x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
                 n_chains=self.n_chains, noise=self.noise, features=features, weights=weights, beside=beside, keeper=keeper,
-                rng=generator(self.random_state), engine=engine, watch=watch,
+                rng=generator(self.random_state), engine=engine, watch=watch, loss=loss,
             )  # fmt: skip
             certificate = certify(x, factors, posterior)
         if keeper and trace.reason is not StopReason.INTERRUPTED:
@@ -132,8 +147,13 @@ class BayesianMF(Featured):
             "sweeps": len(trace),
             "samples": posterior.size,
         }
-        if (low_high := limits(self.clip, x)) is not None:
+        if loss is None and (low_high := limits(self.clip, whole)) is not None:
             plan["clip"] = low_high
+        if posterior.loss is not None:
+            told = dict(posterior.loss.parameters())
+            if posterior.thresholds is not None:
+                told["thresholds"] = posterior.thresholds.mean(axis=0).tolist()
+            plan["loss"] = {"name": posterior.loss.name, **told}
         self.posterior_, self.normaliser_ = posterior, None
         return Fit(factors, certificate, trace, plan)
 
@@ -144,7 +164,31 @@ class BayesianMF(Featured):
             raise InputError(
                 f"X has shape {x.shape}, wanted {self._lowrank().shape}: the data that the model was fitted to"
             )
-        return certify(x, self._lowrank(), self.posterior_)
+        return certify(self._as_fitted(x), self._lowrank(), self.posterior_)
+
+    def _as_fitted(self, x: Observed) -> Observed:
+        return x if self.posterior_.loss is None else encoded(x, self.posterior_.loss)
+
+    def predict_proba(self, rows: Any, columns: Any, *, unknown: str = "raise") -> np.ndarray:
+        """The posterior probability of every level (``levels_``) at the cells (rows[p], columns[p]), cells x levels; for yes/no and for grades."""
+        plain = super().predict_proba(rows, columns, unknown=unknown)
+        return self._over_draws(plain, rows, columns, "probabilities")
+
+    def _over_draws(self, plain: np.ndarray, rows: Any, columns: Any, of: str) -> np.ndarray:
+        """Means over the draws where row and column are known, ``plain`` elsewhere."""
+        i, j = pairs(rows, columns)
+        at, to = self.row_ids.find(i), self.column_ids.find(j)
+        f = self._lowrank()
+        known = np.flatnonzero((at >= 0) & (to >= 0))
+        for a in range(0, len(known), CELLS):
+            part = known[a : a + CELLS]
+            plain[part] = self.posterior_.over_draws(self.posterior_.draws(f, at[part], to[part]), of)
+        return plain
+
+    def _values(self, f: LowRank, rows: np.ndarray) -> np.ndarray:
+        if self.posterior_.loss is None:
+            return super()._values(f, rows)
+        return self.posterior_.block(f, rows, new=f is not self._lowrank())
 
     def predict(
         self,
@@ -171,6 +215,8 @@ class BayesianMF(Featured):
             named = "return_std=True" if return_std else "time="
             raise InputError(f"{named} came without row and column ids, wanted predict(rows, columns, {named})")
         mean = super().predict(rows, columns, unknown=unknown)
+        if self.posterior_.loss is not None and columns is not None:
+            mean = self._over_draws(mean, rows, columns, "mean")
         if not return_std and time is None:
             return mean
         i, j = pairs(rows, columns)
@@ -219,6 +265,8 @@ class BayesianMF(Featured):
         if not 0 < level < 1:
             raise wrong("level", level, "a probability between 0 and 1")
         i, j = self._cells(rows, columns)
+        if self.posterior_.loss is not None:
+            return self.posterior_.interval(self._lowrank(), i, j, level)
         mean, spread, noise = self.posterior_.moments(self._lowrank(), i, j, self._bins(time, len(i)))
         reach = ndtri(0.5 + 0.5 * level) * np.sqrt(spread + noise)
         low, high = self.fit_.plan.get("clip", (-np.inf, np.inf))
@@ -244,13 +292,13 @@ class BayesianMF(Featured):
         x = self._aligned(X)
         engine = self._engine_for(x)
         with engine.at_work():
-            return self.posterior_.fold(self._lowrank(), x, engine, self._numbers(x))[0], x
+            return self.posterior_.fold(self._lowrank(), self._as_fitted(x), engine, self._numbers(x))[0], x
 
     def _take_in(self, model: Completer, x: Observed, turned: bool) -> None:
         assert isinstance(model, BayesianMF)
         engine = self._engine_for(x)
         with engine.at_work():
-            _, new = model.posterior_.fold(model._lowrank(), x, engine, model._numbers(x))
+            _, new = model.posterior_.fold(model._lowrank(), model._as_fitted(x), engine, model._numbers(x))
         ids = model.row_ids
         at = ids.find(np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows)
         old = model.posterior_.rows
@@ -296,6 +344,8 @@ class BayesianMF(Featured):
         require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components + 1) * kept)
         if x.nnz == 0:
             raise InputError("X has no observed entry, wanted at least one")
+        if self.likelihood != "gaussian" and self.noise != "common":
+            raise wrong("noise", self.noise, f"'common' with likelihood={self.likelihood!r}", "its variance is its own")
         limits(self.clip, x)
         return self.implicit_features in (True, "rows"), self.implicit_features in (True, "columns")
 
@@ -308,7 +358,10 @@ def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:
     entries = np.arange(x.nnz) if x.nnz <= JUDGED else np.sort(rng.choice(x.nnz, JUDGED, replace=False))
     at = np.searchsorted(x.indptr, entries, side="right") - 1
     mean, spread, noise = posterior.moments(f, at, x.indices[entries])
-    residual = x.data[entries] - mean
+    seen = x.data[entries]
+    if posterior.loss is not None and hasattr(posterior.loss, "grades"):
+        seen = posterior.loss.grades()[seen.astype(np.intp)]
+    residual = seen - mean
     facts = {
         "observed entries": x.nnz,
         "RMSE on observed entries": float(np.sqrt(np.mean(residual**2))),
@@ -320,7 +373,9 @@ def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:
     }
     problem = "posterior mean of a Bayesian matrix factorization"
     notes = () if posterior.chains > 1 else ("one chain only: that all chains agree was not tested; use n_chains >= 2",)
-    return certify_chains(cells, posterior.log_noise(), problem=problem, facts=facts, notes=notes)
+    # a likelihood with a noise of its own: the size of the natural parameters tells whether their scale has settled
+    spread_of = posterior.log_noise() if posterior.loss is None else np.log(cells.var(axis=2) + 1e-300)
+    return certify_chains(cells, spread_of, problem=problem, facts=facts, notes=notes)
 
 
 def _merged(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> np.ndarray:

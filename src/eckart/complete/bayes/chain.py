@@ -115,8 +115,11 @@ class Side:
 class Chain:
     """State and sweep of one chain. Its own generator draws what is small; tall draws come from streams keyed by (seed, sweep, what)."""
 
-    def __init__(self, rows: Side, columns: Side, noise: str, rng: np.random.Generator, engine: Any):
+    def __init__(
+        self, rows: Side, columns: Side, noise: str, rng: np.random.Generator, engine: Any, likelihood: Any = None
+    ):
         self.rows, self.columns, self.noise, self.rng, self.engine = rows, columns, noise, rng, engine
+        self.likelihood = likelihood  # None: the normal one
         self.alpha, self.sweeps, self.seed = 1.0, 0, int(rng.integers(2**63))
         for what, side in enumerate((rows, columns)):
             d = side.last.shape[1]
@@ -131,6 +134,9 @@ class Chain:
         """Draw everything once; returns the log-likelihood of an observed entry at the new state."""
         self.sweeps += 1
         misfit = self._draw(self.rows, self.columns, 0)
+        if self.likelihood is not None:
+            self._draw(self.columns, self.rows, 1)
+            return self.likelihood.finish(self, self.rows.factors, *self._seen(self.rows, self.columns)[:2])
         if self.rows.precisions is not None:
             self._draw_precisions(self.rows, misfit, 2, learn_scale=True)
         misfit = self._draw(self.columns, self.rows, 1)
@@ -164,6 +170,10 @@ class Chain:
             now = link.draw(self.rng, engine.get(u) - side.mu, side.precision, root)
             prior = engine.take((side.mu + now) @ side.precision)
         design, offset, q = self._seen(side, other)
+        if self.likelihood is not None:
+            drawn = self.likelihood.draw(self, side, design, offset, prior, what)
+            side.factors = engine.outer(drawn, np.eye(d))
+            return None
         drawn = draw_rows(
             engine, side.x, design, offset, float(self.alpha) if side.precisions is None else side.precisions,
             q, side.precision, prior, engine.normal((self.seed, self.sweeps, what), (side.rows, d), np.float64),
@@ -204,6 +214,7 @@ class Chain:
             f"{name}.state": np.frombuffer(state, np.uint8),
             **self.rows.arrays(f"{name}.rows", self.engine),
             **self.columns.arrays(f"{name}.columns", self.engine),
+            **({} if self.likelihood is None else self.likelihood.arrays(name)),
         }
 
     def take(self, name: str, state: dict[str, np.ndarray]) -> None:
@@ -211,6 +222,8 @@ class Chain:
         self.rng.bit_generator.state, self.seed, self.sweeps, self.alpha = json.loads(state[f"{name}.state"].tobytes())
         self.rows.take(f"{name}.rows", state, self.engine)
         self.columns.take(f"{name}.columns", state, self.engine)
+        if self.likelihood is not None:
+            self.likelihood.take(name, state)
 
 
 def normal_wishart(

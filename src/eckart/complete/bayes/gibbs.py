@@ -13,6 +13,7 @@ import numpy as np
 
 from eckart.complete.bayes.chain import Chain, Side
 from eckart.complete.bayes.features import Link, link_of
+from eckart.complete.bayes.likelihood import Likelihood, begin_near_mode
 from eckart.complete.bayes.links import AttributeLink, SeveralLinks
 from eckart.complete.bayes.posterior import Posterior, SideDraws
 from eckart.complete.bayes.times import Sorted, TimedChain, level
@@ -21,6 +22,7 @@ from eckart.factors import LowRank
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
 from eckart.matrix import Observed
+from eckart.terms import Loss
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 
@@ -46,6 +48,12 @@ class Kept:
         a = self.arrays[name]
         return a[:, : self.done].reshape(-1, *a.shape[2:])
 
+    @property
+    def loss(self) -> Loss | None:
+        """The loss of the chains; its thresholds are kept draw by draw."""
+        likelihood = self.chains[0].likelihood
+        return None if likelihood is None else likelihood.loss
+
     def finish(self, mean: float, scale: float, x: Observed, seen: tuple[bool, bool]) -> tuple[LowRank, Posterior]:
         """The posterior mean as one LowRank and the rest of the draws."""
         dtype = x.dtype
@@ -69,7 +77,7 @@ class Kept:
             sides.append(SideDraws(np.ascontiguousarray(u[:, :, -1].T), mu, precision, noise, own, link, own_seen))
         posterior = Posterior(
             sides[0], sides[1], draws["alpha"], mean, scale, len(self.chains), draws.get("time.factors"),
-            None if self.bins is None else self.bins.ends,
+            None if self.bins is None else self.bins.ends, draws.get("thresholds"), self.loss,
         )  # fmt: skip
         b, c = ((scale * side.bias.mean(axis=1, dtype=np.float64)).astype(dtype) for side in sides)
         return LowRank(factors[0], factors[1], mean, b, c, rows=x.rows, columns=x.columns), posterior
@@ -89,14 +97,24 @@ def solve(
     rng: np.random.Generator,
     engine: Any,
     beside: Beside = NOTHING,
+    loss: Loss | None = None,
     keeper: Checkpoint | None = None,
     watch: Watcher = silent,
 ) -> tuple[LowRank, Posterior, Trace]:
-    """Run the chains; an interrupt keeps what was drawn so far."""
-    mean = float(np.average(x.data.astype(np.float64), weights=weights))
-    scale = float(np.sqrt(np.average((x.data - mean) ** 2, weights=weights))) or 1.0
-    y = replace(x, data=(x.data.astype(np.float64) - mean) / scale, rows=None, columns=None)
+    """Run the chains; an interrupt keeps what was drawn so far. With a ``loss`` values come encoded, and mean and scale are those of its natural parameter."""
+    if loss is None:
+        mean = float(np.average(x.data.astype(np.float64), weights=weights))
+        scale = float(np.sqrt(np.average((x.data - mean) ** 2, weights=weights))) or 1.0
+        y = replace(x, data=(x.data.astype(np.float64) - mean) / scale, rows=None, columns=None)
+    else:
+        y, scale = replace(x, data=x.data.astype(np.float64), rows=None, columns=None), 1.0
+        mean = float(loss.best_constant(y.data, np.ones(x.nnz) if weights is None else weights))
     chains = _start(y, k, n_chains, noise, features, beside, weights, rng, engine)
+    if loss is not None:
+        made = Likelihood.shared(loss, mean, chains[0].rows.x, y, engine)
+        for chain in chains:
+            chain.likelihood = made()
+            begin_near_mode(chain)
     draws = -(-n_samples // n_chains)
     total = burn_in + draws * thin
     kept = Kept(chains, draws, x.dtype, beside.bins)
@@ -171,6 +189,8 @@ def _link(x: Observed, d: int, seen: bool, known: Known | None) -> Link | None:
 def _state(chain: Chain) -> dict[str, np.ndarray]:
     """What is kept of a chain's state."""
     out = {"alpha": np.array(chain.alpha)}
+    if chain.likelihood is not None and len(chain.likelihood.thresholds):
+        out["thresholds"] = chain.likelihood.thresholds
     for name, side in (("rows", chain.rows), ("columns", chain.columns)):
         get = chain.engine.get
         out |= {f"{name}.factors": get(side.factors), f"{name}.mu": side.mu, f"{name}.precision": side.precision}

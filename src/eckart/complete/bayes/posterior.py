@@ -17,11 +17,15 @@ from scipy import sparse
 
 from eckart.complete.bayes.chain import draw_rows
 from eckart.complete.bayes.features import pattern
+from eckart.complete.bayes.likelihood import fold_row_modes
 from eckart.errors import FileError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
+from eckart.terms import Loss, Ordered, loss_from
 
 CELL_BYTES = 2**25
+CELLS, NEW = 2**12, 2000
+"""Cells looked at together, and new observations drawn for each: the ends of its interval are then exact to about a percent of probability."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +62,10 @@ class Posterior:
     chains: int
     time: np.ndarray | None = None  # S x bins x d, (w_t, d_t) less their mean over time
     time_ends: np.ndarray | None = None  # inner ends of the bins
+    thresholds: np.ndarray | None = None
+    """S x (grades - 1), of an ordinal likelihood."""
+    loss: Loss | None = None
+    """The likelihood, where it is not the normal one: draws are natural parameters."""
 
     @property
     def size(self) -> int:
@@ -80,6 +88,17 @@ class Posterior:
             out += np.sqrt(self.scale * s) * np.einsum("psk,psk->ps", u + v, w[:, :, :-1], dtype=np.float64) + self.scale * w[:, :, -1]
         return out
 
+    def loss_at(self, t: int) -> Loss:
+        """The likelihood of draw t."""
+        assert self.loss is not None
+        if self.thresholds is None:
+            return self.loss
+        return replace(self.loss, thresholds=tuple(map(float, self.thresholds[t])))  # type: ignore[call-arg]
+
+    def over_draws(self, s: np.ndarray, of: str = "mean") -> np.ndarray:
+        """The mean over draws of ``loss.mean`` (or ``probabilities``, or another method) at natural parameters, cells x S."""
+        return sum(getattr(self.loss_at(t), of)(s[:, t]) for t in range(self.size)) / self.size  # type: ignore[return-value]
+
     def noise(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Variance of the noise at the cells (i, j), averaged over the draws."""
         precision = np.broadcast_to(self.alpha, (len(i), self.size)).astype(np.float64)
@@ -98,9 +117,41 @@ class Posterior:
         for a in range(0, len(i), step):
             part = slice(a, a + step)
             drawn = self.draws(f, i[part], j[part], None if t is None else t[part])
+            if self.loss is not None:  # on the scale of the data: what is not known of its mean, and its own variance
+                noise[part] = self.over_draws(drawn, "variance")
+                drawn = np.stack([self.loss_at(s).mean(drawn[:, s]) for s in range(self.size)], axis=1)
             mean[part], spread[part] = drawn.mean(axis=1), drawn.var(axis=1, ddof=min(1, self.size - 1))
-            noise[part] = self.noise(i[part], j[part])
+            if self.loss is None:
+                noise[part] = self.noise(i[part], j[part])
         return mean, spread, noise
+
+    def interval(self, f: LowRank, i: np.ndarray, j: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """The lowest and highest value of a new observation of a likelihood: at most (1 - level) / 2 of its posterior lies beyond either."""
+        tail, ends = 0.5 * (1 - level), np.empty((2, len(i)))
+        rng = np.random.default_rng(0)
+        for a in range(0, len(i), CELLS):
+            part = slice(a, a + CELLS)
+            s = self.draws(f, i[part], j[part])
+            if isinstance(self.loss, Ordered):
+                below = np.cumsum(self.over_draws(s, "probabilities"), axis=1)
+                codes = [np.argmax(below >= q - 1e-12, axis=1) for q in (tail, 1 - tail)]
+                ends[:, part] = self.loss.grades()[np.array(codes)]
+            else:
+                new = np.stack([self.loss_at(t % self.size).draw(s[:, t % self.size], rng) for t in range(NEW)], axis=1)
+                ends[:, part] = np.quantile(new, [tail, 1 - tail], axis=1, method="inverted_cdf")
+        return ends[0], ends[1]
+
+    def block(self, f: LowRank, rows: np.ndarray, new: bool) -> np.ndarray:
+        """The mean over draws of the values of whole rows on the scale of the data; ``new`` rows have the mean of their biases in every draw."""
+        s, k = self.size, f.k // self.size
+        left, right = f.left[rows].reshape(-1, s, k), f.right.reshape(-1, s, k)
+        own = f.row_bias[rows] if new and f.row_bias is not None else None
+        total = np.zeros((len(left), f.n))
+        for t in range(s):
+            b = self.scale * self.rows.bias[rows, t] if own is None else own
+            at = self.mean + s * left[:, t] @ right[:, t].T + b[:, None] + self.scale * self.columns.bias[:, t]
+            total += self.loss_at(t).mean(at.astype(np.float64))
+        return (total / s).astype(f.dtype)
 
     def log_noise(self) -> np.ndarray:
         """chains x draws: logarithm of the noise variance of a typical cell."""
@@ -120,6 +171,8 @@ class Posterior:
         """
         n, s, k, dtype = x.shape[0], self.size, f.k // self.size, f.left.dtype
         y = replace(x, data=(x.data.astype(np.float64) - self.mean) / self.scale)
+        if self.loss is not None:
+            y = replace(x, data=x.data.astype(np.float64))
         placed, counts = engine.put(y), y.row_counts()[:, None]
         features = None if self.rows.link is None else self.rows.features(y, numbers)
         cold = np.flatnonzero(counts[:, 0] == 0) if numbers is not None else np.zeros(0, np.intp)
@@ -137,6 +190,10 @@ class Posterior:
                 prior = engine.take((self.rows.mu[t] + features[:, : len(known)] @ known) @ lam)
             q = None if self.columns.precisions is None else engine.take(self.columns.precisions[:, t], np.float64)
             given = engine, placed, engine.take(design), engine.take(self.columns.bias[:, t], np.float64)
+            if self.loss is not None:
+                u = engine.get(fold_row_modes(*given[:2], self.loss_at(t), self.mean, *given[2:], lam, prior))
+                left[:, t], bias[:, t] = u[:, :k] * root, u[:, k]
+                continue
             if precisions is None:
                 out = draw_rows(*given, float(self.alpha[t]), q, lam, prior, None)
             else:
@@ -196,8 +253,11 @@ class Posterior:
         arrays = {"alpha": self.alpha}
         for name in ("rows", "columns"):
             arrays |= {f"{name}.{n}": a for n, a in vars(getattr(self, name)).items() if isinstance(a, np.ndarray)}
-        arrays |= {name: a for name, a in (("time", self.time), ("time_ends", self.time_ends)) if a is not None}
+        tall = (("time", self.time), ("time_ends", self.time_ends), ("thresholds", self.thresholds))
+        arrays |= {name: a for name, a in tall if a is not None}
         values: dict[str, Any] = {"mean": self.mean, "scale": self.scale, "chains": self.chains}
+        if self.loss is not None:
+            values["loss"] = {"name": self.loss.name, **self.loss.parameters()}
         seen = [side.seen or side.link is None for side in (self.rows, self.columns)]
         return arrays, values if all(seen) else values | {"seen": seen}
 
@@ -215,9 +275,12 @@ class Posterior:
             time is not None and ends is not None and (ends.shape != (time.shape[1] - 1,) or not (np.diff(ends) > 0).all())
         ):
             raise FileError("bins of time came whose ends do not rise or do not fit their factors")
+        kept = values.get("loss")
+        loss = None if kept is None else loss_from(kept["name"], {k: v for k, v in kept.items() if k != "name"})
         return cls(
-            sides[0], sides[1], arrays["alpha"], float(values["mean"]), float(values["scale"]), int(values["chains"]), time, ends
-        )
+            sides[0], sides[1], arrays["alpha"], float(values["mean"]), float(values["scale"]), int(values["chains"]),
+            time, ends, arrays.get("thresholds"), loss,
+        )  # fmt: skip
 
 
 def pairs_of_normals(rows: int, draws: int, d: int) -> np.ndarray:

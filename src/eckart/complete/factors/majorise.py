@@ -47,7 +47,9 @@ def loss_for(name: str, x: Observed, weights: np.ndarray | None) -> Loss:
         return loss.fitted_to(x.data, weights)
     facts = facts_of(x)
     if isinstance(loss, Ordered):
-        raise wrong("loss", name, "'squared', 'logistic', 'poisson' or 'huber' for data in parts", "grades are coded in memory")
+        raise wrong(
+            "loss", name, "'squared', 'logistic', 'poisson' or 'huber' for data in parts", "grades are coded in memory"
+        )
     if name in ("huber", "absolute"):
         width = {"huber": "delta", "absolute": "corner"}[name]
         return replace(loss, **{width: (NORMAL_SHARE if name == "huber" else CORNER) * (facts.deviation or 1.0)})
@@ -68,7 +70,9 @@ def encoded(x: Observed, loss: Loss) -> Observed:
             raise
         row, column = int(np.searchsorted(x.indptr, bad, side="right")) - 1, int(x.indices[bad])
         words = str(error).split(" wanted ", 1)[-1]
-        raise InputError(f"X holds {x.data[bad]} at row {row}, column {column} with loss={loss.name!r}, wanted {words}") from None
+        raise InputError(
+            f"X holds {x.data[bad]} at row {row}, column {column} with loss={loss.name!r}, wanted {words}"
+        ) from None
 
 
 def _refused(loss: Loss, value: np.ndarray) -> bool:
@@ -84,7 +88,11 @@ def centre(x: Observed, loss: Loss, weights: np.ndarray | None) -> float:
     if parts_of(x) is not None:
         facts = facts_of(x)
         mean = facts.total / facts.entries
-        return float(loss.best_constant(np.full(facts.entries, mean), np.ones(facts.entries))) if loss.name not in LOCATIONS else mean
+        return (
+            float(loss.best_constant(np.full(facts.entries, mean), np.ones(facts.entries)))
+            if loss.name not in LOCATIONS
+            else mean
+        )
     return float(loss.best_constant(x.data.astype(np.float64), np.ones(x.nnz) if weights is None else weights))
 
 

@@ -195,7 +195,16 @@ def choose_tau(
     while rises < 2 and len(table) < 30:
         tau /= factor
         start = solve(
-            train, loss, fixed.entries, tau, max_rank=max_rank, tol=1e-2, max_iter=100, start=start, engine=engine, rng=rng
+            train,
+            loss,
+            fixed.entries,
+            tau,
+            max_rank=max_rank,
+            tol=1e-2,
+            max_iter=100,
+            start=start,
+            engine=engine,
+            rng=rng,
         )
         if start.trace.reason is StopReason.INTERRUPTED:
             raise KeyboardInterrupt

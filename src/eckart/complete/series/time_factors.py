@@ -34,7 +34,7 @@ from eckart.io.models.levels import resuming
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
 from eckart.matrix_blocks import parts_of
-from eckart.parameters import check, either, file_name, one_of, optional, param, whole
+from eckart.parameters import check, either, file_name, one_of, param, whole
 from eckart.trace import StopReason, progress
 
 USUAL = 10

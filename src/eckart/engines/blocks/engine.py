@@ -113,6 +113,22 @@ class BlocksEngine(CpuEngine):
         made.weighted = True
         return made, self.loss_sums(x, loss, left, right, own=own, **at).value
 
+    def augmented(
+        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, **at: Any
+    ) -> Any:
+        if not isinstance(x, BlockMatrix):
+            return super().augmented(x, loss, left, right, noise, **at)
+        own, flat = at.pop("own", None), np.ravel(noise)
+        mine = [
+            {
+                "left": left[p.first : p.first + p.rows],
+                "own": None if own is None else own[p.first : p.first + p.rows],
+                "noise": flat[a:b],
+            }
+            for p, (a, b) in zip(x.places, itertools.pairwise(x.entry_starts))
+        ]
+        return x.derived(work.augmented, own=mine, loss=loss, right=right, **at)
+
     def as_rows(self, tall: np.ndarray, x: Any) -> Any:
         return super().as_rows(tall, _weights_of(x))
 

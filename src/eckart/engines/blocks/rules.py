@@ -50,6 +50,7 @@ RULES: dict[str, Rule] = {
     "loss_sums": Rule("sum", rows=("left", "own")),
     "threshold_sums": Rule("sum", rows=("left", "own")),
     "shortened_rows": Rule(("rows", "rows", "sum"), rows=("left", "new", "own", "new_own")),
+    "slice_rows": Rule("rows", rows=("left", "point", "centre", "drawn", "noise")),
     "gaussian_statistics": Rule("sum"),
     "share_statistics": Rule("sum", rows=("shares",)),
     "gaussian_posteriors": Rule(("rows", "rows", "rows", "rows")),

@@ -90,6 +90,11 @@ def linearised(engine: Any, host: Host, **arguments: Any) -> Any:
     return engine.linearised(host, **arguments)[0]
 
 
+def augmented(engine: Any, host: Host, **arguments: Any) -> Any:
+    """A block with latent numbers in place of its values."""
+    return engine.augmented(host, **arguments)
+
+
 @dataclass(frozen=True)
 class Primitive:
     """A primitive of the inner engine as a function of the block."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from eckart.engines.host import Host, place
 from eckart.engines.plain.entries import positions
@@ -75,6 +76,48 @@ class PlainLosses:
             share[worse] /= 2
         at[worse], beside[worse], after[worse] = u[worse], b[worse], before[worse]
         return RowSolution(at, None if own is None else beside, float(after.sum()))
+
+    def augmented(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, **at: Any) -> Host:
+        x, s = place(x), parameters(x, left, right, **at)
+        latent = loss.latent(np.asarray(x.matrix.data, np.float64), s, ndtr(np.ravel(noise)))
+        return Host(replace(x.matrix, data=latent.astype(x.dtype)), None, x.entry_weights, checked=True)
+
+    def slice_rows(
+        self,
+        x: Any,
+        loss: Any,
+        left: np.ndarray,
+        right: np.ndarray,
+        point: np.ndarray,
+        centre: np.ndarray,
+        drawn: np.ndarray,
+        noise: np.ndarray,
+        **at: Any,
+    ) -> np.ndarray:
+        x = place(x)
+        bound, _ = self.linearised(x, loss, point, right, **at)
+        a, w, rows = np.asarray(x.matrix.data, np.float64), ones_or(x.entry_weights, x.nnz), positions(x)[0]
+
+        def advantage(codes: np.ndarray) -> np.ndarray:
+            s = parameters(x, codes, right, **at)
+            miss = np.asarray(bound.matrix.data, np.float64) - s
+            heavy = ones_or(bound.entry_weights, x.nnz)
+            return np.bincount(rows, 0.5 * heavy * miss**2 - w * loss.value(a, s), len(codes))
+
+        u = np.array(left, np.float64)
+        level = advantage(u) + np.log(ndtr(noise[:, 0]))
+        angle = 2 * np.pi * ndtr(noise[:, 1])
+        low, high, waiting = angle - 2 * np.pi, angle.copy(), np.ones(len(u), bool)
+        for t in range(2, noise.shape[1] + 1):
+            trial = centre + (left - centre) * np.cos(angle)[:, None] + (drawn - centre) * np.sin(angle)[:, None]
+            done = waiting & (advantage(trial) > level)
+            u[done] = trial[done]
+            waiting &= ~done
+            if t == noise.shape[1] or not waiting.any():
+                break
+            low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
+            angle = low + (high - low) * ndtr(noise[:, t])
+        return u
 
 
 def parameters(

@@ -111,5 +111,41 @@ class LossesFamily(Protocol):
         ...
 
 
+    def augmented(
+        self,
+        x: Any,
+        loss: Any,
+        left: Tall,
+        right: Tall,
+        noise: Tall,
+        *,
+        mean: float = 0.0,
+        own: Tall | None = None,
+        other: Tall | None = None,
+    ) -> Placed:
+        """The same entries with draws of ``loss.latent`` in place of values, at the uniform numbers Phi(noise), one for each entry in row order."""
+        ...
+
+    def slice_rows(
+        self,
+        x: Any,
+        loss: Any,
+        left: Tall,
+        right: Tall,
+        point: Tall,
+        centre: Tall,
+        drawn: Tall,
+        noise: Tall,
+        *,
+        mean: float = 0.0,
+        other: Tall | None = None,
+    ) -> Tall:
+        """Every row moved by an elliptical slice sampler. Its density is exp(-sum w l(a, s)) times a prior, and q the normal density of mean ``centre`` and one
+        draw ``drawn`` that has exp(-sum 1/2 w c (target - s)^2) in place of the loss, linearised at ``point``. On the ellipse centre + (u - centre) cos t +
+        (drawn - centre) sin t the row takes the first t, of a bracket that shrinks towards 0, where log density - log q is above its value at u plus log U.
+        Uniform numbers are Phi(noise), rows x (2 + trials): U, the first t, the following ones. A row whose trials are used up stays."""
+        ...
+
+
 HALVES = 40
 """Halvings after which a step is below rounding."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from eckart.engines.cpu.entries.entry import _given
 from eckart.engines.cpu.entries.parameters import parameters_range
@@ -63,11 +64,7 @@ def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads:
             total += np.dot(value.astype(np.float64, copy=False), heavy[entries])
 
     value = float(each_piece(x, left, right, target, do, threads, 1, **at)[0])
-    made = Host(replace(x.matrix, data=target), None, weights, checked=True, turn=x.turn)
-    # what depends on where the entries stand alone
-    made.kept |= {name: kept for name, kept in x.kept.items() if name.startswith(("pattern", "ridges"))}
-    made.__dict__["counts"] = x.counts
-    return made, value
+    return _beside(x, target, weights), value
 
 
 def loss_sums(
@@ -120,6 +117,70 @@ def shortened_rows(
     return RowSolution(went, None if own is None else beside, float(after.sum()))
 
 
+def augmented(
+    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, threads: int, **at: Any
+) -> Host:
+    latent, data, flat = np.empty(x.nnz, x.dtype), x.matrix.data, np.ravel(noise)
+
+    def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
+        latent[entries] = loss.latent(data[entries], s.astype(np.float64), ndtr(flat[entries]))
+
+    each_piece(x, left, right, latent, do, threads, 1, **at)
+    return _beside(x, latent, x.entry_weights)
+
+
+def slice_rows(
+    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, point: np.ndarray, centre: np.ndarray, drawn: np.ndarray, noise: np.ndarray,
+    threads: int, **at: Any,
+) -> np.ndarray:  # fmt: skip
+    bound, _ = linearised(x, loss, point, right, threads, **at)
+    data, heavy, target, steep = x.matrix.data, x.entry_weights, bound.matrix.data, bound.entry_weights
+    assert steep is not None
+
+    def advantage(codes: np.ndarray) -> np.ndarray:
+        each = np.empty(x.nnz)
+
+        def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
+            wide = s.astype(np.float64)
+            with np.errstate(over="ignore"):  # a trial far away is refused
+                value = loss.value(data[entries].astype(np.float64), wide) * _heavy(heavy, entries)
+                each[entries] = 0.5 * steep[entries] * (target[entries] - wide) ** 2 - value
+
+        each_piece(x, codes, right, np.empty(x.nnz, x.dtype), do, threads, 1, **at)
+        return _row_sums(x, each)
+
+    u, way, turn = np.array(left, np.float64), np.asarray(left) - centre, np.asarray(drawn) - centre
+    chances = ndtr(noise)
+    level, angle = advantage(u) + np.log(chances[:, 0]), 2 * np.pi * chances[:, 1]
+    low, high, waiting = angle - 2 * np.pi, angle.copy(), np.ones(len(u), bool)
+    for t in range(2, noise.shape[1] + 1):
+        trial = centre + way * np.cos(angle)[:, None] + turn * np.sin(angle)[:, None]
+        done = waiting & (advantage(trial) > level)
+        u[done] = trial[done]
+        waiting &= ~done
+        if t == noise.shape[1] or not waiting.any():
+            break
+        below = angle < 0
+        low, high = np.where(below, angle, low), np.where(below, high, angle)
+        angle = low + (high - low) * chances[:, t]
+    return u
+
+
+def _beside(x: Host, data: np.ndarray, weights: np.ndarray | None) -> Host:
+    """The same entries with other numbers; what depends on where they stand alone is shared."""
+    made = Host(replace(x.matrix, data=data), None, weights, checked=True, turn=x.turn)
+    made.kept |= {name: kept for name, kept in x.kept.items() if name.startswith(("pattern", "ridges"))}
+    made.__dict__["counts"] = x.counts
+    return made
+
+
+def _row_sums(x: Host, values: np.ndarray) -> np.ndarray:
+    """Numbers of the entries, summed over each row."""
+    if not len(x.counts):
+        return values[:0]
+    return np.add.reduceat(np.append(values, 0.0), x.matrix.indptr[:-1]) * (x.counts > 0)
+
+
 def _row_costs(
     x: Host, loss: Any, left: np.ndarray, right: np.ndarray, bias: np.ndarray, ridge: np.ndarray, bias_ridge: np.ndarray, threads: int, **at: Any
 ) -> np.ndarray:  # fmt: skip
@@ -133,7 +194,7 @@ def _row_costs(
             )
 
     each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 1, own=bias, **at)
-    rows = np.add.reduceat(np.append(values, 0.0), x.matrix.indptr[:-1]) * (x.counts > 0) if len(left) else values[:0]
+    rows = _row_sums(x, values)
     square = np.einsum("ij,ij->i", left, left, dtype=np.float64)
     return rows + 0.5 * ridge * square + 0.5 * bias_ridge * np.square(bias, dtype=np.float64)
 

@@ -42,7 +42,7 @@ class SampledPrimitives:
 
 
 class LossPrimitives:
-    """linearised, loss_sums, threshold_sums, shortened_rows on ``threads`` threads."""
+    """linearised, loss_sums, threshold_sums, shortened_rows, augmented, slice_rows on ``threads`` threads."""
 
     threads: int
 
@@ -77,6 +77,30 @@ class LossPrimitives:
         from eckart.engines.cpu.entries.losses import shortened_rows
 
         return shortened_rows(place(x), loss, right, rule, left, new, self.threads, own=own, new_own=new_own, **at)
+
+
+    def augmented(
+        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, **at: Any
+    ) -> Host:
+        from eckart.engines.cpu.entries.losses import augmented
+
+        return augmented(place(x), loss, left, right, noise, self.threads, **at)
+
+    def slice_rows(
+        self,
+        x: Any,
+        loss: Any,
+        left: np.ndarray,
+        right: np.ndarray,
+        point: np.ndarray,
+        centre: np.ndarray,
+        drawn: np.ndarray,
+        noise: np.ndarray,
+        **at: Any,
+    ) -> np.ndarray:
+        from eckart.engines.cpu.entries.losses import slice_rows
+
+        return slice_rows(place(x), loss, left, right, point, centre, drawn, noise, self.threads, **at)
 
 
 def _pattern(x: Any, threads: int) -> Any:

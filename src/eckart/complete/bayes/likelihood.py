@@ -1,0 +1,208 @@
+"""Likelihoods of yes/no answers, grades and counts for a Gibbs chain (6.4): s_ij = mean + b_i + c_j + u_i.v_j is a natural parameter, not the value itself.
+
+probit, ordinal    a_ij is the grade between whose thresholds z_ij = s_ij + N(0, 1) falls. Given z the model is the normal one with noise 1, so a draw of
+                   z (truncated normals, one for each entry) and the usual draw of the factors alternate (Albert and Chib 1993). Thresholds are
+                   drawn with z summed out: a proposal from the normal approximation at their mode, accepted by Metropolis and Hastings (after
+                   Cowles 1996), which moves them as far in a step as the data allow; the first stays, since a shift of all is one of the biases.
+                   A yes/no answer is the grade of one threshold.
+poisson            a_ij ~ Poisson(e^(s_ij)). For each row the normal approximation q of its conditional, made at a point that depends on the
+                   other side and the priors alone, is the ellipse on which an elliptical slice sampler moves (Murray, Adams and MacKay 2010;
+                   Nishihara, Murray and Adams 2014): exact, nothing is rejected, and nearly independent draws where the approximation is good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.stationary import RidgeProblem
+from eckart.complete.factors.alternate import State, sweep
+from eckart.complete.factors.alternate import start as begin
+from eckart.complete.factors.majorise import RIDGES, touched
+from eckart.engines.protocol import RidgeRule, Tall
+from eckart.errors import InputError, wrong
+from eckart.matrix import Observed
+from eckart.terms import Loss, Ordered, OrderedProbit, Poisson
+from eckart.trace import Trace
+
+LIKELIHOODS = ("gaussian", "probit", "ordinal", "poisson")
+MODE_STEPS = 3
+"""Steps towards the mode of a row, from the least squares fit of log counts: Fisher scoring is nearly there after as many."""
+SLICES = 30
+"""Trials on an ellipse; each cuts the bracket, and more than ten are rare."""
+NEWTON = 12
+"""Newton steps to the mode of the thresholds, from where they are; two or three are usual."""
+
+
+def loss_of(name: str, x: Observed) -> Loss:
+    """The loss that is the negative log-likelihood, its own parameters set by the entries."""
+    if name == "poisson":
+        return Poisson()
+    if name == "probit":
+        bad = np.flatnonzero((x.data != 0) & (x.data != 1))
+        if len(bad):
+            row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
+            raise InputError(
+                f"X holds {x.data[bad[0]]} at row {row}, column {x.indices[bad[0]]} with likelihood='probit', wanted 0 and 1; "
+                "use likelihood='ordinal' for more than two grades"
+            )
+        return OrderedProbit((0.0, 1.0), (0.0,))
+    loss = OrderedProbit().fitted_to(x.data)
+    if not 2 <= len(loss.levels) <= MOST_GRADES:
+        raise wrong(
+            "likelihood", name, f"2 to {MOST_GRADES} distinct values, X has {len(loss.levels)}", "use likelihood='gaussian' for numbers"
+        )  # fmt: skip
+    return loss
+
+
+MOST_GRADES = 64
+"""Distinct values up to which they count as grades: a threshold between each two must be learned."""
+
+
+class Likelihood:
+    """The likelihood of one chain: its loss (thresholds are part of its state) and the mean of s."""
+
+    def __init__(self, loss: Loss, mean: float, x: Any, first: Any = None):
+        self.loss, self.mean, self.x, self.first = loss, mean, x, first
+
+    @classmethod
+    def shared(cls, loss: Loss, mean: float, x: Any, y: Observed, engine: Any) -> Callable[[], Likelihood]:
+        """One for each chain; what is fixed about the entries ``y`` (counts: log(a + 1/2) with the weight a + 1/2, where steps begin) is made once."""
+        if isinstance(loss, Ordered):
+            return lambda: cls(loss, mean, x)
+        first = engine.put(replace(y, data=np.log(y.data + 0.5)), entry_weights=y.data + 0.5)
+        return lambda: cls(loss, mean, x, first)
+
+    def arrays(self, name: str) -> dict[str, np.ndarray]:
+        """For a checkpoint."""
+        return {f"{name}.thresholds": self.thresholds} if isinstance(self.loss, Ordered) else {}
+
+    def take(self, name: str, state: dict[str, np.ndarray]) -> None:
+        """Go on from a checkpoint."""
+        if isinstance(self.loss, Ordered):
+            self.loss = replace(self.loss, thresholds=tuple(state[f"{name}.thresholds"].tolist()))
+
+    @property
+    def thresholds(self) -> np.ndarray:
+        """Of grades; none of counts."""
+        return np.array(getattr(self.loss, "thresholds", ()))
+
+    def draw(self, chain: Any, side: Any, design: Tall, offset: Tall, prior: Tall, what: int) -> Tall:
+        """The factors of one side given the other."""
+        e, seed = chain.engine, (chain.seed, chain.sweeps)
+        here: dict[str, Any] = {"mean": self.mean, "other": offset}
+        z = e.normal((*seed, what), (side.rows, design.shape[1]), np.float64)
+        solve: dict[str, Any] = {"mean": self.mean, "offset": offset, "base": side.precision, "prior": prior}
+        rule = RidgeRule(0.0)
+        if isinstance(self.loss, Ordered):
+            noise = e.normal((*seed, 4 + what), (side.x.nnz, 1), np.float64)
+            latent = e.augmented(side.x, self.loss, side.factors, design, noise, **here)
+            return e.ridge_rows(latent, design, rule, noise=z, **solve).left
+        begin = self.first if side is chain.rows else self.first.T
+        at = e.ridge_rows(begin, design, rule, **solve).left
+        for _ in range(MODE_STEPS):
+            bound, _ = e.linearised(side.x, self.loss, at, design, **here)
+            at = e.ridge_rows(bound, design, rule, **solve).left
+        bound, _ = e.linearised(side.x, self.loss, at, design, **here)
+        centre, drawn = (e.ridge_rows(bound, design, rule, noise=noise, **solve).left for noise in (None, z))
+        uniform = e.normal((*seed, 4 + what), (side.rows, SLICES + 2), np.float64)
+        return e.slice_rows(side.x, self.loss, side.factors, design, at, centre, drawn, uniform, **here)
+
+    def finish(self, chain: Any, left: Tall, design: Tall, offset: Tall) -> float:
+        """Thresholds, given the factors; returns the log-likelihood of an observed entry."""
+        e, x, here = chain.engine, self.x, {"mean": self.mean, "other": offset}
+        if isinstance(self.loss, Ordered) and len(self.loss.thresholds) > 1:
+            self.loss = drawn_thresholds(e, x, self.loss, left, design, here, chain.rng)
+        return -e.loss_sums(x, self.loss, left, design, **here).value / max(1, x.nnz)
+
+
+def begin_near_mode(chain: Any) -> None:
+    """Factors and thresholds where some sweeps of ALS under the loss lead, from a start of the chain's own and spread a little: counts far from their rates
+    hold a chain that starts anywhere in tight steps for long."""
+    e, own, x = chain.engine, chain.likelihood, chain.rows.x
+    loss, mean, k = own.loss, own.mean, chain.rows.last.shape[1] - 1
+    ridge = RIDGES[loss.name]
+    problem = RidgeProblem.of(e, x, RidgeRule(ridge, 0.5, bias=True, bias_l2=0.3 * ridge))
+    point, right = begin(touched(problem, loss, mean, e), k, mean, e, np.random.default_rng(chain.seed))
+    left = e.take(np.zeros((chain.rows.rows, k)), x.dtype)
+    state, trace = State(point._replace(left=left, right=e.take(right), loss=loss)), Trace("objective")
+    for _ in range(FIRST_SWEEPS):
+        state = sweep(problem, state, e, trace)
+    at, shift = state.point, 0.0
+    if isinstance(loss, Ordered):  # the first threshold stays: a shift of all is one of the biases
+        shift = at.loss.thresholds[0] - loss.thresholds[0]
+        own.loss = replace(loss, thresholds=tuple(t - shift for t in at.loss.thresholds))
+    for side, factor, bias, less in (
+        (chain.rows, at.left, at.row_bias, shift),
+        (chain.columns, at.right, at.column_bias, 0.0),
+    ):
+        whole = np.column_stack([e.get(factor), np.ravel(e.get(bias)) - less]).astype(np.float64)
+        side.factors = e.outer(
+            side.factors, np.eye(k + 1), e.take(whole)
+        )  # the random start of the chain, far smaller, is what spreads them
+
+
+FIRST_SWEEPS = 10
+"""Sweeps of ALS before the first draw."""
+
+
+def drawn_thresholds(
+    e: Any, x: Any, loss: Ordered, left: Tall, design: Tall, here: dict[str, Any], rng: np.random.Generator
+) -> Ordered:
+    """All thresholds but the first: a proposal and one decision. The proposal is N(mode, H^-1), or, by the toss of a coin, a step N(0, 2.4^2 H^-1 / K) from
+    where they are, which also leaves places so far out that the first would be refused for ever. Mode and H belong to the likelihood alone."""
+
+    def sums(at: Ordered) -> Any:
+        return e.threshold_sums(x, at, left, design, **here)
+
+    best, now = loss, sums(loss)
+    start = now.value
+    for _ in range(NEWTON):
+        step = np.append(0.0, -np.linalg.solve(now.bend[1:, 1:], now.gradient[1:]))
+        trial, length = None, 1.0
+        while trial is None and length > 1e-3:
+            trial, length = best.moved(length * step), length / 2
+        if trial is None:
+            return loss
+        following = sums(trial)
+        if not following.value <= now.value + 1e-9 * abs(now.value):
+            break
+        best, now = trial, following
+        if np.abs(step).max() <= 1e-6:
+            break
+    mode, bend = np.asarray(best.thresholds)[1:], now.bend[1:, 1:]
+    root = np.linalg.cholesky((bend + bend.T) / 2)
+    now_at = np.asarray(loss.thresholds)[1:]
+    anew, chance = rng.random() < 0.5, rng.random()
+    step = np.linalg.solve(root.T, rng.standard_normal(len(mode)))
+    proposal = mode + step if anew else now_at + 2.4 / np.sqrt(len(mode)) * step
+    trial = replace(loss, thresholds=(loss.thresholds[0], *map(float, proposal)))
+    if not np.all(np.diff(trial.thresholds) > 1e-9):
+        return loss
+    value = e.loss_sums(x, trial, left, design, **here).value
+
+    def away(cuts: np.ndarray) -> float:
+        """-log q; a step is as likely back as forth."""
+        return 0.5 * float(np.sum((root.T @ (cuts - mode)) ** 2)) if anew else 0.0
+
+    better = (start - value) + away(proposal) - away(now_at)
+    return trial if np.log(max(chance, 1e-300)) < better else loss
+
+
+def fold_row_modes(
+    e: Any, x: Any, loss: Loss, mean: float, design: Tall, offset: Tall, base: np.ndarray, prior: Tall
+) -> Tall:
+    """New rows given the columns of a draw: the mode of their conditional, by steps of the majorising ridge problem."""
+    rows, d = x.shape[0], design.shape[1]
+    at = e.take(np.zeros((rows, d)))
+    for _ in range(FOLD_STEPS):
+        bound, _ = e.linearised(x, loss, at, design, mean=mean, other=offset)
+        at = e.ridge_rows(bound, design, RidgeRule(0.0), mean=mean, offset=offset, base=base, prior=prior).left
+    return at
+
+
+FOLD_STEPS = 12
+"""Steps to the mode of a new row."""

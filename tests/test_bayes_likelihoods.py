@@ -1,0 +1,157 @@
+"""BayesianMF for yes/no, grades and counts: draws, calibration on simulated data, files, and what happens at the edges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import eckart
+from eckart import BayesianMF, InputError
+from eckart.complete.bayes.likelihood import drawn_thresholds
+from eckart.engines import engine_named
+from eckart.matrix import Observed
+from eckart.terms import OrderedProbit
+
+CUTS = np.array([-1.0, 0.0, 1.2])
+SHORT = {"n_samples": 50, "burn_in": 40, "thin": 1, "random_state": 0}
+
+
+def simulated(likelihood, n=60, m=30, seed=0, seen=0.6):
+    """Natural parameters, all values, and values with gaps."""
+    rng = np.random.default_rng(seed)
+    s = 0.7 * rng.standard_normal((n, 1)) @ rng.standard_normal((1, m))
+    s += 0.6 * rng.standard_normal(n)[:, None] + 0.5 * rng.standard_normal(m)
+    a = {
+        "probit": lambda: (s + rng.standard_normal(s.shape) > 0).astype(float),
+        "ordinal": lambda: 1.0 + np.searchsorted(CUTS, s + rng.standard_normal(s.shape)),
+        "poisson": lambda: rng.poisson(np.exp(s)).astype(float),
+    }[likelihood]()
+    return s, a, np.where(rng.random(s.shape) < seen, a, np.nan)
+
+
+@pytest.mark.parametrize("likelihood", ["probit", "ordinal", "poisson"])
+def test_intervals_are_calibrated(likelihood):
+    """Of hidden cells about 90 % of the natural parameters lie in their 90 % intervals, and no fewer of the values do (they are discrete)."""
+    s, a, x = simulated(likelihood)
+    model = BayesianMF(1, likelihood=likelihood, **SHORT).fit(x)
+    i, j = np.nonzero(np.isnan(x))
+    drawn = model.posterior_.draws(model._lowrank(), i, j)
+    if (
+        likelihood == "ordinal"
+    ):  # thresholds and biases share a shift; what is known is where s lies among the thresholds
+        drawn = drawn - (model.posterior_.thresholds - CUTS).mean(axis=1)
+    low, high = np.quantile(drawn, [0.05, 0.95], axis=1)
+    inside = np.mean((s[i, j] >= low) & (s[i, j] <= high))
+    assert 0.80 <= inside <= 0.97  # 720 cells that share 90 rows and columns: deviation about 0.03
+    low, high = model.interval(i, j, 0.9)
+    assert np.mean((a[i, j] >= low) & (a[i, j] <= high)) >= 0.88
+    assert np.all((low == np.round(low)) & (high >= low))
+    p = model.predict(i, j)
+    plain = np.nanmean(x, axis=0)[j]
+    assert np.mean((p - a[i, j]) ** 2) < 0.92 * np.mean((plain - a[i, j]) ** 2)
+    mean, deviation = model.predict(i, j, return_std=True)
+    np.testing.assert_array_equal(mean, p)
+    assert 0.8 < np.std(a[i, j] - p) / np.sqrt(np.mean(deviation**2)) < 1.25
+    np.testing.assert_allclose(model.predict(np.arange(60))[i[:9], j[:9]], p[:9], rtol=1e-6)
+    assert np.isfinite(model.predict(x[:3])).all()
+    assert model.certify(x).kind == "statistical"
+
+
+def test_latent_draws_are_truncated_normals():
+    """By Kolmogorov and Smirnov, near and far in the tails."""
+    loss, rng = OrderedProbit((1, 2, 3, 4), (-1.0, 0.0, 1.2)), np.random.default_rng(0)
+    for code, s in ((0, 0.3), (1, -2.5), (2, 0.4), (3, 5.0), (0, 9.0), (3, -9.0)):
+        z = loss.latent(np.full(4000, float(code)), np.full(4000, s), rng.random(4000)) - s
+        low, high = (float(end) - s for end in loss.ends(np.array(code)))
+        assert stats.kstest(z, stats.truncnorm(low, high).cdf).pvalue > 1e-3
+    far = loss.latent(np.zeros(5), np.full(5, 60.0), rng.random(5))
+    assert np.all(far <= -1.0)
+    assert np.isfinite(far).all()
+
+
+def test_thresholds_are_drawn_from_their_posterior():
+    """With s known, many draws have the mean and the deviations of the posterior on a grid."""
+    rng = np.random.default_rng(1)
+    s = rng.standard_normal((1, 400))
+    codes = np.searchsorted([-0.5, 0.8], s + rng.standard_normal(s.shape)).astype(float)
+    engine = engine_named("plain")
+    x = engine.put(Observed.from_nan(codes))
+    left, right = np.ones((1, 1)), s.T.copy()
+    loss = OrderedProbit((0, 1, 2), (-0.5, 1.5))
+    draws = []
+    for _ in range(250):
+        loss = drawn_thresholds(engine, x, loss, left, right, {}, rng)
+        draws.append(loss.thresholds)
+    draws = np.array(draws[30:])
+    grid = np.linspace(0.3, 1.4, 400)
+    log = [-OrderedProbit((0, 1, 2), (-0.5, float(t))).value(codes[0], s[0]).sum() for t in grid]
+    density = np.exp(log - np.max(log))
+    density /= density.sum()
+    mean = float(grid @ density)
+    deviation = float(np.sqrt((grid - mean) ** 2 @ density))
+    assert np.all(draws[:, 0] == -0.5)
+    assert draws[:, 1].mean() == pytest.approx(
+        mean, abs=6 * deviation / np.sqrt(len(draws))
+    )  # half of the steps are dependent
+    assert draws[:, 1].std() == pytest.approx(deviation, rel=0.25)
+
+
+def test_seeds_threads_and_files(tmp_path):
+    _, _, x = simulated("ordinal", n=25, m=12)
+    more = {"n_samples": 8, "burn_in": 6, "thin": 1, "random_state": 3, "likelihood": "ordinal"}
+    one, two = BayesianMF(1, n_threads=1, **more).fit(x), BayesianMF(1, n_threads=3, **more).fit(x)
+    np.testing.assert_array_equal(one.predict(np.arange(25)), two.predict(np.arange(25)))
+    one.save(tmp_path / "m.safetensors")
+    back = eckart.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(back.predict_proba([0, 1], [2, 3]), one.predict_proba([0, 1], [2, 3]))
+    np.testing.assert_array_equal(back.predict(x[:2]), one.predict(x[:2]))
+    each = one.predict_proba([0, 1], [2, 3])
+    np.testing.assert_allclose(each.sum(axis=1), 1)
+    np.testing.assert_allclose(each @ one.levels_, one.predict([0, 1], [2, 3]), rtol=1e-6)
+
+
+def test_a_killed_chain_goes_on(tmp_path):
+    """Thresholds are part of the state."""
+    import eckart.complete.bayes.gibbs as room
+
+    _, _, x = simulated("ordinal", n=20, m=10)
+    more = {"n_samples": 6, "burn_in": 4, "thin": 1, "random_state": 3, "likelihood": "ordinal"}
+    whole = BayesianMF(1, **more).fit(x)
+    real, calls = room.Kept.add, []
+    import eckart.complete.bayes.bayesian_mf as outer
+
+    seconds, outer.CHECKPOINT_SECONDS = outer.CHECKPOINT_SECONDS, 0.0
+    try:
+
+        def add(self):
+            calls.append(1)
+            if len(calls) == 3:
+                raise RuntimeError("killed")
+            real(self)
+
+        room.Kept.add = add
+        with pytest.raises(RuntimeError, match="killed"):
+            BayesianMF(1, checkpoint=tmp_path / "state", **more).fit(x)
+        room.Kept.add = real
+        again = BayesianMF(1, checkpoint=tmp_path / "state", **more).fit(x)
+    finally:
+        room.Kept.add, outer.CHECKPOINT_SECONDS = real, seconds
+    np.testing.assert_array_equal(again.predict(np.arange(20)), whole.predict(np.arange(20)))
+    np.testing.assert_array_equal(again.posterior_.thresholds, whole.posterior_.thresholds)
+
+
+def test_what_does_not_go_together_is_named():
+    _, _, x = simulated("probit", n=10, m=8)
+    with pytest.raises(InputError, match="noise='row' came, wanted 'common' with likelihood='probit'"):
+        BayesianMF(1, likelihood="probit", noise="row").fit(x)
+    with pytest.raises(InputError, match="weights= came with likelihood='probit'"):
+        BayesianMF(1, likelihood="probit").fit(x, weights=np.ones(x.shape))
+    bad = x.copy()
+    bad[0, 0] = 2.0
+    with pytest.raises(InputError, match=r"X holds 2\.0 at row 0, column 0 with likelihood='probit', wanted 0 and 1"):
+        BayesianMF(1, likelihood="probit").fit(bad)
+    with pytest.raises(InputError, match="at row 0, column 0 with loss='poisson', wanted counts"):
+        BayesianMF(1, likelihood="poisson").fit(-1 - np.abs(bad))
+    with pytest.raises(InputError, match="likelihood='ordinal' came, wanted 2 to 64 distinct values"):
+        BayesianMF(1, likelihood="ordinal").fit(np.random.default_rng(0).random((20, 10)))
