@@ -43,7 +43,7 @@ def numbers(pattern: str, text: str) -> list[float]:
 def test_every_example_is_tested():
     names = {path.name for path in FOLDER.rglob("*.py")}
     reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
-    complete = {f"plot_{name}.py" for name in ("path", "phase", "photograph", "rank", "recommend", "saddle")}
+    complete = {f"plot_{name}.py" for name in ("cold_start", "path", "phase", "photograph", "rank", "recommend", "saddle")}
     explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}
     embed = {f"plot_{name}.py" for name in ("baskets", "pmi_optimum", "words")}
     networks = {"plot_deep.py", "plot_convolution.py"}
@@ -222,6 +222,14 @@ def test_item_response_covers_abilities_and_difficulties(run):
     for name in ("ability", "difficulty"):
         assert 75 <= numbers(rf"{name}: #% of the true values", out)[0] <= 100  # 20 questions: a deviation of 7 %
     assert len(numbers(r"discrimination #", out)) == 5
+
+
+def test_cold_start_is_served_by_attributes(run):
+    out, figures = run("plot_cold_start.py")
+    attributes, biases = numbers("attributes # biases #", out)
+    assert attributes < 0.9 * biases
+    assert "nothing was seen" in out
+    assert figures == 1
 
 
 def test_recommendations_follow_planted_tastes_and_are_explained(run):

@@ -82,11 +82,12 @@ class MappedProblem(NamedTuple):
 
 
 class MappedLook(NamedTuple):
-    """Objective, data term, the data term at B = mean, and the relative gradient at a point."""
+    """Objective, data term, the data term at B = mean, the size of the gradient, and the same relative to the parts that cancel in it, at a point."""
 
     value: float
     data: float
     zero: float
+    gradient: float
     slope: float
 
 
@@ -120,8 +121,8 @@ def look(p: MappedProblem, at: RidgePoint, engine: Engine) -> MappedLook:
         data, zero = seen.sums.value, seen.sums.zero
     if a0:
         data += 0.5 * a0 * float((engine.inner(at.left, at.left) * engine.inner(at.right, at.right)).sum())
-    slope = float(np.sqrt(max(square, 0.0) / size)) if size > FLOOR else 0.0
-    return MappedLook(value + data, data, zero, slope)
+    gradient = float(np.sqrt(max(square, 0.0)))
+    return MappedLook(value + data, data, zero, gradient, gradient / float(np.sqrt(size)) if size > FLOOR else 0.0)
 
 
 def certify_mapped(

@@ -98,12 +98,12 @@ def moments(times: Any, dates: bool | None, where: str = "time") -> tuple[np.nda
     """Times as numbers (dates: microseconds), and whether they were dates; ``dates`` says what they must be."""
     a = np.asarray(times.to_numpy() if hasattr(times, "to_numpy") else times)
     if a.dtype.kind in "OU":
+        lacking = [x is None or x != x for x in a.ravel()]
+        if any(lacking):
+            raise InputError(f"{where} has no value in row {lacking.index(True)}, wanted one for every entry")
+        numeric = all(isinstance(x, (int, float, np.number)) for x in a.ravel())
         try:
-            a = (
-                a.astype("M8[us]")
-                if len(a) and not all(isinstance(x, (int, float, np.number)) for x in a.ravel())
-                else a.astype(np.float64)
-            )
+            a = a.astype(np.float64) if numeric else a.astype("M8[us]")
         except (TypeError, ValueError):
             raise wrong(where, f"values such as {a.ravel()[0]!r}", "numbers or dates") from None
     came = a.dtype.kind == "M"

@@ -206,7 +206,7 @@ class BayesianMF(Featured):
         That deviation holds both what is not known about the cell and the noise; it is NaN where a row or column is unknown, since nothing was learned
         about it. With a matrix of new rows instead of ids, every cell of these rows. Ids that the fit did not know are predicted from their attributes where a
         frame in ``row_features`` or ``column_features`` has them. ``time`` (one, or one for each cell) says when, for a model of ``fit(..., time=)``; without
-        it the answer is the mean over the times of the fit.
+        it the answer is the mean over the times of the row's own entries.
         """
         if row_features is not None or column_features is not None:
             model = self._extended(row_features, column_features)
@@ -281,12 +281,12 @@ class BayesianMF(Featured):
         """The bins of the times that are asked for; None for means over time."""
         if time is None:
             return None
-        if self.posterior_.time_ends is None:
+        if self.posterior_.time is None:
             raise InputError("time= came for a model that was fitted without, wanted a model of fit(..., time=)")
         numbers, _ = moments(np.atleast_1d(np.asarray(time)), self.fit_.plan.get("time") == "dates")
         if numbers.shape not in ((1,), (cells,)):
             raise wrong("time", f"{numbers.size} times", f"one, or one for each of the {cells} cells")
-        return np.broadcast_to(np.searchsorted(self.posterior_.time_ends, numbers, side="right"), cells)
+        return np.broadcast_to(np.searchsorted(self.posterior_.time.ends, numbers, side="right"), cells)
 
     def _folded(self, X: Any) -> tuple[LowRank, Observed]:
         x = self._aligned(X)
@@ -307,6 +307,8 @@ class BayesianMF(Featured):
         if old.precisions is not None and new.precisions is not None:
             own = _merged(old.precisions, new.precisions, at)
         after = replace(model.posterior_, rows=old.with_rows(_merged(old.bias, new.bias, at), own))
+        if after.time is not None and not turned:
+            after = replace(after, time=after.time.with_rows(at))
         self.posterior_ = after.flipped() if turned else after
 
     def _turned(self) -> BayesianMF:
@@ -328,8 +330,9 @@ class BayesianMF(Featured):
         for side, link in zip(self.features_ or (), (self.posterior_.rows.link, self.posterior_.columns.link)):
             if side is not None and (link is None or link.shape[1] < side.encoding.width):
                 raise FileError("a posterior came whose links have fewer coefficients than there are attributes")
-        if self.posterior_.time is not None and fit.plan.get("time") not in ("dates", "numbers"):
-            raise FileError(f"time={fit.plan.get('time')!r} came, wanted 'dates' or 'numbers'")
+        time = self.posterior_.time
+        if time is not None and (fit.plan.get("time") not in ("dates", "numbers") or time.own.shape[0] != len(self.observed_.indptr) - 1):
+            raise FileError(f"time={fit.plan.get('time')!r} came, wanted 'dates' or 'numbers' and the times of every row")
 
     def _engine_for(self, x: Observed) -> Any:
         """One thread for a small matrix: dealing its rows out costs more than drawing them."""

@@ -15,9 +15,9 @@ from eckart.complete.bayes.chain import Chain, Side
 from eckart.complete.bayes.features import Link, link_of
 from eckart.complete.bayes.likelihood import Likelihood, begin_near_mode
 from eckart.complete.bayes.links import AttributeLink, SeveralLinks
-from eckart.complete.bayes.posterior import Posterior, SideDraws
-from eckart.complete.bayes.times import Sorted, TimedChain, level
-from eckart.complete.beside import NOTHING, Beside, Known, TimeBins
+from eckart.complete.bayes.posterior import Posterior, SideDraws, TimeDraws
+from eckart.complete.bayes.times import Sorted, TimedChain, level, settle, times_of_rows
+from eckart.complete.beside import NOTHING, Beside, Known
 from eckart.factors import LowRank
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
@@ -29,8 +29,8 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 class Kept:
     """The states kept so far: arrays of shape chains x draws x ..., filled as the chains run; the large ones in the precision of the data."""
 
-    def __init__(self, chains: list[Chain], draws: int, dtype: np.dtype, bins: TimeBins | None = None):
-        self.chains, self.draws, self.dtype, self.bins, self.done = chains, draws, dtype, bins, 0
+    def __init__(self, chains: list[Chain], draws: int, dtype: np.dtype, beside: Beside = NOTHING):
+        self.chains, self.draws, self.dtype, self.beside, self.done = chains, draws, dtype, beside, 0
         self.arrays: dict[str, np.ndarray] = {}
 
     def add(self) -> None:
@@ -59,8 +59,12 @@ class Kept:
         dtype = x.dtype
         factors, sides = [], []
         draws = {name: self.stacked(name) for name in self.arrays}
-        if self.bins is not None:
-            draws = level(draws, self.bins.counts / self.bins.counts.sum())
+        time = None
+        if self.beside.bins is not None and self.beside.bin_of is not None:
+            counts = self.beside.bins.counts
+            draws, own_times = level(draws, counts / counts.sum()), times_of_rows(x, self.beside.bin_of, len(counts))
+            draws = settle(draws, own_times)
+            time = TimeDraws(draws["time.factors"], self.beside.bins.ends, own_times)
         for name, own_seen in zip(("rows", "columns"), seen):
             u, mu, precision, noise, precisions, link = (
                 draws.get(f"{name}.{n}") for n in ("factors", "mu", "precision", "noise", "precisions", "link")
@@ -76,9 +80,8 @@ class Kept:
             own = None if precisions is None else np.ascontiguousarray(precisions.T)
             sides.append(SideDraws(np.ascontiguousarray(u[:, :, -1].T), mu, precision, noise, own, link, own_seen))
         posterior = Posterior(
-            sides[0], sides[1], draws["alpha"], mean, scale, len(self.chains), draws.get("time.factors"),
-            None if self.bins is None else self.bins.ends, draws.get("thresholds"), self.loss,
-        )  # fmt: skip
+            sides[0], sides[1], draws["alpha"], mean, scale, len(self.chains), time, draws.get("thresholds"), self.loss
+        )
         b, c = ((scale * side.bias.mean(axis=1, dtype=np.float64)).astype(dtype) for side in sides)
         return LowRank(factors[0], factors[1], mean, b, c, rows=x.rows, columns=x.columns), posterior
 
@@ -117,7 +120,7 @@ def solve(
             begin_near_mode(chain)
     draws = -(-n_samples // n_chains)
     total = burn_in + draws * thin
-    kept = Kept(chains, draws, x.dtype, beside.bins)
+    kept = Kept(chains, draws, x.dtype, beside)
     trace = Trace("log-likelihood of an observed entry", reason=StopReason.MAX_ITER)
     sweep = _resume(keeper, kept, trace)
     try:

@@ -51,6 +51,51 @@ class SideDraws:
 
 
 @dataclass(frozen=True, eq=False)
+class TimeDraws:
+    """Bins of time: ``factors`` S x bins x d, (w_t, d_t) less their mean over all entries; inner ``ends`` of the bins; ``own`` rows x bins, the share of each
+    bin in the entries of a row (none for a row that came after the fit)."""
+
+    factors: np.ndarray
+    ends: np.ndarray
+    own: Any
+
+    def own_means(self, i: np.ndarray) -> np.ndarray:
+        """cells x S x d: the means of (w, d) over the times of the rows i."""
+        s, bins, d = self.factors.shape
+        return (self.own[i] @ self.factors.transpose(1, 0, 2).reshape(bins, s * d)).reshape(-1, s, d)
+
+    def away(self, i: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """cells x S x d: (w, d) at the bins t less the means of the rows i."""
+        return self.factors[:, t].transpose(1, 0, 2) - self.own_means(i)
+
+    def with_rows(self, at: np.ndarray) -> TimeDraws:
+        """After rows were solved anew (positions ``at`` >= 0) or added (-1) without times: they stand at the mean over all entries."""
+        keep = np.ones(self.own.shape[0])
+        keep[at[at >= 0]] = 0.0
+        more = sparse.csr_array((int((at < 0).sum()), self.own.shape[1]))
+        return replace(self, own=sparse.csr_array(sparse.vstack([sparse.diags_array(keep) @ self.own, more], format="csr")))
+
+    def to_state(self) -> dict[str, np.ndarray]:
+        own = self.own
+        return {"time": self.factors, "time_ends": self.ends, "time_own": own.data, "time_bins": own.indices, "time_rows": own.indptr}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray]) -> TimeDraws | None:
+        """The inverse; None where there is no time, and what does not fit together is refused."""
+        found = [arrays.get(name) for name in ("time", "time_ends", "time_own", "time_bins", "time_rows")]
+        if all(a is None for a in found):
+            return None
+        factors, ends, shares, bins, rows = (np.zeros(0) if a is None else a for a in found)
+        good = factors.ndim == 3 and ends.shape == (factors.shape[1] - 1,) and bool((np.diff(ends) > 0).all())
+        good = good and shares.ndim == bins.ndim == rows.ndim == 1 and shares.shape == bins.shape and len(rows) > 0
+        good = good and bins.dtype.kind == rows.dtype.kind == "i" and rows[0] == 0 and rows[-1] == len(bins)
+        good = good and bool((np.diff(rows) >= 0).all()) and bool(((bins >= 0) & (bins < factors.shape[1])).all())
+        if not good:
+            raise FileError("bins of time came whose ends, factors and rows do not fit together")
+        return cls(factors, ends, sparse.csr_array((shares, bins, rows), shape=(len(rows) - 1, factors.shape[1])))
+
+
+@dataclass(frozen=True, eq=False)
 class Posterior:
     """S draws from ``chains`` chains (those of a chain stand together), in standard units."""
 
@@ -60,8 +105,7 @@ class Posterior:
     mean: float
     scale: float
     chains: int
-    time: np.ndarray | None = None  # S x bins x d, (w_t, d_t) less their mean over time
-    time_ends: np.ndarray | None = None  # inner ends of the bins
+    time: TimeDraws | None = None
     thresholds: np.ndarray | None = None
     """S x (grades - 1), of an ordinal likelihood."""
     loss: Loss | None = None
@@ -83,9 +127,10 @@ class Posterior:
         biases = self.rows.bias[i] + self.columns.bias[j]
         out = self.mean + s * np.einsum("psk,psk->ps", u, v, dtype=np.float64) + self.scale * biases
         if t is not None and self.time is not None:
-            w = self.time[:, t].transpose(1, 0, 2)
-            # factors in the model are sqrt(scale / S) times those of a draw
-            out += np.sqrt(self.scale * s) * np.einsum("psk,psk->ps", u + v, w[:, :, :-1], dtype=np.float64) + self.scale * w[:, :, -1]
+            away, root = self.time.away(i, t), np.sqrt(self.scale / s)
+            # factors in the model are root times those of a draw, and those of a row stand at the mean of its own times
+            both = (u + v) / root - self.time.own_means(i)[:, :, :-1]
+            out += self.scale * (np.einsum("psk,psk->ps", both, away[:, :, :-1], dtype=np.float64) + away[:, :, -1])
         return out
 
     def loss_at(self, t: int) -> Loss:
@@ -253,8 +298,8 @@ class Posterior:
         arrays = {"alpha": self.alpha}
         for name in ("rows", "columns"):
             arrays |= {f"{name}.{n}": a for n, a in vars(getattr(self, name)).items() if isinstance(a, np.ndarray)}
-        tall = (("time", self.time), ("time_ends", self.time_ends), ("thresholds", self.thresholds))
-        arrays |= {name: a for name, a in tall if a is not None}
+        arrays |= {} if self.time is None else self.time.to_state()
+        arrays |= {} if self.thresholds is None else {"thresholds": self.thresholds}
         values: dict[str, Any] = {"mean": self.mean, "scale": self.scale, "chains": self.chains}
         if self.loss is not None:
             values["loss"] = {"name": self.loss.name, **self.loss.parameters()}
@@ -270,16 +315,11 @@ class Posterior:
             SideDraws(**{n[len(name) + 1 :]: a for n, a in arrays.items() if n.startswith(f"{name}.")}, seen=seen)
             for name, seen in zip(("rows", "columns"), told)
         ]
-        time, ends = arrays.get("time"), arrays.get("time_ends")
-        if (time is None) != (ends is None) or (
-            time is not None and ends is not None and (ends.shape != (time.shape[1] - 1,) or not (np.diff(ends) > 0).all())
-        ):
-            raise FileError("bins of time came whose ends do not rise or do not fit their factors")
         kept = values.get("loss")
         loss = None if kept is None else loss_from(kept["name"], {k: v for k, v in kept.items() if k != "name"})
         return cls(
-            sides[0], sides[1], arrays["alpha"], float(values["mean"]), float(values["scale"]), int(values["chains"]),
-            time, ends, arrays.get("thresholds"), loss,
+            sides[0], sides[1], arrays["alpha"], float(values["mean"]), float(values["scale"]), int(values["chains"]), TimeDraws.from_state(arrays),
+            arrays.get("thresholds"), loss,
         )  # fmt: skip
 
 

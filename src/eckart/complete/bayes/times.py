@@ -3,11 +3,13 @@
     a_ijt = b_i + c_j + d_t + u_i.v_j + u_i.w_t + v_j.w_t + noise,      w_t ~ N(0, 1/p I), d_t ~ N(0, 1/q), p and q learned under vague priors
 
 This is a factorization machine on three ids. Given two of the three sides the third sees a linear design, the sum of the other two vectors: rows see v_j + w_t
-with the offset c_j + d_t + v_j.w_t, and so on, one row of the design for each entry. Time often says little: the vague priors let p and q grow until it
+with the offset c_j + d_t + v_j.w_t, and so on, one row of the design for each pair. Time often says little: the vague priors let p and q grow until it
 is switched off, which the Wishart prior of the other sides would not.
 
-Predictions without a time are means over the bins, weighted by their entries. They have the form of the model without time, with w' = mean of w_t, d' = mean of
-d_t, biases b_i + u_i.w' and c_j + v_j.w' + d': ``level`` brings draws to that form, and bins keep w_t - w', d_t - d'.
+Predictions without a time have the form of the model without time. ``level`` takes the mean over all entries, w' of w_t and d' of d_t, into the biases
+b_i + u_i.w' and c_j + v_j.w' + d', so that bins keep w_t - w', d_t - d'. ``settle`` then puts each row at the mean over its own entries, w_i and d_i: with the
+factors u_i + w_i and the bias b_i + u_i.w_i + d_i the prediction without a time is the mean over the times of the row's entries (over all entries for a row
+that has none). The prediction at time t adds (u_i + v_j).(w_t - w_i) + d_t - d_i.
 
 Reference: Rendle, Zhang and Koren 2019 (timeSVD++ as a Bayesian factorization machine).
 """
@@ -17,22 +19,26 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from eckart.complete.bayes.chain import FLOOR, Chain, Side
 from eckart.complete.bayes.features import VAGUE
 from eckart.engines.protocol import Tall
 from eckart.matrix import Observed
 
+FEW = 0.5
+"""Share of the entries up to which pairs of the two other sides are worth being found: people observe much at a time."""
+
 
 class Order(NamedTuple):
-    """The entries as one side sees them: where each stands on the two other sides."""
+    """The pairs of the two other sides that the entries of a side see: where each stands."""
 
     first: np.ndarray
     second: np.ndarray
 
 
 class TimedChain(Chain):
-    """A chain with bins of time; the matrices of rows, columns and bins have one column for each entry."""
+    """A chain with bins of time; the matrices of rows, columns and bins have one column for each pair of the two other sides."""
 
     def __init__(
         self, rows: Side, columns: Side, bins: Side, orders: dict[int, Order], noise: str, rng: Any, engine: Any
@@ -49,14 +55,14 @@ class TimedChain(Chain):
     def _seen(self, side: Side, other: Side) -> tuple[Tall, Tall, Tall | None]:
         one, two, order = self.others[id(side)]
         get, take = self.engine.get, self.engine.take
-        a, b = get(one.factors)[order.first], get(two.factors)[order.second]
-        offset = a[:, -1] + b[:, -1] + np.einsum("ek,ek->e", a[:, :-1], b[:, :-1])
-        design = a + b
+        design, b = np.take(get(one.factors), order.first, axis=0), np.take(get(two.factors), order.second, axis=0)
+        offset = design[:, -1] + b[:, -1] + np.einsum("ek,ek->e", design[:, :-1], b[:, :-1])
+        design += b
         design[:, -1] = 1.0
         q = None
         for s, at in ((one, order.first), (two, order.second)):
             if s.precisions is not None:
-                own = get(s.precisions)[at]
+                own = np.take(get(s.precisions), at, axis=0)
                 q = own if q is None else q * own
         return take(design), take(offset[:, None]), None if q is None else take(q)
 
@@ -86,7 +92,7 @@ class TimedChain(Chain):
 
 
 class Sorted(NamedTuple):
-    """The entries placed three times, by rows, by columns and by bins, each entry a column of its own; and where each stands on the other sides."""
+    """The entries placed three times, by rows, by columns and by bins, with a column for each pair of the other sides; and where that stands on them."""
 
     placed: list[Any]
     counts: list[np.ndarray]
@@ -100,11 +106,19 @@ class Sorted(NamedTuple):
         for s, (own, size, one, two) in enumerate(sides):
             order = np.argsort(own, kind="stable")
             indptr = np.concatenate([[0], np.cumsum(np.bincount(own, minlength=size))])
-            x = Observed(indptr, np.arange(y.nnz), y.data[order], y.nnz)
+            code, place = np.unique(
+                one[order].astype(np.int64) * (1 + int(two.max())) + two[order], return_inverse=True
+            )
+            where = np.divmod(code, 1 + int(two.max()))
+            if (
+                len(code) > FEW * y.nnz
+            ):  # nearly every entry has a pair of its own: in the order of the entries memory is read once
+                place, where = np.arange(y.nnz), (one[order], two[order])
+            x = Observed(indptr, place, y.data[order], len(where[0]))
             placed.append(engine.put(x, entry_weights=None if weights is None else weights[order]))
             heavy = own if weights is None else own[weights > 0]
             counts.append(np.bincount(heavy, minlength=size))
-            orders[s] = Order(one[order], two[order])
+            orders[s] = Order(*(np.ascontiguousarray(w, np.intp) for w in where))
         return cls(placed, counts, orders)
 
 
@@ -135,3 +149,19 @@ def level(draws: dict[str, np.ndarray], shares: np.ndarray) -> dict[str, np.ndar
         out[f"{side}.mu"] = mu
         out[f"{side}.precision"] = np.einsum("sde,sdf,sfg->seg", back, draws[f"{side}.precision"], back)
     return out
+
+
+def times_of_rows(x: Observed, bin_of: np.ndarray, bins: int) -> Any:
+    """rows x bins: the share of each bin in the entries of a row."""
+    rows, counts = np.repeat(np.arange(x.shape[0]), x.row_counts()), np.maximum(x.row_counts(), 1)
+    return sparse.csr_array((1.0 / counts[rows], (rows, bin_of)), shape=(x.shape[0], bins))
+
+
+def settle(draws: dict[str, np.ndarray], own: Any) -> dict[str, np.ndarray]:
+    """Draws with each row at the mean over its own times; ``own`` is rows x bins (``times_of_rows``)."""
+    u = draws["rows.factors"].copy()
+    for s, w in enumerate(draws["time.factors"]):
+        mean = own @ w
+        u[s, :, -1] += np.einsum("nk,nk->n", u[s, :, :-1], mean[:, :-1]) + mean[:, -1]
+        u[s, :, :-1] += mean[:, :-1]
+    return draws | {"rows.factors": u}
