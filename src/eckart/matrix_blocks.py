@@ -72,7 +72,12 @@ class EntryFacts(NamedTuple):
     @property
     def deviation(self) -> float:
         """The standard deviation."""
-        return float(np.sqrt(max(self.square / self.entries - (self.total / self.entries) ** 2, 0.0))) if self.entries else 0.0
+        return _deviation(self)
+
+
+def _deviation(facts: Any) -> float:
+    n = facts.entries
+    return float(np.sqrt(max(facts.square / n - (facts.total / n) ** 2, 0.0))) if n else 0.0
 
 
 def _squares(a: np.ndarray) -> float:
@@ -94,7 +99,10 @@ class LookedUp:
     most = cached_property(lambda self: float(self._a.max(initial=-np.inf)))
     whole = cached_property(lambda self: bool((self._a == np.rint(self._a)).all()))
     looked = property(lambda self: min(len(self._a), 10_000))
-    deviation = EntryFacts.deviation
+
+    @property
+    def deviation(self) -> float:
+        return _deviation(self)
 
     @cached_property
     def values(self) -> np.ndarray | None:

@@ -176,9 +176,7 @@ class DeviceEntries:
         return torch.cat(where).cpu().numpy(), torch.cat(best).cpu().numpy()
 
 
-def _implicit_sums(
-    s: torch.Tensor, r: torch.Tensor, w: torch.Tensor, q: torch.Tensor, spread: float
-) -> torch.Tensor:
+def _implicit_sums(s: torch.Tensor, r: torch.Tensor, w: torch.Tensor, q: torch.Tensor, spread: float) -> torch.Tensor:
     whole = spread + w
     # a stored zero in a matrix without weight for unobserved cells has no weight at all
     whole = torch.where(whole > 0, whole, 1.0)

@@ -55,7 +55,6 @@ class Known(NamedTuple):
         y = torch.where(chunk.seen, y, 0.0)
         return w, y, y if w is None else w * y
 
-
     def flat(self) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
         """The same of all entries, in row order."""
         a, e = self.entries.data, self.entries
@@ -268,8 +267,9 @@ def _in_time(
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
     """Solved in working precision, or in float64 where a matrix is not positive definite in it."""
     for wide in (False, True):
-        parts = [a if a is None or not wide else a.double() for a in (gram, rhs, side)]
-        found = _factored(rows, *parts, *sums, system)  # type: ignore[arg-type]
+        g, r = (a.double() if wide else a for a in (gram, rhs))
+        s = side.double() if wide and side is not None else side
+        found = _factored(rows, g, r, s, *sums, system)
         if found is not None:
             u, b, gain = found
             return u.to(rhs.dtype), None if b is None else b.to(rhs.dtype), 0.5 * (constant - gain).sum()
@@ -305,10 +305,7 @@ def _factored(
     rest = r - torch.bmm(a, u[:, :, None])[:, :, 0]
     gain = (u.double() * (r + rest).double()).sum(1)
     if system.noise is not None:
-        u = (
-            u
-            + torch.linalg.solve_triangular(lower.mT, system.noise[rows].to(a.dtype)[:, :, None], upper=True)[:, :, 0]
-        )
+        u = u + torch.linalg.solve_triangular(lower.mT, system.noise[rows].to(a.dtype)[:, :, None], upper=True)[:, :, 0]
     if side is not None:
         b = (pull - (side * u).sum(1, dtype=torch.float64)) * inverse
         gain = gain + pull * pull * inverse
@@ -342,6 +339,7 @@ def _kernel_solved(
             return None
         left[at] = found[0]
         if bias is not None:
+            assert found[1] is not None
             bias[at] = found[1]
         value += found[2]
     return left, bias, value
