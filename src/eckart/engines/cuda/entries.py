@@ -10,7 +10,7 @@ import torch
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Held
-from eckart.engines.cuda.ridge import row_sums
+from eckart.engines.cuda.known import row_sums
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
 
