@@ -37,9 +37,9 @@ def _keys(wanted: int, rows: Any, columns: Any, draw: Any) -> Any:
     while len(key) < wanted:
         more = int((wanted - len(key)) * 1.3) + 100
         i, j = (
-            torch.searchsorted(
-                end, torch.rand(more, generator=draw, device=rows.device, dtype=torch.float64)
-            ).clamp_(max=len(end) - 1)
+            torch.searchsorted(end, torch.rand(more, generator=draw, device=rows.device, dtype=torch.float64)).clamp_(
+                max=len(end) - 1
+            )
             for end in ends
         )
         key = torch.unique(torch.cat([key, i * len(columns) + j]))

@@ -16,7 +16,7 @@ import eckart
 from eckart import ALS, NMF, PCA, InputError
 from eckart.engines import auto, choose, engine_named
 from eckart.engines.cuda import made
-from eckart.matrix import Dense
+from eckart.matrix import Counts, Dense, Observed
 
 torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
 
@@ -164,3 +164,16 @@ def test_auto_asks_whether_the_way_is_worth_it(monkeypatch, least, name):
     assert plan["engine"] == name
     assert "480 entries" in plan["engine_reason"]
     assert f"{4 * least:,} are worth the way to the GPU and its start" in plan["engine_reason"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "worth"), [("counts", 5, True), ("counts", 10**6, False), ("observed", 10, False)]
+)
+def test_auto_takes_stored_zeros_to_the_gpu_and_leaves_observed_entries(monkeypatch, kind, stored, worth):
+    monkeypatch.setattr(auto, "WORTH_COUNTS", stored)
+    made_of = Counts if kind == "counts" else Observed
+    x = made_of(np.array([0, 20]), np.arange(20), np.ones(20), 20)
+    found, words = auto.worth_moving(x, True)
+    assert found is worth
+    assert ("20 entries" in words) == (kind == "counts")
+    assert auto.worth_moving(x, False)[0] is (worth and auto.START * stored <= 20)

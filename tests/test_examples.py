@@ -43,7 +43,7 @@ def numbers(pattern: str, text: str) -> list[float]:
 def test_every_example_is_tested():
     names = {path.name for path in FOLDER.rglob("*.py")}
     reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
-    complete = {f"plot_{name}.py" for name in ("cold_start", "path", "phase", "photograph", "rank", "recommend", "saddle")}
+    complete = {f"plot_{name}.py" for name in ("cold_start", "item_response", "path", "phase", "photograph", "rank", "recommend", "saddle")}
     explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}
     embed = {f"plot_{name}.py" for name in ("baskets", "pmi_optimum", "words")}
     networks = {"plot_deep.py", "plot_convolution.py"}

@@ -83,9 +83,10 @@ def certify_subspace(
     else:
         left = float(total) - captured
         if covariance is not None:
-            found, beta, how = proven_norm(
-                covariance - v @ image.T - image @ v.T + v @ inside @ v.T, v, rng, left
-            )
+            half = v @ (
+                0.25 * (inside + inside.T) @ v.T - image.T
+            )  # of C - V image^T - image V^T + V inside V^T, less C
+            found, beta, how = proven_norm(covariance + half + half.T, v, rng, left)
         else:
             found, beta, how = remainder_norm(
                 product, v, components.dtype, rng, left, *probe, first=(fresh, images[:, k:])
@@ -183,11 +184,16 @@ def proven_norm(
     """(xi, beta, words) for a remainder that is at hand: beta I - remainder has a Cholesky factor, so no eigenvalue exceeds beta."""
     xi, _, _ = remainder_norm(lambda a: remainder @ a, v, np.dtype(np.float64), rng, most, steps=12, block=4)
     n = len(remainder)
-    least = 1e-12 * float(np.abs(remainder).max(initial=0.0)) * n + np.finfo(float).tiny
+    least = (
+        1e-12 * max(float(remainder.max(initial=0.0)), -float(remainder.min(initial=0.0))) * n + np.finfo(float).tiny
+    )
+    below = (remainder + remainder.T) * -0.5
+    diagonal, at = below.diagonal().copy(), np.arange(n)
     for factor in (1.0001, 1.001, 1.01, 1.1, 1.5, 3.0):
         beta = xi * factor + least
+        below[at, at] = diagonal + beta
         try:
-            np.linalg.cholesky(beta * np.eye(n) - (remainder + remainder.T) / 2)
+            np.linalg.cholesky(below)
         except np.linalg.LinAlgError:
             continue
         return xi, beta, "Ky Fan, with the rest bounded by a Cholesky factorization"
@@ -198,7 +204,11 @@ def _outside(w: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """An orthonormal basis of the columns of w without their parts in ``basis``; what is only rounding is dropped."""
     size = np.linalg.norm(w, axis=0)
     w = w[:, size > 0] / size[size > 0]
-    for least in (1e-10, 0.5, 0.5):  # norms below which a direction is rounding: of w itself first, then of what orthonormalising left
+    for least in (
+        1e-10,
+        0.5,
+        0.5,
+    ):  # norms below which a direction is rounding: of w itself first, then of what orthonormalising left
         inside = basis.T @ w
         if least > 0.1 and np.abs(inside).max(initial=0.0) < CLEAR:
             break

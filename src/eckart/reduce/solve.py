@@ -229,7 +229,7 @@ def _tail_shape(c: Covariance, s: spectral.Spectrum, left: float) -> float | Non
     if s.all_values is not None:
         square = float(np.sum(s.all_values[len(s.values) :] ** 2))
     elif c.matrix is not None:
-        square = float(np.sum(c.matrix**2) - np.sum(s.values**2))
+        square = float(np.vdot(c.matrix, c.matrix) - np.sum(s.values**2))
     else:
         return None
     return float(np.clip(square / left**2, 1.0 / c.n, 1.0))

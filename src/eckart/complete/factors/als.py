@@ -347,9 +347,13 @@ class ALS(MappedModel):
             return None
         if parts_of(x) is not None:
             if self.strengths == "log":
-                raise wrong("strengths", "log", "'raw' for data in parts", "bring the strengths together before the fit")
+                raise wrong(
+                    "strengths", "log", "'raw' for data in parts", "bring the strengths together before the fit"
+                )
             return None
-        low = np.count_nonzero(x.data <= most / SKEWED)  # zeros among them: the median is sought only where it may be that low
+        low = np.count_nonzero(
+            x.data <= most / SKEWED
+        )  # zeros among them: the median is sought only where it may be that low
         if self.strengths != "log" and (self.alpha != 1.0 or 2 * low < x.nnz):
             return None
         some = x.data[x.data > 0].astype(np.float64)

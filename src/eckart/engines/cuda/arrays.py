@@ -59,7 +59,9 @@ class Twins:
         self._known: dict[int, tuple[Any, torch.Tensor]] = {}
 
     def copy(self, tensor: torch.Tensor) -> np.ndarray:
-        if tensor.is_cuda:  # through memory that the device can write to, which PyTorch keeps for the next copy: ten times as fast
+        if (
+            tensor.is_cuda
+        ):  # through memory that the device can write to, which PyTorch keeps for the next copy: ten times as fast
             there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
             host = there.copy_(tensor).numpy()
         else:

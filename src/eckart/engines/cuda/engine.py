@@ -41,6 +41,7 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
                 "engine='cuda' came, but this PyTorch sees no CUDA device; use engine='auto' or 'cpu', or install a PyTorch built for your GPU"
             )
         self.back, self.room = CpuEngine(n_threads), Room(self.device)
+        self.limited = n_threads is not None
         self.fallen: set[str] = set()
         self.twins = Twins()
 
@@ -67,7 +68,7 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
         return self.take(self.back.normal(seed, shape, dtype))
 
     def at_work(self) -> Any:
-        return _AtWork(self.back)
+        return _AtWork(self.back if self.limited else None)
 
     def held(self, x: Any, weights: Any = None) -> Held:
         """A placed matrix, whatever came."""
@@ -128,10 +129,11 @@ for _family in TorchEngine.__bases__:
 
 
 class _AtWork:
-    """Threads as the CPU engine wants them, products in full float32; both put back after."""
+    """Products in full float32, put back after. Where the user said how many threads, BLAS on the host keeps to one, as inside the CPU engine; else it is
+    free between primitives: the host has nothing else to do, and large covariances are judged there."""
 
-    def __init__(self, back: CpuEngine):
-        self._parts = [back.at_work(), rounding("highest")]
+    def __init__(self, back: CpuEngine | None):
+        self._parts = [rounding("highest"), *([] if back is None else [back.at_work()])]
 
     def __enter__(self) -> None:
         for part in self._parts:

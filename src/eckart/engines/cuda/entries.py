@@ -10,7 +10,7 @@ import torch
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Held
-from eckart.engines.cuda.ridge import row_sums
+from eckart.engines.cuda.known import row_sums
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
 
@@ -181,9 +181,7 @@ class DeviceEntries:
         return torch.cat(where).cpu().numpy(), torch.cat(best).cpu().numpy()
 
 
-def _implicit_sums(
-    s: torch.Tensor, r: torch.Tensor, w: torch.Tensor, q: torch.Tensor, spread: float
-) -> torch.Tensor:
+def _implicit_sums(s: torch.Tensor, r: torch.Tensor, w: torch.Tensor, q: torch.Tensor, spread: float) -> torch.Tensor:
     whole = spread + w
     # a stored zero in a matrix without weight for unobserved cells has no weight at all
     whole = torch.where(whole > 0, whole, 1.0)

@@ -68,7 +68,8 @@ class DeviceMixtures:
         x = self.held(x)
         try:
             found = [
-                _shares(parts.logs(block), None) for parts, block, _ in ([] if fill else self._rows_of(x, theta, silent))
+                _shares(parts.logs(block), None)
+                for parts, block, _ in ([] if fill else self._rows_of(x, theta, silent))
             ]
         except GapsFound:
             x.kept["gaps"] = True
@@ -181,7 +182,9 @@ class _Features:
             square = precision[:, self.above[0], self.above[1]] * twice
         constant = constants - 0.5 * (slope * means).sum(1)
         found = torch.cat([constant[:, None], slope, square], 1)
-        self.coefficients = torch.nn.functional.pad(found, (0, _width(means.shape[1], diagonal) - found.shape[1])).T.contiguous()
+        self.coefficients = torch.nn.functional.pad(
+            found, (0, _width(means.shape[1], diagonal) - found.shape[1])
+        ).T.contiguous()
 
     def logs(self, f: torch.Tensor) -> torch.Tensor:
         return f @ self.coefficients

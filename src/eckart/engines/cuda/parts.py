@@ -110,7 +110,7 @@ class DeviceParts:
             new, level = _coordinates(g, entry_product(x.entries, x.entries.data, v), l1, u, sweeps, x.weights, shrink)
             heavy = new if x.weights is None else new * x.weights.to(new.dtype)[:, None]
             cross, square = entry_product(x.T.entries, x.T.entries.data, heavy), new.double().T @ heavy.double()
-            sums = CrossSums(*level.tolist(), cross.double().cpu().numpy(), square.cpu().numpy())
+            sums = CrossSums(float(level[0]), float(level[1]), cross.double().cpu().numpy(), square.cpu().numpy())
             return Pass(DeviceArray(new), sums)
         cross = torch.zeros(v.shape, dtype=torch.float64, device=self.device)
         square = torch.zeros_like(g)
@@ -125,7 +125,7 @@ class DeviceParts:
             square += new.double().T @ heavy.double()
             total += level
             out.append(new)
-        sums = CrossSums(*total.tolist(), cross.cpu().numpy(), square.cpu().numpy())
+        sums = CrossSums(float(total[0]), float(total[1]), cross.cpu().numpy(), square.cpu().numpy())
         return Pass(DeviceArray(torch.cat(out) if out else u), sums)
 
     def kl_rows(self, x: Any, other: Any, start: Any, rule: KlRule, mass: np.ndarray, *, steps: int = 1) -> Descent:

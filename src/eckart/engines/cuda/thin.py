@@ -22,14 +22,15 @@ class DeviceThin:
     device: torch.device
     tensor: Any
     on_cpu: Any
+    twins: Any
 
     def _here(self, *arrays: Any) -> bool:
-        """Whether an array lies on the device."""
-        return any(isinstance(a, DeviceArray) for a in arrays)
+        """Whether an array lies on the device, or a copy of it does."""
+        return any(isinstance(a, DeviceArray) or self.twins.find(a) is not None for a in arrays)
 
     def _like(self, found: torch.Tensor, *sources: Any) -> Any:
-        """On the host where all sources are."""
-        return DeviceArray(found) if any(isinstance(a, DeviceArray) for a in sources) else found.cpu().numpy()
+        """On the host where all sources are, with the tensor kept for as long as that copy lives: it need not travel back."""
+        return DeviceArray(found) if any(isinstance(a, DeviceArray) for a in sources) else self.twins.copy(found)
 
     def inner(self, q: Any, w: Any, weights: Any = None) -> np.ndarray:
         if not self._here(q, w):

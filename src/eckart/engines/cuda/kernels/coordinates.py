@@ -2,7 +2,8 @@
 
     minimise 1/2 u^T G u - p.u:      u_c <- max(0, u_c - (g_c . u - p_c) / G_cc),   c = 1..k, again and again
 
-Objective and violations of the optimality conditions before it (``protocol.parts.Descent``) are measured in float64. A program ends early when no row of it moves by more than a share ``shrink`` of its first sweep (squared).
+Objective and violations of the optimality conditions before it (``protocol.parts.Descent``) are measured in float64. A program ends early when no row of
+it moves by more than a share ``shrink`` of its first sweep (squared).
 """
 
 from __future__ import annotations

@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
-jit: Any
-tl: Any
 try:
     import triton
     import triton.language as tl
 
-    jit, PRESENT = triton.jit, True
+    jit: Any = triton.jit
+    PRESENT = True
 except ImportError:
-    tl, PRESENT = None, False
-
-    def jit(function: Any) -> Any:
-        return function
+    tl: Any = None  # type: ignore[no-redef]
+    jit, PRESENT = (lambda function: function), False
 
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

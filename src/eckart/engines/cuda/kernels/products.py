@@ -141,4 +141,3 @@ def entry_dots(pieces: Pieces, indices: torch.Tensor, left: torch.Tensor, right:
             STEP=max(STEP, 2048 // width), WIDTH=width, num_warps=2,
         )  # fmt: skip
     return out
-

@@ -48,7 +48,9 @@ def _grams(
         tl.store(base + cb[None, :] * k + ca[:, None], total, mask=inside)
 
 
-def grams(pieces: Pieces, indices: torch.Tensor, weights: torch.Tensor | None, right: torch.Tensor, offset: int) -> torch.Tensor:
+def grams(
+    pieces: Pieces, indices: torch.Tensor, weights: torch.Tensor | None, right: torch.Tensor, offset: int
+) -> torch.Tensor:
     """G of the rows of these pieces, rows x k x k in float32; pieces count entries from ``offset`` on."""
     k = right.shape[1]
     out, tile = right.new_empty(pieces.lines, k * k), min(64 if k <= 64 else 128, power_of_two(k))

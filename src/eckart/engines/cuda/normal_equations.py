@@ -1,0 +1,254 @@
+"""The small matrices of many rows, and their solutions (see ``ridge``): made and solved by kernels, by batches of padded rows, or by conjugate gradients.
+
+a bias by its Schur complement: with a = sum_j w v_j, s = sum_j w + m_i:   G - a a^T / s,   r - a (sum_j q) / s
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from eckart.engines.cuda.dense import entry_product
+from eckart.engines.cuda.held import MOST_ROWS, Chunk
+from eckart.engines.cuda.kernels.ridge import SOLVED, eliminated, grams, weighted_images
+from eckart.engines.cuda.known import Known, row_sums
+
+
+class System(NamedTuple):
+    """What the matrices of all rows have in common, and the ridges."""
+
+    base: torch.Tensor | None
+    prior: torch.Tensor | None
+    noise: torch.Tensor | None
+    ridge: torch.Tensor
+    bias_ridge: torch.Tensor | None
+
+    def shift(self, rows: torch.Tensor, k: int, dtype: torch.dtype) -> torch.Tensor:
+        """P + l_i I of some rows, as what is added to their matrices."""
+        eye = torch.eye(k, dtype=dtype, device=rows.device)
+        out = self.ridge[rows].to(dtype)[:, None, None] * eye
+        return out if self.base is None else out + self.base.to(dtype)
+
+    def of_empty(self, rows: torch.Tensor, k: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows without entries: (P + l I)^-1 h, and draws about it."""
+        lower = torch.linalg.cholesky(self.shift(rows, k, torch.float64))
+        h = (
+            torch.zeros((len(rows), k), dtype=torch.float64, device=rows.device)
+            if self.prior is None
+            else self.prior[rows].double()
+        )
+        u = torch.cholesky_solve(h[:, :, None], lower)[:, :, 0]
+        part = -0.5 * (u * h).sum()
+        if self.noise is not None:
+            u = u + torch.linalg.solve_triangular(lower.mT, self.noise[rows].double()[:, :, None], upper=True)[:, :, 0]
+        return u.to(dtype), part
+
+
+def _heavy(gathered: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """sqrt(w) v and q / sqrt(w) (0 where w is 0), so that one array gives both the matrix and the right-hand side."""
+    if w is None:
+        return gathered, q
+    root = w.sqrt()
+    gathered.mul_(root[:, :, None])
+    return gathered, torch.where(root > 0, q / root, 0.0)
+
+
+def solved(
+    chunk: Chunk, gathered: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, q: torch.Tensor, system: System
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """Codes, biases and the sum of the values of a chunk; None where a matrix is not positive definite, even in float64."""
+    k = gathered.shape[2] - (system.bias_ridge is not None)
+    constant = (q.double() * y.double()).sum(1)
+    seen = chunk.seen if w is None else w
+    heavy, pulls = _heavy(gathered, w, q)
+    heavy = chunk.pieces(heavy)
+    gram = chunk.whole(torch.bmm(heavy.mT, heavy))
+    rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :k, 0]
+    side = None if system.bias_ridge is None else gram[:, :k, k]
+    sums = q.sum(1, dtype=torch.float64), seen.sum(1, dtype=torch.float64)
+    return _in_time(chunk.rows, gram[:, :k, :k], rhs, side, sums, constant, system)
+
+
+def _in_time(
+    rows: torch.Tensor,
+    gram: torch.Tensor,
+    rhs: torch.Tensor,
+    side: torch.Tensor | None,
+    sums: tuple[torch.Tensor, torch.Tensor],
+    constant: torch.Tensor,
+    system: System,
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """Solved in working precision, or in float64 where a matrix is not positive definite in it."""
+    for wide in (False, True):
+        g, r = (a.double() if wide else a for a in (gram, rhs))
+        s = side.double() if wide and side is not None else side
+        found = _factored(rows, g, r, s, *sums, system)
+        if found is not None:
+            u, b, gain = found
+            return u.to(rhs.dtype), None if b is None else b.to(rhs.dtype), 0.5 * (constant - gain).sum()
+    return None
+
+
+def _factored(
+    rows: torch.Tensor,
+    gram: torch.Tensor,
+    r: torch.Tensor,
+    side: torch.Tensor | None,
+    pull: torch.Tensor,
+    weight: torch.Tensor,
+    system: System,
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """``side`` is sum_j w v_j, ``pull`` sum_j q and ``weight`` sum_j w of each row: what the bias needs."""
+    b: Any = None
+    inverse: Any = None
+    a = gram + system.shift(rows, r.shape[1], gram.dtype)
+    if system.prior is not None:
+        r = r + system.prior[rows]
+    if side is not None:
+        assert system.bias_ridge is not None
+        slack = weight + system.bias_ridge[rows]
+        inverse = torch.where(slack > 0, 1.0 / slack, 0.0)
+        a = a - (side * inverse.to(a.dtype)[:, None])[:, :, None] * side[:, None, :]
+        r = r - side * (pull * inverse).to(a.dtype)[:, None]
+    lower, info = torch.linalg.cholesky_ex(a)
+    if bool(info.any()):
+        return None
+    u = torch.linalg.solve_triangular(lower, r[:, :, None], upper=False)
+    u = torch.linalg.solve_triangular(lower.mT, u, upper=True)[:, :, 0]
+    rest = r - torch.bmm(a, u[:, :, None])[:, :, 0]
+    gain = (u.double() * (r + rest).double()).sum(1)
+    if system.noise is not None:
+        u = u + torch.linalg.solve_triangular(lower.mT, system.noise[rows].to(a.dtype)[:, :, None], upper=True)[:, :, 0]
+    if side is not None:
+        b = (pull - (side * u).sum(1, dtype=torch.float64)) * inverse
+        gain = gain + pull * pull * inverse
+    return u, b, gain
+
+
+def kernel_solved(
+    facts: Known, v: torch.Tensor, system: System
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """All rows, some at a time, their matrices by a kernel; None where one is not positive definite, even in float64."""
+    e, k = facts.entries, v.shape[1]
+    w, y, q = facts.flat()
+    rhs = entry_product(e, q, v)
+    side = None
+    if system.bias_ridge is not None:
+        side = entry_product(e, torch.ones_like(q) if w is None else w, v)
+    constant, pull = row_sums(e, q.double() * y.double()), row_sums(e, q)
+    weight = e.counts.double() if w is None else row_sums(e, w)
+    left, bias = torch.empty_like(rhs), None if side is None else torch.empty_like(rhs[:, 0])
+    value = torch.zeros((), dtype=torch.float64, device=v.device)
+    for first, last, entry, pieces in e.ranges(max(1, min(MOST_ROWS, e.room.chunk // (4 * (k + 1) ** 2)))):
+        at, gram = slice(first, last), grams(pieces, e.indices, w, v, entry)
+        own = None if side is None else side[at]
+        found = None
+        if k <= SOLVED and system.noise is None:
+            found = _eliminated(at, gram, rhs[at], own, pull[at], weight[at], constant[at], system)
+        if found is None:
+            rows = torch.arange(first, last, device=v.device)
+            found = _in_time(rows, gram, rhs[at], own, (pull[at], weight[at]), constant[at], system)
+        if found is None:
+            return None
+        left[at] = found[0]
+        if bias is not None:
+            assert found[1] is not None
+            bias[at] = found[1]
+        value += found[2]
+    return left, bias, value
+
+
+def _eliminated(
+    at: slice,
+    gram: torch.Tensor,
+    r: torch.Tensor,
+    side: torch.Tensor | None,
+    pull: torch.Tensor,
+    weight: torch.Tensor,
+    constant: torch.Tensor,
+    system: System,
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
+    """What ``_in_time`` gives, by a kernel that keeps each matrix to itself; None where a pivot is not positive."""
+    inverse = torch.zeros_like(pull)
+    if system.prior is not None:
+        r = r + system.prior[at]
+    if side is not None:
+        assert system.bias_ridge is not None
+        slack = weight + system.bias_ridge[at]
+        inverse = torch.where(slack > 0, 1.0 / torch.where(slack > 0, slack, 1.0), 0.0)
+        r = r - side * (pull * inverse).to(r.dtype)[:, None]
+    base = None if system.base is None else system.base.to(r.dtype).contiguous()
+    numbers = (system.ridge[at].to(r.dtype), inverse.to(r.dtype))
+    u, gain, pivots = eliminated(gram, r.contiguous(), side, base, *numbers)
+    if not bool((pivots > 0).all()):
+        return None
+    b = None
+    if side is not None:
+        b = ((pull - (side * u).sum(1, dtype=torch.float64)) * inverse).to(r.dtype)
+        gain = gain + pull * pull * inverse
+    return u, b, 0.5 * (constant - gain).sum()
+
+
+def images_by_conjugate_gradients(
+    facts: Known, v: torch.Tensor, system: System, start: torch.Tensor, steps: int
+) -> tuple[torch.Tensor, None, torch.Tensor]:
+    """All rows at once, G d by a kernel; rows without entries are zero."""
+    e = facts.entries
+    w, y, q = facts.flat()
+    ridge = system.ridge.to(v.dtype)[:, None]
+    base = None if system.base is None else system.base.to(v.dtype)
+
+    def apply(d: torch.Tensor) -> torch.Tensor:
+        image = weighted_images(e.pieces, e.indices, w, v, d) + ridge * d
+        return image if base is None else image + d @ base
+
+    u, rest = conjugate_gradients(apply, entry_product(e, q, v), torch.where(e.counts[:, None] > 0, start, 0.0), steps)
+    return u, None, 0.5 * ((q.double() * y.double()).sum() - rest.sum())
+
+
+def conjugate_gradients(
+    apply: Any, rhs: torch.Tensor, u: torch.Tensor, steps: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The codes after some steps from u, each of which lowers the objective of its row; a row that has arrived stays. And u.(r + rest) of each row."""
+    r = rhs - apply(u)
+    d, rr = r, (r.double() ** 2).sum(1)
+    first = rr
+    for _ in range(steps):
+        image = apply(d)
+        along = (d.double() * image.double()).sum(1)
+        going = (rr > 1e-14 * first) & (along > 0)
+        step = torch.where(going, rr / along, 0.0).to(u.dtype)[:, None]
+        u, r = u + step * d, r - step * image
+        new = (r.double() ** 2).sum(1)
+        turn = torch.where(going, new / rr, 0.0).to(u.dtype)[:, None]
+        d, rr = r + turn * d, torch.where(going, new, 0.0)
+    return u, (u.double() * (rhs + r).double()).sum(1)
+
+
+def by_conjugate_gradients(
+    chunk: Chunk,
+    gathered: torch.Tensor,
+    w: torch.Tensor | None,
+    y: torch.Tensor,
+    q: torch.Tensor,
+    system: System,
+    u: torch.Tensor,
+    steps: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The rows of a chunk, their gathered rows of V at hand."""
+    constant = (q.double() * y.double()).sum(1)
+    heavy, pulls = _heavy(gathered, w, q)
+    heavy = chunk.pieces(heavy)
+    ridge = system.ridge[chunk.rows].to(u.dtype)[:, None]
+    base = None if system.base is None else system.base.to(u.dtype)
+    share = len(heavy) // len(u)  # pieces of a row
+
+    def apply(d: torch.Tensor) -> torch.Tensor:
+        each = d if share == 1 else d.repeat_interleave(share, 0)
+        image = chunk.whole(torch.bmm(heavy.mT, torch.bmm(heavy, each[:, :, None])))[:, :, 0] + ridge * d
+        return image if base is None else image + d @ base
+
+    rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :, 0]
+    u, gain = conjugate_gradients(apply, rhs, u, steps)
+    return u, 0.5 * (constant - gain).sum()

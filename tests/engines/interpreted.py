@@ -1,0 +1,114 @@
+"""Every kernel of the engine in PyTorch under Triton's interpreter, on CPU tensors, against the same primitive without kernels; prints what differs. Run by
+``tests/test_cuda_kernels.py`` in a process of its own, because Triton decides at its import whether it interprets."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from eckart.engines.cuda import dense, mixtures, parts, ridge, sampled, topics
+from eckart.engines.cuda.engine import TorchEngine
+from eckart.engines.cuda.kernels import language
+from eckart.engines.protocol import KlRule, RidgeRule
+from eckart.engines.protocol.mixtures import Gaussians
+from eckart.matrix import Counts, Dense, Observed
+
+ROWS, COLUMNS, K = 7, 9, 5
+rng = np.random.default_rng(0)
+a = rng.poisson(0.6, (ROWS, COLUMNS)).astype(np.float32)
+a[2] = 0  # a row without entries
+csr = sparse.csr_matrix(a)
+U, V = (rng.standard_normal((n, K)).astype(np.float32) for n in (ROWS, COLUMNS))
+WIDE = rng.standard_normal((COLUMNS, 150)).astype(np.float32)
+GRAM = V.T.astype(np.float64) @ V
+PHI, PRIOR = np.abs(V) / np.abs(V).sum(0), np.full(K, 0.1)
+X = rng.standard_normal((ROWS, 4))
+
+
+def counts(e: Any) -> Any:
+    return e.put(Counts(csr.indptr, csr.indices, csr.data, COLUMNS))
+
+
+def seen(e: Any, weights: Any = None) -> Any:
+    return e.put(Observed(csr.indptr, csr.indices, csr.data, COLUMNS), None, weights)
+
+
+def kl(place: Callable[[Any], Any], rule: KlRule, long: int) -> Callable[[Any], Any]:
+    def do(e: Any) -> Any:
+        parts.LONG = long  # rows with more entries go step by step, in pieces of that many
+        return e.kl_rows(place(e), np.abs(V), np.abs(U), rule, np.abs(V).sum(0), steps=3)
+
+    return do
+
+
+def mixture(kind: str) -> Callable[[Any], Any]:
+    def do(e: Any) -> Any:
+        spread = np.full((3, 4), 0.7) if kind == "diag" else np.stack([0.7 * np.eye(4)] * 3)
+        s = e.gaussian_statistics(
+            e.put(Dense(X), np.abs(X[:, 0])), Gaussians(kind, np.array([0.3, 0.5, 0.2]), X[:3] + 0.1, spread)
+        )
+        return [s.mean, s.scatter, s.bound, s.counts]
+
+    return do
+
+
+BIASED = RidgeRule(0.3, 1.0, bias=True, bias_l2=0.2)
+CASES: dict[str, Callable[[Any], Any]] = {
+    "times": lambda e: e.times(counts(e), V, None),
+    "times_t": lambda e: e.times_t(counts(e), U, None),
+    "sampled": lambda e: e.sampled(seen(e), U, V),
+    "topic_fold": lambda e: e.topic_fold(counts(e), PHI, PRIOR, np.full(K, 0.2), steps=7, tol=1e-2),
+    "topic_sweep": lambda e: e.topic_sweep(counts(e), PHI, PRIOR, np.full(K, 0.2), steps=3),
+    "kl": kl(counts, KlRule(0.01, 0.02, True, 1e-3), 100),
+    "kl of observed entries": kl(seen, KlRule(0.01, 0.0, False, 0.0), 100),
+    "kl of long rows": kl(counts, KlRule(0.01, 0.02, True, 1e-3), 3),
+    "kl of long observed rows": kl(seen, KlRule(0.01, 0.0, False, 0.0), 3),
+    "hals_rows": lambda e: e.hals_rows(GRAM, U, np.abs(U), 0.01, sweeps=4),
+    "ridge with biases": lambda e: e.ridge_rows(seen(e), V, BIASED, mean=0.5, offset=V[:, 0].copy()),
+    "ridge with a base and draws": lambda e: e.ridge_rows(
+        seen(e, np.abs(csr.data) + 0.5), V, RidgeRule(0.3), base=np.eye(K), prior=U, noise=0.5 * U
+    ),
+    "ridge with a base": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), base=GRAM, prior=U),
+    "ridge of many columns": lambda e: e.ridge_rows(seen(e), WIDE, RidgeRule(0.3, 1.0)),
+    "conjugate gradients": lambda e: e.ridge_rows(
+        seen(e), V, RidgeRule(0.3, alpha=2.0, shift=1.0), base=GRAM, start=U, cg_steps=3
+    ),
+    "mixture, full": mixture("full"),
+    "mixture, diagonal": mixture("diag"),
+}
+
+
+def flat(value: Any) -> list[np.ndarray]:
+    if hasattr(value, "tensor"):
+        return [value.tensor.numpy()]
+    if isinstance(value, (tuple, list)):
+        return [part for each in value for part in flat(each)]
+    return [] if value is None else [np.asarray(value, np.float64)]
+
+
+def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
+    for module in (dense, mixtures, parts, ridge, sampled, topics):
+        module.usable = lambda tensor: kernels  # type: ignore[attr-defined]
+    return flat(do(TorchEngine(1, "cpu")))
+
+
+if __name__ == "__main__":
+    assert language.PRESENT
+    assert language.INTERPRETED
+    for name, do in CASES.items():
+        ours, theirs = answers(do, True), answers(do, False)
+        apart = max(
+            float(np.abs(p - q).max(initial=0) / max(1e-30, np.abs(q).max(initial=0)))
+            for p, q in zip(ours, theirs, strict=True)
+        )
+        # a hundred roundings of float32; many columns of few entries are ill-conditioned
+        print(
+            f"{name}: {apart:.1e} {'same' if apart < (1e-4 if 'many' in name else 2e-5) else 'DIFFERENT'}", flush=True
+        )
