@@ -68,9 +68,9 @@ class RidgePoint(NamedTuple):
     row_bias: Tall | None
     column_bias: Tall | None
     mean: float
-    loss: Any = None
     row_map: np.ndarray | None = None
     column_map: np.ndarray | None = None
+    loss: Any = None
 
     def tall(self) -> dict[str, Tall]:
         """What belongs to the engine, by name."""

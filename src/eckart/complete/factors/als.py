@@ -405,7 +405,7 @@ class ALS(MappedModel):
             u, v, b, c = (
                 None if a is None else engine.take(a, x.dtype) for a in (f.left, f.right, f.row_bias, f.column_bias)
             )
-            point = RidgePoint(u, v, b, c, f.mean, self._loss())
+            point = RidgePoint(u, v, b, c, f.mean, loss=self._loss())
             if norm is not None:
                 point = point._replace(row_bias=None, column_bias=None, mean=0.0)
             proof = certify_factors if point.loss is None else certify_loss

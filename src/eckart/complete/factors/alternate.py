@@ -30,7 +30,7 @@ from eckart.rng import normal
 from eckart.terms import Loss, Ordered
 from eckart.trace import StopReason, Trace, Watcher, silent
 
-MAPS = RidgePoint._fields[6:]
+MAPS = RidgePoint._fields[5:7]
 
 
 @dataclass
@@ -46,7 +46,7 @@ class State:
         named = {name: engine.get(a) for name, a in self.point.tall().items()}
         if isinstance(self.point.loss, Ordered):
             named["thresholds"] = np.array(self.point.loss.thresholds)
-        named |= {name: a for name, a in zip(MAPS, self.point[6:]) if a is not None}
+        named |= {name: a for name, a in zip(MAPS, self.point[5:7]) if a is not None}
         return named | {"mean": np.array([self.point.mean]), "values": np.array(self.values)}
 
     @classmethod
@@ -55,7 +55,7 @@ class State:
         if isinstance(loss, Ordered):
             loss = replace(loss, thresholds=tuple(arrays["thresholds"].tolist()))
         maps = (arrays.get(name) for name in MAPS)
-        return cls(RidgePoint(left, right, b, c, float(arrays["mean"][0]), loss, *maps), sweeps, arrays["values"].tolist())
+        return cls(RidgePoint(left, right, b, c, float(arrays["mean"][0]), *maps, loss), sweeps, arrays["values"].tolist())
 
 
 class Progress(NamedTuple):

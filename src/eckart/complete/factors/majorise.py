@@ -152,7 +152,7 @@ def folded(engine: Engine, x: Any, loss: Loss, right: Any, rule: Any, offset: An
     none = engine.take(np.zeros((n, k)), dtype)
     bias = engine.take(np.zeros(n), dtype) if rule.bias else None
     problem = RidgeProblem(x, rule, rule, None, None)
-    at, last = RidgePoint(none, right, bias, offset, 0.0, loss), np.inf
+    at, last = RidgePoint(none, right, bias, offset, 0.0, loss=loss), np.inf
     for _ in range(FOLD_STEPS):
         found, value = half_sweep(problem, at, engine, turned=False)
         value += engine.ridge_penalty(x, rule, at.left, at.row_bias)
