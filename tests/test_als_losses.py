@@ -238,6 +238,6 @@ def test_a_row_without_entries_and_one_answer_alone():
 def test_a_loss_in_the_plan_is_the_loss():
     x, _ = table("huber")
     model = ALS(2, loss="huber", random_state=0).fit(x)
-    kept = dict(model.fit_.plan["loss"])
-    assert loss_from(kept.pop("name"), kept) == model._loss()
+    kept = model.fit_.plan["loss"]
+    assert loss_from(kept) == model._loss()
     assert kept["delta"] == pytest.approx(1.345 * 1.4826 * np.median(np.abs(x[~np.isnan(x)] - np.nanmedian(x))))

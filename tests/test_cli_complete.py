@@ -118,6 +118,19 @@ def test_held_out_error_is_that_of_a_fit_that_did_not_see_it(done):
     assert done("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "-q") == ""
 
 
+def test_a_loss_gives_chances(done):
+    with open("yes.csv", "w", encoding="utf-8") as file:
+        rows = [f"p{i},q{j},{(i * 7 + j * 3 + i * j) % 5 > 1:d}" for i in range(30) for j in range(8) if (i + j) % 4]
+        file.write("\n".join(["person,question,yes", *rows]))
+    ask = ("yes.csv", "--rows", "person", "--columns", "question", "--values", "yes", "--loss", "logistic", "-k", 1, "--held-out", 0)
+    out = done("complete", *ask, "--model", "yes.safetensors")
+    assert "als: --loss is an option of it" in out
+    model = load("yes.safetensors")
+    p = model.predict("p0", ["q0", "q4"])
+    assert ((p > 0) & (p < 1)).all()
+    assert model.predict_proba("p0", "q0").shape == (1, 2)
+
+
 def test_auto_says_why(ran):
     out = ran("complete", "r.csv", *LONG, "--l2", 0.01, "--model", "n.safetensors", "--report", "r.html")
     model = load("n.safetensors")

@@ -185,7 +185,7 @@ def test_a_column_that_is_constant_or_empty(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_parameters_survive_a_file(name):
     loss, a = made(name)
-    back = loss_from(name, json.loads(json.dumps(loss.parameters())))
+    back = loss_from(json.loads(json.dumps(loss.to_state())))
     assert back == loss
     s = points(loss, a, np.random.default_rng(1))
     np.testing.assert_array_equal(back.value(a, s), loss.value(a, s))
@@ -200,8 +200,17 @@ def test_what_no_loss_takes_is_named():
         Multinomial(("blue", "red")).encode(np.array(["red", "pink"]))
     with pytest.raises(InputError, match="loss='cubic' came, wanted one of 'squared'"):
         loss_named("cubic")
-    with pytest.raises(FileError, match="loss 'huber' with"):
-        loss_from("huber", {"width": 3})
+    for state in (
+        {"name": "huber", "width": 3},
+        {"name": "huber", "delta": -1.0},
+        {"name": "cubic"},
+        "huber",
+        {"name": "ordered", "levels": [1, 2, 3], "thresholds": [0.5]},
+        {"name": "ordered", "levels": [1, 2, 3], "thresholds": [0.5, 0.1]},
+        {"name": "ordered", "levels": [1, 2], "thresholds": ["a"]},
+    ):
+        with pytest.raises(FileError, match=r"the loss .* came, wanted"):
+            loss_from(state)
 
 
 @pytest.mark.parametrize("name", sorted(PENALTIES))

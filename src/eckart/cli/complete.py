@@ -76,8 +76,8 @@ def complete(
     loss: Annotated[
         str | None,
         option(
-            help="What the values are, for als and soft-impute: logistic (yes/no as 1 and 0), ordered (grades), poisson (counts), huber or absolute (a few "
-            "wild numbers); squared if not given. Predictions are probabilities, expected grades, rates."
+            help="What the values are, for als and soft-impute: logistic (yes/no as 1 and 0), ordered (grades), poisson (counts), huber or absolute "
+            "(a few wild numbers); squared if not given. Predictions are probabilities, expected grades, rates."
         ),
     ] = None,
     l2: Annotated[float | None, option(help="The ridge of als.")] = None,

@@ -186,7 +186,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
     def _loss(self) -> Loss | None:
         """The loss of the fit with its own parameters; None: squared error."""
         kept = self.fit_.plan.get("loss")
-        return None if kept is None else loss_from(kept["name"], {k: v for k, v in kept.items() if k != "name"})
+        return None if kept is None else loss_from(kept)
 
     def predict_proba(self, rows: Any, columns: Any, *, unknown: str = "raise") -> np.ndarray:
         """The probability of every level (``levels_``) at the cells (rows[p], columns[p]), cells x levels; for losses of yes/no and of grades."""
@@ -395,6 +395,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
         values = fit.plan.get("normaliser")
         self.normaliser_ = None if values is None else Normaliser.from_state(kept, values)
         self._take(fit, x)
+        self._loss()  # refused here where it is none
         if "demand.left" in arrays:
             from eckart.complete.demand import Demand
 

@@ -40,11 +40,16 @@ def loss_named(name: str) -> Loss:
     return LOSSES[name]()
 
 
-def loss_from(name: str, parameters: dict[str, Any]) -> Loss:
-    """The loss that ``name`` and ``parameters()`` of a file describe."""
+def loss_from(state: Any) -> Loss:
+    """The loss that ``to_state`` described; a file may hold anything, so what does not fit together is refused."""
     try:
-        return LOSSES[name](**{key: tuple(v) if isinstance(v, list) else v for key, v in parameters.items()})
-    except (KeyError, TypeError) as error:
+        parameters: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in state.items()}
+        loss = LOSSES[parameters.pop("name")](**parameters)
+        apt = loss.check()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FileError(
-            f"loss {name!r} with {sorted(parameters)} came, wanted one of {sorted(LOSSES)} with its own parameters"
+            f"the loss {state!r:.200} came, wanted one of {sorted(LOSSES)} with its own parameters"
         ) from error
+    if not apt:
+        raise FileError(f"the loss {state!r:.200} came, wanted parameters that fit together")
+    return loss

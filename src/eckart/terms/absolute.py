@@ -52,6 +52,9 @@ class Absolute(Loss):
             replace(self, corner=CORNER * robust_deviation(self.encode(a), w)) if len(a) and not self.corner else self
         )
 
+    def check(self) -> bool:
+        return isinstance(self.corner, (int, float)) and 0 <= self.corner < np.inf
+
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return np.asarray(quantile(a, weights, 0.5))
 

@@ -65,6 +65,9 @@ class Huber(Loss):
             return self
         return replace(self, delta=NORMAL_SHARE * robust_deviation(self.encode(a), w))
 
+    def check(self) -> bool:
+        return self.delta is None or (isinstance(self.delta, float) and 0 < self.delta < np.inf)
+
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
         s = quantile(a, weights, 0.5)
         for _ in range(100):  # weighted means converge linearly; columns are short and this is done once

@@ -45,13 +45,21 @@ class Logistic(Loss):
         return tangent_in_squares(s)
 
     def parts(self, a: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """With one exponential: e = exp(-|s|), 1 / (1 + e) and tanh(|s| / 2) = (1 - e) / (1 + e)."""
+        """With one exponential and one logarithm: e = exp(-|s|), h = 1 / (1 + e), tanh(|s| / 2) = (1 - e) h, and log(1 + e) = -log h."""
         size = np.abs(s)
         e = np.exp(-size)
-        share = 1 / (1 + e)  # of the likelier answer
-        p = np.where(s >= 0, share, e * share)
-        c = np.where(size < 1e-2, 0.25 - size * size / 48, 0.5 * (1 - e) * share / np.maximum(size, 1e-2))
-        return np.maximum(s, 0) + np.log1p(e) - a * s, p - a, c
+        h = 1 / (1 + e)
+        value = np.maximum(s, 0)
+        value -= np.log(h)
+        value -= a * s
+        e -= 1
+        e *= h  # now -tanh(|s| / 2)
+        g = np.copysign(e, s)
+        g *= 0.5
+        g += 0.5 - a
+        # near 0 the quotient is 1/4 less s^2 / 48; 1/4 itself lies above it
+        c = np.where(size < 1e-3, 0.25, -0.5 * e / np.maximum(size, 1e-3))
+        return value, g, c.astype(s.dtype, copy=False)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         p = a + y

@@ -88,8 +88,16 @@ class Loss:
         return self
 
     def parameters(self) -> dict[str, Any]:
-        """Its own parameters as plain values, for a file: ``type(loss)(**loss.parameters())`` is the same loss."""
+        """Its own parameters as plain values, for a file."""
         return asdict(self)
+
+    def to_state(self) -> dict[str, Any]:
+        """Name and parameters, as ``terms.loss_from`` takes them."""
+        return {"name": self.name, **self.parameters()}
+
+    def check(self) -> bool:
+        """Whether its own parameters fit together (a file may hold anything)."""
+        return True
 
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The natural parameters (``width`` of them) with the least loss on encoded values."""

@@ -104,6 +104,16 @@ class Ordered(Loss):
         cuts = self.inverse(np.cumsum(shares)[:-1] / shares.sum())
         return replace(self, levels=levels, thresholds=tuple(map(float, cuts)))
 
+    def check(self) -> bool:
+        cuts = self.thresholds
+        if (
+            not isinstance(self.levels, tuple)
+            or not isinstance(cuts, tuple)
+            or len(cuts) != max(len(self.levels) - 1, 0)
+        ):
+            return False
+        return all(isinstance(t, (int, float)) for t in cuts) and bool(np.all(np.diff(cuts) > 0))
+
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """By steps of the majoriser; 0 where ``fitted_to`` set the thresholds by the same column."""
         s = 0.0

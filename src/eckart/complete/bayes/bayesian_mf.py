@@ -150,10 +150,9 @@ class BayesianMF(Featured):
         if loss is None and (low_high := limits(self.clip, whole)) is not None:
             plan["clip"] = low_high
         if posterior.loss is not None:
-            told = dict(posterior.loss.parameters())
+            plan["loss"] = posterior.loss.to_state()
             if posterior.thresholds is not None:
-                told["thresholds"] = posterior.thresholds.mean(axis=0).tolist()
-            plan["loss"] = {"name": posterior.loss.name, **told}
+                plan["loss"]["thresholds"] = posterior.thresholds.mean(axis=0).tolist()
         self.posterior_, self.normaliser_ = posterior, None
         return Fit(factors, certificate, trace, plan)
 

@@ -302,7 +302,7 @@ class Posterior:
         arrays |= {} if self.thresholds is None else {"thresholds": self.thresholds}
         values: dict[str, Any] = {"mean": self.mean, "scale": self.scale, "chains": self.chains}
         if self.loss is not None:
-            values["loss"] = {"name": self.loss.name, **self.loss.parameters()}
+            values["loss"] = self.loss.to_state()
         seen = [side.seen or side.link is None for side in (self.rows, self.columns)]
         return arrays, values if all(seen) else values | {"seen": seen}
 
@@ -315,8 +315,7 @@ class Posterior:
             SideDraws(**{n[len(name) + 1 :]: a for n, a in arrays.items() if n.startswith(f"{name}.")}, seen=seen)
             for name, seen in zip(("rows", "columns"), told)
         ]
-        kept = values.get("loss")
-        loss = None if kept is None else loss_from(kept["name"], {k: v for k, v in kept.items() if k != "name"})
+        loss = None if values.get("loss") is None else loss_from(values["loss"])
         return cls(
             sides[0], sides[1], arrays["alpha"], float(values["mean"]), float(values["scale"]), int(values["chains"]), TimeDraws.from_state(arrays),
             arrays.get("thresholds"), loss,

@@ -240,7 +240,7 @@ class ALS(MappedModel):
         }  # fmt: skip
         if loss is not None:
             loss = state.point.loss
-            plan["loss"] = {"name": loss.name, **loss.parameters()}
+            plan["loss"] = loss.to_state()
         if errors:
             plan["held_out_errors"] = errors
         if tamed is not None:

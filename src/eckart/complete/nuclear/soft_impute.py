@@ -175,7 +175,7 @@ class SoftImpute(SpectralCompleter):
         factors = LowRank(bare.left, bare.right, fixed.mean, b, c, rows=x.rows, columns=x.columns)
         plan: dict[str, Any] = plan_of(engine) | {
             "solver": "accelerated proximal steps", "normalise": str(by), "tau": float(tau), "fold_l2": float(tau),
-            "loss": {"name": loss.name, **loss.parameters()},
+            "loss": loss.to_state(),
         }  # fmt: skip
         if table is not None:
             plan["tau chosen on hidden entries"] = [[float(a), float(b), int(c)] for a, b, c in table]

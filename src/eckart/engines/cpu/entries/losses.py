@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from eckart.engines.cpu.entries.entry import _given
+from eckart.engines.cpu.entries.logistic import logistic_bound
 from eckart.engines.cpu.entries.parameters import parameters_range
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.ridge.schedule import ranges, ridges
@@ -20,6 +21,7 @@ from eckart.engines.host import Host
 from eckart.engines.protocol import LossSums, RidgeRule, RowSolution, ThresholdSums
 from eckart.engines.protocol.losses import FLATTEST, HALVES
 from eckart.scheduler import run_lanes
+from eckart.terms import Logistic
 
 PIECE = 2**13
 """Entries whose formulas are worked out at once: some arrays of them fit into a second-level cache, and a call of NumPy costs little against them."""
@@ -53,6 +55,9 @@ def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads:
     data, heavy = x.matrix.data, x.entry_weights
 
     def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
+        if heavy is None and type(loss) is Logistic:
+            total += logistic_bound(data, entries.start, entries.stop, target, weights)
+            return
         value, g, c = loss.parts(data[entries], s)
         c = np.maximum(c, FLATTEST)
         target[entries] = s - g / c
