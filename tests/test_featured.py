@@ -310,3 +310,17 @@ def test_the_shell_takes_files_of_attributes_and_times(data, tmp_path, monkeypat
         failed = run.invoke(app, ["complete", "r.csv", *triples, *wrong, "--model", "n.safetensors"])
         assert failed.exit_code != 0
         assert wrong[0] in str(failed.exception)
+
+
+def test_the_slow_specification_gives_the_same(data):
+    table, frame, *_ = data
+    small = table[table.user < 15]
+    for make in (
+        lambda engine: ALS(2, random_state=0, max_iter=4, tol=0, engine=engine),
+        lambda engine: BayesianMF(1, **BAYES, engine=engine),
+    ):
+        more = {"row_features": frame[frame.user < 17]} | (
+            {"time": "when"} if isinstance(make("cpu"), BayesianMF) else {}
+        )
+        ours, plain = (make(engine).fit(small, **NAMES, **more) for engine in ("cpu", "plain"))
+        assert np.allclose(ours.predict([3, 16], 4), plain.predict([3, 16], 4), atol=1e-6)
