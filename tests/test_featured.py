@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
-from tests.spec.test_6_2_features import NAMES, planted
+from tests.spec.test_6_5_features import NAMES, planted
 from typer.testing import CliRunner
 
 from eckart import ALS, BayesianMF, FileError, InputError, SoftImpute, load, observed

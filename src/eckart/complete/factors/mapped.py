@@ -1,4 +1,4 @@
-"""Alternating least squares with attributes (6.2): codes given the maps, maps given the codes, for rows and then for columns.
+"""Alternating least squares with attributes (6.5): codes given the maps, maps given the codes, for rows and then for columns.
 
 The objective is in ``certify.mapped``. Each of the four blocks is solved exactly:
 
