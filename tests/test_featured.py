@@ -10,11 +10,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
-from tests.spec.test_6_2_features import NAMES, planted
+from tests.spec.test_6_5_features import NAMES, planted
 from typer.testing import CliRunner
 
 from eckart import ALS, BayesianMF, FileError, InputError, SoftImpute, load, observed
 from eckart.cli.main import app
+from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.save import pack, unpack
 from eckart.io.tables.attributes import Encoding
 
@@ -238,17 +239,20 @@ def test_certificates_are_measured_again_with_attributes(als, data):
     assert again["objective"] == pytest.approx(als.objective_, rel=1e-6)
 
 
-def test_a_killed_fit_resumes_only_with_the_same_attributes(data, tmp_path):
+@pytest.mark.parametrize(
+    ("model", "more"),
+    [
+        (ALS(2, random_state=0, tol=0, max_iter=6), {}),
+        (BayesianMF(2, n_samples=4, burn_in=4, thin=1, random_state=0, implicit_features=True), {"time": "when"}),
+    ],
+)
+def test_a_killed_fit_resumes_only_with_the_same_attributes(model, more, data, tmp_path):
     table, frame, *_ = data
-    kept = tmp_path / "c.safetensors"
-    whole = ALS(2, random_state=0, tol=0, max_iter=6).fit(table, **NAMES, row_features=frame)
-    from eckart.io.models.checkpoint import Checkpoint
+    whole = clone(model).fit(table, **NAMES, row_features=frame, **more)
+    kept = clone(model).set_params(checkpoint=tmp_path / "c.safetensors")
 
     class Killed(Exception):
         pass
-
-    def due(self):
-        return True
 
     def save(self, done, arrays, original=Checkpoint.save):
         original(self, done, arrays)
@@ -256,16 +260,14 @@ def test_a_killed_fit_resumes_only_with_the_same_attributes(data, tmp_path):
             raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Checkpoint, "due", due)
+        patch.setattr(Checkpoint, "due", lambda self: True)
         patch.setattr(Checkpoint, "save", save)
         with pytest.raises(Killed):
-            ALS(2, random_state=0, tol=0, max_iter=6, checkpoint=kept).fit(table, **NAMES, row_features=frame)
+            clone(kept).fit(table, **NAMES, row_features=frame, **more)
     with pytest.raises(FileError, match="other work"):
-        ALS(2, random_state=0, tol=0, max_iter=6, checkpoint=kept).fit(
-            table, **NAMES, row_features=frame.assign(age=1.0 + frame.user)
-        )
-    model = ALS(2, random_state=0, tol=0, max_iter=6, checkpoint=kept).fit(table, **NAMES, row_features=frame)
-    assert np.array_equal(model.row_factors_, whole.row_factors_)
+        clone(kept).fit(table, **NAMES, row_features=frame.assign(age=1.0 + frame.user), **more)
+    resumed = clone(kept).fit(table, **NAMES, row_features=frame, **more)
+    assert np.array_equal(resumed.fit_.factors.left, whole.fit_.factors.left)
 
 
 def test_scikit_learns_manners(data):
@@ -310,3 +312,17 @@ def test_the_shell_takes_files_of_attributes_and_times(data, tmp_path, monkeypat
         failed = run.invoke(app, ["complete", "r.csv", *triples, *wrong, "--model", "n.safetensors"])
         assert failed.exit_code != 0
         assert wrong[0] in str(failed.exception)
+
+
+def test_the_slow_specification_gives_the_same(data):
+    table, frame, *_ = data
+    small = table[table.user < 15]
+    for make in (
+        lambda engine: ALS(2, random_state=0, max_iter=4, tol=0, engine=engine),
+        lambda engine: BayesianMF(1, **BAYES, engine=engine),
+    ):
+        more = {"row_features": frame[frame.user < 17]} | (
+            {"time": "when"} if isinstance(make("cpu"), BayesianMF) else {}
+        )
+        ours, plain = (make(engine).fit(small, **NAMES, **more) for engine in ("cpu", "plain"))
+        assert np.allclose(ours.predict([3, 16], 4), plain.predict([3, 16], 4), atol=1e-6)

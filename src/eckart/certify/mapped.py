@@ -22,7 +22,7 @@ from eckart.trace import Trace
 
 
 class SideMap(NamedTuple):
-    """Attributes of one side inside the engine: F (n x p), L F, L (n), and on the host F^T L F and rho."""
+    """Attributes of one side inside the engine: F (n x p, a constant first), L F, L (n), and on the host F^T L F and rho."""
 
     features: Tall
     heavy: Tall
@@ -63,17 +63,14 @@ class MappedProblem(NamedTuple):
     columns: SideMap
     stretch: float
 
-    def design(self, engine: Engine, codes: Tall) -> tuple[Tall, Tall | None]:
-        """(v, s) and the offset s gamma of codes (v, gamma)."""
+    def design(self, engine: Engine, side: SideMap, codes: Tall) -> tuple[Tall, Tall | None]:
+        """(v, s) and the offset s gamma of codes (v, gamma) of a side; the first of its attributes is the constant 1."""
         if not self.stretch:
             return codes, None
-        d = codes.shape[1]
-        last = np.zeros((codes.shape[0], d))
-        last[:, -1] = self.stretch
-        chosen = np.diag(np.append(np.ones(d - 1), 0.0))
-        column = np.zeros((d, 1))
-        column[-1] = self.stretch
-        return engine.outer(codes, chosen, engine.take(last, codes.dtype)), engine.outer(codes, column)
+        last = np.zeros((codes.shape[1], 1))
+        last[-1] = self.stretch
+        chosen = np.diag(np.append(np.ones(len(last) - 1), 0.0))
+        return engine.outer(codes, chosen, engine.outer(side.features[:, :1], last.T)), engine.outer(codes, last)
 
     def penalty(self, engine: Engine, side: SideMap, codes: Tall, coefficients: np.ndarray) -> float:
         """1/2 sum l_i ||u_i - A^T f_i||^2 + 1/2 rho ||A||^2."""
@@ -100,12 +97,12 @@ def look(p: MappedProblem, at: RidgePoint, engine: Engine) -> MappedLook:
     square = size = 0.0
     a0, value, data, zero = p.plain.unobserved, 0.0, 0.0, 0.0
     sides = (
-        (p.rows, p.plain.x, p.plain.rule, at.left, at.right, at.row_map),
-        (p.columns, p.plain.x.T, p.plain.rule_t, at.right, at.left, at.column_map),
+        (p.rows, p.columns, p.plain.x, p.plain.rule, at.left, at.right, at.row_map),
+        (p.columns, p.rows, p.plain.x.T, p.plain.rule_t, at.right, at.left, at.column_map),
     )
-    for side, x, rule, own, other, maps in sides:
+    for side, others, x, rule, own, other, maps in sides:
         assert maps is not None
-        design, offset = p.design(engine, other)
+        design, offset = p.design(engine, others, other)
         seen = engine.evidence_rows(x, own, design, rule, mean=at.mean, other=offset, spread=a0)
         h, d = engine.outer(side.heavy, maps), maps.shape[1]
         ridge = np.trace(engine.inner(own, h, side.ridge))

@@ -1,4 +1,4 @@
-"""Completion with attributes by id (6.2, 6.3): what ``ALS`` and ``BayesianMF`` can do with rows and columns of which little or nothing was observed.
+"""Completion with attributes by id (6.5): what ``ALS`` and ``BayesianMF`` can do with rows and columns of which little or nothing was observed.
 
 Attributes come as frames keyed by id (``io.tables.attributes``). Ids that only a frame has become rows and columns of the model at the end of the fit, with the
 factors that their attributes speak for: every verb takes them as it takes others. Ids that come later are given with ``row_features=`` or ``column_features=``

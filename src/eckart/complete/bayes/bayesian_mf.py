@@ -67,7 +67,7 @@ class BayesianMF(Featured):
     noise : "common" (one variance), "row", "column" or "both": every row and column has a noise level of its own, learned with a common prior. Ratings gain
         by "row" and "both"; where errors of the largest entries count most, "common" is safer.
     implicit_features : True lets the factors depend on which columns a row observes and which rows observe a column, whatever the values (SVD++ in
-        both directions); "rows" or "columns" does so for one side.
+        both directions); "rows" or "columns" does so for one side. Attributes by id and the time of entries are given to ``fit``.
     clip : (low, high) for predictions, True (the observed range), False, or "auto": the observed range of a rating scale (few values, each many times)
         (ratings).
     checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.

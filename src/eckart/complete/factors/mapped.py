@@ -1,4 +1,4 @@
-"""Alternating least squares with attributes (6.2): codes given the maps, maps given the codes, for rows and then for columns.
+"""Alternating least squares with attributes (6.5): codes given the maps, maps given the codes, for rows and then for columns.
 
 The objective is in ``certify.mapped``. Each of the four blocks is solved exactly:
 
@@ -75,19 +75,27 @@ def sweep(p: MappedProblem, state: State, engine: Engine, trace: Trace) -> State
     assert at.row_map is not None
     assert at.column_map is not None
     fixed = p.penalty(engine, p.columns, at.right, at.column_map)
-    left, a, value = _half(p, p.rows, p.plain.x, p.plain.rule, at.right, at.row_map, at.mean, engine)
+    left, a, value = _half(p, (p.rows, p.columns), p.plain.x, p.plain.rule, at.right, at.row_map, at.mean, engine)
     trace.add(value + fixed)
     fixed = p.penalty(engine, p.rows, left, a)
-    right, b, value = _half(p, p.columns, p.plain.x.T, p.plain.rule_t, left, at.column_map, at.mean, engine)
+    right, b, value = _half(p, (p.columns, p.rows), p.plain.x.T, p.plain.rule_t, left, at.column_map, at.mean, engine)
     trace.add(value + fixed)
     return State(RidgePoint(left, right, None, None, at.mean, a, b), state.sweeps + 1, list(trace.values))
 
 
 def _half(
-    p: MappedProblem, side: SideMap, x: Any, rule: RidgeRule, other: Any, maps: np.ndarray, mean: float, engine: Engine
+    p: MappedProblem,
+    sides: tuple[SideMap, SideMap],
+    x: Any,
+    rule: RidgeRule,
+    other: Any,
+    maps: np.ndarray,
+    mean: float,
+    engine: Engine,
 ) -> tuple[Any, np.ndarray, float]:
-    """Codes around their prior means, then the map; and data term + penalty of this side at both."""
-    design, offset = p.design(engine, other)
+    """Codes of the first of two sides around their prior means, then the map; and data term + penalty of this side at both."""
+    side, others = sides
+    design, offset = p.design(engine, others, other)
     base = p.plain.base(engine, design)
     h = engine.outer(side.heavy, maps)
     found = engine.ridge_rows(x, design, rule, offset=offset, mean=mean, base=base, prior=h)

@@ -1,4 +1,4 @@
-"""Chapter 6.2 of the specification (docs/spec_features.rst), one test (or several) for each numbered line, named after it."""
+"""Chapter 6.5 of the specification (docs/spec_features.rst), one test (or several) for each numbered line, named after it."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def problem_of(model, table):
     return x, p, engine
 
 
-# ---- 6.2.1
+# ---- 6.5.1
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), min_size=3, max_size=12), st.data())
-def test_6_2_1_zeros_mean_that_nothing_is_known(numbers, data):
+def test_6_5_1_zeros_mean_that_nothing_is_known(numbers, data):
     levels = data.draw(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=len(numbers), max_size=len(numbers)))
     frame = pd.DataFrame(
         {
@@ -87,10 +87,10 @@ def test_6_2_1_zeros_mean_that_nothing_is_known(numbers, data):
             assert np.array_equal(f[:, names.index(f"g={g}")] == 1, np.array([v == g for v in levels]))
 
 
-# ---- 6.2.2 to 6.2.4
+# ---- 6.5.2 to 6.5.4
 
 
-def test_6_2_2_the_objective_is_what_it_says_and_its_gradient_vanishes_at_the_answer():
+def test_6_5_2_the_objective_is_what_it_says_and_its_gradient_vanishes_at_the_answer():
     data = planted()
     model = fit(ALS(2, random_state=0, tol=1e-10, max_iter=200), data)
     f, maps = model.fit_.factors, model.maps_
@@ -113,7 +113,7 @@ def test_6_2_2_the_objective_is_what_it_says_and_its_gradient_vanishes_at_the_an
 
 
 @pytest.mark.parametrize("feedback", ["explicit", "implicit"])
-def test_6_2_2_the_gradient_is_that_of_finite_differences(feedback):
+def test_6_5_2_the_gradient_is_that_of_finite_differences(feedback):
     table, frame, *_ = planted(n=9, m=7, hidden=1, share=0.5)
     table = table.assign(value=np.abs(table.value))
     model = fit(ALS(1, feedback=feedback, random_state=0, max_iter=2, tol=0, strengths="raw"), (table, frame))
@@ -147,7 +147,7 @@ def test_6_2_2_the_gradient_is_that_of_finite_differences(feedback):
     assert at(blocks).slope > 1e-3  # far from converged, so the comparison says something
 
 
-def test_6_2_3_every_half_sweep_lowers_the_objective():
+def test_6_5_3_every_half_sweep_lowers_the_objective():
     for feedback in ("explicit", "implicit"):
         table, frame, *_ = planted()
         table = table.assign(value=np.abs(table.value)) if feedback == "implicit" else table
@@ -159,7 +159,7 @@ def test_6_2_3_every_half_sweep_lowers_the_objective():
         assert values[-1] == pytest.approx(model.objective_, rel=1e-8)
 
 
-def test_6_2_4_the_maps_solve_their_ridge_regression():
+def test_6_5_4_the_maps_solve_their_ridge_regression():
     data = planted()
     model = fit(ALS(2, random_state=0, tol=1e-10, max_iter=200), data)
     x, p, _ = problem_of(model, data[0])
@@ -171,10 +171,10 @@ def test_6_2_4_the_maps_solve_their_ridge_regression():
     assert np.allclose(maps.rows, np.linalg.solve(left, features.T @ (ridge[:, None] * u)), atol=1e-6)
 
 
-# ---- 6.2.5 to 6.2.7
+# ---- 6.5.5 to 6.5.7
 
 
-def test_6_2_5_with_a_large_ridge_the_maps_vanish_and_attributes_with_them():
+def test_6_5_5_with_a_large_ridge_the_maps_vanish_and_attributes_with_them():
     table, frame, *_ = planted()
     plain = ALS(2, random_state=0, tol=1e-10, max_iter=200).fit(table, **NAMES)
     heavy = ALS(2, random_state=0, tol=1e-10, max_iter=200, l2_features=1e12).fit(table, **NAMES, row_features=frame)
@@ -185,7 +185,7 @@ def test_6_2_5_with_a_large_ridge_the_maps_vanish_and_attributes_with_them():
 @pytest.mark.parametrize(
     "model", [ALS(2, random_state=0), BayesianMF(2, n_samples=20, burn_in=40, thin=1, random_state=0)]
 )
-def test_6_2_6_rows_of_which_only_attributes_are_known_are_predicted_better_than_by_biases(model):
+def test_6_5_6_rows_of_which_only_attributes_are_known_are_predicted_better_than_by_biases(model):
     table, frame, a, first = planted(noise=0.1)
     model = fit(model, (table, frame))
     cold = np.arange(first, len(a))
@@ -195,7 +195,7 @@ def test_6_2_6_rows_of_which_only_attributes_are_known_are_predicted_better_than
     assert set(cold) <= set(model.row_ids.labels)
 
 
-def test_6_2_6_a_cold_row_is_what_the_map_says_and_the_same_whenever_it_comes():
+def test_6_5_6_a_cold_row_is_what_the_map_says_and_the_same_whenever_it_comes():
     table, frame, _, first = planted()
     model = fit(ALS(2, random_state=0), (table, frame))
     late = ALS(2, random_state=0).fit(table, **NAMES, row_features=frame[frame.user < first])
@@ -209,7 +209,7 @@ def test_6_2_6_a_cold_row_is_what_the_map_says_and_the_same_whenever_it_comes():
     )
 
 
-def test_6_2_7_the_history_of_a_fitted_row_gives_that_row_again():
+def test_6_5_7_the_history_of_a_fitted_row_gives_that_row_again():
     table, frame, *_ = planted()
     model = fit(ALS(2, random_state=0, tol=1e-10, max_iter=200), (table, frame))
     x = observed(table[table.user == 5], **NAMES)
@@ -217,10 +217,10 @@ def test_6_2_7_the_history_of_a_fitted_row_gives_that_row_again():
     assert np.allclose(u[0], model.fit_.factors.left[model.row_ids.index_of(5)], atol=1e-4)
 
 
-# ---- 6.2.8
+# ---- 6.5.8
 
 
-def test_6_2_8_coefficients_of_attributes_are_drawn_from_their_conditional():
+def test_6_5_8_coefficients_of_attributes_are_drawn_from_their_conditional():
     rng = np.random.default_rng(0)
     f, d, groups = rng.standard_normal((40, 3)), 2, np.array([0, 0, 1])
     rest, root = rng.standard_normal((40, d)), np.linalg.cholesky(np.array([[2.0, 0.6], [0.6, 1.0]]))
@@ -239,7 +239,7 @@ def test_6_2_8_coefficients_of_attributes_are_drawn_from_their_conditional():
     assert np.allclose(np.cov(flat.T), covariance, atol=5 * np.sqrt(2 / len(draws)) * np.diag(covariance).max())
 
 
-def test_6_2_8_links_one_after_the_other_keep_their_sum():
+def test_6_5_8_links_one_after_the_other_keep_their_sum():
     rng = np.random.default_rng(1)
     parts = [AttributeLink(rng.standard_normal((20, p)), np.zeros(p, int), 3) for p in (2, 4)]
     several = SeveralLinks(parts)
@@ -251,12 +251,12 @@ def test_6_2_8_links_one_after_the_other_keep_their_sum():
     assert np.allclose(again.now, several.now)
 
 
-# ---- 6.2.9
+# ---- 6.5.9
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6))
-def test_6_2_9_without_a_time_predictions_are_means_over_the_times_of_the_row(seed):
+def test_6_5_9_without_a_time_predictions_are_means_over_the_times_of_the_row(seed):
     rng = np.random.default_rng(seed)
     s, n, m, bins, d = 3, 4, 5, 6, 3
     u, v, w = rng.standard_normal((s, n, d)), rng.standard_normal((s, m, d)), rng.standard_normal((s, bins, d))
@@ -291,7 +291,7 @@ def test_6_2_9_without_a_time_predictions_are_means_over_the_times_of_the_row(se
         assert np.allclose(*far)
 
 
-def test_6_2_9_a_drift_over_time_is_found():
+def test_6_5_9_a_drift_over_time_is_found():
     rng = np.random.default_rng(3)
     table, *_ = planted(hidden=0)
     table = table.assign(value=table.value + 2 * (table.when > 0.5) + rng.normal(0, 0.1, len(table)))
@@ -308,10 +308,10 @@ def test_6_2_9_a_drift_over_time_is_found():
     )
 
 
-# ---- 6.2.10
+# ---- 6.5.10
 
 
-def test_6_2_10_the_parts_of_an_explanation_add_up():
+def test_6_5_10_the_parts_of_an_explanation_add_up():
     table, frame, _, first = planted()
     als = fit(ALS(2, random_state=0, tol=1e-10, max_iter=200), (table, frame))
     bayes = fit(
