@@ -160,7 +160,7 @@ WORKS = {
     "als-implicit-64": Work("ALS implicit 18 M, k=64, 4 sweeps", "0.12", RATINGS, als(64, 4, **IMPLICIT)),
     "als-implicit-256": Work("ALS implicit 18 M, k=256, 4 sweeps", "0.32", RATINGS, als(256, 4, **IMPLICIT), None, True),
     "bayes": Work("BayesianMF 10 M ratings, d=64, 4 sweeps", "", data("ratings", 70_000, 10_000, 10_000_000), bayes(64, 3)),
-    "bayes-512": Work("BayesianMF 10 M ratings, d=512, 2 sweeps", "0.8", data("ratings", 70_000, 10_000, 10_000_000), bayes(512, 1), None, True),
+    "bayes-512": Work("BayesianMF 10 M ratings, d=512, 2 chains of 2 sweeps", "1.6", data("ratings", 70_000, 10_000, 10_000_000), bayes(512, 1), None, True),
     "soft-impute": Work("SoftImpute 100,000 x 100,000, 10 M entries, tau 60", "15",
         data("low_rank_entries", 100_000, 10_000_000), nuclear("SoftImpute", tau=60.0), None, True),
     "svp": Work("SVP 100,000 x 100,000, 10 M entries, rank 10", "1",

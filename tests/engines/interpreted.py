@@ -75,6 +75,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "ridge with a base and draws": lambda e: e.ridge_rows(
         seen(e, np.abs(csr.data) + 0.5), V, RidgeRule(0.3), base=np.eye(K), prior=U, noise=0.5 * U
     ),
+    "ridge with one weight for all": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), own=2.5, other=np.abs(V[:, 0])),
+    "draws with one weight for all": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), own=2.5, noise=U),
     "ridge with a base": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), base=GRAM, prior=U),
     "ridge of many columns": lambda e: e.ridge_rows(seen(e), WIDE, RidgeRule(0.3, 1.0)),
     "conjugate gradients": lambda e: e.ridge_rows(

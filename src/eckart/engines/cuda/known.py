@@ -52,7 +52,7 @@ class Known(NamedTuple):
             return w, torch.ones_like(a), torch.where(w > 0, w + self.rule.shift, 0.0)
         w = self.weights
         for each in (
-            None if self.own is None else self.own[e.row_of] if len(self.own) > 1 else self.own.expand(len(a)),
+            None if self.own is None else self.own[e.row_of] if len(self.own) > 1 else self.own.repeat(len(a)),
             None if self.other is None else self.other[e.indices],
         ):
             if each is not None:
