@@ -147,6 +147,11 @@ class Opened:
         return self.room not in ("complete", "embed")
 
     @cached_property
+    def vectors(self) -> Any:
+        """The vectors of an embedding, made once: a million words are looked up by a table of them."""
+        return self.model.vectors_
+
+    @cached_property
     def lists(self) -> Lists | None:
         return Lists.of(self.model)
 
