@@ -115,6 +115,7 @@ class Opened:
     model: Any
     mark: Any
     kept: Shelf = field(default_factory=lambda: Shelf(32))
+    recent: Shelf = field(default_factory=lambda: Shelf(64))
 
     @property
     def factors(self) -> Any:
