@@ -118,6 +118,17 @@ def test_a_table_with_gaps_is_for_completing(tmp_path):
     assert sum(column["gaps"] for column in found["columns"]) == found["gaps_total"]["missing"]
 
 
+def test_lines_of_text_are_documents_and_tables_in_txt_are_tables(client, folder):
+    (folder / "lines.txt").write_text("boats go to sea\nbread is baked\n" * 5)
+    (folder / "numbers.txt").write_text("a,b\n" + "\n".join(f"{i},{i * i}" for i in range(20)))
+    lines, table = (get(client, "data", file=name) for name in ("lines.txt", "numbers.txt"))
+    (folder / "lines.txt").unlink()
+    (folder / "numbers.txt").unlink()
+    assert (lines["kind"], lines["verbs"][0]["verb"], lines["verbs"][0]["options"]) == ("texts", "explain", {})
+    assert lines["documents"]["examples"][0]["text"] == "boats go to sea"
+    assert (table["kind"], table["rows"]) == ("table", 20)
+
+
 @pytest.mark.parametrize("verb", ["reduce", "complete", "explain", "embed"])
 def test_forms_are_made_of_the_commands(client, verb):
     form = get(client, f"verbs/{verb}")
@@ -156,6 +167,15 @@ def test_every_model_has_a_card_a_map_and_colours(client, folder, file):
             if told["kind"] == "category":
                 counted = [int((values == z).sum()) for z in range(len(told["categories"]))]
                 assert counted == [c["count"] for c in told["categories"]]
+
+
+def test_draws_of_a_posterior_are_no_factors(client):
+    card = get(client, "model", file=BAYES)
+    assert card["components"] == 2
+    assert card["title"] == "BayesianMF of 40 x 30, 2 factors, 20 draws"
+    assert all(not isinstance(value, str) or "{" not in value for value in card["plan"].values()), (
+        "plain values, no reprs"
+    )
 
 
 def test_the_map_of_rows_holds_their_codes(client, folder):
@@ -272,6 +292,14 @@ def test_measured_intervals_hold_their_share(client, folder):
     )
     assert found["all"]["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)))
     assert found["all"]["rmse"] < found["baseline"]["rmse"]
+    x = opened.model.observed_
+    i = np.repeat(np.arange(x.shape[0]), x.row_counts())
+    means = np.bincount(x.indices, x.data) / np.bincount(x.indices)
+    whole = np.sqrt(np.mean((means[x.indices] - x.data) ** 2))
+    assert found["baseline"]["rmse"] == pytest.approx(whole, rel=0.25), (
+        len(i),
+        "the mean of the column, at some of the entries",
+    )
 
 
 @pytest.mark.parametrize("file", [FILMS, BAYES])

@@ -268,3 +268,28 @@ def test_a_child_is_another_process_that_imports_nothing_of_the_folder(quick):
     assert jobs_module.keeps_state("embed", {"method": "pmi"}) is False
     assert jobs_module.keeps_state("embed", {}) is True
     assert jobs_module.reports("complete", {"method": "slim"}) is False
+
+
+@pytest.mark.slow
+def test_the_process_ends_quietly_while_a_page_listens(folder):
+    import os
+    import signal
+    import subprocess
+    import threading
+    import urllib.request
+
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-m", "eckart", "studio", str(folder), "--port", "0", "--no-browser"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},
+    )  # fmt: skip
+    address, token = child.stdout.readline().split()[1].split("#token=")
+    asked = urllib.request.Request(f"{address}api/events", headers={"authorization": f"Bearer {token}"})
+    stream = urllib.request.urlopen(asked, timeout=SLOW)
+    assert stream.readline().startswith(b":")
+    heard = threading.Thread(target=stream.read)
+    heard.start()
+    child.send_signal(signal.SIGTERM)
+    _, errors = child.communicate(timeout=SLOW)
+    heard.join(SLOW)
+    assert not heard.is_alive(), "the stream ends"
+    assert errors == ""

@@ -75,6 +75,16 @@ def test_a_file_is_taken_in_and_shown_with_its_columns_gaps_and_rows(visit, tmp_
     assert all(len(words) > 20 for words in page.locator(".verb .small").all_inner_texts())
 
 
+def test_a_file_of_texts_is_shown_as_documents(visit):
+    page = visit.go("#/data/words.txt")
+    cards(page, "Documents").wait_for()
+    first = visit.studio.folder.joinpath("words.txt").read_text(encoding="utf-8").splitlines()[0]
+    assert first[:40] in cards(page, "Documents").inner_text()
+    assert page.locator(".verb", has_text="explain").is_enabled()
+    assert page.locator(".verb", has_text="reduce").is_disabled()
+    assert page.get_by_label("text", exact=True).input_value() == ""
+
+
 def test_a_file_is_dropped(visit):
     page = visit.go("#/")
     page.evaluate("""() => { const held = new DataTransfer(); held.items.add(new File(["a,b\\n1,2\\n3,4\\n5,7\\n"], "dropped.csv"));

@@ -55,6 +55,7 @@ class Desk:
 
     def __init__(self, studio: Studio, keys: Keys):
         self.studio, self.keys = studio, keys
+        self.closing = threading.Event()
 
     # the page
 
@@ -148,7 +149,7 @@ class Desk:
                 if job.state in ENDED:
                     yield events_line(job.state, job.told())
                     return
-            while True:
+            while not self.closing.is_set():
                 try:
                     id, kind, event = await asyncio.wait_for(me[1].get(), LOOK_EVERY)
                 except TimeoutError:
@@ -253,7 +254,7 @@ def application(folder: Folder, token: str, hosts: Any, cookie: str = "eckart") 
         exception_handlers={404: _elsewhere, 405: _elsewhere, Problem: _refused, Exception: _bug},
     )
     app.router.redirect_slashes = False
-    return Guard(app, keys, desk.studio)
+    return Guard(app, keys, desk.studio, desk.closing)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -35,11 +35,11 @@ def card(library: Library, opened: Opened) -> dict[str, Any]:
     job = library.jobs.of_model(opened.file)
     rows = getattr(f, "shape", (getattr(f, "rows", None),))[0]
     rows = int(rows) if isinstance(rows, int) and rows else None
-    k = int(getattr(f, "k", 0)) or None
+    k, draws = sizes_of(opened)
     return {
         "file": opened.file, "class": type(model).__name__, "verb": opened.verb, "room": opened.room, "rows": rows, "columns": int(f.n), "components": k,
-        "title": _title(opened, rows, k), "data": data, "data_sure": sure, "data_candidates": candidates,
-        "certificate": _certificate(model.certificate_), "trace": _trace(model.fit_.trace), "plan": plan_in_words(opened.plan),
+        "title": _title(opened, rows, k, draws), "data": data, "data_sure": sure, "data_candidates": candidates,
+        "certificate": _certificate(model.certificate_), "trace": _trace(model.fit_.trace), "plan": choices_of(opened.plan),
         "parameters": plain(model.get_params(deep=False)), "facts": _facts(opened, rows, k), "python": as_python(opened, data, job),
         "shell": as_shell(opened, data, job), "can": can(opened, data), "sides": sides(opened, data), "names": names_of(opened),
         "images": image_size(opened, job),
@@ -112,8 +112,9 @@ def image_size(opened: Opened, job: Job | None) -> dict[str, int] | None:
     return {"height": int(size[0]), "width": int(size[1])} if size and size[0] * size[1] == opened.factors.n else None
 
 
-def plan_in_words(plan: dict[str, Any]) -> dict[str, str]:
-    return {str(name): str(plain(value)) for name, value in plan.items() if name not in NOT_SHOWN}
+def choices_of(plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan as plain values, without what is state and no choice."""
+    return {str(name): plain(value) for name, value in plan.items() if name not in NOT_SHOWN}
 
 
 def _certificate(c: Any) -> dict[str, Any]:
@@ -129,7 +130,14 @@ def _trace(trace: Any) -> dict[str, Any]:
     return plain(trace.to_dict() | {"reason": trace.reason.value})
 
 
-def _title(opened: Opened, rows: int | None, k: int | None) -> str:
+def sizes_of(opened: Opened) -> tuple[int | None, int]:
+    """How many components, and how many draws of them a posterior holds side by side (1 elsewhere)."""
+    k = int(getattr(opened.factors, "k", 0))
+    draws = int(getattr(getattr(opened.model, "posterior_", None), "size", 1)) or 1
+    return k // draws or None, draws
+
+
+def _title(opened: Opened, rows: int | None, k: int | None, draws: int) -> str:
     what = {
         "reduce": "components",
         "complete": "factors",
@@ -143,7 +151,10 @@ def _title(opened: Opened, rows: int | None, k: int | None) -> str:
         if rows
         else f"{opened.factors.n:,} {'words' if opened.room in ('embed', 'topics') else 'columns'}"
     )
-    return f"{type(opened.model).__name__} of {size}" + (f", {k} {what.get(opened.room, 'outputs')}" if k else "")
+    drawn = f", {draws} draws" if draws > 1 else ""
+    return (
+        f"{type(opened.model).__name__} of {size}" + (f", {k} {what.get(opened.room, 'outputs')}" if k else "") + drawn
+    )
 
 
 def _facts(opened: Opened, rows: int | None, k: int | None) -> list[list[str]]:

@@ -254,7 +254,11 @@ def _how(opened: Opened, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _known(opened: Opened, i: int, how: dict[str, Any]) -> Any:
-    """The list of a row of the model."""
+    """The list of a row of the model; kept, since every change of a rating is compared with it."""
+    return opened.recent.get(("list", i, *how.values()), lambda: _list_of(opened, i, how))
+
+
+def _list_of(opened: Opened, i: int, how: dict[str, Any]) -> Any:
     if opened.lists is not None and how["by"] == "prediction" and not how["min_support"]:
         return opened.lists.best([i], how["n"], how["exclude_seen"])
     return told(lambda: opened.model.recommend(opened.model.row_ids.names([i]), **how))

@@ -13,7 +13,7 @@ import numpy as np
 from eckart.cli.asked_ids import as_kind
 from eckart.embed.neighbours import nearest
 from eckart.embed.table import unit_rows
-from eckart.index.labels import Labels
+from eckart.serve.lists import _least
 from eckart.serve.problems import Problem
 from eckart.studio.library import Library, Opened, told
 from eckart.studio.places import Side, codes_of
@@ -25,10 +25,10 @@ COMPARED = 2000
 
 def one(opened: Opened, word: Any) -> Any:
     """A word as the kind of id that the vectors have; an unknown one is refused with those near to it."""
-    v = opened.model.vectors_
+    v = opened.vectors
     if isinstance(word, bool) or not isinstance(word, (str, int, float)) or word == "":
         raise Problem(422, f"word={str(word)[:80]!r} came, wanted a word or an id")
-    id = as_kind(np.array([word], object), Labels(v.words, len(v), "word"))[0]
+    id = as_kind(np.array([word], object), v._labels)[0]
     told(lambda: v._find(np.array([id], object) if isinstance(id, str) else np.array([id]), "error"))
     return id
 
@@ -47,8 +47,7 @@ def neighbours(side: Side, i: int, n: int) -> dict[str, Any]:
             if side.rows is None
             else side.rows.kept.get("unit", lambda: _unit(side))
         )
-        found, cosines = nearest(unit, unit[i : i + 1], min(n, len(unit)), np.array([i]))
-        best, scores = found[0], cosines[0]
+        best, scores = by_cosine(unit, i, n)
     took = round(1e3 * (time.perf_counter() - begin), 2)
     listed = [
         {"at": int(j), "id": cell(side.id_of(int(j))), "title": side.title_of(int(j)), "score": float(s)}
@@ -65,7 +64,7 @@ def neighbours(side: Side, i: int, n: int) -> dict[str, Any]:
 def _unit(side: Side) -> np.ndarray:
     """Vectors of length 1 in single precision."""
     if side.opened.room == "embed":
-        vectors = side.opened.model.vectors_.unit
+        vectors = side.opened.vectors.unit
     elif side.opened.room == "complete":
         f = side.opened.factors
         vectors = unit_rows(f.left if side.side == "rows" else f.right)
@@ -77,6 +76,22 @@ def _unit(side: Side) -> np.ndarray:
             else codes_of(side.opened, side.rows)
         )
     return np.ascontiguousarray(vectors, np.float32)
+
+
+def by_cosine(unit: np.ndarray, i: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The n rows of the largest cosine with row i, itself left out: one product of a matrix and a vector, and the maxima of its parts.
+
+    >>> by_cosine(np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8], [0.0, 0.0]], np.float32), 1, 1)
+    (array([2]), array([0.8], dtype=float32))
+    """
+    n = min(n, len(unit) - 1)
+    if n < 1 or not unit[i].any():
+        return np.zeros(0, np.int64), np.zeros(0, unit.dtype)
+    scores = unit @ unit[i]
+    scores[i] = -np.inf
+    few = np.flatnonzero(scores >= _least(scores[None], n)[0])
+    best = few[np.argsort(-scores[few], kind="stable")[:n]]
+    return best, np.clip(scores[best], -1, 1)
 
 
 def _by_distance(codes: np.ndarray, i: int, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -93,7 +108,7 @@ def _by_distance(codes: np.ndarray, i: int, n: int) -> tuple[np.ndarray, np.ndar
 def analogy(opened: Opened, a: Any, b: Any, c: Any, n: int) -> dict[str, Any]:
     """a is to b as c is to which words?"""
     begin = time.perf_counter()
-    v = opened.model.vectors_
+    v = opened.vectors
     words = [one(opened, word) for word in (a, b, c)]
     found = told(lambda: v.analogy([words[0]], [words[1]], [words[2]], n=n))
     at = found.positions[0]
@@ -109,7 +124,7 @@ def odd(opened: Opened, words: list[Any]) -> dict[str, Any]:
     """The word whose cosine with the mean of all is least."""
     if not 3 <= len(words) <= 1000:
         raise Problem(422, f"{len(words)} words came, wanted 3 to 1000")
-    v = opened.model.vectors_
+    v = opened.vectors
     ids = [one(opened, word) for word in words]
     rows = np.array([v[id] for id in ids], np.float64)
     unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)

@@ -52,8 +52,8 @@ def refusal(problem: Problem) -> Response:
 class Guard:
     """Around everything: who asks, from where; problems as JSON; headers that browsers obey."""
 
-    def __init__(self, app: Any, keys: Keys, studio: Any):
-        self.app, self.keys, self.studio = app, keys, studio
+    def __init__(self, app: Any, keys: Keys, studio: Any, closing: Any):
+        self.app, self.keys, self.studio, self.closing = app, keys, studio, closing
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":

@@ -115,6 +115,7 @@ class Opened:
     model: Any
     mark: Any
     kept: Shelf = field(default_factory=lambda: Shelf(32))
+    recent: Shelf = field(default_factory=lambda: Shelf(64))
 
     @property
     def factors(self) -> Any:
@@ -145,6 +146,11 @@ class Opened:
     def needs_data(self) -> bool:
         """Whether rows are in a file of data, not in the model."""
         return self.room not in ("complete", "embed")
+
+    @cached_property
+    def vectors(self) -> Any:
+        """The vectors of an embedding, made once: a million words are looked up by a table of them."""
+        return self.model.vectors_
 
     @cached_property
     def lists(self) -> Lists | None:

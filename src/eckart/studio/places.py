@@ -21,6 +21,8 @@ from eckart.studio.library import Library, Opened, Rows
 
 AXES = 12
 """Directions that are computed for a map; more are rarely looked at, and each is 4 bytes a point."""
+DIRECTIONS_FROM = 100_000
+"""Rows, evenly spaced, from which the directions of a map are found: more would turn them by less than one can see."""
 BLOCK = 2**16
 """Rows of vectors that are multiplied at a time."""
 
@@ -194,13 +196,11 @@ def _completion(library: Library, opened: Opened, side: str) -> Side:
 
 
 def _words(library: Library, opened: Opened, side: str) -> Side:
-    from eckart.index.labels import Labels
-
-    v = opened.model.vectors_
+    v = opened.vectors
     axes, kept = principal_axes(v.unit, AXES)
     keys = [str(i + 1) for i in range(axes.shape[1])]
     weights = np.arange(len(v), 0, -1, dtype=np.float64) if v.counts is None else np.asarray(v.counts, np.float64)
-    numbers = {"length": np.linalg.norm(v.vectors, axis=1)}
+    numbers = {"length": np.sqrt(np.einsum("ij,ij->i", v.vectors, v.vectors))}
     if v.counts is not None:
         numbers = {"log10 of the count": np.log10(np.maximum(weights, 1))} | numbers
     return Side(
@@ -211,7 +211,7 @@ def _words(library: Library, opened: Opened, side: str) -> Side:
         [f"direction {k}" for k in keys],
         kept,
         None,
-        Labels(v.words, len(v), "word"),
+        v._labels,
         None,
         weights,
         numbers,
@@ -219,26 +219,30 @@ def _words(library: Library, opened: Opened, side: str) -> Side:
 
 
 def principal_axes(x: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Leading principal components of the rows of x, and their shares of the variance: the eigenvectors of the n x n scatter, in one pass by blocks.
+    """Leading principal components of the rows of x, and their shares of the variance: the eigenvectors of X^T X - N m m^T, by blocks
+    without a copy. Rows of length 1 (unit vectors, roots of shares) lose nothing by the difference that a picture would show.
 
     >>> axes, share = principal_axes(np.array([[0.0, 0.0], [2.0, 0.0], [4.0, 0.0]], np.float32), 2)
     >>> axes[:, 0].tolist(), share.round(3).tolist()
     ([-2.0, 0.0, 2.0], [1.0, 0.0])
     """
-    n = x.shape[1]
-    mean = x.mean(axis=0, dtype=np.float64)
-    gram = np.zeros((n, n))
-    for a in range(0, len(x), BLOCK):
-        part = x[a : a + BLOCK] - mean.astype(x.dtype)
+    some = x[:: max(1, len(x) // DIRECTIONS_FROM)]
+    n, count = x.shape[1], max(1, len(some))
+    gram, mean = np.zeros((n, n)), np.zeros(n)
+    for a in range(0, len(some), BLOCK):
+        part = some[a : a + BLOCK]
         gram += part.T @ part
-    values, vectors = np.linalg.eigh(gram)
+        mean += np.ones(len(part), x.dtype) @ part
+    mean /= count
+    values, vectors = np.linalg.eigh(gram - count * np.outer(mean, mean))
     values, vectors = np.clip(values[::-1], 0, None), vectors[:, ::-1]
     vectors = vectors[:, : max(2, min(most, n))]
     sign = np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
-    turned = (vectors * sign).astype(x.dtype)
+    turned = vectors * sign
     axes = np.empty((len(x), vectors.shape[1]), np.float32)
     for a in range(0, len(x), BLOCK):
-        axes[a : a + BLOCK] = (x[a : a + BLOCK] - mean.astype(x.dtype)) @ turned
+        axes[a : a + BLOCK] = x[a : a + BLOCK] @ turned.astype(x.dtype)
+    axes -= (mean @ turned).astype(np.float32)
     if axes.shape[1] == 1:
         axes, values = np.column_stack([axes, np.zeros(len(axes), np.float32)]), np.append(values, 0.0)
     return axes, values[: axes.shape[1]] / (values.sum() or 1.0)

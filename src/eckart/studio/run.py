@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
 import threading
 import webbrowser
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +44,31 @@ def run_studio(place: Path, port: int | None, browser: bool, say: Callable[[str,
             0.5, webbrowser.open, [address + ticket]
         ).start()  # the port listens already: the page waits for the server
     config = uvicorn.Config(
-        app, http="h11" if not _has("httptools") else "httptools", ws="none", access_log=False, log_level="warning", timeout_graceful_shutdown=1,
+        app, http="h11" if not _has("httptools") else "httptools", ws="none", access_log=False, log_level="warning", timeout_graceful_shutdown=3,
         server_header=False, lifespan="on",
     )  # fmt: skip
-    uvicorn.Server(config).run(sockets=[held])
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            app.closing.set()  # streams of events end themselves
+            super().handle_exit(sig, frame)
+
+    threading.Thread(target=_get_ready, daemon=True).start()
+    Server(config).run(sockets=[held])
+
+
+def _get_ready() -> None:
+    """Load what the first model will need, while the page is being looked at."""
+    for name in (
+        "eckart.reduce.pca",
+        "eckart.complete.factors.als",
+        "eckart.explain.topics.lda",
+        "eckart.embed.pmi",
+        "numba",
+        "matplotlib.path",
+    ):
+        with contextlib.suppress(ImportError):
+            import_module(name)
 
 
 def listening(port: int | None) -> socket.socket:

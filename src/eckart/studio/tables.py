@@ -134,13 +134,18 @@ def _opened(path: Path, reading: Reading) -> Sheet:
         raise FileError(f"{path.name} is empty (0 bytes)")
     whole = path.stat().st_size <= LARGEST
     head = head_of(str(path), reading.delimiter, reading.header, whole=whole)
-    if head is not None:
+    if head is not None and not (path.suffix.lower() == ".txt" and reading.delimiter is None and _is_prose(head)):
         return Sheet(path, reading, "table", head.rows, whole)
     if path.suffix.lower() in (".npy", ".npz", ".mtx") or path.name.lower().endswith(".mtx.gz"):
         return _of_numbers(path, reading, whole)
     if holds_text(str(path)):
         return Sheet(path, reading, "texts")
     raise FileError(f"{path.name} is no data that eckart reads; wanted .csv, .parquet, .npy, .txt or the like")
+
+
+def _is_prose(head: Any) -> bool:
+    """Whether what could be read as a table is lines of text: a table in a .txt file has several columns, and numbers in some."""
+    return len(head.columns) < 2 or not any(c.kind in ("number", "row number") for c in head.columns)
 
 
 def _of_numbers(path: Path, reading: Reading, whole: bool) -> Sheet:

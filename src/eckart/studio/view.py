@@ -37,6 +37,13 @@ def view(model: Any, data: Any = None, *, height: int = 720) -> Any:
     data : the rows that it was fitted to, where the model does not hold them (reductions, topics, mixtures, parts): an array, a frame, an Arrow table,
         a list of texts, or the name of a file. Columns beside those of the model colour the map.
     height : of the view, in pixels
+
+    >>> from eckart import PCA, view
+    >>> model = PCA(2).fit([[0.0, 1.0, 2.0], [1.0, 3.0, 0.0], [2.0, 5.0, 1.0]])
+    >>> view(model, height=5)
+    Traceback (most recent call last):
+    ...
+    eckart.errors.InputError: height=5 came, wanted pixels, 100 to 10000
     """
     if isinstance(height, bool) or not isinstance(height, int) or not 100 <= height <= 10_000:
         raise wrong("height", height, "pixels, 100 to 10000")

@@ -37,7 +37,7 @@ function Value({ value }) {
 
 export function Certificate({ certificate }) {
   return html`<${Card} title="Certificate" aside=${html`<${Verdict} certificate=${certificate} short=${true} />`}>
-    <p class="small soft"><span class="kind">${certificate.kind}</span> ${KINDS[certificate.kind] ?? ""}</p>
+    <p class="small soft"><span class="kind">${certificate.kind}</span>${KINDS[certificate.kind] ? `: ${certificate.holds ? "" : "had it held, "}${KINDS[certificate.kind]}` : ""}</p>
     <p class="small">${certificate.problem}</p>
     ${!certificate.holds && html`<p class="small bad">${certificate.reason}</p>`}
     <ul class="checks">${certificate.checks.map((check) => html`<li key=${check.name} class=${check.passed ? "" : "failed"}>

@@ -60,7 +60,7 @@ export function LongTable({ page, what, label, onPick, picked, sort, onSort, hei
     ${state.error && html`<div class="words bad" role="alert">${state.error.message}</div>`}
     <div class="long-space" style=${{ height: `${tall + ROW + SCROLLBAR}px` }}>
       <table aria-rowcount=${total + 1}><caption class="hidden-words">${label}, ${number(total)} rows</caption>
-        <thead><tr aria-rowindex="1">${state.columns.map((name) => html`<th key=${name} scope="col" aria-sort=${sort?.column === name ? (sort.down ? "descending" : "ascending") : undefined}>
+        <thead><tr aria-rowindex="1">${state.columns.map((name, c) => html`<th key=${name} scope="col" class=${typeof rows[0]?.cells?.[c] === "number" ? "n" : ""} aria-sort=${sort?.column === name ? (sort.down ? "descending" : "ascending") : undefined}>
           ${onSort ? html`<button type="button" class="link" onClick=${() => onSort(name)}>${name}${sort?.column === name ? (sort.down ? " ↓" : " ↑") : ""}</button>` : name}</th>`)}</tr></thead>
         <tbody>${rows.map(({ i, cells, at }) => html`<tr key=${i} aria-rowindex=${i + 2} class=${picked !== undefined && picked === at ? "picked" : ""}>
           ${(cells ?? state.columns.map(() => "…")).map((cell, c) => html`<td key=${c} class=${typeof cell === "number" ? "n" : ""}>${c === 0 && onPick && cells ? html`<button type="button" class="link" onClick=${() => onPick(at, cells)}>${shownCell(cell)}</button>` : shownCell(cell)}</td>`)}</tr>`)}</tbody>

@@ -97,9 +97,9 @@ function Step({ before, rank }) {
 function Why({ model, row, ratings, column, names }) {
   const answer = usePost("complete/why", { file: model.file, row: row ?? null, column, ratings: ratings.length ? ratings : null, n: 10 });
   return html`<${Card} title=${`Why ${column}?`}><${Answer} of=${answer}>${(got) => html`
-    ${(got.words ?? []).map((line, i) => html`<p key=${i} class="soft">${line}</p>`)}
     <p class="small soft">prediction ${number(got.prediction, 3)}${got.base !== null && got.base !== undefined ? `, of which ${number(got.base, 3)} before anything the ${names.rows} did` : ""}</p>
-    <${Bars} label="what speaks for it and against it" head=${[names.columns, "share"]} items=${got.shares.map((one) => ({ name: one.title ?? one.column, note: one.value === null || one.value === undefined ? "" : `given ${number(one.value)}`, value: one.share, key: one.column }))} />`}<//><//>`;
+    <${Bars} label="what speaks for it and against it" head=${[names.columns, "share"]} items=${got.shares.map((one) => ({ name: one.title ?? one.column, note: one.value === null || one.value === undefined ? "" : `given ${number(one.value)}`, value: one.share, key: one.column }))} />
+    ${got.words?.length > 0 && html`<details><summary>in words</summary><ul class="small soft">${got.words.map((line, i) => html`<li key=${i}>${line}</li>`)}</ul></details>`}`}<//><//>`;
 }
 
 function Predict({ model, asked }) {
