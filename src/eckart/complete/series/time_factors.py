@@ -39,6 +39,8 @@ from eckart.trace import StopReason, progress
 
 USUAL = 10
 """Shared factors, unless said: 5, 10 and 20 were within 2 % of one another on held-out entries of the metro of Hangzhou."""
+LIGHT = 1.4e8
+"""Cells times squared numbers of a row below which a third sweep between two states costs less than a minute in all."""
 SHARING = 4
 """Rows for each of them: what fewer rows have in common, their own parts hold as well."""
 
@@ -79,7 +81,8 @@ class TimeFactors(Estimator):
         of the rows where that is less.
     period : "auto" (learned from the entries), the number of columns after which a profile repeats, or None for no profile.
     n_samples : states kept over all chains (rounded up to a multiple of n_chains).
-    burn_in, thin : sweeps of each chain before the first state is kept; sweeps from one kept state to the next.
+    burn_in, thin : sweeps of each chain before the first state is kept; sweeps from one kept state to the next ("auto": 2, and up to 6 for
+        small tables, which are swept quickly and mix slowly).
     n_chains : independent chains; two or more let the certificate compare them.
     clip : (low, high) for predictions and intervals, True (the observed range), False, or "auto": the observed range of a rating scale.
     checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
@@ -107,7 +110,7 @@ class TimeFactors(Estimator):
     period: Any = param("auto", either(one_of("auto", None), whole(1), wanted="'auto', None or an int >= 1"))
     n_samples: int = param(200, whole(1))
     burn_in: int = param(100, whole(0))
-    thin: int = param(1, whole(1))
+    thin: Any = param("auto", either(one_of("auto"), whole(1)))
     n_chains: int = param(2, whole(1))
     clip: Any = param(False)
     checkpoint: Any = param(None, file_name())
@@ -146,10 +149,21 @@ class TimeFactors(Estimator):
         k = self._check(x)
         engine = self._engine()
         period, why = self._period(x)
-        plan: dict[str, Any] = {**plan_of(engine), "solver": "gibbs", "period": period, "period_reason": why, "order": told, "components": k}
+        thin = (
+            int(np.clip(LIGHT // (x.shape[0] * x.shape[1] * (k + 8) ** 2), 2, 6)) if self.thin == "auto" else self.thin
+        )
+        plan: dict[str, Any] = {
+            **plan_of(engine),
+            "solver": "gibbs",
+            "period": period,
+            "period_reason": why,
+            "order": told,
+            "components": k,
+            "thin": thin,
+        }
         with engine.at_work(), progress(self.verbose) as watch, resuming(self, x, ignored=("clip",)) as (memory, rng):
             factors, trace = solve(
-                x, k, period, n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin, n_chains=self.n_chains, engine=engine, rng=rng,
+                x, k, period, n_samples=self.n_samples, burn_in=self.burn_in, thin=thin, n_chains=self.n_chains, engine=engine, rng=rng,
                 watch=watch, memory=memory,
             )  # fmt: skip
         certificate = certify(x, factors)
@@ -221,7 +235,7 @@ class TimeFactors(Estimator):
     def noise_(self) -> np.ndarray:
         """The standard deviation of an observation of every row around its mean."""
         self._fitted("noise_")
-        return self._series().noise
+        return self._series().sigma
 
     @fitted
     def n_iter_(self) -> int:
@@ -285,7 +299,9 @@ class TimeFactors(Estimator):
         reach = f.dtype.type(reach)
         low, high = self._clipped(mean - reach * std), self._clipped(mean + reach * std)
         labels = later(f.columns, f.n, int(steps))
-        return Forecast(self.row_ids.names(np.arange(f.shape[0])), labels, self._clipped(mean), std, low, high, float(level))
+        return Forecast(
+            self.row_ids.names(np.arange(f.shape[0])), labels, self._clipped(mean), std, low, high, float(level)
+        )
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
@@ -340,13 +356,15 @@ def certify(x: Observed, f: Series) -> Certificate:
         "observed entries": x.nnz,
         "cells judged": PROBES,
         "RMSE on observed entries": float(np.sqrt(np.mean(residual**2))),
-        "noise standard deviation": float(np.sqrt(np.mean(np.square(f.noise, dtype=np.float64)))),
+        "noise standard deviation": float(np.sqrt(np.mean(np.square(f.sigma, dtype=np.float64)))),
         "observed entries in their 90 % interval": float(np.mean(np.abs(residual) <= ndtri(0.95) * spread)),
     }
     chains = f.probes.shape[0]
     notes = () if chains > 1 else ("one chain only: that all chains agree was not tested; use n_chains >= 2",)
     problem = "posterior mean of a table of time series"
-    return certify_chains(f.probes.astype(np.float64), f.levels.astype(np.float64), problem=problem, facts=facts, notes=notes)
+    return certify_chains(
+        f.probes.astype(np.float64), f.levels.astype(np.float64), problem=problem, facts=facts, notes=notes
+    )
 
 
 def _reach(level: float) -> float:

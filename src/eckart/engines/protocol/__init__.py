@@ -52,8 +52,8 @@ from eckart.engines.protocol.words import (
 __all__ = [
     "BetaRule", "BetaSums",
     "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "GapCodes",
-    "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "LagProducts", "Moments", "PairRule", "Pass", "Placed", "PmiRule", "PrecisionDraws",
-    "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "SparseColumns", "SparseRows", "Tall",
+    "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "LagProducts", "Moments", "PairRule", "Pass", "Placed", "PmiRule",
+    "PrecisionDraws", "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "SparseColumns", "SparseRows", "Tall",
     "TopicStatistics", "Totals", "ZeroDiagonal", "first_bad", "refuse_bad", "strata_of",
 ]  # fmt: skip
 
