@@ -41,7 +41,7 @@ USUAL = 15
 """Shared factors, unless said: 5, 10 and 20 were within 2 % of one another on held-out entries of the metro of Hangzhou, and 15 better than 7 by a quarter on
 those of the car parks of Birmingham."""
 LIGHT = 1.4e8
-"""Cells times squared numbers of a row below which a third sweep between two states costs less than a minute in all."""
+"""Cells times squared numbers of a row that can be swept some 400 times in a minute; smaller tables take more sweeps for each state."""
 SHARING = 2
 """Rows for each of them: what fewer rows have in common, their own parts hold as well."""
 
@@ -82,7 +82,7 @@ class TimeFactors(Estimator):
         many as there are rows where that is less.
     period : "auto" (learned from the entries), the number of columns after which a profile repeats, or None for no profile.
     n_samples : states kept over all chains (rounded up to a multiple of n_chains).
-    burn_in, thin : sweeps of each chain before the first state is kept; sweeps from one kept state to the next ("auto": 2, and up to 6 for
+    burn_in, thin : sweeps of each chain before the first state is kept; sweeps from one kept state to the next ("auto": 1, and up to 6 for
         small tables, which are swept quickly and mix slowly).
     n_chains : independent chains; two or more let the certificate compare them.
     clip : (low, high) for predictions and intervals, True (the observed range), False, or "auto": the observed range of a rating scale.
@@ -151,7 +151,7 @@ class TimeFactors(Estimator):
         engine = self._engine()
         period, why = self._period(x)
         thin = (
-            int(np.clip(LIGHT // (x.shape[0] * x.shape[1] * (k + 8) ** 2), 2, 6)) if self.thin == "auto" else self.thin
+            int(np.clip(LIGHT // (x.shape[0] * x.shape[1] * (k + 8) ** 2), 1, 6)) if self.thin == "auto" else self.thin
         )
         plan: dict[str, Any] = {
             **plan_of(engine),
