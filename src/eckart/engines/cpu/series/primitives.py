@@ -79,8 +79,8 @@ class SeriesPrimitives:
         n, k = x.shape[0], right.shape[1]
         grams, h, out = np.empty((n, k, k)), np.empty((n, k)), np.empty((n, k))
         self._by_rows(x, lambda a, b: weighted_grams(*_pattern(x), data, right, other, a, b, grams, h))
-        small = [np.ascontiguousarray(a, np.float64) for a in (link, first, step)]
-        chain(grams, h, *small, np.zeros_like(out) if noise is None else noise, out)
+        link, first, step = (np.ascontiguousarray(a, np.float64) for a in (link, first, step))
+        chain(grams, h, link, first, step, np.zeros_like(out) if noise is None else noise, out)
         return out
 
     def lag_products(self, a: np.ndarray) -> LagProducts:
