@@ -115,7 +115,8 @@ def solve(
     first, done = 0, 0
     if begun is not None:
         first, done = int(begun["chain"]), int(begun["sweep"])
-        kept = Kept(*(np.array(begun[name]) for name in ("total", "square", "noise")), _lists(begun["draws"]))
+        total, square, noise = (np.array(begun[name]) for name in ("total", "square", "noise"))
+        kept = Kept(total, square, noise, _lists(begun["draws"]))
         trace = resumed_trace(QUANTITY, begun["trace"])
         trace.reason = StopReason.MAX_ITER
     try:

@@ -342,7 +342,7 @@ class TimeFactors(Estimator):
             raise FileError(f"factors of kind {type(f).__name__} came, wanted a Series")
         kinds = {"indptr": "iu", "indices": "iu", "data": "f"}
         parts = [arrays[f"observed.{name}"] for name in kinds]
-        x = Observed(*parts, f.n, f.rows, f.columns)
+        x = Observed(parts[0], parts[1], parts[2], f.n, f.rows, f.columns)
         if x.shape != f.shape or any(a.dtype.kind not in kind for a, kind in zip(parts, kinds.values())):
             raise FileError(f"observed entries of a matrix of shape {x.shape} came with a series of shape {f.shape}")
         self._take(fit, x)
