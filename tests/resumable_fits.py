@@ -20,6 +20,7 @@ from eckart import (
     Mixture,
     SkipGram,
     SoftImpute,
+    TimeFactors,
 )
 
 
@@ -101,6 +102,7 @@ FITS = {
     "SVT": (of(SVT, tol=1e-12, max_iter=20), holes),
     "SoftImpute": (of(SoftImpute, tau=0.5, tol=1e-5), holes),
     "ExactRecovery": (of(ExactRecovery, 2, max_iter=12), holes),
+    "TimeFactors": (of(TimeFactors, 2, burn_in=6, n_samples=10, thin=2), holes),
     "GloVe": (of(GloVe, 2, min_count=1, tol=0.0), words),
     "GloVe adagrad": (of(GloVe, 2, min_count=1, solver="adagrad", max_iter=10), words),
     "SkipGram": (of(SkipGram, 2, min_count=1, sample=None, deterministic=True, max_iter=4), words),

@@ -43,12 +43,22 @@ def numbers(pattern: str, text: str) -> list[float]:
 def test_every_example_is_tested():
     names = {path.name for path in FOLDER.rglob("*.py")}
     reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
-    complete = {f"plot_{name}.py" for name in ("cold_start", "item_response", "path", "phase", "photograph", "rank", "recommend", "saddle")}
+    complete = {f"plot_{name}.py" for name in ("cold_start", "item_response", "path", "phase", "photograph", "rank", "recommend", "saddle", "series")}
     explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}
     embed = {f"plot_{name}.py" for name in ("baskets", "pmi_optimum", "words")}
     networks = {"plot_deep.py", "plot_convolution.py"}
     clusters = {"plot_cluster.py"}
     assert names == {"demo.py"} | reduce | complete | explain | embed | networks | clusters
+
+
+def test_series_are_filled_and_continued(run):
+    out, figures = run("plot_series.py")
+    assert "a period of 24 columns" in out
+    error, plain = numbers("error of hidden cells: #, of the stations' means: #", out)
+    assert error < 0.5 * plain
+    assert 0.85 < numbers("hidden cells in their 90 % intervals: #", out)[0] < 0.95
+    assert 0.75 < numbers("next day in their 90 % intervals: #", out)[0] <= 1
+    assert figures == 1
 
 
 @pytest.mark.slow

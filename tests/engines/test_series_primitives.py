@@ -49,7 +49,9 @@ def test_own_rows(engine, k, drawn):
     base, z = root @ root.T + np.eye(k), rng.standard_normal((n, k)) if drawn else None
     taken = [engine.take(a) for a in (data, right, own)]
     found = engine.own_rows(engine.put(x), *taken, base, prior, None if z is None else engine.take(z))
-    np.testing.assert_allclose(found, JUDGE.own_rows(JUDGE.put(x), data, right, own, base, prior, z), rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(
+        found, JUDGE.own_rows(JUDGE.put(x), data, right, own, base, prior, z), rtol=1e-7, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("length", [1, 7, 31])
@@ -59,7 +61,9 @@ def test_state_rows(engine, length, drawn):
     n = x.shape[0]
     rule = np.column_stack([rng.uniform(0, 1, n), rng.uniform(0.1, 2, (n, 3))])
     data, z = rng.standard_normal(x.nnz), rng.standard_normal((n, length)) if drawn else None
-    found = engine.state_rows(engine.put(x), engine.take(data), length, engine.take(rule), None if z is None else engine.take(z))
+    found = engine.state_rows(
+        engine.put(x), engine.take(data), length, engine.take(rule), None if z is None else engine.take(z)
+    )
     wanted = JUDGE.state_rows(JUDGE.put(x), data, length, rule, z)
     np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10)
     less = engine.less_states(engine.put(x), engine.take(data), engine.take(wanted), -2.0)
@@ -72,7 +76,11 @@ def test_state_rows(engine, length, drawn):
 def test_chain_rows(engine, k, drawn):
     x, rng = table(seed=3)
     n, columns = x.shape
-    data, right, other = rng.standard_normal(x.nnz), rng.standard_normal((columns, k)), rng.uniform(0.1, 3, (columns, 1))
+    data, right, other = (
+        rng.standard_normal(x.nnz),
+        rng.standard_normal((columns, k)),
+        rng.uniform(0.1, 3, (columns, 1)),
+    )
     link, roots = 0.4 * rng.standard_normal((k, k)), rng.standard_normal((2, k, k))
     first, step = (r @ r.T + np.eye(k) for r in roots)
     z = rng.standard_normal((n, k)) if drawn else None
@@ -88,6 +96,7 @@ def test_threads_do_not_change_a_bit():
     x, rng = table(200, 300, seed=4)
     own, data, right = described(rng, 200), rng.standard_normal(x.nnz), rng.standard_normal((300, 3))
     one, three = (
-        ENGINES[name].own_rows(ENGINES[name].put(x), data, right, own, np.eye(3), np.zeros(3), None) for name in ("cpu, 1 thread", "cpu, 3 threads")
+        ENGINES[name].own_rows(ENGINES[name].put(x), data, right, own, np.eye(3), np.zeros(3), None)
+        for name in ("cpu, 1 thread", "cpu, 3 threads")
     )
     np.testing.assert_array_equal(one, three)

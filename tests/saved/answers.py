@@ -287,6 +287,17 @@ def item_model(model: Any, inputs: Arrays) -> dict[str, Any]:
     }
 
 
+def series(model: Any, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
+    rows, columns = model.row_ids.names(inputs["rows"]), model.column_ids.names(inputs["columns"])
+    mean, std = model.predict(rows, columns, return_std=True)
+    low, high = model.interval(rows, columns)
+    future = model.forecast(4)
+    return {
+        "predict": mean, "deviation": std, "low": low, "high": high, "impute": model.impute(), "forecast": future.mean,
+        "forecast deviation": future.std, "forecast columns": future.columns, "period": np.array([model.period_]),
+    }  # fmt: skip
+
+
 QUESTIONS = {
     "PCA": pca,
     "IncrementalPCA": pca,
@@ -306,6 +317,7 @@ QUESTIONS = {
     "EASE": item_model,
     "SLIM": item_model,
     "SpectralFilter": item_model,
+    "TimeFactors": series,
     "GaussianMixture": gaussian_mixture,
     "Mixture": family_mixture,
     "PLSA": topics,

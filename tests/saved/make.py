@@ -283,6 +283,17 @@ def spectral_filter() -> Case:
 
 
 @case
+def time_factors() -> Case:
+    r = rng(14)
+    a = np.outer(r.random(6) + 1, np.sin(2 * np.pi * np.arange(40) / 8)) + 0.1 * r.standard_normal((6, 40))
+    a[r.random(a.shape) < 0.3] = np.nan
+    x = eckart.observed(a)
+    x = eckart.Observed(x.indptr, x.indices, x.data, 40, np.array([f"s{i}" for i in range(6)], object), np.datetime64("2020-01-01") + np.arange(40))
+    model = eckart.TimeFactors(2, n_samples=6, burn_in=10, thin=1, period=8, random_state=0).fit(x)
+    return model, {"rows": np.array([0, 3, 5]), "columns": np.array([2, 6, 32])}
+
+
+@case
 def als_scaled() -> Case:
     a = holes(low_rank(), 0.3)
     model = eckart.ALS(2, normalise="both", scale=True, biases=False, l2=0.05, random_state=0).fit(a)

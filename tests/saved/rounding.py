@@ -333,6 +333,15 @@ def _items(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
     return dict.fromkeys(scores, (n + rows, size, 1.0))
 
 
+def _series(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
+    """Sums over the draws and, in each, over factors; powers of phi are a few units in the last place off for each step. Cells are read off the file."""
+    terms = float(len(file["left"]) * (file["left"].shape[2] + 4))
+    inner = 1 + np.abs(file["profile"]).max() + np.abs(file["left"]).max() * np.abs(file["last"]).max()
+    size = float(np.abs(file["centre"]).max() + file["scale"].max() * inner)
+    names = ("deviation", "low", "high", "forecast", "forecast deviation", "predict", "impute")
+    return dict.fromkeys(names, (terms, size, 16.0))
+
+
 BOUNDS = {
     "PCA": _pca,
     "IncrementalPCA": _pca,
@@ -342,6 +351,7 @@ BOUNDS = {
     **dict.fromkeys(("Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"), _network),
     **dict.fromkeys(("ALS", "BayesianMF", "SVP", "SVT", "SoftImpute", "ExactRecovery"), _completer),
     **dict.fromkeys(("EASE", "SLIM", "SpectralFilter"), _items),
+    "TimeFactors": _series,
     **dict.fromkeys(("GaussianMixture", "Mixture"), _mixture),
     **dict.fromkeys(("PLSA", "LDA"), _topics),
     "NMF": _parts,

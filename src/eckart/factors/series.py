@@ -15,20 +15,20 @@ from eckart.factors.checks import covariances, names, numbers
 class Series:
     """Mean and deviation of every cell, and S draws of the state in which the last column leaves the model.
 
-    ``cells`` and ``spread`` are n x T: the posterior mean of a cell, and the deviation of what is known about it; ``noise`` (n) is the deviation of an
-    observation around it. A draw has, for rows standardised by ``centre`` and ``scale``, ``left`` w (S x n x k), ``last`` x_T-1 (S x k), ``link`` A and
+    ``cells`` and ``spread`` are n x T: the posterior mean of a cell, and the deviation of what is known about it; ``sigma`` (n) is the deviation of an
+    observation around it. A draw has, for rows standardised by ``centre`` and ``scale``, ``left`` w (S x n x k), ``last`` x_T-1 (S x k), ``transition`` A and
     ``shock`` Q (S x k x k), ``own`` phi, v, s (S x n x 3), ``state`` r_T-1 (S x n) and the ``profile`` (S x n x P). ``probes`` (chains x draws x cells)
     and ``levels`` (chains x draws, the mean log noise variance) are what mixing is judged by.
     """
 
     cells: np.ndarray
     spread: np.ndarray
-    noise: np.ndarray
+    sigma: np.ndarray
     centre: np.ndarray
     scale: np.ndarray
     left: np.ndarray
     last: np.ndarray
-    link: np.ndarray
+    transition: np.ndarray
     shock: np.ndarray
     own: np.ndarray
     state: np.ndarray
@@ -72,7 +72,7 @@ class Series:
         """Standard deviation of a new observation at these cells, or of what is known about its mean."""
         i = np.asarray(rows, np.intp)
         spread = self.spread[i, np.asarray(columns, np.intp)]
-        return np.hypot(spread, self.noise[i]) if noise else spread.copy()
+        return np.hypot(spread, self.sigma[i]) if noise else spread.copy()
 
     def ahead(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of observations in the next columns, n x steps each.
@@ -88,7 +88,11 @@ class Series:
             fall = phi[:, None] ** horizon
             mean = self.profile[d].astype(np.float64)[:, slot] + fall * self.state[d][:, None]
             inner += (1 - fall**2) * v[:, None] + s[:, None]
-            x, covariance, link = self.last[d].astype(np.float64), np.zeros((self.k, self.k)), self.link[d].astype(np.float64)
+            x, covariance, link = (
+                self.last[d].astype(np.float64),
+                np.zeros((self.k, self.k)),
+                self.transition[d].astype(np.float64),
+            )
             for h in range(steps if self.k else 0):
                 x, covariance = link @ x, link @ covariance @ link.T + self.shock[d]
                 mean[:, h] += w @ x
@@ -112,7 +116,11 @@ class Series:
     def from_state(
         cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: np.ndarray | None, columns: np.ndarray | None
     ) -> Series:
-        return cls(**{f.name: arrays[f.name] for f in fields(cls) if f.name not in ("rows", "columns")}, rows=rows, columns=columns)
+        return cls(
+            **{f.name: arrays[f.name] for f in fields(cls) if f.name not in ("rows", "columns")},
+            rows=rows,
+            columns=columns,
+        )
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
@@ -125,15 +133,17 @@ class Series:
         if s == 0 or self.period == 0 or columns == 0:
             raise FileError("a series without draws, a period or columns came, wanted at least one of each")
         wanted: dict[str, tuple[tuple[int | None, ...], float | None]] = {
-            "spread": ((n, columns), 0.0), "noise": ((n,), 0.0), "centre": ((n,), None), "scale": ((n,), 1e-300), "last": ((s, k), None),
-            "link": ((s, k, k), None), "shock": ((s, k, k), None), "own": ((s, n, 3), 0.0), "state": ((s, n), None),
+            "spread": ((n, columns), 0.0), "sigma": ((n,), 0.0), "centre": ((n,), None), "scale": ((n,), 1e-300), "last": ((s, k), None),
+            "transition": ((s, k, k), None), "shock": ((s, k, k), None), "own": ((s, n, 3), 0.0), "state": ((s, n), None),
         }  # fmt: skip
         for name, (shape, low) in wanted.items():
             numbers(name, getattr(self, name), shape, low, dtype=kind)
         numbers("probes", self.probes, (None, None, None), dtype=kind)
         numbers("levels", self.levels, self.probes.shape[:2], dtype=kind)
         if self.probes.shape[0] * self.probes.shape[1] != s or self.probes.shape[2] == 0:
-            raise FileError(f"probes have the shape {self.probes.shape}, wanted chains x draws x cells of {s} draws in all")
+            raise FileError(
+                f"probes have the shape {self.probes.shape}, wanted chains x draws x cells of {s} draws in all"
+            )
         if (self.own[:, :, 0] >= 1).any():
             raise FileError("own holds a memory phi of 1 or more, wanted less")
         if k:

@@ -3,15 +3,15 @@
     y_it = p_i(t mod P) + w_i.x_t + r_it + e_it,    e_it ~ N(0, s_i)
     x_t = A x_t-1 + N(0, Q),   w_i ~ N(mu, L^-1)                  factors that all rows share, moving as a vector autoregression
     r_it = phi_i r_i,t-1 + N(0, (1 - phi_i^2) v_i)                what a row has for itself, moving as its own autoregression
-    p_i(s) = p_i(s - 1) + N(0, 1/q_i)                             the profile of a row over one period, smooth
+    p_i(s) = b(s).c_i + d_i(s),  d_i(s) = d_i(s - 1) + N(0, 1/q_i)    the profile of a row over one period: level and first waves b, and a smooth rest
 
 A sweep draws
 
     (phi, v, s)   by Metropolis steps of each row on its exact likelihood with r integrated out (``own_likelihood``)
-    W             with r integrated out (``own_rows``); mu and L given W (Normal-Wishart)
+    W, c          with r integrated out (``own_rows``); mu and L given W (Normal-Wishart)
     r             each row as a chain (``state_rows``)
     A, Q, x       the regression of x_t on x_t-1; then all of x_0 .. x_T-1 at once as one chain (``chain_rows``)
-    p, q          each profile as a chain
+    d, q          the rest of each profile as a chain
 
 so that everything that moves in time is drawn exactly, in time linear in T. What no data determine falls back to its prior: r to 0 within some steps of a
 gap, x to 0 in a gap of all rows, and a long gap of one row is filled by its profile and by what the other rows show.
@@ -47,6 +47,10 @@ PROFILE_SHAPE = 4.0
 """Degrees of freedom of the prior that the steps of all profiles share."""
 
 
+WAVES = 3
+"""Waves of a period that are drawn together with the factors, with r integrated out: drawn apart, they and a slow r would wait for one another."""
+
+
 class SeriesChain:
     """State and sweep of one chain. ``x`` is placed; what is small is drawn by ``rng``, tall draws come from streams keyed by (seed, sweep, what)."""
 
@@ -56,8 +60,10 @@ class SeriesChain:
         assert n is not None
         self.n, self.columns, self.k = n, columns, k
         self.seed, self.sweeps = int(rng.integers(2**63)), 0
-        self.left = self._normal(0, (n, k), START)
-        self.right = self._normal(1, (columns, k), START)
+        waves = basis(columns, period)
+        self.left = self._normal(0, (n, k + waves.shape[1]), START)
+        self.right = self._normal(1, (columns, k + waves.shape[1]), START)
+        self.right[:, k:] = engine.take(waves)
         self.states = engine.take(np.zeros((n, columns)))
         # logit phi, log deviation of r, log deviation of e; the walk's step for each of them
         self.own = np.tile(BEGIN, (n, 1))
@@ -66,7 +72,8 @@ class SeriesChain:
         self.centre, self.spread = CENTRE.copy(), np.ones(3)
         self.roughness, self.common = np.full(n, 100.0), 100.0
         self.link, self.shock = np.zeros((k, k)), np.eye(k)
-        self._draw_profile(data, np.ones(n))
+        self.profile = engine.take(np.zeros((n, period)))
+        self._draw_profile(self._without_shared(data), np.ones(n))
 
     def _normal(self, what: int, shape: tuple[int, int], size: float = 1.0) -> Tall:
         drawn = self.engine.normal((self.seed, self.sweeps, what), shape, np.float64)
@@ -86,10 +93,12 @@ class SeriesChain:
         likelihood = self._draw_own(self._without_shared(rest), settling, quiet)
         own = self.described()
         taken = engine.take(own)
+        size = self.right.shape[1]
+        base, prior = np.eye(size), np.zeros(size)
         if k:
             mu, precision = self._hyper()
-            draws = self._normal(2, (self.n, k))
-            self.left = engine.own_rows(x, rest, self.right, taken, precision, precision @ mu, draws)
+            base[:k, :k], prior[:k] = precision, precision @ mu
+        self.left = engine.own_rows(x, rest, self.right, taken, base, prior, self._normal(2, (self.n, size)))
         phi, v, s = own.T
         rule = np.column_stack([phi, 1 / v, 1 / ((1 - phi**2) * v), 1 / s])
         draws = self._normal(3, (self.n, self.columns))
@@ -100,12 +109,12 @@ class SeriesChain:
         return likelihood / max(1, x.nnz)
 
     def _without_shared(self, data: Tall) -> Tall:
-        return self.engine.residual(self.x, data, self.left, self.right)[0] if self.k else data
+        return self.engine.residual(self.x, data, self.left, self.right)[0]
 
     def _hyper(self) -> tuple[np.ndarray, np.ndarray]:
         """mu and L given W."""
-        engine = self.engine
-        total, gram = engine.inner(engine.take(np.ones((self.n, 1))), self.left)[0], engine.inner(self.left, self.left)
+        engine, left = self.engine, self.left[:, : self.k]
+        total, gram = engine.inner(engine.take(np.ones((self.n, 1))), left)[0], engine.inner(left, left)
         mu, precision, _ = normal_wishart(self.rng, self.n, total, gram, None)
         return mu, precision
 
@@ -132,7 +141,9 @@ class SeriesChain:
             taken = rng.random(n) < chance
             self.own[taken], now[taken], likelihood[taken] = trial[taken], new[taken], found[taken]
             if settling:
-                self.step[:, c] = np.clip(self.step[:, c] * np.exp((chance - GOALS[c]) / np.sqrt(self.sweeps)), 1e-3, 5.0)
+                self.step[:, c] = np.clip(
+                    self.step[:, c] * np.exp((chance - GOALS[c]) / np.sqrt(self.sweeps)), 1e-3, 5.0
+                )
         if quiet:
             return float(likelihood.sum())
         if settling:  # sums in the first row, sums of products below
@@ -152,35 +163,43 @@ class SeriesChain:
         """A root of the covariance of each row's (phi, v, s) on the scale of the walk, as far as it is known: the shape of the joint steps."""
         m = max(1.0, self.looked)
         mean = self.seen[:, 0] / m
-        covariance = (self.seen[:, 1:] - m * mean[:, :, None] * mean[:, None, :] + 0.25 * LOOKS * np.eye(3)) / (m + LOOKS)
+        covariance = (self.seen[:, 1:] - m * mean[:, :, None] * mean[:, None, :] + 0.25 * LOOKS * np.eye(3)) / (
+            m + LOOKS
+        )
         return np.linalg.cholesky(covariance)
 
     def _draw_right(self, data: Tall, precision: np.ndarray) -> None:
         """A and Q given x; x given both."""
         engine, k = self.engine, self.k
-        before, cross, after, first = engine.lag_products(self.right)
+        before, cross, after, _ = engine.lag_products(self.right[:, :k])
         self.link, self.shock = autoregression(self.rng, before, cross, after, self.columns - 1)
         start = np.linalg.inv(stationary(self.link, self.shock))
-        self.right = engine.chain_rows(
-            self.x.T, engine.by_columns(self.x, data), self.left, engine.take(precision[:, None]), self.link, (start + start.T) / 2,
+        data = engine.residual(self.x, data, self.left[:, k:], self.right[:, k:])[0]
+        left = engine.outer(self.left[:, :k], np.eye(k))
+        self.right[:, :k] = engine.chain_rows(
+            self.x.T, engine.by_columns(self.x, data), left, engine.take(precision[:, None]), self.link, (start + start.T) / 2,
             np.linalg.inv(self.shock), self._normal(4, (self.columns, k)),
         )  # fmt: skip
 
     def _draw_profile(self, data: Tall, precision: np.ndarray) -> None:
-        """p given the rest of the data; the precision q of its steps, which have a common prior Gamma(nu/2, nu/(2 tau)), tau learned."""
+        """d given the rest of the data; the precision q of its steps, which have a common prior Gamma(nu/2, nu/(2 tau)), tau learned."""
         n, period, nu = self.n, self.period, PROFILE_SHAPE
+        if period == 1:
+            return  # the level alone, which is drawn with W
         rule = np.column_stack([np.ones((n, 2)), self.roughness, precision])
         draws = self._normal(5, (n, period))
         self.profile = self.engine.state_rows(self.x, data, period, self.engine.take(rule), draws)
-        if period > 1:
-            square = self.engine.get(self.engine.step_squares(self.profile))[:, 0]
-            self.roughness = self.rng.gamma(0.5 * (nu + period - 1), size=n) / (0.5 * (nu / self.common + square))
-            self.common = 0.5 * nu * self.roughness.sum() / self.rng.gamma(0.5 * n * nu + 1.0)
+        square = self.engine.get(self.engine.step_squares(self.profile))[:, 0]
+        self.roughness = self.rng.gamma(0.5 * (nu + period - 1), size=n) / (0.5 * (nu / self.common + square))
+        self.common = 0.5 * nu * self.roughness.sum() / self.rng.gamma(0.5 * n * nu + 1.0)
 
     def arrays(self) -> dict[str, Any]:
         """For a checkpoint: everything the next sweep depends on but the generator."""
         tall = {name: self.engine.get(getattr(self, name)) for name in ("left", "right", "profile", "states")}
-        small = {name: getattr(self, name) for name in ("own", "step", "seen", "centre", "spread", "roughness", "link", "shock")}
+        small = {
+            name: getattr(self, name)
+            for name in ("own", "step", "seen", "centre", "spread", "roughness", "link", "shock")
+        }
         return tall | small | {"numbers": [str(self.seed), self.sweeps, self.common, self.looked]}
 
     def take(self, kept: dict[str, Any]) -> None:
@@ -191,6 +210,16 @@ class SeriesChain:
             setattr(self, name, np.array(kept[name], np.float64))
         seed, self.sweeps, self.common, self.looked = kept["numbers"]
         self.seed = int(seed)
+
+
+def basis(columns: int, period: int) -> np.ndarray:
+    """A constant, and the sines and cosines of the first waves of a period, at every column.
+
+    >>> basis(8, 4).shape, basis(8, 1).shape
+    ((8, 3), (8, 1))
+    """
+    angle = 2 * np.pi * np.arange(columns)[:, None] / period * np.arange(1, 1 + min(WAVES, (period - 1) // 2))
+    return np.column_stack([np.ones(columns), np.sin(angle), np.cos(angle)])
 
 
 def autoregression(

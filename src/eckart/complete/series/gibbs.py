@@ -22,7 +22,7 @@ PROBES = 256
 QUIET = 1 / 3
 """The share of the burn-in in which rows have next to no part of their own."""
 QUANTITY = "log-likelihood of an entry"
-DRAWS = ("left", "last", "link", "shock", "own", "state", "profile", "probes", "levels")
+DRAWS = ("left", "last", "transition", "shock", "own", "state", "profile", "probes", "levels")
 
 
 @dataclass
@@ -38,13 +38,24 @@ class Kept:
         """The present state of a chain."""
         get, own = chain.engine.get, chain.described()
         left, right, profile, states = (get(a) for a in (chain.left, chain.right, chain.profile, chain.states))
-        cells = left @ right.T if chain.k else np.zeros(states.shape)
+        cells = left @ right.T
         cells += states
         cells += np.tile(profile, -(-chain.columns // chain.period))[:, : chain.columns]
         self.total += cells
         self.square += np.square(cells)
         self.noise += own[:, 2]
-        drawn = (left, right[-1], chain.link, chain.shock, own, states[:, -1], profile, cells[where], np.log(own[:, 2]).mean())
+        k, fixed = chain.k, left[:, chain.k :] @ right[: chain.period, chain.k :].T
+        drawn = (
+            left[:, :k],
+            right[-1, :k],
+            chain.link,
+            chain.shock,
+            own,
+            states[:, -1],
+            profile + fixed,
+            cells[where],
+            np.log(own[:, 2]).mean(keepdims=True),
+        )
         for name, value in zip(DRAWS, drawn):
             self.draws[name].append(np.array(value))
 
@@ -104,7 +115,8 @@ def solve(
     first, done = 0, 0
     if begun is not None:
         first, done = int(begun["chain"]), int(begun["sweep"])
-        kept = Kept(*(np.array(begun[name]) for name in ("total", "square", "noise")), _lists(begun["draws"]))
+        total, square, noise = (np.array(begun[name]) for name in ("total", "square", "noise"))
+        kept = Kept(total, square, noise, _lists(begun["draws"]))
         trace = resumed_trace(QUANTITY, begun["trace"])
         trace.reason = StopReason.MAX_ITER
     try:

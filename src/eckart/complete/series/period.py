@@ -39,7 +39,10 @@ def learned_period(x: Observed) -> tuple[int, str]:
     if best == 1:
         return 1, "no period: none predicts unseen entries better than the mean of a row"
     saved = round(100 * (1 - least / alone))
-    return best, f"a period of {best} columns: profiles of that length save {saved} % of the squared error on entries left out"
+    return (
+        best,
+        f"a period of {best} columns: profiles of that length save {saved} % of the squared error on entries left out",
+    )
 
 
 def straightened(x: Observed) -> np.ndarray:

@@ -47,9 +47,9 @@ def later(labels: np.ndarray | None, columns: int, steps: int) -> np.ndarray:
         return np.arange(columns, columns + steps)
     if ordered is None or len(ordered) < 2:
         return np.array([f"+{i}" for i in range(1, steps + 1)], object)
-    return ordered[-1] + np.median(np.diff(ordered).astype(np.int64 if ordered.dtype.kind == "M" else ordered.dtype)).astype(
-        "m8" + ordered.dtype.str[3:] if ordered.dtype.kind == "M" else ordered.dtype
-    ) * np.arange(1, steps + 1)
+    return ordered[-1] + np.median(
+        np.diff(ordered).astype(np.int64 if ordered.dtype.kind == "M" else ordered.dtype)
+    ).astype("m8" + ordered.dtype.str[3:] if ordered.dtype.kind == "M" else ordered.dtype) * np.arange(1, steps + 1)
 
 
 def _ordered(labels: Any) -> np.ndarray | None:

@@ -30,6 +30,8 @@ BLOCK_BYTES = 2**25
 """Bytes in a block of a matrix that is cut here: tenths of a second of work, little beside the memory of a worker."""
 NOT_SENT = ("watch", "keeper")
 """Arguments that belong to the process that runs the solver."""
+SERIES = ("a table of time series", "fewer rows or times")
+"""What needs all entries in one place, and what to do where there is no room."""
 
 
 class BlocksEngine(CpuEngine):
@@ -204,6 +206,11 @@ class BlocksEngine(CpuEngine):
     def glove_table(self, x: Any, seed: int) -> Any:
         return super().glove_table(_not_by_blocks(x, "AdaGrad", "solver='als'"), seed)
 
+    def chain_rows(self, x: Any, *args: Any, **named: Any) -> np.ndarray:
+        """The rows are times, all of which follow one another: those of the matrix whose columns they are, in one place."""
+        whole = self._together(x.T, *SERIES).T if isinstance(x, BlockMatrix) else x
+        return super().chain_rows(whole, *args, **named)
+
     def _together(self, x: Any, what: str, instead: str) -> Any:
         """All blocks as one matrix of this process, where it has the memory."""
         if not isinstance(x, BlockMatrix):
@@ -285,5 +292,17 @@ def _follows(value: Any, key: str, rows: int) -> bool:
     return np.ndim(value) == 2 or key not in ("shares", "gamma", "prior")
 
 
+def _in_one_place(name: str) -> Callable[..., Any]:
+    """A primitive of time series: its tall arrays are as large as the table, which is in memory anyway."""
+
+    def method(self: BlocksEngine, x: Any, *args: Any, **named: Any) -> Any:
+        return getattr(CpuEngine, name)(self, self._together(x, *SERIES), *args, **named)
+
+    method.__name__, method.__doc__ = name, getattr(Engine, name).__doc__
+    return method
+
+
+for _name in ("own_likelihood", "own_rows", "state_rows", "less_states"):
+    setattr(BlocksEngine, _name, _in_one_place(_name))
 for _name, _rule in RULES.items():
     setattr(BlocksEngine, _name, _spread(_name, _rule))

@@ -20,7 +20,16 @@ class PlainSeries:
             out[i] = -0.5 * (z @ z) - np.log(np.diagonal(root)).sum() - 0.5 * len(z) * np.log(2 * np.pi)
         return out
 
-    def own_rows(self, x: Any, data: np.ndarray, right: np.ndarray, own: np.ndarray, base: np.ndarray, prior: np.ndarray, noise: Any) -> np.ndarray:
+    def own_rows(
+        self,
+        x: Any,
+        data: np.ndarray,
+        right: np.ndarray,
+        own: np.ndarray,
+        base: np.ndarray,
+        prior: np.ndarray,
+        noise: Any,
+    ) -> np.ndarray:
         out = np.zeros((x.shape[0], right.shape[1]))
         for i, (columns, values) in enumerate(_rows(x, data)):
             v = np.linalg.solve(_covariance(columns, own[i]), np.column_stack([right[columns], values]))

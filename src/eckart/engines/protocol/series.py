@@ -31,7 +31,9 @@ class SeriesFamily(Protocol):
         """log p(data_i | own_i) of every row, n x 1: r is integrated out, also over the entries that are missing."""
         ...
 
-    def own_rows(self, x: Any, data: Tall, right: Tall, own: Tall, base: np.ndarray, prior: np.ndarray, noise: Tall | None) -> Tall:
+    def own_rows(
+        self, x: Any, data: Tall, right: Tall, own: Tall, base: np.ndarray, prior: np.ndarray, noise: Tall | None
+    ) -> Tall:
         """The coefficients w_i of data_ij = w_i.right_j + r_ij + e_ij with the prior N(base^-1 prior, base^-1), r integrated out: n x k.
 
         With C_i the covariance of r_i + e_i at the row's entries and V_i their rows of ``right``, the precision is G_i = base + V_i^T C_i^-1 V_i = L L^T

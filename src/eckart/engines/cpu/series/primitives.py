@@ -46,7 +46,9 @@ class SeriesPrimitives:
         self._by_rows(x, lambda a, b: own_rows(*_pattern(x), data, right, own, base, prior, z, a, b, out))
         return out
 
-    def state_rows(self, x: Any, data: np.ndarray, length: int, rule: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
+    def state_rows(
+        self, x: Any, data: np.ndarray, length: int, rule: np.ndarray, noise: np.ndarray | None
+    ) -> np.ndarray:
         from eckart.engines.cpu.series.kernels import state_rows
 
         out = np.empty((x.shape[0], length))
@@ -77,8 +79,8 @@ class SeriesPrimitives:
         n, k = x.shape[0], right.shape[1]
         grams, h, out = np.empty((n, k, k)), np.empty((n, k)), np.empty((n, k))
         self._by_rows(x, lambda a, b: weighted_grams(*_pattern(x), data, right, other, a, b, grams, h))
-        small = [np.ascontiguousarray(a, np.float64) for a in (link, first, step)]
-        chain(grams, h, *small, np.zeros_like(out) if noise is None else noise, out)
+        link, first, step = (np.ascontiguousarray(a, np.float64) for a in (link, first, step))
+        chain(grams, h, link, first, step, np.zeros_like(out) if noise is None else noise, out)
         return out
 
     def lag_products(self, a: np.ndarray) -> LagProducts:
@@ -91,8 +93,13 @@ class SeriesPrimitives:
         """``do(first, last)`` for ranges of rows, each with about as many entries."""
         from eckart.engines.cpu.entries.sparse import balanced
 
-        parts = balanced(x.matrix.indptr, lanes_for(x.nnz // LANE_ENTRIES))
-        run_lanes(parts, [None] * len(parts), lambda _, part, scratch: do(*part), self.threads)
+        parts = x.kept.get("ranges of series")
+        if parts is None:
+            parts = x.kept["ranges of series"] = balanced(x.matrix.indptr, lanes_for(x.nnz // LANE_ENTRIES))
+        if len(parts) == 1:
+            do(*parts[0])
+        else:
+            run_lanes(parts, [None] * len(parts), lambda _, part, scratch: do(*part), self.threads)
 
 
 def _pattern(x: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,213 @@
+"""Chapter 6.4 of the specification, the time model: one test (or several) for each numbered line, named after it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import linalg, stats
+from scipy.signal import lfilter
+
+import eckart
+from eckart import Observed, TimeFactors
+from eckart.certify.chains import RHAT_LIMIT
+from eckart.complete.series.chain import autoregression, basis, stationary
+from eckart.complete.series.gibbs import standardised
+from eckart.complete.series.period import learned_period
+from eckart.complete.series.timeline import in_time, later
+from eckart.engines import engine_named
+
+CPU = engine_named("cpu", 1)
+
+
+def simulated(n=16, columns=160, k=2, period=12, seed=0):
+    """The model itself: shared factors, each row's own part, profiles and noise."""
+    rng = np.random.default_rng(seed)
+    x = lfilter([1], [1, -0.9], rng.standard_normal((k, columns)), axis=1)
+    own = lfilter([1], [1, -0.7], 0.5 * rng.standard_normal((n, columns)), axis=1)
+    wave = np.cumsum(rng.standard_normal((n, period)), axis=1)[:, np.arange(columns) % period] if period else 0.0
+    return rng.standard_normal((n, k)) @ x + own + wave + 0.4 * rng.standard_normal((n, columns)) + 20.0
+
+
+def hidden(a, share=0.4, seed=1):
+    return np.random.default_rng(seed).random(a.shape) < share
+
+
+QUICK = {"n_samples": 80, "burn_in": 60, "thin": 1, "random_state": 0}
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10**6), st.floats(0.0, 0.99), st.floats(0.01, 10), st.floats(0.01, 10))
+def test_6_4_1_the_own_part_has_the_likelihood_of_its_covariance(seed, phi, v, s):
+    rng = np.random.default_rng(seed)
+    seen = np.sort(rng.choice(40, 12, replace=False))
+    data = rng.standard_normal(12)
+    x = Observed(np.array([0, 12]), seen, data, 40)
+    covariance = v * phi ** np.abs(seen[:, None] - seen) + s * np.eye(12)
+    wanted = stats.multivariate_normal(np.zeros(12), covariance).logpdf(data)
+    found = CPU.own_likelihood(CPU.put(x), data, np.array([[phi, v, s]]))
+    assert found[0, 0] == pytest.approx(wanted, rel=1e-8, abs=1e-8)
+
+
+def test_6_4_2_factors_of_time_are_drawn_from_their_joint_posterior():
+    """Of one chain of 5 steps: the mean is the smoother's, and so is the covariance of many draws."""
+    rng = np.random.default_rng(0)
+    steps, n, k, draws = 5, 3, 2, 2000
+    link, shock = np.array([[0.7, 0.2], [-0.1, 0.5]]), np.array([[1.0, 0.3], [0.3, 0.5]])
+    left, noise = rng.standard_normal((n, k)), rng.uniform(0.3, 2, n)
+    a = rng.standard_normal((steps, n))
+    a[1, 0], a[3] = np.nan, np.nan
+    x = Observed.from_nan(a)
+    start = stationary(link, shock)
+    np.testing.assert_allclose(link @ start @ link.T + shock, start, atol=1e-12)
+    # by conditioning a normal vector: x has the covariance A^|s - t| C, the data see it through left
+    powers = [np.linalg.matrix_power(link, d) for d in range(steps)]
+    prior = np.block(
+        [[powers[s - t] @ start if s >= t else start @ powers[t - s].T for t in range(steps)] for s in range(steps)]
+    )
+    t, i = np.nonzero(~np.isnan(a))
+    sight = np.zeros((len(t), steps * k))
+    for row, (s, j) in enumerate(zip(t, i)):
+        sight[row, s * k : (s + 1) * k] = left[j]
+    gain = prior @ sight.T @ np.linalg.inv(sight @ prior @ sight.T + np.diag(noise[i]))
+    mean, covariance = gain @ a[t, i], prior - gain @ sight @ prior
+    given = CPU.put(x), x.data, left, 1 / noise[:, None], link, np.linalg.inv(start), np.linalg.inv(shock)
+    np.testing.assert_allclose(CPU.chain_rows(*given, None).ravel(), mean, atol=1e-10)
+    many = np.array([CPU.chain_rows(*given, rng.standard_normal((steps, k))).ravel() for _ in range(draws)])
+    np.testing.assert_allclose(np.cov(many.T), covariance, atol=6 * np.abs(covariance).max() / np.sqrt(draws))
+
+
+def test_6_4_3_coefficients_are_those_of_generalised_least_squares():
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((4, 30))
+    a[rng.random(a.shape) < 0.3] = np.nan
+    x, right, own = Observed.from_nan(a), rng.standard_normal((30, 3)), np.array([[0.8, 2.0, 0.5]] * 4)
+    found = CPU.own_rows(CPU.put(x), x.data, right, own, 1e-9 * np.eye(3), np.zeros(3), None)
+    for i in range(4):
+        at = np.flatnonzero(~np.isnan(a[i]))
+        half = linalg.inv(linalg.cholesky(2.0 * 0.8 ** np.abs(at[:, None] - at) + 0.5 * np.eye(len(at)), lower=True))
+        wanted = np.linalg.lstsq(half @ right[at], half @ a[i, at], rcond=None)[0]
+        np.testing.assert_allclose(found[i], wanted, atol=1e-6)
+
+
+def test_6_4_4_the_autoregression_of_factors_is_learned_and_never_explosive():
+    rng = np.random.default_rng(2)
+    link, shock = np.array([[0.8, 0.15], [0.0, 0.5]]), np.array([[1.0, 0.4], [0.4, 2.0]])
+    a = np.zeros((4000, 2))
+    for t in range(1, 4000):
+        a[t] = link @ a[t - 1] + np.linalg.cholesky(shock) @ rng.standard_normal(2)
+    products = CPU.lag_products(a)
+    drawn = [autoregression(rng, *products[:3], 3999) for _ in range(40)]
+    np.testing.assert_allclose(np.mean([d[0] for d in drawn], axis=0), link, atol=0.05)
+    np.testing.assert_allclose(np.mean([d[1] for d in drawn], axis=0), shock, atol=0.15)
+    walk = np.cumsum(rng.standard_normal((300, 2)), axis=0) + 0.2 * np.arange(300)[:, None] ** 1.5
+    for _ in range(5):
+        link, _ = autoregression(rng, *CPU.lag_products(walk)[:3], 299)
+        assert np.abs(np.linalg.eigvals(link)).max() < 1
+
+
+@pytest.mark.parametrize("period", [7, 24])
+def test_6_4_5_the_period_is_learned_from_the_entries(period):
+    a = simulated(10, 20 * period, period=period, seed=3)
+    x, _, _ = standardised(Observed.from_nan(np.where(hidden(a, 0.5), np.nan, a)))
+    assert learned_period(x)[0] == period
+
+
+def test_6_4_5_there_is_no_period_in_noise_walks_and_trends():
+    rng = np.random.default_rng(4)
+    noise = rng.standard_normal((10, 300))
+    for a in (noise, np.cumsum(noise, axis=1), noise + 0.1 * np.arange(300)):
+        assert learned_period(standardised(Observed.from_nan(a))[0])[0] == 1
+
+
+def test_6_4_6_intervals_of_hidden_cells_and_of_the_future_hold_what_they_promise():
+    """Of data from the model: 90 % of the hidden cells lie in their intervals, and of the next observations; 4 deviations of a share of so many."""
+    inside, ahead = [], []
+    for seed in (5, 6):
+        a = simulated(seed=seed)
+        hide = hidden(a)
+        model = TimeFactors(2, **QUICK).fit(np.where(hide, np.nan, a)[:, :150])
+        i, j = np.nonzero(hide[:, :150])
+        low, high = model.interval(i, j)
+        inside.append((low <= a[i, j]) & (a[i, j] <= high))
+        future = model.forecast(10)
+        ahead.append((future.low <= a[:, 150:]) & (a[:, 150:] <= future.high))
+    assert np.concatenate(inside).mean() == pytest.approx(0.9, abs=0.04)
+    assert np.concatenate(ahead).mean() == pytest.approx(0.9, abs=0.1)  # 16 rows share the errors of 2 factors
+
+
+def test_6_4_7_a_long_gap_of_a_row_is_filled_by_the_other_rows():
+    a = simulated(period=0, seed=7)
+    gappy = a.copy()
+    gappy[0, 60:110], gappy[1, 20:80] = np.nan, np.nan
+    model = TimeFactors(2, **QUICK).fit(gappy)
+    hide = np.isnan(gappy)
+    error = np.sqrt(np.mean((model.impute() - a)[hide] ** 2))
+    alone = np.sqrt(np.mean((np.nanmean(gappy, axis=1, keepdims=True) - a)[hide] ** 2))
+    assert error < 0.6 * alone
+    np.testing.assert_array_equal(model.impute()[~hide], a[~hide])
+    # far from what was seen of the row less is known than beside it
+    spread = model.deviation(0, [59, 85], noise=False)
+    assert spread[1] > 1.2 * spread[0]
+
+
+def test_6_4_8_forecasts_are_the_moments_of_simulated_futures():
+    model = TimeFactors(2, **QUICK | {"n_samples": 20, "n_chains": 1}).fit(simulated(6, 80, period=5, seed=8))
+    f, rng, steps, paths = model.fit_.factors, np.random.default_rng(0), 6, 400
+    ends = []
+    for d in range(len(f.left)):
+        phi, v, s = f.own[d].T
+        root = np.linalg.cholesky(f.shock[d])
+        x, r = np.tile(f.last[d], (paths, 1)), np.tile(f.state[d], (paths, 1))
+        line = []
+        for h in range(1, steps + 1):
+            x = x @ f.transition[d].T + rng.standard_normal((paths, f.k)) @ root.T
+            r = phi * r + np.sqrt((1 - phi**2) * v) * rng.standard_normal(r.shape)
+            line.append(x @ f.left[d].T + r + f.profile[d][:, (79 + h) % 5] + np.sqrt(s) * rng.standard_normal(r.shape))
+        ends.append(np.array(line))
+    drawn = np.concatenate(ends, axis=1) * f.scale + f.centre  # steps x paths x rows
+    found = model.forecast(steps)
+    np.testing.assert_allclose(found.mean, drawn.mean(axis=1).T, atol=5 * found.std.max() / np.sqrt(drawn.shape[1]))
+    np.testing.assert_allclose(found.std, drawn.std(axis=1).T, rtol=5 / np.sqrt(2 * drawn.shape[1]))
+    np.testing.assert_allclose(found.high - found.low, 2 * stats.norm.ppf(0.95) * found.std, rtol=1e-9)
+
+
+def test_6_4_9_columns_are_put_in_the_order_of_time_and_absent_times_are_added():
+    rng = np.random.default_rng(9)
+    days = np.datetime64("2026-01-01") + np.array([0, 1, 2, 4, 5, 9])
+    a = rng.standard_normal((3, 6))
+    order = rng.permutation(6)
+    x, told = in_time(Observed.from_nan(a[:, order], None, days[order]))
+    assert x.shape == (3, 10)
+    assert "4 added" in told
+    dense = x.to_scipy().toarray()
+    np.testing.assert_array_equal(dense[:, [0, 1, 2, 4, 5, 9]], a)
+    assert x.columns[3] == np.datetime64("2026-01-04")
+    assert (later(x.columns, 10, 2) == np.datetime64("2026-01-11") + np.arange(2)).all()
+    words, told = in_time(Observed.from_nan(a, None, np.array(list("fedcba"), object)))
+    assert list(words.columns) == list("fedcba")
+    assert list(later(np.array(["a", "b"], object), 2, 2)) == ["+1", "+2"]
+    assert list(later(None, 5, 2)) == [5, 6]
+
+
+def test_6_4_10_the_certificate_compares_the_chains():
+    a = simulated(seed=10)
+    model = TimeFactors(2, **QUICK).fit(np.where(hidden(a), np.nan, a))
+    c = model.certificate_
+    assert c.kind == "statistical"
+    assert model.certify(np.where(hidden(a), np.nan, a)).facts == c.facts
+    f = model.fit_.factors
+    f.probes[0] += 10 * f.probes.std()  # chains that tell different stories
+    again = model.certify(np.where(hidden(a), np.nan, a))
+    assert not again.holds
+    assert {check.name: check.value for check in again.checks}["split R-hat"] > RHAT_LIMIT
+
+
+def test_6_4_11_waves_of_a_period_are_orthogonal():
+    waves = basis(48, 12)
+    np.testing.assert_allclose(waves.T @ waves, np.diag([48.0, *[24.0] * 6]), atol=1e-9)
+
+
+def test_the_name_is_public():
+    assert eckart.TimeFactors is TimeFactors
