@@ -1,4 +1,4 @@
-"""Chapter 6.4 of the specification, the time model: one test (or several) for each numbered line, named after it."""
+"""Chapter 6.6 of the specification, the time model: one test (or several) for each numbered line, named after it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ QUICK = {"n_samples": 80, "burn_in": 60, "thin": 1, "random_state": 0}
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0.0, 0.99), st.floats(0.01, 10), st.floats(0.01, 10))
-def test_6_4_1_the_own_part_has_the_likelihood_of_its_covariance(seed, phi, v, s):
+def test_6_6_1_the_own_part_has_the_likelihood_of_its_covariance(seed, phi, v, s):
     rng = np.random.default_rng(seed)
     seen = np.sort(rng.choice(40, 12, replace=False))
     data = rng.standard_normal(12)
@@ -50,7 +50,7 @@ def test_6_4_1_the_own_part_has_the_likelihood_of_its_covariance(seed, phi, v, s
     assert found[0, 0] == pytest.approx(wanted, rel=1e-8, abs=1e-8)
 
 
-def test_6_4_2_factors_of_time_are_drawn_from_their_joint_posterior():
+def test_6_6_2_factors_of_time_are_drawn_from_their_joint_posterior():
     """Of one chain of 5 steps: the mean is the smoother's, and so is the covariance of many draws."""
     rng = np.random.default_rng(0)
     steps, n, k, draws = 5, 3, 2, 2000
@@ -78,7 +78,7 @@ def test_6_4_2_factors_of_time_are_drawn_from_their_joint_posterior():
     np.testing.assert_allclose(np.cov(many.T), covariance, atol=6 * np.abs(covariance).max() / np.sqrt(draws))
 
 
-def test_6_4_3_coefficients_are_those_of_generalised_least_squares():
+def test_6_6_3_coefficients_are_those_of_generalised_least_squares():
     rng = np.random.default_rng(1)
     a = rng.standard_normal((4, 30))
     a[rng.random(a.shape) < 0.3] = np.nan
@@ -91,7 +91,7 @@ def test_6_4_3_coefficients_are_those_of_generalised_least_squares():
         np.testing.assert_allclose(found[i], wanted, atol=1e-6)
 
 
-def test_6_4_4_the_autoregression_of_factors_is_learned_and_never_explosive():
+def test_6_6_4_the_autoregression_of_factors_is_learned_and_never_explosive():
     rng = np.random.default_rng(2)
     link, shock = np.array([[0.8, 0.15], [0.0, 0.5]]), np.array([[1.0, 0.4], [0.4, 2.0]])
     a = np.zeros((4000, 2))
@@ -108,20 +108,20 @@ def test_6_4_4_the_autoregression_of_factors_is_learned_and_never_explosive():
 
 
 @pytest.mark.parametrize("period", [7, 24])
-def test_6_4_5_the_period_is_learned_from_the_entries(period):
+def test_6_6_5_the_period_is_learned_from_the_entries(period):
     a = simulated(10, 20 * period, period=period, seed=3)
     x, _, _ = standardised(Observed.from_nan(np.where(hidden(a, 0.5), np.nan, a)))
     assert learned_period(x)[0] == period
 
 
-def test_6_4_5_there_is_no_period_in_noise_walks_and_trends():
+def test_6_6_5_there_is_no_period_in_noise_walks_and_trends():
     rng = np.random.default_rng(4)
     noise = rng.standard_normal((10, 300))
     for a in (noise, np.cumsum(noise, axis=1), noise + 0.1 * np.arange(300)):
         assert learned_period(standardised(Observed.from_nan(a))[0])[0] == 1
 
 
-def test_6_4_6_intervals_of_hidden_cells_and_of_the_future_hold_what_they_promise():
+def test_6_6_6_intervals_of_hidden_cells_and_of_the_future_hold_what_they_promise():
     """Of data from the model: 90 % of the hidden cells lie in their intervals, and of the next observations; 4 deviations of a share of so many."""
     inside, ahead = [], []
     for seed in (5, 6):
@@ -137,7 +137,7 @@ def test_6_4_6_intervals_of_hidden_cells_and_of_the_future_hold_what_they_promis
     assert np.concatenate(ahead).mean() == pytest.approx(0.9, abs=0.1)  # 16 rows share the errors of 2 factors
 
 
-def test_6_4_7_a_long_gap_of_a_row_is_filled_by_the_other_rows():
+def test_6_6_7_a_long_gap_of_a_row_is_filled_by_the_other_rows():
     a = simulated(period=0, seed=7)
     gappy = a.copy()
     gappy[0, 60:110], gappy[1, 20:80] = np.nan, np.nan
@@ -152,7 +152,7 @@ def test_6_4_7_a_long_gap_of_a_row_is_filled_by_the_other_rows():
     assert spread[1] > 1.2 * spread[0]
 
 
-def test_6_4_8_forecasts_are_the_moments_of_simulated_futures():
+def test_6_6_8_forecasts_are_the_moments_of_simulated_futures():
     model = TimeFactors(2, **QUICK | {"n_samples": 20, "n_chains": 1}).fit(simulated(6, 80, period=5, seed=8))
     f, rng, steps, paths = model.fit_.factors, np.random.default_rng(0), 6, 400
     ends = []
@@ -173,7 +173,7 @@ def test_6_4_8_forecasts_are_the_moments_of_simulated_futures():
     np.testing.assert_allclose(found.high - found.low, 2 * stats.norm.ppf(0.95) * found.std, rtol=1e-9)
 
 
-def test_6_4_9_columns_are_put_in_the_order_of_time_and_absent_times_are_added():
+def test_6_6_9_columns_are_put_in_the_order_of_time_and_absent_times_are_added():
     rng = np.random.default_rng(9)
     days = np.datetime64("2026-01-01") + np.array([0, 1, 2, 4, 5, 9])
     a = rng.standard_normal((3, 6))
@@ -191,7 +191,7 @@ def test_6_4_9_columns_are_put_in_the_order_of_time_and_absent_times_are_added()
     assert list(later(None, 5, 2)) == [5, 6]
 
 
-def test_6_4_10_the_certificate_compares_the_chains():
+def test_6_6_10_the_certificate_compares_the_chains():
     a = simulated(seed=10)
     model = TimeFactors(2, **QUICK).fit(np.where(hidden(a), np.nan, a))
     c = model.certificate_
@@ -204,7 +204,7 @@ def test_6_4_10_the_certificate_compares_the_chains():
     assert {check.name: check.value for check in again.checks}["split R-hat"] > RHAT_LIMIT
 
 
-def test_6_4_11_waves_of_a_period_are_orthogonal():
+def test_6_6_11_waves_of_a_period_are_orthogonal():
     waves = basis(48, 12)
     np.testing.assert_allclose(waves.T @ waves, np.diag([48.0, *[24.0] * 6]), atol=1e-9)
 
