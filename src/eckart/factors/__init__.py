@@ -5,9 +5,10 @@ from eckart.factors.components import Components
 from eckart.factors.embedding import Embedding
 from eckart.factors.item_weights import ItemWeights
 from eckart.factors.lowrank import LowRank
+from eckart.factors.mixed_columns import MixedColumns
 from eckart.factors.network import Network
 from eckart.factors.topics import Topics
 
-Factors = Basis | Components | Embedding | ItemWeights | LowRank | Network | Topics
+Factors = Basis | Components | Embedding | ItemWeights | LowRank | MixedColumns | Network | Topics
 
-__all__ = ["TIE", "Basis", "Components", "Embedding", "Factors", "ItemWeights", "LowRank", "Network", "Topics", "signs"]
+__all__ = ["TIE", "Basis", "Components", "Embedding", "Factors", "ItemWeights", "LowRank", "MixedColumns", "Network", "Topics", "signs"]

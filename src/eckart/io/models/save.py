@@ -25,7 +25,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.errors import EckartError, FileError, InputTypeError
-from eckart.factors import Basis, Components, Embedding, Factors, ItemWeights, LowRank, Network, Topics
+from eckart.factors import Basis, Components, Embedding, Factors, ItemWeights, LowRank, MixedColumns, Network, Topics
 from eckart.factors.checks import covariances, numbers
 from eckart.parameters import check
 from eckart.rng import generator
@@ -51,6 +51,7 @@ CLASSES = {
     "EASE": "eckart.complete.items.ease",
     "SLIM": "eckart.complete.items.slim",
     "SpectralFilter": "eckart.complete.items.spectral_filter",
+    "MixedTable": "eckart.complete.tables.mixed_table",
     "GaussianMixture": "eckart.explain.mixtures.gaussian",
     "Mixture": "eckart.explain.mixtures.mixture",
     "PLSA": "eckart.explain.topics.plsa",
@@ -65,7 +66,7 @@ CLASSES = {
     "NetworkRegressor": "eckart.nn.regressor",
 }
 """Every estimator that can be saved, listed once."""
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, ItemWeights, LowRank, Network, Topics)} | {
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, ItemWeights, LowRank, MixedColumns, Network, Topics)} | {
     "Mixture": Components
 }
 
