@@ -9,17 +9,20 @@ import numpy as np
 from eckart.complete.tables.factor_em import Gaussian, moments, start
 from eckart.complete.tables.fit_table import Scores, descend, expected
 
-ROWS = 1500
+ROWS = 1000
 """Rows by which rank and ridge are chosen: more would tell candidates apart that hardly differ."""
 SHARE = 0.1
 """Of the known cells that are hidden for it."""
 RIDGES = (10.0, 1.0, 100.0)
 """In rows: a column leans on its mean as if it had been seen so many times more without saying anything. The first is used while the rank is chosen."""
-RANKS = (1, 2, 4, 8, 16, 32)
+RANKS = (1, 2, 4, 8, 16)
+"""More has not gained on any table tried, and the cost of a step grows with the cube; ``n_components`` can ask for more."""
 LOOSE, STEPS = 2e-3, 8
 """Tolerance and most steps of a candidate: differences between candidates are larger than what is left."""
-ENOUGH = 0.005
-"""Of the error: two ranks in a row that gain less than this are the last that are tried."""
+ENOUGH, MANY = 0.01, 8
+"""Share of the error that a rank must gain: two in a row that do not, or one from rank 8 on, are the last that are tried."""
+BETTER = 0.002
+"""Share of the error that another ridge must gain: with the first one steps are few."""
 
 
 class Candidate(NamedTuple):
@@ -64,12 +67,14 @@ def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Genera
     for rank in ranks:
         g = measure(start(np.nan_to_num(part.y), part.gaps, rank) if g is None else _grown(part, g, rank), ridges[0])
         errors = [one.error for one, _ in tried]
-        if len(errors) > 2 and min(errors[-2:]) > (1 - ENOUGH) * min(errors[:-2]):
+        small = [errors[i] > (1 - ENOUGH) * min(errors[:i]) for i in range(1, len(errors))]
+        if (small[-1:] == [True] and rank >= MANY) or small[-2:] == [True, True]:
             break
-    best = min(tried, key=lambda one: one[0].error)
+    best = ranked = min(tried, key=lambda one: one[0].error)
     for ridge in ridges[1:]:
-        measure(best[1], ridge)
-    best = min(tried, key=lambda one: one[0].error)
+        measure(ranked[1], ridge)
+        if tried[-1][0].error < (1 - BETTER) * best[0].error:
+            best = tried[-1]
     return Choice(best[0], [one for one, _ in tried], best[1])
 
 

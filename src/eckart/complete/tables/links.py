@@ -24,10 +24,10 @@ RIDGE = 1.0
 INTERCEPT = 1e-6
 """Ridge of an intercept, for each cell: next to none, and the answer is one."""
 STEPS = 200
-GAIN = 1e-8
+GAIN = 1e-7
 """Stop when a step gains less than this for a cell."""
-CELLS = 3000
-"""Cells that a link is fitted to: its few numbers are known to a per cent or two by then."""
+CELLS = 2000
+"""Cells that a link is fitted to: its few numbers are known to a few per cent by then."""
 
 
 def left_out(y: np.ndarray, s: np.ndarray, cov: np.ndarray, psi: np.ndarray) -> np.ndarray:
