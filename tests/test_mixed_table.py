@@ -22,7 +22,10 @@ def people(n: int = 300, seed: int = 0) -> pd.DataFrame:
     """Every kind of column, all driven by two hidden numbers."""
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((n, 2))
-    noise = lambda: 0.4 * rng.standard_normal(n)
+
+    def noise() -> np.ndarray:
+        return 0.4 * rng.standard_normal(n)
+
     grade = np.digitize(z[:, 0] + noise(), [-0.8, 0.0, 0.8])
     town = np.array(["Bonn", "Kiel", "Ulm"])[
         np.argmax(np.column_stack([z[:, 0], -z[:, 0], z[:, 1]]) + rng.gumbel(size=(n, 3)) / 3, axis=1)

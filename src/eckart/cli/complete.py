@@ -35,6 +35,8 @@ Examples:
     eckart complete u.data --rows 0 --columns 1 --values 2 --delimiter tab --no-header --out completed.parquet
 
     eckart complete sensors.csv --index station --missing -999 --out filled.csv
+
+    eckart complete patients.csv --out filled.csv
 """
 
 METHODS = {
@@ -57,6 +59,7 @@ def complete(
         str,
         option(
             help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact; "
+            "mixed for a wide table with categories, yes/no or dates beside numbers (auto takes it for such a table); "
             "ease, slim or gf-cf with --feedback implicit."
         ),
     ] = "auto",
@@ -95,6 +98,7 @@ def complete(
     shell: Shell,
 ) -> None:
     from eckart.cli.building import held_out_share, measured, whole_or
+    from eckart.cli.complete_mixed import complete_mixed, is_mixed
     from eckart.cli.completed_cells import check_cells, check_output, write_cells
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.cli.suspicions import refuse_complete, refuse_rank
@@ -108,18 +112,24 @@ def complete(
     told = {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
     method, because = _settled(method, feedback, {"--l2": l2, "--normalise": normalise, "--max-iter": max_iter})
-    build = _builder(method, feedback, normalise, told, always)
+    build = None if method == "mixed" else _builder(method, feedback, normalise, told, always)
     if method in ITEM_METHODS and (feedback != "implicit" or report is not None or out is not None):
         raise InputError(
             f"--method {method} came with --report, --out or --feedback {feedback}, wanted --feedback implicit and --model: it ranks columns and predicts no "
             "values; eckart recommend writes its lists"
         )
+    file = local(file)
+    plainly = (report, normalise, held_out, checkpoint, pairs, cells, titles) == (None,) * 7 and not how.plan and feedback == "explicit"
+    if method == "mixed" and (not plainly or source.long):
+        raise InputError("--method mixed came with options of other methods, wanted a wide table, and -k, --l2, --max-iter, --out and --model alone")
+    if method == "mixed" or (method == "auto" and plainly and is_mixed(source, file)):
+        complete_mixed(source, file, to, {"n_components": k, "l2": l2, "max_iter": max_iter, **always}, shell)
+        return
     if source.long and source.values is None and feedback == "explicit":
         raise InputError(
             "--rows and --columns came without --values, wanted the column of values, or --feedback implicit"
         )
     with shell.phase(f"reading {file}"):
-        file = local(file)
         x = _load(source, file, shell)
     refuse_complete(source, file, x)
     refuse_rank(k, x)

@@ -53,16 +53,21 @@ class MixedFrame:
 
 
 def mixed_frame(
-    source: Any, delimiter: str | None = None, header: bool | None = None, missing: tuple[str, ...] = ()
+    source: Any,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    missing: tuple[str, ...] = (),
+    marks: tuple[float, ...] = (),
 ) -> MixedFrame:
-    """The door: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers."""
+    """The door: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers. The words ``missing`` and the numbers ``marks`` of a file
+    stand for gaps, empty cells always."""
     if isinstance(source, (str, os.PathLike)):
         head = head_of(str(source), delimiter, header, missing, whole=True)
         if head is None:
             raise InputError(
                 f"{source} holds no table with columns, wanted a .csv, .tsv, .parquet, .arrow, .jsonl or .xlsx file that exists"
             )
-        source = head.rows
+        source = _blanks(head.rows, missing, marks)
     if is_arrow(source):
         import pyarrow as pa
 
@@ -97,6 +102,23 @@ def mixed_frame(
             ],
         )
     )
+
+
+def _blanks(table: Any, missing: tuple[str, ...], marks: tuple[float, ...]) -> Any:
+    """A table of a file with its marks and empty texts as nulls."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for j, column in enumerate(table.columns):
+        kind = column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            hidden = pc.is_in(column, pa.array(["", *missing], kind))
+        elif marks and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            hidden = pc.is_in(column.cast(pa.float64(), safe=False), pa.array(marks, pa.float64()))
+        else:
+            continue
+        table = table.set_column(j, table.schema.field(j), pc.if_else(hidden, pa.scalar(None, kind), column))
+    return table
 
 
 def _checked(frame: MixedFrame) -> MixedFrame:
