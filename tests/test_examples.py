@@ -218,6 +218,15 @@ def test_recommendations_follow_planted_tastes_and_are_explained(run):
     assert re.search(r"like pasta 1: (pasta \d+ \([\d.]+\)(, )?){4}", out)
 
 
+def test_a_mixed_table_is_filled_better_than_by_its_columns_alone(run):
+    out, figures = run("plot_mixed_table.py")
+    assert figures == 1
+    assert "same types: True; gaps left: 0" in out
+    assert "Certificate: HOLDS" in out
+    assert max(map(float, re.findall(r"error ([\d.]+) of that", out))) < 0.75
+    assert float(re.search(r"sports +([\d.]+)", out.split("log odds")[1])[1]) > 0.5
+
+
 def test_topics_of_documentation_follow_its_packages(run):
     out, figures = run("plot_topics.py")
     assert figures == 4

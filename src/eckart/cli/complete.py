@@ -112,7 +112,7 @@ def complete(
     told = {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
     method, because = _settled(method, feedback, {"--l2": l2, "--normalise": normalise, "--max-iter": max_iter})
-    build = None if method == "mixed" else _builder(method, feedback, normalise, told, always)
+    build: Any = None if method == "mixed" else _builder(method, feedback, normalise, told, always)
     if method in ITEM_METHODS and (feedback != "implicit" or report is not None or out is not None):
         raise InputError(
             f"--method {method} came with --report, --out or --feedback {feedback}, wanted --feedback implicit and --model: it ranks columns and predicts no "

@@ -62,7 +62,7 @@ class Gaps(NamedTuple):
     seen: np.ndarray
     patterns: np.ndarray
     of: np.ndarray
-    count: np.ndarray
+    times: np.ndarray
 
     @classmethod
     def of_mask(cls, mask: np.ndarray) -> Gaps:
@@ -120,10 +120,10 @@ def moments(g: Gaussian, y: np.ndarray, gaps: Gaps) -> Moments:
     second = full.T @ full
     for part in chunks(len(gaps.patterns), n * k):
         hidden = g.w.T[None] * (1 - gaps.patterns[part])[:, None, :]
-        spread = np.matmul(s[part] * gaps.count[part, None, None], hidden)
+        spread = np.matmul(s[part] * gaps.times[part, None, None], hidden)
         second += hidden.reshape(-1, n).T @ spread.reshape(-1, n)
-    second[np.diag_indices(n)] += (gaps.count @ (1 - gaps.patterns)) * g.psi
-    loglik = -0.5 * float(gaps.seen.sum() * np.log(2 * np.pi) + gaps.count @ logdet + square.sum())
+    second[np.diag_indices(n)] += (gaps.times @ (1 - gaps.patterns)) * g.psi
+    loglik = -0.5 * float(gaps.seen.sum() * np.log(2 * np.pi) + gaps.times @ logdet + square.sum())
     return Moments(full.sum(axis=0), second, loglik, z)
 
 
@@ -173,8 +173,9 @@ def factor_gradient(g: Gaussian, m: Moments, rows: int, l2: float) -> float:
     s = np.linalg.inv(np.eye(g.k) + scaled.T @ g.w)
     cb = cov @ (s @ scaled.T).T
     one = g.w @ (s @ scaled.T @ cb + s + (l2 / rows) * np.eye(g.k))
-    size = np.linalg.norm(one / np.sqrt(g.psi)[:, None]) + np.linalg.norm(cb / np.sqrt(g.psi)[:, None])
-    return float(np.linalg.norm((one - cb) / np.sqrt(g.psi)[:, None]) / max(size, 1e-300))
+    scale = np.sqrt(g.psi)[:, None]
+    size = float(np.linalg.norm(one / scale)) + float(np.linalg.norm(cb / scale))
+    return float(np.linalg.norm((one - cb) / scale)) / max(size, 1e-300)
 
 
 def start(y: np.ndarray, gaps: Gaps, k: int) -> Gaussian:
