@@ -124,7 +124,7 @@ def test_shares_of_an_explanation_add_up_and_follow_the_model(model, gaps):
     row = frame.iloc[[3]].copy()
     told = model.explain(row, "size")
     assert told.natural == pytest.approx(told.base + sum(share for _, share in told.shares))
-    assert told.value == pytest.approx(float(model.predict(row, "size")[0]))
+    assert told.value == pytest.approx(float(model.expect(row, "size")[0]))
     assert "size" not in dict(told.shares)
     told = model.explain(frame, "smokes", row=5)
     p = model.predict_proba(frame.iloc[[5]], "smokes")[0, 1]

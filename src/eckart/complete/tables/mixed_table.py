@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from eckart.certify.certificate import Certificate
@@ -44,6 +46,17 @@ class CellExplanation(NamedTuple):
     def _repr_html_(self) -> str:
         rows: list[tuple[Any, ...]] = [("(base)", self.base), *self.shares]
         return html_table(("column", f"share in {self.column} = {self.value}"), rows)
+
+
+def _has_levels(model: Any) -> bool:
+    """A table of numbers alone has no probabilities."""
+    return "fit_" not in vars(model) or bool(model.levels_)
+
+
+def _answers_now(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """A verb that no Dask collection is answered by later: a mixed table is held in memory."""
+    verb.answers_later = True  # type: ignore[attr-defined]
+    return verb
 
 
 @dataclass(eq=False, repr=False)
@@ -158,17 +171,21 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Fit a table and fill its gaps."""
         return self.fit(X).impute(X)
 
-    def predict_proba(self, X: Any, column: str) -> np.ndarray:
-        """Probabilities of the levels of a column (in the order of ``levels_[column]``) for each row, from its other columns: a seen cell is not used."""
+    @available_if(_has_levels)
+    @_answers_now
+    def predict_proba(self, X: Any, column: str | None = None) -> Any:
+        """Probabilities of the levels of a column (in the order of ``levels_[column]``) for each row, from its other columns: a seen cell is not used.
+        Without a column, {column: probabilities} of all that have levels."""
+        check_is_fitted(self)
+        if column is None:
+            return {name: self.predict_proba(X, name) for name in self.levels_}
         part = self._part(column)
         if not part.discrete:
-            raise InputError(
-                f"column={column!r} has no levels, wanted one of {', '.join(self.levels_) or 'none: no column has levels'}"
-            )
+            raise InputError(f"column={column!r} has no levels, wanted one of {', '.join(self.levels_)}")
         table, _ = self._scores(X)
         return part.probabilities(self._from_others(table, part))
 
-    def predict(self, X: Any, column: str) -> np.ndarray:
+    def expect(self, X: Any, column: str) -> np.ndarray:
         """What the other columns of each row say of a column: expected numbers, or the likeliest level. A cell that is seen is not used."""
         part = self._part(column)
         table, _ = self._scores(X)

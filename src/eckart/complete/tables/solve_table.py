@@ -33,6 +33,8 @@ def solve(
     watch: Watcher,
 ) -> Fit:
     """Fit a table; ``asked`` names losses of columns, k and l2 are chosen where they are None."""
+    if len(columns[0].values) < 2:
+        raise InputError("X has 1 sample, wanted 2 rows or more: one row says nothing of how its columns go together")
     parts, reasons, aside = [], {}, {}
     for cells in columns:
         found, why = parts_for(cells, asked.get(cells.name))

@@ -86,7 +86,11 @@ def mixed_frame(
         )
     try:
         array = np.asarray(source)
+        if array.dtype.kind == "c":
+            raise InputError("Complex data not supported: X holds complex numbers, wanted real ones")
         array = array if array.dtype.kind == "f" else array.astype(np.float64)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise InputTypeError(
             f"X is a {type(source).__name__} that is not numeric ({error}), wanted a data frame, an Arrow table, a file or numbers"
@@ -124,9 +128,8 @@ def _blanks(table: Any, missing: tuple[str, ...], marks: tuple[float, ...]) -> A
 def _checked(frame: MixedFrame) -> MixedFrame:
     """A table with something in it, whose columns have names that differ."""
     if not frame.columns or not frame.rows:
-        raise InputError(
-            f"X has {frame.rows} rows and {len(frame.columns)} columns, wanted at least 1 of each: 0 sample(s) or 0 feature(s) hold nothing"
-        )
+        n, m = frame.rows, len(frame.columns)
+        raise InputError(f"X has {n} sample(s) and {m} feature(s) (shape=({n}, {m})) while a minimum of 1 is required.")
     names = [c.name for c in frame.columns]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
