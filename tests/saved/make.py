@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from answers import ask
+from answers import ask, mixed_rows
 from rounding import tolerances
 from safetensors.numpy import load_file
 from scipy import sparse
@@ -280,6 +280,28 @@ def slim() -> Case:
 @case
 def spectral_filter() -> Case:
     return items(eckart.SpectralFilter(3, strengths="raw", random_state=0))
+
+
+@case
+def mixed_table() -> Case:
+    r = rng(14)
+    z = r.standard_normal((60, 2))
+    x = np.column_stack(
+        [
+            z[:, 0] + 0.4 * r.standard_normal(60),
+            z[:, 1] - z[:, 0] + 0.4 * r.standard_normal(60),
+            r.poisson(np.exp(1.5 * z[:, 0])),
+        ]
+    )
+    town = np.array(["Bonn", "Kiel", "Ulm"])[
+        np.argmax(np.column_stack([z, -z.sum(axis=1)]) + 0.3 * r.standard_normal((60, 3)), axis=1)
+    ]
+    grade = np.array(["low", "middle", "high"])[np.digitize(z[:, 1] + 0.3 * r.standard_normal(60), [-0.5, 0.5])]
+    texts = np.column_stack([town, grade, np.where(z[:, 0] + 0.5 * r.standard_normal(60) > 0, "yes", "no")])
+    gone = r.random((60, 6)) < 0.15
+    inputs = {"x": np.where(gone[:, :3], np.nan, x), "texts": np.where(gone[:, 3:], "", texts)}
+    model = eckart.MixedTable(2, l2=1.0, losses={"b": "huber"}, random_state=0).fit(mixed_rows(inputs))
+    return model, {name: a[:8] for name, a in inputs.items()}
 
 
 @case
