@@ -6,17 +6,21 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from eckart.cli.reading import Reading
 from eckart.cli.shell import Shell, Targets
+from eckart.cli.suspicions import triples_in
+from eckart.errors import InputError
 from eckart.io.tables.missing import Marks
 
 
 def is_mixed(source: Reading, file: str) -> bool:
-    """Whether columns beside the index hold yes/no, dates, or texts that repeat, in a file with names."""
+    """Whether columns beside the index hold yes/no, dates, or texts that repeat, in a file with names that is no list of observations."""
     import pyarrow as pa
 
     head = source.head(file) if not source.long else None
-    if head is None or not head.named:
+    if head is None or not head.named or (source.only is None and triples_in(source, file, source.index is not None)):
         return False
     for column in head.columns:
         left = column.name in (source.index, source.labels, *source.exclude) or (
@@ -46,7 +50,12 @@ def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str
     aside = {source.index, source.labels, *source.exclude}
     names = [n for n in table.column_names if n not in aside and (source.only is None or n in source.only)]
     part = table.select(names)
-    gaps = sum(column.null_count for column in part.columns)
+    gaps = sum(int(np.isnan(cells.values).sum()) for cells in whole.columns if cells.name in names)
+    if not gaps:
+        raise InputError(
+            f"{file} has no empty cell, so there is nothing to complete; say --missing with the mark that stands for a missing entry, or --rows, --columns "
+            "and --values if each line is one observation"
+        )
     shell.say("data", f"{file}: {table.num_rows:,} rows x {len(names)} columns, {gaps:,} gaps")
     begin = time.perf_counter()
     model = MixedTable(**{name: value for name, value in parameters.items() if value is not None}).fit(part)
