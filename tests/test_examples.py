@@ -43,7 +43,8 @@ def numbers(pattern: str, text: str) -> list[float]:
 def test_every_example_is_tested():
     names = {path.name for path in FOLDER.rglob("*.py")}
     reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
-    complete = {f"plot_{name}.py" for name in ("cold_start", "item_response", "path", "phase", "photograph", "rank", "recommend", "saddle", "series")}
+    completions = "cold_start item_response mixed_table path phase photograph rank recommend saddle series"
+    complete = {f"plot_{name}.py" for name in completions.split()}
     explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}
     embed = {f"plot_{name}.py" for name in ("baskets", "pmi_optimum", "words")}
     networks = {"plot_deep.py", "plot_convolution.py"}
@@ -253,6 +254,15 @@ def test_recommendations_follow_planted_tastes_and_are_explained(run):
     assert out.split("pia: ")[1].splitlines()[0].count("taco") == 4
     assert re.search(r"row nora, column curry \d+: [\d.]+ = [\d.]+ from mean and biases", out)
     assert re.search(r"like pasta 1: (pasta \d+ \([\d.]+\)(, )?){4}", out)
+
+
+def test_a_mixed_table_is_filled_better_than_by_its_columns_alone(run):
+    out, figures = run("plot_mixed_table.py")
+    assert figures == 1
+    assert "same types: True; gaps left: 0" in out
+    assert "Certificate: HOLDS" in out
+    assert max(map(float, re.findall(r"error ([\d.]+) of that", out))) < 0.75
+    assert float(re.search(r"sports +([\d.]+)", out.split("log odds")[1])[1]) > 0.5
 
 
 @pytest.mark.slow

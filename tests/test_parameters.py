@@ -42,6 +42,7 @@ ANY = {
     ("GaussianMixture", "weights_init"),
     ("GaussianMixture", "means_init"),
     ("GaussianMixture", "precisions_init"),
+    ("MixedTable", "losses"),
 }
 """Arrays and tables: the message names the parameter and what is wrong inside, rather than to print all of it."""
 

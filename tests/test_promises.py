@@ -34,6 +34,7 @@ from eckart import (
     IncrementalPCA,
     LatentDirichletAllocation,
     LinearAutoencoder,
+    MixedTable,
     Mixture,
     NetworkClassifier,
     NetworkRegressor,
@@ -123,6 +124,7 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         LinearAutoencoder(max_iter=500, random_state=0),
         *(e for e in COMPLETERS if not getattr(e, "scale", False)),
         *ITEM_MODELS,
+        MixedTable(1, l2=10.0, random_state=0),  # its other promises are in test_mixed_table
         *MIXTURES,
         *TOPIC_MODELS,
         NMF(),

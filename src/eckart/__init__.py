@@ -29,6 +29,7 @@ _PUBLIC = {
     "SLIM": "eckart.complete.items.slim",
     "SpectralFilter": "eckart.complete.items.spectral_filter",
     "TimeFactors": "eckart.complete.series.time_factors",
+    "MixedTable": "eckart.complete.tables.mixed_table",
     "recovery": "eckart.complete.nuclear.recovery",
     "recovery_certificate": "eckart.complete.nuclear.recovery",
     "tune": "eckart.complete.tune",
@@ -117,6 +118,7 @@ if TYPE_CHECKING:
     from eckart.complete.series.time_factors import TimeFactors as TimeFactors
     from eckart.complete.split import folds as folds
     from eckart.complete.split import split as split
+    from eckart.complete.tables.mixed_table import MixedTable as MixedTable
     from eckart.complete.tune import tune as tune
     from eckart.embed.cooccurrence import cooccurrence as cooccurrence
     from eckart.embed.glove import GloVe as GloVe

@@ -298,6 +298,31 @@ def series(model: Any, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def mixed_rows(inputs: Arrays) -> pd.DataFrame:
+    """Three numbers, a text, a grade and a yes or no; empty texts are gaps."""
+    texts = [[None if v == "" else v for v in column] for column in inputs["texts"].T]
+    frame = pd.DataFrame(inputs["x"], columns=["a", "b", "count"])
+    grade = pd.Categorical(texts[1], ["low", "middle", "high"], ordered=True)
+    yes = pd.array([None if v is None else v == "yes" for v in texts[2]], dtype="boolean")
+    return frame.assign(town=pd.Series(texts[0], dtype=object), grade=grade, yes=yes)
+
+
+def mixed(model: Any, inputs: Arrays) -> dict[str, Any]:
+    frame = mixed_rows(inputs)
+    filled, why = model.impute(frame), model.explain(frame, "a", row=0)
+    return {
+        "components_": model.components_,
+        "transform": model.transform(frame),
+        "impute numbers": filled[["a", "b", "count"]].to_numpy(),
+        "impute levels": filled[["town", "grade", "yes"]].to_numpy(object),
+        "probabilities": np.hstack([model.predict_proba(frame, name) for name in model.levels_]),
+        "levels": [str(level) for levels in model.levels_.values() for level in levels],
+        "losses": list(model.losses_.values()),
+        "explain": [why.value, why.natural, why.base, *(share for _, share in why.shares)],
+        "explain columns": [name for name, _ in why.shares],
+    }
+
+
 QUESTIONS = {
     "PCA": pca,
     "IncrementalPCA": pca,
@@ -318,6 +343,7 @@ QUESTIONS = {
     "SLIM": item_model,
     "SpectralFilter": item_model,
     "TimeFactors": series,
+    "MixedTable": mixed,
     "GaussianMixture": gaussian_mixture,
     "Mixture": family_mixture,
     "PLSA": topics,

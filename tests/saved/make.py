@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from answers import ask
+from answers import ask, mixed_rows
 from rounding import tolerances
 from safetensors.numpy import load_file
 from scipy import sparse
@@ -291,6 +291,28 @@ def time_factors() -> Case:
     x = eckart.Observed(x.indptr, x.indices, x.data, 40, np.array([f"s{i}" for i in range(6)], object), np.datetime64("2020-01-01") + np.arange(40))
     model = eckart.TimeFactors(2, n_samples=6, burn_in=10, thin=1, period=8, random_state=0).fit(x)
     return model, {"rows": np.array([0, 3, 5]), "columns": np.array([2, 6, 32])}
+
+
+@case
+def mixed_table() -> Case:
+    r = rng(14)
+    z = r.standard_normal((60, 2))
+    x = np.column_stack(
+        [
+            z[:, 0] + 0.4 * r.standard_normal(60),
+            z[:, 1] - z[:, 0] + 0.4 * r.standard_normal(60),
+            r.poisson(np.exp(1.5 * z[:, 0])),
+        ]
+    )
+    town = np.array(["Bonn", "Kiel", "Ulm"])[
+        np.argmax(np.column_stack([z, -z.sum(axis=1)]) + 0.3 * r.standard_normal((60, 3)), axis=1)
+    ]
+    grade = np.array(["low", "middle", "high"])[np.digitize(z[:, 1] + 0.3 * r.standard_normal(60), [-0.5, 0.5])]
+    texts = np.column_stack([town, grade, np.where(z[:, 0] + 0.5 * r.standard_normal(60) > 0, "yes", "no")])
+    gone = r.random((60, 6)) < 0.15
+    inputs = {"x": np.where(gone[:, :3], np.nan, x), "texts": np.where(gone[:, 3:], "", texts)}
+    model = eckart.MixedTable(2, l2=1.0, losses={"b": "huber"}, random_state=0).fit(mixed_rows(inputs))
+    return model, {name: a[:8] for name, a in inputs.items()}
 
 
 @case

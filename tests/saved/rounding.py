@@ -342,6 +342,15 @@ def _series(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds
     return dict.fromkeys(names, (terms, size, 16.0))
 
 
+def _mixed(model: Any, inputs: Arrays, answers: Arrays, file: Arrays) -> Bounds:
+    """Codes solve k equations, I + W^T psi^-1 W, whose condition is at most that sum; all answers are smooth functions of them, of slope about the size of
+    an answer."""
+    w, noise = file["weights"], file["variances"]
+    condition = 1.0 + float(((w**2).sum(axis=1) / noise).sum())
+    asked = ("transform", "impute numbers", "probabilities", "explain")
+    return {name: (len(w) + w.shape[1], max(1.0, float(np.abs(answers[name]).max())), condition) for name in asked}
+
+
 BOUNDS = {
     "PCA": _pca,
     "IncrementalPCA": _pca,
@@ -352,6 +361,7 @@ BOUNDS = {
     **dict.fromkeys(("ALS", "BayesianMF", "SVP", "SVT", "SoftImpute", "ExactRecovery"), _completer),
     **dict.fromkeys(("EASE", "SLIM", "SpectralFilter"), _items),
     "TimeFactors": _series,
+    "MixedTable": _mixed,
     **dict.fromkeys(("GaussianMixture", "Mixture"), _mixture),
     **dict.fromkeys(("PLSA", "LDA"), _topics),
     "NMF": _parts,

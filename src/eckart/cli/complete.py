@@ -41,6 +41,8 @@ Examples:
     eckart complete flows.csv --rows station --columns hour --values people --method series --forecast 24 --out next_day.csv
 
     eckart complete ratings.csv --rows user --columns movie --values rating --row-features users.csv:user --column-features movies.csv:movie
+
+    eckart complete patients.csv --out filled.csv
 """
 
 METHODS = {
@@ -63,7 +65,8 @@ def complete(
         str,
         option(
             help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact; "
-            "series where columns are times; ease, slim or gf-cf with --feedback implicit."
+            "series where columns are times; mixed for a wide table with categories, yes/no or dates beside numbers (auto takes it for such a table); "
+            "ease, slim or gf-cf with --feedback implicit."
         ),
     ] = "auto",
     components: Annotated[
@@ -115,6 +118,7 @@ def complete(
     shell: Shell,
 ) -> None:
     from eckart.cli.building import held_out_share, measured, whole_or
+    from eckart.cli.complete_mixed import complete_mixed, is_mixed
     from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.cli.suspicions import refuse_complete, refuse_rank
@@ -129,7 +133,7 @@ def complete(
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
     asked = {"--loss": loss, "--l2": l2, "--normalise": normalise, "--max-iter": max_iter}
     method, because = _settled(method, feedback, asked, {"--row-features": row_features, "--column-features": column_features}, time)
-    build = _builder(method, feedback, normalise, told, always)
+    build: Any = None if method == "mixed" else _builder(method, feedback, normalise, told, always)
     if method in ITEM_METHODS and (feedback != "implicit" or report is not None or out is not None):
         raise InputError(
             f"--method {method} came with --report, --out or --feedback {feedback}, wanted --feedback implicit and --model: it ranks columns and predicts no "
@@ -139,12 +143,19 @@ def complete(
         _check_series(report, feedback, forecast, out, pairs, cells)
     elif forecast is not None:
         raise InputError(f"--forecast {forecast} came with --method {method}, wanted --method series: columns must be times")
+    file = local(file)
+    others = (report, normalise, held_out, checkpoint, pairs, cells, titles, loss, row_features, column_features, time)
+    plainly = all(option is None for option in others) and not how.plan and feedback == "explicit"
+    if method == "mixed" and (not plainly or source.long):
+        raise InputError("--method mixed came with options of other methods, wanted a wide table, and -k, --l2, --max-iter, --out and --model alone")
+    if method == "mixed" or (method == "auto" and plainly and is_mixed(source, file)):
+        complete_mixed(source, file, to, {"n_components": k, "l2": l2, "max_iter": max_iter, **always}, shell)
+        return
     if source.long and source.values is None and feedback == "explicit":
         raise InputError(
             "--rows and --columns came without --values, wanted the column of values, or --feedback implicit"
         )
     with shell.phase(f"reading {file}"):
-        file = local(file)
         x = _load(source, file, shell)
         beside = _beside(source, file, x, row_features, column_features, time)
     refuse_complete(source, file, x)

@@ -22,7 +22,7 @@ class TimeBins(NamedTuple):
     """Inner ends of the bins (rising numbers) and how many entries each holds.
 
     >>> bins, of = TimeBins.of(np.arange(300.0))
-    >>> len(bins.counts), bins.find(np.array([-5.0, 120.0, 1e9])).tolist(), of[120]
+    >>> len(bins.counts), bins.find(np.array([-5.0, 120.0, 1e9])).tolist(), int(of[120])
     (6, [0, 2, 5], 2)
     """
 

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from eckart.certify.certificate import Certificate
@@ -47,7 +48,19 @@ from eckart.matrix import Counts, Dense, Observed, squarable, wrong_ndim
 from eckart.matrix_blocks import some_rows
 from eckart.terms import Loss, loss_from
 
+LEVELLED = ("logistic", "ordered", "ordered_probit")
+"""Losses of yes/no and of grades."""
 UPDATED = "measured before the last update; certify(X) measures the present model"
+
+
+def of_levels(model: Any) -> bool:
+    """Whether the model is of yes/no or of grades: other models have no ``predict_proba``."""
+    if getattr(model, "loss", "squared") in LEVELLED or getattr(model, "likelihood", "gaussian") in ("probit", "ordinal"):
+        return True
+    raise AttributeError(
+        f"{type(model).__name__} has no predict_proba: it predicts numbers; ALS and SoftImpute with loss='logistic' or 'ordered' and BayesianMF with "
+        "likelihood='probit' or 'ordinal' have probabilities"
+    )
 
 
 class Completer(Recommender, TransformerMixin, Estimator):
@@ -188,13 +201,13 @@ class Completer(Recommender, TransformerMixin, Estimator):
         kept = self.fit_.plan.get("loss")
         return None if kept is None else loss_from(kept)
 
+    @available_if(of_levels)
     def predict_proba(self, rows: Any, columns: Any, *, unknown: str = "raise") -> np.ndarray:
         """The probability of every level (``levels_``) at the cells (rows[p], columns[p]), cells x levels; for losses of yes/no and of grades."""
         self._lowrank()
         loss = self._loss()
-        if loss is None or not loss.discrete:
-            named = "squared" if loss is None else loss.name
-            raise InputError(f"predict_proba came for loss={named!r}, wanted a model of yes/no or of grades; fit with loss='logistic' or loss='ordered'")
+        if loss is None or not loss.discrete:  # set_params after the fit
+            raise InputError("predict_proba came for a model that was fitted to numbers, wanted one of yes/no or of grades; fit it again")
         return loss.probabilities(self._natural(rows, columns, unknown).astype(np.float64))
 
     @fitted

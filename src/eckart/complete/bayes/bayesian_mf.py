@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
+from sklearn.utils.metaestimators import available_if
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.chains import certify_chains
@@ -24,7 +25,7 @@ from eckart.complete.bayes.gibbs import solve
 from eckart.complete.bayes.likelihood import LIKELIHOODS, loss_of
 from eckart.complete.bayes.posterior import Posterior
 from eckart.complete.beside import NOTHING, Beside, fingerprint, moments
-from eckart.complete.completer import Completer
+from eckart.complete.completer import Completer, of_levels
 from eckart.complete.factors.majorise import encoded
 from eckart.complete.featured import Featured
 from eckart.complete.folding import is_matrix, limits, pairs
@@ -168,6 +169,7 @@ class BayesianMF(Featured):
     def _as_fitted(self, x: Observed) -> Observed:
         return x if self.posterior_.loss is None else encoded(x, self.posterior_.loss)
 
+    @available_if(of_levels)
     def predict_proba(self, rows: Any, columns: Any, *, unknown: str = "raise") -> np.ndarray:
         """The posterior probability of every level (``levels_``) at the cells (rows[p], columns[p]), cells x levels; for yes/no and for grades."""
         plain = super().predict_proba(rows, columns, unknown=unknown)

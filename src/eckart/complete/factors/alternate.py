@@ -54,8 +54,8 @@ class State:
         left, right, b, c = (engine.take(arrays[name]) if name in arrays else None for name in RidgePoint._fields[:4])
         if isinstance(loss, Ordered):
             loss = replace(loss, thresholds=tuple(arrays["thresholds"].tolist()))
-        maps = {name: arrays.get(name) for name in MAPS}
-        point = RidgePoint(left, right, b, c, float(arrays["mean"][0]), loss=loss)._replace(**maps)
+        maps = (arrays.get("row_map"), arrays.get("column_map"))
+        point = RidgePoint(left, right, b, c, float(arrays["mean"][0]), maps[0], maps[1], loss)
         return cls(point, sweeps, arrays["values"].tolist())
 
 

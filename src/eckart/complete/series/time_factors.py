@@ -13,7 +13,7 @@ References: Yu, Rao and Dhillon 2016 (TRMF); Chen and Sun 2021 (BTMF); Durbin an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -116,8 +116,8 @@ class TimeFactors(Estimator):
     clip: Any = param(False)
     checkpoint: Any = param(None, file_name())
 
-    _row_ids: Labels | None = None
-    _column_ids: Labels | None = None
+    _row_ids: Labels | None = field(init=False, default=None)
+    _column_ids: Labels | None = field(init=False, default=None)
 
     def fit(
         self,
@@ -190,6 +190,8 @@ class TimeFactors(Estimator):
             raise InputError(f"X has {columns} column(s), wanted at least 3 times: nothing moves in fewer")
         if self.period not in ("auto", None) and self.period >= columns:
             raise wrong("period", self.period, f"less than the {columns} columns of X, or 'auto'")
+        if self.n_components != "auto":
+            require_room("n_components", self.n_components, float(self.n_components) * (n + columns) * self.n_samples, 8)
         k = min(USUAL, n // SHARING) if self.n_components == "auto" else min(int(self.n_components), n - 1)
         require_room("n_samples", self.n_samples, 10.0 * n * columns + float(self.n_samples) * n * (k + 4), 8)
         return k
@@ -243,7 +245,7 @@ class TimeFactors(Estimator):
         """Sweeps done, of all chains together."""
         return len(self._fitted("n_iter_").trace)
 
-    def predict(self, rows: Any, columns: Any, *, unknown: str = "raise", return_std: bool = False) -> Any:
+    def predict(self, rows: Any, columns: Any = None, *, unknown: str = "raise", return_std: bool = False) -> Any:
         """Posterior mean at the cells (rows[p], columns[p]), by id, clipped; with ``return_std`` also the standard deviation of a new observation there.
 
         ``unknown`` ids: ``"raise"`` (the default), ``"mean"`` (the mean of the observed entries) or ``"nan"``; the deviation is NaN there. Later times are
@@ -252,6 +254,8 @@ class TimeFactors(Estimator):
         if unknown not in ("raise", "mean", "nan"):
             raise wrong("unknown", unknown, "'raise', 'mean' or 'nan'")
         f = self._series()
+        if columns is None:
+            raise InputError("columns=None came, wanted the times of the cells, one for each row; impute() gives the whole table")
         i, j = self._cells(rows, columns) if unknown == "raise" else self._found(rows, columns)
         known = (i >= 0) & (j >= 0)
         absent = float(self.observed_.data.mean(dtype=np.float64)) if unknown == "mean" else np.nan

@@ -25,7 +25,18 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.errors import EckartError, FileError, InputTypeError
-from eckart.factors import Basis, Components, Embedding, Factors, ItemWeights, LowRank, Network, Series, Topics
+from eckart.factors import (
+    Basis,
+    Components,
+    Embedding,
+    Factors,
+    ItemWeights,
+    LowRank,
+    MixedColumns,
+    Network,
+    Series,
+    Topics,
+)
 from eckart.factors.checks import covariances, numbers
 from eckart.parameters import check
 from eckart.rng import generator
@@ -52,6 +63,7 @@ CLASSES = {
     "SLIM": "eckart.complete.items.slim",
     "SpectralFilter": "eckart.complete.items.spectral_filter",
     "TimeFactors": "eckart.complete.series.time_factors",
+    "MixedTable": "eckart.complete.tables.mixed_table",
     "GaussianMixture": "eckart.explain.mixtures.gaussian",
     "Mixture": "eckart.explain.mixtures.mixture",
     "PLSA": "eckart.explain.topics.plsa",
@@ -66,7 +78,7 @@ CLASSES = {
     "NetworkRegressor": "eckart.nn.regressor",
 }
 """Every estimator that can be saved, listed once."""
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, ItemWeights, LowRank, Network, Series, Topics)} | {
+KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, ItemWeights, LowRank, MixedColumns, Network, Series, Topics)} | {
     "Mixture": Components
 }
 

@@ -1,0 +1,47 @@
+"""Evidence about a factor model of a table: its gradient, its history, and the links of its columns."""
+
+from __future__ import annotations
+
+import itertools
+
+from eckart.certify.certificate import Certificate, Check
+from eckart.trace import Trace
+
+GRADIENT_LIMIT = 2e-2
+"""Relative gradient that counts as none: what is left to gain is of second order, less than a thousandth of a nat for each cell on real tables."""
+LINK_LIMIT = 1e-3
+
+
+def certify_table(
+    value: float, gradient: float, links: dict[str, float], trace: Trace | None, facts: dict[str, object]
+) -> Certificate:
+    """The certificate of a fit from what was measured at the returned point."""
+    checks = [
+        Check("relative gradient", gradient, GRADIENT_LIMIT, "size of the gradient of the objective by W against the two parts that cancel in it"),
+        Check("finite", 0.0 if abs(value) < float("inf") else 1.0, 0.0, "the objective is a finite number"),
+    ]  # fmt: skip
+    if links:
+        worst = max(links, key=lambda name: links[name])
+        checks.append(
+            Check(
+                "links",
+                links[worst],
+                LINK_LIMIT,
+                f"largest relative gradient of the loss of a column, that of {worst!r}",
+            )
+        )
+    if trace is not None and len(trace) > 1:
+        scale = max(map(abs, trace.values)) or 1.0
+        rise = max(max(b - a for a, b in itertools.pairwise(trace.values)), 0.0) / scale
+        checks.append(Check("never rises", rise, 1e-9, "largest rise of the objective at a step, relative"))
+    notes = (
+        "a stationary point of the penalised likelihood of the scores; another start could end elsewhere",
+        "links are convex: each is the best for the scores that the other cells of its row predict",
+    )
+    return Certificate(
+        "factor analysis of a table",
+        "stationary",
+        tuple(checks),
+        {"objective": value, **facts},
+        notes if links else notes[:1],
+    )

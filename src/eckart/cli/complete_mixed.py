@@ -1,0 +1,85 @@
+"""eckart complete of a table with columns of several kinds: categories, yes/no and dates beside numbers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eckart.cli.reading import Reading
+from eckart.cli.shell import Shell, Targets
+from eckart.cli.suspicions import triples_in
+from eckart.errors import InputError
+from eckart.io.tables.missing import Marks
+
+
+def is_mixed(source: Reading, file: str) -> bool:
+    """Whether columns beside the index hold yes/no, dates, or texts that repeat, in a file with names that is no list of observations."""
+    import pyarrow as pa
+
+    head = source.head(file) if not source.long else None
+    if head is None or not head.named or (source.only is None and triples_in(source, file, source.index is not None)):
+        return False
+    for column in head.columns:
+        left = column.name in (source.index, source.labels, *source.exclude) or (
+            source.only is not None and column.name not in source.only
+        )
+        if left or column.odd is not None:
+            continue
+        cells = head.rows.column(column.name)
+        known = len(cells) - cells.null_count
+        repeats = column.kind == "text" and len(cells.unique()) >= 2 and 2 * len(cells.drop_null().unique()) <= known
+        if column.kind == "date" or pa.types.is_boolean(cells.type) or repeats:
+            return True
+    return False
+
+
+def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str, Any], shell: Shell) -> None:
+    """Read, fit, say, write: the whole table with its gaps filled, columns in their order and types."""
+    from eckart import MixedTable
+    from eckart.cli.building import limit_reached
+    from eckart.io.tables.mixed import mixed_frame
+    from eckart.io.tables.write import write_long
+
+    marks = Marks.of(source.missing)
+    with shell.phase(f"reading {file}"):
+        whole = mixed_frame(file, source.delimiter, source.header, marks.words, marks.numbers)
+    table = whole.source
+    aside = {source.index, source.labels, *source.exclude}
+    names = [n for n in table.column_names if n not in aside and (source.only is None or n in source.only)]
+    part = table.select(names)
+    gaps = sum(int(np.isnan(cells.values).sum()) for cells in whole.columns if cells.name in names)
+    if not gaps:
+        raise InputError(
+            f"{file} has no empty cell, so there is nothing to complete; say --missing with the mark that stands for a missing entry, or --rows, --columns "
+            "and --values if each line is one observation"
+        )
+    shell.say("data", f"{file}: {table.num_rows:,} rows x {len(names)} columns, {gaps:,} gaps")
+    begin = time.perf_counter()
+    model = MixedTable(**{name: value for name, value in parameters.items() if value is not None}).fit(part)
+    plan = model.fit_.plan
+    shell.say("method", "mixed table: columns of several kinds, each with a loss of its own")
+    for name, why in plan["losses"].items():
+        shell.detail(f"  {name}: {why}")
+    kinds = list(model.losses_.values())
+    shell.say("losses", ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)))
+    for name, why in plan["aside"].items():
+        shell.note(f"column {name!r} is left as it is: {why}")
+    shell.say("rank", f"{plan['rank']}, ridge {plan['l2']:g}: {plan['rank_reason']}")
+    shell.answer["data"] = {
+        "file": file,
+        "rows": table.num_rows,
+        "columns": len(names),
+        "kind": "MixedTable",
+        "gaps": gaps,
+    }
+    shell.outcome(model, time.perf_counter() - begin, limit_reached(model))
+
+    def write(path: Path) -> int:
+        filled = model.impute(part)
+        columns = [filled.column(name) if name in names else table.column(name) for name in table.column_names]
+        return write_long(path, table.column_names, iter([tuple(columns)]))
+
+    shell.finish(model, to, write, lambda: None)

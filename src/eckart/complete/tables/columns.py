@@ -1,0 +1,269 @@
+"""What each column of a table is to the model: how its cells become scores, by which loss scores become cells again, and why.
+
+Scores have mean 0 and variance 1, so that no column drowns the others. A number is (a - offset) / scale, with log(1 + a) for counts and amounts.
+A level g of K has the scores B^T e_g / sqrt(p_g), p the shares of the levels and B an orthonormal basis of what is orthogonal to sqrt(p): K - 1
+uncorrelated numbers (one for yes and no). Grades in an order have one score, the mean of a standard normal variable between the quantiles of the grade.
+A date is its number of seconds and, where it moves through days, weeks or years, sines and cosines beside it that speak for other columns and are never
+imputed themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from eckart.errors import FileError, InputError
+from eckart.io.tables.mixed import Cells
+from eckart.terms import Loss, Ordered, loss_from, loss_named
+
+CHOICES = {
+    "number": ("squared", "huber", "poisson", "ordered", "ordered_probit", "multinomial"),
+    "integer": ("squared", "huber", "poisson", "ordered", "ordered_probit", "multinomial"),
+    "date": ("squared", "huber"),
+    "boolean": ("logistic",),
+    "category": ("multinomial", "ordered", "ordered_probit"),
+    "ordered": ("ordered", "ordered_probit", "multinomial"),
+}
+"""The losses that a column of each kind may have, the usual one first."""
+SKEWED = 2.0
+"""Skewness of values >= 0 from which they are counts or amounts: an exponential distribution has 2, grades and ages less than 1. Fares of the Titanic have 4,
+and log(1 + fare) with a rate as its answer has errors about 5 % below those of fares as plain numbers."""
+MOST_LEVELS = 200
+"""Levels of a category: beyond, or where more than half of the cells differ, a column of text holds names or ids."""
+CYCLES = {"day": 86400.0, "week": 7 * 86400.0, "year": 365.2425 * 86400.0}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A column in the model, with the scores ``first`` .. ``first + width`` of a row."""
+
+    name: str
+    kind: str
+    loss: Loss
+    first: int = 0
+    offset: float = 0.0
+    scale: float = 1.0
+    low: float = -np.inf
+    high: float = np.inf
+    cycle: str = ""
+    """Which cycle of a date this is, "sin day" say; such a part is a helper and has no cells of its own."""
+    scores: np.ndarray = field(default_factory=lambda: np.zeros((0, 1)))
+    """Of each level (levels x width); empty for numbers."""
+    link: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """Natural parameters of the loss are s = link [1, expected scores]; empty where expected scores are what is wanted (numbers)."""
+
+    @property
+    def width(self) -> int:
+        return self.scores.shape[1]
+
+    @property
+    def discrete(self) -> bool:
+        return self.loss.discrete
+
+    @property
+    def linked(self) -> bool:
+        """Whether a loss leads from expected scores to cells."""
+        return self.discrete or self.loss.name == "poisson"
+
+    @property
+    def levels(self) -> tuple[Any, ...]:
+        """Of yes/no and categories."""
+        return (False, True) if self.loss.name == "logistic" else getattr(self.loss, "levels", ())
+
+    @property
+    def at(self) -> slice:
+        return slice(self.first, self.first + self.width)
+
+    def codes(self, cells: Cells) -> tuple[np.ndarray, list[Any]]:
+        """Cells as the loss takes them, NaN for gaps; and the levels that the model does not know, whose cells are taken for gaps."""
+        a = np.array(cells.values, np.float64)
+        if not self.discrete:
+            return a, []
+        if self.loss.name == "logistic":
+            strange = sorted(set(a[~np.isnan(a) & (a != 0) & (a != 1)].tolist()))
+            return np.where((a == 0) | (a == 1), a, np.nan), strange
+        known = {level: float(code) for code, level in enumerate(self.levels)}
+        met = np.unique(a[~np.isnan(a)])
+        names = [cells.levels[int(m)] for m in met] if cells.levels else met.tolist()
+        table = np.append([known.get(name, np.nan) for name in names], np.nan)
+        at = np.where(np.isnan(a), len(met), np.searchsorted(met, a))
+        return table[at.astype(np.intp)], [name for name in names if name not in known]
+
+    def encode(self, a: np.ndarray) -> np.ndarray:
+        """Scores (rows x width) of what ``codes`` gave; NaN for gaps."""
+        if self.discrete:
+            table = np.vstack([self.scores, np.full(self.width, np.nan)])
+            return table[np.where(np.isnan(a), len(self.scores), a).astype(np.intp)]
+        if self.cycle:
+            which, length = self.cycle.split()
+            turn = 2 * np.pi * a / CYCLES[length]
+            a = np.sin(turn) if which == "sin" else np.cos(turn)
+        elif self.loss.name == "poisson":
+            a = np.log1p(np.maximum(a, 0))  # a new row may hold what no count can be: the nearest that can
+        return ((a - self.offset) / self.scale)[:, None]
+
+    def natural(self, y: np.ndarray) -> np.ndarray:
+        """Natural parameters of the loss at expected scores y (rows x width): rows, or rows x levels."""
+        s = self.link[:, 0] + y @ self.link[:, 1:].T
+        return s if self.loss.width > 1 else s[:, 0]
+
+    def probabilities(self, y: np.ndarray) -> np.ndarray:
+        """Of each level at expected scores y."""
+        return self.loss.probabilities(self.natural(y))
+
+    def numbers(self, y: np.ndarray) -> np.ndarray:
+        """Cells of a column of numbers at expected scores y, inside the range that was seen."""
+        x = self.loss.mean(self.natural(y)) if self.linked else self.offset + self.scale * y[:, 0]
+        return np.clip(x, self.low, self.high)
+
+    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        own = {
+            name: getattr(self, name) for name in ("name", "kind", "first", "offset", "scale", "low", "high", "cycle")
+        }
+        parameters = {n: list(v) if isinstance(v, tuple) else v for n, v in self.loss.parameters().items()}
+        return {"scores": self.scores, "link": self.link}, own | {"loss": self.loss.name, "parameters": parameters}
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, np.ndarray], kept: Any) -> Part:
+        """Refuses what no fit has written."""
+        if (
+            not isinstance(kept, dict)
+            or not isinstance(kept.get("parameters"), dict)
+            or not isinstance(kept.get("loss"), str)
+        ):
+            raise FileError("a column of a table is not described as this kind of model keeps it")
+        loss = loss_from(kept["loss"], kept["parameters"])
+        numbers = {name: float(kept[name]) for name in ("offset", "scale", "low", "high")}
+        words = {name: kept[name] for name in ("name", "kind", "cycle")}
+        scores, link = arrays["scores"], arrays["link"]
+        apt = (
+            all(isinstance(word, str) for word in words.values()) and words["kind"] in CHOICES and type(kept["first"]) is int
+            and np.isfinite([numbers["offset"], numbers["scale"]]).all() and numbers["scale"] > 0 and not np.isnan([numbers["low"], numbers["high"]]).any()
+            and words["cycle"] in {"", *(f"{f} {c}" for f in ("sin", "cos") for c in CYCLES)} and loss.name in CHOICES[words["kind"]] and _sound(loss)
+            and scores.ndim == 2 and link.ndim == 2 and scores.dtype == np.float64 and link.dtype == np.float64
+        )  # fmt: skip
+        if apt:
+            part = cls(loss=loss, first=kept["first"], scores=scores, link=link, **words, **numbers)  # type: ignore[arg-type]
+            rows = len(part.levels) if part.discrete else 0
+            widths = {"logistic": 1, "multinomial": rows - 1}.get(loss.name, 1)
+            apt = scores.shape == (rows, widths) and link.shape == ((loss.width, widths + 1) if part.linked else (0, 0))
+        if not apt:
+            raise FileError(f"column {words['name']!r} holds no such values as this kind of model keeps")
+        return part
+
+
+def _sound(loss: Loss) -> bool:
+    """Whether levels and thresholds of a file fit together."""
+    levels, cuts = getattr(loss, "levels", None), getattr(loss, "thresholds", None)
+    if levels is None:
+        delta = getattr(loss, "delta", 1.0)
+        return isinstance(delta, (int, float)) and 0 < delta < np.inf
+    apt = len(levels) >= 2 and len(set(levels)) == len(levels) and all(isinstance(v, (str, int, float)) for v in levels)
+    if cuts is None:
+        return apt
+    return apt and len(cuts) == len(levels) - 1 and bool(np.isfinite(cuts).all() and (np.diff(cuts) > 0).all())
+
+
+def choose_loss(cells: Cells, asked: str | None) -> tuple[str, str]:
+    """The name of the loss of a column, and why."""
+    if asked is not None:
+        if asked not in CHOICES[cells.kind]:
+            raise InputError(
+                f"losses[{cells.name!r}]={asked!r} came, wanted one of {', '.join(CHOICES[cells.kind])} for a column of type {cells.told}"
+            )
+        return asked, "asked for"
+    if cells.kind in ("number", "integer"):
+        a = cells.values[~np.isnan(cells.values)]
+        deviation = a.std() if len(a) else 0.0
+        if deviation > 0 and a.min() >= 0:
+            skewness = float((((a - a.mean()) / deviation) ** 3).mean())
+            if skewness > SKEWED:
+                return (
+                    "poisson",
+                    f"values >= 0 with skewness {skewness:.1f}: counts or amounts, whose errors grow with them",
+                )
+        return "squared", "numbers"
+    words = {
+        "date": "dates, as numbers",
+        "boolean": "yes and no",
+        "category": "categories",
+        "ordered": "ordered categories",
+    }
+    return CHOICES[cells.kind][0], words[cells.kind]
+
+
+def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
+    """The parts of a column and the reason of its loss; no parts, and why, for a column that says nothing."""
+    a = cells.values[~np.isnan(cells.values)]
+    name, why = choose_loss(cells, asked)
+    if not len(a):
+        return [], "no cell has a value"
+    if (a == a[0]).all():
+        return [], "every value is the same"
+    loss = loss_named(name)
+    if loss.discrete:
+        met, codes = np.unique(a, return_inverse=True)
+        if asked is None and cells.kind == "category" and (len(met) > MOST_LEVELS or 2 * len(met) > len(a) + 2):
+            return [], f"{len(met)} different values in {len(a)} cells: names or ids"
+        if len(met) > MOST_LEVELS:
+            raise InputError(
+                f"column {cells.name!r} has {len(met)} levels, wanted at most {MOST_LEVELS}; leave it out, or give it another loss"
+            )
+        shares = np.bincount(codes) / len(codes)
+        if name != "logistic":
+            levels = tuple(cells.levels[int(m)] for m in met) if cells.levels else tuple(met.tolist())
+            fitted = type(loss)(levels=tuple(range(len(met)))).fitted_to(codes)  # type: ignore[call-arg]
+            loss = replace(fitted, levels=levels)  # type: ignore[call-arg]
+        scores = normal_scores(shares) if isinstance(loss, Ordered) else contrasts(shares)
+        return [Part(cells.name, cells.kind, loss, scores=scores)], why
+    low, high = float(a.min()), float(a.max())
+    if name == "poisson" and low < 0:
+        raise InputError(f"losses[{cells.name!r}]='poisson' came for a column that holds {low:g}, wanted values >= 0")
+    x = np.log1p(a) if name == "poisson" else a
+    placing = loss_named("squared") if name == "poisson" else loss
+    place = placing.fitted_to(x).offset_and_scale(x)
+    offset, scale = float(place.offset[0]), place.scale
+    whole = loss.fitted_to((x - offset) / scale) if name == "huber" else loss
+    parts = [Part(cells.name, cells.kind, whole, 0, offset, scale, low, high)]
+    return parts + (_cycles(cells.name, a) if cells.kind == "date" else []), why
+
+
+def contrasts(shares: np.ndarray) -> np.ndarray:
+    """B^T e_g / sqrt(p_g) in row g: mean 0 and covariance I under the shares."""
+    root = np.sqrt(shares)
+    whole, _ = np.linalg.qr(np.column_stack([root, np.eye(len(shares))[:, 1:]]))
+    basis = whole[:, 1:]
+    if len(shares) == 2:
+        basis = basis * np.sign(basis[1, 0])  # a higher score is the second level
+    return basis / root[:, None]
+
+
+def normal_scores(shares: np.ndarray) -> np.ndarray:
+    """The mean of a standard normal variable between the quantiles of each grade, scaled to variance 1: (f(q_(g-1)) - f(q_g)) / p_g."""
+    ends = ndtri(np.clip(np.concatenate([[0.0], np.cumsum(shares)]), 0, 1))
+    density = np.exp(-0.5 * ends**2) / np.sqrt(2 * np.pi)
+    scores = -np.diff(density) / shares
+    return (scores / np.sqrt(shares @ scores**2))[:, None]
+
+
+def _cycles(name: str, seconds: np.ndarray) -> list[Part]:
+    """Sines and cosines of the cycles that dates pass through at least twice (a year: almost once, so that seasons are not taken for a trend)."""
+    span, found = float(seconds.max() - seconds.min()), []
+    for length, rounds in (("day", 2.0), ("week", 2.0), ("year", 0.8)):
+        for which in ("sin", "cos"):
+            part = Part(name, "date", loss_named("squared"), cycle=f"{which} {length}")
+            turned = part.encode(seconds)[:, 0]
+            if (
+                span >= rounds * CYCLES[length] and turned.std() > 0.1
+            ):  # dates without a time of day do not move through a day
+                found.append(replace(part, offset=float(turned.mean()), scale=float(turned.std())))
+    return found
+
+
+def laid_out(parts: list[Part]) -> tuple[Part, ...]:
+    """The same parts, each with the place of its scores."""
+    ends = np.cumsum([0] + [part.width for part in parts])
+    return tuple(replace(part, first=int(first)) for part, first in zip(parts, ends))

@@ -1,0 +1,188 @@
+"""Factor analysis of scores with gaps, by an EM whose missing data are the missing cells.
+
+The model: a row has a code z ~ N(0, I_k), and its scores are y = mu + W z + noise, every score with a variance psi_j of its own. With O the scores that
+are seen,
+
+    F = - log N(y_O; mu_O, W_O W_O^T + diag psi_O) summed over rows  +  l2/2 sum_j |w_j|^2 / psi_j  +  prior of psi
+
+is minimised. A column under Huber's loss, l(r) = r^2 / 2 up to |r| = d, has y = t + clip(a - t, -d, d), t its expected score: the parabola above the loss
+at t; what the loss costs beyond it (``wild``) is part of F.
+
+One step: E, mean and covariance of the code of every row given its seen scores, and from them the second moments of *complete* rows; M, a factor analysis
+of these n x n moments by inner EM steps with parameter expansion, whose cost does not depend on the number of rows. Since the missing cells, not the
+codes, are what the outer loop has to guess, it converges at the rate of the share of missing cells: a handful of steps. Rows with the same gaps share a
+covariance. Every part lowers F.
+
+References: Rubin and Thayer 1982 (EM for factor analysis); Liu, Rubin and Wu 1998 (parameter expansion).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+INNER = 12
+"""Inner EM steps on the second moments: they cost n^2 k each, whatever the number of rows, so the outer loop need not wait for the codes."""
+PRIOR_ROWS, PRIOR_NOISE = 2.0, 0.05
+"""The noise of a score leans on a twentieth of its variance with the weight of two rows: a few rows fitted exactly are no certainty."""
+LEAST_NOISE = 1e-8
+"""Of the variance of a column: below it the likelihood of an exact fit grows without end."""
+CHUNK = 2**21
+"""Numbers in the largest array of a chunk of rows: 16 megabytes."""
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """y = mu + W z + noise of variances psi."""
+
+    w: np.ndarray
+    mu: np.ndarray
+    psi: np.ndarray
+
+    @property
+    def k(self) -> int:
+        return self.w.shape[1]
+
+    def grown(self, k: int, cov: np.ndarray) -> Gaussian:
+        """With k directions: the new ones are the leading ones of what the old leave unexplained of second moments ``cov``."""
+        more = k - self.k
+        scale = np.sqrt(self.psi)
+        rest = (cov - self.w @ self.w.T) / np.outer(scale, scale)
+        values, vectors = np.linalg.eigh(rest)
+        # a tenth of a noise at least: a direction of length 0 stays 0 in EM
+        size = np.sqrt(np.maximum(values[::-1][:more] - 1, 0.1))
+        return replace(self, w=np.hstack([self.w, scale[:, None] * vectors[:, ::-1][:, :more] * size]))
+
+
+class Gaps(NamedTuple):
+    """Which cells are seen: the mask of each row as 1.0 and 0.0, the different masks, which of them a row has, and how many rows have each."""
+
+    seen: np.ndarray
+    patterns: np.ndarray
+    of: np.ndarray
+    times: np.ndarray
+
+    @classmethod
+    def of_mask(cls, mask: np.ndarray) -> Gaps:
+        bits = np.ascontiguousarray(np.packbits(mask, axis=1))
+        _, first, of, count = np.unique(
+            bits.view(f"V{bits.shape[1]}")[:, 0], return_index=True, return_inverse=True, return_counts=True
+        )
+        return cls(mask.astype(np.float64), mask[first].astype(np.float64), of, count.astype(np.float64))
+
+
+class Moments(NamedTuple):
+    """Sums over rows of E[y] and E[y y^T] of complete rows; log p of what was seen; the means of the codes."""
+
+    first: np.ndarray
+    second: np.ndarray
+    loglik: float
+    codes: np.ndarray
+
+
+def covariances(g: Gaussian, patterns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """S = (I + W_O^T psi_O^-1 W_O)^-1 of each pattern, and log det of the covariance of what it sees."""
+    k = g.k
+    r, c = np.tril_indices(k)
+    packed = patterns @ (g.w[:, r] * g.w[:, c] / g.psi[:, None])
+    m = np.empty((len(patterns), k, k))
+    m[:, r, c] = packed
+    m[:, c, r] = packed
+    m[:, np.arange(k), np.arange(k)] += 1.0
+    roots = np.linalg.cholesky(m)
+    logdet = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1) + patterns @ np.log(g.psi)
+    return np.linalg.inv(m), logdet
+
+
+def chunks(rows: int, size: int) -> list[slice]:
+    step = max(64, CHUNK // max(size, 1))
+    return [slice(a, min(a + step, rows)) for a in range(0, rows, step)]
+
+
+def codes_of(g: Gaussian, y: np.ndarray, gaps: Gaps, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means S W_O^T psi_O^-1 (y_O - mu_O) of the codes of rows, and (y_O - mu_O)^T C_O^-1 (y_O - mu_O) with C_O their covariance. y is 0 where not seen."""
+    away = y - gaps.seen * g.mu
+    b = away @ (g.w / g.psi[:, None])
+    z = np.empty_like(b)
+    for part in chunks(len(y), g.k * g.k):
+        z[part] = np.matmul(s[gaps.of[part]], b[part, :, None])[:, :, 0]
+    return z, (away * away) @ (1 / g.psi) - np.einsum("ik,ik->i", z, b)
+
+
+def moments(g: Gaussian, y: np.ndarray, gaps: Gaps) -> Moments:
+    """The E step: what is not seen at its expectation, and the covariance of it."""
+    n, k = g.w.shape
+    s, logdet = covariances(g, gaps.patterns)
+    z, square = codes_of(g, y, gaps, s)
+    full = y + (1 - gaps.seen) * (g.mu + z @ g.w.T)
+    second = full.T @ full
+    for part in chunks(len(gaps.patterns), n * k):
+        hidden = g.w.T[None] * (1 - gaps.patterns[part])[:, None, :]
+        spread = np.matmul(s[part] * gaps.times[part, None, None], hidden)
+        second += hidden.reshape(-1, n).T @ spread.reshape(-1, n)
+    second[np.diag_indices(n)] += (gaps.times @ (1 - gaps.patterns)) * g.psi
+    loglik = -0.5 * float(gaps.seen.sum() * np.log(2 * np.pi) + gaps.times @ logdet + square.sum())
+    return Moments(full.sum(axis=0), second, loglik, z)
+
+
+def penalty(g: Gaussian, l2: float) -> float:
+    """Minus the log of the priors: w_j ~ N(0, psi_j / l2), psi_j inverse gamma."""
+    own = g.psi
+    ridge = 0.5 * l2 * float(((g.w**2).sum(axis=1) / g.psi).sum())
+    return ridge + 0.5 * float(((PRIOR_ROWS + g.k) * np.log(own) + PRIOR_ROWS * PRIOR_NOISE / own).sum())
+
+
+def factor_steps(
+    g: Gaussian, cov: np.ndarray, rows: float, l2: float, wild: np.ndarray, steps: int = INNER
+) -> Gaussian:
+    """Inner EM steps on the covariance of complete rows."""
+    k, w, psi = g.k, g.w, g.psi
+    for _ in range(steps):
+        scaled = w / psi[:, None]
+        s = np.linalg.inv(np.eye(k) + scaled.T @ w)
+        b = s @ scaled.T  # E[z] = b (y - mu)
+        cb = cov @ b.T
+        zz = b @ cb + s
+        zz = 0.5 * (zz + zz.T)
+        w = np.linalg.solve(zz + (l2 / rows) * np.eye(k), cb.T).T
+        left = np.diag(cov) - np.einsum("jk,jk->j", w, cb)  # the misfit and l2 |w|^2 / rows together
+        psi = (rows * left + 2 * wild + PRIOR_ROWS * PRIOR_NOISE) / (rows + PRIOR_ROWS + k)
+        psi = np.maximum(psi, LEAST_NOISE)
+        # parameter expansion: W takes over the second moment of the codes where that gains more than the ridge costs
+        values, vectors = np.linalg.eigh(zz)
+        wider = w @ ((vectors * np.sqrt(values)) @ vectors.T)
+        cost = 0.5 * l2 * float((((wider**2) - (w**2)).sum(axis=1) / psi).sum())
+        if 0.5 * rows * float((values - 1 - np.log(values)).sum()) >= cost:
+            w = wider
+    return Gaussian(w, g.mu, psi)
+
+
+def m_step(g: Gaussian, m: Moments, rows: int, l2: float, wild: np.ndarray) -> Gaussian:
+    """Means and factor analysis of the moments of complete rows."""
+    mu = m.first / rows
+    return factor_steps(replace(g, mu=mu), m.second / rows - np.outer(mu, mu), rows, l2, wild)
+
+
+def factor_gradient(g: Gaussian, m: Moments, rows: int, l2: float) -> float:
+    """The gradient of F by W, relative to the two parts that cancel in it: psi_j dF/dw_j = w_j (E[z z^T] rows + l2) - E[(y - mu) z^T] rows."""
+    mu = m.first / rows
+    cov = m.second / rows - np.outer(mu, g.mu) - np.outer(g.mu, mu) + np.outer(g.mu, g.mu)
+    scaled = g.w / g.psi[:, None]
+    s = np.linalg.inv(np.eye(g.k) + scaled.T @ g.w)
+    cb = cov @ (s @ scaled.T).T
+    one = g.w @ (s @ scaled.T @ cb + s + (l2 / rows) * np.eye(g.k))
+    scale = np.sqrt(g.psi)[:, None]
+    size = float(np.linalg.norm(one / scale)) + float(np.linalg.norm(cb / scale))
+    return float(np.linalg.norm((one - cb) / scale)) / max(size, 1e-300)
+
+
+def start(y: np.ndarray, gaps: Gaps, k: int) -> Gaussian:
+    """The leading directions of second moments by pairs of scores, where both are seen."""
+    both = np.maximum(gaps.seen.T @ gaps.seen, 1.0)
+    values, vectors = np.linalg.eigh((y.T @ y) / both)
+    n = y.shape[1]
+    # 0.3: a noise that is neither certain nor all there is; a direction of length 0 would stay 0 in EM
+    w = vectors[:, ::-1][:, :k] * np.sqrt(0.8 * np.maximum(values[::-1][:k], 0.05))
+    return Gaussian(w, np.zeros(n), np.full(n, 0.3))

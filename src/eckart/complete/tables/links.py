@@ -1,0 +1,117 @@
+"""From expected scores to probabilities and rates: one small convex problem for each column that is not plain numbers.
+
+    min over A (and thresholds)   sum_cells l(a, A [1, y]) + l2/2 |slopes|^2,     y the scores of the cell expected from all *other* columns of its row
+
+y are the leave-one-out predictions that the factor model gives in closed form, so what is calibrated is what imputation does. With the posterior mean s and
+covariance C = W S W^T of the scores of the cell and their noise Psi (all given the cell itself), the prediction without the cell is
+
+    y - Psi (Psi - C)^-1 (y - s).
+
+Newton steps, halved until the sum falls; the steps of a category with three levels or more take the bound 1/2 of the curvature instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from eckart.complete.tables.columns import Part
+from eckart.terms import Loss, Ordered
+
+RIDGE = 1.0
+"""Of slopes, in cells: a link of few cells stays finite where levels are separated exactly, and that of many does not notice."""
+INTERCEPT = 1e-6
+"""Ridge of an intercept, for each cell: next to none, and the answer is one."""
+STEPS = 200
+GAIN = 1e-7
+"""Stop when a step gains less than this for a cell."""
+CELLS = 2000
+"""Cells that a link is fitted to: its few numbers are known to a few per cent by then."""
+
+
+def left_out(y: np.ndarray, s: np.ndarray, cov: np.ndarray, psi: np.ndarray) -> np.ndarray:
+    """Scores of cells (rows x width) as expected without them; ``cov`` is rows x width x width."""
+    if y.shape[1] == 1:
+        return y - (y - s) / np.maximum(1 - cov[:, :, 0] / psi, 1e-6)
+    room = np.diag(psi) - cov
+    return y - psi * np.linalg.solve(room, (y - s)[:, :, None])[:, :, 0]
+
+
+def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
+    """The part with its link (and thresholds) fitted to codes ``a`` at left-out scores ``y``."""
+    x = np.column_stack([np.ones(len(y)), y])
+    loss, wide = part.loss, part.loss.width
+    ridge = np.full(x.shape[1], RIDGE)
+    ridge[0] = INTERCEPT * len(a)
+    moves = np.ones(x.shape[1], bool)
+    moves[0] = not isinstance(loss, Ordered)  # thresholds are its intercepts
+    link = np.zeros((wide, x.shape[1]))
+    if moves[0]:
+        link[:, 0] = loss.best_constant(a, np.ones(len(a)))
+    f = x[:, moves]
+    fixed = np.linalg.inv(0.5 * f.T @ f + np.diag(ridge[moves])) if wide > 1 else None
+
+    def natural(m: np.ndarray) -> np.ndarray:
+        s = x @ m.T
+        return s if wide > 1 else s[:, 0]
+
+    def value(m: np.ndarray, l: Loss) -> float:
+        return float(l.value(a, natural(m)).sum() + 0.5 * (ridge * m**2).sum())
+
+    now = value(link, loss)
+    for _ in range(STEPS):
+        s = natural(link)
+        g = loss.gradient(a, s).reshape(len(a), wide)
+        slope = g.T @ f + (ridge * link)[:, moves]
+        if fixed is not None:
+            step = -slope @ fixed
+        else:
+            curved = (f * bend(loss, a, s)[:, None]).T @ f + np.diag(ridge[moves])
+            step = -np.linalg.solve(curved, slope[0])[None]
+        whole = np.zeros_like(link)
+        whole[:, moves] = step
+        for _ in range(20):  # a millionth of the step: nothing is left to gain
+            new = value(link + whole, loss)
+            if new <= now:
+                break
+            whole /= 2
+        else:
+            break
+        link, gain = link + whole, now - new
+        now = new
+        if isinstance(loss, Ordered):
+            moved = threshold_step(loss, a, natural(link))
+            new = value(link, moved)
+            gain, now, loss = gain + now - new, new, moved
+        if gain <= GAIN * len(a):
+            break
+    return replace(part, loss=loss, link=link)
+
+
+def link_gradient(part: Part, a: np.ndarray, y: np.ndarray) -> float:
+    """The gradient of the problem above by A, relative to the sizes of what adds up to it."""
+    x = np.column_stack([np.ones(len(y)), y])
+    ridge = np.full(x.shape[1], RIDGE)
+    ridge[0] = INTERCEPT * len(a)
+    g = part.loss.gradient(a, part.natural(y)).reshape(len(a), -1)
+    slope, size = g.T @ x + ridge * part.link, np.abs(g).T @ np.abs(x) + np.abs(ridge * part.link)
+    first = int(isinstance(part.loss, Ordered))  # thresholds are its intercepts
+    return float(np.linalg.norm(slope[:, first:])) / max(float(np.linalg.norm(size[:, first:])), 1e-300)
+
+
+def bend(loss: Loss, a: np.ndarray, s: np.ndarray) -> np.ndarray:
+    """Second derivatives by s, from gradients beside it; at least a little where a cell is certain."""
+    return np.maximum((loss.gradient(a, s + 1e-4) - loss.gradient(a, s - 1e-4)) / 2e-4, 1e-6)
+
+
+def threshold_step(loss: Ordered, a: np.ndarray, s: np.ndarray) -> Ordered:
+    """A Newton step of thresholds, halved until the loss does not rise."""
+    slope, bend = loss.by_thresholds(a, s, np.ones(len(a)))
+    step, now = -np.linalg.lstsq(bend, slope, rcond=None)[0], float(loss.value(a, s).sum())
+    for _ in range(10):  # a thousandth of the step: beyond it little is left to gain
+        moved = loss.moved(step)
+        if moved is not None and float(moved.value(a, s).sum()) <= now:
+            return moved
+        step = step / 2
+    return loss

@@ -1,0 +1,147 @@
+"""A table from its columns to a fitted model: parts, scores, rank and ridge, the factor model, links, evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.certificate import Certificate
+from eckart.certify.tables import certify_table
+from eckart.complete.tables.choose import Choice, choose
+from eckart.complete.tables.columns import Part, laid_out, parts_for
+from eckart.complete.tables.factor_em import Gaussian, factor_gradient, moments, penalty
+from eckart.complete.tables.fit_table import Scores, descend, expected, without_itself
+from eckart.complete.tables.links import CELLS, fit_link, link_gradient
+from eckart.errors import InputError, wrong
+from eckart.factors import MixedColumns
+from eckart.fit import Fit
+from eckart.io.tables.mixed import Cells
+from eckart.trace import Trace, Watcher
+
+
+def solve(
+    columns: list[Cells],
+    asked: dict[str, str],
+    k: int | None,
+    l2: float | None,
+    tol: float,
+    max_iter: int,
+    *,
+    rng: np.random.Generator,
+    watch: Watcher,
+) -> Fit:
+    """Fit a table; ``asked`` names losses of columns, k and l2 are chosen where they are None."""
+    if len(columns[0].values) < 2:
+        raise InputError("X has 1 sample, wanted 2 rows or more: one row says nothing of how its columns go together")
+    parts, reasons, aside = [], {}, {}
+    for cells in columns:
+        found, why = parts_for(cells, asked.get(cells.name))
+        parts += found
+        if found:
+            reasons[cells.name] = f"{found[0].loss.name}: {why}"
+        else:
+            aside[cells.name] = {"reason": why, "fill": _constant(cells)}
+    if not parts:
+        told = "; ".join(f"{name}: {a['reason']}" for name, a in list(aside.items())[:3])
+        raise InputError(f"no column of X says anything ({told}), wanted one whose values differ")
+    laid = laid_out(parts)
+    table, codes, _ = scores_of(laid, columns)
+    most = max(1, table.y.shape[1] - 1)
+    if k is not None and k > most:
+        raise wrong("n_components", k, f"at most {most}, one less than the scores of the columns", "lower it")
+    chosen = choose(table, k, l2, rng)
+    climb = descend(table, chosen.g, chosen.best.l2, tol, max_iter, watch)
+    g = _signed(climb.g)
+    laid = _linked(table, g, codes)
+    certificate = measured(replace(table, parts=laid), g, chosen.best.l2, codes, climb.trace)
+    plan = {
+        "engine": "numpy", "engine_reason": "scores of one table in memory, multiplied by BLAS",
+        "solver": "EM over missing cells, factor analysis of n x n moments", "rank": chosen.best.k, "l2": chosen.best.l2,
+        "rank_reason": _words(chosen, k, l2), "candidates": [list(c) for c in chosen.table], "losses": reasons,
+        "aside": {name: a["reason"] for name, a in aside.items()},
+    }  # fmt: skip
+    return Fit(_factors(g, laid, aside, [c.name for c in columns]), certificate, climb.trace, plan)
+
+
+def scores_of(parts: tuple[Part, ...], columns: list[Cells]) -> tuple[Scores, list[np.ndarray], dict[str, list[Any]]]:
+    """Scores of columns, their codes by part, and levels that the parts do not know."""
+    by_name = {cells.name: cells for cells in columns}
+    found = [p.codes(by_name[p.name]) for p in parts]
+    codes = [a for a, _ in found]
+    strange = {p.name: levels for p, (_, levels) in zip(parts, found) if levels}
+    return Scores.of(parts, np.hstack([p.encode(a) for p, a in zip(parts, codes)])), codes, strange
+
+
+def _constant(cells: Cells) -> Any:
+    """The only value of a column, as a plain value; None where there is none or where values differ."""
+    met = np.unique(cells.values[~np.isnan(cells.values)])
+    if len(met) != 1:
+        return None
+    found = cells.levels[int(met[0])] if cells.levels else float(met[0])
+    return found if isinstance(found, (str, int, float)) else str(found)
+
+
+def _signed(g: Gaussian) -> Gaussian:
+    """Principal axes of W psi^-1/2 in falling order, the largest weight of each positive: the same fit has one answer."""
+    scale = np.sqrt(g.psi)[:, None]
+    _, _, turn = np.linalg.svd(g.w / scale, full_matrices=False)
+    w = g.w @ turn.T
+    largest = w[np.abs(w).argmax(axis=0), np.arange(w.shape[1])]
+    return replace(g, w=w * np.where(largest < 0, -1.0, 1.0))
+
+
+def _linked(table: Scores, g: Gaussian, codes: list[np.ndarray]) -> tuple[Part, ...]:
+    """The parts with their links fitted to seen cells, as the other cells of their rows predict them."""
+    found, out = expected(table, g), []
+    for p, a in zip(table.parts, codes):
+        if p.linked:
+            rows = _some(a)
+            p = fit_link(p, a[rows], without_itself(table, g, found, p, rows))
+        out.append(p)
+    return tuple(out)
+
+
+def _some(a: np.ndarray) -> np.ndarray:
+    """Evenly spaced rows that see a column, at most as many as a link needs."""
+    rows = np.flatnonzero(~np.isnan(a))
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), CELLS)).astype(np.intp)]
+
+
+def measured(table: Scores, g: Gaussian, l2: float, codes: list[np.ndarray], trace: Trace | None) -> Certificate:
+    """The certificate from data and model alone."""
+    found = expected(table, g)
+    y, wild = table.targets(found.scores if table.robust else None)
+    m = moments(g, y, table.gaps)
+    value = float((wild / g.psi).sum()) - m.loglik + penalty(g, l2)
+    links = {
+        p.name: link_gradient(p, a[rows], without_itself(table, g, found, p, rows))
+        for p, a in zip(table.parts, codes) if p.linked and len(rows := _some(a))
+    }  # fmt: skip
+    count = int(table.gaps.seen.sum())
+    facts: dict[str, object] = {
+        "seen scores": count,
+        "rows": table.rows,
+        "objective per seen score": value / max(count, 1),
+    }
+    return certify_table(value, factor_gradient(g, m, table.rows, l2), links, trace, facts)
+
+
+def _factors(g: Gaussian, parts: tuple[Part, ...], aside: dict[str, Any], names: list[str]) -> MixedColumns:
+    described: list[dict[str, Any]] = []
+    tables: dict[str, np.ndarray] = {}
+    for i, p in enumerate(parts):
+        arrays, told = p.to_state()
+        described.append(told)
+        tables |= {f"{name}.{i}": array for name, array in arrays.items() if array.size}
+    columns = np.empty(len(names), object)
+    columns[:] = names
+    return MixedColumns(len(names), g.w, g.mu, g.psi, described, tables, aside, columns)
+
+
+def _words(chosen: Choice, k: int | None, l2: float | None) -> str:
+    if k is not None and l2 is not None:
+        return "asked for"
+    what = "rank and ridge" if k is None and l2 is None else "rank" if k is None else "ridge"
+    return f"{what} of {len(chosen.table)} candidates with the least error ({chosen.best.error:.3f} variances) at cells hidden for it"

@@ -1,0 +1,312 @@
+"""Tables with columns of several kinds: from pandas, polars, Arrow, files and arrays to plain cells, and back with gaps filled, in the types they came with."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eckart.errors import InputError, InputTypeError
+from eckart.io.tables.columns import head_of
+from eckart.io.tables.frames import is_arrow, is_frame
+
+
+class Cells(NamedTuple):
+    """A column as it came. ``kind`` is "number", "integer", "boolean", "category", "ordered" or "date"; ``values`` are numbers (dates in seconds, levels as
+    codes), NaN where there is a gap; ``levels`` belong to codes; ``told`` is how the table calls its type, for messages."""
+
+    name: str
+    kind: str
+    values: np.ndarray
+    levels: tuple[Any, ...] = ()
+    told: str = ""
+
+
+@dataclass(frozen=True)
+class MixedFrame:
+    """A table and its columns as cells; ``rows`` are labels where the table has some."""
+
+    source: Any
+    columns: list[Cells]
+
+    @property
+    def rows(self) -> int:
+        return len(self.columns[0].values) if self.columns else 0
+
+    @property
+    def index(self) -> Any:
+        return getattr(self.source, "index", None) if hasattr(self.source, "iloc") else None
+
+    def filled(self, found: dict[str, np.ndarray]) -> Any:
+        """The table with the gaps of these columns filled: numbers as numbers, dates in seconds, levels as an array of levels."""
+        if isinstance(self.source, np.ndarray):
+            out = np.array(self.source, np.float64)
+            for j, cells in enumerate(self.columns):
+                if cells.name in found:
+                    gap = np.isnan(cells.values)
+                    out[gap, j] = np.asarray(found[cells.name], np.float64)[gap]
+            return out.astype(self.source.dtype) if self.source.dtype.kind == "f" else out
+        fill = _into_pandas if hasattr(self.source, "iloc") else _into_arrow
+        return fill(self.source, {c.name: (c, found[c.name]) for c in self.columns if c.name in found})
+
+
+def mixed_frame(
+    source: Any,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    missing: tuple[str, ...] = (),
+    marks: tuple[float, ...] = (),
+) -> MixedFrame:
+    """The door: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers. The words ``missing`` and the numbers ``marks`` of a file
+    stand for gaps, empty cells always."""
+    if isinstance(source, (str, os.PathLike)):
+        head = head_of(str(source), delimiter, header, missing, whole=True)
+        if head is None:
+            raise InputError(
+                f"{source} holds no table with columns, wanted a .csv, .tsv, .parquet, .arrow, .jsonl or .xlsx file that exists"
+            )
+        source = _blanks(head.rows, missing, marks)
+    if is_arrow(source):
+        import pyarrow as pa
+
+        table = source if isinstance(source, pa.Table) else pa.table(source)
+        return _checked(
+            MixedFrame(table, [_from_arrow(table.column(j), name) for j, name in enumerate(table.column_names)])
+        )
+    if is_frame(source) and hasattr(source, "iloc"):
+        return _checked(
+            MixedFrame(source, [_from_pandas(source.iloc[:, j], name) for j, name in enumerate(source.columns)])
+        )
+    if is_frame(source) and hasattr(source, "to_arrow"):
+        table = source.to_arrow()
+        return _checked(
+            MixedFrame(source, [_from_arrow(table.column(j), name) for j, name in enumerate(table.column_names)])
+        )
+    try:
+        array = np.asarray(source)
+        if array.dtype.kind == "c":
+            raise InputError("Complex data not supported: X holds complex numbers, wanted real ones")
+        array = array if array.dtype.kind == "f" else array.astype(np.float64)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InputTypeError(
+            f"X is a {type(source).__name__} that is not numeric ({error}), wanted a data frame, an Arrow table, a file or numbers"
+        ) from None
+    if array.ndim != 2:
+        raise InputError(f"X has {array.ndim} dimensions, wanted a table: rows and columns. Reshape your data")
+    return _checked(
+        MixedFrame(
+            array,
+            [
+                Cells(f"x{j}", "number", np.asarray(column, np.float64), (), str(array.dtype))
+                for j, column in enumerate(array.T)
+            ],
+        )
+    )
+
+
+def _blanks(table: Any, missing: tuple[str, ...], marks: tuple[float, ...]) -> Any:
+    """A table of a file with its marks and empty texts as nulls."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for j, column in enumerate(table.columns):
+        kind = column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            hidden = pc.is_in(column, pa.array(["", *missing], kind))
+        elif marks and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            hidden = pc.is_in(column.cast(pa.float64(), safe=False), pa.array(marks, pa.float64()))
+        else:
+            continue
+        table = table.set_column(j, table.schema.field(j), pc.if_else(hidden, pa.scalar(None, kind), column))
+    return table
+
+
+def _checked(frame: MixedFrame) -> MixedFrame:
+    """A table with something in it, whose columns have names that differ."""
+    if not frame.columns or not frame.rows:
+        n, m = frame.rows, len(frame.columns)
+        raise InputError(f"X has {n} sample(s) and {m} feature(s) (shape=({n}, {m})) while a minimum of 1 is required.")
+    names = [c.name for c in frame.columns]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(
+            f"column {twice!r} stands {names.count(twice)} times in X, wanted names that differ; rename it"
+        )
+    for cells in frame.columns:
+        if np.isinf(cells.values).any():
+            raise InputError(
+                f"column {cells.name!r} holds infinity at row {int(np.argmax(np.isinf(cells.values)))}, wanted finite numbers or gaps"
+            )
+    return frame
+
+
+def _levels(name: str, found: list[Any], told: str) -> Cells:
+    """A column of Python values: texts are categories, True and False are yes and no, numbers are numbers; None and NaN are gaps."""
+    gap = np.array([v is None or v != v for v in found], bool)
+    kinds = {bool if isinstance(v, (bool, np.bool_)) else str if isinstance(v, str) else float if isinstance(v, (int, float, np.number)) else type(v)
+             for v, g in zip(found, gap) if not g}  # fmt: skip
+    if kinds <= {bool} or kinds <= {float}:
+        values = np.array([np.nan if g else float(v) for v, g in zip(found, gap)], np.float64)
+        return Cells(name, "boolean" if kinds == {bool} else "number", values, (), told)
+    if kinds != {str}:
+        came = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise InputTypeError(
+            f"column {name!r} holds values of type {came}, wanted numbers, yes/no, texts, categories or dates; convert it"
+        )
+    levels = sorted({v for v, g in zip(found, gap) if not g})
+    code = {level: float(i) for i, level in enumerate(levels)}
+    return Cells(
+        name, "category", np.array([np.nan if g else code[v] for v, g in zip(found, gap)]), tuple(levels), told
+    )
+
+
+def _plain(level: Any) -> Any:
+    return level.item() if isinstance(level, np.generic) else level
+
+
+def _from_pandas(column: Any, name: Any) -> Cells:
+    kind, name, told = column.dtype, str(name), str(column.dtype)
+    if hasattr(kind, "categories"):
+        codes = column.cat.codes.to_numpy().astype(np.float64)
+        values = np.where(codes < 0, np.nan, codes)
+        return Cells(name, "ordered" if kind.ordered else "category", values, tuple(map(_plain, kind.categories)), told)
+    letter = getattr(kind, "kind", "O")
+    if letter == "c":
+        raise InputError(f"Complex data not supported: column {name!r} holds complex numbers, wanted real ones")
+    if letter in "Mm":
+        plain = column.dt.tz_convert("UTC").dt.tz_localize(None) if getattr(kind, "tz", None) is not None else column
+        return Cells(name, "date" if letter == "M" else "number", _seconds(plain.to_numpy()), (), told)
+    if letter in "biuf":
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return Cells(name, {"b": "boolean", "f": "number"}.get(letter, "integer"), values, (), told)
+    return _levels(name, [None if gap else v for v, gap in zip(column.tolist(), column.isna())], told)
+
+
+def _seconds(moments: np.ndarray) -> np.ndarray:
+    unit = "M8[us]" if moments.dtype.kind == "M" else "m8[us]"
+    whole = moments.astype(unit)
+    return np.where(np.isnat(whole), np.nan, whole.astype(np.int64) / 1e6)
+
+
+def _from_arrow(column: Any, name: str) -> Cells:
+    import pyarrow as pa
+
+    t, kind = pa.types, column.type
+    told = str(kind)
+    if t.is_dictionary(kind):
+        whole = column.unify_dictionaries().combine_chunks() if hasattr(column, "unify_dictionaries") else column
+        whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole
+        codes = whole.indices.to_numpy(zero_copy_only=False).astype(np.float64)
+        return Cells(name, "ordered" if kind.ordered else "category", codes, tuple(whole.dictionary.to_pylist()), told)
+    if t.is_boolean(kind):
+        return Cells(name, "boolean", column.cast(pa.float64()).to_numpy().astype(np.float64), (), told)
+    if t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind):
+        values = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+        return Cells(name, "integer" if t.is_integer(kind) else "number", values, (), told)
+    if t.is_timestamp(kind) or t.is_date(kind):
+        return Cells(
+            name, "date", _seconds(column.cast(pa.timestamp("us"), safe=False).to_numpy().astype("M8[us]")), (), told
+        )
+    if t.is_null(kind):
+        return Cells(name, "number", np.full(len(column), np.nan), (), told)
+    if t.is_string(kind) or t.is_large_string(kind) or kind == pa.string_view():
+        coded = column.cast(pa.string()).dictionary_encode().combine_chunks()
+        coded = coded.chunk(0) if isinstance(coded, pa.ChunkedArray) else coded
+        levels = coded.dictionary.to_pylist()
+        order = np.argsort(np.array(levels, object)) if levels else np.array([], int)
+        place = np.append(np.argsort(order).astype(np.float64), np.nan)
+        at = coded.indices.to_numpy(zero_copy_only=False).astype(np.float64)
+        return Cells(
+            name, "category", place[np.where(np.isnan(at), -1, at).astype(int)], tuple(levels[i] for i in order), told
+        )
+    raise InputTypeError(
+        f"column {name!r} holds {kind}, wanted numbers, yes/no, texts, categories or dates; convert it"
+    )
+
+
+def _answers(cells: Cells, found: np.ndarray) -> list[Any]:
+    """Values for the gaps of a column as Python values."""
+    chosen = found[np.isnan(cells.values)]
+    if cells.kind == "boolean":
+        return [bool(v) for v in chosen]
+    if cells.kind == "integer":
+        return [round(float(v)) for v in chosen]
+    if cells.kind == "number":
+        return [float(v) for v in chosen]
+    return [_plain(v) for v in chosen]
+
+
+def _into_pandas(frame: Any, found: dict[str, tuple[Cells, np.ndarray]]) -> Any:
+    import pandas as pd
+
+    out = frame.copy()
+    for j, name in enumerate(frame.columns):
+        cells, values = found.get(str(name), (None, None))
+        if cells is None or values is None or not np.isnan(cells.values).any():
+            continue
+        column, gap = frame.iloc[:, j], np.isnan(cells.values)
+        kind = column.dtype
+        if cells.kind == "date" or getattr(kind, "kind", "O") == "m":
+            micro = np.round(values[gap].astype(np.float64) * 1e6).astype(np.int64)
+            moments = micro.astype("M8[us]" if cells.kind == "date" else "m8[us]")
+            answers = pd.Series(moments)
+            if getattr(kind, "tz", None) is not None:
+                answers = answers.dt.tz_localize("UTC").dt.tz_convert(kind.tz)
+            answers = answers.astype(kind)
+        else:
+            answers = pd.Series(_answers(cells, values), dtype=kind)
+        new = column.copy()
+        new.iloc[np.flatnonzero(gap)] = (
+            answers.array
+            if hasattr(kind, "categories")
+            else answers.to_numpy()
+            if isinstance(kind, np.dtype)
+            else answers.array
+        )
+        out.isetitem(j, new)
+    return out
+
+
+def _into_arrow(source: Any, found: dict[str, tuple[Cells, np.ndarray]]) -> Any:
+    import pyarrow as pa
+
+    polars = hasattr(source, "to_arrow")
+    table = source.to_arrow() if polars else source
+    for j, name in enumerate(table.column_names):
+        cells, values = found.get(name, (None, None))
+        if cells is None or values is None or not np.isnan(cells.values).any():
+            continue
+        kind = table.column(j).type
+        gap = np.isnan(cells.values)
+        if cells.kind == "date":
+            micro = np.round(values.astype(np.float64) * 1e6)
+            whole = pa.array(np.where(gap, micro, 0).astype(np.int64).astype("M8[us]"), pa.timestamp("us"))
+            whole = whole.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(kind, safe=False)
+        elif pa.types.is_dictionary(kind):
+            code = {level: i for i, level in enumerate(cells.levels)}
+            old = table.column(j).unify_dictionaries().combine_chunks()
+            old = old.chunk(0) if isinstance(old, pa.ChunkedArray) else old
+            codes = np.where(gap, -1, np.nan_to_num(cells.values)).astype(np.int64)
+            codes[gap] = [code[v] for v in _answers(cells, values)]
+            new = pa.DictionaryArray.from_arrays(
+                pa.array(codes).cast(old.indices.type), old.dictionary, ordered=kind.ordered
+            )
+            table = table.set_column(j, table.schema.field(j), new)
+            continue
+        else:
+            whole = np.empty(len(gap), object)
+            whole[gap] = _answers(cells, values)
+            whole = pa.array(whole.tolist()).cast(kind, safe=False)
+        import pyarrow.compute as pc
+
+        new = pc.if_else(pa.array(gap), whole, table.column(j))
+        table = table.set_column(j, table.schema.field(j), new)
+    if not polars:
+        return table
+    import polars as pl
+
+    return pl.from_arrow(table).cast(dict(source.schema))  # type: ignore[union-attr, arg-type]

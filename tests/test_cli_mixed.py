@@ -1,0 +1,80 @@
+"""eckart complete of tables with categories, yes/no and dates: taken by itself, written whole in its own types."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import eckart
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(120)
+    whole = pd.DataFrame(
+        {
+            "name": [f"p{i}" for i in range(120)],
+            "size": (170 + 9 * z + rng.normal(0, 2, 120)).round(1),
+            "weight": (70 + 8 * z + rng.normal(0, 2, 120)).round(1),
+            "smokes": np.where(z + rng.normal(0, 0.3, 120) > 0, "true", "false"),
+            "town": np.where(z + rng.normal(0, 0.3, 120) > 0, "Bonn", "Kiel"),
+        }
+    )
+    mask = np.hstack([np.zeros((120, 1), bool), rng.random((120, 4)) < 0.15])
+    whole.to_csv(folder / "whole.csv", index=False)
+    whole.mask(pd.DataFrame(mask, columns=whole.columns)).to_csv(folder / "gaps.csv", index=False)
+    whole.mask(pd.DataFrame(mask, columns=whole.columns)).fillna({"town": "unknown", "size": -9}).to_csv(
+        folder / "marks.csv", index=False
+    )
+    return folder
+
+
+def test_a_mixed_table_is_filled_by_itself(eckart_):
+    code, out, err = eckart_("complete", "gaps.csv", "--out", "filled.csv", "--model", "m.safetensors")
+    assert code == 0, err
+    assert "mixed table" in out
+    assert "'name' is left as it is" in err
+    filled, whole, gaps = (pd.read_csv(name) for name in ("filled.csv", "whole.csv", "gaps.csv"))
+    assert list(filled) == list(whole)
+    assert not filled.isna().any().any()
+    for name in ("town", "smokes"):
+        hidden = gaps[name].isna()
+        assert (filled[name][hidden].astype(str) == whole[name][hidden].astype(str)).mean() > 0.7
+        assert (filled[name][~hidden].astype(str) == whole[name][~hidden].astype(str)).all()
+    assert eckart.load("m.safetensors").losses_["town"] == "multinomial"
+
+
+def test_marks_and_an_index(eckart_):
+    code, out, err = eckart_(
+        "complete",
+        "marks.csv",
+        "--index",
+        "name",
+        "--missing",
+        "unknown,-9",
+        "--out",
+        "filled.parquet",
+        "-k",
+        "1",
+        "--json",
+    )
+    assert code == 0, err
+    filled = pd.read_parquet("filled.parquet")
+    assert "unknown" not in set(filled["town"])
+    assert filled["size"].min() > 100
+    assert filled["name"].tolist() == pd.read_csv("whole.csv")["name"].tolist()
+    assert json.loads(out)["plan"]["rank"] == 1
+
+
+def test_other_methods_stay_and_options_of_theirs_are_refused(eckart_):
+    code, _, err = eckart_("complete", "gaps.csv", "--method", "als", "-k", "1", "--out", "numbers.csv")
+    assert code in (0, 1), err
+    assert "left out of gaps.csv" in err
+    code, _, err = eckart_("complete", "gaps.csv", "--method", "mixed", "--report", "r.html")
+    assert code == 2
+    assert "--method mixed" in err

@@ -1,0 +1,320 @@
+"""MixedTable: columns of several kinds with gaps. The numbered lines of the specification are in tests/spec/test_6_mixed_tables.py."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+import eckart
+from eckart import FileError, InputError, MixedTable
+from eckart.io.tables.mixed import mixed_frame
+
+
+def people(n: int = 300, seed: int = 0) -> pd.DataFrame:
+    """Every kind of column, all driven by two hidden numbers."""
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal((n, 2))
+
+    def noise() -> np.ndarray:
+        return 0.4 * rng.standard_normal(n)
+
+    grade = np.digitize(z[:, 0] + noise(), [-0.8, 0.0, 0.8])
+    town = np.array(["Bonn", "Kiel", "Ulm"])[
+        np.argmax(np.column_stack([z[:, 0], -z[:, 0], z[:, 1]]) + rng.gumbel(size=(n, 3)) / 3, axis=1)
+    ]
+    return pd.DataFrame(
+        {
+            "size": 170 + 9 * (z[:, 0] + noise()),
+            "age": np.round(40 + 10 * (z[:, 1] + noise())).astype(int),
+            "smokes": pd.array(z[:, 0] - z[:, 1] + noise() > 0, dtype="boolean"),
+            "town": town,
+            "grade": pd.Categorical.from_codes(grade, ["poor", "fair", "good", "best"], ordered=True),
+            "colour": pd.Categorical(np.where(z[:, 1] + noise() > 0, "red", "blue"), ["red", "blue", "green"]),
+            "visits": pd.array(rng.poisson(np.exp(1.5 * z[:, 0])), dtype="Int64"),
+            "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(np.round(400 + 90 * (z[:, 1] + noise())), unit="D"),
+        },
+        index=[f"p{i}" for i in range(n)],
+    )
+
+
+def with_gaps(frame: pd.DataFrame, share: float = 0.15, seed: int = 1) -> tuple[pd.DataFrame, np.ndarray]:
+    mask = np.random.default_rng(seed).random(frame.shape) < share
+    mask[:, list(frame.columns).index("age")] = False  # plain int64 has no gaps
+    return frame.mask(pd.DataFrame(mask, columns=frame.columns, index=frame.index)).astype({"visits": "Int64"}), mask
+
+
+@pytest.fixture(scope="module")
+def whole() -> pd.DataFrame:
+    return people()
+
+
+@pytest.fixture(scope="module")
+def gaps(whole: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+    return with_gaps(whole)
+
+
+@pytest.fixture(scope="module")
+def model(gaps: tuple[pd.DataFrame, np.ndarray]) -> MixedTable:
+    return MixedTable(random_state=0).fit(gaps[0])
+
+
+def test_losses_by_type_with_reasons(model):
+    wanted = {"size": "squared", "age": "squared", "smokes": "logistic", "town": "multinomial", "grade": "ordered", "colour": "multinomial",
+              "visits": "poisson", "when": "squared"}  # fmt: skip
+    assert model.losses_ == wanted
+    assert all(":" in reason for reason in model.fit_.plan["losses"].values())
+    assert model.fit_.plan["rank"] == model.fit_.factors.k
+    assert len(model.fit_.plan["candidates"]) > 3
+
+
+def test_impute_gives_back_types_index_and_seen_cells(model, gaps):
+    frame, _ = gaps
+    out = model.impute(frame)
+    assert (out.dtypes == frame.dtypes).all()
+    assert out.index.equals(frame.index)
+    assert not out.isna().any().any()
+    for name in frame:
+        seen = frame[name].notna()
+        assert (out[name][seen] == frame[name][seen]).all()
+
+
+def test_imputed_cells_are_better_than_means_and_modes(model, gaps, whole):
+    frame, mask = gaps
+    out = model.impute(frame)
+    for j, name in enumerate(whole):
+        hidden = mask[:, j]
+        if not hidden.any():
+            continue
+        if name in ("size", "visits", "when"):
+            truth, found, seen = (
+                pd.to_numeric(part).to_numpy(float)
+                for part in (whole[name][hidden], out[name][hidden], frame[name].dropna())
+            )
+            assert np.mean((found - truth) ** 2) < 0.8 * np.mean((seen.mean() - truth) ** 2), name
+        else:
+            assert (out[name][hidden] == whole[name][hidden]).mean() > (
+                frame[name].mode()[0] == whole[name][hidden]
+            ).mean() + 0.05, name
+
+
+def test_probabilities_are_those_of_levels_and_ignore_the_cell(model, gaps):
+    frame, _ = gaps
+    for name, levels in model.levels_.items():
+        p = model.predict_proba(frame, name)
+        assert p.shape == (len(frame), len(levels))
+        np.testing.assert_allclose(p.sum(axis=1), 1)
+        other = frame.copy()
+        other[name] = (
+            other[name].sample(frac=1, random_state=0).to_numpy() if name == "town" else other[name].iloc[::-1].array
+        )
+        np.testing.assert_allclose(model.predict_proba(other, name), p)
+    assert set(model.levels_["colour"]) == {"red", "blue"}  # a level that was never seen has no probability
+
+
+def test_shares_of_an_explanation_add_up_and_follow_the_model(model, gaps):
+    frame, _ = gaps
+    row = frame.iloc[[3]].copy()
+    told = model.explain(row, "size")
+    assert told.natural == pytest.approx(told.base + sum(share for _, share in told.shares))
+    assert told.value == pytest.approx(float(model.expect(row, "size")[0]))
+    assert "size" not in dict(told.shares)
+    told = model.explain(frame, "smokes", row=5)
+    p = model.predict_proba(frame.iloc[[5]], "smokes")[0, 1]
+    assert told.natural == pytest.approx(np.log(p / (1 - p)))
+    assert told.value == (p > 0.5)
+
+
+def test_an_arrow_table_has_the_same_answer_in_its_own_types(gaps):
+    frame = gaps[0].reset_index(drop=True)
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    found, model = (MixedTable(2, l2=10.0, random_state=0).fit(each) for each in (table, frame))
+    np.testing.assert_allclose(found.transform(table), model.transform(frame), atol=1e-8)
+    out = found.impute(table)
+    assert out.schema == table.schema
+    again, wanted = out.to_pandas(), model.impute(frame)
+    for name in ("town", "grade", "smokes", "visits"):
+        assert (again[name].astype(str) == wanted[name].astype(str)).all(), name
+
+
+def test_a_polars_frame_comes_back_as_one(gaps):
+    table = pl.from_pandas(gaps[0].reset_index(drop=True))
+    out = MixedTable(2, l2=10.0, random_state=0).fit_impute(table)
+    assert isinstance(out, pl.DataFrame)
+    assert out.schema == table.schema
+    assert sum(out.null_count().row(0)) == 0
+    for name in table.columns:
+        seen = table[name].is_not_null()
+        assert (out[name].filter(seen) == table[name].filter(seen)).all()
+
+
+def test_a_file_is_a_table_of_its_own(gaps, tmp_path):
+    path = tmp_path / "t.csv"
+    gaps[0].to_csv(path, index=False)
+    found = MixedTable(2, l2=10.0, random_state=0).fit(path)
+    out = found.impute(path)
+    assert isinstance(out, pa.Table)
+    assert sum(column.null_count for column in out.columns) == 0
+    assert found.losses_["town"] == "multinomial"
+    assert found.losses_["when"] == "squared"
+
+
+def test_numbers_in_an_array_come_back_as_an_array():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((200, 2)) @ rng.standard_normal((2, 6))
+    gaps = np.where(rng.random(x.shape) < 0.2, np.nan, x)
+    out = MixedTable(random_state=0).fit_impute(gaps)
+    assert isinstance(out, np.ndarray)
+    hidden = np.isnan(gaps)
+    assert np.sqrt(np.mean((out - x)[hidden] ** 2)) < 0.35 * x.std()
+    np.testing.assert_array_equal(out[~hidden], gaps[~hidden])
+
+
+def test_an_unseen_level_is_a_gap_and_is_said(model, gaps):
+    frame = gaps[0].iloc[:20].copy()
+    frame["town"] = "Rom"
+    blank = frame.copy()
+    blank["town"] = pd.Series([None] * 20, dtype=object, index=frame.index)
+    with pytest.warns(UserWarning, match="'Rom'"):
+        codes = model.transform(frame)
+    np.testing.assert_allclose(codes, model.transform(blank))
+
+
+def test_saved_and_loaded_is_the_same_model(model, gaps, tmp_path):
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    back = eckart.load(path)
+    pd.testing.assert_frame_equal(back.impute(gaps[0]), model.impute(gaps[0]))
+    assert back.certify(gaps[0]).holds
+    assert back.losses_ == model.losses_
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda h, a: h["factors"]["described"][0].update(loss="nothing"),
+        lambda h, a: h["factors"]["described"][0].update(scale=0.0),
+        lambda h, a: h["factors"]["described"][4]["parameters"].update(thresholds=[3.0, 1.0, 2.0]),
+        lambda h, a: h["factors"]["described"][1].update(first=7),
+        lambda h, a: h["factors"]["described"].pop(),
+        lambda h, a: h["factors"].update(aside={"town": 3}),
+        lambda h, a: a.update(weights=a["weights"][:-1]),
+        lambda h, a: a.update(variances=-a["variances"]),
+        lambda h, a: a.update(mean=a["mean"] * np.nan),
+        lambda h, a: h["plan"].pop("l2"),
+    ],
+)
+def test_hostile_files_are_refused(model, tmp_path, harm):
+    from safetensors.numpy import save as to_bytes
+
+    from eckart.io.models.save import pack, seal
+
+    arrays, header = pack(model)
+    header = json.loads(json.dumps(header))
+    harm(header, arrays)
+    path = tmp_path / "m.safetensors"
+    path.write_bytes(to_bytes(arrays, metadata={"eckart": seal(arrays, json.dumps(header))}))
+    with pytest.raises(FileError):
+        eckart.load(path)
+
+
+def test_scikit_learn_manners(gaps, model):
+    frame, _ = gaps
+    before = MixedTable(3, l2=10.0, losses={"age": "huber"}, random_state=0)
+    params = before.get_params()
+    assert clone(before).get_params() == params
+    with pytest.raises(NotFittedError):
+        before.impute(frame)
+    before.fit(frame)
+    assert before.get_params() == params
+    assert before.losses_["age"] == "huber"
+    assert before.n_features_in_ == 8
+    assert list(before.feature_names_in_) == list(frame)
+    assert before.fit_transform(frame).shape == (len(frame), 3)
+    assert len(before.get_feature_names_out()) == 3
+    np.testing.assert_array_equal(clone(before).fit(frame).transform(frame), before.transform(frame))
+    with pytest.warns(ConvergenceWarning):
+        MixedTable(3, l2=10.0, max_iter=1, tol=1e-9, random_state=0).fit(frame)
+
+
+def test_columns_that_say_nothing_are_left_aside(gaps):
+    frame = gaps[0].copy()
+    frame["one"] = pd.Series([None, "same"] * (len(frame) // 2), dtype=object, index=frame.index)
+    frame["id"] = [f"id {i}" for i in range(len(frame))]
+    frame.loc["p0", "id"] = None
+    frame["empty"] = np.nan
+    found = MixedTable(2, l2=10.0, random_state=0).fit(frame)
+    assert {"one", "id", "empty"} == set(found.fit_.plan["aside"])
+    out = found.impute(frame)
+    assert (out["one"] == "same").all()
+    assert out["empty"].isna().all()
+    assert out["id"].isna().sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"losses": {"nobody": "huber"}}, "nobody"),
+        ({"losses": {"town": "squared"}}, "multinomial"),
+        ({"losses": {"town": "nothing"}}, "nothing"),
+        ({"losses": "huber"}, "dict"),
+        ({"n_components": 99}, "at most"),
+        ({"engine": "cuda"}, "engine"),
+        ({"l2": -1.0}, "l2"),
+    ],
+)
+def test_errors_name_what_came(gaps, change, words):
+    found = MixedTable(**change)
+    with pytest.raises(InputError, match=words):
+        found.fit(gaps[0])
+    assert not hasattr(found, "fit_")
+
+
+def test_bad_tables_are_refused_in_words(model, gaps):
+    frame = gaps[0]
+    with pytest.raises(InputError, match="'town' of the training data is missing"):
+        model.impute(frame.drop(columns="town"))
+    with pytest.raises(InputError, match="infinity at row 4"):
+        MixedTable().fit(pd.DataFrame({"a": [1.0, 2, 3, 4, np.inf], "b": [1.0, 2, 1, 2, 1]}))
+    with pytest.raises(InputError, match="no column of X says anything"):
+        MixedTable().fit(pd.DataFrame({"a": [1.0, 1.0], "b": [np.nan, np.nan]}))
+    with pytest.raises(TypeError, match="'size' holds"):
+        model.impute(frame.assign(size="tall"))
+    with pytest.raises(InputError, match="no levels"):
+        model.predict_proba(frame, "size")
+
+
+def test_dates_with_a_zone_and_small_types_come_back():
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(120)
+    frame = pd.DataFrame(
+        {
+            "when": pd.date_range("2024-03-30", periods=120, freq="h", tz="Europe/Berlin"),
+            "small": (z + 0.1 * rng.standard_normal(120)).astype(np.float32),
+            "flag": (z > 0).astype(object),
+            "long": pd.to_timedelta(np.round(100 + 10 * z), unit="s"),
+        }
+    )
+    frame.loc[3, ["when", "small", "flag", "long"]] = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        out = MixedTable(random_state=0).fit_impute(frame)
+    assert (out.dtypes == frame.dtypes).all()
+    assert not out.isna().any().any()
+    assert isinstance(out.loc[3, "flag"], bool)
+
+
+def test_the_door_tells_kinds():
+    frame = pd.DataFrame({"a": [1, 2], "b": [1.5, None], "c": ["x", None], "d": [True, None]})
+    assert [c.kind for c in mixed_frame(frame).columns] == ["integer", "number", "category", "boolean"]
+    with pytest.raises(TypeError, match="'e' holds values of type"):
+        mixed_frame(pd.DataFrame({"e": [1, "x"]}))
+    with pytest.raises(InputError, match="stands 2 times"):
+        mixed_frame(pd.DataFrame([[1, 2]], columns=["a", "a"]))
