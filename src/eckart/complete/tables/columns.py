@@ -135,7 +135,7 @@ class Part:
             or not isinstance(kept.get("loss"), str)
         ):
             raise FileError("a column of a table is not described as this kind of model keeps it")
-        loss = loss_from(kept["loss"], kept["parameters"])
+        loss = loss_from({"name": kept["loss"], **kept["parameters"]})
         numbers = {name: float(kept[name]) for name in ("offset", "scale", "low", "high")}
         words = {name: kept[name] for name in ("name", "kind", "cycle")}
         scores, link = arrays["scores"], arrays["link"]
