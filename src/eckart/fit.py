@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
@@ -144,8 +145,8 @@ class Estimator(BaseEstimator):
         """Verbs that answer row by row answer a Dask collection by a collection."""
         super().__init_subclass__(**named)
         for name in BY_ROWS:
-            verb = getattr(cls, name, None)
-            if callable(verb) and not hasattr(verb, "answers_later"):
+            verb = inspect.getattr_static(cls, name, None)  # one that only some models have (available_if) stays as it is
+            if inspect.isfunction(verb) and not hasattr(verb, "answers_later"):
                 setattr(cls, name, _or_later(verb))
 
     def __sklearn_is_fitted__(self) -> bool:
