@@ -1,6 +1,6 @@
 """SVP, SVT, SoftImpute and ExactRecovery go on from their checkpoint, with the same bits as a fit that was not killed."""
 
-from __future__ import annotations
+from __future__ import itertools
 
 import subprocess
 import sys
@@ -120,7 +120,13 @@ def runs(monkeypatch, tmp_path):
     return Runs(monkeypatch, tmp_path)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *itertools.islice(CASES, 0, None, 3),
+        *(pytest.param(n, marks=pytest.mark.slow) for i, n in enumerate(CASES) if i % 3),
+    ],
+)
 def test_a_fit_killed_over_and_over_ends_with_the_same_bits(runs, tmp_path, name):
     """Killed after two writings (of which the first is the state it began from), resumed, killed again: a short fit after every step."""
     check_all_moments(runs, CASES[name][0], CASES[name][1]())
@@ -263,7 +269,7 @@ def test_a_file_that_is_no_checkpoint_is_refused(runs):
         SVP(2, checkpoint=runs.path / "s").fit(data())
 
 
-@pytest.mark.parametrize("seed", [None, "generator", "old"])
+@pytest.mark.parametrize("seed", ["generator", *(pytest.param(s, marks=pytest.mark.slow) for s in (None, "old"))])
 def test_any_random_state_resumes(runs, seed):
     """Without a seed the draws go on from the file: the resumed fit ends where the killed one would have."""
     kinds = {"generator": np.random.Generator(np.random.MT19937(3)), "old": np.random.RandomState(3)}
@@ -280,7 +286,7 @@ def test_any_random_state_resumes(runs, seed):
     [
         ("svp", False),
         ("svt", True),
-        ("soft-impute debiased", False),
+        pytest.param("soft-impute debiased", False, marks=pytest.mark.slow),
         ("soft-impute debiased", True),
         ("exact, second attempt", True),
         ("exact", False),

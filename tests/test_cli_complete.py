@@ -331,7 +331,7 @@ def test_bayes_answers_through_the_same_door(done):
 
 
 @pytest.mark.parametrize("method", ["soft-impute", "svp", "svt", "exact"])
-@pytest.mark.parametrize("components", ["2", "auto"])
+@pytest.mark.parametrize("components", ["2", pytest.param("auto", marks=pytest.mark.slow)])
 def test_every_method_answers_through_the_same_door(eckart_, method, components):
     kind = verb.METHODS[method]
     ask = ("complete", "r.csv", *LONG, "--method", method, "-k", components, "--held-out", 0.1)

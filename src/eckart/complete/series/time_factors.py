@@ -99,7 +99,7 @@ class TimeFactors(Estimator):
     >>> rng = np.random.default_rng(0)
     >>> day = np.sin(2 * np.pi * np.arange(120) / 12)
     >>> a = np.outer(rng.random(8) + 1, day) + 0.1 * rng.standard_normal((8, 120)); a[0, 40:60] = np.nan
-    >>> model = TimeFactors(2, n_samples=40, burn_in=40, thin=1, random_state=0).fit(a)
+    >>> model = TimeFactors(2, n_samples=10, burn_in=20, thin=1, n_chains=1, random_state=0).fit(a)
     >>> model.period_, bool(np.abs(model.predict(0, 45) - a[1:, 45].mean()) < 0.5), model.forecast(6).mean.shape
     (12, True, (8, 6))
 

@@ -121,7 +121,8 @@ class Layout:
         from pyarrow import csv as arrow_csv
 
         convert = self.options["convert_options"]
-        shown = {f.name: f.type for f in self.schema() if f.name in convert.include_columns}
+        wanted = set(convert.include_columns)  # asked once: it makes a new list each time
+        shown = {f.name: f.type for f in self.schema() if f.name in wanted}
         convert.column_types = shown | convert.column_types
         others = {name: value for name, value in self.options.items() if name != "read_options"}
 
