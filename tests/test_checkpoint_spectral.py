@@ -1,7 +1,8 @@
 """SVP, SVT, SoftImpute and ExactRecovery go on from their checkpoint, with the same bits as a fit that was not killed."""
 
-from __future__ import itertools
+from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
