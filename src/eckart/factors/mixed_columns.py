@@ -10,6 +10,9 @@ import numpy as np
 from eckart.errors import FileError
 from eckart.factors.checks import names, numbers, value
 
+SOLVABLE = 1e14
+"""Sum of w^2 / noise, about the condition of the equations of a code: beyond it float64 has no digit left of them."""
+
 
 @dataclass(frozen=True, eq=False)
 class MixedColumns:
@@ -58,6 +61,12 @@ class MixedColumns:
         numbers("weights", self.weights, (None, None), dtype=np.float64)
         numbers("mean", self.mean, (len(self.weights),), dtype=np.float64)
         numbers("noise", self.noise, (len(self.weights),), 1e-300, dtype=np.float64)
+        with np.errstate(over="ignore", divide="ignore"):
+            share = float((self.weights**2 / self.noise[:, None]).sum())
+        if not share < SOLVABLE:
+            raise FileError(
+                f"weights and noise came whose codes cannot be solved for: the sum of w^2 / noise is {share:.3g}, wanted less than {SOLVABLE:g}"
+            )
         names(self.columns, self.n, "columns", distinct=True)
         if self.columns is None or not isinstance(self.described, list) or not isinstance(self.aside, dict):
             raise FileError("columns, described or aside are not those of a table")
