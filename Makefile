@@ -39,7 +39,7 @@ test: lint
 # what is too long for the suite, and every case of the contracts: about half an hour
 test-slow: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m slow tests
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --every-case tests/engines tests/test_promises.py
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --every-case --doctest-glob='*.rst' tests/engines tests/test_promises.py docs
 
 # clusters of processes whose workers, or whose scheduler, are killed again and again: about ten minutes
 test-cluster: $(STAMP)

@@ -154,6 +154,7 @@ def test_a_value_of_tau_that_is_only_passed_is_left_after_the_same_rounds(runs, 
     check_all_moments(runs, SoftImpute(tau=0.3, max_iter=25, random_state=0), noisy())
 
 
+@pytest.mark.slow
 def test_every_stage_of_soft_impute_is_resumed(runs):
     """While tau is chosen, along the path, while the shrinkage is taken back: at the first and the last moment of each."""
     model, data = CASES["soft-impute with tau chosen, path and debias"]

@@ -187,7 +187,7 @@ def test_marks_that_stand_for_missing_entries(done):
     holes = np.random.default_rng(4).random(x.shape) < 0.3
     pd.DataFrame(np.where(holes, 0, x), columns=list("abcdefgh")).to_csv("zeros.csv", index=False)
     pd.DataFrame(np.where(holes, np.nan, x), columns=list("abcdefgh")).to_csv("empty.csv", index=False)
-    ask = ("-k", 2, "--held-out", 0, "-q", "--out")
+    ask = ("--method", "als", "-k", 2, "--held-out", 0, "-q", "--out")
     done("complete", "zeros.csv", "--missing", 0, *ask, "a.csv")
     done("complete", "empty.csv", *ask, "b.csv")
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
@@ -198,6 +198,8 @@ def test_titles_stand_beside_ids(done, refused):
         "complete",
         "ratings.csv",
         *LONG,
+        "--method",
+        "als",
         "-k",
         2,
         "--held-out",
@@ -211,7 +213,7 @@ def test_titles_stand_beside_ids(done, refused):
         "page.html",
     )
     assert "Film, the" in Path("page.html").read_text().split("A few recommendations")[1].split("</table>")[0]
-    done("complete", "ratings.csv", *LONG, "-k", 2, "--held-out", 0, "-q", "--model", "bare.safetensors")
+    done("complete", "ratings.csv", *LONG, "--method", "als", "-k", 2, "--held-out", 0, "-q", "--model", "bare.safetensors")
     for words in (["m.safetensors"], ["bare.safetensors", "--titles", "movies.csv:movieId:title"]):
         lines = done("recommend", *words, "--row", 1, "-n", 2).splitlines()
         assert lines[0].split() == ["userId", "rank", "movieId", "title", "score", "observations"]
@@ -315,6 +317,7 @@ def test_the_plan_reads_time_off_parts_of_the_work(monkeypatch, fixed, each):
     assert max(seen) < 200_000 or whole < 1.0, "a part is enough unless all of it takes no time"
 
 
+@pytest.mark.slow
 def test_every_verb_that_fits_has_a_plan_and_fits_nothing(done):
     ask = ("complete", "ratings.csv", *LONG, "-k", 2, "--model", "m.safetensors", "--plan")
     for words in (

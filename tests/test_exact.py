@@ -35,6 +35,7 @@ def test_few_entries_and_any_condition_number(kappa):
     assert model.certificate_.holds
 
 
+@pytest.mark.slow
 def test_most_instances_at_twice_the_degrees_of_freedom():
     good = 0
     for seed in range(4):
@@ -75,6 +76,7 @@ def test_a_rank_above_that_of_the_matrix_is_found_out(allowed):
     assert "found" in model.fit_.plan["rank"]
 
 
+@pytest.mark.slow
 def test_threads_seed_precision():
     _, x = hard(1, n=80, oversampling=3.0)
     one, two = (ExactRecovery(3, n_threads=t, random_state=0).fit(x).fit_.factors for t in (1, 2))

@@ -71,6 +71,7 @@ def test_cluster_keeps_its_answer_when_a_worker_is_lost(run):
     assert figures == 1
 
 
+@pytest.mark.slow
 def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_path):
     out, _ = run("demo.py")
     assert len(out.strip().splitlines()) == 38
@@ -289,6 +290,7 @@ def test_soft_clusters_agree_with_species_and_gaps_do_little_harm(run):
     assert gappy > 95
 
 
+@pytest.mark.slow
 def test_parts_are_local_and_hidden_pixels_are_filled(run):
     out, figures = run("plot_parts.py")
     assert figures == 3
