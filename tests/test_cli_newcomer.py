@@ -187,7 +187,7 @@ def test_marks_that_stand_for_missing_entries(done):
     holes = np.random.default_rng(4).random(x.shape) < 0.3
     pd.DataFrame(np.where(holes, 0, x), columns=list("abcdefgh")).to_csv("zeros.csv", index=False)
     pd.DataFrame(np.where(holes, np.nan, x), columns=list("abcdefgh")).to_csv("empty.csv", index=False)
-    ask = ("--method", "als", "-k", 2, "--held-out", 0, "-q", "--out")
+    ask = ("--method", "biases", "--held-out", 0, "-q", "--out")
     done("complete", "zeros.csv", "--missing", 0, *ask, "a.csv")
     done("complete", "empty.csv", *ask, "b.csv")
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()

@@ -76,7 +76,7 @@ def test_a_model_that_is_not_fitted_says_so(kind):
                 getattr(model, name)
             assert not hasattr(model, name)
     for verb in ("transform", "predict", "score_samples", "inverse_transform", "predict_proba", "impute", "perplexity"):
-        if hasattr(kind, verb):
+        if hasattr(model, verb):
             args = (0, 1) if verb == "predict" and hasattr(kind, "recommend") else (np.ones((2, 3)),)
             with pytest.raises(NotFittedError):
                 getattr(model, verb)(*args)
