@@ -291,8 +291,11 @@ class TimeFactors(Estimator):
                 put_observed(block, self.observed_, part)
             yield self.row_ids.names(part), block
 
-    def impute(self) -> np.ndarray:
+    def impute(self, X: Any = None) -> np.ndarray:
         """The table of the fit with its gaps filled in, rows x times."""
+        self._series()
+        if X is not None:
+            raise InputError("X came to impute, wanted nothing: it fills in the table of the fit; fit another model to another table")
         return np.concatenate([block for _, block in self.complete()])
 
     def forecast(self, steps: int, *, level: float = 0.9) -> Forecast:
