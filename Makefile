@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean test-gpu test-cluster soak
+.PHONY: demo test test-slow test-browser test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean test-gpu test-cluster soak
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -44,6 +44,10 @@ test-slow: $(STAMP)
 # clusters of processes whose workers, or whose scheduler, are killed again and again: about ten minutes
 test-cluster: $(STAMP)
 	$(BIN)/python -m pytest -q -m "cluster or not cluster" tests/cluster
+
+# the studio's page in a real browser (Debian's chromium): each room opened, each action done; about five minutes
+test-browser: $(STAMP)
+	$(BIN)/python -m pytest -q -m "slow or not slow" tests/browser
 
 # the wheel as a user gets it: in an environment of its own, without the checkout
 test-wheel: $(STAMP)
