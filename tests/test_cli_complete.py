@@ -368,6 +368,7 @@ def test_what_is_taken_out_before_the_fit(done):
     assert "HOLDS" in done("certify", "n.safetensors", "r.csv")
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_gone_when_the_fit_is_done(eckart_):
     before = set(os.listdir("."))
     assert eckart_("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--checkpoint", "state.ckpt", "-q")[0] in (0, 1)
@@ -654,6 +655,7 @@ def test_help_has_examples(done):
         assert word in done("--help")
 
 
+@pytest.mark.slow
 def test_as_a_program(data, tmp_path):
     """Nothing but errors goes to standard error."""
     command = [sys.executable, "-c", "from eckart.cli.main import run; run()"]

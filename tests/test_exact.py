@@ -64,6 +64,7 @@ def test_too_few_entries_are_told():
         assert "give n_components" in model.certificate_.notes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [5, 10])
 def test_a_rank_above_that_of_the_matrix_is_found_out(allowed):
     a, x = planted(noise=0.0)

@@ -258,6 +258,7 @@ def test_wrong_parameters_are_named(counts):
             GloVe(**how).fit(counts)
 
 
+@pytest.mark.slow
 def test_als_is_ahead_of_adagrad_on_real_text(shared_data):
     s = sequences(shared_data("text8-prefix") / "text8-prefix.txt.gz", min_count=50)
     n = cooccurrence(s)

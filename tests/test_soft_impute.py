@@ -130,6 +130,7 @@ def test_sparse_plus_low_rank_and_warm_start():
     assert np.allclose(warm.values, s[:4])
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([0.3, 1.0, 4.0]))
 def test_descent_and_proximal_reach_the_same_minimum(seed, tau):
