@@ -28,7 +28,9 @@ from eckart.certify.stationary import (
     RidgePoint,
     RidgeProblem,
     Sums,
+    by_gap,
     gradient,
+    stopped_early,
 )
 from eckart.engines.protocol import Engine, Placed
 from eckart.trace import Trace
@@ -98,19 +100,11 @@ def certify_loss(
         "loss": at.loss.name,
     }
     facts["loss of an entry"] = seen.sums.value / max(p.x.nnz, 1)
-    kind, notes = "statistical" if errors else "stationary", []
-    if errors:
-        facts |= {"held-out error": min(errors), "sweeps after the best": len(errors) - 1 - int(np.argmin(errors))}
-        notes.append("stopped early on held-out entries: a good predictor, not a minimiser of the training objective")
+    kind, notes = stopped_early(errors, facts)
     if not p.rule.nonnegative and p.rule.l2 > 0:
         gap, norm, words = _gap(p, at, seen, value, engine)
         facts |= {"duality gap": gap, "gradient norm / ridge": norm}
-        if gap <= GLOBAL_GAP:
-            kind = "global"
-            checks.append(Check("duality gap", gap, GLOBAL_GAP, "relative distance from the best matrix of any rank"))
-            notes.append(f"a global minimiser over all ranks: {words}")
-        else:
-            notes.append(f"no matrix of any rank has an objective more than {gap:.1%} lower: {words}")
+        kind = by_gap(kind, gap, words, "", checks, notes)
         if len(getattr(at.loss, "thresholds", ())):
             notes.append("the bound holds for these thresholds")
     return Certificate(f"ridge factorization under the {at.loss.name} loss", kind, tuple(checks), facts, tuple(notes))

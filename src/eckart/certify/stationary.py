@@ -120,6 +120,24 @@ def relative_gradient(p: RidgeProblem, at: RidgePoint, engine: Engine) -> float:
     return gradient(p, at, look(p, at, engine), engine)
 
 
+def stopped_early(errors: Any, facts: dict[str, Any]) -> tuple[str, list[str]]:
+    """Kind and notes of a certificate, and facts added, by the held-out errors that a fit was stopped by (none: it was not)."""
+    if not errors:
+        return "stationary", []
+    facts |= {"held-out error": min(errors), "sweeps after the best": len(errors) - 1 - int(np.argmin(errors))}
+    return "statistical", ["stopped early on held-out entries: a good predictor, not a minimiser of the training objective"]
+
+
+def by_gap(kind: str, gap: float, words: str, of: str, checks: list[Check], notes: list[str]) -> str:
+    """The kind of a certificate whose duality gap is known; a small gap is a check, any other a note."""
+    if gap > GLOBAL_GAP:
+        notes.append(f"no matrix of any rank has an objective more than {gap:.1%} lower: {words}")
+        return kind
+    checks.append(Check("duality gap", gap, GLOBAL_GAP, "relative distance from the best matrix of any rank"))
+    notes.append(f"a global minimiser{of} over all ranks: {words}")
+    return "global"
+
+
 def certify_factors(
     p: RidgeProblem, at: RidgePoint, engine: Engine, trace: Trace, errors: list[float] | None = None
 ) -> Certificate:
@@ -140,19 +158,11 @@ def certify_factors(
         rounding = 50 * float(np.finfo(p.x.dtype).eps)
         checks.append(Check("never rises", rise, rounding, "largest rise of the objective at a half sweep, relative"))
     facts: dict[str, Any] = {"objective": value, "data term": seen.value, "stopped": trace.reason.value}
-    kind, notes = "statistical" if errors else "stationary", []
-    if errors:
-        facts |= {"held-out error": min(errors), "sweeps after the best": len(errors) - 1 - int(np.argmin(errors))}
-        notes.append("stopped early on held-out entries: a good predictor, not a minimiser of the training objective")
+    kind, notes = stopped_early(errors, facts)
     if not p.rule.nonnegative and p.rule.l2 > 0:
         gap, norm, words = duality_gap(p, at, seen, value, engine)
         facts |= {"duality gap": gap, "residual norm / ridge": norm}
-        if gap <= GLOBAL_GAP:
-            kind = "global"
-            checks.append(Check("duality gap", gap, GLOBAL_GAP, "relative distance from the best matrix of any rank"))
-            notes.append(f"a global minimiser of the nuclear-norm problem over all ranks: {words}")
-        else:
-            notes.append(f"no matrix of any rank has an objective more than {gap:.1%} lower: {words}")
+        kind = by_gap(kind, gap, words, " of the nuclear-norm problem", checks, notes)
     problem = "ridge factorization by alternating least squares" + (", implicit feedback" if p.rule.alpha else "")
     return Certificate(problem, kind, tuple(checks), facts, tuple(notes))
 
