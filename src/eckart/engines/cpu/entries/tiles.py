@@ -91,8 +91,8 @@ def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -
             _tiles_times_t(tiles.starts[slice(*group)], tiles.local, tiles.values, y, tiles.chunk, *columns, total)
 
         run_lanes(range(begin, end), [None] * (end - begin), times, threads)
-        parts = list(itertools.product(zip(totals, groups), ranges))
-        run_lanes(((*one, columns) for one, columns in parts), [None] * len(parts), times_t, threads)
+        parts = [(*one, columns) for one, columns in itertools.product(zip(totals, groups), ranges)]
+        run_lanes(parts, [None] * len(parts), times_t, threads)
     return tree_sum(totals, threads)
 
 

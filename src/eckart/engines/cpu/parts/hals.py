@@ -18,7 +18,7 @@ from eckart.engines.cpu.parts.ranges import (
     real_columns,
     weighted,
 )
-from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
+from eckart.engines.cpu.row_blocks import THIN, Job, jobs, scratch_array
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import CrossSums, Descent, Pass
 from eckart.matrix import Matrix
@@ -66,23 +66,24 @@ class HalsPrimitives(FactorPrimitives):
 
         v, g = np.ascontiguousarray(right, kind), np.ascontiguousarray(gram, kind)
         weights = np.empty(0, kind) if x.weights is None else x.weights.astype(kind)
-        rule = g, kind.type(l1)
+        rule, how = (g, kind.type(l1)), (sweeps, float(shrink), tile_size(kind))
+        work, sweep, width = 2 * n * k + inner, cast(Any, hals_block), n * x.dtype.itemsize
         lanes = [
-            (np.zeros((n, k), kind), np.zeros((k, k)), np.zeros(2))
-            for _ in range(self._cross_lanes(x, k, 2 * n * k + inner))
+            (np.zeros((n, k), kind), np.zeros((k, k)), np.zeros(2)) for _ in range(self._cross_lanes(x, k, work))
         ]
-        size, sweep = self._block(x, 2 * n * k + inner, len(old)), cast(Any, hals_block)
+        # one block a lane where it fits a cache, since each waits for the interpreter; the kernel works ``at_once`` rows of it at a time
+        at_once = max(1, self._block(x, work, len(old)) // width)
+        size = max(at_once, min(-(-len(old) // len(lanes)), THIN // width)) * width
 
         def step(sums: tuple[np.ndarray, ...], job: Job, scratch: dict[str, Any]) -> None:
             start, count, fetch = job
             block, part = np.ascontiguousarray(fetch(scratch), kind), slice(start, start + count)
-            if "room" not in scratch or len(scratch["room"][0]) < count:
+            if "room" not in scratch:
                 pull, heavy, cross, square = (
-                    np.empty(shape, kind) for shape in ((count, k), (count, k), (n, k), (k, k))
+                    np.empty(shape, kind) for shape in ((at_once, k), (at_once, k), (n, k), (k, k))
                 )
-                scratch["room"] = pull, np.empty((count, 2)), heavy, cross, square
-            how = sweeps, float(shrink), tile_size(kind), scratch["room"]
-            sweep(block, v, weights[part], *rule, old[part], out[part], *how, sums)
+                scratch["room"] = pull, np.empty((at_once, 2)), heavy, cross, square
+            sweep(block, v, weights[part], *rule, old[part], out[part], *how, scratch["room"], sums)
 
         run_lanes(jobs(x.matrix, size), lanes, step, self.threads)
         cross = self._tree([lane[0] for lane in lanes])

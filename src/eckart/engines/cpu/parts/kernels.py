@@ -146,30 +146,34 @@ def hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level):
 @njit(nogil=True, cache=True)
 def hals_block(block, other, weights, gram, l1, start, w, sweeps, shrink, size, room, sums):
     """hals_range of the rows of a dense block, whose products with the other factor and with the result are made here: a thread is away from Python for
-    all of it. ``room`` holds the pull of the rows, their levels and products; ``sums`` A^T D W, W^T D W and the levels, to which this block adds."""
-    rows = block.shape[0]
-    pull, level, heavy, cross, square = room[0][:rows], room[1][:rows], room[2][:rows], room[3], room[4]
-    np.dot(block, other, pull)
-    hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level)
-    if weights.shape[0]:
-        for i in range(rows):
-            for c in range(w.shape[1]):
-                heavy[i, c] = w[i, c] * weights[i]
-            sums[2][0] += weights[i] * level[i, 0]
-            sums[2][1] += weights[i] * level[i, 1]
-    else:
-        heavy[:] = w
-        for i in range(rows):
-            sums[2][0] += level[i, 0]
-            sums[2][1] += level[i, 1]
-    np.dot(block.T, heavy, cross)
-    np.dot(w.T, heavy, square)
-    for j in range(cross.shape[0]):
-        for c in range(cross.shape[1]):
-            sums[0][j, c] += cross[j, c]
-    for a in range(square.shape[0]):
-        for c in range(square.shape[1]):
-            sums[1][a, c] += square[a, c]
+    all of it. ``room`` holds the pull of some rows, which are worked at a time, their levels and products; ``sums`` A^T D W, W^T D W and the levels, to which
+    this block adds."""
+    height, square, cross = room[0].shape[0], room[4], room[3]
+    for first in range(0, block.shape[0], height):
+        last = min(first + height, block.shape[0])
+        rows, part, own = last - first, block[first:last], w[first:last]
+        pull, level, heavy = room[0][:rows], room[1][:rows], room[2][:rows]
+        np.dot(part, other, pull)
+        hals_range(gram, pull, l1, start[first:last], own, sweeps, shrink, size, level)
+        if weights.shape[0]:
+            for i in range(rows):
+                for c in range(w.shape[1]):
+                    heavy[i, c] = own[i, c] * weights[first + i]
+                sums[2][0] += weights[first + i] * level[i, 0]
+                sums[2][1] += weights[first + i] * level[i, 1]
+        else:
+            heavy[:] = own
+            for i in range(rows):
+                sums[2][0] += level[i, 0]
+                sums[2][1] += level[i, 1]
+        np.dot(part.T, heavy, cross)
+        np.dot(own.T, heavy, square)
+        for j in range(cross.shape[0]):
+            for c in range(cross.shape[1]):
+                sums[0][j, c] += cross[j, c]
+        for a in range(square.shape[0]):
+            for c in range(square.shape[1]):
+                sums[1][a, c] += square[a, c]
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)

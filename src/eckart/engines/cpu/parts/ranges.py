@@ -15,8 +15,8 @@ GRAIN = 2**22
 """Multiply-adds in a part: about a millisecond, so that handing it to a thread costs little against it."""
 GATHER = 4
 """Multiply-adds with gathered rows take about so many times as long as those of a dense product."""
-PARTS = 128
-"""Parts at the most: two for each of 64 threads."""
+PARTS = 64
+"""Parts at the most: one for each of 64 threads. More would wait for the interpreter more often than they would even out."""
 FEWEST = 128
 """Rows of a dense block at the least: shorter products with the other factor run far below the speed of longer ones."""
 LEAST = 1e-10
