@@ -484,7 +484,9 @@ def start(name: str, counts: list[int], options: argparse.Namespace, source: str
     """A child; its threads are limited to the most that it will use."""
     most = str(max(counts))
     limits = dict.fromkeys((f"{name}_NUM_THREADS" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")), most)
-    environment = dict(os.environ, PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES="", **limits)  # a GPU would take some of the works
+    environment = dict(
+        os.environ, PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES="", **limits
+    )  # a GPU would take some of the works
     if source:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH", "")]))
     command = [sys.executable, __file__, "--child", name, "--threads", ",".join(map(str, counts)), "--repeat", str(options.repeat)]  # fmt: skip

@@ -68,9 +68,7 @@ class HalsPrimitives(FactorPrimitives):
         weights = np.empty(0, kind) if x.weights is None else x.weights.astype(kind)
         rule, how = (g, kind.type(l1)), (sweeps, float(shrink), tile_size(kind))
         work, sweep, width = 2 * n * k + inner, cast(Any, hals_block), n * x.dtype.itemsize
-        lanes = [
-            (np.zeros((n, k), kind), np.zeros((k, k)), np.zeros(2)) for _ in range(self._cross_lanes(x, k, work))
-        ]
+        lanes = [(np.zeros((n, k), kind), np.zeros((k, k)), np.zeros(2)) for _ in range(self._cross_lanes(x, k, work))]
         # one block a lane where it fits a cache, since each waits for the interpreter; the kernel works ``at_once`` rows of it at a time
         at_once = max(1, self._block(x, work, len(old)) // width)
         size = max(at_once, min(-(-len(old) // len(lanes)), THIN // width)) * width
