@@ -37,7 +37,8 @@ def quick(served: Served, verb: str, asked: Any) -> np.ndarray | None:
         or by_of(served, asked) != "prediction"
     ):
         return None
-    return served.model.row_ids.indices_of(one_or_many(ids_of(asked.rows, served.model.row_ids)))
+    row_ids = served.lists.row_ids
+    return row_ids.indices_of(one_or_many(ids_of(asked.rows, row_ids)))
 
 
 def by_of(served: Served, asked: Any) -> str:

@@ -32,7 +32,7 @@ def serve(
         import uvicorn
     except ImportError:
         raise MissingError(
-            "serving needs starlette and uvicorn, which are not installed; pip install 'eckart[serve]'"
+            "serving needs uvicorn and httptools, which are not installed; pip install 'eckart[serve]'"
         ) from None
     told = {
         "paths": {name: str(path) for name, path in paths.items()},

@@ -7,7 +7,7 @@ from typing import Any
 
 from eckart.serve.problems import Problem, wanted
 
-ID = {"type": ["string", "integer"], "minimum": -(2**63), "maximum": 2**63 - 1}
+ID: dict[str, Any] = {"type": ["string", "integer"], "minimum": -(2**63), "maximum": 2**63 - 1}
 IDS = {"oneOf": [ID, {"type": "array", "items": ID, "minItems": 1}]}
 NUMBER = {"type": ["number", "null"]}
 ENTRIES = {
@@ -171,7 +171,7 @@ def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
         if len(value) < kind.get("minItems", 0):
             raise wanted(name, value, "at least one")
         inner = kind["items"]
-        if inner["type"] == "array" or not all(_is(v, inner["type"]) for v in value) or inner is ID:
+        if inner["type"] == "array" or not _all_are(value, inner):
             for i, v in enumerate(value):
                 _check(f"{name}[{i}]", v, inner)
     if isinstance(value, dict):
@@ -188,6 +188,14 @@ def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
             )
 
 
+def _all_are(values: list[Any], kind: dict[str, Any]) -> bool:
+    """Whether a list of ids or numbers is as it should be, without a look at each by itself; where it is not, that look finds the words."""
+    types = set(map(type, values))
+    if kind is ID:
+        return types == {str} or (types == {int} and ID["minimum"] <= min(values) and max(values) <= ID["maximum"])
+    return all(any(issubclass(t, TYPES[name]) for name in _names(kind["type"])) and t is not bool for t in types)
+
+
 TYPES: dict[str, Any] = {
     "string": str,
     "integer": int,
@@ -199,8 +207,12 @@ TYPES: dict[str, Any] = {
 }
 
 
+def _names(types: Any) -> list[str]:
+    return types if isinstance(types, list) else [types]
+
+
 def _is(value: Any, types: Any) -> bool:
-    names = types if isinstance(types, list) else [types]
+    names = _names(types)
     if isinstance(value, bool):
         return "boolean" in names
     return any(isinstance(value, TYPES[t]) for t in names)
@@ -216,7 +228,7 @@ def _words(types: Any) -> str:
         "boolean": "true or false",
         "null": "null",
     }
-    return " or ".join(said[t] for t in (types if isinstance(types, list) else [types]))
+    return " or ".join(said[t] for t in _names(types))
 
 
 def openapi(version: str) -> dict[str, Any]:
