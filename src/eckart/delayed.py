@@ -39,14 +39,14 @@ class Finder:
             self.waiting.discard(name)
             others = (finder for finder in sys.meta_path if finder is not self)
             installed = any(finder.find_spec(name, path, target) is not None for finder in others)
-            return ModuleSpec(name, _StandIn()) if installed else None
+            return ModuleSpec(name, _StandIn()) if installed else None  # type: ignore[arg-type]
         if not name.startswith(self.below):
             return None
         above = sys.modules.get(name.rpartition(".")[0])
         if isinstance(above, Delayed):
             _load(above)
         held = sys.modules.get(name)  # loading the whole has loaded this part
-        return None if held is None else ModuleSpec(name, _Held(held))
+        return None if held is None else ModuleSpec(name, _Held(held))  # type: ignore[arg-type]
 
 
 class _StandIn:

@@ -244,13 +244,13 @@ class Service:
         return Reply(self.meter.text(self.shelf).encode(), "text/plain; charset=utf-8")
 
     def _description(self) -> Reply:
-        return Reply(to_json(openapi(__version__)))
+        return Reply(to_json(openapi(__version__, tuple(self.shelf.paths))))
 
     def _page(self) -> Reply:
         from eckart.serve.page import page
 
         head = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
-        return Reply(page(openapi(__version__)).encode(), "text/html; charset=utf-8", headers=head)
+        return Reply(page(openapi(__version__, tuple(self.shelf.paths))).encode(), "text/html; charset=utf-8", headers=head)
 
 
 def _lists(served: Served, at: np.ndarray, asked: Any) -> Any:
