@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import urllib.request
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +24,13 @@ from eckart import ALS, PCA, PMI, load
 from eckart.errors import FileError
 from eckart.io.models.mapped import load_mapped
 
-pytest.importorskip("starlette", reason="the extra serve is not installed")
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+pytest.importorskip("starlette", reason="starlette, whose client asks the questions, is not installed")
 pytest.importorskip("httpx", reason="httpx is not installed")
 from starlette.testclient import TestClient
 
 from eckart.serve.app import Limits, application
+from eckart.serve.bodies import MANY, written
 from eckart.serve.lists import Lists, _least
 from eckart.serve.schema import VERBS, openapi
 
@@ -294,10 +297,10 @@ def test_limits_and_tokens(files):
             "21 rows"
             in c.post("/v1/models/films/predict", json={"rows": ["u1"] * 21, "columns": [1001] * 21}).json()["detail"]
         )
-        app.service.meter.busy = 64
+        app.meter.busy = 64
         busy = c.get("/v1/models")
         assert (busy.status_code, busy.headers["retry-after"]) == (429, "1")
-        app.service.meter.busy = 0
+        app.meter.busy = 0
         assert c.get("/nowhere").status_code == 404
         assert c.get("/v1/models/films/recommend").status_code == 405
         assert 'status="413"' in c.get("/metrics").text
@@ -313,7 +316,9 @@ def test_logs_hold_no_data(client, caplog):
 
 def test_the_description_covers_the_verbs(client):
     told = client.get("/openapi.json").json()
-    assert told == json.loads(json.dumps(openapi(told["info"]["version"])))
+    names = told["paths"]["/v1/models/{name}"]["get"]["parameters"][0]["schema"]["enum"]
+    assert sorted(names) == ["films", "table", "words"]
+    assert told == json.loads(json.dumps(openapi(told["info"]["version"], tuple(names))))
     assert {place.rpartition("/")[2] for place in told["paths"]} >= set(VERBS)
     page = client.get("/docs")
     assert "<script" not in page.text
@@ -374,6 +379,47 @@ def test_at_least_n_scores_reach_the_bound(n, m, seed):
         assert np.sort(row)[m - n] >= least
 
 
+@given(
+    dtype=st.sampled_from(["f2", "f4", "f8", "i8", "u8", "i4"]), count=st.sampled_from([3, MANY, MANY + 1, 3 * MANY]), seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@settings(max_examples=30, deadline=None)
+def test_numbers_are_written_exactly_by_both_writers(dtype, count, seed):
+    rng = np.random.default_rng(seed)
+    raw = rng.integers(0, 256, count * np.dtype(dtype).itemsize, dtype=np.uint8).view(dtype)
+    columns = {'a "name"': raw, "text": np.array(["é", None, "x"] * count, object)[:count]}
+    told = json.loads(written("", {"model": "m"}, columns)[1])
+    assert told["model"] == "m"
+    assert told["answer"]["text"] == columns["text"].tolist()
+    back = np.array([np.nan if v is None else v for v in told["answer"]['a "name"']], dtype)
+    finite = np.isfinite(raw) if raw.dtype.kind == "f" else np.ones(count, bool)
+    np.testing.assert_array_equal(back[finite], raw[finite])
+    if raw.dtype.kind == "f":
+        assert [v is None for v in told["answer"]['a "name"']] == (~finite).tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lists_are_the_best_whatever_the_block(dtype):
+    """Against a full sort, for one row, a few, and blocks shared by threads; equal scores in the order of the columns."""
+    rng = np.random.default_rng(3)
+    cells = rng.choice(400 * 1100, 20_000, replace=False)
+    x = [(int(c // 1100), int(c % 1100), float(rng.integers(1, 6))) for c in cells]
+    model = ALS(3, max_iter=2, random_state=0).fit(x, rows=0, columns=1, values=2)
+    f = model.fit_.factors
+    f = replace(f, left=f.left.astype(dtype), right=f.right.astype(dtype))
+    lists = Lists(model, f)
+    whole = f.left.astype(np.float64) @ f.right.astype(np.float64).T + np.asarray(f.column_bias, np.float64)
+    seen = [set(np.flatnonzero(line)) for line in model.observed_.to_scipy().toarray()]
+    for rows in ([7], [1, 2], list(range(40)), list(range(f.shape[0]))):
+        found = lists.best(rows, 9, True)
+        for line, row in enumerate(rows):
+            exact = whole[row].copy()
+            exact[list(seen[row])] = -np.inf
+            assert not set(found.positions[line]) & seen[row]
+            np.testing.assert_allclose(exact[found.positions[line]], np.sort(exact)[::-1][:9], rtol=3e-6, atol=3e-6)
+            if dtype == np.float64:
+                assert found.positions[line].tolist() == np.argsort(-exact, kind="stable")[:9].tolist()
+
+
 def test_lists_of_models_with_scales_go_the_general_way(films):
     assert Lists.of(films) is not None
     assert Lists.of(PCA(1).fit(np.eye(3))) is None
@@ -407,6 +453,8 @@ def test_a_real_process_swaps_cuts_slow_clients_and_drains(files, tmp_path):
         str(port),
         "--slow",
         "1",
+        "--workers",
+        "2",
     ]
     said = (tmp_path / "log").open("w")  # a pipe that nobody reads would fill up and stop the process
     process = subprocess.Popen(command, stdout=said, stderr=said)

@@ -10,6 +10,8 @@ from typing import Any
 from eckart.errors import InputError, wrong
 
 OPTIONS = ("--workers", "--cluster")
+OWN = ("serve",)
+"""Commands whose --workers are their own."""
 
 
 def around(words: list[str]) -> tuple[list[str], Any]:
@@ -19,7 +21,11 @@ def around(words: list[str]) -> tuple[list[str], Any]:
     ['reduce', 'x.npy', '-k', '3']
     >>> around(["reduce", "x.npy", "--workers", "2"])[0]
     ['reduce', 'x.npy', '--engine', 'dask']
+    >>> around(["serve", "m.safetensors", "--workers", "2"])[0]
+    ['serve', 'm.safetensors', '--workers', '2']
     """
+    if words[:1] and words[0] in OWN:
+        return words, nullcontext()
     rest, told = _parted(words)
     if not told:
         return words, nullcontext()

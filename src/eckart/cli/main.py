@@ -22,6 +22,7 @@ from eckart.cli.serve import serve
 from eckart.cli.studio import studio
 from eckart.cli.warm import warm
 from eckart.cli.words import analogy, neighbours
+from eckart.delayed import delay
 from eckart.errors import EckartError
 
 ABOUT = (
@@ -76,6 +77,7 @@ main.__doc__ = ABOUT
 
 def run() -> None:
     """The console script."""
+    delay()
     warnings.filterwarnings(
         "ignore", message=r"\w+ stopped at "
     )  # the report of a fit says that it ended early, and what to do

@@ -68,9 +68,9 @@ def serve(
 
     from eckart.errors import InputError, MissingError, wrong
 
-    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "httptools")):
+    if any(find_spec(name) is None for name in ("uvicorn", "httptools")):
         raise MissingError(
-            "serving needs starlette, uvicorn and httptools, which are not installed; pip install 'eckart[serve]'"
+            "serving needs uvicorn and httptools, which are not installed; pip install 'eckart[serve]'"
         )
     from eckart.serve.app import Limits
     from eckart.serve.run import read_token

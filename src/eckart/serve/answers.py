@@ -37,7 +37,8 @@ def quick(served: Served, verb: str, asked: Any) -> np.ndarray | None:
         or by_of(served, asked) != "prediction"
     ):
         return None
-    return served.model.row_ids.indices_of(one_or_many(ids_of(asked.rows, served.model.row_ids)))
+    row_ids = served.lists.row_ids
+    return row_ids.indices_of(one_or_many(ids_of(asked.rows, row_ids)))
 
 
 def by_of(served: Served, asked: Any) -> str:
@@ -166,14 +167,23 @@ def _rows(served: Served, x: Any) -> Any:
             {"r": x["rows"], "c": columns, "v": x["values"]}, rows="r", columns="c", values="v", duplicates="last"
         )
     if not isinstance(x, list):
+        if completes and x.num_columns != served.model.n_features_in_:
+            raise _width(served, x.num_columns)
         return x
     wide = {len(row) for row in x}
     if len(wide) > 1:
         raise Problem(422, f"X has rows of {min(wide)} and of {max(wide)} numbers, wanted the same number in each")
     numbers = np.array([[np.nan if v is None else v for v in row] for row in x], np.float64)
+    if completes and numbers.shape[1] != served.model.n_features_in_:
+        raise _width(served, numbers.shape[1])
     if np.isinf(numbers).any():
         raise Problem(422, "X holds a number beyond the range of 64 bits, wanted finite numbers or null")
     return numbers
+
+
+def _width(served: Served, came: int) -> Problem:
+    wanted = f"{served.model.n_features_in_}, one for each column of the model (null where it is unknown), or entries by id"
+    return Problem(422, f"X came with {came} numbers in each row, wanted {wanted}")
 
 
 def _spread(x: Observed, n: int) -> Observed:

@@ -1,4 +1,7 @@
-"""The service as an ASGI application: routes, limits, tokens, metrics and logs. It holds no data of a request longer than the request."""
+"""The service as an ASGI application: places, limits, tokens and logs. It holds no data of a request longer than the request.
+
+There are eight places and two methods, so they are told apart here, without a framework between the socket and the answer.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +9,33 @@ import asyncio
 import hmac
 import json
 import logging
+import os
 import time
-from collections import defaultdict
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 from eckart import __version__
 from eckart.errors import EckartError
 from eckart.serve.answers import answer, listed, quick
 from eckart.serve.bodies import JSON, read_request, to_json, written
 from eckart.serve.lists import TOGETHER
+from eckart.serve.meter import Meter
 from eckart.serve.models import Served, Shelf
 from eckart.serve.problems import Problem
 from eckart.serve.schema import VERBS, openapi
+from eckart.serve.together import Together
 
 log = logging.getLogger("eckart.serve")
-EDGES = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper edges of the histogram of seconds."""
 OPEN = ("/health", "/ready")
 """Places that need no token: they tell nothing."""
+MOST_DIGITS = 18
+"""Digits of a length that is read at all; no limit is that large."""
 
 
 @dataclass(frozen=True)
@@ -49,103 +50,138 @@ class Limits:
     together: int = 64
 
 
-class Meter:
-    """Counts and times for Prometheus, of this process."""
+@dataclass(frozen=True)
+class Reply:
+    """What goes back to the caller."""
 
-    def __init__(self) -> None:
-        self.requests: dict[tuple[str, str, int], int] = defaultdict(int)
-        self.times: dict[str, list[int]] = defaultdict(lambda: [0] * (len(EDGES) + 1))
-        self.total: dict[str, float] = defaultdict(float)
-        self.busy = 0
+    content: bytes
+    media: str = JSON
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
 
-    def took(self, model: str, verb: str, status: int, seconds: float) -> None:
-        self.requests[model, verb, status] += 1
-        self.times[verb][int(np.searchsorted(EDGES, seconds))] += 1
-        self.total[verb] += seconds
-
-    def text(self, shelf: Shelf) -> str:
-        lines = ["# TYPE eckart_requests_total counter"]
-        lines += [
-            f'eckart_requests_total{{model="{m}",verb="{v}",status="{s}"}} {c}'
-            for (m, v, s), c in sorted(self.requests.items())
-        ]
-        lines.append("# TYPE eckart_request_seconds histogram")
-        for verb, counts in sorted(self.times.items()):
-            below = np.cumsum(counts).tolist()
-            lines += [
-                f'eckart_request_seconds_bucket{{verb="{verb}",le="{edge}"}} {c}'
-                for edge, c in zip([*EDGES, "+Inf"], below)
-            ]
-            lines += [
-                f'eckart_request_seconds_sum{{verb="{verb}"}} {self.total[verb]:.6f}',
-                f'eckart_request_seconds_count{{verb="{verb}"}} {below[-1]}',
-            ]
-        rest = (
-            ("requests_busy", "gauge", self.busy),
-            ("model_swaps_total", "counter", shelf.swaps),
-            ("models_refused", "gauge", len(shelf.refused)),
-        )
-        for name, kind, value in rest:
-            lines += [f"# TYPE eckart_{name} {kind}", f"eckart_{name} {value}"]
-        return "\n".join(lines) + "\n"
+    @classmethod
+    def of(cls, problem: Problem) -> Reply:
+        return cls(problem.body(), "application/problem+json", problem.status, problem.headers)
 
 
-class Together:
-    """Requests for lists that wait at the same moment are answered by one product (see ``lists``)."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[Served, np.ndarray, int, bool, asyncio.Future[Any]]] = []
-
-    async def best(self, served: Served, at: np.ndarray, n: int, exclude_seen: bool) -> Any:
-        loop = asyncio.get_running_loop()
-        mine: asyncio.Future[Any] = loop.create_future()
-        self.waiting.append((served, at, n, exclude_seen, mine))
-        if len(self.waiting) == 1:
-            loop.call_soon(self._answer)
-        return await mine
-
-    def _answer(self) -> None:
-        asked, self.waiting = self.waiting, []
-        groups = defaultdict(list)
-        for one in asked:
-            groups[id(one[0]), one[2], one[3]].append(one)
-        for (_, n, exclude_seen), group in groups.items():
-            try:
-                found = group[0][0].lists.best(np.concatenate([at for _, at, *_ in group]), n, exclude_seen)  # type: ignore[union-attr]
-            except Exception as error:
-                for *_, future in group:
-                    if not future.done():
-                        future.set_exception(error)
-                continue
-            start = 0
-            for _, at, _, _, future in group:
-                part = slice(start, start + len(at))
-                start += len(at)
-                if not future.done():
-                    future.set_result(found.part(part))
+class Gone(Exception):
+    """The caller left before the request had come."""
 
 
 class Service:
-    """What the routes share."""
+    """The application. Around everything: tokens, how many at once, problems as JSON, one line of log for each request, without data and ids."""
 
     def __init__(self, shelf: Shelf, limits: Limits, token: str | None):
         self.shelf, self.limits, self.token = shelf, limits, token
         self.meter, self.together = Meter(), Together()
+        self.threads = ThreadPoolExecutor(min(32, 4 + (os.cpu_count() or 1)), "eckart-answers")
+        self.places = {
+            "/health": self._health, "/ready": self._is_ready, "/metrics": self._metrics, "/v1/models": self._cards, "/openapi.json": self._description,
+            "/docs": self._page,
+        }  # fmt: skip
         self.ready = False
 
-    async def ask(self, request: Request) -> Response:
-        name, verb = request.path_params["name"], request.path_params["verb"]
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._request(scope, receive, send)
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        """Files are looked at from the start of the process to its end."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self.shelf.watch()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                self.shelf.stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _request(self, scope: Any, receive: Any, send: Any) -> None:
+        begin, status = time.perf_counter(), 499
+        parts = scope["path"].split("/")
+        verb = parts[-1] if parts[-1] in VERBS else "other"
+        model = ""
+        self.meter.busy += 1
+        try:
+            headers = dict(scope["headers"])
+            try:
+                self._admit(scope["path"], headers)
+                model, reply = await self._reply(scope, headers, parts, receive)
+            except Problem as problem:
+                model, reply = self._known(parts), Reply.of(problem)
+            except Gone:
+                return
+            except Exception:
+                log.exception("a bug in eckart")
+                reply = Reply.of(Problem(500, "this is a bug in eckart; please report it"))
+            status = reply.status
+            told = [(b"content-length", b"%d" % len(reply.content)), (b"content-type", reply.media.encode())]
+            told += [(name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
+            await send({"type": "http.response.start", "status": status, "headers": told})
+            await send({"type": "http.response.body", "body": reply.content})
+        finally:
+            self.meter.busy -= 1
+            seconds = time.perf_counter() - begin
+            self.meter.took(model, verb, status, seconds)
+            if log.isEnabledFor(logging.INFO):
+                line = {"time": round(time.time(), 3), "verb": verb, "model": model, "status": status}
+                log.info(json.dumps(line | {"ms": round(seconds * 1e3, 2)}))
+
+    def _known(self, parts: list[str]) -> str:
+        """The model of a path, where there is one of that name: other names are words of the caller, which logs do not hold."""
+        return parts[3] if len(parts) == 5 and parts[3] in self.shelf.served else ""
+
+    def _admit(self, path: str, headers: dict[bytes, bytes]) -> None:
+        if path in OPEN:
+            return
+        if self.token is not None:
+            told = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(told, b"Bearer " + self.token.encode()):
+                raise Problem(
+                    401,
+                    "no valid token came, wanted the header 'authorization: Bearer TOKEN'",
+                    {"www-authenticate": "Bearer"},
+                )
+        if self.meter.busy > self.limits.together:
+            raise Problem(
+                429,
+                f"more than {self.limits.together} requests came at once; ask again in a second",
+                {"retry-after": "1"},
+            )
+
+    async def _reply(
+        self, scope: Any, headers: dict[bytes, bytes], parts: list[str], receive: Any
+    ) -> tuple[str, Reply]:
+        """The place that is asked, and its answer."""
+        path, method = scope["path"], scope["method"]
+        asks = len(parts) == 5 and path.startswith("/v1/models/") and bool(parts[3] and parts[4])
+        card = len(parts) == 4 and path.startswith("/v1/models/") and bool(parts[3])
+        if not (asks or card or path in self.places):
+            places = "/v1/models/NAME/VERB, /v1/models, /health, /ready, /metrics, /openapi.json or /docs"
+            raise Problem(404, f"{method[:20]} {path[:200]} came, wanted {places}")
+        allowed = ("POST",) if asks else ("GET", "HEAD")
+        if method not in allowed:
+            said = " or ".join(allowed)
+            raise Problem(405, f"{method[:20]} {path[:200]} came, wanted {said}", {"allow": ", ".join(allowed)})
+        if asks:
+            return parts[3], await self._ask(parts[3], parts[4], scope["query_string"], headers, receive)
+        return "", Reply(to_json(self.shelf.named(parts[3]).card())) if card else self.places[path]()
+
+    async def _ask(self, name: str, verb: str, query: bytes, headers: dict[bytes, bytes], receive: Any) -> Reply:
         if verb not in VERBS:
             raise Problem(404, f"verb {verb[:80]!r} came, wanted one of {', '.join(VERBS)}")
         served = self.shelf.named(name)
-        request.state.served = name
-        body = await self._body(request)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        asked = read_request(verb, kind, body, request.query_params, hasattr(served.model, "recommend"))
+        body = await self._body(headers, receive)
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+        fields = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {}
+        asked = read_request(verb, kind, body, fields, hasattr(served.model, "recommend"))
         columns = await self._columns(served, verb, asked)
         about = {"model": name, "version": served.version, "verb": verb}
-        media, content = written(request.headers.get("accept", ""), about, columns)
-        return Response(content, media_type=media)
+        media, content = written(headers.get(b"accept", b"").decode("latin-1"), about, columns)
+        return Reply(content, media)
 
     async def _columns(self, served: Served, verb: str, asked: Any) -> Any:
         try:
@@ -155,7 +191,8 @@ class Service:
             work = partial(answer, served, verb, asked, self.limits)
             if at is not None and len(at) <= self.limits.rows:
                 work = partial(_lists, served, at, asked)
-            return await asyncio.wait_for(run_in_threadpool(work), self.limits.seconds)
+            working = asyncio.get_running_loop().run_in_executor(self.threads, work)
+            return await asyncio.wait_for(working, self.limits.seconds)
         except TimeoutError:
             raise Problem(
                 503, f"the answer took longer than {self.limits.seconds:g} s; ask for fewer rows", {"retry-after": "1"}
@@ -167,124 +204,53 @@ class Service:
                 422, f"a value came that no model can hold ({error}); wanted numbers of 64 bits and valid text"
             ) from None
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, headers: dict[bytes, bytes], receive: Any) -> bytes:
         """All of the body: no more than the limit, and no slower."""
-        told = request.headers.get("content-length", "")
-        if told.isdigit() and int(told) > self.limits.body:
-            raise Problem(
-                413, f"a body of {int(told):,} bytes came, wanted at most {self.limits.body:,}; send it in parts"
-            )
-
-        async def read() -> bytes:
-            parts, size = [], 0
-            async for part in request.stream():
-                parts.append(part)
-                size += len(part)
-                if size > self.limits.body:
-                    raise Problem(413, f"a body of more than {self.limits.body:,} bytes came; send it in parts")
-            return b"".join(parts)
-
+        told, most = headers.get(b"content-length", b""), self.limits.body
+        if told.isdigit() and (len(told) > MOST_DIGITS or int(told) > most):
+            raise Problem(413, f"a body of {told[:30].decode()} bytes came, wanted at most {most:,}; send it in parts")
+        parts, size, more = [], 0, True
         try:
-            return await asyncio.wait_for(read(), self.limits.slow)
+            async with asyncio.timeout(self.limits.slow):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Gone
+                    part, more = message.get("body", b""), message.get("more_body", False)
+                    parts.append(part)
+                    size += len(part)
+                    if size > most:
+                        raise Problem(413, f"a body of more than {most:,} bytes came; send it in parts")
         except TimeoutError:
             raise Problem(
                 408,
                 f"the body did not come within {self.limits.slow:g} s; send it faster or in parts",
                 {"connection": "close"},
             ) from None
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def cards(self, request: Request) -> Response:
-        return Response(to_json({"models": self.shelf.cards()}), media_type=JSON)
+    def _cards(self) -> Reply:
+        return Reply(to_json({"models": self.shelf.cards()}))
 
-    async def card(self, request: Request) -> Response:
-        return Response(to_json(self.shelf.named(request.path_params["name"]).card()), media_type=JSON)
+    def _health(self) -> Reply:
+        return Reply(b'{"status":"alive"}')
 
-    async def health(self, request: Request) -> Response:
-        return Response(b'{"status":"alive"}', media_type=JSON)
-
-    async def is_ready(self, request: Request) -> Response:
+    def _is_ready(self) -> Reply:
         if not self.ready:
             raise Problem(503, "the models are being loaded; ask again", {"retry-after": "1"})
-        return Response(b'{"status":"ready"}', media_type=JSON)
+        return Reply(b'{"status":"ready"}')
 
-    async def metrics(self, request: Request) -> Response:
-        return PlainTextResponse(self.meter.text(self.shelf))
+    def _metrics(self) -> Reply:
+        return Reply(self.meter.text(self.shelf).encode(), "text/plain; charset=utf-8")
 
-    async def description(self, request: Request) -> Response:
-        return Response(to_json(openapi(__version__)), media_type=JSON)
+    def _description(self) -> Reply:
+        return Reply(to_json(openapi(__version__, tuple(self.shelf.paths))))
 
-    async def page(self, request: Request) -> Response:
+    def _page(self) -> Reply:
         from eckart.serve.page import page
 
         head = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
-        return HTMLResponse(page(openapi(__version__)), headers=head)
-
-
-class Guard:
-    """Around everything: tokens, how many at once, problems as JSON, one line of log for each request. Logs hold no data and no ids."""
-
-    def __init__(self, app: Any, service: Service):
-        self.app, self.service, self.shelf = app, service, service.shelf
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        service, begin, status = self.service, time.perf_counter(), 0
-        scope.setdefault("state", {})
-
-        async def counted(message: Any) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        service.meter.busy += 1
-        try:
-            try:
-                self._admit(scope)
-                await self.app(scope, receive, counted)
-            except Problem as problem:
-                await _refuse(problem, scope, receive, counted)
-            except ClientDisconnect:
-                status = 499
-            except Exception:  # told to the caller already; the log has the lines that lead to it
-                log.exception("a bug in eckart")
-        finally:
-            service.meter.busy -= 1
-            seconds = time.perf_counter() - begin
-            parts = scope["path"].split("/")
-            verb = parts[-1] if parts[-1] in VERBS else "other"
-            model = str(scope["state"].get("served", ""))
-            service.meter.took(model, verb, status, seconds)
-            if log.isEnabledFor(logging.INFO):
-                told = {
-                    "time": round(time.time(), 3),
-                    "verb": verb,
-                    "model": model,
-                    "status": status,
-                    "ms": round(seconds * 1e3, 2),
-                }
-                log.info(json.dumps(told))
-
-    def _admit(self, scope: Any) -> None:
-        service = self.service
-        if scope["path"] in OPEN:
-            return
-        if service.token is not None:
-            told = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(told, b"Bearer " + service.token.encode()):
-                raise Problem(
-                    401,
-                    "no valid token came, wanted the header 'authorization: Bearer TOKEN'",
-                    {"www-authenticate": "Bearer"},
-                )
-        if service.meter.busy > service.limits.together:
-            raise Problem(
-                429,
-                f"more than {service.limits.together} requests came at once; ask again in a second",
-                {"retry-after": "1"},
-            )
+        return Reply(page(openapi(__version__, tuple(self.shelf.paths))).encode(), "text/html; charset=utf-8", headers=head)
 
 
 def _lists(served: Served, at: np.ndarray, asked: Any) -> Any:
@@ -292,62 +258,9 @@ def _lists(served: Served, at: np.ndarray, asked: Any) -> Any:
     return listed(served.lists.best(at, asked.n, asked.exclude_seen))
 
 
-async def _refuse(problem: Problem, scope: Any, receive: Any, send: Any) -> None:
-    await _told(problem)(scope, receive, send)
-
-
-def _told(problem: Problem) -> Response:
-    return Response(problem.body(), problem.status, problem.headers, "application/problem+json")
-
-
-async def _problem(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem)
-    return _told(error)
-
-
-async def _bug(request: Request, error: Exception) -> Response:
-    return _told(Problem(500, "this is a bug in eckart; please report it"))
-
-
-async def _elsewhere(request: Request, error: Exception) -> Response:
-    said = f"{request.method[:20]} {request.url.path[:200]} came"
-    if getattr(error, "status_code", 404) == 405:
-        allowed = dict(getattr(error, "headers", None) or {}).get("Allow", "another method")
-        return _told(Problem(405, f"{said}, wanted {allowed}", {"allow": allowed}))
-    return _told(
-        Problem(
-            404, f"{said}, wanted /v1/models/NAME/VERB, /v1/models, /health, /ready, /metrics, /openapi.json or /docs"
-        )
-    )
-
-
-def application(paths: dict[str, Path], limits: Limits | None = None, token: str | None = None) -> Any:
+def application(paths: dict[str, Path], limits: Limits | None = None, token: str | None = None) -> Service:
     """The ASGI application that serves these model files by name."""
-    shelf = Shelf(paths)
-    service = Service(shelf, limits or Limits(), token)
-    shelf.load()
+    service = Service(Shelf(paths), limits or Limits(), token)
+    service.shelf.load()
     service.ready = True
-
-    @asynccontextmanager
-    async def life(app: Any) -> Any:
-        shelf.watch()
-        yield
-        shelf.stop()
-
-    routes = [
-        Route("/v1/models/{name}/{verb}", service.ask, methods=["POST"]),
-        Route("/v1/models/{name}", service.card, methods=["GET"]),
-        Route("/v1/models", service.cards, methods=["GET"]),
-        Route("/health", service.health, methods=["GET"]),
-        Route("/ready", service.is_ready, methods=["GET"]),
-        Route("/metrics", service.metrics, methods=["GET"]),
-        Route("/openapi.json", service.description, methods=["GET"]),
-        Route("/docs", service.page, methods=["GET"]),
-    ]
-    app = Starlette(
-        routes=routes,
-        lifespan=life,
-        exception_handlers={Problem: _problem, 404: _elsewhere, 405: _elsewhere, Exception: _bug},
-    )
-    app.router.redirect_slashes = False
-    return Guard(app, service)
+    return service

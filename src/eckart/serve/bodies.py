@@ -17,6 +17,8 @@ from eckart.serve.schema import VERBS, parsed
 JSON = "application/json"
 EXAMPLE = 'an object such as {"rows": [42], "n": 10}'
 ARROW = "application/vnd.apache.arrow.stream"
+MANY = 500
+"""Numbers of a column above which Arrow writes them; below, asking it takes longer than writing."""
 
 
 def read_request(verb: str, kind: str, body: bytes, query: Mapping[str, str], completes: bool) -> Any:
@@ -46,13 +48,14 @@ def written(accept: str, about: dict[str, Any], columns: dict[str, Any]) -> tupl
         return ARROW, _stream(about, columns)
     if accept and not any(word in accept for word in (JSON, "*/*", "application/*")):
         raise Problem(406, f"accept {accept[:80]!r} came, wanted {JSON} or {ARROW}")
-    return JSON, to_json(about | {"answer": {name: _listed(values) for name, values in columns.items()}})
+    if all(len(values) <= MANY for values in columns.values()):
+        return JSON, to_json(about | {"answer": {name: _listed(values) for name, values in columns.items()}})
+    told = ",".join(f"{_quoted(name)}:{_text(values)}" for name, values in columns.items())
+    return JSON, b"".join((to_json(about)[:-1], b',"answer":{', told.encode("utf-8", "replace"), b"}}"))
 
 
 def to_json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str).encode(
-        "utf-8", "replace"
-    )
+    return _quoted(value).encode("utf-8", "replace")
 
 
 def _object(body: bytes) -> dict[str, Any]:
@@ -99,6 +102,23 @@ def _scalar(text: str) -> Any:
 
 def _plain(values: list[Any]) -> list[Any]:
     return [v.isoformat() if isinstance(v, (datetime.date, datetime.datetime)) else v for v in values]
+
+
+_quoted = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=str).encode
+
+
+def _text(values: Any) -> str:
+    """A column as JSON. Many numbers are written by Arrow, without an object for each: a tenth of the time."""
+    if not (isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and len(values) > MANY):
+        return _quoted(_listed(values))
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    numbers = values.astype(np.float32) if values.dtype == np.float16 else values
+    gaps = ~np.isfinite(numbers) if numbers.dtype.kind == "f" else None
+    words = pa.array(numbers, mask=gaps).cast(pa.string()).fill_null("null")
+    one = pa.ListArray.from_arrays(pa.array([0, len(words)], pa.int32()), words)
+    return f"[{pc.binary_join(one, ',')[0].as_py()}]"
 
 
 def _listed(values: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,20 @@ from eckart.complete.recommend import Recommendations, scoring
 from eckart.factors import LowRank
 
 TOGETHER = 32
-"""Rows answered by one product: their scores still fit in the cache of a core (32 x 27,000 x 4 bytes = 3.5 MB)."""
+"""Rows of requests that are answered by one product, while the others wait: about 3 ms for 27,000 columns."""
+BLOCK = 128
+"""Rows of one product in a large request: BLAS copies all columns for each product, which 32 rows do not pay for; 128 x 27,000 scores are 14 MB, and
+larger blocks measured no faster."""
+FEW = 4
+"""Rows from which on one product of matrices is faster than products with a vector: 90 to 110 microseconds a row at 4, 200 to 110 at 2."""
+MAXIMA = 512
+"""Maxima of a row among which the n-th is looked for: the inner loop of the maximum is as long, and shorter ones are slower."""
+
+
+@cache
+def threads() -> ThreadPoolExecutor:
+    """Threads that share a large request, one pool for all models of the process."""
+    return ThreadPoolExecutor(min(4, os.cpu_count() or 1), "eckart-lists")
 
 
 class Lists:
@@ -30,13 +44,12 @@ class Lists:
         self.rows, self.seen = f.shape[0], model.observed_
         self.support = self.seen.column_counts()
         _, self.right, self.offset = scoring(f, np.arange(0), np.arange(f.n))
-        self.names = model.column_ids.names(np.arange(f.n))
-        self.rough = np.ascontiguousarray(self.right, np.float32)
-        self.rough_offset = None if self.offset is None else np.asarray(self.offset, np.float32)
+        self.row_ids, self.names = model.row_ids, model.column_ids.names(np.arange(f.n))
+        offset = np.zeros((f.n, 0)) if self.offset is None else np.asarray(self.offset)[:, None]
+        self.rough = np.ascontiguousarray(np.hstack([self.right, offset]).T, np.float32)
         self.double = self.right.dtype != np.float32
-        self.largest = float(np.sqrt(np.einsum("jk,jk->j", self.rough, self.rough, dtype=np.float64).max()))
+        self.largest = float(np.sqrt(np.einsum("jk,jk->j", self.right, self.right, dtype=np.float64).max()))
         self.shift = 0.0 if self.offset is None else float(np.abs(self.offset).max())
-        self.pool = ThreadPoolExecutor(min(4, os.cpu_count() or 1), "eckart-lists")
 
     @classmethod
     def of(cls, model: Any) -> Lists | None:
@@ -52,12 +65,13 @@ class Lists:
         n = min(n, f.n)
         left = f.left[at] if f.row_scale is None else f.left[at] * f.row_scale[at, None]
         found, scores = np.empty((len(at), n), np.int64), np.empty((len(at), n), f.left.dtype)
+        size = BLOCK if len(at) >= 2 * BLOCK else TOGETHER
 
         def fill(a: int) -> None:
-            part = slice(a, a + TOGETHER)
+            part = slice(a, a + size)
             found[part], scores[part] = self._of(at[part], left[part], n, exclude_seen)
 
-        list((self.pool.map if len(at) > 2 * TOGETHER else map)(fill, range(0, len(at), TOGETHER)))
+        list((threads().map if len(at) > 2 * TOGETHER else map)(fill, range(0, len(at), size)))
         scores += scores.dtype.type(f.mean)
         if f.row_bias is not None:
             scores += f.row_bias[at, None].astype(scores.dtype)
@@ -70,29 +84,45 @@ class Lists:
         return Recommendations(self.model.row_ids.names(at), names, scores, found, often, "prediction")
 
     def _of(self, at: np.ndarray, left: np.ndarray, n: int, exclude_seen: bool) -> tuple[np.ndarray, np.ndarray]:
-        scores = left.astype(np.float32, copy=False) @ self.rough.T
-        if self.rough_offset is not None:
-            scores += self.rough_offset
+        scores = self._scores(left)
         if exclude_seen:
-            indptr, indices = self.seen.indptr, self.seen.indices
-            for line, i in enumerate(at.tolist()):
-                scores[line, indices[indptr[i] : indptr[i + 1]]] = -np.inf
-        least = _least(scores, n).astype(np.float64)
+            self._hide(scores, at)
+        least = _least(scores, n)
         if self.double:
-            least -= 2 * (self.f.k + 2) * 2.0**-23 * (np.linalg.norm(left, axis=1) * self.largest + self.shift)
-        found, kept = np.empty((len(at), n), np.int64), np.empty((len(at), n), left.dtype)
-        for line, low in enumerate(least):
-            few = np.flatnonzero(scores[line] >= low)  # in the order of the columns, which is also that of equal scores
-            exact = self._exact(left[line], few, scores[line, few])
-            best = np.argsort(-exact, kind="stable")[:n]
-            found[line], kept[line] = few[best], exact[best]
-        return found, kept
+            error = (self.f.k + 2) * 2.0**-23 * (np.linalg.norm(left, axis=1) * self.largest + self.shift)
+            with np.errstate(over="ignore"):  # below the range of single precision nothing is left out
+                least = np.nextafter((least - 2 * error).astype(np.float32), np.float32(-np.inf))
+        reach = scores >= least[:, None]
+        lines, few = np.divmod(np.flatnonzero(reach), scores.shape[1])
+        exact = scores[lines, few]
+        if self.double:
+            exact = self._exact(left, lines, few, exact)
+        order = np.lexsort((-exact, lines))  # stable: equal scores stay in the order of the columns
+        starts = np.searchsorted(lines, np.arange(len(at)))
+        best = order[starts[:, None] + np.arange(n)]
+        return few[best], exact[best]
 
-    def _exact(self, u: np.ndarray, few: np.ndarray, rough: np.ndarray) -> np.ndarray:
+    def _scores(self, left: np.ndarray) -> np.ndarray:
+        """All scores in single precision."""
+        rough = np.ones((len(left), len(self.rough)), np.float32)  # the last column meets the offset
+        rough[:, : left.shape[1]] = left
+        if len(left) >= FEW:
+            return rough @ self.rough
+        scores = np.empty((len(left), self.f.n), np.float32)
+        for u, line in zip(rough, scores):
+            np.matmul(u, self.rough, out=line)
+        return scores
+
+    def _hide(self, scores: np.ndarray, at: np.ndarray) -> None:
+        """Seen columns never are among the best."""
+        begin, counts = self.seen.indptr[at], self.seen.indptr[at + 1] - self.seen.indptr[at]
+        ends = np.cumsum(counts)
+        where = np.arange(ends[-1]) + np.repeat(begin - (ends - counts), counts)
+        scores[np.repeat(np.arange(len(at)), counts), self.seen.indices[where]] = -np.inf
+
+    def _exact(self, left: np.ndarray, lines: np.ndarray, few: np.ndarray, rough: np.ndarray) -> np.ndarray:
         """Scores of a few columns in the precision of the model; what was hidden stays so."""
-        if not self.double:
-            return rough
-        exact = self.right[few] @ u
+        exact = np.einsum("pk,pk->p", self.right[few], left[lines])
         if self.offset is not None:
             exact += self.offset[few]
         exact[np.isneginf(rough)] = -np.inf
@@ -106,7 +136,7 @@ def _least(scores: np.ndarray, n: int) -> np.ndarray:
     array([3.])
     """
     m = scores.shape[1]
-    parts = m // max(4 * n, 64)  # enough maxima that the n-th of them is not far below the n-th score
+    parts = m // max(4 * n, MAXIMA)  # enough maxima that the n-th of them is not far below the n-th score
     if parts < 2:
         return np.partition(scores, m - n, axis=1)[:, m - n]
     wide = m // parts

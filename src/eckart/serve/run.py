@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from eckart.delayed import delay
 from eckart.errors import InputError, MissingError
 
 ENVIRONMENT = "ECKART_SERVE"
@@ -31,7 +32,7 @@ def serve(
         import uvicorn
     except ImportError:
         raise MissingError(
-            "serving needs starlette and uvicorn, which are not installed; pip install 'eckart[serve]'"
+            "serving needs uvicorn and httptools, which are not installed; pip install 'eckart[serve]'"
         ) from None
     told = {
         "paths": {name: str(path) for name, path in paths.items()},
@@ -51,6 +52,7 @@ def serve(
 
 def from_environment() -> Any:
     """The application of one worker."""
+    delay()
     import scipy.linalg  # noqa: F401  (its BLAS must be loaded to be limited)
     from threadpoolctl import threadpool_limits
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from eckart.serve.problems import Problem, wanted
 
-ID = {"type": ["string", "integer"], "minimum": -(2**63), "maximum": 2**63 - 1}
+ID: dict[str, Any] = {"type": ["string", "integer"], "minimum": -(2**63), "maximum": 2**63 - 1}
 IDS = {"oneOf": [ID, {"type": "array", "items": ID, "minItems": 1}]}
 NUMBER = {"type": ["number", "null"]}
 ENTRIES = {
@@ -171,7 +171,7 @@ def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
         if len(value) < kind.get("minItems", 0):
             raise wanted(name, value, "at least one")
         inner = kind["items"]
-        if inner["type"] == "array" or not all(_is(v, inner["type"]) for v in value) or inner is ID:
+        if inner["type"] == "array" or not _all_are(value, inner):
             for i, v in enumerate(value):
                 _check(f"{name}[{i}]", v, inner)
     if isinstance(value, dict):
@@ -188,6 +188,14 @@ def _check(name: str, value: Any, kind: dict[str, Any]) -> None:
             )
 
 
+def _all_are(values: list[Any], kind: dict[str, Any]) -> bool:
+    """Whether a list of ids or numbers is as it should be, without a look at each by itself; where it is not, that look finds the words."""
+    types = set(map(type, values))
+    if kind is ID:
+        return types == {str} or (types == {int} and ID["minimum"] <= min(values) and max(values) <= ID["maximum"])
+    return all(any(issubclass(t, TYPES[name]) for name in _names(kind["type"])) and t is not bool for t in types)
+
+
 TYPES: dict[str, Any] = {
     "string": str,
     "integer": int,
@@ -199,8 +207,12 @@ TYPES: dict[str, Any] = {
 }
 
 
+def _names(types: Any) -> list[str]:
+    return types if isinstance(types, list) else [types]
+
+
 def _is(value: Any, types: Any) -> bool:
-    names = types if isinstance(types, list) else [types]
+    names = _names(types)
     if isinstance(value, bool):
         return "boolean" in names
     return any(isinstance(value, TYPES[t]) for t in names)
@@ -216,21 +228,21 @@ def _words(types: Any) -> str:
         "boolean": "true or false",
         "null": "null",
     }
-    return " or ".join(said[t] for t in (types if isinstance(types, list) else [types]))
+    return " or ".join(said[t] for t in _names(types))
 
 
-def openapi(version: str) -> dict[str, Any]:
-    """The OpenAPI description of the service."""
-    problem = {
-        "description": "A problem: what came, what was wanted, what to do.",
-        "content": {"application/problem+json": {"schema": {"type": "object"}}},
-    }
-    refused = {str(status): problem for status in (400, 401, 404, 408, 413, 415, 422, 429)}
+def openapi(version: str, models: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The OpenAPI description of the service, of these models."""
+    refused = _problems(400, 401, 404, 405, 406, 408, 413, 415, 422, 429, 503)
     arrow = {"application/vnd.apache.arrow.stream": {"schema": {"type": "string", "format": "binary"}}}
     table = {
-        "type": "object",
-        "properties": {"model": {"type": "string"}, "version": {"type": "string"}, "answer": {"type": "object"}},
-    }
+        "type": "object", "required": ["model", "version", "verb", "answer"], "additionalProperties": False,
+        "properties": {
+            "model": {"type": "string"}, "version": {"type": "string"}, "verb": {"type": "string", "enum": list(VERBS)},
+            "answer": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": ["string", "number", "boolean", "null"]}}},
+        },
+    }  # fmt: skip
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"} | ({"enum": list(models)} if models else {})}
     paths: dict[str, Any] = {}
     for verb, kind in VERBS.items():
         asked = fields(kind)
@@ -240,21 +252,22 @@ def openapi(version: str) -> dict[str, Any]:
         }  # fmt: skip
         paths[f"/v1/models/{{name}}/{verb}"] = {
             "post": {
-                "summary": kind.__doc__, "operationId": verb,
-                "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}],
+                "summary": kind.__doc__, "operationId": verb, "parameters": [name],
                 "requestBody": {"required": True, "content": {"application/json": {"schema": body}} | arrow},
                 "responses": {"200": {"description": "Columns of one length.", "content": {"application/json": {"schema": table}} | arrow}} | refused,
             }
         }  # fmt: skip
-    for place, what in {
-        "/v1/models": "Model cards.",
-        "/health": "The process runs.",
-        "/ready": "All models are loaded.",
-        "/metrics": "For Prometheus.",
-    }.items():
-        paths[place] = {
-            "get": {"summary": what, "responses": {"200": {"description": what}, "401": problem, "503": problem}}
-        }
+    text, thing = {"type": "string"}, {"type": "object"}
+    card = {"type": "object", "required": ["name", "version", "class", "verbs", "certificate"]}
+    cards = {"type": "object", "required": ["models"], "properties": {"models": {"type": "array", "items": card}}}
+    for place, what, media, schema in (
+        ("/v1/models", "Model cards.", "application/json", cards), ("/v1/models/{name}", "The card of a model.", "application/json", card),
+        ("/health", "The process runs.", "application/json", thing), ("/ready", "All models are loaded.", "application/json", thing),
+        ("/metrics", "For Prometheus.", "text/plain", text), ("/openapi.json", "This description.", "application/json", thing),
+        ("/docs", "This description, for people.", "text/html", text),
+    ):  # fmt: skip
+        answers = {"200": {"description": what, "content": {media: {"schema": schema}}}} | _problems(401, 404, 405, 429, 503)
+        paths[place] = {"get": {"summary": what, "responses": answers} | ({"parameters": [name]} if "{" in place else {})}
     about = {
         "title": "eckart",
         "version": version,
@@ -262,3 +275,16 @@ def openapi(version: str) -> dict[str, Any]:
     }
     security = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
     return {"openapi": "3.1.0", "info": about, "paths": paths, "components": security, "security": [{}, {"token": []}]}
+
+
+def _problems(*statuses: int) -> dict[str, Any]:
+    """Refusals, all of one shape."""
+    shape = {
+        "type": "object", "required": ["type", "title", "status", "detail"],
+        "properties": {"type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"}, "detail": {"type": "string"}},
+    }  # fmt: skip
+    problem = {
+        "description": "A problem: what came, what was wanted, what to do.",
+        "content": {"application/problem+json": {"schema": shape}},
+    }
+    return {str(status): problem for status in statuses}

@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from functools import cache
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from eckart.serve.run import ENVIRONMENT
+
+
+@cache
+def _seconds() -> float:
+    """The limit for slow clients, as this process was told."""
+    return float(json.loads(os.environ[ENVIRONMENT])["limits"]["slow"])
 
 
 class Prompt(HttpToolsProtocol):
@@ -35,7 +42,7 @@ class Prompt(HttpToolsProtocol):
 
     def _begin(self) -> None:
         self._end()
-        self.timer = self.loop.call_later(json.loads(os.environ[ENVIRONMENT])["limits"]["slow"], self._cut)
+        self.timer = self.loop.call_later(_seconds(), self._cut)
 
     def _end(self) -> None:
         if self.timer is not None:
