@@ -78,7 +78,11 @@ def _faults_of(node: object, parent: ast.AST) -> list[tuple[str, ast.AST]]:
         and ast.unparse(node.value.func).endswith("checks.append")
     ):
         return [("check removed", ast.copy_location(ast.Pass(), node))]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng") and node.args:
+    if (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("default_rng")
+        and not all(isinstance(a, ast.Constant) for a in node.args)
+    ):
         zero = ast.Call(node.func, [ast.Constant(12345)], [])
         return [("seed ignored", ast.copy_location(zero, node))]
     return []
