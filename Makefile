@@ -80,7 +80,7 @@ campaign: $(STAMP)
 
 # do the tests bite? faults in certificates, solvers and loaders, one at a time: make mutants ROOMS=certify
 mutants: $(STAMP)
-	$(BIN)/python tests/mutants.py --seed $(SEED) --minutes $(MINUTES) $(if $(ROOMS),--rooms $(ROOMS))
+	$(BIN)/python tests/mutants.py --seed $(SEED) --minutes $(MINUTES) $(if $(ROOMS),--rooms $(ROOMS)) $(if $(PICKED),--picked)
 
 # every contract test and a fit of every model on the GPU of this machine
 test-gpu: $(STAMP)

@@ -1,10 +1,15 @@
-"""Do the tests bite? Small faults are put into a module, one at a time, and the tests that belong to it must fail.
+"""Do the tests bite? Small faults are put into a module, one at a time, and some test must fail.
 
-    python tests/mutants.py [--seed 0] [--minutes 10] [--workers 2] [--rooms certify solvers loaders] [--files PART ...]
+    python tests/mutants.py [--seed 0] [--minutes 10] [--workers 2] [--rooms certify solvers loaders] [--files PART ...] [--tests NAME ...]
+                            [--picked] [--compile]
 
-A fault is a sign turned, a term dropped, a limit a hundred times looser, a check or a refusal removed, a comparison turned, a seed ignored. The module is
-changed as it is imported (its file is not touched), in a process of its own that is forked after the libraries were loaded, and only the tests that TESTS names
-for it are run, one fault on every core. A test that fails without any fault is named and not asked. Survivors are printed with their line.
+A fault is a sign turned, a term dropped, a limit a hundred times looser, a check or a refusal removed, a comparison turned, a seed ignored. First every test of
+a room is run without a fault: one that fails is named and not asked again, and it is written down which functions each test calls. Then, for a fault, the tests
+that call its function are run, the quickest first, until one fails. Files are not touched: each fault lives in a process of its own, forked after all was
+loaded, in which its module and the layers above it are imported anew. Survivors are printed with their line; KNOWN holds those that no test can find, with the
+reason. Modules of compiled kernels are left out: their faults would be hidden by the cache of compiled code (the contracts of the engines judge them).
+
+On a machine without compiled kernels ``--compile`` runs the room's tests once side by side before anything is timed.
 """
 
 from __future__ import annotations
@@ -14,116 +19,54 @@ import ast
 import importlib
 import importlib.abc
 import importlib.machinery
+import json
 import os
-import queue
 import random
 import signal
 import sys
+import tempfile
+import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+from code_faults import PICKED, SOURCE, mutated, places
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src"
-BITE = "tests/test_certificates_bite.py"
-TESTS: dict[str, dict[str, list[str]]] = {
-    "certify": {
-        "certify/ascent.py": [f"{BITE}::test_ascent"],
-        "certify/certificate.py": [f"{BITE}::test_a_check_passes_up_to_its_limit_and_not_beyond", "tests/test_certificate.py"],
-        "certify/chains.py": [f"{BITE}::test_chains", f"{BITE}::test_split_rhat_is_the_textbook_value", "tests/test_bayes.py"],
-        "certify/gaps.py": ["tests/test_certificate.py", "tests/test_gaps.py"],
-        "certify/glove.py": [f"{BITE}::test_glove", "tests/test_glove.py"],
-        "certify/network.py": [f"{BITE}::test_network"],
-        "certify/nonnegative.py": [f"{BITE}::test_parts"],
-        "certify/nuclear.py": [f"{BITE}::test_gap", f"{BITE}::test_svt", f"{BITE}::test_svp", "tests/test_soft_impute.py"],
-        "certify/pairs.py": [f"{BITE}::test_pairs", "tests/test_skipgram.py"],
-        "certify/recovery.py": [f"{BITE}::test_recovery", "tests/test_recovery.py"],
-        "certify/spectral.py": [f"{BITE}::test_subspace", "tests/test_certificate.py"],
-        "certify/stationary.py": [f"{BITE}::test_factors", "tests/test_als.py"],
-        "certify/topics.py": [f"{BITE}::test_topics_steps", f"{BITE}::test_topics_of_streams_and_of_chains", "tests/test_lda.py"],
-    },
-    "solvers": {
-        "explain/em.py": ["tests/test_solver_promises.py", "tests/test_em.py"],
-        "explain/parts/loop.py": ["tests/test_solver_promises.py", "tests/test_nmf.py"],
-        "reduce/rotate.py": ["tests/test_solver_promises.py", "tests/test_pca.py"],
-        "complete/factors/alternate.py": [f"{BITE}", "tests/test_als.py"],
-        "complete/nuclear/soft_impute.py": ["tests/test_soft_impute.py"],
-        "complete/nuclear/exact.py": ["tests/test_solver_promises.py", "tests/test_exact.py"],
-        "report/held_out.py": ["tests/test_solver_promises.py", "tests/test_report_complete.py"],
-    },
-    "loaders": {
-        "io/models/save.py": ["tests/test_save.py", "tests/test_hostile_models.py"],
-        "io/models/checkpoint.py": ["tests/test_checkpoint_damage.py", "tests/test_checkpoint.py"],
-        "io/tables/matrix_market.py": ["tests/test_matrix_market.py"],
-        "io/tables/row_blocks.py": ["tests/test_read.py"],
-        "factors/checks.py": ["tests/test_hostile_models.py"],
-        "factors/components.py": ["tests/test_hostile_models.py"],
-    },
-}  # fmt: skip
-"""For every module the tests that belong to it, the quickest first."""
+QUICK = ["certificates_bite", "numbers_ridge", "numbers_nuclear", "numbers_spectral", "numbers_counts"]
+ROOMS: dict[str, tuple[str, str]] = {
+    "certify": (
+        "certify/*.py",
+        """certificate als als_losses soft_impute soft_impute_losses svt svp recovery exact bayes gaps glove skipgram lda plsa items featured mixed_table nmf em
+        mixture solver_promises""",
+    ),
+    "solvers": (
+        """optim/*.py reduce/*.py complete/factors/*.py complete/nuclear/*.py complete/bayes/*.py complete/items/*.py explain/em.py explain/mixtures/*.py
+        explain/parts/*.py explain/topics/*.py embed/*.py report/held_out.py""",
+        """solver_promises pca stream select standardise autoencoder gaps als als_losses featured soft_impute soft_impute_losses svt svp exact recovery bayes
+        bayes_likelihoods items em gaussian_mixture mixture nmf lda plsa judge pmi glove skipgram cooccurrence sequences vectors dropin report_complete tune""",
+    ),
+    "loaders": (
+        "io/read.py io/tables/*.py io/text/*.py io/vectors/*.py io/models/*.py factors/*.py",
+        """checkpoint_damage checkpoint matrix_market read triples long_tables text vector_files vectors save hostile_models entry_shards write labels
+        mixed_table errors resume every_door cli""",
+    ),
+}
+"""For every room its modules, and the tests that may be asked (``als`` is ``tests/test_als.py``)."""
+FALLBACK = "a factor tried only where a smaller one failed by rounding: the bound stays one"
+KNOWN: dict[str, str] = {
+    **{f"certify/spectral.py limit times 100: {factor}": FALLBACK for factor in ("1.001", "1.01", "1.1", "1.5", "3.0")},
+    "certify/spectral.py limit times 100: 1e-13": "when a third pass of orthonormalising is left away: it changes rounding alone",
+    "certify/spectral.py sign turned: n - k": "a start with more columns than the complement has: what is too much is dropped as rounding",
+    "certify/topics.py limit times 100: 1.0": "the divisor of an empty topic, whose counts are 0",
+    "certify/recovery.py comparison turned: found + slack >= 1": "whether a longer search is worth while; the answer is the same",
+}
+"""Faults that no test can find, as they are printed without the line, and why."""
 
-LONGEST = 300
-"""Seconds after which a test counts as hung."""
-OPPOSITE = {ast.Lt: ast.GtE, ast.LtE: ast.Gt, ast.Gt: ast.LtE, ast.GtE: ast.Lt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
-TURNED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
-
-
-def faults(tree: ast.Module) -> list[tuple[str, ast.AST, str, ast.AST]]:
-    """(what, parent, field or index, new node) of every fault that can be put into a module, in the order of its lines."""
-    found = []
-    for parent in ast.walk(tree):
-        for name, value in ast.iter_fields(parent):
-            children = value if isinstance(value, list) else [value]
-            for at, child in enumerate(children):
-                where = (name, at) if isinstance(value, list) else (name, None)
-                found += [(what, parent, where, new) for what, new in _faults_of(child, parent)]
-    return sorted(found, key=lambda f: (getattr(f[3], "lineno", 0), f[0]))
-
-
-def _faults_of(node: object, parent: ast.AST) -> list[tuple[str, ast.AST]]:
-    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in OPPOSITE:
-        other = ast.Compare(node.left, [OPPOSITE[type(node.ops[0])]()], node.comparators)
-        return [("comparison turned", ast.copy_location(other, node))]
-    if isinstance(node, ast.BinOp) and type(node.op) in TURNED and not isinstance(node.left, (ast.Constant, ast.List)):
-        other = ast.BinOp(node.left, TURNED[type(node.op)](), node.right)
-        out = [("sign turned", ast.copy_location(other, node))]
-        if isinstance(node.op, (ast.Add, ast.Sub)):
-            out.append(("term dropped", ast.copy_location(node.left, node)))
-        return out
-    if (
-        isinstance(node, ast.Constant)
-        and type(node.value) is float
-        and node.value
-        and isinstance(parent, (ast.Assign, ast.Tuple, ast.Call))
-    ):
-        return [("limit times 100", ast.copy_location(ast.Constant(node.value * 100), node))]
-    if isinstance(node, ast.If) and isinstance(node.body[0], ast.Raise) and not node.orelse:
-        return [("refusal removed", ast.copy_location(ast.Pass(), node))]
-    if (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Call)
-        and ast.unparse(node.value.func).endswith("checks.append")
-    ):
-        return [("check removed", ast.copy_location(ast.Pass(), node))]
-    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("default_rng") and node.args:
-        zero = ast.Call(node.func, [ast.Constant(12345)], [])
-        return [("seed ignored", ast.copy_location(zero, node))]
-    return []
-
-
-def mutated(path: Path, number: int) -> tuple[ast.Module, str]:
-    """The module with its fault of this number, and the fault in words."""
-    tree = ast.parse(path.read_text())
-    what, parent, (name, at), new = faults(tree)[number]
-    line = getattr(new, "lineno", 0)
-    if at is None:
-        old = getattr(parent, name)
-        setattr(parent, name, new)
-    else:
-        old = getattr(parent, name)[at]
-        getattr(parent, name)[at] = new
-    said = f"{path.relative_to(SOURCE / 'eckart')}:{line} {what}: {' '.join(ast.unparse(old).split())[:70]}"
-    return ast.fix_missing_locations(tree), said
+LONGEST = 30.0
+"""Seconds of tests that are asked for one fault at the most."""
 
 
 class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -145,105 +88,262 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         exec(compile(self.tree, str(self.path), "exec"), module.__dict__)
 
 
-def one(file: str, number: int, tests: list[str]) -> int:
-    """Run the tests with one fault in; the exit code of pytest."""
+def layers() -> dict[str, int]:
+    """The height of each part of the package, from the rule that the linter checks."""
+    rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    rows = next(rule["layers"] for rule in rules if rule["type"] == "layers")
+    return {part.strip(): -at for at, row in enumerate(rows) for part in row.split("|")}
+
+
+def forget(name: str) -> None:
+    """Take a module, its own layer, the layers above and the tests out of memory; what lies below stays, with its compiled kernels."""
+    height = layers()
+
+    def of(module: str) -> int:
+        return height.get(".".join(module.split(".")[:2]), 1)
+
+    for module, loaded in list(sys.modules.items()):
+        ours = module.partition(".")[0] == "eckart"
+        inside = str(getattr(loaded, "__file__", "") or "").startswith(str(ROOT / "tests"))
+        if (ours and of(module) >= of(name)) or (inside and module != "__main__"):
+            del sys.modules[module]
+    package = importlib.import_module("eckart")
+    for module in [m for m in sys.modules if m.startswith("eckart.") and m.count(".") == 1]:
+        setattr(package, module.partition(".")[2], sys.modules[module])
+
+
+def run(tests: list[str], *plugins: object) -> int:
     import pytest
 
-    path = SOURCE / "eckart" / file
-    if number >= 0:
-        sys.meta_path.insert(0, Changed("eckart." + file[:-3].replace("/", "."), path, mutated(path, number)[0]))
-    return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--no-header", "--timeout=300", *tests])
+    words = ["-q", "-p", "no:cacheprovider", "--no-header", "-o", "addopts=", "-m", "not slow and not cluster"]
+    return int(pytest.main([*words, *tests], plugins=list(plugins)))
 
 
-def passes(file: str, number: int, test: str, cores: queue.SimpleQueue[int]) -> bool:
-    """Whether a test still passes with a fault in, tried in a child process on a core of its own; a test that hangs does not."""
-    core = cores.get()
-    try:
-        return _passes(file, number, test, core)
-    finally:
-        cores.put(core)
+class Notes:
+    """What a run without faults tells: which tests fail, how long each takes, and which functions of the package it calls."""
+
+    def __init__(self):
+        self.failed: list[str] = []
+        self.seconds: dict[str, float] = {}
+        self.calls: dict[str, set[tuple[str, int]]] = {}
+        self.now: set[tuple[str, int]] = set()
+
+    def trace(self, frame, event, arg):
+        code = frame.f_code
+        if "/src/eckart/" in code.co_filename:
+            self.now.add((code.co_filename.rpartition("/src/eckart/")[2], code.co_firstlineno))
+
+    def pytest_runtest_logreport(self, report):
+        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
+        if report.failed:
+            self.failed.append(report.nodeid)
+
+    def pytest_runtest_logstart(self, nodeid, location):
+        self.now = self.calls[nodeid] = set()
+        threading.settrace(self.trace)
+        sys.settrace(self.trace)
+
+    def pytest_runtest_logfinish(self, nodeid, location):
+        sys.settrace(None)
+        threading.settrace(None)
+
+    def pytest_fixture_setup(self, fixturedef, request):
+        if fixturedef.scope != "function":  # shared by the tests of its file: it is counted for each of them
+            self.now = self.calls.setdefault(f"{fixturedef.baseid}", set())
+
+    def pytest_fixture_post_finalizer(self, fixturedef, request): ...
+
+    def pytest_runtest_call(self, item):
+        self.now = self.calls[item.nodeid]
 
 
-def _passes(file: str, number: int, test: str, core: int) -> bool:
-    child = os.fork()
-    if child == 0:
-        os.sched_setaffinity(0, {core})
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, 1)
-        os.dup2(silent, 2)
+class Crew:
+    """Jobs in forked processes, one on each core; a job that takes too long is ended with all it started."""
+
+    def __init__(self, workers: int):
+        cores = sorted(os.sched_getaffinity(0))
+        self.free = [cores[worker % len(cores)] for worker in range(workers)]
+        self.busy: dict[int, tuple[Any, int, float]] = {}
+
+    def each(
+        self, jobs: Iterable[Any], work: Callable[[Any], int], seconds: Callable[[Any], float]
+    ) -> Iterator[tuple[Any, int]]:
+        """(job, exit code) as they end; 124 for one that was ended."""
+        waiting = iter(jobs)
+        more = True
+        while more or self.busy:
+            while more and self.free:
+                job = next(waiting, None)
+                if job is None:
+                    more = False
+                    break
+                core = self.free.pop()
+                self.busy[self.start(job, work, core)] = (job, core, time.monotonic() + seconds(job))
+            yield from self.ended()
+            time.sleep(0.01)
+
+    def start(self, job: Any, work: Callable[[Any], int], core: int) -> int:
+        child = os.fork()
+        if child:
+            return child
         code = 1
         try:
-            code = int(one(file, number, [test]))
+            os.setpgrp()
+            os.sched_setaffinity(0, {core})
+            silent = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(silent, 1)
+            os.dup2(silent, 2)
+            code = work(job)
         finally:
             os._exit(code)
-    late = time.monotonic() + LONGEST
-    while time.monotonic() < late:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status) == 0
-        time.sleep(0.05)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return False
+
+    def ended(self) -> Iterator[tuple[Any, int]]:
+        for child, (job, core, late) in list(self.busy.items()):
+            found, status = os.waitpid(child, os.WNOHANG)
+            hung = not found and time.monotonic() > late
+            if hung:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+            if found or hung:
+                del self.busy[child]
+                self.free.append(core)
+                yield job, 124 if hung else os.waitstatus_to_exitcode(status)
+
+
+def baseline(files: list[str], crew: Crew) -> Notes:
+    """Every test of the files without a fault."""
+    notes = Notes()
+    with tempfile.TemporaryDirectory() as folder:
+
+        def work(file: str) -> int:
+            told = Notes()
+            run([file], told)
+            calls = {test: sorted(called) for test, called in told.calls.items()}
+            (Path(folder) / Path(file).name).write_text(json.dumps([told.failed, told.seconds, calls]))
+            return 0
+
+        for file, code in crew.each(files, work, lambda _: 400.0):
+            answer = Path(folder) / Path(file).name
+            if code or not answer.exists():
+                print("COULD NOT BE RUN", file, code, flush=True)
+                continue
+            failed, seconds, calls = json.loads(answer.read_text())
+            notes.failed += failed
+            notes.seconds |= seconds
+            notes.calls |= {test: {(f, line) for f, line in called} for test, called in calls.items()}
+    for test in notes.failed:
+        print("FAILS WITHOUT A FAULT", test, flush=True)
+    return notes
+
+
+def asked(notes: Notes, file: str, line: int) -> list[str]:
+    """The tests that call the function of a line, the quickest first, as far as the seconds reach; of a line outside all functions those that call any."""
+    home = function_of(ast.parse((SOURCE / file).read_text()), line)
+
+    def touches(called: set[tuple[str, int]]) -> bool:
+        if home is None and not called:  # a test that calls nothing reads constants
+            return True
+        return any(f == file and (home is None or at == home) for f, at in called)
+
+    shared = {name for name, called in notes.calls.items() if "::" not in name and called and touches(called)}
+    good = [t for t in notes.seconds if t not in set(notes.failed)]
+    some = [t for t in good if touches(notes.calls.get(t, set())) or t.partition("::")[0] in shared]
+    chosen, total = [], 0.0
+    for test in sorted(some, key=lambda t: notes.seconds[t]):
+        total += notes.seconds[test]
+        if chosen and total > LONGEST:
+            break
+        chosen.append(test)
+    return chosen
+
+
+def function_of(tree: ast.Module, line: int) -> int | None:
+    """The first line of the innermost function around a line, with its decorators; None outside."""
+    found = None
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.body[0].lineno <= line <= (
+            node.end_lineno or 0
+        ):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            found = first if found is None else max(found, first)
+    return found
+
+
+def line_of(picked: tuple[str, str, str]) -> int:
+    file, old, _ = picked
+    return (SOURCE / file).read_text().partition(old)[0].count("\n") + 1
+
+
+def survives(file: str, number: int, tests: list[str]) -> int:
+    """0 where all tests pass with the fault in."""
+    name = "eckart." + file[:-3].replace("/", ".")
+    sys.meta_path.insert(0, Changed(name, SOURCE / file, mutated(SOURCE / file, number)[0]))
+    forget(name)
+    return run(["-x", *tests])
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser()
-    asked.add_argument("--seed", type=int, default=0)
-    asked.add_argument("--minutes", type=float, default=10)
-    asked.add_argument("--rooms", nargs="*", default=list(TESTS))
-    asked.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
-    asked.add_argument("--files", nargs="*", default=[])
-    ask = asked.parse_args()
-    for library in (
-        "numpy",
-        "scipy.sparse",
-        "scipy.linalg",
-        "sklearn.base",
-        "numba",
-        "pytest",
-        "pyarrow",
-        "pandas",
-        "hypothesis",
-    ):
-        importlib.import_module(library)
-    os.chdir(ROOT)
-    tests = {file: t for room in ask.rooms for file, t in TESTS[room].items()}
-    tests = {file: t for file, t in tests.items() if not ask.files or any(part in file for part in ask.files)}
-    todo = [(file, i) for file in tests for i in range(len(faults(ast.parse((SOURCE / "eckart" / file).read_text()))))]
-    random.Random(ask.seed).shuffle(todo)
+    words = argparse.ArgumentParser()
+    words.add_argument("--seed", type=int, default=0)
+    words.add_argument("--minutes", type=float, default=10)
+    words.add_argument("--rooms", nargs="*", default=list(ROOMS))
+    words.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    words.add_argument("--files", nargs="*", default=[])
+    words.add_argument("--tests", nargs="*", default=[])
+    words.add_argument("--picked", action="store_true")
+    words.add_argument("--compile", action="store_true")
+    ask = words.parse_args()
     end = time.monotonic() + 60 * ask.minutes
-    cores: queue.SimpleQueue[int] = queue.SimpleQueue()
-    usable = sorted(os.sched_getaffinity(0))
-    for worker in range(ask.workers):
-        cores.put(usable[worker % len(usable)])
-    survivors: list[str] = []
-
-    def sound(test: str) -> bool:
-        passed = passes(next(iter(tests)), -1, test, cores)
-        if not passed:
-            print("FAILS WITHOUT A FAULT", test, flush=True)
-        return passed
-
-    def dead(fault: tuple[str, int]) -> bool | None:
-        """Whether some test finds the fault, the quickest first; None where the time was over."""
-        file, number = fault
-        if time.monotonic() > end:
-            return None
-        found = any(not passes(file, number, test, cores) for test in tests[file] if good[test])
-        if not found:
-            survivors.append(mutated(SOURCE / "eckart" / file, number)[1])
-            print("SURVIVED", survivors[-1], flush=True)
-        return found
-
-    with ThreadPoolExecutor(ask.workers) as pool:
-        every = sorted({test for some in tests.values() for test in some})
-        good = dict(zip(every, pool.map(sound, every)))
-        killed = sum(found is True for found in pool.map(dead, todo))
-    tried = killed + len(survivors)
+    os.chdir(ROOT)
+    sys.path.insert(0, str(ROOT / "tests"))
+    modules = [
+        str(p.relative_to(SOURCE))
+        for room in ask.rooms
+        for part in ROOMS[room][0].split()
+        for p in sorted(SOURCE.glob(part))
+    ]
+    modules = [m for m in dict.fromkeys(modules) if not ask.files or any(part in m for part in ask.files)]
+    modules = [m for m in modules if "njit" not in (SOURCE / m).read_text()]
+    named = [t for room in ask.rooms for t in [*QUICK, *ROOMS[room][1].split()] if not ask.tests or t in ask.tests]
+    files = [f"tests/test_{t}.py" for t in dict.fromkeys(named) if (ROOT / f"tests/test_{t}.py").exists()]
+    crew = Crew(ask.workers)
+    if ask.compile:
+        for file, code in crew.each(files, lambda file: run([file]), lambda _: 240.0):
+            print("compiled", file, code, f"{(end - time.monotonic()) / 60:.1f} minutes left", flush=True)
+    run([f"tests/test_{t}.py" for t in QUICK])  # what is loaded here need not be loaded again for every fault
+    notes = baseline(files, crew)
+    todo = [(file, i, line) for file in modules for i, line in enumerate(places(SOURCE / file))]
+    if ask.picked:
+        todo = [(PICKED[i][0], i, line_of(PICKED[i])) for i in range(-len(PICKED), 0)]
+    random.Random(ask.seed).shuffle(todo)
+    killed, excused, survivors = 0, 0, []
     print(
-        f"{len(todo)} faults possible, {tried} tried with seed {ask.seed}, {killed} killed ({killed / max(tried, 1):.0%}), {len(survivors)} survived"
+        f"{len(notes.seconds)} tests, {len(todo)} faults, {(end - time.monotonic()) / 60:.1f} minutes left", flush=True
     )
+
+    def jobs() -> Iterator[tuple[str, int, list[str]]]:
+        for file, number, line in todo:
+            if time.monotonic() > end:
+                return
+            yield file, number, asked(notes, file, line)
+
+    def seconds(job: tuple[str, int, list[str]]) -> float:
+        return 30.0 + 4 * sum(notes.seconds[test] for test in job[2])
+
+    for (file, number, tests), code in crew.each(jobs(), lambda job: survives(*job) if job[2] else 0, seconds):
+        if code:
+            killed += 1
+            if killed % 100 == 0:
+                print(killed, "killed", f"{(end - time.monotonic()) / 60:.1f} minutes left", flush=True)
+            continue
+        said = mutated(SOURCE / file, number)[1]
+        known = KNOWN.get(f"{said.partition(':')[0]} {said.partition(' ')[2]}")
+        excused += known is not None
+        survivors.append(said)
+        print("KNOWN" if known else "SURVIVED", said, "" if tests else "(no test calls it)", known or "", flush=True)
+    tried = killed + len(survivors)
+    print(f"{len(todo)} faults possible, {tried} tried with seed {ask.seed}, {killed} killed ({killed / max(tried, 1):.1%}), {len(survivors)} survived, "
+          f"{excused} of them known")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from eckart import NMF, ExactRecovery
+from eckart.embed.skipgram_train import Training, train
+from eckart.engines import engine_named
+from eckart.engines.protocol.windows import Pieces
+from eckart.errors import FileError
 from eckart.explain.em import climb
+from eckart.explain.parts.consensus import select_rank
+from eckart.explain.topics import lda_gibbs
+from eckart.explain.topics.documents import as_counts
+from eckart.io.models import checkpoint
+from eckart.io.read import read
 from eckart.reduce.rotate import varimax
 from eckart.report.held_out import HeldOut
 from eckart.trace import StopReason, Trace
@@ -109,3 +118,70 @@ def test_the_variational_term_is_the_divergence_from_a_standard_normal():
     normal = torch.distributions.Normal
     kl = torch.distributions.kl_divergence(normal(mean, (0.5 * log_var).exp()), normal(0.0, 1.0)).sum() / 5
     assert float(with_term - without) == pytest.approx(0.7 * float(kl) / 4)
+
+
+class Heard:
+    """An object whose calls are written down: (name, keyword arguments)."""
+
+    def __init__(self, inner, calls):
+        self._inner, self._calls = inner, calls
+
+    def __getattr__(self, name):
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        def call(*args, **more):
+            self._calls.append((name, more))
+            out = found(*args, **more)
+            return Heard(out, self._calls) if name == "topic_chain" else out
+
+        return call
+
+
+def test_a_chain_averages_after_its_burn_in_alone(rng):
+    calls: list = []
+    engine = engine_named("auto", None)
+    with engine.at_work():
+        docs = engine.put(as_counts(read(rng.integers(0, 3, (20, 8)).astype(float)), "LDA"))
+        priors = lda_gibbs.Priors(np.full(2, 0.5), 0.1)
+        found = lda_gibbs.solve(
+            docs, priors, max_iter=2, burn_in=3, n_samples=4, n_init=1, engine=Heard(engine, calls), rng=rng
+        )
+    sweeps = [more["average"] for name, more in calls if name == "sweep"]
+    assert sweeps == [False] * 3 + [True] * 4
+    assert len(found.trace) == 7
+
+
+def test_noise_words_are_others_in_every_epoch_while_the_rate_falls(rng):
+    calls: list = []
+    pieces = Pieces.of(np.arange(40, dtype=np.int32) % 5, np.array([0, 20, 40]), np.ones(5), np.ones(5))
+    how = Training(2, 2, 5, 5, epochs=4, rate=0.1, last_rate=0.02, bias=False, together=False)
+    engine = engine_named("auto", None)
+    with engine.at_work():
+        train(pieces, how, engine=Heard(engine, calls), rng=rng)
+    steps = [more for name, more in calls if name == "pair_step"]
+    assert len({more["seed"] for more in steps}) == 4
+    rates = [rate for more in steps for rate in more["rates"]]
+    assert rates == pytest.approx([0.1, 0.08, 0.08, 0.06, 0.06, 0.04, 0.04, 0.02])
+
+
+def test_no_column_is_hidden_whole(rng, monkeypatch):
+    x = rng.gamma(1.0, 1.0, (12, 5))
+    x[1:, 4] = np.nan  # one entry: if it were hidden nothing would be known of its column
+    fitted: list = []
+    original = NMF.fit
+    monkeypatch.setattr(NMF, "fit", lambda self, X, **more: (fitted.append(X), original(self, X, **more))[1])
+    select_rank(x, [1], held_out=0.9, n_init=2, random_state=0)
+    assert fitted[0].column_counts().min() >= 1
+
+
+def test_a_checkpoint_of_another_layout_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "fit.ckpt"
+    checkpoint.Checkpoint(path, {"model": "PCA"}, seconds=0.0).save(3, {"x": np.arange(4.0)})
+    assert checkpoint.Checkpoint(path, {"model": "PCA"}).load()[0] == 3
+    with pytest.raises(FileError, match="model is 'PCA', wanted 'ALS'"):
+        checkpoint.Checkpoint(path, {"model": "ALS"}).load()
+    monkeypatch.setattr(checkpoint, "LAYOUT", checkpoint.LAYOUT + 1)
+    with pytest.raises(FileError, match="layout"):
+        checkpoint.Checkpoint(path, {"model": "PCA"}).load()

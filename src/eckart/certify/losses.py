@@ -33,7 +33,7 @@ from eckart.certify.stationary import (
     stopped_early,
 )
 from eckart.engines.protocol import Engine, Placed
-from eckart.trace import Trace
+from eckart.trace import StopReason, Trace
 
 
 class Seen(NamedTuple):
@@ -87,7 +87,7 @@ def certify_loss(
         gain = threshold_gradient(p, at, engine)
         wanted = 1.0 if errors else GRADIENT_LIMIT**2  # a gain is of second order in the gradient
         checks.append(Check("thresholds", gain, wanted, "share of the loss that other thresholds would still save"))
-    values = [*trace.values, value] if trace.reason.value != "interrupted" and not errors else trace.values
+    values = [*trace.values, value] if trace.reason is not StopReason.INTERRUPTED and not errors else trace.values
     if len(values) > 1:
         scale = max(map(abs, values)) or 1.0
         rise = max(max(b - a for a, b in itertools.pairwise(values)), 0.0) / scale

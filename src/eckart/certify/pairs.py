@@ -55,7 +55,7 @@ def measure(p: Pairs, f: Embedding, engine: Any, seed: int = 0) -> Measured:
     context = f.vectors if f.context is None else f.context
     csr = p.counts.to_scipy()
     chosen, stands_for = _sample(np.asarray(csr.sum(axis=1)).ravel(), seed)
-    rows = csr if len(chosen) == f.n else csr[chosen]
+    rows = csr[chosen]
     x = engine.put(Counts(rows.indptr, rows.indices, rows.data, f.n), stands_for)
     rule = ScoreRule(p.noise, p.negatives, p.loss == "softmax")
     e = engine.pair_scores(x, f.vectors[chosen], context, f.context_bias, rule)
