@@ -33,15 +33,7 @@ def in_parts(matrix, rows=17):
     return of_parts(MemoryParts(matrix, rows), matrix.rows, matrix.columns)
 
 
-NOT_YET = ("EASE", "SLIM", "SpectralFilter", "NMF beta", "NMF mu")
-"""Their primitives have no rule for parts yet."""
-
-
-def listed(name):
-    return pytest.param(name, marks=pytest.mark.xfail(reason="no rule for parts yet", strict=True)) if name in NOT_YET else name
-
-
-@pytest.mark.parametrize("case", [listed(name) for name in CASES if name not in SEQUENTIAL])
+@pytest.mark.parametrize("case", [name for name in CASES if name not in SEQUENTIAL])
 def test_every_model_has_the_same_answer_on_parts(case):
     name, options, kind, verbs = CASES[case]
     x = data()[kind]

@@ -150,6 +150,16 @@ class BlocksEngine(CpuEngine):
         total = float(np.trace(self.inner(factor, factor, ridge)))
         return 0.5 * (total + (0.0 if bias is None else float(bias_ridge @ np.square(bias, dtype=np.float64))))
 
+    def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
+        """What every block would make of the factors that all share, made once: they may have millions of rows."""
+        from eckart.engines.cpu.ridge.schedule import turned_once, turns
+
+        if name == "ridge_rows" and turns(given.get("base"), given.get("noise"), given["rule"]):
+            return turned_once(given["right"], given["base"], self.threads)
+        if name == "evidence_rows" and given.get("spread"):
+            return {"gram": self.inner(given["right"], given["right"])}
+        return {}
+
     def entries(self, x: Any) -> np.ndarray:
         return x.each(work.all_rows) if isinstance(x, BlockMatrix) else super().entries(x)
 
@@ -262,6 +272,7 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
                 return getattr(super(BlocksEngine, self), name)(x, *args, **named)
         bound = told.bind(self, x, *args, **named).arguments
         given = {key: value for key, value in bound.items() if key not in ("self", "x", *NOT_SENT)}
+        given |= self._once(name, given)
         own: list[dict[str, Any]] = [{} for _ in x.places]
         for key in (key for key in rule.rows + rule.entries if key in given):
             value = given[key]

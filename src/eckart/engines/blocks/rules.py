@@ -71,6 +71,12 @@ RULES: dict[str, Rule] = {
     "kl_rows": Rule(("rows", "sum", "sum"), rows=("start",)),
     "kl_sums": Rule("sum", rows=("left",)),
     "square_error": Rule("sum", rows=("left",)),
+    "multiplied_pass": Rule(("rows", "sum"), rows=("left",)),
+    "beta_size": Rule("sum"),
+    "beta_rows": Rule(("rows", "sum", "sum"), rows=("start",)),
+    "beta_sums": Rule("sum", rows=("left",)),
+    "column_gram": Rule("sum"),
+    "sparse_gram": Rule("sum"),
     "pair_scores": Rule("sum", rows=("left",)),
 }
 

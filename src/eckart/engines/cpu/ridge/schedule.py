@@ -77,14 +77,20 @@ def ridge_rows(
     noise: np.ndarray | None = None,
     start: np.ndarray | None = None,
     cg_steps: int = 0,
+    turned: np.ndarray | None = None,
     threads: int = 1,
     **given: Any,
 ) -> RowSolution:
-    """The codes (and biases) of all rows of x given the column factors ``right``; ``given`` is what ``entries_of`` takes."""
+    """The codes (and biases) of all rows of x given the column factors ``right``; ``given`` is what ``entries_of`` takes.
+
+    With ``turned`` the factors come times this matrix already, and ``base`` is diagonal (see ``turned_once``); start and codes are as without.
+    """
     dtype = np.dtype(right.dtype)
     k, size = right.shape[1], tile_size(dtype)
-    turn, spread = _diagonal(base, k) if base is not None and noise is None and not rule.nonnegative else (None, None)
+    turn, spread = _diagonal(base, k) if turned is None and turns(base, noise, rule) else (None, None)
     v = padded(right, dtype, turn, threads)
+    if turned is not None and base is not None:
+        turn, spread = turned, np.diagonal(base)
     rows, width = x.counts.shape[0], v.shape[1]
     ridge, bias_ridge = ridges(x, rule)
     out = Solved(aligned_zeros((rows, width), dtype), np.zeros(rows if rule.bias else 0, dtype), np.zeros(rows))
@@ -147,6 +153,18 @@ def _routes(
         route[~bare & (bias_ridge > 0) & (counts <= SHARE * k)] = SHORT
         route[bare & (counts <= 2 * k)] = RARE
     return route
+
+
+def turns(base: np.ndarray | None, noise: np.ndarray | None, rule: RidgeRule) -> bool:
+    """Whether rows are solved in the basis in which their common matrix is diagonal: there, few entries make a small system. A draw keeps its noise's basis,
+    a sign that of its codes."""
+    return base is not None and noise is None and not rule.nonnegative
+
+
+def turned_once(right: np.ndarray, base: np.ndarray, threads: int) -> dict[str, np.ndarray]:
+    """Arguments of ``ridge_rows`` for many calls with the same factors: these in the basis of the common matrix."""
+    turn, spread = _diagonal(base, right.shape[1])
+    return {"right": padded(right, np.dtype(right.dtype), turn, threads)[:, : right.shape[1]], "base": np.diag(spread), "turned": turn}
 
 
 def _diagonal(base: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
