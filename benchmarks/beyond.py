@@ -13,9 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor

@@ -15,12 +15,12 @@ from scipy import sparse
 
 import eckart
 from eckart.engines.blocks.engine import BlocksEngine
-from eckart.engines.blocks.placed import even_cuts
-from eckart.engines.blocks.rules import FAN, RULES, Tree, folded
+from eckart.engines.blocks.rules import RULES
 from eckart.engines.protocol import Moments
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
-from eckart.matrix_blocks import EntryFacts, MemoryParts, facts_of, of_parts, parts_of
+from eckart.matrix_blocks import EntryFacts, MemoryParts, even_cuts, facts_of, of_parts, parts_of
+from eckart.merging import FAN, Tree, folded
 
 sys.path.insert(0, str(Path(__file__).parent / "engines"))
 from exchange import CASES, data

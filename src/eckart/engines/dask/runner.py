@@ -2,7 +2,7 @@
 
 Data come in as tasks that can be run again, never scattered; a task is a pure function of its block and of the arguments of one call. What a call needs and
 what it gives back goes through the process that runs the solver, so a call is a graph of constant size with no past, and a lost worker costs the tasks it
-had. Sums are merged on the workers in the tree of ``engines.blocks.rules``: the same partition gives the same bits, whoever worked on it.
+had. Sums are merged on the workers in the tree of ``merging``: the same partition gives the same bits, whoever worked on it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from eckart.clusters.client import client_of, cluster_memory, load_dask
+from eckart.clusters.tasks import computed, later, quiet
 from eckart.engines.blocks import work
-from eckart.engines.blocks.rules import FAN, Join, folded
-from eckart.engines.blocks.work import Place, Refused, first_refused, raise_first
-from eckart.engines.dask.client import client_of, cluster_memory, load_dask
-from eckart.engines.dask.tasks import computed, later, quiet
+from eckart.engines.blocks.rules import Join
+from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first
+from eckart.merging import FAN, folded
 
 INLINE = 2**16
 """Bytes of shared arguments that go along with every task; more than that becomes a task of its own, which a worker fetches once."""
@@ -152,7 +153,7 @@ class _Handle:
 
 
 def _merged(parts: list[Any], name: str) -> Any:
-    """One task for the sum, by the tree of ``rules``."""
+    """One task for the sum, by the tree of ``merging``."""
     for level in itertools.count():
         if len(parts) == 1 and level:
             return parts[0]

@@ -18,15 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.blocks.placed import even_cuts
-from eckart.engines.blocks.rules import Tree
 from eckart.errors import FileError, InputError
 from eckart.index.compress import index_dtype
 from eckart.index.ids import Place
 from eckart.index.labels import Labels
 from eckart.index.sides import Side, Sides, numbered
 from eckart.matrix import Observed
-from eckart.matrix_blocks import ObservedParts
+from eckart.matrix_blocks import ObservedParts, even_cuts
+from eckart.merging import Tree
 
 SHARD_SHARE = 16
 """A shard takes at most this fraction of the memory: two are held while one is worked on, and sorting one takes four times its size."""
