@@ -25,6 +25,8 @@ PIECE = 10_000_000
 """Entries of a file."""
 MEAN = 200
 """Entries of a user."""
+PRIME = 7_368_787
+"""Steps of this length around a ring of another size meet every place once: an order without order."""
 
 
 # ---- data
@@ -59,14 +61,15 @@ def _write_piece(given: tuple[int, int, int, int, Path]) -> None:
     length = np.minimum(rng.pareto(1.6, b - a) + 0.4, 100.0)  # a few users have hundreds of times more than most
     share = np.maximum(length * (1.25 * wanted / length.sum()), 1.0).astype(np.int64)
     user = np.repeat(np.arange(b - a), share)
-    rank = 50.0 * ((items + 50.0) / 50.0) ** rng.random(len(user)) - 50.0  # the inverse of the sum of 1 / (rank + 50)
-    key = user * items + rank.astype(np.int64)
+    # the inverse of the sum of 1 / (rank + 50)
+    rank = 50.0 * np.exp(np.float32(np.log(items / 50.0 + 1.0)) * rng.random(len(user), np.float32)) - 50.0
+    key = user * items + np.minimum(rank.astype(np.int64), items - 1)
     key.sort()
-    key = rng.permutation(key[np.flatnonzero(np.diff(key, prepend=-1))])[:wanted]
-    i, j = np.divmod(key, items)
+    key = key[np.flatnonzero(np.diff(key, prepend=-1))]
+    i, j = np.divmod(key[np.arange(wanted) * PRIME % len(key)], items)
     table = {
-        "user": ((i + a) * 7_368_787 % users).astype(np.int32),  # a prime: all names differ
-        "item": (j * 7_368_787 % items).astype(np.int32),
+        "user": ((i + a) * PRIME % users).astype(np.int32),  # all names differ
+        "item": (j * PRIME % items).astype(np.int32),
         "count": np.minimum(rng.geometric(0.6, len(i)), 15).astype(np.float32),
     }
     part = _piece_file(place, piece).with_suffix(".part")
@@ -127,7 +130,16 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
     x = eckart.read(f"{files}/*.parquet", **how, memory=memory)
     sorting = time.perf_counter() - start
     shown("sorted", {"seconds": sorting, "entries/s": entries / sorting, "shards": len(x.parts.lengths), "shape": list(x.shape)})
-    model = eckart.ALS(k, feedback="implicit", random_state=0, max_iter=sweeps, tol=0.0, verbose=False)
+    from eckart.engines.blocks.engine import BlocksEngine
+
+    class Told(BlocksEngine):
+        """Says what each primitive took: a run of hours is watched."""
+
+        def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
+            print(f"    {time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} processor seconds: {name}", flush=True)
+            return super()._once(name, given)
+
+    model = eckart.ALS(k, feedback="implicit", random_state=0, max_iter=sweeps, tol=0.0, engine=Told())
     begun, cpu = time.perf_counter(), time.process_time()
     peak.phase = "fit"
     model.fit(x)

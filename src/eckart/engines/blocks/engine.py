@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.clusters.traffic import BLOCK_BYTES, PLANNED_BLOCKS, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.placed import BlockMatrix, Here, places_of
 from eckart.engines.blocks.rules import RULES, Rule
@@ -26,8 +27,6 @@ from eckart.matrix import Dense, Matrix
 from eckart.matrix_blocks import MemoryParts, parts_of
 from eckart.trace import Watcher, silent
 
-BLOCK_BYTES = 2**25
-"""Bytes in a block of a matrix that is cut here: tenths of a second of work, little beside the memory of a worker."""
 NOT_SENT = ("watch", "keeper")
 """Arguments that belong to the process that runs the solver."""
 SERIES = ("a table of time series", "fewer rows or times")
@@ -63,7 +62,8 @@ class BlocksEngine(CpuEngine):
         rows, size = matrix.shape[0], matrix.dtype.itemsize
         assert rows is not None
         stored = rows * matrix.shape[1] * size if isinstance(matrix, Dense) else matrix.nnz * (size + 4) + 8 * rows
-        step = -(-rows // max(self.cut, -(-stored // BLOCK_BYTES)))
+        least = self.cut if counting() is None else max(self.cut, PLANNED_BLOCKS)
+        step = -(-rows // max(least, -(-stored // BLOCK_BYTES)))
         return MemoryParts(matrix, step) if step < rows else None
 
     def _runner(self, parts: Any) -> Any:
