@@ -15,12 +15,12 @@ from scipy import sparse
 
 import eckart
 from eckart.engines.blocks.engine import BlocksEngine
-from eckart.engines.blocks.placed import even_cuts
-from eckart.engines.blocks.rules import FAN, RULES, Tree, folded
+from eckart.engines.blocks.rules import RULES
 from eckart.engines.protocol import Moments
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
-from eckart.matrix_blocks import EntryFacts, MemoryParts, facts_of, of_parts, parts_of
+from eckart.matrix_blocks import EntryFacts, MemoryParts, even_cuts, facts_of, of_parts, parts_of
+from eckart.merging import FAN, Tree, folded
 
 sys.path.insert(0, str(Path(__file__).parent / "engines"))
 from exchange import CASES, data
@@ -33,15 +33,7 @@ def in_parts(matrix, rows=17):
     return of_parts(MemoryParts(matrix, rows), matrix.rows, matrix.columns)
 
 
-NOT_YET = ("EASE", "SLIM", "SpectralFilter", "NMF beta", "NMF mu")
-"""Their primitives have no rule for parts yet."""
-
-
-def listed(name):
-    return pytest.param(name, marks=pytest.mark.xfail(reason="no rule for parts yet", strict=True)) if name in NOT_YET else name
-
-
-@pytest.mark.parametrize("case", [listed(name) for name in CASES if name not in SEQUENTIAL])
+@pytest.mark.parametrize("case", [name for name in CASES if name not in SEQUENTIAL])
 def test_every_model_has_the_same_answer_on_parts(case):
     name, options, kind, verbs = CASES[case]
     x = data()[kind]

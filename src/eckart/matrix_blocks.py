@@ -294,6 +294,17 @@ def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:
     return kind(indptr, at_columns, values, matrix.n_columns), np.arange(len(rows))
 
 
+def even_cuts(counts: np.ndarray, blocks: int) -> np.ndarray:
+    """Boundaries of at most so many ranges of rows with about equally many entries each (a row counts as one entry more).
+
+    >>> even_cuts(np.array([5, 0, 0, 5, 1]), 2).tolist()
+    [0, 3, 5]
+    """
+    ends = np.cumsum(np.asarray(counts, np.int64) + 1)
+    goals = ends[-1] * np.arange(1, blocks) // blocks
+    return np.unique(np.concatenate([[0], np.searchsorted(ends, goals, side="right"), [len(counts)]]))
+
+
 def parts_of(matrix: Matrix) -> Any:
     """The parts that a matrix consists of, or None where it is one piece."""
     return getattr(matrix.values if isinstance(matrix, Dense) else matrix, "parts", None) if _parted(matrix) else None

@@ -38,7 +38,7 @@ def same_bits(a, b):
 
 def test_a_worker_lost_in_each_phase_changes_no_bit(processes, rows, ratings, monkeypatch):
     """One of two workers is killed by SIGKILL just after a call was sent: while data are placed, in a sweep, in a merge, in the certificate."""
-    from eckart.engines.dask import tasks
+    from eckart.clusters import tasks
 
     parted = dd.from_pandas(ratings, npartitions=4)
     whole = ALS(3, random_state=0, max_iter=4).fit(parted, **HOW)
@@ -58,8 +58,8 @@ def test_a_worker_lost_in_each_phase_changes_no_bit(processes, rows, ratings, mo
 @pytest.mark.cluster
 def test_a_task_that_no_worker_survives_ends_with_words(processes, monkeypatch):
     """A partition that ends every worker it comes to (here: by a signal; else by the limit of memory) is reported, not tried for ever."""
-    from eckart.engines.dask import tasks
-    from eckart.engines.dask.client import ClusterError
+    from eckart.clusters import tasks
+    from eckart.clusters.client import ClusterError
 
     monkeypatch.setattr(tasks, "ROUNDS", 1)
 

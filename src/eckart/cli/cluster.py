@@ -66,7 +66,7 @@ def _parted(words: list[str]) -> tuple[list[str], dict[str, str]]:
 @contextmanager
 def _local(count: int) -> Iterator[None]:
     """So many processes of this machine, one thread each."""
-    from eckart.engines.dask.client import load_dask
+    from eckart.clusters.client import load_dask
 
     distributed = load_dask()
     logging.getLogger("distributed").setLevel(logging.ERROR)  # a worker that is started again is no news to a user
@@ -79,7 +79,7 @@ def _local(count: int) -> Iterator[None]:
 
 @contextmanager
 def _running(address: str) -> Iterator[None]:
-    from eckart.engines.dask.client import client_of, load_dask
+    from eckart.clusters.client import client_of, load_dask
 
     load_dask()
     with client_of(address):

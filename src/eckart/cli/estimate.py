@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from eckart.cli.shell import Shell, lasting
+from eckart.clusters.traffic import BLOCK_BYTES, PLANNED_BLOCKS, Traffic, counted
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
 from eckart.trace import compiling_told
@@ -47,14 +48,15 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
     if total is None:
         raise InputError("the number of rows of this file is not known before it is read; there is no plan for it")
     compiled: list[str] = []
-    rows, times = min(FIRST_ROWS, total), {}
+    rows, times, sent = min(FIRST_ROWS, total), {}, {}
     begin = time.perf_counter()
     with compiling_told(compiled.append), contextlib.suppress(InputError):  # too few rows for some methods: try more
         work(part_of(x, rows))
     first = time.perf_counter() - begin
     while True:
-        with contextlib.suppress(InputError):
-            times[rows] = _timed(x, rows, work)
+        with contextlib.suppress(InputError), counted() as traffic:
+            times[rows] = _timed(x, rows, work, traffic)
+            sent[rows] = traffic
         long = times.get(rows, 0.0)
         if rows >= total or (
             len(times) > 1 and (long > LONG_SECONDS or (long > SHORT_SECONDS and rows >= PART * total))
@@ -65,13 +67,31 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
         work(x)  # raises what every part raised
     compiling = max(0.0, first - next(iter(times.values()))) if compiled else 0.0
     (a, b) = (list(times)[-2:] * 2)[-2:] if len(times) > 1 else (0, list(times)[-1])
-    slope = max(0.0, times[b] - times.get(a, 0.0)) / max(1, b - a)
-    return {"seconds": times[b] + slope * (total - b), "compiling": compiling, "measured_rows": b, "rows": total}
+
+    def at_all(low: float, high: float) -> float:
+        return high + max(0.0, high - low) / max(1, b - a) * (total - b)
+
+    found = {"seconds": at_all(times.get(a, 0.0), times[b]), "compiling": compiling, "measured_rows": b, "rows": total}
+    if not sent[b].passes:
+        return found
+    small = sent.get(a, Traffic())
+    return found | _on_cluster(x, sent[b].passes, *(at_all(getattr(small, name), getattr(sent[b], name)) for name in ("moved", "shared", "held")))
 
 
-def _timed(x: Any, rows: int, work: Callable[[Any], Any]) -> float:
+def _on_cluster(x: Any, passes: int, moved: float, shared: float, held: float) -> dict[str, Any]:
+    """Passes over the data, bytes through the network, and memory: of a worker, which holds a block three times over (as it came, as it is placed, and what is
+    made of it) beside what all blocks share; and of this process, which holds the data and the rows of a pass, old and new."""
+    size = x.dtype.itemsize
+    stored = float(x.shape[0] * x.shape[1] * size if isinstance(x, Dense) else x.nnz * (size + 4) + 8 * x.shape[0])
+    block = stored / max(PLANNED_BLOCKS, -(-stored // BLOCK_BYTES))
+    here = 2 * held + shared + (stored if not isinstance(x, Dense) or x.in_memory else 0.0)
+    return {"passes": passes, "network_bytes": moved, "worker_bytes": 3 * block + 2 * shared, "client_bytes": here}
+
+
+def _timed(x: Any, rows: int, work: Callable[[Any], Any], traffic: Traffic) -> float:
     part, least = part_of(x, rows), float("inf")
     for _ in range(2):
+        vars(traffic).update(vars(Traffic()))  # of one fit, however often it is timed
         begin = time.perf_counter()
         work(part)
         least = min(least, time.perf_counter() - begin)
@@ -88,5 +108,17 @@ def tell_plan(shell: Shell, x: Any, work: Callable[[Any], Any]) -> dict[str, Any
     shell.say("estimate", f"{lasting(found['seconds'])} for the fit, measured on {part} rows")
     if found["compiling"] > 0:
         shell.say("", f"kernels were compiled for it in {lasting(found['compiling'])}, once on this machine")
+    if "passes" in found:
+        shell.say("cluster", f"{found['passes']:,} passes over the data, {_bytes(found['network_bytes'])} through the network")
+        shell.say("", f"about {_bytes(found['worker_bytes'])} of memory in a worker and {_bytes(found['client_bytes'])} here, beside Python itself")
     shell.answer["plan"] = found
     return found
+
+
+def _bytes(size: float) -> str:
+    """A size in words.
+
+    >>> _bytes(3.2e6), _bytes(2.5e9)
+    ('3.2 MB', '2.5 GB')
+    """
+    return f"{size / 1e6:,.1f} MB" if size < 1e9 else f"{size / 1e9:,.1f} GB"

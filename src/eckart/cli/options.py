@@ -58,18 +58,20 @@ Titles = Annotated[
 Count = Annotated[int, option("-n", help="How many for each.")]
 Encoding = Annotated[str | None, option(help="Of text files.  [default: utf-8]")]
 
+Engine = Annotated[
+    str, option(
+        help="What does the arithmetic: auto, cpu, cuda, plain (slow, for checking), dask (--workers N starts a cluster of processes here, --cluster "
+        "ADDRESS uses a running one), or one of another package."
+    ),
+]  # fmt: skip
+
 
 @dataclass
 class Arithmetic:
     """How to compute."""
 
     seed: Annotated[int, option(help="Seed of every random choice.")] = 0
-    engine: Annotated[
-        str, option(
-            help="What does the arithmetic: auto, cpu, cuda, plain (slow, for checking), dask (--workers N starts a cluster of processes here, --cluster "
-            "ADDRESS uses a running one), or one of another package."
-        ),
-    ] = "auto"
+    engine: Engine = "auto"
     threads: Threads = None
     plan: Annotated[
         bool, option("--plan", help="Only measure a part of the work, and say how long all of it would take.")

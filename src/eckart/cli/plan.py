@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from eckart.cli import options
-from eckart.cli.options import CellOptions, TableOptions, option
+from eckart.cli.options import CellOptions, Engine, TableOptions, option
 from eckart.cli.shell import Shell, lasting
 
 PLAN_HELP = """
 Estimate passes, time and memory of a reduction before running it, and say what would be chosen and why.
 
-The time is measured on a part of the rows. Every other verb has --plan, which measures a part of its own work.
+The time is measured on a part of the rows. Every other verb has --plan, which measures a part of its own work. With --workers or --cluster the plan also
+says how many passes over the data there are, what goes through the network, and the memory of a worker and of this process.
 
 Examples:
 
@@ -33,6 +34,7 @@ def plan(
     table: TableOptions,
     written: CellOptions,
     solver: Annotated[str, option(help="Plan for this solver instead of the automatic choice.")] = "auto",
+    engine: Engine = "auto",
     shell: Shell,
 ) -> None:
     from eckart.cli.estimate import tell_plan
@@ -54,7 +56,7 @@ def plan(
     shell.say("chosen", f"{chosen.solver}: {chosen.reason}")
     speed = measured_speed()
     if matrix.shape[0] is not None:
-        found = tell_plan(shell, matrix, PCA(k, svd_solver=solver, random_state=0).fit)
+        found = tell_plan(shell, matrix, PCA(k, svd_solver=solver, random_state=0, engine=engine).fit)
         speed = chosen.seconds / max(found["seconds"], 1e-6)  # the estimates beside it in the unit of what was measured
     shell.say(
         "",

@@ -46,3 +46,20 @@ def flip(indptr: Any, indices: Any, values: Any, out_indptr: Any, out_indices: A
             at[indices[p]] = w + 1
             out_indices[w] = i
             out_values[w] = values[p]
+
+
+@njit(nogil=True, cache=True)
+def dealt(keys: Any, owner: Any, ranges: int, words: Any) -> Any:
+    """Records (as ``words``, a row each) in order of the range ``owner[key]`` of their key, those of a range as they came, and where each range starts."""
+    at = np.zeros(ranges + 1, np.int64)
+    for p in range(keys.shape[0]):
+        at[owner[keys[p]] + 1] += 1
+    for r in range(ranges):
+        at[r + 1] += at[r]
+    starts, out = at.copy(), np.empty_like(words)
+    for p in range(keys.shape[0]):
+        r = owner[keys[p]]
+        for c in range(words.shape[1]):
+            out[at[r], c] = words[p, c]
+        at[r] += 1
+    return starts, out

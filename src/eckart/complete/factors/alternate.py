@@ -152,6 +152,7 @@ def _met(stop: Stop, state: State, trace: Trace) -> bool:
 def sweep(problem: RidgeProblem, state: State, engine: Engine, trace: Trace) -> State:
     """All rows given the (balanced) columns, then all columns given the rows."""
     at = balanced(problem, state.point, engine) if state.sweeps else state.point
+    state.point = at  # the same U V^T at a lower penalty: one copy of the old factors is enough
     if at.loss is not None:
         return State(loss_sweep(problem, at, engine, trace), state.sweeps + 1, list(trace.values))
     x, rule, rule_t = problem.x, problem.rule, problem.rule_t

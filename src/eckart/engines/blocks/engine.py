@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.clusters.traffic import BLOCK_BYTES, PLANNED_BLOCKS, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.placed import BlockMatrix, Here, places_of
 from eckart.engines.blocks.rules import RULES, Rule
@@ -26,8 +27,6 @@ from eckart.matrix import Dense, Matrix
 from eckart.matrix_blocks import MemoryParts, parts_of
 from eckart.trace import Watcher, silent
 
-BLOCK_BYTES = 2**25
-"""Bytes in a block of a matrix that is cut here: tenths of a second of work, little beside the memory of a worker."""
 NOT_SENT = ("watch", "keeper")
 """Arguments that belong to the process that runs the solver."""
 SERIES = ("a table of time series", "fewer rows or times")
@@ -63,7 +62,8 @@ class BlocksEngine(CpuEngine):
         rows, size = matrix.shape[0], matrix.dtype.itemsize
         assert rows is not None
         stored = rows * matrix.shape[1] * size if isinstance(matrix, Dense) else matrix.nnz * (size + 4) + 8 * rows
-        step = -(-rows // max(self.cut, -(-stored // BLOCK_BYTES)))
+        least = self.cut if counting() is None else max(self.cut, PLANNED_BLOCKS)
+        step = -(-rows // max(least, -(-stored // BLOCK_BYTES)))
         return MemoryParts(matrix, step) if step < rows else None
 
     def _runner(self, parts: Any) -> Any:
@@ -149,6 +149,16 @@ class BlocksEngine(CpuEngine):
         ridge, bias_ridge = rule.ridges(x.counts)
         total = float(np.trace(self.inner(factor, factor, ridge)))
         return 0.5 * (total + (0.0 if bias is None else float(bias_ridge @ np.square(bias, dtype=np.float64))))
+
+    def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
+        """What every block would make of the factors that all share, made once: they may have millions of rows."""
+        from eckart.engines.cpu.ridge.schedule import turned_once, turns
+
+        if name == "ridge_rows" and turns(given.get("base"), given.get("noise"), given["rule"]):
+            return turned_once(given["right"], given["base"], self.threads)
+        if name == "evidence_rows" and given.get("spread"):
+            return {"gram": self.inner(given["right"], given["right"])}
+        return {}
 
     def entries(self, x: Any) -> np.ndarray:
         return x.each(work.all_rows) if isinstance(x, BlockMatrix) else super().entries(x)
@@ -262,6 +272,7 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
                 return getattr(super(BlocksEngine, self), name)(x, *args, **named)
         bound = told.bind(self, x, *args, **named).arguments
         given = {key: value for key, value in bound.items() if key not in ("self", "x", *NOT_SENT)}
+        given |= self._once(name, given)
         own: list[dict[str, Any]] = [{} for _ in x.places]
         for key in (key for key in rule.rows + rule.entries if key in given):
             value = given[key]

@@ -13,7 +13,8 @@ import numpy as np
 
 from eckart.engines.blocks import work
 from eckart.engines.blocks.rules import Join
-from eckart.engines.blocks.work import Place, Refused
+from eckart.engines.protocol.refused import Place, Refused
+from eckart.matrix_blocks import even_cuts
 
 
 class Runner(Protocol):
@@ -147,17 +148,6 @@ def places_of(parts: Any) -> list[Place]:
     """Where the parts stand that have rows."""
     starts = np.concatenate([[0], np.cumsum(parts.lengths)])
     return [Place(p, int(starts[p]), int(n)) for p, n in enumerate(parts.lengths) if n]
-
-
-def even_cuts(counts: np.ndarray, blocks: int) -> np.ndarray:
-    """Boundaries of at most so many ranges of rows with about equally many entries each (a row counts as one entry more).
-
-    >>> even_cuts(np.array([5, 0, 0, 5, 1]), 2).tolist()
-    [0, 3, 5]
-    """
-    ends = np.cumsum(np.asarray(counts, np.int64) + 1)
-    goals = ends[-1] * np.arange(1, blocks) // blocks
-    return np.unique(np.concatenate([[0], np.searchsorted(ends, goals, side="right"), [len(counts)]]))
 
 
 class Here:

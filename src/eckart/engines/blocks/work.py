@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,42 +11,10 @@ import numpy as np
 
 from eckart.engines.host import Host
 from eckart.engines.protocol import GapsFound, PmiRule, Sketch
-from eckart.errors import EckartError, InputError
+from eckart.engines.protocol.refused import Place, Refused, whole_rows
+from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.matrix import Counts, Dense, Matrix, Observed
-
-
-class Place(NamedTuple):
-    """Where a block stands: its number among the parts, its first row and its rows."""
-
-    number: int
-    first: int
-    rows: int
-
-
-class Refused(NamedTuple):
-    """An error met at a block, as data: it crosses processes, and the first in the order of rows is the one that counts."""
-
-    gaps: bool
-    text: str
-    row: int = 0
-    column: int = 0
-
-    def error(self) -> EckartError:
-        return GapsFound(self.row, self.column) if self.gaps else InputError(self.text)
-
-
-def first_refused(answers: list[Any]) -> Refused | None:
-    """The first refusal; a missing entry counts where nothing worse was met, as in one piece."""
-    bad = [answer for answer in answers if isinstance(answer, Refused)]
-    return next((answer for answer in bad if not answer.gaps), bad[0] if bad else None)
-
-
-def raise_first(answers: list[Any]) -> None:
-    """Raise the first refusal among answers."""
-    bad = first_refused(answers)
-    if bad is not None:
-        raise bad.error()
 
 
 def attempt(engine: Any, do: Callable[..., Any], host: Any, at: Place, arguments: dict[str, Any]) -> Any:
@@ -61,18 +28,6 @@ def attempt(engine: Any, do: Callable[..., Any], host: Any, at: Place, arguments
         return Refused(True, "", at.first + found.row, found.column)
     except InputError as error:
         return Refused(False, whole_rows(str(error), at))
-
-
-def whole_rows(text: str, at: Place) -> str:
-    """The words of an error with the row of the whole matrix, and where that is.
-
-    >>> whole_rows("X contains inf at row 7, column 2, wanted finite numbers", Place(3, 1000, 50))
-    'X contains inf at row 1007, column 2, wanted finite numbers (row 7 of partition 3)'
-    """
-    found = re.search(r"\brow (\d+)", text)
-    if found is None:
-        return text
-    return f"{text[: found.start()]}row {at.first + int(found[1])}{text[found.end() :]} (row {found[1]} of partition {at.number})"
 
 
 def placed(engine: Any, matrix: Matrix, at: Place, weights: Any, entry_weights: Any) -> Any:

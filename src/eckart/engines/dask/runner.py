@@ -2,7 +2,7 @@
 
 Data come in as tasks that can be run again, never scattered; a task is a pure function of its block and of the arguments of one call. What a call needs and
 what it gives back goes through the process that runs the solver, so a call is a graph of constant size with no past, and a lost worker costs the tasks it
-had. Sums are merged on the workers in the tree of ``engines.blocks.rules``: the same partition gives the same bits, whoever worked on it.
+had. Sums are merged on the workers in the tree of ``merging``: the same partition gives the same bits, whoever worked on it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from eckart.clusters.client import client_of, cluster_memory, load_dask
+from eckart.clusters.tasks import computed, later, quiet
+from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
-from eckart.engines.blocks.rules import FAN, Join, folded
-from eckart.engines.blocks.work import Place, Refused, first_refused, raise_first
-from eckart.engines.dask.client import client_of, cluster_memory, load_dask
-from eckart.engines.dask.tasks import computed, later, quiet
+from eckart.engines.blocks.rules import Join
+from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first
+from eckart.merging import FAN, folded
 
 INLINE = 2**16
 """Bytes of shared arguments that go along with every task; more than that becomes a task of its own, which a worker fetches once."""
@@ -59,7 +61,7 @@ class DaskRunner:
         own: list[dict[str, Any]] | None = None,
     ) -> list[Any]:
         call = self._name(do)
-        given: Any = later(_same, f"{call}-shared", arguments) if _size(arguments) > INLINE else arguments
+        given: Any = later(_same, f"{call}-shared", arguments) if bytes_of(arguments) > INLINE else arguments
         made = [
             later(_attempt, f"{call}-{at.number}", do, h.task, at, given, mine, version())
             for h, at, mine in zip(handles, places, own or [{} for _ in places])
@@ -89,7 +91,7 @@ class DaskRunner:
     ) -> Any:
         def build(name: str) -> list[Any]:
             given: Any = shared
-            if _size(shared) > INLINE:
+            if bytes_of(shared) > INLINE:
                 given = later(_same, f"{name}-shared", shared)
             answers = [
                 later(_attempt, f"{name}-{at.number}", do, h.task, at, given, mine, version())
@@ -105,6 +107,8 @@ class DaskRunner:
 
         found = computed(self.client, build, lambda: self._name(do), lambda: self._again(handles))
         raise_first(found)
+        if (traffic := counting()) is not None:
+            traffic.add(len(self.client.scheduler_info(n_workers=-1)["workers"]), shared, own, found)
         if join == "sum":
             return found[0]
         if join == ("rows", "sum"):
@@ -152,7 +156,7 @@ class _Handle:
 
 
 def _merged(parts: list[Any], name: str) -> Any:
-    """One task for the sum, by the tree of ``rules``."""
+    """One task for the sum, by the tree of ``merging``."""
     for level in itertools.count():
         if len(parts) == 1 and level:
             return parts[0]
@@ -179,18 +183,6 @@ def _task_of(parts: Any, at: Place, name: str) -> Any:
             _file_rows, f"{name}-{at.number}", str(whole.filename), offset, (at.rows, whole.shape[1]), whole.dtype
         )
     return parts.load(at.number)
-
-
-def _size(arguments: dict[str, Any]) -> int:
-    """Bytes of the arrays among arguments, those inside records included."""
-    total = 0
-    for value in arguments.values():
-        if isinstance(value, np.ndarray):
-            total += value.nbytes
-        elif isinstance(value, tuple) or hasattr(value, "__dict__"):
-            inside = value if isinstance(value, tuple) else vars(value).values()
-            total += sum(each.nbytes for each in inside if isinstance(each, np.ndarray))
-    return total
 
 
 def version() -> str:

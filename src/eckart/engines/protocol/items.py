@@ -14,6 +14,16 @@ class SparseRows(NamedTuple):
     indices: np.ndarray
     data: np.ndarray
 
+    def merge(self, other: SparseRows) -> SparseRows:
+        """The sum of two matrices of the same shape."""
+        from scipy.sparse import csr_array
+
+        columns = 1 + max(int(each.indices.max(initial=-1)) for each in (self, other))
+        shape = len(self.indptr) - 1, max(columns, 1)
+        found = csr_array(self[::-1], shape=shape) + csr_array(other[::-1], shape=shape)
+        found.sort_indices()
+        return SparseRows(found.indptr, found.indices, found.data)
+
 
 class ZeroDiagonal(NamedTuple):
     """``weights`` W with a zero diagonal, and ``multipliers`` d of that constraint: (G + l2 I) (I - W) = diag(d)."""

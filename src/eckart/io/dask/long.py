@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.blocks.placed import even_cuts
-from eckart.engines.blocks.rules import FAN, folded
-from eckart.engines.blocks.work import Refused, first_refused
-from eckart.engines.dask.client import client_of
-from eckart.engines.dask.tasks import quiet
+from eckart.clusters.client import client_of
+from eckart.clusters.tasks import quiet
+from eckart.engines.protocol.refused import Refused, first_refused
 from eckart.errors import InputError
 from eckart.index.entries import as_numbers, floating
 from eckart.index.labels import Labels
 from eckart.index.sides import Side, Sides
 from eckart.io.dask.parts import TaskParts, checked, each, refusing, run
 from eckart.matrix import Observed
-from eckart.matrix_blocks import ObservedParts, of_parts
+from eckart.matrix_blocks import ObservedParts, even_cuts, of_parts
+from eckart.merging import FAN, folded
 
 ENTRY_BYTES = 12
 """An entry takes a column of 4 bytes and a value of 4 or 8."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.blocks.rules import folded
-from eckart.engines.blocks.work import Place, Refused, raise_first, whole_rows
-from eckart.engines.dask.client import client_of
-from eckart.engines.dask.tasks import computed
+from eckart.clusters.client import client_of
+from eckart.clusters.tasks import computed
+from eckart.engines.protocol.refused import Place, Refused, raise_first, whole_rows
 from eckart.errors import InputError
 from eckart.matrix import Matrix
 from eckart.matrix_blocks import EntryFacts
+from eckart.merging import folded
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,15 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.blocks.placed import even_cuts
-from eckart.engines.blocks.rules import Tree
 from eckart.errors import FileError, InputError
 from eckart.index.compress import index_dtype
+from eckart.index.counting import dealt
 from eckart.index.ids import Place
 from eckart.index.labels import Labels
 from eckart.index.sides import Side, Sides, numbered
 from eckart.matrix import Observed
-from eckart.matrix_blocks import ObservedParts
+from eckart.matrix_blocks import ObservedParts, even_cuts
+from eckart.merging import Tree
 
 SHARD_SHARE = 16
 """A shard takes at most this fraction of the memory: two are held while one is worked on, and sorting one takes four times its size."""
@@ -111,52 +112,66 @@ def _written(
             ("value", dtype),
         ]
     )
-    for rows, columns, values, at in blocks():
-        found = np.empty(len(rows), triple)
-        if not len(rows):
-            continue
-        found["row"] = numbered(row_ids, names[0], rows, at, blanks)
-        found["column"] = numbered(column_ids, names[1], columns, at, blanks)
-        found["value"] = 1.0 if values is None else numbers(values, at)
-        bad = np.flatnonzero(~np.isfinite(found["value"]))
-        if len(bad):
-            p = int(bad[0])
-            shown = sides.rows.labels[found["row"][p]], sides.columns.labels[found["column"][p]]
-            raise InputError(
-                f"{names[2]} has {found['value'][p]} at {at(p)} (row {shown[0]}, column {shown[1]}), wanted a finite number; drop the entries that have none"
-            )
-        _dealt(place, "raw", found, found["row"], cuts)
+    owner, owner_t = (np.repeat(np.arange(len(c) - 1, dtype=np.int32), np.diff(c)) for c in (cuts, cuts_t))
+
+    def triples() -> Iterator[np.ndarray]:
+        for rows, columns, values, at in blocks():
+            found = np.empty(len(rows), triple)
+            found["row"] = numbered(row_ids, names[0], rows, at, blanks)
+            found["column"] = numbered(column_ids, names[1], columns, at, blanks)
+            found["value"] = 1.0 if values is None else numbers(values, at)
+            bad = np.flatnonzero(~np.isfinite(found["value"]))
+            if len(bad):
+                p = int(bad[0])
+                shown = sides.rows.labels[found["row"][p]], sides.columns.labels[found["column"][p]]
+                where = f"{at(p)} (row {shown[0]}, column {shown[1]})"
+                raise InputError(f"{names[2]} has {found['value'][p]} at {where}, wanted a finite number; drop the entries that have none")
+            yield found
+
+    def by_rows() -> Iterator[Observed]:
+        for b, (first, last) in enumerate(pairwise(cuts)):
+            found = _taken(place, "raw", b, triple)
+            yield Observed.from_codes(
+                found["row"] - first, found["column"], found["value"], (int(last - first), m), sides.rows.labels[first:last], sides.columns.labels,
+                duplicates, None, lambda p: "some line", names[2],
+            )  # fmt: skip
+
+    def by_columns() -> Iterator[Observed]:
+        for b, (first, last) in enumerate(pairwise(cuts_t)):
+            found = _taken(place, "back", b, triple)
+            yield Observed.from_codes(found["column"] - first, found["row"], found["value"], (int(last - first), n))
+
+    for found in ahead(triples()):
+        _dealt(place, "raw", found, found["row"], owner, len(cuts) - 1)
     entries = []
-    for b, (first, last) in enumerate(pairwise(cuts)):
-        found = _taken(place, "raw", b, triple)
-        x = Observed.from_codes(
-            found["row"] - first, found["column"], found["value"], (int(last - first), m), sides.rows.labels[first:last], sides.columns.labels, duplicates,
-            None, lambda p: "some line", names[2],
-        )  # fmt: skip
+    for b, x in enumerate(ahead(by_rows())):
         entries.append(_kept(place, "rows", b, x))
         back = np.empty(x.nnz, triple)
-        back["row"] = np.repeat(np.arange(first, last), x.row_counts())
+        back["row"] = np.repeat(np.arange(cuts[b], cuts[b + 1]), x.row_counts())
         back["column"], back["value"] = x.indices, x.data
-        _dealt(place, "back", back, back["column"], cuts_t)
-    entries_t = []
-    for b, (first, last) in enumerate(pairwise(cuts_t)):
-        found = _taken(place, "back", b, triple)
-        x = Observed.from_codes(found["column"] - first, found["row"], found["value"], (int(last - first), n))
-        entries_t.append(_kept(place, "columns", b, x))
+        _dealt(place, "back", back, back["column"], owner_t, len(cuts_t) - 1)
+    entries_t = [_kept(place, "columns", b, x) for b, x in enumerate(ahead(by_columns()))]
     token = f"{place.name} {total}"
     turned = ShardParts(place, "columns", np.diff(cuts_t).tolist(), entries_t, n, dtype, token)
     return ShardParts(place, "rows", np.diff(cuts).tolist(), entries, m, dtype, token, turned)
 
 
-def _dealt(place: Path, name: str, found: np.ndarray, keys: np.ndarray, cuts: np.ndarray) -> None:
+def ahead(items: Iterator[Any]) -> Iterator[Any]:
+    """The items, the next of them made on a thread while one is worked on."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item
+
+
+def _dealt(place: Path, name: str, found: np.ndarray, keys: np.ndarray, owner: np.ndarray, ranges: int) -> None:
     """Triples added to the file of their range, in the order they came."""
-    to = np.searchsorted(cuts, keys, side="right") - 1
-    order = np.argsort(to, kind="stable")
-    ends = np.searchsorted(to[order], np.arange(len(cuts)))
-    for b, (a, z) in enumerate(pairwise(ends)):
+    starts, out = dealt(keys, owner, ranges, found.view(np.uint32).reshape(len(found), found.itemsize // 4))
+    for b, (a, z) in enumerate(pairwise(starts)):
         if a < z:
             with open(_file(place, name, b), "ab") as file:
-                found[order[a:z]].tofile(file)
+                out[a:z].tofile(file)
 
 
 def _taken(place: Path, name: str, part: int, dtype: np.dtype) -> np.ndarray:

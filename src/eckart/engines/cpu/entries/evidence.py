@@ -135,14 +135,15 @@ def offset_times_range(e, row_scale, column_scale, v, first, last, out):
 
 
 def evidence_rows(
-    x: Host, left: np.ndarray, right: np.ndarray, rule: RidgeRule, *, own: Any, other: Any, spread: float, threads: int, **given: Any
+    x: Host, left: np.ndarray, right: np.ndarray, rule: RidgeRule, *, own: Any, other: Any, spread: float, gram: np.ndarray | None = None, threads: int,
+    **given: Any,
 ) -> Evidence:  # fmt: skip
-    """One pass over the entries of x; see the head of this file."""
+    """One pass over the entries of x; see the head of this file. ``gram`` is V^T V where that is known already."""
     dtype = np.dtype(right.dtype)
     u, v = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype)
     pull, row_sum = np.empty(u.shape, dtype), np.empty(len(u))
     e = entries_of(x, dtype, rule, bias=own, offset=other, **given)
-    shared = spread * inner(v, v, None, threads) if spread else None
+    shared = spread * (inner(v, v, None, threads) if gram is None else gram) if spread else None
     scale = dtype.type(spread)
     parts = balanced(e.indptr, ranges(x.nnz))
     lanes = [np.zeros(len(EvidenceSums._fields)) for _ in range(lanes_for(len(parts)))]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from eckart.engines.dask.client import ClusterError, load_dask
+from eckart.clusters.client import ClusterError, load_dask
 
 ROUNDS = 6
 """How often tasks are sent anew after workers died under them; Dask itself runs a task four times before it gives up on it."""

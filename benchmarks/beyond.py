@@ -1,0 +1,181 @@
+"""Data larger than the memory they may use, on one machine: seconds of a pass and peak memory, beside the speed of the disk.
+
+    python benchmarks/beyond.py als --entries 1e8 --folder /scratch          implicit ALS (k = 64) of generated entries, memory="2GB"
+    python benchmarks/beyond.py als --entries 1e9 --folder /scratch --sweeps 2
+    python benchmarks/beyond.py pca | nmf | lda --folder /scratch            a file eight times as large as the memory it may use
+
+The entries: users x items in the ratio 10 : 1, 200 a user, users of very different length (Pareto), items by popularity (share ~ 1 / (rank + 50)), each pair
+once, in no order. They are made piece by piece and are the same for the same number of entries. What is made stays in ``--folder`` until it is removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PIECE = 10_000_000
+"""Entries of a file."""
+MEAN = 200
+"""Entries of a user."""
+PRIME = 7_368_787
+"""Steps of this length around a ring of another size meet every place once: an order without order."""
+
+
+# ---- data
+
+
+def entries_folder(entries: int, folder: Path) -> Path:
+    """Parquet files of (user, item, count)."""
+    place = folder / f"entries-{entries}"
+    place.mkdir(parents=True, exist_ok=True)
+    pieces = -(-entries // PIECE)
+    todo = [(p, entries * p // pieces, entries * (p + 1) // pieces, entries, place) for p in range(pieces)]
+    todo = [each for each in todo if not _piece_file(place, each[0]).exists()]
+    if todo:
+        with ProcessPoolExecutor(2) as pool:
+            list(pool.map(_write_piece, todo))
+    return place
+
+
+def _piece_file(place: Path, piece: int) -> Path:
+    return place / f"part-{piece:04d}.parquet"
+
+
+def _write_piece(given: tuple[int, int, int, int, Path]) -> None:
+    """Entries first..last: those of the users first / 200 .. last / 200, whose names are scrambled."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    piece, first, last, entries, place = given
+    rng = np.random.default_rng([entries, piece])
+    users, items = entries // MEAN, entries // (10 * MEAN)
+    a, b, wanted = first // MEAN, last // MEAN, last - first
+    length = np.minimum(rng.pareto(1.6, b - a) + 0.4, 100.0)  # a few users have hundreds of times more than most
+    share = np.maximum(length * (1.25 * wanted / length.sum()), 1.0).astype(np.int64)
+    user = np.repeat(np.arange(b - a), share)
+    # the inverse of the sum of 1 / (rank + 50)
+    rank = 50.0 * np.exp(np.float32(np.log(items / 50.0 + 1.0)) * rng.random(len(user), np.float32)) - 50.0
+    key = user * items + np.minimum(rank.astype(np.int64), items - 1)
+    key.sort()
+    key = key[np.flatnonzero(np.diff(key, prepend=-1))]
+    i, j = np.divmod(key[np.arange(wanted) * PRIME % len(key)], items)
+    table = {
+        "user": ((i + a) * PRIME % users).astype(np.int32),  # all names differ
+        "item": (j * PRIME % items).astype(np.int32),
+        "count": np.minimum(rng.geometric(0.6, len(i)), 15).astype(np.float32),
+    }
+    part = _piece_file(place, piece).with_suffix(".part")
+    pq.write_table(pa.table(table), part, compression="zstd")
+    part.rename(_piece_file(place, piece))
+
+
+# ---- what is measured
+
+
+class Peak:
+    """The largest resident memory of this process, in GB, by phases."""
+
+    def __init__(self) -> None:
+        self.phase, self.found, self.ended = "", dict[str, float](), threading.Event()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        page = os.sysconf("SC_PAGE_SIZE")
+        while not self.ended.wait(0.05):
+            with open("/proc/self/statm") as file:
+                now = int(file.read().split()[1]) * page / 1e9
+            self.found[self.phase] = max(self.found.get(self.phase, 0.0), now)
+
+
+def disk_speed(folder: Path, size: int = 2**30) -> dict[str, float]:
+    """MB a second of a file that is written and read past the system's cache, in blocks of 16 MB."""
+    path, block = folder / "speed", np.random.default_rng(0).bytes(2**24)
+    start = time.perf_counter()
+    with open(path, "wb") as file:
+        for _ in range(size // len(block)):
+            file.write(block)
+        os.fsync(file.fileno())
+    written = time.perf_counter() - start
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        start = time.perf_counter()
+        while file.readinto(bytearray(len(block))):
+            pass
+        read = time.perf_counter() - start
+    path.unlink()
+    return {"writes MB/s": size / 1e6 / written, "reads MB/s": size / 1e6 / read}
+
+
+def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[str, Any]:
+    """Sorting into shards, and seconds of each half sweep."""
+    import tempfile
+
+    import eckart
+
+    files, peak = entries_folder(entries, folder), Peak()
+    tempfile.tempdir = str(folder)
+    few = np.random.default_rng(0)
+    warm = {"user": few.integers(0, 900, 20_000), "item": few.integers(0, 300, 20_000), "count": np.ones(20_000, np.float32)}
+    how = {"rows": "user", "columns": "item", "values": "count"}
+    eckart.ALS(k, feedback="implicit", max_iter=1).fit(warm, **how, duplicates="last")  # compiled before the clock starts
+    peak.phase, start = "sorting", time.perf_counter()
+    x = eckart.read(f"{files}/*.parquet", **how, memory=memory)
+    sorting = time.perf_counter() - start
+    shown("sorted", {"seconds": sorting, "entries/s": entries / sorting, "shards": len(x.parts.lengths), "shape": list(x.shape)})
+    from eckart.engines.blocks.engine import BlocksEngine
+
+    class Told(BlocksEngine):
+        """Says what each primitive took: a run of hours is watched."""
+
+        def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
+            print(f"    {time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} processor seconds: {name}", flush=True)
+            return super()._once(name, given)
+
+    model = eckart.ALS(k, feedback="implicit", random_state=0, max_iter=sweeps, tol=0.0, engine=Told())
+    begun, cpu = time.perf_counter(), time.process_time()
+    peak.phase = "fit"
+    model.fit(x)
+    whole, cpu = time.perf_counter() - begun, time.process_time() - cpu
+    peak.ended.set()
+    half = np.diff([0.0, *model.fit_.trace.seconds])
+    return {
+        "half sweeps": [round(float(each), 1) for each in half],
+        "sweep": float(np.median(half[2::2]) + np.median(half[3::2])) if sweeps > 1 else float(half.sum()),
+        "fit with start and certificate": whole,
+        "processor seconds of the fit": cpu,
+        "peak GB": {name: round(size, 2) for name, size in peak.found.items()},
+        "objective": model.objective_,
+        "holds": model.certificate_.holds,
+    }
+
+
+def shown(name: str, found: dict[str, Any]) -> None:
+    print(f"{name:<24}", json.dumps(found), flush=True)
+
+
+def main() -> None:
+    told = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    told.add_argument("what", choices=["als", "pca", "nmf", "lda", "disk"])
+    told.add_argument("--entries", type=float, default=1e7)
+    told.add_argument("--folder", type=Path, required=True)
+    told.add_argument("--k", type=int, default=64)
+    told.add_argument("--sweeps", type=int, default=3)
+    told.add_argument("--memory", default="500MB")
+    ask = told.parse_args()
+    ask.folder.mkdir(parents=True, exist_ok=True)
+    if ask.what == "als":
+        shown("ALS", als(ask.folder, int(ask.entries), ask.k, ask.sweeps, ask.memory))
+    if ask.what == "disk":
+        shown("disk", disk_speed(ask.folder))
+
+
+if __name__ == "__main__":
+    main()

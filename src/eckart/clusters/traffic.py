@@ -1,0 +1,71 @@
+"""What goes to the workers of a cluster and what comes back, counted while somebody asks for it: the plan of a fit is made of it.
+
+While it is counted, even a small matrix goes there in two blocks or more: a plan is measured on a part of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+BLOCK_BYTES = 2**25
+"""Bytes in a block of a matrix that is cut before it is sent: tenths of a second of work, little beside the memory of a worker."""
+PLANNED_BLOCKS = 2
+"""Blocks at the least while traffic is counted: sums and rows are joined as on a large matrix."""
+
+
+@dataclass
+class Traffic:
+    """Passes over the data; bytes through the network in all; the largest arguments that all blocks of a pass share; the largest answer with the rows it
+    is made of."""
+
+    passes: int = 0
+    moved: float = 0.0
+    shared: float = 0.0
+    held: float = 0.0
+
+    def add(self, workers: int, shared: Any, own: Any, answer: Any) -> None:
+        """One pass: shared arguments go to every worker, rows of arguments and answers travel once."""
+        common, mine, back = bytes_of(shared), bytes_of(own), bytes_of(answer)
+        self.passes += 1
+        self.moved += common * workers + mine + back
+        self.shared, self.held = max(self.shared, common), max(self.held, mine + back)
+
+
+_counting: ContextVar[Traffic | None] = ContextVar("counting", default=None)
+
+
+@contextmanager
+def counted() -> Iterator[Traffic]:
+    """Count what this thread sends to clusters."""
+    traffic = Traffic()
+    token = _counting.set(traffic)
+    try:
+        yield traffic
+    finally:
+        _counting.reset(token)
+
+
+def counting() -> Traffic | None:
+    """The count that is going on."""
+    return _counting.get()
+
+
+def bytes_of(value: Any) -> int:
+    """Bytes of the arrays in a value: an array, or a list, tuple, dictionary or record of them.
+
+    >>> bytes_of({"a": np.zeros(3), "b": [np.zeros(2, np.float32), None]})
+    32
+    """
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, dict):
+        return sum(map(bytes_of, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(bytes_of, value))
+    return bytes_of(vars(value)) if hasattr(value, "__dict__") and not isinstance(value, type) else 0
