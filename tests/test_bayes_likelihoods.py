@@ -81,7 +81,8 @@ def test_thresholds_are_drawn_from_their_posterior():
     loss = OrderedProbit((0, 1, 2), (-0.5, 1.5))
     draws = []
     for _ in range(250):
-        loss = drawn_thresholds(engine, x, loss, left, right, {}, rng)
+        loss, value = drawn_thresholds(engine, x, loss, left, right, {}, rng)
+        assert value == pytest.approx(loss.value(codes[0], s[0]).sum())
         draws.append(loss.thresholds)
     draws = np.array(draws[30:])
     grid = np.linspace(0.3, 1.4, 400)
@@ -141,10 +142,58 @@ def test_a_killed_chain_goes_on(tmp_path):
     np.testing.assert_array_equal(again.posterior_.thresholds, whole.posterior_.thresholds)
 
 
+def test_rows_of_grades_have_noise_levels_of_their_own(tmp_path):
+    """Where half of the rows answer at random, they are told apart, and probabilities are sharper where that is right."""
+    rng = np.random.default_rng(0)
+    s = rng.standard_normal((60, 1)) + 0.7 * rng.standard_normal(40)
+    size = np.where(np.arange(60) < 30, 0.2, 3.0)[:, None]
+    a = 1.0 + np.searchsorted(CUTS, s + size * rng.standard_normal(s.shape))
+    x = np.where(rng.random(s.shape) < 0.7, a, np.nan)
+    i, j = np.nonzero(np.isnan(x))
+    one, two = (BayesianMF(1, likelihood="ordinal", noise=noise, **SHORT).fit(x) for noise in ("common", "both"))
+    p = two.posterior_.rows.precisions.mean(axis=1)
+    assert np.mean(p[:30, None] > p[30:]) > 0.95
+    scores = [-np.log(m.predict_proba(i, j)[np.arange(len(i)), a[i, j].astype(int) - 1]).mean() for m in (one, two)]
+    assert scores[1] < 0.97 * scores[0]
+    np.testing.assert_allclose(two.predict_proba(i, j) @ two.levels_, two.predict(i, j), rtol=1e-6)
+    np.testing.assert_allclose(two.predict(np.arange(60))[i[:9], j[:9]], two.predict(i[:9], j[:9]), rtol=1e-5)
+    two.save(tmp_path / "m.safetensors")
+    back = eckart.load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(back.predict_proba(i, j), two.predict_proba(i, j))
+    np.testing.assert_array_equal(back.interval(i, j), two.interval(i, j))
+    assert np.isfinite(two.predict(x[:3])).all()
+
+
+@pytest.mark.parametrize("likelihood", ["ordinal", "poisson"])
+def test_grades_and_counts_that_move_in_time(likelihood):
+    """Values at a time are nearer than means over time, for every verb that takes one."""
+    rng = np.random.default_rng(0)
+    i, j = np.nonzero(rng.random((40, 30)) < 0.7)
+    t = rng.random(len(i))
+    s = rng.standard_normal(40)[i] + 0.5 * rng.standard_normal(30)[j] + 1.5 * np.sin(6 * t)
+    a = 1.0 + np.searchsorted(CUTS, s + rng.standard_normal(len(s))) if likelihood == "ordinal" else rng.poisson(np.exp(0.7 * s))
+    kept = rng.random(len(i)) < 0.8
+    table = {"who": i[kept], "what": j[kept], "value": a[kept], "when": t[kept]}
+    noise = "both" if likelihood == "ordinal" else "common"
+    model = BayesianMF(1, likelihood=likelihood, noise=noise, **SHORT)
+    model.fit(table, rows="who", columns="what", values="value", time="when")
+    i, j, t, a = i[~kept], j[~kept], t[~kept], a[~kept]
+    errors = [np.mean((model.predict(i, j, time=at) - a) ** 2) for at in (None, t)]
+    assert errors[1] < 0.85 * errors[0]
+    mean, deviation = model.predict(i, j, return_std=True, time=t)
+    np.testing.assert_array_equal(mean, model.predict(i, j, time=t))
+    assert 0.8 < np.std(a - mean) / np.sqrt(np.mean(deviation**2)) < 1.25
+    low, high = model.interval(i, j, 0.9, time=t)
+    assert np.mean((a >= low) & (a <= high)) >= 0.88
+    if likelihood == "ordinal":
+        each = model.predict_proba(i, j, time=t)
+        np.testing.assert_allclose(each @ model.levels_, mean, rtol=1e-6)
+
+
 def test_what_does_not_go_together_is_named():
     _, _, x = simulated("probit", n=10, m=8)
-    with pytest.raises(InputError, match="noise='row' came, wanted 'common' with likelihood='probit'"):
-        BayesianMF(1, likelihood="probit", noise="row").fit(x)
+    with pytest.raises(InputError, match="noise='row' came, wanted 'common' with likelihood='poisson'"):
+        BayesianMF(1, likelihood="poisson", noise="row").fit(x)
     with pytest.raises(InputError, match="weights= came with likelihood='probit'"):
         BayesianMF(1, likelihood="probit").fit(x, weights=np.ones(x.shape))
     bad = x.copy()

@@ -60,6 +60,8 @@ CASES: dict[str, tuple[str, dict, str, tuple[str, ...]]] = {
     "SLIM": ("SLIM", {"l2": 1.0}, "likes", ("transform",)),
     "SpectralFilter": ("SpectralFilter", {"n_components": 2}, "likes", ("transform",)),
     "TimeFactors": ("TimeFactors", {"n_components": 1, "n_samples": 2, "burn_in": 1, "thin": 1, "period": 3}, "exact", ()),
+    "MixedTable": ("MixedTable", {"n_components": 2, "max_iter": 5}, "gaps", ("transform", "impute")),
+    "MixedTable huber": ("MixedTable", {"losses": {"x0": "huber"}, "max_iter": 5}, "gaps", ("transform",)),
     "GaussianMixture": ("GaussianMixture", {"n_components": 2}, "dense", ("predict",)),
     "GaussianMixture gaps": ("GaussianMixture", {"n_components": 2}, "gaps", ("predict",)),
     "GaussianMixture factor": ("GaussianMixture", {"n_components": 2, "covariance_type": "factor"}, "dense", ("predict",)),

@@ -138,6 +138,35 @@ def test_augmented(engine, dtype):
     assert np.all((want.matrix.data >= low - 1e-5) & (want.matrix.data <= high + 1e-5))
 
 
+def test_steepness_of_rows_and_columns(engine):
+    """Every primitive of grades with noise levels of their own is that of the judge, and each of both sides matters; the judge against differences."""
+    x, loss, left, right, at, w = problem("ordered_probit", np.float64)
+    rng = np.random.default_rng(2)
+    steep = {
+        "row_steep": rng.uniform(0.5, 2.0, (40, 1)),
+        "column_steep": rng.uniform(0.5, 2.0, (COLUMNS, 1)),
+    }
+    noise, found = rng.standard_normal((x.nnz, 1)), []
+    for e in (engine, JUDGE):
+        placed = e.put(x, entry_weights=w)
+        for less in ("", *steep):
+            here = at | {name: a for name, a in steep.items() if name != less}
+            bound, value = e.linearised(placed, loss, left, right, **here)
+            latent = e.augmented(placed, loss, left, right, noise, **here)
+            sums = e.threshold_sums(placed, loss, left, right, **here)
+            solved = [e.ridge_rows(p, right, RULE, mean=0.3, offset=at["other"]).left for p in (bound, latent)]
+            found.append([value, *e.loss_sums(placed, loss, left, right, **here), *sums, *solved])
+    for one, two in zip(found[:3], found[3:]):
+        for a, b in zip(one, two):
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8)
+    for other in found[4:]:
+        for place in (0, 2, 5, 7, 8):  # the value, the slope, the gradient of thresholds, both solutions
+            assert not np.allclose(found[3][place], other[place], rtol=1e-3)
+    placed, both = JUDGE.put(x, entry_weights=w), at | steep
+    up, down = (JUDGE.loss_sums(placed, loss, left, right, **both | {"mean": 0.3 + h}) for h in (1e-5, -1e-5))
+    assert found[3][2] == pytest.approx((up.value - down.value) / 2e-5, rel=1e-5)
+
+
 def test_slice_rows(engine):
     """The moved rows are those of the judge; rows without entries lie on their ellipse where the first angle says."""
     x, loss, left, right, at, _ = problem("poisson", np.float64)

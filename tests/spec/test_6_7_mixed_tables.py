@@ -13,12 +13,15 @@ from scipy.stats import multivariate_normal
 
 from eckart import MixedTable
 from eckart.complete.tables.columns import Part, contrasts, laid_out, normal_scores, parts_for
-from eckart.complete.tables.factor_em import PRIOR_NOISE, PRIOR_ROWS, Gaps, Gaussian, moments, penalty
-from eckart.complete.tables.fit_table import Scores, descend, expected, without_itself
+from eckart.complete.tables.factor_em import PRIOR_NOISE, PRIOR_ROWS, Gaussian, penalty
+from eckart.complete.tables.fit_table import Placed, Scores, descend, expected, without_itself
 from eckart.complete.tables.links import RIDGE, fit_link, link_gradient
+from eckart.engines import engine_named
 from eckart.io.tables.mixed import Cells
+from eckart.matrix import Observed
 from eckart.terms import loss_named
 
+CPU = engine_named("cpu", 1)
 seeds = st.integers(0, 10**6)
 
 
@@ -61,7 +64,7 @@ def test_6_7_2_the_objective_is_the_penalised_likelihood_of_seen_scores(seed, k)
         for row in y
         for o in [np.flatnonzero(~np.isnan(row))]
     )
-    found = moments(g, np.nan_to_num(y), Gaps.of_mask(~np.isnan(y)))
+    found = CPU.filled_moments(CPU.put(Observed.from_nan(y)), g.w, g.mu, g.psi)[0]
     assert -found.loglik == pytest.approx(direct)
     prior = 0.5 * sum(l2 * g.w[j] @ g.w[j] / g.psi[j] + k * np.log(g.psi[j]) for j in range(4))
     prior += 0.5 * PRIOR_ROWS * float((np.log(g.psi) + PRIOR_NOISE / g.psi).sum())
@@ -82,7 +85,7 @@ def test_6_7_3_the_e_step_gives_the_moments_of_complete_rows(seed):
         full[h] = g.mu[h] + gain @ (row[o] - g.mu[o])
         first, second = first + full, second + np.outer(full, full)
         second[np.ix_(h, h)] += whole[np.ix_(h, h)] - gain @ whole[np.ix_(o, h)]
-    found = moments(g, np.nan_to_num(y), Gaps.of_mask(~np.isnan(y)))
+    found = CPU.filled_moments(CPU.put(Observed.from_nan(y)), g.w, g.mu, g.psi)[0]
     np.testing.assert_allclose(found.first, first, atol=1e-9)
     np.testing.assert_allclose(found.second, second, atol=1e-9)
 
@@ -95,7 +98,7 @@ def test_6_7_4_no_step_raises_the_objective(seed, loss, l2):
     y[0] *= 20
     parts = laid_out([Part(f"x{j}", "number", loss_named(loss).fitted_to(y[:, j])) for j in range(6)])
     table = Scores.of(parts, holes(rng, y / y.std(axis=0), 0.3))
-    values = descend(table, some_gaussian(rng, 6, 2), l2, 0.0, 15).trace.values
+    values = descend(Placed.of(table, CPU), some_gaussian(rng, 6, 2), l2, 0.0, 15).trace.values
     assert max(b - a for a, b in itertools.pairwise(values)) <= 1e-9 * max(map(abs, values))
 
 

@@ -69,6 +69,10 @@ class Loss:
         """The variance of a on the scale of the data; 1 where the loss has no likelihood of its own."""
         return np.ones(np.shape(s))
 
+    def mean_and_variance(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Both at once, where what they share is costly."""
+        return self.mean(s), self.variance(s)
+
     def draw(self, s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Values of the distribution exp(-l(., s)), encoded."""
         raise NotImplementedError

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import logsumexp, softmax, xlogy
+from scipy.special import softmax, xlogy
 
 from eckart.errors import InputError
 from eckart.terms.loss import Loss, known
@@ -32,7 +32,8 @@ class Multinomial(Loss):
         return max(len(self.levels), 1)
 
     def value(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
-        return logsumexp(s, axis=-1) - _picked(a, s)
+        top = s.max(axis=-1)
+        return top + np.log(np.exp(s - top[..., None]).sum(axis=-1)) - _picked(a, s)
 
     def gradient(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         g = softmax(s, axis=-1)

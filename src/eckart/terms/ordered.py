@@ -15,6 +15,9 @@ from eckart.terms.multinomial import coded, levels_of
 FARTHEST = 40.0
 """Beyond so many deviations from every threshold a level is certain in double precision."""
 
+LEAST_MASS = 1e-290
+"""Tails below lose digits as numbers, and are taken as logarithms, which costs some ten times more."""
+
 
 @dataclass(frozen=True)
 class Ordered(Loss):
@@ -26,6 +29,8 @@ class Ordered(Loss):
     """theta_0 < ... < theta_(K-2); ``fitted_to`` sets them so that s = 0 gives the shares of the column."""
 
     discrete: ClassVar[bool] = True
+    steep: ClassVar[Any] = 1.0
+    """F(e (theta - s)) in place of F(theta - s); see ``OrderedProbit.steeper``."""
 
     def ends(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """theta_(a-1) and theta_a."""
@@ -48,10 +53,10 @@ class Ordered(Loss):
     def by_thresholds(self, a: np.ndarray, s: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and second derivatives of sum w l by the thresholds. With Z the mass of the grade, u and v its ends less s: dl/dtheta_a = -f(u) / Z,
         dl/dtheta_(a-1) = f(v) / Z; l is convex in the thresholds, since log-concave densities have log-concave masses."""
-        g, t = np.asarray(a, np.intp), len(self.thresholds)
-        mass = np.exp(-self.value(a, s))
-        (up, up_slope), (down, down_slope) = (self.density(end - s) for end in self.ends(a)[::-1])
-        up, up_slope, down, down_slope = (part / np.maximum(mass, 1e-300) for part in (up, up_slope, down, down_slope))
+        g, t, e = np.asarray(a, np.intp), len(self.thresholds), self.steep
+        mass = np.maximum(np.exp(-self.value(a, s)), 1e-300)
+        (up, up_slope), (down, down_slope) = (self.density(e * (end - s)) for end in self.ends(a)[::-1])
+        up, down, up_slope, down_slope = (*(e * f / mass for f in (up, down)), *(e * e * f / mass for f in (up_slope, down_slope)))
 
         def summed(at: np.ndarray, part: np.ndarray) -> np.ndarray:
             kept = (at >= 0) & (at < t)
@@ -73,8 +78,12 @@ class Ordered(Loss):
         return self.probabilities(s) @ self.grades()
 
     def variance(self, s: np.ndarray) -> np.ndarray:
+        return self.mean_and_variance(s)[1]
+
+    def mean_and_variance(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p, grades = self.probabilities(s), self.grades()
-        return np.maximum(p @ grades**2 - (p @ grades) ** 2, 0.0)
+        mean = p @ grades
+        return mean, np.maximum(p @ grades**2 - mean**2, 0.0)
 
     def grades(self) -> np.ndarray:
         """The levels as numbers: themselves, or their codes."""
@@ -189,16 +198,20 @@ class OrderedProbit(Ordered):
 
     def value(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         v, u = self.ends(a)
-        return -_log_mass(v - s, u - s)
+        return -_log_mass(self.steep * (v - s), self.steep * (u - s))
 
     def gradient(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
-        v, u = self.ends(a)
-        mass = _log_mass(v - s, u - s)
-        at = [np.exp(-0.5 * end * end - mass) / np.sqrt(2 * np.pi) for end in (u - s, v - s)]
-        return at[0] - at[1]
+        v, u = (self.steep * (end - s) for end in self.ends(a))
+        mass = _log_mass(v, u)
+        at = [np.exp(-0.5 * end * end - mass) / np.sqrt(2 * np.pi) for end in (u, v)]
+        return self.steep * (at[0] - at[1])
 
     def curvature(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
-        return np.ones(np.broadcast_shapes(np.shape(a), np.shape(s)), np.asarray(s).dtype)
+        return np.full(np.broadcast_shapes(np.shape(a), np.shape(s)), np.square(self.steep), np.asarray(s).dtype)
+
+    def steeper(self, steep: np.ndarray) -> OrderedProbit:
+        """The same with errors of the standard deviations 1 / steep, one number for each entry that it is asked about."""
+        return SteepProbit(self.levels, self.thresholds, steep)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         y = np.asarray(y, np.float64)
@@ -214,8 +227,8 @@ class OrderedProbit(Ordered):
         return f, np.where(np.isinf(x), 0.0, -np.where(np.isinf(x), 0.0, x) * f)
 
     def latent(self, a: np.ndarray, s: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-        """s + a standard normal error, given that it falls into grade a, by the inverse of its distribution at ``uniform`` numbers."""
-        low, high = (end - s for end in self.ends(a))
+        """s + a normal error, given that it falls into grade a, by the inverse of its distribution at ``uniform`` numbers."""
+        low, high = (self.steep * (end - s) for end in self.ends(a))
         flip = low + high > 0  # on the right side both masses are near 1: the mirror image has the digits
         low, high = np.where(flip, -high, low), np.where(flip, -low, high)
         below, above = ndtr(low), ndtr(high)
@@ -224,19 +237,36 @@ class OrderedProbit(Ordered):
             # beyond all masses of double precision a tail is exponential
             far = np.maximum(high + np.log(uniform) / np.maximum(-high, 1.0), low)
         z = np.clip(np.where(high < -37, far, z), np.maximum(low, -1e3), high)
-        return s + np.where(flip, -z, z)
+        return s + np.where(flip, -z, z) / self.steep
 
     def inverse(self, p: np.ndarray) -> np.ndarray:
         return ndtri(p)
 
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-        return rng.standard_normal(shape)
+        return rng.standard_normal(shape) / self.steep
+
+
+@dataclass(frozen=True, eq=False)
+class SteepProbit(OrderedProbit):
+    """Grades whose errors have deviations of their own; made by ``steeper`` for the entries at hand, and never kept."""
+
+    steep: Any = 1.0  # type: ignore[misc]
+
+    def probabilities(self, s: np.ndarray) -> np.ndarray:
+        each = replace(self, steep=np.asarray(self.steep)[..., None])
+        grades = np.broadcast_to(np.arange(len(self.levels)), (*np.shape(s), len(self.levels)))
+        return np.exp(-each.value(grades, np.asarray(s)[..., None]))
 
 
 def _log_mass(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """log(Phi(high) - Phi(low)), from the tail that is smaller."""
     flip = low + high > 0  # on the right side both are near 1: the mirror image has the digits
     low, high = np.where(flip, -high, low), np.where(flip, -low, high)
-    top = log_ndtr(high)
-    with np.errstate(divide="ignore"):  # a grade of no width has no mass
-        return top + np.log1p(-np.exp(log_ndtr(low) - top))
+    top = ndtr(high)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a grade of no width has no mass
+        out = np.log(top - ndtr(low))
+        far = top < LEAST_MASS
+        if np.any(far):
+            logs = log_ndtr(high)
+            out = np.where(far, logs + np.log1p(-np.exp(log_ndtr(low) - logs)), out)
+    return out

@@ -63,8 +63,8 @@ class BayesianMF(Featured):
     burn_in, thin : sweeps before the first state is kept; sweeps from one kept state to the next.
     n_chains : independent chains; two or more let the certificate compare them.
     likelihood : "gaussian" (numbers), "probit" (yes and no as 1 and 0), "ordinal" (grades; thresholds are drawn too) or "poisson" (counts). Predictions,
-        deviations and intervals are on the scale of the data, ``predict_proba`` gives the probabilities of yes/no and of grades. Without weights, with
-        noise="common".
+        deviations and intervals are on the scale of the data, ``predict_proba`` gives the probabilities of yes/no and of grades. Without weights; counts
+        with noise="common".
     noise : "common" (one variance), "row", "column" or "both": every row and column has a noise level of its own, learned with a common prior. Ratings gain
         by "row" and "both"; where errors of the largest entries count most, "common" is safer.
     implicit_features : True lets the factors depend on which columns a row observes and which rows observe a column, whatever the values (SVD++ in
@@ -126,9 +126,8 @@ class BayesianMF(Featured):
         keeper = Checkpoint.of_fit(self, x, weights, ignored=("clip",), seconds=CHECKPOINT_SECONDS, y=fingerprint(beside))
         loss, whole = None, x
         if self.likelihood != "gaussian":
-            for name, given in (("weights", weights), ("time", beside.bins)):
-                if given is not None:
-                    raise InputError(f"{name}= came with likelihood={self.likelihood!r}, wanted likelihood='gaussian', or leave {name}= away")
+            if weights is not None:
+                raise InputError(f"weights= came with likelihood={self.likelihood!r}, wanted likelihood='gaussian', or leave weights= away")
             loss = loss_of(self.likelihood, x)
             x = encoded(x, loss)
         with engine.at_work(), progress(self.verbose) as watch:
@@ -170,20 +169,23 @@ class BayesianMF(Featured):
         return x if self.posterior_.loss is None else encoded(x, self.posterior_.loss)
 
     @available_if(of_levels)
-    def predict_proba(self, rows: Any, columns: Any, *, unknown: str = "raise") -> np.ndarray:
-        """The posterior probability of every level (``levels_``) at the cells (rows[p], columns[p]), cells x levels; for yes/no and for grades."""
+    def predict_proba(self, rows: Any, columns: Any, *, unknown: str = "raise", time: Any = None) -> np.ndarray:
+        """The posterior probability of every level (``levels_``) at the cells (rows[p], columns[p]), cells x levels; for yes/no and for grades. ``time`` says
+        when, as in ``predict``."""
         plain = super().predict_proba(rows, columns, unknown=unknown)
-        return self._over_draws(plain, rows, columns, "probabilities")
+        return self._over_draws(plain, rows, columns, "probabilities", time)
 
-    def _over_draws(self, plain: np.ndarray, rows: Any, columns: Any, of: str) -> np.ndarray:
+    def _over_draws(self, plain: np.ndarray, rows: Any, columns: Any, of: str, time: Any = None) -> np.ndarray:
         """Means over the draws where row and column are known, ``plain`` elsewhere."""
         i, j = pairs(rows, columns)
         at, to = self.row_ids.find(i), self.column_ids.find(j)
-        f = self._lowrank()
+        f, bins = self._lowrank(), self._bins(time, len(at))
         known = np.flatnonzero((at >= 0) & (to >= 0))
         for a in range(0, len(known), CELLS):
             part = known[a : a + CELLS]
-            plain[part] = self.posterior_.over_draws(self.posterior_.draws(f, at[part], to[part]), of)
+            plain[part] = self.posterior_.over_draws(
+                self.posterior_.draws(f, at[part], to[part], None if bins is None else bins[part]), at[part], to[part], of
+            )
         return plain
 
     def _values(self, f: LowRank, rows: np.ndarray) -> np.ndarray:
@@ -216,9 +218,10 @@ class BayesianMF(Featured):
             named = "return_std=True" if return_std else "time="
             raise InputError(f"{named} came without row and column ids, wanted predict(rows, columns, {named})")
         mean = super().predict(rows, columns, unknown=unknown)
-        if self.posterior_.loss is not None and columns is not None:
-            mean = self._over_draws(mean, rows, columns, "mean")
-        if not return_std and time is None:
+        graded = self.posterior_.loss is not None and columns is not None
+        if graded:
+            mean = self._over_draws(mean, rows, columns, "mean", time)
+        if not return_std and (time is None or graded):
             return mean
         i, j = pairs(rows, columns)
         at, to = self.row_ids.find(i), self.column_ids.find(j)
@@ -227,7 +230,7 @@ class BayesianMF(Featured):
         now, of_mean, noise = self.posterior_.moments(
             self._lowrank(), at[known], to[known], None if bins is None else bins[known]
         )
-        if bins is not None:
+        if bins is not None and not graded:
             mean[known] = self._clipped(now)
         spread[known] = np.sqrt(of_mean + noise)
         return (mean, spread) if return_std else mean
@@ -267,7 +270,7 @@ class BayesianMF(Featured):
             raise wrong("level", level, "a probability between 0 and 1")
         i, j = self._cells(rows, columns)
         if self.posterior_.loss is not None:
-            return self.posterior_.interval(self._lowrank(), i, j, level)
+            return self.posterior_.interval(self._lowrank(), i, j, level, self._bins(time, len(i)))
         mean, spread, noise = self.posterior_.moments(self._lowrank(), i, j, self._bins(time, len(i)))
         reach = ndtri(0.5 + 0.5 * level) * np.sqrt(spread + noise)
         low, high = self.fit_.plan.get("clip", (-np.inf, np.inf))
@@ -348,8 +351,8 @@ class BayesianMF(Featured):
         require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components + 1) * kept)
         if x.nnz == 0:
             raise InputError("X has no observed entry, wanted at least one")
-        if self.likelihood != "gaussian" and self.noise != "common":
-            raise wrong("noise", self.noise, f"'common' with likelihood={self.likelihood!r}", "its variance is its own")
+        if self.likelihood == "poisson" and self.noise != "common":
+            raise wrong("noise", self.noise, "'common' with likelihood='poisson'", "its variance is its own")
         limits(self.clip, x)
         return self.implicit_features in (True, "rows"), self.implicit_features in (True, "columns")
 

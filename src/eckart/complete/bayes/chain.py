@@ -133,15 +133,15 @@ class Chain:
     def sweep(self) -> float:
         """Draw everything once; returns the log-likelihood of an observed entry at the new state."""
         self.sweeps += 1
-        misfit = self._draw(self.rows, self.columns, 0)
-        if self.likelihood is not None:
-            self._draw(self.columns, self.rows, 1)
-            return self.likelihood.finish(self, self.rows.factors, *self._seen(self.rows, self.columns)[:2])
-        if self.rows.precisions is not None:
-            self._draw_precisions(self.rows, misfit, 2, learn_scale=True)
+        misfit, graded = self._draw(self.rows, self.columns, 0), self.likelihood is not None
+        if self.rows.precisions is not None:  # the unit of grades is that of their noise: its typical precision stays 1
+            self._draw_precisions(self.rows, misfit, 2, learn_scale=not graded)
         misfit = self._draw(self.columns, self.rows, 1)
         if self.columns.precisions is not None:
-            self._draw_precisions(self.columns, misfit, 3, learn_scale=self.noise == "column")
+            self._draw_precisions(self.columns, misfit, 3, learn_scale=self.noise == "column" and not graded)
+        if self.likelihood is not None:
+            self._draw_rest()
+            return self.likelihood.finish(self)
         square, size = self._square(misfit), self._size()
         if self.noise == "common":
             degrees, rest = size + NOISE_DEGREES, square + NOISE_DEGREES * NOISE_VARIANCE
@@ -149,6 +149,9 @@ class Chain:
         # the mean of log N(a_ij; ., .) over the entries
         logs = sum(side.logs for side in (self.rows, self.columns))
         return 0.5 * (logs / max(1, size) + np.log(self.alpha / (2 * np.pi)) - self.alpha * square / max(1, size))
+
+    def _draw_rest(self) -> Tall:
+        """What is neither a row nor a column; nothing here."""
 
     def _square(self, misfit: Tall) -> float:
         """sum p_i q_j w_ij (a_ij - prediction)^2 over the entries, given the misfit of the columns."""
@@ -171,9 +174,9 @@ class Chain:
             prior = engine.take((side.mu + now) @ side.precision)
         design, offset, q = self._seen(side, other)
         if self.likelihood is not None:
-            drawn = self.likelihood.draw(self, side, design, offset, prior, what)
-            side.factors = engine.outer(drawn, np.eye(d))
-            return None
+            drawn = self.likelihood.draw(self, side, design, offset, q, prior, what)
+            side.factors = engine.outer(drawn.factors, np.eye(d))
+            return drawn.misfit
         drawn = draw_rows(
             engine, side.x, design, offset, float(self.alpha) if side.precisions is None else side.precisions,
             q, side.precision, prior, engine.normal((self.seed, self.sweeps, what), (side.rows, d), np.float64),

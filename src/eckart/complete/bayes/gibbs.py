@@ -16,13 +16,13 @@ from eckart.complete.bayes.features import Link, link_of
 from eckart.complete.bayes.likelihood import Likelihood, begin_near_mode
 from eckart.complete.bayes.links import AttributeLink, SeveralLinks
 from eckart.complete.bayes.posterior import Posterior, SideDraws, TimeDraws
-from eckart.complete.bayes.times import Sorted, TimedChain, level, settle, times_of_rows
+from eckart.complete.bayes.times import BINS, Sorted, TimedChain, level, settle, times_of_rows
 from eckart.complete.beside import NOTHING, Beside, Known
 from eckart.factors import LowRank
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
 from eckart.matrix import Observed
-from eckart.terms import Loss
+from eckart.terms import Loss, Ordered
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 
@@ -111,13 +111,15 @@ def solve(
         y = replace(x, data=(x.data.astype(np.float64) - mean) / scale, rows=None, columns=None)
     else:
         y, scale = replace(x, data=x.data.astype(np.float64), rows=None, columns=None), 1.0
-        mean = float(loss.best_constant(y.data, np.ones(x.nnz) if weights is None else weights))
+        # thresholds were set so that s = 0 gives the shares of the grades
+        mean = 0.0 if isinstance(loss, Ordered) else float(loss.best_constant(y.data, np.ones(x.nnz)))
     chains = _start(y, k, n_chains, noise, features, beside, weights, rng, engine)
     if loss is not None:
-        made = Likelihood.shared(loss, mean, chains[0].rows.x, y, engine)
+        made = Likelihood.shared(loss, mean, y, lambda y, w: _sides(y, w, beside, engine))
+        ids_only = chains[0].rows.x if beside.bins is None else engine.put(y)
         for chain in chains:
             chain.likelihood = made()
-            begin_near_mode(chain)
+            begin_near_mode(chain, ids_only)
     draws = -(-n_samples // n_chains)
     total = burn_in + draws * thin
     kept = Kept(chains, draws, x.dtype, beside)
@@ -179,6 +181,14 @@ def _start(
         sides = [Side.of(engine, x.T if side else x, counts[side], k + 1, fresh[side]) for side in (0, 1)]
         chains.append(Chain(sides[0], sides[1], noise, stream, engine))
     return chains
+
+
+def _sides(y: Observed, weights: np.ndarray, beside: Beside, engine: Any) -> dict[int, Any]:
+    """Entries placed as every side of the chains sees them, by the stream of its draws."""
+    if beside.bins is None or beside.bin_of is None:
+        x = engine.put(y, entry_weights=weights)
+        return {0: x, 1: x.T}
+    return dict(zip((0, 1, BINS), Sorted.of(y, weights, beside.bin_of, len(beside.bins.counts), engine).placed))
 
 
 def _link(x: Observed, d: int, seen: bool, known: Known | None) -> Link | None:

@@ -1,6 +1,7 @@
 """Likelihoods of yes/no answers, grades and counts for a Gibbs chain (6.4): s_ij = mean + b_i + c_j + u_i.v_j is a natural parameter, not the value itself.
 
-probit, ordinal    a_ij is the grade between whose thresholds z_ij = s_ij + N(0, 1) falls. Given z the model is the normal one with noise 1, so a draw of
+probit, ordinal    a_ij is the grade between whose thresholds z_ij = s_ij + N(0, 1) falls. Given z the model is the normal one with noise 1 (or with
+                   the precisions p_i q_j of rows and columns, which are drawn as there; their typical value is 1), so a draw of
                    z (truncated normals, one for each entry) and the usual draw of the factors alternate (Albert and Chib 1993). Thresholds are
                    drawn with z summed out: a proposal from the normal approximation at their mode, accepted by Metropolis and Hastings (after
                    Cowles 1996), which moves them as far in a step as the data allow; the first stays, since a shift of all is one of the biases.
@@ -19,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.stationary import RidgeProblem
+from eckart.complete.bayes.chain import Draw, draw_rows
 from eckart.complete.factors.alternate import State, sweep
 from eckart.complete.factors.alternate import start as begin
 from eckart.complete.factors.majorise import RIDGES, touched
-from eckart.engines.protocol import RidgeRule, Tall
+from eckart.engines.protocol import Placed, RidgeRule, Tall
 from eckart.errors import InputError, wrong
 from eckart.matrix import Observed
 from eckart.terms import Loss, Ordered, OrderedProbit, Poisson
@@ -33,6 +35,8 @@ MODE_STEPS = 3
 """Steps towards the mode of a row, from the least squares fit of log counts: Fisher scoring is nearly there after as many."""
 SLICES = 30
 """Trials on an ellipse; each cuts the bracket, and more than ten are rare."""
+CLOSE = 1e-4
+"""A Newton step after which the next would be about its square: the mode is then exact to far less than the deviation of a threshold."""
 NEWTON = 12
 """Newton steps to the mode of the thresholds, from where they are; two or three are usual."""
 
@@ -65,16 +69,19 @@ MOST_GRADES = 64
 class Likelihood:
     """The likelihood of one chain: its loss (thresholds are part of its state) and the mean of s."""
 
-    def __init__(self, loss: Loss, mean: float, x: Any, first: Any = None):
-        self.loss, self.mean, self.x, self.first = loss, mean, x, first
+    def __init__(self, loss: Loss, mean: float, first: dict[int, Placed]):
+        self.loss, self.mean, self.first = loss, mean, first
 
     @classmethod
-    def shared(cls, loss: Loss, mean: float, x: Any, y: Observed, engine: Any) -> Callable[[], Likelihood]:
-        """One for each chain; what is fixed about the entries ``y`` (counts: log(a + 1/2) with the weight a + 1/2, where steps begin) is made once."""
-        if isinstance(loss, Ordered):
-            return lambda: cls(loss, mean, x)
-        first = engine.put(replace(y, data=np.log(y.data + 0.5)), entry_weights=y.data + 0.5)
-        return lambda: cls(loss, mean, x, first)
+    def shared(
+        cls, loss: Loss, mean: float, y: Observed, placed: Callable[[Observed, np.ndarray], dict[int, Placed]]
+    ) -> Callable[[], Likelihood]:
+        """One for each chain; what is fixed about the entries ``y`` (counts: log(a + 1/2) with the weight a + 1/2, where steps begin) is made once:
+        ``placed`` lays entries and their weights out for every side, by the stream of its draws."""
+        first = {}
+        if not isinstance(loss, Ordered):
+            first = placed(replace(y, data=np.log(y.data + 0.5)), y.data + 0.5)
+        return lambda: cls(loss, mean, first)
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
         """For a checkpoint."""
@@ -90,8 +97,8 @@ class Likelihood:
         """Of grades; none of counts."""
         return np.array(getattr(self.loss, "thresholds", ()))
 
-    def draw(self, chain: Any, side: Any, design: Tall, offset: Tall, prior: Tall, what: int) -> Tall:
-        """The factors of one side given the other."""
+    def draw(self, chain: Any, side: Any, design: Tall, offset: Tall, q: Tall | None, prior: Tall, what: int) -> Draw:
+        """The factors of one side given the other, and their misfit to the latent values of grades."""
         e, seed = chain.engine, (chain.seed, chain.sweeps)
         here: dict[str, Any] = {"mean": self.mean, "other": offset}
         z = e.normal((*seed, what), (side.rows, design.shape[1]), np.float64)
@@ -99,30 +106,39 @@ class Likelihood:
         rule = RidgeRule(0.0)
         if isinstance(self.loss, Ordered):
             noise = e.normal((*seed, 4 + what), (side.x.nnz, 1), np.float64)
-            latent = e.augmented(side.x, self.loss, side.factors, design, noise, **here)
-            return e.ridge_rows(latent, design, rule, noise=z, **solve).left
-        begin = self.first if side is chain.rows else self.first.T
-        at = e.ridge_rows(begin, design, rule, **solve).left
+            latent = e.augmented(side.x, self.loss, side.factors, design, noise, **here, **steepness(e, side.precisions, q))
+            p = 1.0 if side.precisions is None else side.precisions
+            return draw_rows(e, latent, design, offset, p, q, side.precision, prior, z)
+        at = e.ridge_rows(self.first[what], design, rule, **solve).left
         for _ in range(MODE_STEPS):
             bound, _ = e.linearised(side.x, self.loss, at, design, **here)
             at = e.ridge_rows(bound, design, rule, **solve).left
         bound, _ = e.linearised(side.x, self.loss, at, design, **here)
         centre, drawn = (e.ridge_rows(bound, design, rule, noise=noise, **solve).left for noise in (None, z))
         uniform = e.normal((*seed, 4 + what), (side.rows, SLICES + 2), np.float64)
-        return e.slice_rows(side.x, self.loss, side.factors, design, at, centre, drawn, uniform, **here)
+        return Draw(e.slice_rows(side.x, self.loss, side.factors, design, at, centre, drawn, uniform, **here), None)
 
-    def finish(self, chain: Any, left: Tall, design: Tall, offset: Tall) -> float:
+    def finish(self, chain: Any) -> float:
         """Thresholds, given the factors; returns the log-likelihood of an observed entry."""
-        e, x, here = chain.engine, self.x, {"mean": self.mean, "other": offset}
+        e, x, left = chain.engine, chain.rows.x, chain.rows.factors
+        design, offset, q = chain._seen(chain.rows, chain.columns)
+        here = {"mean": self.mean, "other": offset, **steepness(e, chain.rows.precisions, q)}
         if isinstance(self.loss, Ordered) and len(self.loss.thresholds) > 1:
-            self.loss = drawn_thresholds(e, x, self.loss, left, design, here, chain.rng)
+            self.loss, value = drawn_thresholds(e, x, self.loss, left, design, here, chain.rng)
+            return -value / max(1, x.nnz)
         return -e.loss_sums(x, self.loss, left, design, **here).value / max(1, x.nnz)
 
 
-def begin_near_mode(chain: Any) -> None:
+def steepness(e: Any, p: Tall | None, q: Tall | None) -> dict[str, Tall]:
+    """Roots of noise precisions of rows and columns, as the primitives of losses take them; nothing where all are 1."""
+    given = {"row_steep": p, "column_steep": q}
+    return {name: e.take(np.sqrt(e.get(a))) for name, a in given.items() if a is not None}
+
+
+def begin_near_mode(chain: Any, x: Placed) -> None:
     """Factors and thresholds where some sweeps of ALS under the loss lead, from a start of the chain's own and spread a little: counts far from their rates
     hold a chain that starts anywhere in tight steps for long."""
-    e, own, x = chain.engine, chain.likelihood, chain.rows.x
+    e, own = chain.engine, chain.likelihood
     loss, mean, k = own.loss, own.mean, chain.rows.last.shape[1] - 1
     ridge = RIDGES[loss.name]
     problem = RidgeProblem.of(e, x, RidgeRule(ridge, 0.5, bias=True, bias_l2=0.3 * ridge))
@@ -151,9 +167,10 @@ FIRST_SWEEPS = 10
 
 def drawn_thresholds(
     e: Any, x: Any, loss: Ordered, left: Tall, design: Tall, here: dict[str, Any], rng: np.random.Generator
-) -> Ordered:
+) -> tuple[Ordered, float]:
     """All thresholds but the first: a proposal and one decision. The proposal is N(mode, H^-1), or, by the toss of a coin, a step N(0, 2.4^2 H^-1 / K) from
-    where they are, which also leaves places so far out that the first would be refused for ever. Mode and H belong to the likelihood alone."""
+    where they are, which also leaves places so far out that the first would be refused for ever. Mode and H belong to the likelihood alone.
+    Returns the loss with its thresholds, and its sum over the entries."""
 
     def sums(at: Ordered) -> Any:
         return e.threshold_sums(x, at, left, design, **here)
@@ -166,12 +183,12 @@ def drawn_thresholds(
         while trial is None and length > 1e-3:
             trial, length = best.moved(length * step), length / 2
         if trial is None:
-            return loss
+            return loss, start
         following = sums(trial)
         if not following.value <= now.value + 1e-9 * abs(now.value):
             break
         best, now = trial, following
-        if np.abs(step).max() <= 1e-6:
+        if np.abs(step).max() <= CLOSE:
             break
     mode, bend = np.asarray(best.thresholds)[1:], now.bend[1:, 1:]
     root = np.linalg.cholesky((bend + bend.T) / 2)
@@ -181,7 +198,7 @@ def drawn_thresholds(
     proposal = mode + step if anew else now_at + 2.4 / np.sqrt(len(mode)) * step
     trial = replace(loss, thresholds=(loss.thresholds[0], *map(float, proposal)))
     if not np.all(np.diff(trial.thresholds) > 1e-9):
-        return loss
+        return loss, start
     value = e.loss_sums(x, trial, left, design, **here).value
 
     def away(cuts: np.ndarray) -> float:
@@ -189,17 +206,18 @@ def drawn_thresholds(
         return 0.5 * float(np.sum((root.T @ (cuts - mode)) ** 2)) if anew else 0.0
 
     better = (start - value) + away(proposal) - away(now_at)
-    return trial if np.log(max(chance, 1e-300)) < better else loss
+    return (trial, value) if np.log(max(chance, 1e-300)) < better else (loss, start)
 
 
 def fold_row_modes(
-    e: Any, x: Any, loss: Loss, mean: float, design: Tall, offset: Tall, base: np.ndarray, prior: Tall
+    e: Any, x: Any, loss: Loss, mean: float, design: Tall, offset: Tall, q: Tall | None, base: np.ndarray, prior: Tall
 ) -> Tall:
     """New rows given the columns of a draw: the mode of their conditional, by steps of the majorising ridge problem."""
+    steep = steepness(e, None, q)
     rows, d = x.shape[0], design.shape[1]
     at = e.take(np.zeros((rows, d)))
     for _ in range(FOLD_STEPS):
-        bound, _ = e.linearised(x, loss, at, design, mean=mean, other=offset)
+        bound, _ = e.linearised(x, loss, at, design, mean=mean, other=offset, **steep)
         at = e.ridge_rows(bound, design, RidgeRule(0.0), mean=mean, offset=offset, base=base, prior=prior).left
     return at
 

@@ -133,16 +133,18 @@ class Posterior:
             out += self.scale * (np.einsum("psk,psk->ps", both, away[:, :, :-1], dtype=np.float64) + away[:, :, -1])
         return out
 
-    def loss_at(self, t: int) -> Loss:
-        """The likelihood of draw t."""
+    def loss_at(self, t: int, i: Any = None, j: Any = None) -> Any:
+        """The likelihood of draw t; at the cells (i, j), where grades have noise levels of their own (None: those of no row or column)."""
         assert self.loss is not None
         if self.thresholds is None:
             return self.loss
-        return replace(self.loss, thresholds=tuple(map(float, self.thresholds[t])))  # type: ignore[call-arg]
+        loss: Any = replace(self.loss, thresholds=tuple(map(float, self.thresholds[t])))  # type: ignore[call-arg]
+        own = [s.precisions[at, t] for s, at in ((self.rows, i), (self.columns, j)) if s.precisions is not None and at is not None]
+        return loss.steeper(np.sqrt(np.prod(np.broadcast_arrays(*own), axis=0, dtype=np.float64))) if own else loss
 
-    def over_draws(self, s: np.ndarray, of: str = "mean") -> np.ndarray:
-        """The mean over draws of ``loss.mean`` (or ``probabilities``, or another method) at natural parameters, cells x S."""
-        return sum(getattr(self.loss_at(t), of)(s[:, t]) for t in range(self.size)) / self.size  # type: ignore[return-value]
+    def over_draws(self, s: np.ndarray, i: np.ndarray, j: np.ndarray, of: str = "mean") -> np.ndarray:
+        """The mean over draws of ``loss.mean`` (or ``probabilities``, or another method) at natural parameters of the cells (i, j), cells x S."""
+        return sum(getattr(self.loss_at(t, i, j), of)(s[:, t]) for t in range(self.size)) / self.size  # type: ignore[return-value]
 
     def noise(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Variance of the noise at the cells (i, j), averaged over the draws."""
@@ -163,22 +165,24 @@ class Posterior:
             part = slice(a, a + step)
             drawn = self.draws(f, i[part], j[part], None if t is None else t[part])
             if self.loss is not None:  # on the scale of the data: what is not known of its mean, and its own variance
-                noise[part] = self.over_draws(drawn, "variance")
-                drawn = np.stack([self.loss_at(s).mean(drawn[:, s]) for s in range(self.size)], axis=1)
+                told = [self.loss_at(s, i[part], j[part]).mean_and_variance(drawn[:, s]) for s in range(self.size)]
+                drawn, noise[part] = np.stack([m for m, _ in told], axis=1), np.mean([v for _, v in told], axis=0)
             mean[part], spread[part] = drawn.mean(axis=1), drawn.var(axis=1, ddof=min(1, self.size - 1))
             if self.loss is None:
                 noise[part] = self.noise(i[part], j[part])
         return mean, spread, noise
 
-    def interval(self, f: LowRank, i: np.ndarray, j: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
+    def interval(
+        self, f: LowRank, i: np.ndarray, j: np.ndarray, level: float, bins: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The lowest and highest value of a new observation of a likelihood: at most (1 - level) / 2 of its posterior lies beyond either."""
         tail, ends = 0.5 * (1 - level), np.empty((2, len(i)))
         rng = np.random.default_rng(0)
         for a in range(0, len(i), CELLS):
             part = slice(a, a + CELLS)
-            s = self.draws(f, i[part], j[part])
+            s = self.draws(f, i[part], j[part], None if bins is None else bins[part])
             if isinstance(self.loss, Ordered):
-                below = np.cumsum(self.over_draws(s, "probabilities"), axis=1)
+                below = np.cumsum(self.over_draws(s, i[part], j[part], "probabilities"), axis=1)
                 codes = [np.argmax(below >= q - 1e-12, axis=1) for q in (tail, 1 - tail)]
                 ends[:, part] = self.loss.grades()[np.array(codes)]
             else:
@@ -195,7 +199,7 @@ class Posterior:
         for t in range(s):
             b = self.scale * self.rows.bias[rows, t] if own is None else own
             at = self.mean + s * left[:, t] @ right[:, t].T + b[:, None] + self.scale * self.columns.bias[:, t]
-            total += self.loss_at(t).mean(at.astype(np.float64))
+            total += self.loss_at(t, None if new else rows[:, None], np.arange(f.n)).mean(at.astype(np.float64))
         return (total / s).astype(f.dtype)
 
     def log_noise(self) -> np.ndarray:
@@ -236,7 +240,9 @@ class Posterior:
             q = None if self.columns.precisions is None else engine.take(self.columns.precisions[:, t], np.float64)
             given = engine, placed, engine.take(design), engine.take(self.columns.bias[:, t], np.float64)
             if self.loss is not None:
-                u = engine.get(fold_row_modes(*given[:2], self.loss_at(t), self.mean, *given[2:], lam, prior))
+                u = engine.get(fold_row_modes(*given[:2], self.loss_at(t), self.mean, *given[2:], q, lam, prior))
+                if precisions is not None:
+                    precisions[:, t] = 1.0  # what is typical: a mode tells nothing of the noise around it
                 left[:, t], bias[:, t] = u[:, :k] * root, u[:, k]
                 continue
             if precisions is None:

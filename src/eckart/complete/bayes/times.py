@@ -26,6 +26,8 @@ from eckart.complete.bayes.features import VAGUE
 from eckart.engines.protocol import Tall
 from eckart.matrix import Observed
 
+BINS = 8
+"""The stream of the bins' draws: 0 to 7 are those of rows and columns."""
 FEW = 0.5
 """Share of the entries up to which pairs of the two other sides are worth being found: people observe much at a time."""
 
@@ -78,10 +80,12 @@ class TimedChain(Chain):
         own = np.append(np.full(d - 1, p), q)
         return np.zeros(d), np.diag(own), np.diag(np.sqrt(own))
 
+    def _draw_rest(self) -> Tall:
+        return self._draw(self.bins, self.columns, BINS)
+
     def _square(self, misfit: Tall) -> float:
         """Bins are drawn last, and their misfit is that of all entries."""
-        misfit = self._draw(self.bins, self.columns, 4)
-        return float(self.engine.inner(self.bins.ones, misfit)[0, 0])
+        return float(self.engine.inner(self.bins.ones, self._draw_rest())[0, 0])
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
         return super().arrays(name) | self.bins.arrays(f"{name}.bins", self.engine)

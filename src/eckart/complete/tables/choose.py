@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.complete.tables.factor_em import Gaussian, moments, start
-from eckart.complete.tables.fit_table import Scores, descend, expected
+from eckart.complete.tables.factor_em import Gaussian, start
+from eckart.complete.tables.fit_table import Placed, Scores, descend, expected
 
 ROWS = 1000
 """Rows by which rank and ridge are chosen: more would tell candidates apart that hardly differ."""
@@ -41,7 +41,7 @@ class Choice(NamedTuple):
     g: Gaussian
 
 
-def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Generator) -> Choice:
+def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Generator, engine: Any) -> Choice:
     """Ranks 1, 2, 4, ... while they gain, then other ridges at the best of them; what is given is kept."""
     rows = rng.permutation(table.rows)[
         :ROWS
@@ -52,20 +52,20 @@ def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Genera
         if not p.cycle:
             hidden[:, p.at] = (rng.random(len(rows)) < SHARE)[:, None] & ~np.isnan(truth[:, p.at])
     part = Scores.of(table.parts, np.where(hidden, np.nan, truth))
-    n = truth.shape[1]
+    placed, n = Placed.of(part, engine), truth.shape[1]
     top = max(1, min(RANKS[-1], n - 1, len(rows) - 1))
     ranks = [k] if k is not None else [r for r in RANKS if r < top] + [top]
     ridges = RIDGES if l2 is None else (l2,)
     tried: list[tuple[Candidate, Gaussian]] = []
 
     def measure(g: Gaussian, ridge: float) -> Gaussian:
-        g = descend(part, g, ridge, LOOSE, STEPS).g
+        g = descend(placed, g, ridge, LOOSE, STEPS).g
         tried.append((Candidate(g.k, ridge, _error(part, truth, hidden, g)), g))
         return g
 
     g = None
     for rank in ranks:
-        g = measure(start(np.nan_to_num(part.y), part.gaps, rank) if g is None else _grown(part, g, rank), ridges[0])
+        g = measure(start(np.nan_to_num(part.y), part.gaps, rank) if g is None else _grown(placed, g, rank), ridges[0])
         errors = [one.error for one, _ in tried]
         small = [errors[i] > (1 - ENOUGH) * min(errors[:i]) for i in range(1, len(errors))]
         if (small[-1:] == [True] and rank >= MANY) or small[-2:] == [True, True]:
@@ -84,8 +84,8 @@ def _error(part: Scores, truth: np.ndarray, hidden: np.ndarray, g: Gaussian) -> 
     return float(np.mean([square / count for square, count in each if count] or [1.0]))
 
 
-def _grown(part: Scores, g: Gaussian, k: int) -> Gaussian:
+def _grown(table: Placed, g: Gaussian, k: int) -> Gaussian:
     """With more directions: the leading ones of what is left unexplained."""
-    m = moments(g, part.targets(None)[0], part.gaps)
-    mu = m.first / part.rows
-    return g.grown(k, m.second / part.rows - np.outer(mu, mu))
+    m, _ = table.moments(g)
+    mu = m.first / table.rows
+    return g.grown(k, m.second / table.rows - np.outer(mu, mu))

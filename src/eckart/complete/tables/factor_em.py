@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eckart.engines.protocol import FilledMoments
+
 INNER = 12
 """Inner EM steps on the second moments: they cost n^2 k each, whatever the number of rows, so the outer loop need not wait for the codes."""
 PRIOR_ROWS, PRIOR_NOISE = 2.0, 0.05
@@ -73,17 +75,8 @@ class Gaps(NamedTuple):
         return cls(mask.astype(np.float64), mask[first].astype(np.float64), of, count.astype(np.float64))
 
 
-class Moments(NamedTuple):
-    """Sums over rows of E[y] and E[y y^T] of complete rows; log p of what was seen; the means of the codes."""
-
-    first: np.ndarray
-    second: np.ndarray
-    loglik: float
-    codes: np.ndarray
-
-
-def covariances(g: Gaussian, patterns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """S = (I + W_O^T psi_O^-1 W_O)^-1 of each pattern, and log det of the covariance of what it sees."""
+def covariances(g: Gaussian, patterns: np.ndarray) -> np.ndarray:
+    """S = (I + W_O^T psi_O^-1 W_O)^-1 of each pattern."""
     k = g.k
     r, c = np.tril_indices(k)
     packed = patterns @ (g.w[:, r] * g.w[:, c] / g.psi[:, None])
@@ -91,9 +84,7 @@ def covariances(g: Gaussian, patterns: np.ndarray) -> tuple[np.ndarray, np.ndarr
     m[:, r, c] = packed
     m[:, c, r] = packed
     m[:, np.arange(k), np.arange(k)] += 1.0
-    roots = np.linalg.cholesky(m)
-    logdet = 2 * np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1) + patterns @ np.log(g.psi)
-    return np.linalg.inv(m), logdet
+    return np.linalg.inv(m)
 
 
 def chunks(rows: int, size: int) -> list[slice]:
@@ -101,30 +92,14 @@ def chunks(rows: int, size: int) -> list[slice]:
     return [slice(a, min(a + step, rows)) for a in range(0, rows, step)]
 
 
-def codes_of(g: Gaussian, y: np.ndarray, gaps: Gaps, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means S W_O^T psi_O^-1 (y_O - mu_O) of the codes of rows, and (y_O - mu_O)^T C_O^-1 (y_O - mu_O) with C_O their covariance. y is 0 where not seen."""
+def codes_of(g: Gaussian, y: np.ndarray, gaps: Gaps, s: np.ndarray) -> np.ndarray:
+    """Means S W_O^T psi_O^-1 (y_O - mu_O) of the codes of rows. y is 0 where not seen."""
     away = y - gaps.seen * g.mu
     b = away @ (g.w / g.psi[:, None])
     z = np.empty_like(b)
     for part in chunks(len(y), g.k * g.k):
         z[part] = np.matmul(s[gaps.of[part]], b[part, :, None])[:, :, 0]
-    return z, (away * away) @ (1 / g.psi) - np.einsum("ik,ik->i", z, b)
-
-
-def moments(g: Gaussian, y: np.ndarray, gaps: Gaps) -> Moments:
-    """The E step: what is not seen at its expectation, and the covariance of it."""
-    n, k = g.w.shape
-    s, logdet = covariances(g, gaps.patterns)
-    z, square = codes_of(g, y, gaps, s)
-    full = y + (1 - gaps.seen) * (g.mu + z @ g.w.T)
-    second = full.T @ full
-    for part in chunks(len(gaps.patterns), n * k):
-        hidden = g.w.T[None] * (1 - gaps.patterns[part])[:, None, :]
-        spread = np.matmul(s[part] * gaps.times[part, None, None], hidden)
-        second += hidden.reshape(-1, n).T @ spread.reshape(-1, n)
-    second[np.diag_indices(n)] += (gaps.times @ (1 - gaps.patterns)) * g.psi
-    loglik = -0.5 * float(gaps.seen.sum() * np.log(2 * np.pi) + gaps.times @ logdet + square.sum())
-    return Moments(full.sum(axis=0), second, loglik, z)
+    return z
 
 
 def penalty(g: Gaussian, l2: float) -> float:
@@ -151,21 +126,21 @@ def factor_steps(
         psi = (rows * left + 2 * wild + PRIOR_ROWS * PRIOR_NOISE) / (rows + PRIOR_ROWS + k)
         psi = np.maximum(psi, LEAST_NOISE)
         # parameter expansion: W takes over the second moment of the codes where that gains more than the ridge costs
-        values, vectors = np.linalg.eigh(zz)
-        wider = w @ ((vectors * np.sqrt(values)) @ vectors.T)
+        root = np.linalg.cholesky(zz)  # any root will do: codes may be turned
+        wider = w @ root
         cost = 0.5 * l2 * float((((wider**2) - (w**2)).sum(axis=1) / psi).sum())
-        if 0.5 * rows * float((values - 1 - np.log(values)).sum()) >= cost:
+        if 0.5 * rows * (float(np.trace(zz)) - k - 2 * float(np.log(np.diagonal(root)).sum())) >= cost:
             w = wider
     return Gaussian(w, g.mu, psi)
 
 
-def m_step(g: Gaussian, m: Moments, rows: int, l2: float, wild: np.ndarray) -> Gaussian:
+def m_step(g: Gaussian, m: FilledMoments, rows: int, l2: float, wild: np.ndarray) -> Gaussian:
     """Means and factor analysis of the moments of complete rows."""
     mu = m.first / rows
     return factor_steps(replace(g, mu=mu), m.second / rows - np.outer(mu, mu), rows, l2, wild)
 
 
-def factor_gradient(g: Gaussian, m: Moments, rows: int, l2: float) -> float:
+def factor_gradient(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> float:
     """The gradient of F by W, relative to the two parts that cancel in it: psi_j dF/dw_j = w_j (E[z z^T] rows + l2) - E[(y - mu) z^T] rows."""
     mu = m.first / rows
     cov = m.second / rows - np.outer(mu, g.mu) - np.outer(g.mu, mu) + np.outer(g.mu, g.mu)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.complete.tables.columns import Part
-from eckart.complete.tables.factor_em import Gaps, Gaussian, Moments, codes_of, covariances, m_step, moments, penalty
+from eckart.complete.tables.factor_em import Gaps, Gaussian, codes_of, covariances, m_step, penalty
 from eckart.complete.tables.links import left_out
+from eckart.engines.protocol import FilledMoments, Tall
+from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
+from eckart.matrix import Observed
 from eckart.terms import Huber
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -45,36 +49,67 @@ class Scores:
         return y, wild
 
 
+@dataclass(frozen=True)
+class Placed:
+    """Scores on an engine: all that the loop asks of them."""
+
+    engine: Any
+    x: Any
+    rows: int
+    width: np.ndarray | None  # of robust columns, infinite for others
+
+    @classmethod
+    def of(cls, table: Scores, engine: Any) -> Placed:
+        width = None
+        if table.robust:
+            width = np.full(table.y.shape[1], np.inf)
+            for p in table.robust:
+                width[p.first] = p.loss.d
+        return cls(engine, engine.put(Observed.from_nan(table.y)), table.rows, width)
+
+    def moments(self, g: Gaussian, codes: Tall | None = None) -> tuple[FilledMoments, Tall]:
+        """The E step; robust columns around what the codes of the step before speak for."""
+        more = {} if self.width is None else {"width": self.width, "codes": codes}
+        return self.engine.filled_moments(self.x, g.w, g.mu, g.psi, **more)
+
+
 class Climb(NamedTuple):
-    """Where the loop ended: the Gaussian, the moments of its last E step, and the history."""
+    """Where the loop ended, and its history."""
 
     g: Gaussian
-    last: Moments
     trace: Trace
 
 
-def descend(table: Scores, g: Gaussian, l2: float, tol: float, max_iter: int, watch: Watcher = silent) -> Climb:
+QUANTITY = "objective per seen score"
+
+
+def descend(
+    table: Placed, g: Gaussian, l2: float, tol: float, max_iter: int, watch: Watcher = silent, memory: Memory = NOTHING
+) -> Climb:
     """Steps until F falls by at most ``tol`` for each seen score; F before each step, divided by their number, goes to the trace."""
-    trace, count = Trace("objective per seen score", reason=StopReason.MAX_ITER), max(float(table.gaps.seen.sum()), 1.0)
-    y, wild = table.targets(None)
+    trace, codes, count = Trace(QUANTITY, reason=StopReason.MAX_ITER), None, max(float(table.x.nnz), 1.0)
+    if (kept := memory.last()) is not None:
+        g, trace = like(g, kept["g"]), resumed_trace(QUANTITY, kept["trace"])
+        trace.reason = StopReason.MAX_ITER
+        codes = None if kept["codes"] is None else table.engine.take(kept["codes"])
     try:
         while True:
-            m = moments(g, y, table.gaps)
-            trace.add((float((wild / g.psi).sum()) - m.loglik + penalty(g, l2)) / count)
+            told = None if codes is None else partial(table.engine.get, codes)
+            memory.offer({"g": g, "codes": told, "trace": partial(kept_trace, trace)})
+            m, codes = table.moments(g, codes)
+            trace.add((float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)) / count)
             watch("steps", len(trace), max_iter)
             if len(trace) > 1 and trace.values[-2] - trace.values[-1] <= tol:
                 trace.reason = StopReason.CONVERGED
                 break
             if len(trace) > max_iter:
                 break
-            g = m_step(g, m, table.rows, l2, wild)
-            if table.robust:
-                y, wild = table.targets(g.mu + m.codes @ g.w.T)
+            g = m_step(g, m, table.rows, l2, m.wild)
     except KeyboardInterrupt:
         if not len(trace):
             raise
         trace.reason = StopReason.INTERRUPTED
-    return Climb(g, m, trace)
+    return Climb(g, trace)
 
 
 class Expected(NamedTuple):
@@ -87,10 +122,10 @@ class Expected(NamedTuple):
 
 def expected(table: Scores, g: Gaussian, steps: int = 50) -> Expected:
     """What a Gaussian says of rows; robust columns settle by a few steps."""
-    cov, _ = covariances(g, table.gaps.patterns)
+    cov = covariances(g, table.gaps.patterns)
     z, t = np.zeros((table.rows, g.k)), None
     for _ in range(steps if table.robust else 1):
-        new, _ = codes_of(g, table.targets(t)[0], table.gaps, cov)
+        new = codes_of(g, table.targets(t)[0], table.gaps, cov)
         change, z = float(np.abs(new - z).max(initial=0.0)), new
         t = g.mu + z @ g.w.T
         if change <= 1e-6:  # in standard deviations of a code

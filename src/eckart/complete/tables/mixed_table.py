@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
@@ -15,21 +15,19 @@ from sklearn.utils.validation import check_is_fitted
 from eckart.certify.certificate import Certificate
 from eckart.complete.tables.columns import Part
 from eckart.complete.tables.factor_em import Gaussian
-from eckart.complete.tables.fit_table import Scores, expected
+from eckart.complete.tables.fit_table import Placed, Scores, expected
 from eckart.complete.tables.solve_table import measured, scores_of, solve
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.factors import MixedColumns
 from eckart.fit import Estimator, Fit, fitted
 from eckart.io.dask.known import is_collection
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import SECONDS, resumed
 from eckart.io.tables.mixed import MixedFrame, mixed_frame
 from eckart.notebook import table as html_table
-from eckart.parameters import check, number, optional, param, whole
-from eckart.rng import generator
+from eckart.parameters import check, file_name, number, optional, param, whole
 from eckart.terms import loss_named
 from eckart.trace import progress
-
-ENGINES = ("auto", "cpu", "plain")
-"""Engines that may be asked for: scores of one table in memory are multiplied by BLAS, which all of these would do."""
 
 
 class CellExplanation(NamedTuple):
@@ -77,7 +75,9 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells.
     tol : stop when a step lowers the objective by at most this for each seen score.
     max_iter : most steps.
-    random_state, n_threads, verbose, engine : seed (of hidden cells); not used by the arithmetic, which is that of BLAS; progress; "auto", "cpu" or "plain".
+    checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits (rank and ridge are chosen again).
+    random_state, n_threads, verbose : seed (of hidden cells); most threads (the result does not depend on them); progress bars.
+    engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation runs on.
 
     Attributes
     ----------
@@ -105,6 +105,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     l2: float | None = param(None, optional(number(0, above=True)))
     tol: float = param(1e-4, number(0))
     max_iter: int = param(100, whole(1))
+    checkpoint: Any = param(None, file_name())
     parts_: tuple[Part, ...] = field(init=False)
 
     @fitted
@@ -136,14 +137,12 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit a pandas, polars or Arrow table, the name of a file that holds one, or an array of numbers with NaN for gaps."""
         check(self)
-        if self.engine not in ENGINES:
-            raise wrong(
-                "engine", self.engine, "'auto', 'cpu' or 'plain': a mixed table is held in memory and fitted by BLAS"
-            )
-        frame = _door(X)
-        with progress(bool(self.verbose)) as watch:
+        engine, frame = self._engine(), _door(X)
+        file = Checkpoint.of_parts(self, lambda: _told(frame), seconds=SECONDS)
+        with engine.at_work(), progress(bool(self.verbose)) as watch, resumed(file, self.random_state) as (memory, rng):
             how = (self.n_components, self.l2, self.tol, self.max_iter)
-            fit = solve(frame.columns, self._asked(frame), *how, rng=generator(self.random_state), watch=watch)
+            fit = solve(frame.columns, self._asked(frame), *how, rng=rng, engine=engine, watch=watch, memory=memory)
+        memory.end(fit.trace)
         self._store(fit, {})
         self._say_if_early(self.fit_)
         return self
@@ -232,7 +231,10 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and a table."""
         table, codes, _ = scores_of(self.parts_, self._checked_frame(X).columns)
-        return measured(table, self._gaussian(), float(self.fit_.plan["l2"]), codes, None)
+        engine = self._engine()
+        with engine.at_work():
+            placed = Placed.of(table, engine)
+            return measured(table, placed, self._gaussian(), float(self.fit_.plan["l2"]), codes, None)
 
     def _asked(self, frame: MixedFrame) -> dict[str, str]:
         """``losses`` as a dict whose names are columns and losses that exist."""
@@ -359,6 +361,13 @@ def _door(X: Any) -> MixedFrame:
             "X is a sparse matrix, wanted a table; Sparse data was passed, use ALS for it, or X.toarray()"
         )
     return mixed_frame(X)
+
+
+def _told(frame: MixedFrame) -> Iterator[np.ndarray]:
+    """A table as arrays, for a checkpoint: a fit resumes only with the same one."""
+    for cells in frame.columns:
+        yield np.frombuffer(repr((cells.name, cells.kind, cells.levels)).encode(), np.uint8)
+        yield cells.values
 
 
 def _levels(part: Part) -> np.ndarray:

@@ -11,12 +11,13 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.tables import certify_table
 from eckart.complete.tables.choose import Choice, choose
 from eckart.complete.tables.columns import Part, laid_out, parts_for
-from eckart.complete.tables.factor_em import Gaussian, factor_gradient, moments, penalty
-from eckart.complete.tables.fit_table import Scores, descend, expected, without_itself
+from eckart.complete.tables.factor_em import Gaussian, factor_gradient, penalty
+from eckart.complete.tables.fit_table import Placed, Scores, descend, expected, without_itself
 from eckart.complete.tables.links import CELLS, fit_link, link_gradient
 from eckart.errors import InputError, wrong
 from eckart.factors import MixedColumns
-from eckart.fit import Fit
+from eckart.fit import Fit, plan_of
+from eckart.io.models.levels import NOTHING, Memory
 from eckart.io.tables.mixed import Cells
 from eckart.trace import Trace, Watcher
 
@@ -30,7 +31,9 @@ def solve(
     max_iter: int,
     *,
     rng: np.random.Generator,
+    engine: Any,
     watch: Watcher,
+    memory: Memory = NOTHING,
 ) -> Fit:
     """Fit a table; ``asked`` names losses of columns, k and l2 are chosen where they are None."""
     if len(columns[0].values) < 2:
@@ -51,13 +54,14 @@ def solve(
     most = max(1, table.y.shape[1] - 1)
     if k is not None and k > most:
         raise wrong("n_components", k, f"at most {most}, one less than the scores of the columns", "lower it")
-    chosen = choose(table, k, l2, rng)
-    climb = descend(table, chosen.g, chosen.best.l2, tol, max_iter, watch)
+    chosen = choose(table, k, l2, rng, engine)
+    placed = Placed.of(table, engine)
+    climb = descend(placed, chosen.g, chosen.best.l2, tol, max_iter, watch, memory)
     g = _signed(climb.g)
     laid = _linked(table, g, codes)
-    certificate = measured(replace(table, parts=laid), g, chosen.best.l2, codes, climb.trace)
+    certificate = measured(replace(table, parts=laid), placed, g, chosen.best.l2, codes, climb.trace)
     plan = {
-        "engine": "numpy", "engine_reason": "scores of one table in memory, multiplied by BLAS",
+        **plan_of(engine),
         "solver": "EM over missing cells, factor analysis of n x n moments", "rank": chosen.best.k, "l2": chosen.best.l2,
         "rank_reason": _words(chosen, k, l2), "candidates": [list(c) for c in chosen.table], "losses": reasons,
         "aside": {name: a["reason"] for name, a in aside.items()},
@@ -109,12 +113,13 @@ def _some(a: np.ndarray) -> np.ndarray:
     return rows[np.linspace(0, len(rows) - 1, min(len(rows), CELLS)).astype(np.intp)]
 
 
-def measured(table: Scores, g: Gaussian, l2: float, codes: list[np.ndarray], trace: Trace | None) -> Certificate:
+def measured(
+    table: Scores, placed: Placed, g: Gaussian, l2: float, codes: list[np.ndarray], trace: Trace | None
+) -> Certificate:
     """The certificate from data and model alone."""
     found = expected(table, g)
-    y, wild = table.targets(found.scores if table.robust else None)
-    m = moments(g, y, table.gaps)
-    value = float((wild / g.psi).sum()) - m.loglik + penalty(g, l2)
+    m, _ = placed.moments(g, placed.engine.take(found.codes))
+    value = float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)
     links = {
         p.name: link_gradient(p, a[rows], without_itself(table, g, found, p, rows))
         for p, a in zip(table.parts, codes) if p.linked and len(rows := _some(a))

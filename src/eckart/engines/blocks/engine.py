@@ -106,29 +106,20 @@ class BlocksEngine(CpuEngine):
     def linearised(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> tuple[Any, float]:
         if not isinstance(x, BlockMatrix):
             return super().linearised(x, loss, left, right, **at)
-        own = at.pop("own", None)
-        mine = [
-            {"left": left[p.first : p.first + p.rows], "own": None if own is None else own[p.first : p.first + p.rows]}
-            for p in x.places
-        ]
-        made = x.derived(work.linearised, own=mine, loss=loss, right=right, **at)
+        of_rows = {"left": left} | {name: at.pop(name, None) for name in ("own", "row_steep")}
+        made = x.derived(work.linearised, own=_by_places(x, of_rows), loss=loss, right=right, **at)
         made.weighted = True
-        return made, self.loss_sums(x, loss, left, right, own=own, **at).value
+        return made, self.loss_sums(x, loss, right=right, **of_rows, **at).value
 
     def augmented(
         self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, **at: Any
     ) -> Any:
         if not isinstance(x, BlockMatrix):
             return super().augmented(x, loss, left, right, noise, **at)
-        own, flat = at.pop("own", None), np.ravel(noise)
-        mine = [
-            {
-                "left": left[p.first : p.first + p.rows],
-                "own": None if own is None else own[p.first : p.first + p.rows],
-                "noise": flat[a:b],
-            }
-            for p, (a, b) in zip(x.places, itertools.pairwise(x.entry_starts))
-        ]
+        of_rows = {"left": left} | {name: at.pop(name, None) for name in ("own", "row_steep")}
+        flat, mine = np.ravel(noise), _by_places(x, of_rows)
+        for each, (a, b) in zip(mine, itertools.pairwise(x.entry_starts)):
+            each["noise"] = flat[a:b]
         return x.derived(work.augmented, own=mine, loss=loss, right=right, **at)
 
     def as_rows(self, tall: np.ndarray, x: Any) -> Any:
@@ -241,6 +232,11 @@ def _listed(engine: Any, host: Host) -> list[Matrix]:
     return [host.matrix]
 
 
+def _by_places(x: Any, of_rows: dict[str, Any]) -> list[dict[str, Any]]:
+    """Arrays with as many rows as x, cut into those of its parts."""
+    return [{name: None if a is None else a[p.first : p.first + p.rows] for name, a in of_rows.items()} for p in x.places]
+
+
 def _weights_of(x: Any) -> Any:
     """A stand-in with the weights of the rows of x, where these alone are asked for."""
     if not isinstance(x, BlockMatrix):
@@ -271,6 +267,7 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
             if isinstance(x, Host):
                 return getattr(super(BlocksEngine, self), name)(x, *args, **named)
         bound = told.bind(self, x, *args, **named).arguments
+        bound |= bound.pop("at", {})  # arguments that a family shares
         given = {key: value for key, value in bound.items() if key not in ("self", "x", *NOT_SENT)}
         given |= self._once(name, given)
         own: list[dict[str, Any]] = [{} for _ in x.places]

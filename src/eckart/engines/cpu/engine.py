@@ -14,6 +14,7 @@ from eckart.engines.cpu.parts.divergences import DivergencePrimitives
 from eckart.engines.cpu.parts.primitives import NonnegativePrimitives
 from eckart.engines.cpu.ridge.primitives import RidgePrimitives
 from eckart.engines.cpu.series.primitives import SeriesPrimitives
+from eckart.engines.cpu.tables.primitives import TablePrimitives
 from eckart.engines.cpu.topics.primitives import TopicPrimitives
 from eckart.engines.cpu.words import WordPrimitives
 from eckart.engines.host import Host, place
@@ -34,6 +35,7 @@ class CpuEngine(
     WordPrimitives,
     ItemPrimitives,
     SeriesPrimitives,
+    TablePrimitives,
 ):
     """BLAS and numba on row blocks; results do not depend on ``n_threads``."""
 

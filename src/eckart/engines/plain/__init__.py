@@ -17,6 +17,7 @@ from eckart.engines.plain.mixtures import PlainMixtures
 from eckart.engines.plain.parts import PlainParts
 from eckart.engines.plain.ridge import PlainRidge
 from eckart.engines.plain.series import PlainSeries
+from eckart.engines.plain.tables import PlainTables
 from eckart.engines.plain.topics import PlainTopics
 from eckart.engines.plain.windows import PlainWindows
 from eckart.engines.plain.words import PlainPairs
@@ -37,6 +38,7 @@ class PlainEngine(
     PlainWindows,
     PlainItems,
     PlainSeries,
+    PlainTables,
 ):
     """The reference engine: float64, one thread, whole arrays."""
 

@@ -19,7 +19,8 @@ class PlainLosses:
     """The family ``losses`` as part of ``PlainEngine``."""
 
     def linearised(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> tuple[Host, float]:
-        x, s = place(x), parameters(x, left, right, **at)
+        x, loss = place(x), steep(x, loss, at)
+        s = parameters(x, left, right, **at)
         a, w = np.asarray(x.matrix.data, np.float64), ones_or(x.entry_weights, x.nnz)
         c = np.maximum(loss.curvature(a, s), FLATTEST)
         target = (s - loss.gradient(a, s) / c).astype(x.dtype)
@@ -29,14 +30,16 @@ class PlainLosses:
     def loss_sums(
         self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, *, shrink: float | None = None, **at: Any
     ) -> LossSums:
-        x, s = place(x), parameters(x, left, right, **at)
+        x, loss = place(x), steep(x, loss, at)
+        s = parameters(x, left, right, **at)
         a, w = np.asarray(x.matrix.data, np.float64), ones_or(x.entry_weights, x.nnz)
         g = loss.gradient(a, s)
         dual = 0.0 if shrink is None else float(w @ loss.conjugate(a, shrink * g))
         return LossSums(float(w @ loss.value(a, s)), float(w @ g), dual)
 
     def threshold_sums(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> ThresholdSums:
-        x, s = place(x), parameters(x, left, right, **at)
+        x, loss = place(x), steep(x, loss, at)
+        s = parameters(x, left, right, **at)
         a, w = np.asarray(x.matrix.data, np.float64), ones_or(x.entry_weights, x.nnz)
         return ThresholdSums(float(w @ loss.value(a, s)), *loss.by_thresholds(a, s, w))
 
@@ -78,7 +81,8 @@ class PlainLosses:
         return RowSolution(at, None if own is None else beside, float(after.sum()))
 
     def augmented(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, **at: Any) -> Host:
-        x, s = place(x), parameters(x, left, right, **at)
+        x, loss = place(x), steep(x, loss, at)
+        s = parameters(x, left, right, **at)
         latent = loss.latent(np.asarray(x.matrix.data, np.float64), s, ndtr(np.ravel(noise)))
         return Host(replace(x.matrix, data=latent.astype(x.dtype)), None, x.entry_weights, checked=True)
 
@@ -118,6 +122,16 @@ class PlainLosses:
             low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
             angle = low + (high - low) * ndtr(noise[:, t])
         return u
+
+
+def steep(x: Any, loss: Any, at: dict[str, Any]) -> Any:
+    """The loss with the steepness of every entry, of its row times that of its column, which are taken out of ``at``."""
+    rows, columns = at.pop("row_steep", None), at.pop("column_steep", None)
+    if rows is None and columns is None:
+        return loss
+    i, j = positions(x)
+    own, other = (np.ones(n) if e is None else np.ravel(e) for n, e in zip(x.shape, (rows, columns)))
+    return loss.steeper(own[i] * other[j])
 
 
 def parameters(

@@ -11,7 +11,7 @@ w c (target - s) is -w g, so ``evidence_rows`` and ``residual_gram`` of those en
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypedDict, Unpack
 
 import numpy as np
 
@@ -20,6 +20,17 @@ from eckart.engines.protocol.ridge import RidgeRule, RowSolution
 
 FLATTEST = 1e-12
 """Least curvature: where a loss is flatter its target would leave the range of single precision. A steeper parabola still lies above."""
+
+
+class At(TypedDict, total=False):
+    """Where s stands beside left and right. ``row_steep`` and ``column_steep`` (of rows and columns, for ordered probits alone) make the deviation of the
+    error of an entry 1 / (row_steep_i column_steep_j); absent ones are 1."""
+
+    mean: float
+    own: Tall | None
+    other: Tall | None
+    row_steep: Tall | None
+    column_steep: Tall | None
 
 
 class LossSums(NamedTuple):
@@ -49,46 +60,17 @@ class ThresholdSums(NamedTuple):
 class LossesFamily(Protocol):
     """A loss at the stored entries; weights are those of the placed matrix."""
 
-    def linearised(
-        self,
-        x: Any,
-        loss: Any,
-        left: Tall,
-        right: Tall,
-        *,
-        mean: float = 0.0,
-        own: Tall | None = None,
-        other: Tall | None = None,
-    ) -> tuple[Placed, float]:
+    def linearised(self, x: Any, loss: Any, left: Tall, right: Tall, **at: Unpack[At]) -> tuple[Placed, float]:
         """The same entries with the targets s - g / c in place of values and the weights w c; and sum w l(a, s)."""
         ...
 
     def loss_sums(
-        self,
-        x: Any,
-        loss: Any,
-        left: Tall,
-        right: Tall,
-        *,
-        mean: float = 0.0,
-        own: Tall | None = None,
-        other: Tall | None = None,
-        shrink: float | None = None,
+        self, x: Any, loss: Any, left: Tall, right: Tall, *, shrink: float | None = None, **at: Unpack[At]
     ) -> LossSums:
         """Value, slope, and the conjugate at ``shrink`` times the gradient (0 where None: it may take longer than all else)."""
         ...
 
-    def threshold_sums(
-        self,
-        x: Any,
-        loss: Any,
-        left: Tall,
-        right: Tall,
-        *,
-        mean: float = 0.0,
-        own: Tall | None = None,
-        other: Tall | None = None,
-    ) -> ThresholdSums:
+    def threshold_sums(self, x: Any, loss: Any, left: Tall, right: Tall, **at: Unpack[At]) -> ThresholdSums:
         """The loss as a function of its thresholds, s as it is."""
         ...
 
@@ -101,28 +83,14 @@ class LossesFamily(Protocol):
         left: Tall,
         new: Tall,
         *,
-        mean: float = 0.0,
-        own: Tall | None = None,
         new_own: Tall | None = None,
-        other: Tall | None = None,
+        **at: Unpack[At],
     ) -> RowSolution:
         """From ``left`` (and ``own``) towards ``new`` (and ``new_own``), every row as far as its own loss and penalty do not rise: the whole step, or
         half of it, or half of that, and so on; after 40 halves the row stays. The value is that of all rows there."""
         ...
 
-
-    def augmented(
-        self,
-        x: Any,
-        loss: Any,
-        left: Tall,
-        right: Tall,
-        noise: Tall,
-        *,
-        mean: float = 0.0,
-        own: Tall | None = None,
-        other: Tall | None = None,
-    ) -> Placed:
+    def augmented(self, x: Any, loss: Any, left: Tall, right: Tall, noise: Tall, **at: Unpack[At]) -> Placed:
         """The same entries with draws of ``loss.latent`` in place of values, at the uniform numbers Phi(noise), one for each entry in row order."""
         ...
 
@@ -136,9 +104,7 @@ class LossesFamily(Protocol):
         centre: Tall,
         drawn: Tall,
         noise: Tall,
-        *,
-        mean: float = 0.0,
-        other: Tall | None = None,
+        **at: Unpack[At],
     ) -> Tall:
         """Every row moved by an elliptical slice sampler. Its density is exp(-sum w l(a, s)) times a prior, and q the normal density of mean ``centre`` and one
         draw ``drawn`` that has exp(-sum 1/2 w c (target - s)^2) in place of the loss, linearised at ``point``. On the ellipse centre + (u - centre) cos t +

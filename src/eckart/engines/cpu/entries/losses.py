@@ -50,7 +50,19 @@ def each_piece(
     return np.sum(sums, axis=0) if sums else np.zeros(size)
 
 
+def steep_losses(x: Host, loss: Any, at: dict[str, Any]) -> Callable[[slice], Any]:
+    """The loss of some entries: itself, or with the steepness of their rows and columns, which are taken out of ``at``."""
+    rows, columns = at.pop("row_steep", None), at.pop("column_steep", None)
+    if rows is None and columns is None:
+        return lambda entries: loss
+    steep = np.ones(x.nnz) if rows is None else np.repeat(np.ravel(rows), x.counts)
+    if columns is not None:
+        steep = steep * np.take(np.ravel(columns), x.matrix.indices)
+    return lambda entries: loss.steeper(steep[entries])
+
+
 def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, **at: Any) -> tuple[Host, float]:
+    each = steep_losses(x, loss, at)
     target, weights = np.empty(x.nnz, x.dtype), np.empty(x.nnz, x.dtype)
     data, heavy = x.matrix.data, x.entry_weights
 
@@ -58,7 +70,7 @@ def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads:
         if heavy is None and type(loss) is Logistic:
             total += logistic_bound(data, entries.start, entries.stop, target, weights)
             return
-        value, g, c = loss.parts(data[entries], s)
+        value, g, c = each(entries).parts(data[entries], s)
         c = np.maximum(c, FLATTEST)
         target[entries] = s - g / c
         if heavy is None:
@@ -75,25 +87,25 @@ def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads:
 def loss_sums(
     x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, shrink: float | None = None, **at: Any
 ) -> LossSums:
-    data, heavy = x.matrix.data, x.entry_weights
+    data, heavy, each = x.matrix.data, x.entry_weights, steep_losses(x, loss, at)
 
     def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
-        a, w = data[entries].astype(np.float64), _heavy(heavy, entries)
+        a, w, own = data[entries].astype(np.float64), _heavy(heavy, entries), each(entries)
         wide = s.astype(np.float64)
-        g = loss.gradient(a, wide)
-        dual = 0.0 if shrink is None else w @ loss.conjugate(a, shrink * g)
-        total += w @ loss.value(a, wide), w @ g, dual
+        g = own.gradient(a, wide)
+        dual = 0.0 if shrink is None else w @ own.conjugate(a, shrink * g)
+        total += w @ own.value(a, wide), w @ g, dual
 
     return LossSums(*map(float, each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 3, **at)))
 
 
 def threshold_sums(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, **at: Any) -> ThresholdSums:
-    data, heavy, t = x.matrix.data, x.entry_weights, len(loss.thresholds)
+    data, heavy, t, each = x.matrix.data, x.entry_weights, len(loss.thresholds), steep_losses(x, loss, at)
 
     def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
-        a, w, wide = data[entries], _heavy(heavy, entries), s.astype(np.float64)
-        gradient, bend = loss.by_thresholds(a, wide, w)
-        total += np.concatenate([[w @ loss.value(a, wide)], gradient, bend.ravel()])
+        a, w, wide, own = data[entries], _heavy(heavy, entries), s.astype(np.float64), each(entries)
+        gradient, bend = own.by_thresholds(a, wide, w)
+        total += np.concatenate([[w @ own.value(a, wide)], gradient, bend.ravel()])
 
     sums = each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 1 + t + t * t, **at)
     return ThresholdSums(float(sums[0]), sums[1 : 1 + t], sums[1 + t :].reshape(t, t))
@@ -125,10 +137,10 @@ def shortened_rows(
 def augmented(
     x: Host, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, threads: int, **at: Any
 ) -> Host:
-    latent, data, flat = np.empty(x.nnz, x.dtype), x.matrix.data, np.ravel(noise)
+    latent, data, flat, each = np.empty(x.nnz, x.dtype), x.matrix.data, np.ravel(noise), steep_losses(x, loss, at)
 
     def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
-        latent[entries] = loss.latent(data[entries], s.astype(np.float64), ndtr(flat[entries]))
+        latent[entries] = each(entries).latent(data[entries], s.astype(np.float64), ndtr(flat[entries]))
 
     each_piece(x, left, right, latent, do, threads, 1, **at)
     return _beside(x, latent, x.entry_weights)

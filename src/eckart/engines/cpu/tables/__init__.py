@@ -1,0 +1,1 @@
+"""Rows of scores with gaps under a factor model."""

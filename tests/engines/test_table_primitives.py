@@ -1,0 +1,54 @@
+"""Contract of the primitive of tables: every engine against ``plain``, where the conditional distribution of each row is written out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from registry import ENGINES, JUDGE, SLOW
+
+from eckart.matrix import Observed
+
+
+@pytest.fixture(params=[*ENGINES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
+def engine(request):
+    return (ENGINES | SLOW)[request.param]
+
+
+def table(rows, seed, repeated=False):
+    """Rows with gaps: one complete, one without any entry, one with a single one; with ``repeated`` few different patterns."""
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((rows, 9)) * 2 + 1
+    gaps = rng.random((5 if repeated else rows, 9)) < 0.4
+    a[gaps[np.arange(rows) % len(gaps)]] = np.nan
+    a[2], a[3, 1:], a[4] = np.nan, np.nan, rng.standard_normal(9)
+    return Observed.from_nan(a), rng
+
+
+@pytest.mark.parametrize("k", [1, 4, 12])
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("robust", [False, True])
+def test_filled_moments(engine, k, repeated, robust):
+    x, rng = table(150, 3 * k + repeated, repeated)
+    w, mean, noise = rng.standard_normal((9, k)), rng.standard_normal(9), rng.uniform(0.1, 2, 9)
+    more = {"width": np.where(np.arange(9) % 2, np.inf, 0.7), "codes": rng.standard_normal((150, k))} if robust else {}
+    found, codes = engine.filled_moments(engine.put(x), w, mean, noise, **more)
+    wanted, his = JUDGE.filled_moments(JUDGE.put(x), w, mean, noise, **more)
+    np.testing.assert_allclose(codes, his, rtol=1e-8, atol=1e-9)
+    for one, two in zip(found, wanted):
+        np.testing.assert_allclose(one, two, rtol=1e-8, atol=1e-8)
+    assert np.all(np.asarray(codes)[2] == 0)
+    assert np.any(found.wild > 0) == robust
+    np.testing.assert_array_equal(found.wild[1::2], 0)
+
+
+def test_many_parts_add_up(engine):
+    """More rows than one part holds."""
+    x, rng = table(8000, 7)
+    dense = np.full(x.shape, np.nan)
+    dense[np.repeat(np.arange(8000), x.row_counts()), x.indices] = x.data
+    w, mean, noise = rng.standard_normal((9, 3)), rng.standard_normal(9), rng.uniform(0.1, 2, 9)
+    whole, codes = engine.filled_moments(engine.put(x), w, mean, noise)
+    halves = [engine.filled_moments(engine.put(Observed.from_nan(dense[rows])), w, mean, noise) for rows in np.split(np.arange(8000), 2)]
+    for one, two in zip(whole, halves[0][0].merge(halves[1][0])):
+        np.testing.assert_allclose(one, two, rtol=1e-9)
+    np.testing.assert_allclose(codes, np.concatenate([np.asarray(z) for _, z in halves]), rtol=1e-9)
