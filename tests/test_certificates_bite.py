@@ -264,7 +264,7 @@ def test_subspace(rng):
     long = q[:, :k] * np.array([1.0, 1.0, np.sqrt(1 + 5e-12)])
     tilted = q[:, :k] + np.outer(q[:, k], [0.0, 0.0, 3 * allowed * 9.0 / 3.0])
     swapped = q[:, [0, 1, 3]]
-    for how in ({}, {"covariance": c}):
+    for how in ({}, {"held": (engine_named("plain"), c)}):
         names = bites(
             made(**how),
             {
@@ -276,7 +276,7 @@ def test_subspace(rng):
         )
         assert len(names) == 4
         assert "orthonormality" not in made(q[:, :k] * np.sqrt(1 + 3e-13)).reason
-    proven = made(covariance=c)
+    proven = made(held=(engine_named("plain"), c))
     assert "Cholesky" in proven["how the bound is known"]
     assert 21.0 * (1 - 1e-9) <= proven["upper bound for any k directions"] <= 21.0 * (1 + 1e-3)
     found, spread = np.full(4, 2.0), 3.0

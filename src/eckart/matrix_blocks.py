@@ -81,9 +81,12 @@ def _deviation(facts: Any) -> float:
 
 
 def _squares(a: np.ndarray) -> float:
-    wide = a.astype(np.float64, copy=False)
+    total = 0.0
     with np.errstate(over="ignore"):  # entries that cannot be squared are refused elsewhere
-        return float(wide @ wide)
+        for start in range(0, len(a), 2**16):  # so many numbers in float64 stay in cache
+            wide = a[start : start + 2**16].astype(np.float64, copy=False)
+            total += float(wide @ wide)
+    return total
 
 
 class LookedUp:

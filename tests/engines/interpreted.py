@@ -59,8 +59,39 @@ def mixture(kind: str) -> Callable[[Any], Any]:
     return do
 
 
+ROWS_WIDE = (rng.standard_normal((50, 520)) * np.exp(rng.standard_normal(520) * 4) + 7).astype(np.float32)
+"""More columns than it takes to split numbers into halves, in units that are far apart."""
+UNITS = ROWS_WIDE.std(0).astype(np.float64)
+
+
+def wide_moments(weights: Any) -> Callable[[Any], Any]:
+    def do(e: Any) -> Any:
+        m = e.moments(e.put(Dense(ROWS_WIDE), weights), np.cos(np.arange(520.0)))
+        return [m.mean / UNITS, m.scatter / UNITS / UNITS[:, None], m.probed / UNITS, m.weight]
+
+    return do
+
+
+def wide_gram(weights: Any, mean: Any) -> Callable[[Any], Any]:
+    def do(e: Any) -> Any:
+        dense.MANY, v = 0, (rng_of(3).standard_normal((520, 6)) / UNITS[:, None]).astype(np.float32)
+        return e.gram_times(e.put(Dense(ROWS_WIDE), weights), v, mean) / UNITS[:, None]
+
+    return do
+
+
+def rng_of(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
 BIASED = RidgeRule(0.3, 1.0, bias=True, bias_l2=0.2)
 CASES: dict[str, Callable[[Any], Any]] = {
+    "moments of many columns": wide_moments(None),
+    "weighted moments of many columns": wide_moments(np.linspace(0, 2, 50)),
+    "products with many columns": wide_gram(None, ROWS_WIDE.mean(0, dtype=np.float64)),
+    "weighted products with many columns": wide_gram(np.linspace(0, 2, 50), None),
+    "column moments": lambda e: e.column_moments(e.put(Dense(ROWS_WIDE[:, 100:150]), np.linspace(0, 2, 50))),
+    "column moments of counts": lambda e: e.column_moments(counts(e)),
     "times": lambda e: e.times(counts(e), V, None),
     "times_t": lambda e: e.times_t(counts(e), U, None),
     "sampled": lambda e: e.sampled(seen(e), U, V),

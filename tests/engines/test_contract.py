@@ -177,6 +177,25 @@ def test_eigh_top(engine):
         assert_close((a + a.T) @ vectors, vectors * values, np.float64)
 
 
+@pytest.mark.parametrize("centered", [True, False])
+def test_covariance(engine, centered):
+    rng = np.random.default_rng(0)
+    scatter, mean = rng.standard_normal((9, 9)), rng.standard_normal(9)
+    got = engine.covariance(scatter, 3.0, None if centered else mean)
+    assert_close(got, PLAIN.covariance(scatter, 3.0, None if centered else mean), np.float64)
+    assert (got == got.T).all()
+
+
+def test_is_below(engine):
+    """At the largest eigenvalue the answer turns, whatever C and the low-rank part share."""
+    rng = np.random.default_rng(0)
+    c, (q, r) = rng.standard_normal((9, 9)), rng.standard_normal((2, 9, 3))
+    c = c + c.T
+    top = float(np.linalg.eigvalsh(c + q @ r.T + r @ q.T)[-1])
+    assert engine.is_below(c, q, r, top + 1e-9)
+    assert not engine.is_below(c, q, r, top - 1e-9)
+
+
 @pytest.mark.parametrize("k", [0, 1, 4, 9])
 @weighted
 @pytest.mark.parametrize("kernel", [gaps, gaps_dense], ids=["rows", "masks"])

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
+from eckart.engines.protocol import Engine
 
 PROBE = (5, 8)
 """Steps and random starts of the remainder's estimate; one start and more steps is quicker where products are sparse."""
@@ -43,7 +44,7 @@ def certify_subspace(
     *,
     rng: np.random.Generator,
     tol: float,
-    covariance: np.ndarray | None = None,
+    held: tuple[Engine, np.ndarray] | None = None,
     floor: float = 0.0,
     probe: tuple[int, int] = PROBE,
     notes: tuple[str, ...] = (),
@@ -52,7 +53,7 @@ def certify_subspace(
     """Certificate of rows ``components`` with claimed eigenvalues ``values`` of the covariance behind ``product``.
 
     ``tol`` is the share of the captured variance that the solver was allowed to miss; residuals may then be up to about its square root.
-    ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero.
+    ``held`` is C itself where it is at hand, with the engine that factors it. ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero.
     """
     k, n = components.shape
     eps = float(np.finfo(components.dtype).eps)
@@ -65,7 +66,7 @@ def certify_subspace(
     orthonormal = float(np.abs(gram - np.eye(k)).max())
     exact = v.astype(np.float64)
     fresh = np.zeros((n, 0))
-    if covariance is None and k < n:  # the first step of the remainder's estimate shares the pass over the data
+    if held is None and k < n:  # the first step of the remainder's estimate shares the pass over the data
         fresh = _outside(rng.standard_normal((n, min(probe[1], n - k))), exact)
     images = np.asarray(product(np.hstack([v, fresh.astype(v.dtype)])), np.float64)
     v, image = exact, images[:, :k]
@@ -82,11 +83,9 @@ def certify_subspace(
         found, upper, how = 0.0, float(total), "exact: k directions are all there are"
     else:
         left = float(total) - captured
-        if covariance is not None:
-            half = v @ (
-                0.25 * (inside + inside.T) @ v.T - image.T
-            )  # of C - V image^T - image V^T + V inside V^T, less C
-            found, beta, how = proven_norm(covariance + half + half.T, v, rng, left)
+        if held is not None:  # C - V image^T - image V^T + V inside V^T = C + V turn^T + turn V^T
+            turn = 0.25 * v @ (inside + inside.T) - image
+            found, beta, how = proven_norm(product, *held, v, turn, rng, left)
         else:
             found, beta, how = remainder_norm(
                 product, v, components.dtype, rng, left, *probe, first=(fresh, images[:, k:])
@@ -179,24 +178,22 @@ def _image(product: Product, columns: np.ndarray, dtype: np.dtype) -> np.ndarray
 
 
 def proven_norm(
-    remainder: np.ndarray, v: np.ndarray, rng: np.random.Generator, most: float
+    product: Product, engine: Engine, c: np.ndarray, v: np.ndarray, turn: np.ndarray, rng: np.random.Generator, most: float
 ) -> tuple[float, float, str]:
-    """(xi, beta, words) for a remainder that is at hand: beta I - remainder has a Cholesky factor, so no eigenvalue exceeds beta."""
-    xi, _, _ = remainder_norm(lambda a: remainder @ a, v, np.dtype(np.float64), rng, most, steps=12, block=4)
-    n = len(remainder)
-    least = (
-        1e-12 * max(float(remainder.max(initial=0.0)), -float(remainder.min(initial=0.0))) * n + np.finfo(float).tiny
-    )
-    below = (remainder + remainder.T) * -0.5
-    diagonal, at = below.diagonal().copy(), np.arange(n)
+    """(xi, beta, words) for the remainder C + V turn^T + turn V^T of a C that is at hand: beta I - remainder has a Cholesky factor, so no eigenvalue
+    exceeds beta."""
+
+    def remainder(a: np.ndarray) -> np.ndarray:
+        return product(a) + v @ (turn.T @ a) + turn @ (v.T @ a)
+
+    xi, _, _ = remainder_norm(remainder, v, np.dtype(np.float64), rng, most, steps=12, block=4)
+    # the largest entry of a positive semidefinite matrix stands on its diagonal
+    diagonal = np.abs(np.diagonal(c) + 2 * np.einsum("ij,ij->i", v, turn))
+    least = 1e-12 * float(diagonal.max(initial=0.0)) * len(c) + np.finfo(float).tiny
     for factor in (1.0001, 1.001, 1.01, 1.1, 1.5, 3.0):
         beta = xi * factor + least
-        below[at, at] = diagonal + beta
-        try:
-            np.linalg.cholesky(below)
-        except np.linalg.LinAlgError:
-            continue
-        return xi, beta, "Ky Fan, with the rest bounded by a Cholesky factorization"
+        if engine.is_below(c, v, turn, beta):
+            return xi, beta, "Ky Fan, with the rest bounded by a Cholesky factorization"
     return xi, max(most, xi), "Ky Fan, with the rest bounded by its trace"
 
 

@@ -56,6 +56,10 @@ class Covariance:
         out /= np.asarray(self.weight, out.dtype)
         return out
 
+    def image(self, v: np.ndarray) -> np.ndarray:
+        """C V for a few wide blocks, by the engine: where it holds a large C itself, nothing of it moves."""
+        return self.product(v) if self.matrix is None else self.engine.outer(self.matrix, np.asarray(v, np.float64))
+
     def _offset(self) -> np.ndarray | None:
         """What is to be taken off each row of ``data``."""
         return self.mean if self.centered and not self.data_centered else None
@@ -93,11 +97,8 @@ class Covariance:
 
     @classmethod
     def from_moments(cls, engine: Engine, m: Moments, centered: bool, dtype: np.dtype) -> Covariance:
-        c = m.scatter / m.weight
-        spread = np.sqrt(np.maximum(np.diagonal(c), 0.0))
-        if not centered:
-            c += np.outer(m.mean, m.mean)
-        c = (c + c.T) / 2
+        spread = np.sqrt(np.maximum(np.diagonal(m.scatter) / m.weight, 0.0))
+        c = engine.covariance(m.scatter, m.weight, None if centered else m.mean)
         mean = m.mean if centered else np.zeros_like(m.mean)
         total = float(np.trace(c))
         return cls(mean, total, m.weight, m.rows, dtype, centered, engine, matrix=c, statistic=m, deviations=spread)

@@ -245,11 +245,12 @@ def certify(
     words: tuple[str, ...] = ()
     if c.statistic is not None:
         eps = float(np.finfo(c.dtype).eps)
+        image = c.engine.outer(c.statistic.scatter, c.statistic.probe[:, None])[:, 0]
         extra = (
             *extra,
             Check(
                 "statistic agrees with data",
-                c.statistic.probe_error(c.rounding * c.weight),
+                c.statistic.probe_error(c.rounding * c.weight, image),
                 30 * eps * np.sqrt(c.n),
                 "covariance times a random vector, against the same product taken through the data",
             ),
@@ -260,13 +261,13 @@ def certify(
     if notes and "sketch" in notes:
         words = (*words, notes["sketch"])
     return certify_subspace(
-        c.product,
+        c.image,
         basis.components,
         basis.scatter / basis.weight,
         c.total,
         rng=rng,
         tol=tol,
-        covariance=c.matrix,
+        held=None if c.matrix is None else (c.engine, c.matrix),
         floor=c.rounding,
         probe=SPARSE_PROBE if c.data is not None and c.data.kind == "counts" else PROBE,
         notes=words,

@@ -214,10 +214,11 @@ def start(problem: RidgeProblem, k: int, mean: float, engine: Engine, rng: np.ra
     block = engine.take(normal(rng, (m, min(k, n, m)), dtype))
     found = engine.orth(engine.offset_times(x, block, mean, row_bias, column_bias, *scales))
     block = engine.orth(engine.offset_times(x.T, found, mean, column_bias, row_bias, *scales[::-1]))
-    right = normal(rng, (m, k), dtype) * dtype.type(0.1 / np.sqrt(k))
     got = block.shape[1]
+    right = np.empty((m, k), dtype)
+    right[:, got:] = normal(rng, (m, k - got), dtype) * dtype.type(0.1 / np.sqrt(k))
     spanned = engine.get(block) * columns[:, None]
-    size = float(np.sqrt(np.mean(np.square(spanned, dtype=np.float64)))) if got else 1.0
+    size = float(np.sqrt(np.vdot(spanned, spanned) / spanned.size)) if got else 1.0
     right[:, :got] = spanned * dtype.type(0.3 / (size or 1.0))
     if rule.nonnegative:
         right = np.abs(right)

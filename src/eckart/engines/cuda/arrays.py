@@ -59,13 +59,7 @@ class Twins:
         self._known: dict[int, tuple[Any, torch.Tensor]] = {}
 
     def copy(self, tensor: torch.Tensor) -> np.ndarray:
-        if (
-            tensor.is_cuda
-        ):  # through memory that the device can write to, which PyTorch keeps for the next copy: ten times as fast
-            there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-            host = there.copy_(tensor).numpy()
-        else:
-            host = tensor.numpy().copy()
+        host = fetched(tensor) if tensor.is_cuda else tensor.numpy().copy()
         host.flags.writeable = False
         key = id(host)
         self._known[key] = (ref(host, lambda _: self._known.pop(key, None)), tensor)
@@ -76,9 +70,21 @@ class Twins:
         return held[1] if held is not None and held[0]() is array else None
 
 
+LOCKED = 2**20, 2**29
+"""Bytes of an array that is copied to the host through locked memory: the device writes there thirty times as fast, and PyTorch keeps it for the next copy.
+Smaller ones gain nothing, larger ones would take memory from other programs."""
+
+
 def on_host(array: Any) -> np.ndarray:
     """Any array of the engine, as one of NumPy."""
-    return array.tensor.detach().cpu().numpy() if isinstance(array, DeviceArray) else np.asarray(array)
+    return fetched(array.tensor.detach()) if isinstance(array, DeviceArray) else np.asarray(array)
+
+
+def fetched(tensor: torch.Tensor) -> np.ndarray:
+    """A copy on the host."""
+    if not tensor.is_cuda or not LOCKED[0] <= tensor.numel() * tensor.element_size() <= LOCKED[1]:
+        return tensor.cpu().numpy()
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor).numpy()
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:

@@ -11,12 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cuda.arrays import DeviceArray, add_square
+from eckart.engines.cuda.arrays import WORTH_SPLITTING, DeviceArray, add_square
+from eckart.engines.cuda.halves import Halves, columns_of, scatter_of
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.products import row_products
 from eckart.engines.protocol import ColumnMoments, Keeper, Moments
 from eckart.trace import Watcher, silent
+
+KEPT = 0.25
+"""Share of the free memory of the device that halves of rows may take and keep."""
+MANY = 2**24
+"""Entries from which halves pay: they are made by a pass over the rows."""
 
 
 class DeviceDense:
@@ -26,12 +32,15 @@ class DeviceDense:
     tensor: Any
     on_cpu: Any
     held: Any
+    twins: Any
 
     def moments(self, x: Any, probe: np.ndarray, watch: Watcher = silent, keeper: Keeper | None = None) -> Moments:
-        """Each block about its own mean; the spread of these means is added at the end, in one product."""
+        """Each block about its own mean; the spread of these means is added at the end, in one product. Many columns go by halves (see there)."""
         x = self.held(x)
         if x.kind != "dense" or keeper is not None:
             return self.on_cpu("moments", x, probe, watch, keeper)
+        if self._splits(x) and x.shape[0]:
+            return self._split_moments(x, probe, watch)
         n, g = x.shape[1], self.tensor(probe, np.float64)
         scatter, probed = torch.zeros((n, n), dtype=torch.float64, device=self.device), torch.zeros_like(g)
         weights: list[Any] = []
@@ -65,14 +74,44 @@ class DeviceDense:
         found = [a.cpu().numpy() for a in (mean, scatter, probed)]
         return Moments(rows, float(total), found[0], found[1], probe, found[2])
 
+    def _splits(self, x: Held) -> bool:
+        """Whether these rows are worth halves: float32, with so many columns that products cost more than reading them."""
+        few = x.dtype != np.float32 or x.shape[1] < WORTH_SPLITTING
+        return not few and usable(torch.empty(0, device=self.device))
+
+    def _split_moments(self, x: Held, probe: np.ndarray, watch: Watcher) -> Moments:
+        g, found, rows = self.tensor(probe, np.float64), None, 0
+        for start, block in self._whole(x, watch):
+            own = scatter_of(block, None if x.weights is None else x.weights[start : start + len(block)], g)
+            found = own if found is None else found.merge(own, g)
+            rows += len(block)
+        assert found is not None
+        mean, probed = found.mean.cpu().numpy(), found.probed.cpu().numpy()
+        return Moments(rows, float(found.weight), mean, self.twins.copy(found.scatter), probe, probed)
+
+    def _whole(self, x: Held, watch: Watcher) -> Any:
+        """(first row, rows): all at once where they lie on the device."""
+        if x.resident is None:
+            yield from x.blocks(watch)
+            return
+        yield 0, x.resident
+        watch("rows read", len(x.resident), len(x.resident))
+
     def column_moments(self, x: Any, watch: Watcher = silent) -> ColumnMoments:
         x = self.held(x)
+        if x.kind == "counts" and x.weights is None:
+            return self._sparse_column_moments(x)
         if x.kind != "dense":
             return self.on_cpu("column_moments", x, watch)
         parts = []
         rows = 0
-        for start, block in x.blocks(watch):
+        for start, block in self._whole(x, watch):
             w = None if x.weights is None else x.weights[start : start + len(block)]
+            if usable(block):
+                found = columns_of(block, w)
+                parts.append((found.weight, found.mean, found.square))
+                rows += len(block)
+                continue
             weight, mean = _mean(block, w)
             apart = block.double() - mean
             apart *= apart
@@ -85,6 +124,15 @@ class DeviceDense:
         mean = at[0] + (each @ (at - at[0])) / total
         spread = squares.sum(0) + each @ (at - mean) ** 2
         return ColumnMoments(rows, float(total), mean.cpu().numpy(), spread.cpu().numpy())
+
+    def _sparse_column_moments(self, x: Held) -> ColumnMoments:
+        """Absent entries are zeros: about the mean of a column they add its square for each of them."""
+        e, rows = x.T.entries, x.shape[0]
+        wide, one = e.data.double(), torch.ones((e.n, 1), dtype=torch.float64, device=self.device)
+        mean = entry_product(e, wide, one)[:, 0] / max(rows, 1)
+        apart = wide - mean[e.row_of]
+        square = entry_product(e, apart * apart, one)[:, 0] + (rows - e.counts) * mean * mean
+        return ColumnMoments(rows, float(rows), mean.cpu().numpy(), square.cpu().numpy())
 
     def times(self, x: Any, v: Any, mean: np.ndarray | None) -> DeviceArray:
         x = self.held(x)
@@ -129,6 +177,10 @@ class DeviceDense:
         block = self.tensor(v, x.dtype)
         if x.kind == "counts":
             return self._sparse_gram_times(x, block, mean).cpu().numpy()
+        halves = self._halves(x)
+        if halves is not None:
+            found = halves.gram_times(block, None if mean is None else self.tensor(mean, np.float64), x.weights)
+            return found.to(block.dtype).cpu().numpy()
         total = torch.zeros(block.shape, dtype=torch.float64, device=self.device)
         w = None if x.weights is None else x.weights.to(block.dtype)[:, None]
         # implicit: raw entries, and the whole mean is what is left over
@@ -144,6 +196,16 @@ class DeviceDense:
             if left is not None:
                 total -= torch.outer(left.double(), y.double().sum(0))
         return total.to(block.dtype).cpu().numpy()
+
+    def _halves(self, x: Held) -> Halves | None:
+        """Those of resident rows, made once where there is room beside them."""
+        if "halves" not in x.kept:
+            rows, n = x.shape
+            found = self._splits(x) and x.resident is not None and rows * n >= MANY
+            if found and self.device.type == "cuda":
+                found = 4 * rows * n <= KEPT * torch.cuda.mem_get_info(self.device)[0]
+            x.kept["halves"] = Halves.of(x.resident) if found else None
+        return x.kept["halves"]
 
     def _sparse_gram_times(self, x: Held, v: torch.Tensor, mean: np.ndarray | None) -> torch.Tensor:
         """X^T diag(w) (X V) by two products of entries, then the mean."""
@@ -197,7 +259,7 @@ class DeviceDense:
 def _mean(block: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
     """The weight of some rows and their mean (0 where they weigh nothing), in float64."""
     if w is None:
-        weight = torch.tensor(float(len(block)), dtype=torch.float64, device=block.device)
+        weight = torch.full((), float(len(block)), dtype=torch.float64, device=block.device)
         return weight, block.mean(0, dtype=torch.float64)
     weight = w.sum()
     return weight, (w @ block.double()) / torch.where(weight > 0, weight, 1.0)

@@ -235,6 +235,11 @@ class Entries:
         return torch.repeat_interleave(rows, self.counts, output_size=len(self.data))
 
     @cached_property
+    def empty(self) -> torch.Tensor:
+        """Rows without entries."""
+        return (self.counts == 0).nonzero()[:, 0]
+
+    @cached_property
     def pieces(self) -> Pieces:
         """Rows and pieces of long rows, for kernels."""
         return Pieces.of(self.indptr)

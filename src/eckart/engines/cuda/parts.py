@@ -15,7 +15,7 @@ from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.coordinates import descend
-from eckart.engines.cuda.kernels.divergence import LONG, kl_steps, pulls
+from eckart.engines.cuda.kernels.divergence import LONG, kl_steps, long_steps
 from eckart.engines.cuda.kernels.products import row_products
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums
@@ -135,14 +135,14 @@ class DeviceParts:
         h, u = self.tensor(other), self.tensor(start)
         new = torch.zeros_like(u)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
-        down = self.tensor(np.asarray(mass), other.dtype)
-        below, e = padded_rows(h), x.entries
+        down, e = self.tensor(np.asarray(mass), other.dtype), x.entries
         if usable(h):
             value, kkt = self._kl_by_kernels(x, h.contiguous(), u.contiguous(), new, down, rule, steps)
             heavy = 1.0 if x.weights is None else x.weights
             total += torch.stack([(heavy * value).sum(), (heavy * kkt).sum()])
             self._kl_empty(x, u, new, down, rule, total)
             return Descent(DeviceArray(new), *total.tolist())
+        below = padded_rows(h)
         for chunk in e.chunks(h.shape[1]):
             a = chunk.numbers(e.data)
             w = chunk.seen.to(a.dtype) if e.weights is None else chunk.numbers(e.weights)
@@ -164,29 +164,21 @@ class DeviceParts:
         value, kkt = kl_steps(e, short, h, u, down, rule, steps, LEAST, own, new)
         if not len(long):
             return value, kkt
-        weights = torch.ones_like(e.data) if e.weights is None else e.weights
-        total = row_products(pieces, e.indices, weights * e.data, torch.ones_like(h[:, :1]))[:, 0]
-        mass = row_products(pieces, e.indices, weights, h) if own else down.expand(len(long), -1)
-        at, going = _floored(u[long], mass, total, rule), torch.ones_like(total, dtype=torch.bool)
-        floors = (1e-30 * total).clamp(min=1e-37)
-        for s in range(steps):
-            up, logs = pulls(pieces, e, h, at, floors, s == 0)
-            found, level, violated = _multiplied(at, up, mass, total, rule)
-            if logs is not None:
-                value[long], kkt[long] = logs + level, violated
-            moved = ((found - at).abs() * (mass + rule.l1)).sum(1)
-            at = torch.where(going[:, None], found, at)
-            going = going & (moved > rule.tol * total)
-            if s % 8 == 7 and not bool(going.any()):  # asking stops the device, so it is done now and then
-                break
-        new[long] = at
+        weights = torch.ones_like(e.data) if own and e.weights is None else e.weights
+        if ("totals", LONG) not in x.kept:
+            heavy = e.data if e.weights is None else e.weights * e.data
+            x.kept["totals", LONG] = row_products(pieces, e.indices, heavy, torch.ones_like(h[:, :1]))[:, 0].contiguous()
+        total = x.kept["totals", LONG]
+        mass = row_products(pieces, e.indices, weights, h).contiguous() if own else down
+        at = _floored(u[long], mass if own else mass.expand(len(long), -1), total, rule)
+        new[long] = long_steps(e, long, pieces, total, h, at, mass, rule, steps, LEAST, value, kkt)
         return value, kkt
 
     def _kl_empty(
         self, x: Held, u: torch.Tensor, new: torch.Tensor, down: torch.Tensor, rule: KlRule, total: torch.Tensor
     ) -> None:
         """Rows without entries: one step takes all of them to zero; the mass that they had counts before it."""
-        empty = (x.entries.counts == 0).nonzero()[:, 0]
+        empty = x.entries.empty
         if not len(empty):
             return
         own = torch.zeros_like(down) if x.kind == "observed" else down

@@ -115,7 +115,7 @@ class DeviceRidge:
                     bias[chunk.rows] = found[1]
             value += part
         if prior is not None or noise is not None:
-            empty = (x.entries.counts == 0).nonzero()[:, 0]
+            empty = x.entries.empty
             if len(empty):
                 left[empty], part = system.of_empty(empty, k, v.dtype)
                 value += part

@@ -82,6 +82,24 @@ class DeviceThin:
             a = a @ self.tensor(vectors[:, keep] / np.sqrt(values[keep]), v.dtype)
         return self._like(a, v, against)
 
+    def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
+        """Kept on the device beside its copy on the host, where the scatter is."""
+        if not self._here(scatter):
+            return self.on_cpu("covariance", scatter, weight, mean)
+        c = self.tensor(scatter, np.float64) / weight
+        if mean is not None:
+            m = self.tensor(mean, np.float64)
+            c.addr_(m, m)
+        return self.twins.copy((c + c.T) / 2)
+
+    def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
+        if not self._here(c):
+            return self.on_cpu("is_below", c, q, r, bound)
+        half = torch.addmm(self.tensor(c, np.float64), self.tensor(q, np.float64), self.tensor(r, np.float64).T, beta=0.5)
+        below = -(half + half.T)
+        below.diagonal().add_(bound)
+        return int(torch.linalg.cholesky_ex(below)[1]) == 0
+
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """By the device for large matrices; where its method fails, by the CPU engine, whose methods always answer."""
         if self.device.type == "cuda" and len(c) >= WIDE and k:

@@ -151,6 +151,20 @@ class PlainDense:
         values, vectors = np.linalg.eigh(np.asarray(c, np.float64))
         return values[::-1][:k], vectors[:, ::-1][:, :k]
 
+    def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
+        c = scatter / weight
+        if mean is not None:
+            c += np.outer(mean, mean)
+        return (c + c.T) / 2
+
+    def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
+        whole = c + q @ r.T + r @ q.T
+        try:
+            np.linalg.cholesky(bound * np.eye(len(c)) - (whole + whole.T) / 2)
+        except np.linalg.LinAlgError:
+            return False
+        return True
+
     def gap_statistics(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
         x = place(x)
         n, k = w.shape

@@ -38,6 +38,8 @@ class Moments:
         total = self.weight + other.weight
         delta = other.mean - self.mean
         factor = self.weight * other.weight / total
+        if not self.scatter.flags.writeable:  # an engine keeps what it made
+            self.scatter = self.scatter.copy()
         self.scatter += other.scatter
         self.probed += other.probed
         if factor > 0:
@@ -47,10 +49,11 @@ class Moments:
         self.weight = total
         return self
 
-    def probe_error(self, floor: float = 0.0) -> float:
-        """||scatter g - probed|| / max(||probed||, floor): rounding only, if the statistic is right."""
+    def probe_error(self, floor: float = 0.0, image: np.ndarray | None = None) -> float:
+        """||scatter g - probed|| / max(||probed||, floor): rounding only, if the statistic is right. ``image`` is scatter g, where it is known."""
         size = max(float(np.linalg.norm(self.probed)), floor)
-        return float(np.linalg.norm(self.scatter @ self.probe - self.probed)) / size if size > 0 else 0.0
+        image = self.scatter @ self.probe if image is None else image
+        return float(np.linalg.norm(image - self.probed)) / size if size > 0 else 0.0
 
 
 class ColumnMoments(NamedTuple):
@@ -269,6 +272,14 @@ class DenseFamily(Protocol):
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k largest eigenvalues, falling, and their eigenvectors as columns."""
+        ...
+
+    def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
+        """S / weight made symmetric, plus mean mean^T where a mean is given: n x n, in float64. An engine may answer products with it where it made it."""
+        ...
+
+    def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
+        """Whether bound I - (C + Q R^T + R Q^T) has a Cholesky factor in float64, C being n x n and Q, R n x k: no eigenvalue then exceeds the bound."""
         ...
 
     def gap_statistics(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:

@@ -84,3 +84,24 @@ def svd_of(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         r = sl.qr(a, mode="r", pivoting=False, check_finite=False)[0]
         values, vectors = np.linalg.eigh(r.T @ r)
         return np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T
+
+
+def covariance(scatter: np.ndarray, weight: float, mean: np.ndarray | None) -> np.ndarray:
+    """S / weight made symmetric, plus mean mean^T where a mean is given."""
+    c = scatter / weight
+    if mean is not None:
+        c += np.outer(mean, mean)
+    return (c + c.T) / 2
+
+
+def is_below(c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
+    """Whether bound I - (C + Q R^T + R Q^T) has a Cholesky factor."""
+    half = q @ r.T
+    half += c / 2
+    below = (half + half.T) * -1.0
+    below[np.diag_indices(len(below))] += bound
+    try:
+        np.linalg.cholesky(below)
+    except np.linalg.LinAlgError:
+        return False
+    return True

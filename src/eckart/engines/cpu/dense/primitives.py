@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.dense import passes, thin
-from eckart.engines.cpu.dense.linear import eigh_top, orth, svd_of
+from eckart.engines.cpu.dense.linear import covariance, eigh_top, is_below, orth, svd_of
 from eckart.engines.cpu.row_blocks import SQUARE, Job, block_rows, even_rows, jobs
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import (
@@ -235,6 +235,12 @@ class DensePrimitives:
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         return eigh_top(c, k)
+
+    def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
+        return covariance(scatter, weight, mean)
+
+    def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
+        return is_below(c, q, r, bound)
 
     def svd(self, x: Matrix | Host, centered: bool) -> Decomposition:
         x = place(x)

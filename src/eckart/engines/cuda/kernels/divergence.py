@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from eckart.engines.cuda.kernels.language import jit, power_of_two, tl
-from eckart.engines.cuda.kernels.products import Pieces, join
+from eckart.engines.cuda.kernels.products import Pieces
 
 LONG = 512
 """Entries from which a row is cut into pieces that several programs walk over; then every step is a launch of its own."""
@@ -95,11 +95,13 @@ def _steps(
 
 @jit
 def _pulls(
-    first, last, row, line, indices, data, weights, other, u, floors, out, logs, k, VALUED: tl.constexpr, WEIGHTED: tl.constexpr, STEP: tl.constexpr,
-    WIDTH: tl.constexpr,
+    first, last, row, line, indices, data, weights, other, u, floors, going, out, logs, k, VALUED: tl.constexpr, WEIGHTED: tl.constexpr,
+    STEP: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0)
     i, at_line = tl.load(row + piece), tl.load(line + piece)
+    if tl.load(going + i) == 0:
+        return
     columns = tl.arange(0, WIDTH)
     inside = columns < k
     begin, end = tl.load(first + piece), tl.load(last + piece)
@@ -124,22 +126,71 @@ def _pulls(
         tl.store(logs + at_line, tl.sum(value, 0))
 
 
-def pulls(
-    pieces: Pieces, entries: Any, other: torch.Tensor, u: torch.Tensor, floors: torch.Tensor, valued: bool
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """sum_j (w_j a_j / s_j) h_j of the rows of these pieces and, where asked for, sum_j w_j (a_j log(a_j / s_j) - a_j)."""
-    k = other.shape[1]
-    out, logs = other.new_empty(pieces.lines, k), torch.empty((pieces.lines, 1), dtype=torch.float64, device=u.device)
-    width = power_of_two(k)
-    _pulls[(len(pieces.first),)](
-        pieces.first, pieces.last, pieces.row, pieces.line, entries.indices, entries.data, entries.data if entries.weights is None else entries.weights,
-        other, u.contiguous(), floors, out, logs, k, VALUED=valued, WEIGHTED=entries.weights is not None, STEP=STEP, WIDTH=width, num_warps=_warps(width),
-    )  # fmt: skip
-    join(pieces, out)
-    if not valued:
-        return out[: pieces.rows], None
-    join(pieces, logs)
-    return out[: pieces.rows], logs[: pieces.rows, 0]
+@jit
+def _joined(
+    rows, first, last, pulled, logs, u, mass, totals, going, values, violations, k, l1, l2, power, tol, least, FIRST: tl.constexpr, OWN: tl.constexpr,
+    WIDTH: tl.constexpr,
+):  # fmt: skip
+    """The step of a long row whose pieces have been pulled; a row that moves no more stays."""
+    at = tl.program_id(0)
+    if tl.load(going + at) == 0:
+        return
+    columns = tl.arange(0, WIDTH)
+    inside = columns < k
+    sum_up, sum_logs = tl.zeros([WIDTH], dtype=tl.float64), tl.zeros([1], dtype=tl.float64)
+    for line in range(tl.load(first + at), tl.load(last + at)):
+        sum_up += tl.load(pulled + line * k + columns, mask=inside, other=0.0).to(tl.float64)
+        if FIRST:
+            sum_logs += tl.load(logs + line)
+    total, kind = tl.load(totals + at), pulled.dtype.element_ty
+    up = sum_up.to(kind)
+    own = u + at * k + columns
+    old = tl.load(own, mask=inside, other=0.0)
+    down = tl.load(mass + (at * k if OWN else 0) + columns, mask=inside, other=0.0)
+    down = tl.where(inside, down + l1, 0.0).to(kind)
+    if FIRST:
+        wide, slope = old.to(tl.float64), (down + l2 * old).to(tl.float64)
+        value = tl.sum(wide * (down + 0.5 * l2 * old).to(tl.float64), 0) + tl.sum(sum_logs, 0)
+        size = tl.maximum(tl.sum(wide * slope, 0), total.to(tl.float64))
+        whole = tl.where(size > 0, size, 1.0)
+        rest = 1.0 - tl.where(slope > 0, up.to(tl.float64) / tl.where(slope > 0, slope, 1.0), 0.0)
+        bent = tl.where(inside, tl.maximum(tl.minimum(wide * slope / whole, rest), -1.0), 0.0)
+        i = tl.load(rows + at)
+        tl.store(values + i, value)
+        tl.store(violations + i, tl.where(size > 0, size * tl.sum(bent * bent, 0), 0.0))
+    r = 2 * up / tl.maximum(down + tl.sqrt(down * down + 4 * l2 * old * up), 1e-37)
+    if power != 1.0:
+        r = tl.where(r > 0, tl.exp(power * tl.log(tl.where(r > 0, r, 1.0))), 0.0)
+    new = _floored(old * r, down, least * total)
+    moved = tl.sum(tl.abs(new - old) * down, 0)
+    tl.store(own, new, mask=inside)
+    tl.store(going + at, tl.where(moved > tol * total, 1, 0))
+
+
+def long_steps(
+    entries: Any, rows: torch.Tensor, pieces: Pieces, totals: torch.Tensor, other: torch.Tensor, u: torch.Tensor, mass: torch.Tensor, rule: Any, steps: int,
+    least: float, values: torch.Tensor, violations: torch.Tensor,
+) -> torch.Tensor:  # fmt: skip
+    """``u`` (of these rows, every one of several pieces) after the steps, two launches each; ``values`` and ``violations`` of the rows before the first are
+    set. ``mass`` is one for all rows, or one for each."""
+    k, width, own = other.shape[1], power_of_two(other.shape[1]), mass.ndim == 2
+    pulled, logs = other.new_empty(pieces.lines, k), torch.empty(pieces.lines, dtype=torch.float64, device=u.device)
+    going = torch.ones(len(rows), dtype=torch.int32, device=u.device)
+    floors, u = (1e-30 * totals).clamp(min=1e-37), u.contiguous()
+    numbers = (k, float(rule.l1), float(rule.l2), FAST if rule.fast else 1.0, float(rule.tol), float(least))
+    for step in range(steps):
+        _pulls[(len(pieces.first),)](
+            pieces.first, pieces.last, pieces.row, pieces.line, entries.indices, entries.data, entries.data if entries.weights is None else entries.weights,
+            other, u, floors, going, pulled, logs, k, VALUED=step == 0, WEIGHTED=entries.weights is not None, STEP=STEP, WIDTH=width,
+            num_warps=_warps(width),
+        )  # fmt: skip
+        _joined[(len(rows),)](
+            rows, pieces.long_first, pieces.long_last, pulled, logs, u, mass, totals, going, values, violations, *numbers, FIRST=step == 0, OWN=own,
+            WIDTH=width, num_warps=1,
+        )  # fmt: skip
+        if step % 8 == 7 and not bool(going.any()):  # asking stops the device, so it is done now and then
+            break
+    return u
 
 
 def kl_steps(

@@ -1,0 +1,172 @@
+"""Products with dense float32 rows on tensor cores, to the precision of float32: every number is a pair of half-precision numbers.
+
+    x_ij = c_j + (h_ij + l_ij / 2048) / s_j,      s_j a power of two that brings the largest deviation of a column to 2^14
+
+Products of two numbers with 11 bits are exact, so that h h' + (h l' + l h') / 2048 loses l l' alone, 2^-22 of a product. Tensor cores cut their sums off
+instead of rounding them, a bias of about 5e-9 of a sum for every term: sums run over ``TERMS`` of them, and from there on in float64.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from eckart.engines.cuda.kernels.rows import column_sums, halves, row_dots
+
+TERMS = 1024
+"""Terms of a sum on tensor cores: its bias is then 5e-6 of it at the most, where all terms have one sign."""
+LOW = 2048.0
+"""2^11: what brings the lower half of a number to the size of the upper one."""
+TOP = 14
+"""Powers of two that the largest number of a column takes: sums of two halves stay below the largest half-precision number."""
+BLOCK = 2**27
+"""Numbers that are split at once."""
+SAMPLE = 32
+"""One row of so many gives the first centre: a mean of all rows that is d away from it has a variance of at least d^2 / SAMPLE, so that moving the centre
+loses no more than five bits."""
+
+
+class Sums(NamedTuple):
+    """Columns of rows: weight, mean, squares about it, and the largest deviation from its rounding ``near``."""
+
+    weight: torch.Tensor
+    mean: torch.Tensor
+    square: torch.Tensor
+    near: torch.Tensor
+    most: torch.Tensor
+
+
+def columns_of(x: torch.Tensor, w: torch.Tensor | None) -> Sums:
+    """One pass over the rows."""
+    rough = x[::SAMPLE].mean(0, dtype=torch.float64).to(x.dtype)
+    first, square, _, most = column_sums(x, rough, w)
+    weight = torch.full((), float(len(x)), dtype=torch.float64, device=x.device) if w is None else w.sum()
+    some = torch.where(weight > 0, weight, 1.0)
+    mean = rough.double() + first / some
+    near = mean.to(x.dtype)
+    square = (square - first * first / some).clamp(min=0.0)
+    largest = weight.sqrt() if w is None else w.max().sqrt() if len(w) else weight
+    shift = (near.double() - rough.double()).abs() * (1.0 if w is None else largest)
+    return Sums(weight, mean, square, near, most + shift)
+
+
+def scales_of(most: torch.Tensor) -> torch.Tensor:
+    """s_j: powers of two, within the range of float32."""
+    return torch.ldexp(torch.ones_like(most), (TOP - torch.frexp(most).exponent).clamp(-100, 100)).float()
+
+
+def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Batches of products of half-precision matrices, in float32."""
+    if a.is_cuda:
+        return torch.bmm(a, b, out_dtype=torch.float32)
+    return torch.bmm(a.float(), b.float())
+
+
+class Scatter(NamedTuple):
+    """Weight, mean, sum of w (x - mean)(x - mean)^T and the same times a probe, by its own way through the rows."""
+
+    weight: torch.Tensor
+    mean: torch.Tensor
+    scatter: torch.Tensor
+    probed: torch.Tensor
+
+    def merge(self, other: Scatter, probe: torch.Tensor) -> Scatter:
+        """The pairwise update."""
+        total = self.weight + other.weight
+        some = torch.where(total > 0, total, 1.0)
+        delta = other.mean - self.mean
+        heavy = delta * (self.weight * other.weight / some)
+        scatter = torch.addr(self.scatter + other.scatter, heavy, delta)
+        probed = self.probed + other.probed + heavy * (delta @ probe)
+        return Scatter(total, self.mean + delta * (other.weight / some), scatter, probed)
+
+
+def scatter_of(x: torch.Tensor, w: torch.Tensor | None, probe: torch.Tensor) -> Scatter:
+    """Of float32 rows: h^T h on and above the diagonal, h^T l whole."""
+    n, m = x.shape[1], -(-x.shape[1] // 8) * 8
+    sums = columns_of(x, w)
+    scales = scales_of(sums.most)
+    high = torch.zeros((m, m), dtype=torch.float64, device=x.device)
+    cross = torch.zeros((m, m), dtype=torch.float32, device=x.device)
+    step = max(TERMS, BLOCK // m // TERMS * TERMS)
+    for a in range(0, len(x), step):
+        part = halves(x[a : a + step], sums.near, scales, None if w is None else w[a : a + step], m)
+        cross += product(part[None, :, :m].mT, part[None, :, m:])[0]
+        even = len(part) // TERMS * TERMS
+        for some in (part[:even].view(-1, TERMS, 2 * m), part[even:][None]):
+            if some.shape[0] and some.shape[1]:
+                for p in range(0, m, TERMS):
+                    own = product(some[:, :, p : min(p + TERMS, m)].mT, some[:, :, p:m])
+                    high[p : p + TERMS, p:] += own.sum(0, dtype=torch.float64)
+    high = torch.triu(high)
+    high = high + torch.triu(high, 1).T + (cross + cross.T).double() / LOW
+    back = 1.0 / scales.double()
+    scatter = high[:n, :n] * back * back[:, None]
+    probed = column_sums(x, sums.near, w, row_dots(x, sums.near, probe))[2]
+    rest = sums.mean - sums.near.double()
+    heavy = sums.weight * rest
+    return Scatter(sums.weight, sums.mean, scatter - torch.outer(heavy, rest), probed - heavy * (rest @ probe))
+
+
+class Halves(NamedTuple):
+    """Rows that are multiplied again and again: their halves, the centre and the scales."""
+
+    pairs: torch.Tensor
+    near: torch.Tensor
+    back: torch.Tensor
+    chunks: int
+    width: int
+
+    @classmethod
+    def of(cls, x: torch.Tensor) -> Halves:
+        n = x.shape[1]
+        chunks = max(1, -(-n // TERMS))
+        width = -(-n // (8 * chunks)) * 8
+        sums = columns_of(x, None)
+        scales = scales_of(sums.most)
+        return cls(halves(x, sums.near, scales, None, chunks * width), sums.near.double(), 1.0 / scales.double(), chunks, width)
+
+    def gram_times(self, v: torch.Tensor, mean: torch.Tensor | None, w: torch.Tensor | None) -> torch.Tensor:
+        """(X - 1 mean^T)^T diag(w) (X - 1 mean^T) V, in float64.
+
+        With d the centre less the mean, the rows less the mean are those less the centre plus d: V gives one more number for each column, and its image one
+        more product.
+        """
+        n, b = v.shape
+        wide = v.double()
+        shift = (self.near if mean is None else self.near - mean)
+        both, scale = _split(_padded(wide * self.back[:, None], self.chunks * self.width))
+        offset = shift @ wide
+        zero = torch.zeros_like(both[:, b:])
+        right = torch.cat([both, torch.cat([zero, both[:, :b]], 1)]).view(2 * self.chunks, self.width, 2 * b)
+        total = torch.zeros((self.chunks * self.width, b), dtype=torch.float64, device=v.device)
+        sums = torch.zeros(b, dtype=torch.float64, device=v.device)
+        m = len(total)
+        step = max(TERMS, BLOCK // m // TERMS * TERMS)
+        for a in range(0, len(self.pairs), step):
+            rows = self.pairs[a : a + step]
+            y = product(rows.view(len(rows), 2 * self.chunks, self.width).transpose(0, 1), right).sum(0, dtype=torch.float64)
+            y = (y[:, :b] + y[:, b:] / LOW) / scale + offset
+            if w is not None:
+                y = y * w[a : a + step, None]
+            sums += y.sum(0)
+            halved, size = _split(y)
+            even = len(rows) // TERMS * TERMS
+            for part, own in ((rows[:even].view(-1, TERMS, 2 * m), halved[:even].view(-1, TERMS, 2 * b)), (rows[even:][None], halved[even:][None])):
+                if part.shape[0] and part.shape[1]:
+                    z = product(part.mT, own).sum(0, dtype=torch.float64)
+                    total += (z[:m, :b] + (z[:m, b:] + z[m:, :b]) / LOW) / size
+        return total[:n] * self.back[:, None] + torch.outer(shift, sums)
+
+
+def _padded(v: torch.Tensor, rows: int) -> torch.Tensor:
+    return torch.nn.functional.pad(v, (0, 0, 0, rows - len(v)))
+
+
+def _split(v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Columns times powers of two as their upper halves, then their lower ones; and these powers."""
+    scale = torch.ldexp(torch.ones_like(v[0]), (TOP - torch.frexp(v.abs().amax(0)).exponent).clamp(-1000, 1000))
+    scaled = (v * scale).float()
+    high = scaled.half()
+    return torch.cat([high, ((scaled - high.float()) * LOW).half()], 1), scale
