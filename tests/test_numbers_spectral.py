@@ -33,7 +33,7 @@ def test_subspace_numbers(rng, dense):
         float(values.sum()),
         rng=rng,
         tol=1e-8,
-        covariance=c if dense else None,
+        held=(ENGINE, c) if dense else None,
         probe=(17, 1),
     )
     residuals = np.linalg.norm(c @ v - v * claimed, axis=0)
@@ -138,17 +138,27 @@ def test_a_proven_norm_is_one(rng):
     a = a @ a.T
     top = float(np.linalg.eigvalsh(a)[-1])
     none = np.zeros((15, 0))
-    xi, beta, words = spectral.proven_norm(a, none, np.random.default_rng(0), 1e9)
+
+    def norm(c, v=none, turn=none):
+        return spectral.proven_norm(lambda x: c @ x, ENGINE, c, v, turn, np.random.default_rng(0), 1e9)
+
+    xi, beta, words = norm(a)
     assert xi == pytest.approx(top)
     assert top <= beta <= 1.00011 * top
     assert "Cholesky" in words
-    nothing = spectral.proven_norm(np.zeros((15, 15)), none, np.random.default_rng(0), 1e9)
+    nothing = norm(np.zeros((15, 15)))
     assert nothing[1] < 1e-300
     assert "Cholesky" in nothing[2]
-    # a remainder with a part that is not symmetric counts by its symmetric half
-    skew = rng.standard_normal((15, 15))
-    _, tilted, _ = spectral.proven_norm(a + 5 * (skew - skew.T), none, np.random.default_rng(0), 1e9)
-    assert tilted >= top * (1 - 1e-9)
+    # the remainder C + V turn^T + turn V^T off a subspace
+    v = np.linalg.qr(rng.standard_normal((15, 3)))[0]
+    image = a @ v
+    turn = 0.5 * v @ (v.T @ image) - image
+    off = np.eye(15) - v @ v.T
+    rest = float(np.linalg.eigvalsh(off @ a @ off)[-1])
+    xi, beta, words = norm(a, v, turn)
+    assert xi == pytest.approx(rest)
+    assert rest <= beta <= 1.00011 * rest
+    assert "Cholesky" in words
 
 
 def test_gap_statistics_numbers(rng):
