@@ -16,7 +16,6 @@ from eckart.complete.nuclear import path as active
 from eckart.complete.nuclear import riemannian as descend
 from eckart.complete.nuclear import spectral_completer as spectral
 from eckart.complete.nuclear import svp
-from eckart.io.models import save as saving
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import Memory, generator_at, pack, unpack
 from eckart.trace import StopReason
@@ -95,7 +94,7 @@ class Runs:
     def __init__(self, monkeypatch, folder):
         self.patch, self.path = monkeypatch, folder / "s"
         monkeypatch.setattr(spectral, "CHECKPOINT_SECONDS", 0.0)
-        monkeypatch.setattr(saving.os, "fsync", lambda _: None)
+        monkeypatch.setattr("os.fsync", lambda _: None)
 
     def fit(self, model, a, killed_at=None, error=Killed):
         written = Checkpoint.save

@@ -307,7 +307,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(model, path, good, m
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(saving.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(FileError, match="No space left"):
         model.save(path)
     assert path.read_bytes() == good
@@ -316,7 +316,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(model, path, good, m
     def stop(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(saving.os, "fsync", stop)
+    monkeypatch.setattr("os.fsync", stop)
     with pytest.raises(KeyboardInterrupt):
         model.save(path)
     assert path.read_bytes() == good

@@ -205,7 +205,7 @@ class Targets(NamedTuple):
 
     def check(self, data: str, check: Callable[[Path], Any] | None = None) -> Targets:
         """Refuse targets that cannot be written, or that would replace the data, before any work is done; ``check`` is for ``out``, usually a table."""
-        from eckart.io.models.save import check_place
+        from eckart.io.models.whole_files import check_place
         from eckart.io.tables.write import check_target
 
         if self.out is not None:

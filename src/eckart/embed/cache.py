@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, InputError
-from eckart.io.models.save import check_place, replacing
+from eckart.io.models.whole_files import check_place, replacing
 from eckart.io.tables.frames import titles
 from eckart.io.tables.row_blocks import UNREADABLE
 from eckart.io.text.documents import READABLE, _kind

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.io.models.save import atomic_write
+from eckart.io.models.whole_files import atomic_write
 
 DRAWN = 4000
 """Points of a picture that is drawn as lines and shapes; more would make a large file and a slow page, so it becomes an image."""

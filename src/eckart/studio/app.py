@@ -179,7 +179,7 @@ class Desk:
         target = folder.inside(name, "name")
         if target.exists():
             raise Problem(409, f"{name[:80]} is in the folder already; rename the file, or the one that is there")
-        from eckart.io.models.save import replacing
+        from eckart.io.models.whole_files import replacing
 
         size = 0
         with replacing(target) as place:

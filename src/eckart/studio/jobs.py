@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import FileError
-from eckart.io.models.save import CLASSES, atomic_write
+from eckart.io.models.save import CLASSES
+from eckart.io.models.whole_files import atomic_write
 from eckart.serve.problems import Problem
 from eckart.studio.folder import Folder
 from eckart.studio.forms import shell_line, words_of

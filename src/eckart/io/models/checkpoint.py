@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, wrong
-from eckart.io.models.save import SEAL, atomic_write
+from eckart.io.models.save import SEAL
+from eckart.io.models.whole_files import atomic_write
 from eckart.matrix import Dense, Matrix
 from eckart.matrix_blocks import parts_of
 

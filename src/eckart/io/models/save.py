@@ -9,13 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
-import re
-import secrets
 import struct
-import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -37,7 +31,8 @@ from eckart.factors import (
     Series,
     Topics,
 )
-from eckart.factors.checks import covariances, numbers
+from eckart.io.models.header_checks import NEEDED, check_extras, check_header
+from eckart.io.models.whole_files import atomic_write, named
 from eckart.parameters import check
 from eckart.rng import generator
 from eckart.scheduler import resolve_threads
@@ -97,72 +92,6 @@ def seal(arrays: dict[str, np.ndarray], text: str) -> str:
     return f'{text[:-1]}, "checksum": "{_checksum(arrays, text)}"}}'
 
 
-def atomic_write(path: Any, data: bytes) -> None:
-    """Write bytes to a temporary file beside ``path`` and rename it."""
-    target = check_place(Path(_path(path)))
-    with replacing(target) as name, open(name, "wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-
-
-@contextmanager
-def replacing(target: Path) -> Iterator[str]:
-    """The name of a temporary file that takes the place of ``target`` when the block ends well, and is removed when it does not."""
-    handle, name = beside(target)
-    os.close(handle)
-    try:
-        yield name
-        os.replace(name, target)
-    except OSError as error:
-        os.unlink(name)
-        raise FileError(f"{target} cannot be written: {error}") from None
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def check_place(target: Path) -> Path:
-    """Refuse a place where no file can be written, before any work is done."""
-    if not target.parent.is_dir():
-        raise FileError(f"{target.parent} is not a folder; make it first")
-    if target.is_dir():
-        raise FileError(f"{target} is a folder, wanted the name of a file")
-    if not os.access(target.parent, os.W_OK):
-        raise FileError(f"{target.parent} cannot be written to; choose another folder")
-    return target
-
-
-def beside(target: Path) -> tuple[int, str]:
-    """A temporary file in the folder of ``target``, open, and its name. What a killed save of this target left there is removed.
-
-    The name tells machine and process, so that a save of a process that still runs is left alone; the file has the permissions of an ordinary new one.
-    """
-    start, machine = f".{target.name[:100]}.", f"{zlib.crc32(platform.node().encode()):08x}"
-    left = re.compile(re.escape(start) + machine + r"-(\d+)-[0-9a-f]{16}" + re.escape(target.suffix))
-    try:
-        for name in os.listdir(target.parent):
-            found = left.fullmatch(name)
-            if found is not None and not _runs(int(found[1])):
-                with suppress(OSError):
-                    os.unlink(target.parent / name)
-        name = str(target.parent / f"{start}{machine}-{os.getpid()}-{secrets.token_hex(8)}{target.suffix}")
-        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), name
-    except OSError as error:
-        raise FileError(f"{target} cannot be written: {error.strerror}") from None
-
-
-def _runs(process: int) -> bool:
-    """Whether a process of this machine is still there."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True  # another user's, or not to be known
-    return True
-
-
 def load(path: Any) -> Any:
     """The model of a file written by ``model.save``; a truncated, tampered, foreign, newer or oversized file is refused.
 
@@ -177,7 +106,7 @@ def load(path: Any) -> Any:
     from safetensors import SafetensorError
     from safetensors.numpy import load as from_bytes
 
-    data, text = _read_header(Path(_path(path)))
+    data, text = _read_header(named(path))
     try:
         arrays = from_bytes(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
@@ -190,12 +119,6 @@ def load(path: Any) -> Any:
         raise FileError(f"{path} cannot be loaded: {error}") from None
     except Exception as error:
         raise FileError(f"{path} is not a complete model: {type(error).__name__} {error}") from None
-
-
-def _path(path: Any) -> Any:
-    if not isinstance(path, (str, os.PathLike)):
-        raise InputTypeError(f"path={path!r} came, wanted the name of a file")
-    return path
 
 
 def _read_header(path: Path) -> tuple[bytes, str]:
@@ -282,114 +205,14 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     factors = _factors(arrays, header)
     if not isinstance(header["plan"], dict):
         raise FileError(f"plan={header['plan']!r} came, wanted named choices")
-    _check_header(header, factors)
+    check_header(header, factors)
     certificate, trace = Certificate.from_dict(header["certificate"]), Trace.from_dict(header["trace"])
     for part in NEEDED.get(name, ()):
         if part not in arrays:
             raise FileError(f"{part} is missing, wanted it in a {name}")
-    _check_extras(factors, arrays)
+    check_extras(factors, arrays)
     model.restore(factors, certificate, trace, header["plan"], arrays)
     return model
-
-
-NUMBERS = {
-    "l2", "l2_power", "l2_bias", "sweeps", "tau", "fold_l2", "weight", "tol", "tokens", "batches", "batch_size", "seed", "objective",
-    "data term",
-}  # fmt: skip
-"""Choices and facts that verbs calculate with, where they stand in a plan or a certificate."""
-MEASURED = {
-    "ALS": ("objective",), "NMF": ("data term",), "GaussianMixture": ("bound",), "Mixture": ("bound",), "GloVe": ("loss",),
-}  # fmt: skip
-"""Facts of a certificate that attributes of these models read."""
-
-
-def _check_header(header: dict[str, Any], f: Any) -> None:
-    """Refuse a plan, a certificate or a trace with other kinds of values than those that verbs calculate with."""
-    plan, facts, trace = header["plan"], header["certificate"]["facts"], header["trace"]
-    wrong = [name for name in NUMBERS & plan.keys() if not _is_number(plan[name]) and not (name == "objective" and _are_numbers(plan[name]))]
-    wrong += [name for name in NUMBERS & facts.keys() | set(MEASURED.get(header["class"], ())) if not _is_number(facts.get(name))]
-    wrong += [name for name in ("values", "seconds") if not _are_numbers(trace[name])]
-    wrong += [name for name in ("quantity", "note") if not isinstance(trace[name], str)]
-    wrong += ["dtype"] if plan.get("dtype", "float64") not in ("float32", "float64") else []
-    wrong += ["l2_power"] if _is_number(plan.get("l2_power")) and not 0 <= plan["l2_power"] <= 10 else []  # as the parameter
-    swept = ("ALS", "SLIM", "NMF", "LDA", "LatentDirichletAllocation", "PLSA")
-    wrong += ["sweeps"] if header["class"] in swept and "sweeps" not in plan else []
-    wrong += ["tau"] if header["class"] in ("SVT", "SoftImpute") and "tau" not in plan else []
-    if isinstance(f, Embedding) and (f.columns is None or not _are_rules(plan["words"])):
-        wrong.append("words")
-    scale, clip, made = plan.get("singular values"), plan.get("clip"), plan.get("normaliser")
-    wrong += ["singular values"] if scale is not None and not (_are_numbers(scale) and len(scale) == f.k) else []
-    wrong += ["clip"] if clip is not None and not (_are_numbers(clip) and len(clip) == 2) else []
-    if made is not None and not (
-        isinstance(made, dict) and made["shape"] == list(f.shape) and isinstance(made.get("by"), (str, type(None)))
-        and all(_is_number(made[name]) for name in ("mean", "l2"))
-    ):  # fmt: skip
-        wrong.append("normaliser")
-    draws = plan.get("posterior")
-    if draws is not None and not (_are_numbers([draws["mean"], draws["scale"]]) and float(draws["scale"]) > 0):
-        wrong.append("posterior")
-    if draws is not None and draws["chains"] not in range(1, f.k + 1):
-        wrong.append("chains")
-    if wrong:
-        raise FileError(f"{wrong[0]} holds no such value as this kind of model keeps")
-
-
-def _is_number(value: Any) -> bool:
-    """A finite number, or one of the words that stand for those that JSON lacks."""
-    return value in ("nan", "inf", "-inf") or (isinstance(value, (int, float)) and not isinstance(value, bool))
-
-
-def _are_rules(words: Any) -> bool:
-    """Choices of a tokenizer, each of its kind."""
-    from eckart.io.text.tokens import Tokenizer
-
-    kinds = {name: type(usual) for name, usual in vars(Tokenizer()).items()}
-    fits = lambda name, came: type(came) is kinds.get(name) or (name == "tokenizer" and isinstance(came, str))  # noqa: E731
-    return isinstance(words, dict) and all(fits(name, came) for name, came in words.items())
-
-
-def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(map(_is_number, values))
-
-
-NEEDED = {
-    "GloVe": ("context", "bias", "context_bias", "counts"),
-    "PMI": ("context", "counts"),
-    "SkipGram": ("context", "counts"),
-}
-"""Arrays that an embedding may lack, but not one of these models."""
-EXTRAS = {
-    "encoder": "kn", "decoder": "nk", "posterior.alpha": "S", "posterior.rows.bias": "NS", "posterior.columns.bias": "nS",
-    "posterior.rows.precisions": "NS", "posterior.columns.precisions": "nS", "mu": "Sd", "noise": "S2", "precision": "Sdd", "link": "S?d", "time": "STd",
-}  # fmt: skip
-"""Shapes of arrays that models keep beside their factors: N rows, n columns, k components; S draws of d numbers each. The last four are of both sides."""
-
-
-def _check_extras(factors: Any, arrays: dict[str, np.ndarray]) -> None:
-    """Refuse arrays beside the factors that are not finite or do not fit them: no kernel sees bounds that were not checked."""
-    sizes: dict[str, int] = {"n": factors.n, "k": factors.k, "2": 2}
-    if isinstance(factors, LowRank):
-        sizes["N"] = factors.shape[0]
-    for name, array in arrays.items():
-        if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-            raise FileError(f"{name} does not hold finite numbers")
-        rule = EXTRAS.get(name) or (EXTRAS.get(name.rpartition(".")[2]) if name.startswith("posterior.") else None)
-        if rule is not None:
-            wanted = tuple(
-                sizes.get(letter, size) if letter == "?" else sizes.setdefault(letter, size)
-                for letter, size in zip(rule, (*array.shape, *[-1] * len(rule)))
-            )
-            positive = rule in ("S", "NS", "nS", "S2") and not name.endswith("bias")  # noise and precisions
-            numbers(name, array, wanted, 1e-300 if positive else None)
-        if name.startswith("posterior.") and name.endswith(".precision"):
-            covariances(name, array)
-    if "posterior.alpha" in arrays and factors.k != sizes["S"] * (sizes.get("d", 1) - 1):
-        raise FileError(
-            f"factors of {factors.k} columns came for {sizes['S']} draws of {sizes.get('d', 1) - 1} numbers"
-        )
-    eta = arrays.get("eta")
-    if eta is not None and isinstance(factors, Topics):
-        numbers("eta", eta, (1,) if eta.ndim == 1 else (factors.n, factors.k), 0.0)
 
 
 def _factors(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Factors:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
-from eckart.io.models.save import check_place, replacing
+from eckart.io.models.whole_files import check_place, replacing
 
 ENDINGS = (".parquet", ".arrow", ".csv", ".npy")
 FORMULAS = r"^[=+\-@\t\r]"

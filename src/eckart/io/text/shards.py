@@ -13,7 +13,7 @@ from typing import Any
 
 from eckart.errors import FileError, InputError
 from eckart.io.dask.known import is_collection
-from eckart.io.models.save import check_place, replacing
+from eckart.io.models.whole_files import check_place, replacing
 from eckart.io.read import read
 from eckart.matrix import Counts, Matrix
 

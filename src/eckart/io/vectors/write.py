@@ -13,7 +13,7 @@ import numpy as np
 
 from eckart.errors import InputError, wrong
 from eckart.index.labels import tidy
-from eckart.io.models.save import check_place, replacing
+from eckart.io.models.whole_files import check_place, replacing
 from eckart.io.vectors.files import ENDINGS, FORMATS
 
 BLOCK_NUMBERS = 2**20
