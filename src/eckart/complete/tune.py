@@ -17,7 +17,7 @@ mean and column biases, is part of the error, and is counted.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -25,9 +25,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from eckart.complete.factors.als import ALS
-from eckart.complete.split import Split, folds, split
-from eckart.errors import InputTypeError, wrong
+from eckart.complete.candidates import base_of, metric_of, rank_parameter, ranks_of, ridge_parameters, ridges_of, seeded
+from eckart.complete.split import Split, split
+from eckart.complete.split import folds as cut
+from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.fit import kept_fit, resumed_fit
 from eckart.io.models.checkpoint import Checkpoint, parameters_of
@@ -37,7 +38,6 @@ from eckart.matrix import Observed
 from eckart.metrics import mae, ranking, rmse
 from eckart.trace import progress
 
-METRICS = ("rmse", "mae", "ndcg", "recall")
 LARGEST, FURTHER, LITTLE = 64, 6, 0.999
 """Rank from which doubling ends; ridges beyond the edge, at most (64 times the edge), while the error falls by more than a thousandth."""
 DEAD = 1e-2
@@ -146,10 +146,10 @@ def tune(
     (1,)
     """
     x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
-    base = _base(model, n_threads)
-    error_name = _metric(metric, at, base)
-    ranks = _ranks_of(base, n_components, strategy, x.shape)
-    ridges, shape = _ridges(l2, base, x), _ridge_shape(l2, base, x)
+    base = base_of(model, n_threads)
+    error_name = metric_of(metric, at, base)
+    ranks = ranks_of(base, n_components, strategy, x.shape)
+    ridges, shape = ridges_of(l2, base, x), ridge_parameters(l2, base, x)
     if patience is not None and (
         isinstance(patience, bool) or not isinstance(patience, (int, np.integer)) or patience < 1
     ):
@@ -197,8 +197,8 @@ def tune(
             _beyond(runs, table, ridges)
         chosen = _choose(table, one_standard_error)
         stopped += _edges(table[chosen], table)
-        best = _rank(table[chosen].n_components) | shape(table[chosen].l2)
-        final = clone(base).set_params(**best, **_seeded(base, seed)).fit(x)
+        best = rank_parameter(table[chosen].n_components) | shape(table[chosen].l2)
+        final = clone(base).set_params(**best, **seeded(base, seed)).fit(x)
     memory.end()
     label = error_name if error_name in ("rmse", "mae") else f"1-{error_name}@{min(at, x.n_columns)}"
     tested, cold = tuple(r.tested for r in runs), tuple(r.cold for r in runs)
@@ -211,7 +211,7 @@ class _Run:
     def __init__(self, part: Split, base: Any, seed: int, metric: str, at: int, shape: Callable[..., dict[str, Any]]):
         self.train, self.test, self.metric, self.shape = part.train, part.test, metric, shape
         self.at = min(at, part.train.n_columns)
-        self.model = clone(base).set_params(**_seeded(base, seed))
+        self.model = clone(base).set_params(**seeded(base, seed))
         self.first: dict[int, Any] = {}
         counts = part.test.row_counts()
         self.rows = np.flatnonzero(counts)
@@ -220,7 +220,7 @@ class _Run:
 
     def fit(self, k: int, l2: float | None) -> tuple[float, float | None, int]:
         """Error, its standard error and the sweeps of this candidate."""
-        model = self.model.set_params(**_rank(k), **self.shape(l2))
+        model = self.model.set_params(**rank_parameter(k), **self.shape(l2))
         warm = "warm_start" in model.get_params(deep=False)
         if warm:
             model.set_params(warm_start="fit_" in vars(model))
@@ -330,100 +330,6 @@ def _choose(table: list[Trial], one_standard_error: bool) -> int:
     return min(within, key=lambda i: (table[i].n_components, -(table[i].l2 or 0.0), table[i].error))
 
 
-def _base(model: Any, n_threads: int | None) -> Any:
-    """A fresh estimator with the caller's choices."""
-    if isinstance(model, str):
-        if model != "ALS":
-            raise wrong("model", model, "'ALS' or an estimator such as ALS(biases=False)")
-        model = ALS()
-    if not hasattr(model, "get_params") or not {"n_components", "l2"} & set(model.get_params(deep=False)):
-        raise InputTypeError(f"model={model!r} came, wanted 'ALS' or an estimator with n_components or l2")
-    base = clone(model)
-    params = base.get_params(deep=False)
-    if n_threads is not None and "n_threads" in params:
-        base.set_params(n_threads=n_threads)
-    return base.set_params(**{name: None for name in ("checkpoint",) if name in params})
-
-
-def _seeded(base: Any, seed: int) -> dict[str, Any]:
-    return {"random_state": seed} if "random_state" in base.get_params(deep=False) else {}
-
-
-def _metric(metric: str, at: int, base: Any) -> str:
-    if metric == "auto":
-        metric = "ndcg" if getattr(base, "feedback", "explicit") == "implicit" else "rmse"
-    if metric not in METRICS:
-        raise wrong("metric", metric, f"'auto', {', '.join(map(repr, METRICS))}")
-    if metric in ("rmse", "mae") and getattr(base, "feedback", "explicit") == "implicit":
-        raise wrong(
-            "metric", metric, "'ndcg' or 'recall' with feedback='implicit': scores are no predictions of strengths"
-        )
-    if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
-        raise wrong("at", at, "an int >= 1")
-    return metric
-
-
-def _ranks_of(base: Any, n_components: Any, strategy: str, shape: tuple[int, int]) -> list[int]:
-    """The ranks to try; [0] for a model that has none."""
-    if "n_components" in base.get_params(deep=False):
-        return _ranks((4, 8, 16, 32) if n_components is None else n_components, strategy, shape, n_components is None)
-    if n_components is not None:
-        raise wrong("n_components", n_components, f"None: {type(base).__name__} has no n_components")
-    return [0]
-
-
-def _rank(k: int) -> dict[str, int]:
-    """The rank as a parameter; nothing for a model that has none."""
-    return {"n_components": k} if k else {}
-
-
-def _ranks(n_components: Any, strategy: str, shape: tuple[int, int], usual: bool) -> list[int]:
-    """Rising ranks."""
-    given = [n_components] if np.ndim(n_components) == 0 else list(n_components)
-    if not given or any(isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 for k in given):
-        raise wrong("n_components", n_components, "an int >= 1 or several")
-    if strategy == "grid":
-        ranks = sorted({int(k) for k in given})
-        return [k for k in ranks if k <= min(shape)] or [max(1, min(shape))] if usual else ranks
-    if strategy != "doubling":
-        raise wrong("strategy", strategy, "'grid' or 'doubling'")
-    most = min(shape) if len(given) == 1 else int(max(given))
-    ranks = [int(min(given))]
-    while 2 * ranks[-1] <= most:
-        ranks.append(2 * ranks[-1])
-    return ranks
-
-
-def _ridges(l2: Any, base: Any, x: Observed) -> list[float | None]:
-    """Falling ridges, or [None] where the model has none."""
-    if "l2" not in base.get_params(deep=False):
-        if l2 is not None:
-            raise wrong("l2", l2, f"None: {type(base).__name__} has no l2")
-        return [None]
-    if l2 is None:
-        own = base.ridge_for(x).l2 if hasattr(base, "ridge_for") else base.l2
-        return [own * f for f in (4.0, 2.0, 1.0, 0.5)] if own else [own]
-    given = [l2] if np.ndim(l2) == 0 else list(l2)
-    numbers = (int, float, np.integer, np.floating)
-    if not given or any(isinstance(v, bool) or not isinstance(v, numbers) or not 0 <= v < np.inf for v in given):
-        raise wrong("l2", l2, "a number >= 0 or several")
-    return [*sorted({float(v) for v in given}, reverse=True)]
-
-
-def _ridge_shape(l2: Any, base: Any, x: Observed) -> Callable[[float | None], dict[str, Any]]:
-    """From a ridge to parameters: where the model chooses the whole ridge by the values, its power and the share of biases stay as it chooses them."""
-    if l2 is None and getattr(base, "l2", 0.0) is None and hasattr(base, "ridge_for") and base.l2_power is None:
-        own = base.ridge_for(x)
-        if own.l2_power != 1.0:
-            share = own.l2_bias / own.l2
-            return lambda ridge: {"l2": ridge, "l2_power": own.l2_power, "l2_bias": share * float(ridge or 0.0)}
-    return lambda ridge: {} if ridge is None else {"l2": ridge}
-
-
 def _parts(x: Observed, n: int | None, held_out: float | int, seed: int) -> list[Split]:
     """The folds, or the one split."""
-    return [split(x, held_out, random_state=seed)] if n is None else list(_folds(x, n, seed))
-
-
-def _folds(x: Observed, n: int, seed: int) -> Iterator[Split]:
-    return folds(x, n, random_state=seed)
+    return [split(x, held_out, random_state=seed)] if n is None else list(cut(x, n, random_state=seed))

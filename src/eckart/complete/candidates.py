@@ -1,0 +1,105 @@
+"""What ``tune`` tries: the estimator, its error, ranks and ridges, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from eckart.complete.factors.als import ALS
+from eckart.errors import InputTypeError, wrong
+from eckart.matrix import Observed
+
+METRICS = ("rmse", "mae", "ndcg", "recall")
+
+
+def base_of(model: Any, n_threads: int | None) -> Any:
+    """A fresh estimator with the caller's choices."""
+    if isinstance(model, str):
+        if model != "ALS":
+            raise wrong("model", model, "'ALS' or an estimator such as ALS(biases=False)")
+        model = ALS()
+    if not hasattr(model, "get_params") or not {"n_components", "l2"} & set(model.get_params(deep=False)):
+        raise InputTypeError(f"model={model!r} came, wanted 'ALS' or an estimator with n_components or l2")
+    base = clone(model)
+    params = base.get_params(deep=False)
+    if n_threads is not None and "n_threads" in params:
+        base.set_params(n_threads=n_threads)
+    return base.set_params(**{name: None for name in ("checkpoint",) if name in params})
+
+
+def seeded(base: Any, seed: int) -> dict[str, Any]:
+    return {"random_state": seed} if "random_state" in base.get_params(deep=False) else {}
+
+
+def metric_of(metric: str, at: int, base: Any) -> str:
+    if metric == "auto":
+        metric = "ndcg" if getattr(base, "feedback", "explicit") == "implicit" else "rmse"
+    if metric not in METRICS:
+        raise wrong("metric", metric, f"'auto', {', '.join(map(repr, METRICS))}")
+    if metric in ("rmse", "mae") and getattr(base, "feedback", "explicit") == "implicit":
+        raise wrong(
+            "metric", metric, "'ndcg' or 'recall' with feedback='implicit': scores are no predictions of strengths"
+        )
+    if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
+        raise wrong("at", at, "an int >= 1")
+    return metric
+
+
+def ranks_of(base: Any, n_components: Any, strategy: str, shape: tuple[int, int]) -> list[int]:
+    """The ranks to try; [0] for a model that has none."""
+    if "n_components" in base.get_params(deep=False):
+        return _rising((4, 8, 16, 32) if n_components is None else n_components, strategy, shape, n_components is None)
+    if n_components is not None:
+        raise wrong("n_components", n_components, f"None: {type(base).__name__} has no n_components")
+    return [0]
+
+
+def rank_parameter(k: int) -> dict[str, int]:
+    """The rank as a parameter; nothing for a model that has none."""
+    return {"n_components": k} if k else {}
+
+
+def _rising(n_components: Any, strategy: str, shape: tuple[int, int], usual: bool) -> list[int]:
+    """Rising ranks."""
+    given = [n_components] if np.ndim(n_components) == 0 else list(n_components)
+    if not given or any(isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1 for k in given):
+        raise wrong("n_components", n_components, "an int >= 1 or several")
+    if strategy == "grid":
+        ranks = sorted({int(k) for k in given})
+        return [k for k in ranks if k <= min(shape)] or [max(1, min(shape))] if usual else ranks
+    if strategy != "doubling":
+        raise wrong("strategy", strategy, "'grid' or 'doubling'")
+    most = min(shape) if len(given) == 1 else int(max(given))
+    ranks = [int(min(given))]
+    while 2 * ranks[-1] <= most:
+        ranks.append(2 * ranks[-1])
+    return ranks
+
+
+def ridges_of(l2: Any, base: Any, x: Observed) -> list[float | None]:
+    """Falling ridges, or [None] where the model has none."""
+    if "l2" not in base.get_params(deep=False):
+        if l2 is not None:
+            raise wrong("l2", l2, f"None: {type(base).__name__} has no l2")
+        return [None]
+    if l2 is None:
+        own = base.ridge_for(x).l2 if hasattr(base, "ridge_for") else base.l2
+        return [own * f for f in (4.0, 2.0, 1.0, 0.5)] if own else [own]
+    given = [l2] if np.ndim(l2) == 0 else list(l2)
+    numbers = (int, float, np.integer, np.floating)
+    if not given or any(isinstance(v, bool) or not isinstance(v, numbers) or not 0 <= v < np.inf for v in given):
+        raise wrong("l2", l2, "a number >= 0 or several")
+    return [*sorted({float(v) for v in given}, reverse=True)]
+
+
+def ridge_parameters(l2: Any, base: Any, x: Observed) -> Callable[[float | None], dict[str, Any]]:
+    """From a ridge to parameters: where the model chooses the whole ridge by the values, its power and the share of biases stay as it chooses them."""
+    if l2 is None and getattr(base, "l2", 0.0) is None and hasattr(base, "ridge_for") and base.l2_power is None:
+        own = base.ridge_for(x)
+        if own.l2_power != 1.0:
+            share = own.l2_bias / own.l2
+            return lambda ridge: {"l2": ridge, "l2_power": own.l2_power, "l2_bias": share * float(ridge or 0.0)}
+    return lambda ridge: {} if ridge is None else {"l2": ridge}
