@@ -53,7 +53,8 @@ def certify_subspace(
     """Certificate of rows ``components`` with claimed eigenvalues ``values`` of the covariance behind ``product``.
 
     ``tol`` is the share of the captured variance that the solver was allowed to miss; residuals may then be up to about its square root.
-    ``held`` is C itself where it is at hand, with the engine that factors it. ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero.
+    ``held`` is C itself where it is at hand, with the engine that factors it.
+    ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero.
     """
     k, n = components.shape
     eps = float(np.finfo(components.dtype).eps)

@@ -15,6 +15,7 @@ import torch
 
 from eckart.engines.cuda.device_array import TORCH, DeviceArray
 
+
 class Twins:
     """Arrays of the host that were copied from the device, which need not go back: each is known by itself while it lives, and cannot be written to."""
 

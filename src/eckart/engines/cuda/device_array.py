@@ -84,7 +84,9 @@ class DeviceArray:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
         do = ELEMENTWISE.get(ufunc)
         if do is None or method != "__call__" or named:
-            return getattr(ufunc, method)(*(np.asarray(a) if isinstance(a, DeviceArray) else a for a in inputs), **named)
+            return getattr(ufunc, method)(
+                *(np.asarray(a) if isinstance(a, DeviceArray) else a for a in inputs), **named
+            )
         return DeviceArray(do(*(self._beside(a) for a in inputs)))
 
     def __array_function__(self, function: Any, _: Any, args: Any, named: Any) -> Any:

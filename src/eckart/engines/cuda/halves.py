@@ -125,7 +125,9 @@ class Halves(NamedTuple):
         width = -(-n // (8 * chunks)) * 8
         sums = columns_of(x, None)
         scales = scales_of(sums.most)
-        return cls(halves(x, sums.near, scales, None, chunks * width), sums.near.double(), 1.0 / scales.double(), chunks, width)
+        return cls(
+            halves(x, sums.near, scales, None, chunks * width), sums.near.double(), 1.0 / scales.double(), chunks, width
+        )
 
     def gram_times(self, v: torch.Tensor, mean: torch.Tensor | None, w: torch.Tensor | None) -> torch.Tensor:
         """(X - 1 mean^T)^T diag(w) (X - 1 mean^T) V, in float64.
@@ -147,7 +149,9 @@ class Halves(NamedTuple):
         step = max(TERMS, BLOCK // m // TERMS * TERMS)
         for a in range(0, len(self.pairs), step):
             rows = self.pairs[a : a + step]
-            y = product(rows.view(len(rows), 2 * self.chunks, self.width).transpose(0, 1), right).sum(0, dtype=torch.float64)
+            y = product(rows.view(len(rows), 2 * self.chunks, self.width).transpose(0, 1), right).sum(
+                0, dtype=torch.float64
+            )
             y = (y[:, :b] + y[:, b:] / LOW) / scale + offset
             if w is not None:
                 y = y * w[a : a + step, None]
