@@ -150,12 +150,16 @@ def test_products_of_halves_have_the_precision_of_float32(shape, weighted):
     size = (want.diagonal() + 1e-6 * each.sum() * torch.as_tensor(units) ** 2).sqrt()
     found = halves.scatter_of(x, w, probe)
     one = halves.scatter_of(x[:300], None if w is None else w[:300], probe)
-    joined = one.merge(halves.scatter_of(x[300:], None if w is None else w[300:], probe), probe) if shape[0] > 300 else found
+    joined = (
+        one.merge(halves.scatter_of(x[300:], None if w is None else w[300:], probe), probe) if shape[0] > 300 else found
+    )
     for got in (found, joined):
         assert float(got.weight) == pytest.approx(float(each.sum()))
         assert float(((got.mean - mean) / torch.as_tensor(units)).abs().max()) < 1e-6
         assert float(((got.scatter - want) / torch.outer(size, size)).abs().max()) < 2e-6
-        assert float(((got.probed - want @ probe) / size).abs().max()) < 1e-5 * float((want @ probe / size).abs().max() + 1)
+        assert float(((got.probed - want @ probe) / size).abs().max()) < 1e-5 * float(
+            (want @ probe / size).abs().max() + 1
+        )
     v = torch.as_tensor(rng.standard_normal((shape[1], 5)) / units[:, None], dtype=torch.float32)
     kept = halves.Halves.of(x)
     for centre in (mean, None):
@@ -170,10 +174,13 @@ def test_products_of_halves_have_the_precision_of_float32(shape, weighted):
 def test_wide_rows_are_reduced_by_halves_as_by_the_cpu_engine(monkeypatch):
     monkeypatch.setattr(dense, "MANY", 0)
     monkeypatch.setattr(dense.DeviceDense, "_splits", lambda self, x: x.dtype == np.float32)
-    x = np.random.default_rng(0).standard_normal((300, 40)).astype(np.float32) * np.geomspace(1, 9, 40, dtype=np.float32)
+    x = np.random.default_rng(0).standard_normal((300, 40)).astype(np.float32) * np.geomspace(
+        1, 9, 40, dtype=np.float32
+    )
     for solver in ("eigh", "randomized"):
         ours, theirs = (
-            PCA(3, svd_solver=solver, engine=engine, random_state=0).fit(x) for engine in (made(1, "cpu"), engine_named("cpu", 1))
+            PCA(3, svd_solver=solver, engine=engine, random_state=0).fit(x)
+            for engine in (made(1, "cpu"), engine_named("cpu", 1))
         )
         assert ours.certificate_.holds
         np.testing.assert_allclose(ours.explained_variance_, theirs.explained_variance_, rtol=1e-5)

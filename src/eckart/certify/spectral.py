@@ -185,7 +185,13 @@ def _image(product: Product, columns: np.ndarray, dtype: np.dtype) -> np.ndarray
 
 
 def proven_norm(
-    product: Product, engine: Engine, c: np.ndarray, v: np.ndarray, turn: np.ndarray, rng: np.random.Generator, most: float
+    product: Product,
+    engine: Engine,
+    c: np.ndarray,
+    v: np.ndarray,
+    turn: np.ndarray,
+    rng: np.random.Generator,
+    most: float,
 ) -> tuple[float, float, str]:
     """(xi, beta, words) for the remainder C + V turn^T + turn V^T of a C that is at hand: beta I - remainder has a Cholesky factor, so no eigenvalue
     exceeds beta."""
