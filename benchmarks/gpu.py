@@ -6,8 +6,9 @@
 Every work runs in a process of its own. ``cold`` counts from the first import of PyTorch to the end of the first fit, so it holds the start of CUDA and every
 compilation; ``from host`` is a later fit on arrays of the host; ``resident`` one whose data lie on the device already. All hold the certificate. ``cpu`` is
 the CPU engine on all cores of the same machine, after a first fit on a small part that compiles its kernels. Data are made from fixed seeds. ``on cpu``
-names the primitives that the CUDA engine left to the CPU engine. ``--quick`` makes one run of each and skips CPU runs that would take long; ``--small``
-tries the script on tiny data, without a GPU on CPU tensors. ``--profile`` fits every work with resident data in one process and says where the seconds go: for
+names the primitives that the CUDA engine left to the CPU engine. ``rival`` is what a user of PyTorch would write or call (``gpu_rivals.py``), data
+resident. ``--quick`` makes one run of each and skips CPU runs that would take long; ``--small`` tries the script on tiny data, without a GPU on CPU tensors.
+``--profile`` fits every work with resident data in one process and says where the seconds go: for
 each primitive its calls and its own seconds (the device is waited for, so the sum is larger than the time of the fit), ``cpu:`` what the CPU engine did.
 """
 
@@ -27,6 +28,8 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+
+from gpu_rivals import als_loop, nmf_loop, pca_lowrank, svd_lowrank  # noqa: E402
 
 
 def pca(solver: str, k: int = 64) -> Callable[[Any, Any], Any]:
@@ -102,14 +105,6 @@ def ten_best(data: tuple[np.ndarray, np.ndarray], engine: Any) -> Any:
     return engine.top_columns(*data, 10)
 
 
-def pca_lowrank(x: np.ndarray) -> Callable[[], Any]:
-    """PyTorch's own randomized PCA on the device, 5 products: what its users would call. Rows lie on the device."""
-    import torch
-
-    there = torch.from_numpy(x).to("cuda" if torch.cuda.is_available() else "cpu")
-    return lambda: torch.pca_lowrank(there, q=72, niter=5)
-
-
 @dataclass(frozen=True)
 class Work:
     """``make(small)`` gives the data, ``do(data, engine)`` the model."""
@@ -155,8 +150,8 @@ WORKS = {
     "pca-exact": Work("PCA 1,000,000 x 4,096, k=64, exact", "0.35", HUGE, pca("eigh"), None, True),
     "pca": Work("PCA 1,000,000 x 4,096, k=64", "0.15", HUGE, pca("auto"), pca_lowrank, True),
     "pca-mid": Work("PCA 200,000 x 512, k=32", "", data("dense_rows", 200_000, 512), pca("auto", 32), pca_lowrank),
-    "pca-sparse": Work("PCA sparse 200,000 x 50,000, 24 M entries, k=64", "0.15", data("sparse_rows", 200_000, 50_000), pca("auto")),
-    "als": Work("ALS 18 M ratings, k=64, 8 sweeps", "0.3", RATINGS, als(64, 8, biases=True)),
+    "pca-sparse": Work("PCA sparse 200,000 x 50,000, 24 M entries, k=64", "0.15", data("sparse_rows", 200_000, 50_000), pca("auto"), svd_lowrank),
+    "als": Work("ALS 18 M ratings, k=64, 8 sweeps", "0.3", RATINGS, als(64, 8, biases=True), als_loop(64, 8)),
     "als-implicit-64": Work("ALS implicit 18 M, k=64, 4 sweeps", "0.12", RATINGS, als(64, 4, **IMPLICIT)),
     "als-implicit-256": Work("ALS implicit 18 M, k=256, 4 sweeps", "0.32", RATINGS, als(256, 4, **IMPLICIT), None, True),
     "bayes": Work("BayesianMF 10 M ratings, d=64, 4 sweeps", "", data("ratings", 70_000, 10_000, 10_000_000), bayes(64, 3)),
@@ -169,7 +164,7 @@ WORKS = {
         data("gaussians", 1_000_000, 64, 64), mixture("diag", 64, 100), None, True),
     "gmm-full": Work("GaussianMixture full 200,000 x 32, 32 components, 20 steps", "0.1",
         data("gaussians", 200_000, 32, 32), mixture("full", 32, 20)),
-    "nmf": Work("NMF 20,000 x 2,000, k=32", "0.08", data("nonnegative", 20_000, 2_000, 32), nmf(32)),
+    "nmf": Work("NMF 20,000 x 2,000, k=32", "0.08", data("nonnegative", 20_000, 2_000, 32), nmf(32), nmf_loop(32)),
     "nmf-kl": Work("NMF KL, 2 M counts, k=50", "0.3", data("word_counts", 18_000, 20_000, 50), nmf(50, beta_loss="kl")),
     "lda": Work("LDA cvb0 50 topics, 2.4 M tokens, 40 sweeps", "0.5", data("word_counts", 18_000, 20_000, 50), lda(40)),
     "top": Work("top 10 of 27,000 for 138,000 rows, k=64", "0.15", thin_factors, ten_best),

@@ -13,14 +13,14 @@ sys.path.insert(0, str(Path(__file__).parent / "engines"))
 from exchange import CASES, data
 
 import eckart
-from eckart import ALS, NMF, PCA, InputError
+from eckart import ALS, NMF, PCA, SVP, SVT, InputError, SoftImpute
 from eckart.engines import auto, choose, engine_named
 from eckart.engines.cuda import made
 from eckart.matrix import Counts, Dense, Observed
 
 torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
 
-from eckart.engines.cuda import arrays, held  # noqa: E402
+from eckart.engines.cuda import arrays, dense, halves, held  # noqa: E402
 from eckart.io.tables.device_rows import DeviceRows  # noqa: E402
 
 ON_CPU_ALONE = ("PMI", "GloVe", "SkipGram", "Mixture bernoulli", "Mixture multinomial", "LDA gibbs")
@@ -76,14 +76,14 @@ def test_factors_of_als_stay_on_the_device_between_sweeps(monkeypatch):
     assert engine.fallen <= {"inner", "orth"}  # of the certificate's small blocks
 
 
-def test_a_tall_array_shows_columns_and_no_more():
+def test_a_tall_array_shows_columns_and_no_rows():
     engine = made(1, "cpu")
     tall = engine.take(np.arange(12.0).reshape(4, 3))
     tall[:, 1:2] = engine.take(np.full((4, 1), -1.0))
     tall[:, 2:3] = np.full((4, 1), -2.0)
     assert engine.get(tall[:, 1:])[0].tolist() == [-1.0, -2.0]
     assert (tall.shape, tall.dtype) == ((4, 3), np.float64)
-    for touch in (lambda a: a + 1, lambda a: np.ones((2, 4)) @ a, lambda a: a[0], lambda a: a[:, 0]):
+    for touch in (lambda a: a[0], lambda a: a[1:], lambda a: a[:, 0]):
         with pytest.raises(TypeError):
             touch(tall)
 
@@ -132,6 +132,109 @@ def test_a_product_of_split_factors_has_the_precision_of_float32():
     coarse = high.double().T @ high.double()
     assert float(((coarse - want) / torch.outer(size, size)).abs().max()) > 1e-6  # eleven bits alone are not enough
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", [(1, 3), (700, 30), (2500, 1100)], ids=str)
+def test_products_of_halves_have_the_precision_of_float32(shape, weighted):
+    """Columns in units that are far apart, a mean far from zero, rows that are no multiple of the terms of a sum."""
+    rng = np.random.default_rng(0)
+    units = 10.0 ** rng.integers(-6, 6, shape[1])
+    x = torch.as_tensor((rng.standard_normal(shape) + 3) * units, dtype=torch.float32)
+    w = torch.as_tensor(rng.random(shape[0]) * 2) if weighted else None
+    probe = torch.as_tensor(rng.standard_normal(shape[1]) / units)
+    each = torch.ones(shape[0], dtype=torch.float64) if w is None else w
+    mean = each @ x.double() / each.sum()
+    apart = x.double() - mean
+    want = apart.T @ (each[:, None] * apart)
+    size = (want.diagonal() + 1e-6 * each.sum() * torch.as_tensor(units) ** 2).sqrt()
+    found = halves.scatter_of(x, w, probe)
+    one = halves.scatter_of(x[:300], None if w is None else w[:300], probe)
+    joined = (
+        one.merge(halves.scatter_of(x[300:], None if w is None else w[300:], probe), probe) if shape[0] > 300 else found
+    )
+    for got in (found, joined):
+        assert float(got.weight) == pytest.approx(float(each.sum()))
+        assert float(((got.mean - mean) / torch.as_tensor(units)).abs().max()) < 1e-6
+        assert float(((got.scatter - want) / torch.outer(size, size)).abs().max()) < 2e-6
+        assert float(((got.probed - want @ probe) / size).abs().max()) < 1e-5 * float(
+            (want @ probe / size).abs().max() + 1
+        )
+    v = torch.as_tensor(rng.standard_normal((shape[1], 5)) / units[:, None], dtype=torch.float32)
+    kept = halves.Halves.of(x)
+    for centre in (mean, None):
+        c = x.double() if centre is None else apart
+        image = c.T @ (each[:, None] * (c @ v.double()))
+        scale = (c**2).T @ each
+        got = kept.gram_times(v, centre, w)
+        apart_by = ((got - image) / (scale.sqrt()[:, None] + 1e-3 * torch.as_tensor(units)[:, None])).abs().max()
+        assert float(apart_by) < 1e-5 * float((each[:, None] * (c @ v.double()) ** 2).sum(0).max().sqrt() + 1)
+
+
+def test_wide_rows_are_reduced_by_halves_as_by_the_cpu_engine(monkeypatch):
+    monkeypatch.setattr(dense, "MANY", 0)
+    monkeypatch.setattr(dense.DeviceDense, "_splits", lambda self, x: x.dtype == np.float32)
+    x = np.random.default_rng(0).standard_normal((300, 40)).astype(np.float32) * np.geomspace(
+        1, 9, 40, dtype=np.float32
+    )
+    for solver in ("eigh", "randomized"):
+        ours, theirs = (
+            PCA(3, svd_solver=solver, engine=engine, random_state=0).fit(x)
+            for engine in (made(1, "cpu"), engine_named("cpu", 1))
+        )
+        assert ours.certificate_.holds
+        np.testing.assert_allclose(ours.explained_variance_, theirs.explained_variance_, rtol=1e-5)
+        np.testing.assert_allclose(ours.components_, theirs.components_, atol=1e-3)
+
+
+@pytest.mark.parametrize("model", [SVP(2), SoftImpute(tau=1.0), SVT(tol=1e-3)], ids=lambda m: type(m).__name__)
+def test_completion_by_nuclear_norms_stays_on_the_device(monkeypatch, model):
+    """Not an array of the device is copied by NumPy's way, and no primitive on thin arrays falls to the CPU engine."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 50))
+    x = np.where(rng.random(a.shape) < 0.6, a, np.nan)
+    copies = []
+    monkeypatch.setattr(arrays.DeviceArray, "__array__", lambda self, *_, **__: copies.append(self.shape))
+    engine = made(1, "cpu")
+    ours = model.set_params(engine=engine, random_state=0).fit(x)
+    assert not copies
+    assert not engine.fallen & {"inner", "outer", "orth", "triangle"}
+    assert ours.certificate_.holds
+    assert isinstance(ours.fit_.factors.left, np.ndarray)
+
+
+def test_arrays_of_a_device_answer_as_numpy_does():
+    rng = np.random.default_rng(0)
+    host, other, row = rng.standard_normal((7, 3)), rng.standard_normal((7, 3)), rng.standard_normal(3)
+    there, beside = (arrays.DeviceArray(torch.as_tensor(a)) for a in (host, other))
+    turned = np.array([2, 0])
+    for do in (
+        lambda a, b: a + b, lambda a, b: 2.0 * a - b, lambda a, b: row * a / 3, lambda a, b: 1 - a * row, lambda a, b: -a,
+        lambda a, b: np.float64(0.5) * a, lambda a, b: np.hstack([a, b]), lambda a, b: np.square(a), lambda a, b: a[:, turned],
+        lambda a, b: a[:, row > 0], lambda a, b: a @ np.diag(row), lambda a, b: a.T @ b, lambda a, b: np.vdot(a, b),
+        lambda a, b: np.linalg.norm(a, axis=0), lambda a, b: np.linalg.norm(a), lambda a, b: np.linalg.norm(a, 2),
+        lambda a, b: np.zeros_like(a), lambda a, b: a.sum(axis=0), lambda a, b: np.sum(a), lambda a, b: np.cumsum(a), lambda a, b: np.exp(a),
+    ):  # fmt: skip
+        got, want = do(there, beside), do(host, other)
+        np.testing.assert_allclose(np.asarray(got), want, atol=1e-12)
+    assert there.astype(np.float32).dtype == np.float32
+    assert there.copy().tensor is not there.tensor
+    with pytest.raises(TypeError, match="belongs to the engine"):
+        there[1:]
+
+
+def test_a_covariance_is_judged_where_it_was_made():
+    engine, rng = made(1, "cpu"), np.random.default_rng(0)
+    scatter = rng.standard_normal((6, 6))
+    kept = engine.twins.copy(torch.as_tensor(scatter))
+    c = engine.covariance(kept, 2.0, np.arange(6.0))
+    assert engine.twins.find(c) is not None
+    np.testing.assert_allclose(c, engine_named("plain").covariance(scatter, 2.0, np.arange(6.0)))
+    q, r = rng.standard_normal((2, 6, 2))
+    top = float(np.linalg.eigvalsh(c + q @ r.T + r @ q.T)[-1])
+    assert engine.is_below(c, q, r, top + 1e-9)
+    assert not engine.is_below(c, q, r, top - 1e-9)
+    assert not engine.fallen
 
 
 def test_rows_on_a_device_are_taken_as_they_lie():

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from eckart.engines.cuda import dense, mixtures, parts, ridge, sampled, topics
+from eckart.engines.cuda import dense, known, mixtures, parts, ridge, sampled, topics
 from eckart.engines.cuda.engine import TorchEngine
 from eckart.engines.cuda.kernels import language
 from eckart.engines.protocol import KlRule, RidgeRule
@@ -103,6 +103,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "kl of long observed rows": kl(seen, KlRule(0.01, 0.0, False, 0.0), 3),
     "hals_rows": lambda e: e.hals_rows(GRAM, U, np.abs(U), 0.01, sweeps=4),
     "ridge with biases": lambda e: e.ridge_rows(seen(e), V, BIASED, mean=0.5, offset=V[:, 0].copy()),
+    "biases alone": lambda e: e.bias_rows(seen(e), BIASED, None, mean=0.5),
     "ridge with a base and draws": lambda e: e.ridge_rows(
         seen(e, np.abs(csr.data) + 0.5), V, RidgeRule(0.3), base=np.eye(K), prior=U, noise=0.5 * U
     ),
@@ -127,7 +128,7 @@ def flat(value: Any) -> list[np.ndarray]:
 
 
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
-    for module in (dense, mixtures, parts, ridge, sampled, topics):
+    for module in (dense, known, mixtures, parts, ridge, sampled, topics):
         module.usable = lambda tensor: kernels  # type: ignore[attr-defined]
     return flat(do(TorchEngine(1, "cpu")))
 

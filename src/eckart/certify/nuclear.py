@@ -23,7 +23,7 @@ from eckart.engines.protocol import Engine
 from eckart.errors import InputError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
-from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares
+from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares, placed
 
 PROBES = ((8, 4), (24, 4), (60, 6))
 """Steps and random starts of the norm's bound; the next pair is tried where the bound decides."""
@@ -41,7 +41,7 @@ class Measured:
                 "the model was fitted to rescaled entries (scale=True), wanted the normalised data and its plain factors"
             )
         self.x, self.engine, self.pattern = x, engine, Sampling(x, engine)
-        left, right = f.left.astype(np.float64), f.right.astype(np.float64)
+        left, right = (placed(engine, a.astype(np.float64)) for a in (f.left, f.right))
         inside = self.pattern.at(left, right)
         rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
         b = x.data.astype(np.float64) - f.mean
@@ -49,9 +49,10 @@ class Measured:
             b -= f.row_bias[rows]
         if f.column_bias is not None:
             b -= f.column_bias[x.indices]
-        self.b, self.rest = b, b - inside
+        self.b = placed(engine, b)
+        self.rest = self.b - inside
         self.square = float(self.rest @ self.rest)
-        self.norms = float(np.sum(left**2) + np.sum(right**2))
+        self.norms = float(np.sum(np.square(left)) + np.sum(np.square(right)))
         ql, qr = engine.orth(left), engine.orth(right)
         a, s, ct = np.linalg.svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
         # values that are rounding alone would make directions out of nothing
@@ -79,7 +80,7 @@ class Measured:
             return 0.0, 0.0, "exact: nothing is outside"
         steps, block = probe
         found, bound, words = remainder_norm(
-            product, self.v, np.dtype(np.float64), rng, float(data @ data), steps, block
+            product, self.v, np.dtype(np.float64), rng, float(data @ data), steps, block, engine=e
         )
         how = "exact up to rounding" if words.startswith("exact") else f"{SURE} ({steps} Lanczos steps, {block} starts)"
         return float(np.sqrt(found)), float(np.sqrt(bound)), how

@@ -151,9 +151,10 @@ def _dense_smallest(t: Tangent, x: Observed) -> float:
     """Rows of Pi on T as a matrix: entry (i, j) has the coordinates u_i v_j^T, u_perp,i v_j^T, u_i v_perp,j^T."""
     (n, m), k = t.pattern.shape, t.left.shape[1]
     rows = np.repeat(np.arange(n), x.row_counts())
-    u, v = t.left[rows], t.right[x.indices]
+    left, right = np.asarray(t.left), np.asarray(t.right)
+    u, v = left[rows], right[x.indices]
     gram = np.zeros((k * (n + m - k),) * 2)
-    full_u, full_v = (np.linalg.qr(a, mode="complete")[0][:, k:] for a in (t.left, t.right))
+    full_u, full_v = (np.linalg.qr(a, mode="complete")[0][:, k:] for a in (left, right))
     step = max(1, 2**24 // max(1, len(gram)))
     for a in range(0, len(rows), step):
         i, j = rows[a : a + step], x.indices[a : a + step]

@@ -53,7 +53,8 @@ def certify_subspace(
     """Certificate of rows ``components`` with claimed eigenvalues ``values`` of the covariance behind ``product``.
 
     ``tol`` is the share of the captured variance that the solver was allowed to miss; residuals may then be up to about its square root.
-    ``held`` is C itself where it is at hand, with the engine that factors it. ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero.
+    ``held`` is C itself where it is at hand, with the engine that factors it.
+    ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero.
     """
     k, n = components.shape
     eps = float(np.finfo(components.dtype).eps)
@@ -138,13 +139,17 @@ def remainder_norm(
     steps: int = PROBE[0],
     block: int = PROBE[1],
     first: tuple[np.ndarray, np.ndarray] | None = None,
+    engine: Engine | None = None,
 ) -> tuple[float, float, str]:
-    """(xi, beta, words): estimate from below and probable bound from above of ||(I - VV^T) C (I - VV^T)||_2; ``most`` is its trace."""
+    """(xi, beta, words): estimate from below and probable bound from above of ||(I - VV^T) C (I - VV^T)||_2; ``most`` is its trace. ``engine`` is that of the
+    arrays, where they are not NumPy's."""
     n, k = v.shape
-    basis, used = np.empty((n, k + steps * block), order="F"), k  # V, then the Krylov space
+    basis, used = np.empty_like(v, np.float64, order="F", shape=(n, k + steps * block)), k  # V, then the Krylov space
     basis[:, :k] = v
     t = np.zeros((0, 0))
     fresh = rng.standard_normal((n, min(block, n - k)))
+    if engine is not None and not isinstance(v, np.ndarray):
+        fresh = engine.take(fresh)
     xi, done = 0.0, 0
     for step in range(steps):
         fresh = _outside(fresh, basis[:, :used]) if step or first is None else first[0]
@@ -174,11 +179,19 @@ def remainder_norm(
 
 
 def _image(product: Product, columns: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    if not isinstance(columns, np.ndarray):
+        return product(columns.astype(dtype, copy=False)).astype(np.float64, copy=False)
     return np.asarray(product(np.ascontiguousarray(columns, dtype=dtype)), np.float64)
 
 
 def proven_norm(
-    product: Product, engine: Engine, c: np.ndarray, v: np.ndarray, turn: np.ndarray, rng: np.random.Generator, most: float
+    product: Product,
+    engine: Engine,
+    c: np.ndarray,
+    v: np.ndarray,
+    turn: np.ndarray,
+    rng: np.random.Generator,
+    most: float,
 ) -> tuple[float, float, str]:
     """(xi, beta, words) for the remainder C + V turn^T + turn V^T of a C that is at hand: beta I - remainder has a Cholesky factor, so no eigenvalue
     exceeds beta."""

@@ -14,12 +14,18 @@ the preconditioner being the share of each row and column that was observed, plu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.engines.protocol import Engine, Tall
 from eckart.matrix import Observed
+
+
+def placed(engine: Engine, array: Any) -> Any:
+    """An array of the host where the engine works; as it is for engines that work on arrays of NumPy."""
+    return array if isinstance(engine.take(np.zeros(1)), np.ndarray) else engine.take(array)
 
 
 class Sampling:
@@ -29,6 +35,15 @@ class Sampling:
         self.engine, self.x = engine, engine.put(x)
         self.shape: tuple[int, int] = x.shape
         self.nnz = x.nnz
+
+    @cached_property
+    def shares(self) -> tuple[Tall, Tall]:
+        """The share of each row and of each column that was observed, a tenth of the mean at least."""
+        rows, columns = self.shape
+        least = 0.1 * max(self.nnz / (rows * columns), 1e-300)
+        own = self.x.counts[:, None] / columns, self.x.column_counts[:, None] / rows
+        by_row, by_column = (placed(self.engine, np.maximum(a, least)) for a in own)
+        return by_row, by_column
 
     def at(self, left: Tall, right: Tall) -> Tall:
         """U V^T at the entries."""
@@ -126,8 +141,7 @@ def shares(t: Tangent, ridge: Coordinates | None = None) -> Callable[[Coordinate
     rows, columns = t.pattern.shape
     mean = max(t.pattern.nnz / (rows * columns), 1e-300)
     kind = t.left.dtype
-    by_row = np.maximum(t.pattern.x.counts[:, None] / columns, 0.1 * mean)
-    by_column = np.maximum(t.pattern.x.column_counts[:, None] / rows, 0.1 * mean)
+    by_row, by_column = t.pattern.shares
     d = ridge or Coordinates(*(np.zeros(1),) * 3)
     scale = [(1 / (a + b)).astype(kind) for a, b in zip((mean, by_row, by_column), d)]
     return lambda g: t.inside(Coordinates(*(a * c for a, c in zip(g, scale))))

@@ -218,7 +218,8 @@ def start(problem: RidgeProblem, k: int, mean: float, engine: Engine, rng: np.ra
     right = np.empty((m, k), dtype)
     right[:, got:] = normal(rng, (m, k - got), dtype) * dtype.type(0.1 / np.sqrt(k))
     spanned = engine.get(block) * columns[:, None]
-    size = float(np.sqrt(np.vdot(spanned, spanned) / spanned.size)) if got else 1.0
+    square = engine.inner(block, block, engine.take(np.square(columns, dtype=np.float64)))
+    size = float(np.sqrt(np.trace(square) / spanned.size)) if got else 1.0
     right[:, :got] = spanned * dtype.type(0.3 / (size or 1.0))
     if rule.nonnegative:
         right = np.abs(right)

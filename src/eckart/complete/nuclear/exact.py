@@ -31,7 +31,7 @@ from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
-from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares
+from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares, placed
 from eckart.parameters import number, param, whole
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -72,7 +72,7 @@ def solve(
     size = entries_norm(x)
     if k == 0 or size == 0.0:
         return zero_solution(x, trace, {"relative residual": float(size > 0)})
-    b = x.data.astype(np.float64) / size
+    b = placed(engine, x.data.astype(np.float64) / size)
     search = _Search(Sampling(x, engine), b, k, tol, max_iter, rng, trace, watch)
     try:
         with engine.at_work():
@@ -95,7 +95,7 @@ def solve(
         trace.reason = StopReason.CONVERGED if misfit <= tol else StopReason.STALLED
         if len(trace) >= max_iter and misfit > FITS:
             trace.reason = StopReason.MAX_ITER
-    return Solution(u, s * size, v, trace, {"relative residual": misfit, "attempts": used})
+    return Solution(engine.get(u), s * size, engine.get(v), trace, {"relative residual": misfit, "attempts": used})
 
 
 class Found(NamedTuple):

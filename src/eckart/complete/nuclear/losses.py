@@ -85,7 +85,8 @@ class Problem:
         self.a, self.dtype = x.data.astype(np.float64), x.dtype
 
     def point(self, u: np.ndarray, s: np.ndarray, v: np.ndarray) -> Point:
-        at = self.o + (self.pattern.at((u * s).astype(self.dtype), v) if len(s) else 0.0)
+        # formulas of losses are NumPy's
+        at = self.o + (self.engine.get(self.pattern.at((u * s).astype(self.dtype), v)) if len(s) else 0.0)
         return Point(u, s, v, at, self.total(at))
 
     def total(self, at: np.ndarray) -> float:
@@ -148,7 +149,7 @@ def solve(
             trace.reason = StopReason.INTERRUPTED
             if not len(trace):
                 raise
-    return Solution(at.u, at.s, at.v, trace, {})
+    return Solution(engine.get(at.u), at.s, engine.get(at.v), trace, {})
 
 
 def _step(

@@ -23,7 +23,7 @@ import numpy as np
 
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
-from eckart.optim.tangent import Sampling
+from eckart.optim.tangent import Sampling, placed
 from eckart.rng import generator, normal
 from eckart.trace import Trace
 
@@ -51,6 +51,11 @@ class Operator:
     values: np.ndarray | None = None
     right: np.ndarray | None = None
     t_data: np.ndarray | None = field(default=None, repr=False)
+    placed = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, np.ndarray):
+            self.data = placed(self.pattern.engine, self.data)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,13 +94,14 @@ class Operator:
 
 @dataclass(eq=False)
 class Products:
-    """Any matrix as its two products."""
+    """Any matrix as its two products; ``placed``: of arrays of the engine."""
 
     shape: tuple[int, int]
     dtype: np.dtype
     times: Product
     times_t: Product
     engine: Any = field(default_factory=engine_named)
+    placed: bool = False
 
 
 def operator(given: Any) -> Any:
@@ -140,13 +146,15 @@ def partial_svd(
     if k == 0:
         return Triples(np.zeros((n, 0), z.dtype), np.zeros(0), np.zeros((m, 0), z.dtype), np.zeros(0))
     width = min(k + oversample, n, m)
-    first = np.zeros((m, 0), z.dtype) if start is None else np.asarray(start, z.dtype)[:, :width]
+    first = np.zeros((m, 0), z.dtype) if start is None else start[:, :width].astype(z.dtype, copy=False)
     first = np.column_stack([first, normal(rng, (m, max(0, width - first.shape[1])), z.dtype)])
     limit = basis_limit or max(6 * width, width + 40)
     eps = float(np.finfo(z.dtype).eps)
     e = z.engine
+    if isinstance(first, np.ndarray) and getattr(z, "placed", False):
+        first = placed(e, first)
     fresh, products = e.orth(first), 0
-    xs, qs, backs = (_Columns(size, limit + width, z.dtype) for size in (m, n, m))
+    xs, qs, backs = (_Columns(size, limit + width, fresh) for size in (m, n, m))
     x, q, back, r = xs.filled, qs.filled, backs.filled, np.zeros((0, 0))
     step = 0
     while True:
@@ -189,8 +197,8 @@ def partial_svd(
 class _Columns:
     """Columns of a basis that grows, in one array: what is there is not copied when more comes."""
 
-    def __init__(self, rows: int, room: int, dtype: np.dtype):
-        self.room, self.used = np.empty((rows, room), dtype, order="F"), 0  # so that those filled lie together
+    def __init__(self, rows: int, room: int, like: np.ndarray):
+        self.room, self.used = np.empty_like(like, shape=(rows, room), order="F"), 0  # so that those filled lie together
 
     @property
     def filled(self) -> np.ndarray:
@@ -199,7 +207,7 @@ class _Columns:
     def append(self, more: np.ndarray) -> np.ndarray:
         end = self.used + more.shape[1]
         if end > self.room.shape[1]:
-            old, self.room = self.filled, np.empty((len(self.room), 2 * end), self.room.dtype, order="F")
+            old, self.room = self.filled, np.empty_like(self.room, shape=(len(self.room), 2 * end), order="F")
             self.room[:, : self.used] = old
         self.room[:, self.used : end] = more
         self.used = end

@@ -96,7 +96,7 @@ def solve(
     trace.values = [value * size**2 for value in trace.values]
     path = [Step(p.tau * size, p.values * size, p.objective * size**2, p.misfit * size) for p in run.path]
     evidence = {"tau_max": run.top * size, "path": path, "limited": run.limited}
-    return Solution(at.u, at.s * size, at.v, trace, evidence)
+    return Solution(engine.get(at.u), at.s * size, engine.get(at.v), trace, evidence)
 
 
 def largest(pattern: Sampling, data: np.ndarray, *, rng: np.random.Generator, tol: float) -> float:
@@ -192,7 +192,7 @@ class _Run:
             return e.outer(q, -e.inner(q, y).astype(y.dtype), y) if q.shape[1] else y
 
         z = Products(
-            r.shape, r.dtype, lambda a: off(at.u, r.times(off(at.v, a))), lambda y: off(at.v, r.times_t(off(at.u, y))), e
+            r.shape, r.dtype, lambda a: off(at.u, r.times(off(at.v, a))), lambda y: off(at.v, r.times_t(off(at.u, y))), e, True
         )
         k = min(max(BATCH, len(at.s)), min(z.shape) - len(at.s))
         if k <= 0:

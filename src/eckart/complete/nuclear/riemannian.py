@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.io.models.levels import NOTHING, Memory
-from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares, shares
+from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares, placed, shares
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 CUTS = 8
@@ -66,7 +66,7 @@ class Descent:
     def __init__(
         self, pattern: Sampling, b: np.ndarray, trace: Trace | None = None, watch: Watcher = silent
     ):
-        self.pattern, self.b, self.watch = pattern, b, watch
+        self.pattern, self.b, self.watch = pattern, placed(pattern.engine, b), watch
         self.trace = Trace("objective") if trace is None else trace
         self.share = max(pattern.nnz, 1) / max(pattern.shape[0] * pattern.shape[1], 1)
         self.floor = 20 * float(np.finfo(b.dtype).eps)
@@ -74,6 +74,8 @@ class Descent:
 
     def point(self, u: np.ndarray, s: np.ndarray, v: np.ndarray, tau: float = 0.0) -> Point:
         """The triples with their residual and value."""
+        if isinstance(u, np.ndarray):  # a start, or what a checkpoint kept
+            u, v = placed(self.pattern.engine, u), placed(self.pattern.engine, v)
         s = np.asarray(s, np.float64)
         rest, square = self.pattern.residual(self.b, u * s.astype(u.dtype), v)
         return Point(u, s, v, rest, float(np.sqrt(square)), 0.5 * square + tau * float(s.sum()))

@@ -47,7 +47,7 @@ def debiased(
             at, _ = d.run(at, 0.0, tol, 1e-8, max_iter, memory.inner(d.reached))
         except KeyboardInterrupt:
             at, found.trace.reason = d.best or at, StopReason.INTERRUPTED
-    return found._replace(U=at.u, s=at.s * size, V=at.v)
+    return found._replace(U=engine.get(at.u), s=at.s * size, V=engine.get(at.v))
 
 
 def choose_tau(

@@ -81,7 +81,7 @@ def solve(
             )
         except KeyboardInterrupt:
             at, trace.reason = d.best or at, StopReason.INTERRUPTED
-    return Solution(at.u, at.s * size, at.v, trace, {"relative residual": at.misfit})
+    return Solution(engine.get(at.u), at.s * size, engine.get(at.v), trace, {"relative residual": at.misfit})
 
 
 def _start(d: Descent, k: int, rng: np.random.Generator) -> tuple[Point, np.ndarray | None]:

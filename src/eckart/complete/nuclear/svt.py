@@ -30,7 +30,7 @@ from eckart.factors import LowRank
 from eckart.fit import fitted
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
-from eckart.optim.tangent import Sampling
+from eckart.optim.tangent import Sampling, placed
 from eckart.parameters import flag, number, optional, param, whole
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -78,9 +78,9 @@ def solve(
         else:
             ascent.take(steps.last())
         ascent.run(accelerate, tol, max_iter, trace, watch, steps)
-    u, s, v = ascent.best
+    u, s, v = engine.get(ascent.best[0]), ascent.best[1], engine.get(ascent.best[2])
     evidence = {
-        "tau": ascent.tau * size, "step": ascent.eta, "dual": ascent.best_y * size, "relative residual": ascent.least,
+        "tau": ascent.tau * size, "step": ascent.eta, "dual": engine.get(ascent.best_y) * size, "relative residual": ascent.least,
     }  # fmt: skip
     return Solution(u, s * size, v, trace, evidence)
 
@@ -96,7 +96,7 @@ class _Ascent:
     best: tuple[np.ndarray, np.ndarray, np.ndarray]
 
     def __init__(self, pattern: Sampling, b: np.ndarray, most: int, rng: np.random.Generator):
-        self.pattern, self.b, self.most, self.rng = pattern, b, most, rng
+        self.pattern, self.b, self.most, self.rng = pattern, placed(pattern.engine, b), most, rng
 
     def begin(self, tau: float | None, eta: float) -> None:
         """y a multiple of the entries, until which B(y) = 0."""

@@ -1,4 +1,4 @@
-"""Arrays of a device: the handle that chapters see, and products whose precision is said.
+"""Arrays of a device: copies on the host, and products whose precision is said.
 
 No float atomics anywhere in this engine: sums run over padded buckets, sorted segments or whole axes, so that the same device gives the same bits.
 """
@@ -13,43 +13,7 @@ from weakref import ref
 import numpy as np
 import torch
 
-NUMPY: dict[torch.dtype, np.dtype] = {
-    torch.float32: np.dtype(np.float32),
-    torch.float64: np.dtype(np.float64),
-    torch.int64: np.dtype(np.int64),
-}
-TORCH = {dtype: key for key, dtype in NUMPY.items()}
-
-
-class DeviceArray:
-    """A tall array on a device: ``shape``, NumPy's ``dtype``, slices of columns. The tensor is for the engine alone."""
-
-    __array_ufunc__ = None  # arithmetic belongs to the engine
-
-    def __init__(self, tensor: torch.Tensor):
-        self.tensor = tensor
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.tensor.shape)
-
-    @property
-    def dtype(self) -> np.dtype:
-        return NUMPY[self.tensor.dtype]
-
-    def __getitem__(self, at: Any) -> DeviceArray:
-        if not (isinstance(at, tuple) and len(at) == 2 and at[0] == slice(None) and isinstance(at[1], slice)):
-            raise TypeError(f"[{at!r}] came, wanted a slice of columns: a tall array belongs to the engine")
-        return DeviceArray(self.tensor[at])
-
-    def __setitem__(self, at: Any, columns: Any) -> None:
-        """Columns of another array of the engine, or of the host."""
-        self[at].tensor.copy_(
-            columns.tensor if isinstance(columns, DeviceArray) else torch.from_numpy(np.array(columns))
-        )
-
-    def __repr__(self) -> str:
-        return f"DeviceArray({self.shape}, {self.dtype}, {self.tensor.device})"
+from eckart.engines.cuda.device_array import TORCH, DeviceArray
 
 
 class Twins:

@@ -15,7 +15,7 @@ from eckart.engines.cuda.arrays import WORTH_SPLITTING, DeviceArray, add_square
 from eckart.engines.cuda.halves import Halves, columns_of, scatter_of
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import usable
-from eckart.engines.cuda.kernels.products import row_products
+from eckart.engines.cuda.kernels.products import entry_sums, row_products
 from eckart.engines.protocol import ColumnMoments, Keeper, Moments
 from eckart.trace import Watcher, silent
 
@@ -129,9 +129,12 @@ class DeviceDense:
         """Absent entries are zeros: about the mean of a column they add its square for each of them."""
         e, rows = x.T.entries, x.shape[0]
         wide, one = e.data.double(), torch.ones((e.n, 1), dtype=torch.float64, device=self.device)
-        mean = entry_product(e, wide, one)[:, 0] / max(rows, 1)
-        apart = wide - mean[e.row_of]
-        square = entry_product(e, apart * apart, one)[:, 0] + (rows - e.counts) * mean * mean
+
+        def summed(numbers: torch.Tensor) -> torch.Tensor:
+            return entry_sums(e.pieces, numbers) if usable(numbers) else entry_product(e, numbers, one)[:, 0]
+
+        mean = summed(wide) / max(rows, 1)
+        square = summed((wide - mean[e.row_of]) ** 2) + (rows - e.counts) * mean * mean
         return ColumnMoments(rows, float(rows), mean.cpu().numpy(), square.cpu().numpy())
 
     def times(self, x: Any, v: Any, mean: np.ndarray | None) -> DeviceArray:

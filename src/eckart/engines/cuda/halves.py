@@ -53,7 +53,7 @@ def columns_of(x: torch.Tensor, w: torch.Tensor | None) -> Sums:
 
 def scales_of(most: torch.Tensor) -> torch.Tensor:
     """s_j: powers of two, within the range of float32."""
-    return torch.ldexp(torch.ones_like(most), (TOP - torch.frexp(most).exponent).clamp(-100, 100)).float()
+    return torch.exp2((TOP - torch.frexp(most).exponent).clamp(-100, 100).double()).float()
 
 
 def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -125,7 +125,9 @@ class Halves(NamedTuple):
         width = -(-n // (8 * chunks)) * 8
         sums = columns_of(x, None)
         scales = scales_of(sums.most)
-        return cls(halves(x, sums.near, scales, None, chunks * width), sums.near.double(), 1.0 / scales.double(), chunks, width)
+        return cls(
+            halves(x, sums.near, scales, None, chunks * width), sums.near.double(), 1.0 / scales.double(), chunks, width
+        )
 
     def gram_times(self, v: torch.Tensor, mean: torch.Tensor | None, w: torch.Tensor | None) -> torch.Tensor:
         """(X - 1 mean^T)^T diag(w) (X - 1 mean^T) V, in float64.
@@ -133,9 +135,10 @@ class Halves(NamedTuple):
         With d the centre less the mean, the rows less the mean are those less the centre plus d: V gives one more number for each column, and its image one
         more product.
         """
-        n, b = v.shape
-        wide = v.double()
-        shift = (self.near if mean is None else self.near - mean)
+        n, columns = v.shape
+        b = -(-columns // 8) * 8  # rows of halves then begin at multiples of 32 bytes
+        wide = torch.nn.functional.pad(v.double(), (0, b - columns))
+        shift = self.near if mean is None else self.near - mean
         both, scale = _split(_padded(wide * self.back[:, None], self.chunks * self.width))
         offset = shift @ wide
         zero = torch.zeros_like(both[:, b:])
@@ -146,18 +149,23 @@ class Halves(NamedTuple):
         step = max(TERMS, BLOCK // m // TERMS * TERMS)
         for a in range(0, len(self.pairs), step):
             rows = self.pairs[a : a + step]
-            y = product(rows.view(len(rows), 2 * self.chunks, self.width).transpose(0, 1), right).sum(0, dtype=torch.float64)
+            y = product(rows.view(len(rows), 2 * self.chunks, self.width).transpose(0, 1), right).sum(
+                0, dtype=torch.float64
+            )
             y = (y[:, :b] + y[:, b:] / LOW) / scale + offset
             if w is not None:
                 y = y * w[a : a + step, None]
             sums += y.sum(0)
             halved, size = _split(y)
             even = len(rows) // TERMS * TERMS
-            for part, own in ((rows[:even].view(-1, TERMS, 2 * m), halved[:even].view(-1, TERMS, 2 * b)), (rows[even:][None], halved[even:][None])):
+            for part, own in (
+                (rows[:even].view(-1, TERMS, 2 * m), halved[:even].view(-1, TERMS, 2 * b)),
+                (rows[even:][None], halved[even:][None]),
+            ):
                 if part.shape[0] and part.shape[1]:
                     z = product(part.mT, own).sum(0, dtype=torch.float64)
                     total += (z[:m, :b] + (z[:m, b:] + z[m:, :b]) / LOW) / size
-        return total[:n] * self.back[:, None] + torch.outer(shift, sums)
+        return (total[:n] * self.back[:, None] + torch.outer(shift, sums))[:, :columns]
 
 
 def _padded(v: torch.Tensor, rows: int) -> torch.Tensor:
@@ -166,7 +174,7 @@ def _padded(v: torch.Tensor, rows: int) -> torch.Tensor:
 
 def _split(v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Columns times powers of two as their upper halves, then their lower ones; and these powers."""
-    scale = torch.ldexp(torch.ones_like(v[0]), (TOP - torch.frexp(v.abs().amax(0)).exponent).clamp(-1000, 1000))
+    scale = torch.exp2((TOP - torch.frexp(v.abs().amax(0)).exponent).clamp(-1000, 1000).double())
     scaled = (v * scale).float()
     high = scaled.half()
     return torch.cat([high, ((scaled - high.float()) * LOW).half()], 1), scale

@@ -8,6 +8,8 @@ import torch
 
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Chunk, Entries
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.products import entry_sums
 from eckart.engines.protocol import RidgeRule
 
 
@@ -67,5 +69,7 @@ class Known(NamedTuple):
 
 def row_sums(entries: Entries, numbers: torch.Tensor) -> torch.Tensor:
     """sum_j of numbers at the entries, for every row, in float64."""
+    if usable(numbers):
+        return entry_sums(entries.pieces, numbers)
     one = torch.ones((entries.n, 1), dtype=torch.float64, device=numbers.device)
     return entry_product(entries, numbers.double(), one)[:, 0]

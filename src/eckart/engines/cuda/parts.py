@@ -167,7 +167,9 @@ class DeviceParts:
         weights = torch.ones_like(e.data) if own and e.weights is None else e.weights
         if ("totals", LONG) not in x.kept:
             heavy = e.data if e.weights is None else e.weights * e.data
-            x.kept["totals", LONG] = row_products(pieces, e.indices, heavy, torch.ones_like(h[:, :1]))[:, 0].contiguous()
+            x.kept["totals", LONG] = row_products(pieces, e.indices, heavy, torch.ones_like(h[:, :1]))[
+                :, 0
+            ].contiguous()
         total = x.kept["totals", LONG]
         mass = row_products(pieces, e.indices, weights, h).contiguous() if own else down
         at = _floored(u[long], mass if own else mass.expand(len(long), -1), total, rule)

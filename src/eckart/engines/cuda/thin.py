@@ -95,7 +95,9 @@ class DeviceThin:
     def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
         if not self._here(c):
             return self.on_cpu("is_below", c, q, r, bound)
-        half = torch.addmm(self.tensor(c, np.float64), self.tensor(q, np.float64), self.tensor(r, np.float64).T, beta=0.5)
+        half = torch.addmm(
+            self.tensor(c, np.float64), self.tensor(q, np.float64), self.tensor(r, np.float64).T, beta=0.5
+        )
         below = -(half + half.T)
         below.diagonal().add_(bound)
         return int(torch.linalg.cholesky_ex(below)[1]) == 0

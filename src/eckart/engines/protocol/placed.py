@@ -16,7 +16,8 @@ from eckart.matrix import Matrix
 
 Tall = Any
 """An array of the engine with N, m or z rows. Chapters may ask for ``shape`` and ``dtype``, slice columns ``a[:, i:j]``, set
-columns of one that they took to those of another, and hand it back; no more."""
+columns of one that they took to those of another, and hand it back; no more. Solvers on the tangent space of low rank (``optim.tangent``) also add, scale and
+join them by NumPy's operators: arrays of an engine that are not NumPy's answer these, and whatever they cannot answer is copied to the host."""
 
 
 class GapsFound(EckartError):

@@ -22,6 +22,8 @@ def pack(state: Any) -> dict[str, np.ndarray]:
 
     def plain(value: Any, name: str) -> Any:
         value = value() if callable(value) else value
+        if hasattr(value, "__array__") and not isinstance(value, np.generic):
+            value = np.asarray(value)  # of an engine
         if isinstance(value, np.ndarray):
             order = np.argsort([-abs(step) for step in value.strides], kind="stable").tolist()
             arrays[name] = np.ascontiguousarray(np.asarray(value).transpose(order)).reshape(

@@ -77,6 +77,28 @@ def _row_products(first, last, line, indices, data, right, out, k, STEP: tl.cons
 
 
 @jit
+def _entry_sums(first, last, line, numbers, out, STEP: tl.constexpr):
+    piece = tl.program_id(0)
+    total = tl.zeros([STEP], dtype=tl.float64)
+    begin, end = tl.load(first + piece), tl.load(last + piece)
+    for e in range(begin, end, STEP):
+        at = e + tl.arange(0, STEP)
+        total += tl.load(numbers + at, mask=at < end, other=0.0).to(tl.float64)
+    tl.store(out + tl.load(line + piece), tl.sum(total, 0))
+
+
+def entry_sums(pieces: Pieces, numbers: torch.Tensor) -> torch.Tensor:
+    """Sums of numbers at the entries of every row, in float64."""
+    out = torch.empty((pieces.lines, 1), dtype=torch.float64, device=numbers.device)
+    if pieces.rows:
+        _entry_sums[(len(pieces.first),)](
+            pieces.first, pieces.last, pieces.line, numbers.contiguous(), out, STEP=128, num_warps=1
+        )
+        join(pieces, out)
+    return out[: pieces.rows, 0]
+
+
+@jit
 def _joined(rows, first, last, out, k, WIDTH: tl.constexpr):
     """The lines of a long row, added in their order in float64."""
     at = tl.program_id(0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import torch
 
+from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.language import jit, power_of_two, tl
 
 CHUNK = 2048
@@ -58,6 +59,11 @@ def column_sums(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Sums, squares, products with ``y`` (zeros without) and largest sizes of every column, in float64."""
     rows, n = x.shape
+    if rows and not usable(x):
+        wide = (x - centre).double()
+        heavy, size = (wide, wide) if weights is None else (wide * weights[:, None], wide * weights.sqrt()[:, None])
+        times = torch.zeros_like(wide[0]) if y is None else y @ heavy
+        return heavy.sum(0), (heavy * wide).sum(0), times, size.abs().amax(0)
     chunks, width = -(-rows // CHUNK), min(256, power_of_two(n))
     out = torch.zeros((max(1, chunks), 4, n), dtype=torch.float64, device=x.device)
     if rows and n:
@@ -86,6 +92,8 @@ def _row_dots(x, centre, vector, out, rows, n, ROWS: tl.constexpr, WIDTH: tl.con
 def row_dots(x: torch.Tensor, centre: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
     """(x_i - c).g of every row, in float64."""
     rows, n = x.shape
+    if not usable(x):
+        return (x - centre).double() @ vector
     out, several = torch.zeros(rows, dtype=torch.float64, device=x.device), 8
     if rows and n:
         _row_dots[(-(-rows // several),)](
@@ -119,6 +127,11 @@ def halves(
 ) -> torch.Tensor:
     """Rows of h, then of l, each with zeros up to m columns: rows x 2 m."""
     rows, n = x.shape
+    if not usable(x):
+        d = (x - centre) * scales if weights is None else (x - centre) * weights.sqrt().to(x.dtype)[:, None] * scales
+        d = torch.nn.functional.pad(d, (0, m - n))
+        high = d.half()
+        return torch.cat([high, ((d - high.float()) * 2048.0).half()], 1)
     out = torch.empty((rows, 2 * m), dtype=torch.float16, device=x.device)
     if rows and m:
         _halves[(-(-rows // 16), -(-m // 256))](
