@@ -64,7 +64,7 @@ def started(paths: dict[str, Path], said: Path) -> tuple[subprocess.Popen, int]:
 
 def asked(program: str, port: int, folder: Path, each: int, *more: str, hooks: bool) -> tuple[int, int]:
     """The code of schemathesis and the number of its cases."""
-    (folder / "schemathesis.toml").write_text("[checks]\npositive_data_acceptance.enabled = false\n")  # unknown ids
+    (folder / "schemathesis.toml").write_text("request-timeout = 60\n[checks]\npositive_data_acceptance.enabled = false\n")  # unknown ids
     around = os.environ | (
         {"SCHEMATHESIS_HOOKS": "service_hooks", "PYTHONPATH": str(Path(__file__).parent)} if hooks else {}
     )

@@ -28,9 +28,11 @@ from eckart.io.tables.write import label_array
 ENDINGS = (".usearch", ".faiss", ".parquet")
 NEEDS = {".usearch": ("usearch", "usearch"), ".faiss": ("faiss", "faiss-cpu")}
 """By ending: the module that writes it, and the package that brings the module."""
-LINKS, WIDTH_BUILD, WIDTH_SEARCH = 32, 200, 128
-"""Neighbours of a node of the graph, and candidates kept while it is built and searched: recall@10 of 0.99 and more for the ratings and words we tried, where
-the defaults of the libraries (16 links, 16 to 64 candidates) lose up to a tenth."""
+LINKS, BUILD_WIDTH = 32, 128
+"""Neighbours of a node of the graph, and candidates that are kept while it is built."""
+WIDTHS = (64, 128, 256, 512, 1024)
+"""Candidates kept while it is searched: the first of these that reaches ENOUGH. How many are needed depends on the vectors, so it is measured."""
+ENOUGH = 0.99
 BEST = 10
 BLOCK = 256
 """Queries of one exact product."""
@@ -83,7 +85,10 @@ class SearchVectors:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written. ``recall`` is None for a table, which is searched by others."""
+    """What was written. ``recall`` is None for a table, which is searched by others.
+
+    ``width`` is the number of candidates with which it was measured. A file of FAISS keeps it; usearch wants it again (``index.expansion_search = width``).
+    """
 
     path: Path
     ids_path: Path | None
@@ -91,13 +96,14 @@ class Exported:
     dimension: int
     asked: int
     recall: float | None
+    width: int | None = None
 
     def __str__(self) -> str:
         what = f"{self.count:,} vectors of {self.dimension} numbers in {self.path}"
         what += "" if self.ids_path is None else f", their ids in {self.ids_path}"
         if self.recall is None:
             return what
-        return f"{what}; recall@{BEST} of {self.asked:,} queries against exact search {self.recall:.4f}"
+        return f"{what}; searched with {self.width} candidates, recall@{BEST} of {self.asked:,} queries against exact search is {self.recall:.4f}"
 
 
 def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 1000, seed: int = 0) -> Exported:
@@ -123,19 +129,19 @@ def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 
             f"writing {target} needs {NEEDS[kind][1]}, which is not installed; pip install {NEEDS[kind][1]}"
         )
     v = SearchVectors.of(model)
-    ids_path, recall, asked = None, None, 0
+    ids_path, recall, width, asked = None, None, None, 0
     if kind == ".parquet":
         _write_table(target, v.ids, v.vectors)
     else:
         index = (_Usearch if kind == ".usearch" else _Faiss)(v.vectors)
         asked = min(sample, len(v.queries))
-        recall = _recall(index, v, np.random.default_rng(seed).choice(len(v.queries), asked, replace=False))
+        width, recall = _width(index, v, np.random.default_rng(seed).choice(len(v.queries), asked, replace=False))
         ids_path = target.with_name(f"{target.stem}.ids.parquet")
         _write_table(ids_path, v.ids, None)
         _replaced(target, index.save)
     if asked_file is not None:
         _write_table(asked_file, v.query_ids, v.queries)
-    return Exported(target, ids_path, *v.vectors.shape, asked, recall)
+    return Exported(target, ids_path, *v.vectors.shape, asked, recall, width)
 
 
 class _Usearch:
@@ -143,9 +149,12 @@ class _Usearch:
         from usearch.index import Index
 
         self.index = Index(
-            ndim=vectors.shape[1], metric="ip", dtype="f32", connectivity=LINKS, expansion_add=WIDTH_BUILD, expansion_search=WIDTH_SEARCH
+            ndim=vectors.shape[1], metric="ip", dtype="f32", connectivity=LINKS, expansion_add=BUILD_WIDTH, expansion_search=WIDTHS[0]
         )  # fmt: skip
         self.index.add(np.arange(len(vectors)), vectors)
+
+    def widen(self, width: int) -> None:
+        self.index.expansion_search = width
 
     def search(self, queries: np.ndarray, n: int) -> np.ndarray:
         return np.atleast_2d(self.index.search(queries, n).keys).astype(np.int64)
@@ -159,8 +168,11 @@ class _Faiss:
         import faiss
 
         self.index = faiss.IndexHNSWFlat(vectors.shape[1], LINKS, faiss.METRIC_INNER_PRODUCT)
-        self.index.hnsw.efConstruction, self.index.hnsw.efSearch = WIDTH_BUILD, WIDTH_SEARCH
+        self.index.hnsw.efConstruction = BUILD_WIDTH
         self.index.add(vectors)
+
+    def widen(self, width: int) -> None:
+        self.index.hnsw.efSearch = width
 
     def search(self, queries: np.ndarray, n: int) -> np.ndarray:
         return self.index.search(queries, n)[1]
@@ -171,14 +183,18 @@ class _Faiss:
         faiss.write_index(self.index, path)
 
 
-def _recall(index: Any, v: SearchVectors, at: np.ndarray) -> float:
-    """The share of the exact best that the index finds."""
+def _width(index: Any, v: SearchVectors, at: np.ndarray) -> tuple[int, float]:
+    """The smallest width whose recall is enough (the largest, where none is), and its recall: the share of the exact best that the index finds."""
     n = min(BEST + v.itself, len(v.vectors))
-    hits = wanted = 0
-    for own, exact, found in zip(at, v.best(at, n), index.search(v.queries[at], n)):
-        right = set(exact.tolist()) - ({int(own)} if v.itself else set())
-        hits, wanted = hits + len(right & set(found.tolist())), wanted + len(right)
-    return hits / max(wanted, 1)
+    own = [{int(i)} if v.itself else set() for i in at]
+    exact = [set(best.tolist()) - i for best, i in zip(v.best(at, n), own)]
+    for width in WIDTHS:
+        index.widen(width)
+        hits = sum(len(best & set(found.tolist())) for best, found in zip(exact, index.search(v.queries[at], n)))
+        recall = hits / max(1, sum(map(len, exact)))
+        if recall >= ENOUGH:
+            break
+    return width, recall
 
 
 def _checked(path: Any, endings: tuple[str, ...]) -> Path:
