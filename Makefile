@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-browser test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean test-gpu test-cluster soak
+.PHONY: demo test test-slow test-browser test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean test-gpu test-cluster soak test-service
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -85,6 +85,13 @@ mutants: $(STAMP)
 # every contract test and a fit of every model on the GPU of this machine
 test-gpu: $(STAMP)
 	$(BIN)/python tests/gpu.py
+
+# cases made from the service's OpenAPI file: make test-service CASES=20000; schemathesis lives in an environment of its own
+CASES ?= 20000
+test-service: $(STAMP)
+	$(PYTHON) -m venv $(VENV)/service
+	$(VENV)/service/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.32,<5'
+	$(BIN)/python tests/service_cases.py --cases $(CASES) --schemathesis $(VENV)/service/bin/schemathesis
 
 # the service under load, swaps, killed workers and hostile clients: make soak SECONDS=86400 for a day
 SECONDS ?= 3600

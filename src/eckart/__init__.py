@@ -68,6 +68,7 @@ _PUBLIC = {
     "LowRank": "eckart.factors",
     "read": "eckart.io.read",
     "view": "eckart.studio.view",
+    "export_vectors": "eckart.serve.search_index",
     "load": "eckart.io.models.save",
     "Dense": "eckart.matrix",
     "Observed": "eckart.matrix",
@@ -166,4 +167,5 @@ if TYPE_CHECKING:
     from eckart.reduce.project import subspace_distance as subspace_distance
     from eckart.reduce.select import select_components as select_components
     from eckart.reduce.truncated import TruncatedSVD as TruncatedSVD
+    from eckart.serve.search_index import export_vectors as export_vectors
     from eckart.studio.view import view as view

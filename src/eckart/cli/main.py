@@ -15,6 +15,7 @@ from eckart.cli.complete import complete
 from eckart.cli.database import with_database
 from eckart.cli.embed import embed
 from eckart.cli.explain import explain
+from eckart.cli.export import export
 from eckart.cli.plan import plan
 from eckart.cli.recommend import recommend
 from eckart.cli.reduce import reduce
@@ -39,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (reduce, complete, compare, recommend, explain, embed, neighbours, analogy, certify, plan, warm, serve, studio):
+for verb in (reduce, complete, compare, recommend, explain, embed, neighbours, analogy, certify, plan, warm, export, serve, studio):
     app.command()(with_database(verb))
 
 

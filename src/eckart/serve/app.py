@@ -199,6 +199,10 @@ class Service:
             ) from None
         except EckartError as error:
             raise Problem(422, " ".join(str(error).split())) from None
+        except np.linalg.LinAlgError:
+            raise Problem(
+                422, "the numbers that came are too large or too alike to be worked with in 64 bits; scale them"
+            ) from None
         except (OverflowError, UnicodeError) as error:
             raise Problem(
                 422, f"a value came that no model can hold ({error}); wanted numbers of 64 bits and valid text"

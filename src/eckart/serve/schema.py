@@ -248,7 +248,7 @@ def openapi(version: str, models: tuple[str, ...] = ()) -> dict[str, Any]:
         asked = fields(kind)
         body = {
             "type": "object", "additionalProperties": False, "required": [f.name for f in asked if f.default is MISSING],
-            "properties": {f.name: KINDS[f.name] | ({"default": f.default} if f.default not in (MISSING, None) else {}) for f in asked},
+            "properties": {f.name: _described(f.name, f.default) for f in asked},
         }  # fmt: skip
         paths[f"/v1/models/{{name}}/{verb}"] = {
             "post": {
@@ -275,6 +275,13 @@ def openapi(version: str, models: tuple[str, ...] = ()) -> dict[str, Any]:
     }
     security = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
     return {"openapi": "3.1.0", "info": about, "paths": paths, "components": security, "security": [{}, {"token": []}]}
+
+
+def _described(name: str, default: Any) -> dict[str, Any]:
+    """A field of a request; null stands for a field that is not given."""
+    if default is MISSING:
+        return KINDS[name]
+    return {"anyOf": [KINDS[name], {"type": "null"}]} | ({} if default is None else {"default": default})
 
 
 def _problems(*statuses: int) -> dict[str, Any]:
