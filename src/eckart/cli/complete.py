@@ -148,7 +148,9 @@ def complete(
     others = (normalise, held_out, pairs, cells, titles, loss, row_features, column_features, time)
     plainly = all(option is None for option in others) and not how.plan and feedback == "explicit"
     if method == "mixed" and (not plainly or source.long):
-        raise InputError("--method mixed came with options of other methods, wanted a wide table, and -k, --l2, --max-iter, --checkpoint, --out, --model and --report alone")
+        raise InputError(
+            "--method mixed came with options of other methods, wanted a wide table, and -k, --l2, --max-iter, --checkpoint, --out, --model and --report alone"
+        )
     if method == "mixed" or (method == "auto" and plainly and is_mixed(source, file)):
         complete_mixed(source, file, to, {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, **always}, shell)
         return

@@ -26,8 +26,8 @@ def table_report(model: Any, X: Any, *, name: str = "") -> Report:
     page.holds(fit.certificate)
     page.section("What the other columns say of each")
     page.text(
-        "Every seen cell is predicted from the other cells of its row. Numbers: the error as a share of the standard deviation of the column. Levels: the share "
-        "of wrong ones, and that of always saying the commonest. The fit has seen these cells in other rows and columns, so new tables may do a little worse."
+        "Every seen cell is predicted from the other cells of its row. Numbers: the error as a share of the standard deviation of the column. Levels: the "
+        "share of wrong ones, and that of always saying the commonest. The fit has seen these cells, so new tables may do a little worse."
     )
     page.table(["column", "loss", "gaps", "error", "without the others"], _judged(model, frame, gaps))
     if fit.factors.aside:
