@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -35,7 +37,7 @@ def data(tmp_path_factory):
 
 
 def test_a_mixed_table_is_filled_by_itself(eckart_):
-    code, out, err = eckart_("complete", "gaps.csv", "--out", "filled.csv", "--model", "m.safetensors")
+    code, out, err = eckart_("complete", "gaps.csv", "--out", "filled.csv", "--model", "m.safetensors", "--report", "r.html")
     assert code == 0, err
     assert "mixed table" in out
     assert "'name' is left as it is" in err
@@ -47,6 +49,12 @@ def test_a_mixed_table_is_filled_by_itself(eckart_):
         assert (filled[name][hidden].astype(str) == whole[name][hidden].astype(str)).mean() > 0.7
         assert (filled[name][~hidden].astype(str) == whole[name][~hidden].astype(str)).all()
     assert eckart.load("m.safetensors").losses_["town"] == "multinomial"
+    page = Path("r.html").read_text("utf-8")
+    rows = dict(re.findall(r"<tr><td[^>]*>(\w+)</td><td[^>]*>(squared|multinomial|logistic)</td>", page))
+    assert rows["town"] == "multinomial"
+    assert rows["smokes"] == "logistic"
+    for words in ("What the other columns say of each", "What goes together", "How the rank was chosen", "Evidence"):
+        assert words in page
 
 
 def test_marks_and_an_index(eckart_):
@@ -75,6 +83,6 @@ def test_other_methods_stay_and_options_of_theirs_are_refused(eckart_):
     code, _, err = eckart_("complete", "gaps.csv", "--method", "als", "-k", "1", "--out", "numbers.csv")
     assert code in (0, 1), err
     assert "left out of gaps.csv" in err
-    code, _, err = eckart_("complete", "gaps.csv", "--method", "mixed", "--report", "r.html")
+    code, _, err = eckart_("complete", "gaps.csv", "--method", "mixed", "--held-out", "0.1")
     assert code == 2
     assert "--method mixed" in err

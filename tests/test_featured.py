@@ -224,7 +224,7 @@ def test_times_are_dates_or_numbers_and_nothing_else(data, bayes):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"nonnegative": True}, {"l2": 0.0}, {"l2_bias": 0.0}, {"solver": "cg", "biases": False}]
+    "wrong", [{"loss": "poisson"}, {"nonnegative": True}, {"l2": 0.0}, {"l2_bias": 0.0}, {"solver": "cg", "biases": False}]
 )
 def test_choices_that_attributes_have_no_rule_for_are_refused(data, wrong):
     with pytest.raises(InputError, match="row_features"):
@@ -239,10 +239,41 @@ def test_certificates_are_measured_again_with_attributes(als, data):
     assert again["objective"] == pytest.approx(als.objective_, rel=1e-6)
 
 
+@pytest.mark.parametrize("loss", ["logistic", "ordered_probit"])
+def test_attributes_go_together_with_losses(loss, tmp_path):
+    """Rows without an entry are predicted by their attributes alone; the objective never rises; certificate, file and fold-in say the same."""
+    rng = np.random.default_rng(0)
+    f, g = rng.standard_normal((60, 2)), rng.standard_normal((40, 2))
+    s = (f @ rng.standard_normal((2, 2)) + 0.3 * rng.standard_normal((60, 2))) @ g.T
+    a = (s + rng.logistic(size=s.shape) > 0) * 1.0 if loss == "logistic" else 1.0 + np.digitize(s + rng.standard_normal(s.shape), [-1, 1])
+    seen = rng.random(s.shape) < 0.5
+    seen[:10] = False
+    i, j = np.nonzero(seen)
+    table = pd.DataFrame({"user": i, "item": j, "value": a[i, j]})
+    rows = pd.DataFrame({"user": np.arange(60), "one": f[:, 0], "two": f[:, 1]})
+    columns = pd.DataFrame({"item": np.arange(40), "one": g[:, 0], "two": g[:, 1]})
+    model = ALS(2, loss=loss, random_state=0, tol=1e-8, max_iter=150)
+    model.fit(table, **NAMES, row_features=rows, column_features=columns)
+    assert model.certificate_.holds, model.certificate_.reason
+    assert loss in model.certificate_.problem
+    cold = np.indices((10, 40)).reshape(2, -1)
+    assert np.mean((model.predict(*cold) - a[:10].ravel()) ** 2) < 0.85 * a[:10].var()
+    again = model.certify(observed(table, **NAMES))
+    assert again["objective"] == pytest.approx(model.objective_, rel=1e-6)
+    model.save(tmp_path / "m.safetensors")
+    back = load(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(back.predict_proba(*cold), model.predict_proba(*cold))
+    part = observed(table[table.user == 20], **NAMES)
+    np.testing.assert_allclose(back.predict(part), model.predict([20]), atol=1e-3)
+    later = pd.DataFrame({"user": [99], "one": [1.0], "two": [-1.0]})
+    assert np.isfinite(model.predict(99, 3, row_features=later)).all()
+
+
 @pytest.mark.parametrize(
     ("model", "more"),
     [
         (ALS(2, random_state=0, tol=0, max_iter=6), {}),
+        (ALS(2, random_state=0, tol=0, max_iter=6, loss="huber"), {}),
         (BayesianMF(2, n_samples=4, burn_in=4, thin=1, random_state=0, implicit_features=True), {"time": "when"}),
     ],
 )

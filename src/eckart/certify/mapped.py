@@ -103,6 +103,9 @@ def look(p: MappedProblem, at: RidgePoint, engine: Engine) -> MappedLook:
     for side, others, x, rule, own, other, maps in sides:
         assert maps is not None
         design, offset = p.design(engine, others, other)
+        total = None
+        if at.loss is not None:  # the residual of the ridge problem that touches the loss here is its gradient
+            x, total = engine.linearised(x, at.loss, own, design, mean=at.mean, other=offset)
         seen = engine.evidence_rows(x, own, design, rule, mean=at.mean, other=offset, spread=a0)
         h, d = engine.outer(side.heavy, maps), maps.shape[1]
         ridge = np.trace(engine.inner(own, h, side.ridge))
@@ -115,7 +118,7 @@ def look(p: MappedProblem, at: RidgePoint, engine: Engine) -> MappedLook:
         square += float(np.sum((side.curvature @ maps - pull) ** 2))
         size += float(np.sum(pull**2))
         value += p.penalty(engine, side, own, maps)
-        data, zero = seen.sums.value, seen.sums.zero
+        data, zero = (seen.sums.value, seen.sums.zero) if total is None else (total, 0.0)
     if a0:
         data += 0.5 * a0 * float((engine.inner(at.left, at.left) * engine.inner(at.right, at.right)).sum())
     gradient = float(np.sqrt(max(square, 0.0)))
@@ -134,9 +137,16 @@ def certify_mapped(
         ),
         Check("finite", 0.0 if np.isfinite(seen.value) else 1.0, 0.0, "the objective is a finite number"),
     ]  # fmt: skip
-    if len(trace.values) > 1:
-        scale = max(seen.zero, *map(abs, trace.values)) or 1.0
-        rise = max(max(b - a for a, b in itertools.pairwise(trace.values)), 0.0) / scale
+    if len(getattr(at.loss, "thresholds", ())):
+        design, offset = p.design(engine, p.columns, at.right)
+        told = engine.threshold_sums(p.plain.x, at.loss, at.left, design, mean=at.mean, other=offset)
+        gain = float(0.5 * told.gradient @ np.linalg.lstsq(told.bend, told.gradient, rcond=None)[0] / max(abs(told.value), FLOOR))
+        wanted = 1.0 if errors else GRADIENT_LIMIT**2
+        checks.append(Check("thresholds", gain, wanted, "share of the loss that other thresholds would still save"))
+    values = [*trace.values, seen.value] if at.loss is not None and trace.reason.value != "interrupted" and not errors else trace.values
+    if len(values) > 1:
+        scale = max(seen.zero, *map(abs, values)) or 1.0
+        rise = max(max(b - a for a, b in itertools.pairwise(values)), 0.0) / scale
         rounding = 50 * float(np.finfo(p.plain.x.dtype).eps)
         checks.append(Check("never rises", rise, rounding, "largest rise of the objective at a half sweep, relative"))
     facts: dict[str, Any] = {"objective": seen.value, "data term": seen.data, "stopped": trace.reason.value}
@@ -146,4 +156,5 @@ def certify_mapped(
         notes = ("stopped early on held-out entries: a good predictor, not a minimiser of the training objective",)
     problem = "ridge factorization with attributes by alternating least squares"
     problem += ", implicit feedback" if p.plain.rule.alpha else ""
+    problem += "" if at.loss is None else f", under the {at.loss.name} loss"
     return Certificate(problem, "statistical" if errors else "stationary", tuple(checks), facts, notes)

@@ -82,4 +82,9 @@ def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str
         columns = [filled.column(name) if name in names else table.column(name) for name in table.column_names]
         return write_long(path, table.column_names, iter([tuple(columns)]))
 
-    shell.finish(model, to, write, lambda: None)
+    def page() -> Any:
+        from eckart.report.tables import table_report
+
+        return table_report(model, part, name=Path(file).name)
+
+    shell.finish(model, to, write, page)

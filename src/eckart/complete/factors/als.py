@@ -286,7 +286,7 @@ class ALS(MappedModel):
                 point = point._replace(column_bias=engine.take(old.column_bias))
         if maps is not None:
             bias = None if point.column_bias is None else engine.get(point.column_bias)
-            return mapped.begin(maps, right, bias, mean, engine)
+            return mapped.begin(maps, right, bias, mean, loss, engine)
         return State(point._replace(left=engine.take(left), right=engine.take(right)))
 
     def _problem(self, engine: Any, x: Observed, weights: np.ndarray | None, ridge: Ridge) -> RidgeProblem:
@@ -309,7 +309,7 @@ class ALS(MappedModel):
         if beside.rows is None and beside.columns is None:
             return
         for choice, met, wanted in (
-            (f"loss={self.loss!r}", self.loss != "squared", "loss='squared'"),
+            ("loss='poisson'", self.loss == "poisson", "another loss, or BayesianMF(likelihood='poisson')"),
             ("nonnegative=True", self.nonnegative, "nonnegative=False"),
             ("l2=0", self.l2 == 0, "l2 > 0"),
             ("l2_bias=0", self.l2_bias == 0 and self.biases and self.feedback == "explicit", "l2_bias > 0 or biases=False"),

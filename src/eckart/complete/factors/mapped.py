@@ -5,8 +5,9 @@ The objective is in ``certify.mapped``. Each of the four blocks is solved exactl
     U: every row is a ridge problem around its own prior mean A^T f_i (``engine.ridge_rows`` with h_i = l_i A^T f_i)
     A: (F^T L F + rho I) A = F^T L U, a system as large as the number of attributes
 
-so the objective falls at every half sweep (U with A, V with B). A constant stands among the attributes: the prior mean of a row of which nothing is known is
-learned as well. A row without an entry has the code A^T f_i in the end; it has no share in A.
+so the objective falls at every half sweep (U with A, V with B). Under a loss (6.2) rows and columns minimise the ridge problem that lies above it. A constant
+stands among the attributes: the prior mean of a row of which nothing is known is learned as well. A row without an entry has the code A^T f_i in the end; it
+has no share in A.
 
 Reference: the form of prior means by ridge maps is that of feature-aware implicit ALS and of Agarwal and Chen 2009 (regression-based latent factors).
 """
@@ -21,7 +22,9 @@ from eckart.certify.mapped import MappedProblem, SideMap
 from eckart.certify.stationary import RidgePoint, RidgeProblem
 from eckart.complete.beside import Beside
 from eckart.complete.factors.alternate import State, balance
-from eckart.engines.protocol import Engine, RidgeRule
+from eckart.complete.factors.majorise import FOLD_STEPS, FOLD_TOL, threshold_step
+from eckart.engines.protocol import Engine, RidgeRule, Tall
+from eckart.terms import Loss
 from eckart.trace import Trace
 
 FEATURE_RIDGE = 3.0
@@ -58,7 +61,9 @@ def _bare(rule: RidgeRule) -> RidgeRule:
     return rule._replace(bias=False, bias_l2=0.0)
 
 
-def begin(p: MappedProblem, right: np.ndarray, column_bias: np.ndarray | None, mean: float, engine: Engine) -> State:
+def begin(
+    p: MappedProblem, right: np.ndarray, column_bias: np.ndarray | None, mean: float, loss: Loss | None, engine: Engine
+) -> State:
     """V and column biases from the start without attributes, maps at zero."""
     if p.stretch:
         last = np.zeros(len(right)) if column_bias is None else np.asarray(column_bias).ravel() / p.stretch
@@ -66,45 +71,49 @@ def begin(p: MappedProblem, right: np.ndarray, column_bias: np.ndarray | None, m
     d, rows = right.shape[1], p.plain.x.shape[0] or 0
     maps = [np.zeros((len(side.gram), d)) for side in (p.rows, p.columns)]
     left = engine.take(np.zeros((rows, d), right.dtype))
-    return State(RidgePoint(left, engine.take(right), None, None, mean, *maps))
+    return State(RidgePoint(left, engine.take(right), None, None, mean, maps[0], maps[1], loss))
 
 
 def sweep(p: MappedProblem, state: State, engine: Engine, trace: Trace) -> State:
-    """Rows and their map given the columns, then columns and their map."""
+    """Rows and their map given the columns, then columns and their map; under a loss also the thresholds. The trace gets the objective after each half, or
+    before it, where a loss is bounded."""
     at = balanced(p, state.point, engine) if state.sweeps else state.point
     assert at.row_map is not None
     assert at.column_map is not None
     fixed = p.penalty(engine, p.columns, at.right, at.column_map)
-    left, a, value = _half(p, (p.rows, p.columns), p.plain.x, p.plain.rule, at.right, at.row_map, at.mean, engine)
+    left, a, value = _half(p, at, engine, turned=False)
     trace.add(value + fixed)
+    at = at._replace(left=left, row_map=a)
     fixed = p.penalty(engine, p.rows, left, a)
-    right, b, value = _half(p, (p.columns, p.rows), p.plain.x.T, p.plain.rule_t, left, at.column_map, at.mean, engine)
+    right, b, value = _half(p, at, engine, turned=True)
     trace.add(value + fixed)
-    return State(RidgePoint(left, right, None, None, at.mean, a, b), state.sweeps + 1, list(trace.values))
+    at = at._replace(right=right, column_map=b)
+    if at.loss is not None:
+        at = at._replace(loss=threshold_step(p.plain, plain_point(p, at, engine), engine).loss)
+    return State(at, state.sweeps + 1, list(trace.values))
 
 
-def _half(
-    p: MappedProblem,
-    sides: tuple[SideMap, SideMap],
-    x: Any,
-    rule: RidgeRule,
-    other: Any,
-    maps: np.ndarray,
-    mean: float,
-    engine: Engine,
-) -> tuple[Any, np.ndarray, float]:
-    """Codes of the first of two sides around their prior means, then the map; and data term + penalty of this side at both."""
-    side, others = sides
+def _half(p: MappedProblem, at: RidgePoint, engine: Engine, turned: bool) -> tuple[Any, np.ndarray, float]:
+    """Codes of the rows (or columns) around their prior means, then the map; and data term + penalty of this side at both, or, under a loss, before: a loss is
+    bounded by the ridge problem that touches it at the present codes."""
+    side, others, x, rule = (
+        (p.columns, p.rows, p.plain.x.T, p.plain.rule_t) if turned else (p.rows, p.columns, p.plain.x, p.plain.rule)
+    )
+    own, other, maps = (at.right, at.left, at.column_map) if turned else (at.left, at.right, at.row_map)
+    assert maps is not None
     design, offset = p.design(engine, others, other)
     base = p.plain.base(engine, design)
-    h = engine.outer(side.heavy, maps)
-    found = engine.ridge_rows(x, design, rule, offset=offset, mean=mean, base=base, prior=h)
+    h, before = engine.outer(side.heavy, maps), 0.0
+    if at.loss is not None:
+        x, before = engine.linearised(x, at.loss, own, design, mean=at.mean, other=offset)
+        before += p.penalty(engine, side, own, maps)
+    found = engine.ridge_rows(x, design, rule, offset=offset, mean=at.mean, base=base, prior=h)
     pull = side.pull(engine, found.left)
     new = side.best(pull)
     # ridge_rows counts 1/2 l ||u||^2 - h.u, and h.u sums to <A, F^T L U>
     # as a state that is taken back lies in memory, without padding: products differ by it in the last bit
     codes = engine.outer(found.left, np.eye(found.left.shape[1]))
-    return codes, new, found.value + float(np.sum(maps * pull)) + side.cost(new, pull)
+    return codes, new, before if at.loss is not None else found.value + float(np.sum(maps * pull)) + side.cost(new, pull)
 
 
 def balanced(p: MappedProblem, at: RidgePoint, engine: Engine) -> RidgePoint:
@@ -137,10 +146,25 @@ def balanced(p: MappedProblem, at: RidgePoint, engine: Engine) -> RidgePoint:
 def plain_point(p: MappedProblem, at: RidgePoint, engine: Engine) -> RidgePoint:
     """Codes and biases apart, as without attributes."""
     if not p.stretch:
-        return RidgePoint(at.left, at.right, None, None, at.mean)
+        return RidgePoint(at.left, at.right, None, None, at.mean, loss=at.loss)
     k = at.left.shape[1] - 1
     own, other = (engine.outer(codes, np.append(np.zeros(k), p.stretch)[:, None]) for codes in (at.left, at.right))
-    return RidgePoint(at.left[:, :k], at.right[:, :k], own, other, at.mean)
+    return RidgePoint(at.left[:, :k], at.right[:, :k], own, other, at.mean, loss=at.loss)
+
+
+def folded_rows(
+    engine: Engine, x: Any, loss: Loss | None, design: Tall, rule: RidgeRule, *, offset: Tall | None, base: Any, prior: Tall, start: Tall
+) -> Tall:
+    """Codes of new rows around their prior means; under a loss by steps from ``start``, until they stand still."""
+    at = start
+    for _ in range(1 if loss is None else FOLD_STEPS):
+        bound = x if loss is None else engine.linearised(x, loss, at, design, other=offset)[0]
+        new = engine.ridge_rows(bound, design, rule, base=base, offset=offset, prior=prior).left
+        moved = float(np.abs(np.asarray(engine.get(new)) - np.asarray(engine.get(at))).max(initial=0.0))
+        at = new
+        if moved <= np.sqrt(FOLD_TOL):  # the objective is of second order in it
+            break
+    return at
 
 
 class Fitted(NamedTuple):

@@ -38,10 +38,11 @@ class MappedModel(Featured):
         right = np.column_stack([f.right, np.full(f.n, maps.stretch)]) if maps.stretch else f.right
         engine = self._engine()
         with engine.at_work():
-            found = engine.ridge_rows(
-                engine.put(y), engine.take(right, y.dtype), rule, base=self._fold_base(f),
+            found = mapped.folded_rows(
+                engine, engine.put(y), self._loss(), engine.take(right, y.dtype), rule, base=self._fold_base(f),
                 offset=None if offset is None else engine.take(offset, y.dtype), prior=engine.take(means * ridge[:, None], y.dtype),
-            ).left  # fmt: skip
+                start=engine.take(means, y.dtype),
+            )  # fmt: skip
             codes = np.array(engine.get(found), f.right.dtype)
         empty = x.row_counts() == 0  # nothing was said, not even a weak no
         codes[empty] = means[empty]
@@ -77,7 +78,7 @@ class MappedModel(Featured):
         mean = 0.0 if self.normaliser_ is not None else f.mean
         left, right = (engine.take(u, x.dtype) for u in codes)
         return certify_mapped(
-            p, RidgePoint(left, right, None, None, mean, maps.rows, maps.columns), engine, self.fit_.trace
+            p, RidgePoint(left, right, None, None, mean, maps.rows, maps.columns, self._loss()), engine, self.fit_.trace
         )
 
     def _turned(self) -> MappedModel:
