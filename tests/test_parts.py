@@ -172,3 +172,24 @@ def test_every_rule_names_a_primitive_and_its_arguments():
     for name, rule in RULES.items():
         told = inspect.signature(getattr(Engine, name)).parameters
         assert {*rule.rows, *rule.entries} <= set(told), name
+
+
+def test_a_file_with_gaps_that_memory_would_not_hold_is_read_in_every_pass(tmp_path, monkeypatch):
+    """The same answer as in memory, and never all known entries at once."""
+    from eckart import fit, matrix_blocks
+
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 8)) + 0.1 * rng.standard_normal((400, 8))
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    np.save(tmp_path / "x.npy", rows)
+    whole = eckart.PCA(2, random_state=0).fit(rows)
+    monkeypatch.setattr(fit, "available_memory", lambda: 20_000.0)
+    monkeypatch.setattr(matrix_blocks, "FILE_BLOCK", 2000)
+
+    def refuse(self):
+        raise AssertionError("all entries were read into memory")
+
+    monkeypatch.setattr(matrix_blocks._Parted, "_whole", property(refuse))
+    parts = eckart.PCA(2, random_state=0).fit(tmp_path / "x.npy")
+    np.testing.assert_allclose(parts.components_, whole.components_, atol=1e-4)
+    assert parts.certificate_.holds == whole.certificate_.holds

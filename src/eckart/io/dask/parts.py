@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from eckart.clusters.tasks import computed
 from eckart.engines.protocol.refused import Place, Refused, raise_first, whole_rows
 from eckart.errors import InputError
 from eckart.matrix import Matrix
-from eckart.matrix_blocks import EntryFacts
+from eckart.matrix_blocks import EntryFacts, as_counts
 from eckart.merging import folded
 
 
@@ -43,6 +43,17 @@ class TaskParts:
 
         tasks = [delayed(_observed, pure=True, traverse=False)(task) for task in self.tasks]
         return TaskParts("observed", self.lengths, self.n_columns, self.dtype, tasks, self.token, None, self.nbytes)
+
+    def as_counts(self) -> TaskParts:
+        """Partly observed parts, absent entries zero."""
+        from dask import delayed
+
+        tasks = [delayed(_counts, pure=True, traverse=False)(task) for task in self.tasks]
+        return replace(self, kind="counts", tasks=tasks)
+
+
+def _counts(x: Any) -> Any:
+    return x if isinstance(x, Refused) else as_counts(x)
 
 
 def _observed(rows: Any) -> Any:
