@@ -6,7 +6,7 @@ for all of them at once: whatever works on entries in memory works on parts, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -210,6 +210,48 @@ def as_counts(x: Observed) -> Counts:
     return Counts(x.indptr, x.indices, x.data, x.n_columns, x.rows, x.columns)
 
 
+@dataclass(frozen=True, eq=False)
+class ValueParts:
+    """Parts with other values at the same places: ``do`` of each."""
+
+    parts: Any
+    do: Callable[[Any], Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.parts, name)
+
+    @property
+    def token(self) -> str:
+        return f"{self.parts.token} {self.do}"
+
+    @property
+    def turned(self) -> Any:
+        other = getattr(self.parts, "turned", None)
+        return None if other is None else ValueParts(other, self.do)
+
+    def load(self, part: int) -> Any:
+        return self.do(self.parts.load(part))
+
+
+def with_values(x: Any, do: Callable[[Any], Any]) -> Any:
+    """``do(x)``, a function of each entry's value; of a matrix in parts when they are read."""
+    if not isinstance(x, _Parted):
+        return do(x)
+    parts = x.parts.mapped(do) if hasattr(x.parts, "mapped") else ValueParts(x.parts, do)
+    return of_parts(parts, x.rows, x.columns)
+
+
+def of_each_part(x: Any, do: Callable[[Any], Any]) -> list[Any]:
+    """``do`` of every part of a matrix, where they are; of one piece ``[do(x)]``."""
+    if not isinstance(x, _Parted):
+        return [do(x)]
+    if hasattr(x.parts, "each"):
+        return x.parts.each(do)
+    return [do(x.parts.load(p)) for p in range(len(x.parts.lengths))]
+
+
 def without_gaps(rows: Any) -> Observed:
     """Dense rows as what is known of them."""
     return Observed.from_nan(np.asarray(rows.array, rows.dtype))
@@ -246,6 +288,8 @@ class _Parted:
 
     parts: Any
     n_columns: int
+    rows: np.ndarray | None
+    columns: np.ndarray | None
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
         if "indptr" in named:  # dataclasses.replace: other entries, which are in memory
