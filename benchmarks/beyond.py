@@ -81,18 +81,19 @@ def _write_piece(given: tuple[int, int, int, int, Path]) -> None:
 
 
 class Peak:
-    """The largest resident memory of this process, in GB, by phases."""
+    """The largest memory of this process, in GB, by phases: a line of /proc/self/status."""
 
-    def __init__(self) -> None:
-        self.phase, self.found, self.ended = "", dict[str, float](), threading.Event()
+    def __init__(self, line: str = "VmRSS") -> None:
+        self.line, self.phase, self.found, self.ended = line, "", dict[str, float](), threading.Event()
         threading.Thread(target=self._run, daemon=True).start()
 
+    def now(self) -> float:
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) * 1024 / 1e9 for line in file if line.startswith(self.line))
+
     def _run(self) -> None:
-        page = os.sysconf("SC_PAGE_SIZE")
         while not self.ended.wait(0.05):
-            with open("/proc/self/statm") as file:
-                now = int(file.read().split()[1]) * page / 1e9
-            self.found[self.phase] = max(self.found.get(self.phase, 0.0), now)
+            self.found[self.phase] = max(self.found.get(self.phase, 0.0), self.now())
 
 
 def disk_speed(folder: Path, size: int = 2**30) -> dict[str, float]:
@@ -157,6 +158,68 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
     }
 
 
+def rows_file(folder: Path, gigabytes: float, gaps: bool, n: int = 500) -> Path:
+    """A .npy file of float32 rows >= 0 of rank 8 with noise; with ``gaps`` one entry in twenty is NaN."""
+    rows = int(gigabytes * 1e9 / 4 / n)
+    path = folder / f"rows-{rows}{'-gaps' if gaps else ''}.npy"
+    if path.exists():
+        return path
+    rng = np.random.default_rng(0)
+    basis = rng.random((8, n), dtype=np.float32)
+    out = np.lib.format.open_memmap(path.with_suffix(".part"), "w+", np.float32, (rows, n))
+    for a in range(0, rows, 20_000):
+        size = min(20_000, rows - a)
+        block = rng.random((size, 8), dtype=np.float32) @ basis + 0.1 * rng.random((size, n), dtype=np.float32)
+        if gaps:
+            block[rng.random(block.shape, dtype=np.float32) < 0.05] = np.nan
+        out[a : a + size] = block
+    out.flush()
+    del out
+    path.with_suffix(".part").rename(path)
+    return path
+
+
+def beyond(what: str, folder: Path, gigabytes: float, passes: int) -> dict[str, Any]:
+    """A model of a file eight times as large as the memory it may use: the same rule as for a machine that has no more free."""
+    import tempfile
+
+    import eckart
+    import eckart.fit
+
+    allowed = gigabytes * 1e9 / 8
+    tempfile.tempdir = str(folder)
+    model: Any = {
+        "pca": eckart.PCA(8, random_state=0, max_iter=passes, tol=1e-12),
+        "nmf": eckart.NMF(8, random_state=0, max_iter=passes, tol=0.0),
+        "lda": eckart.LDA(20, random_state=0, learning_method="cvb0", max_iter=passes, tol=0.0),
+    }[what]
+    few = np.abs(np.random.default_rng(0).standard_normal((3000, 500)).astype(np.float32))
+    if what == "lda":
+        entries = int(gigabytes * 1e9 / 8)  # as positions and values of 4 bytes each
+        how = {"rows": "user", "columns": "item", "values": "count", "absent": "zero"}
+        data = eckart.read(f"{entries_folder(entries, folder)}/*.parquet", **how, memory=allowed)
+    else:
+        data = rows_file(folder, gigabytes, what == "pca")
+        few[::7, 3] = np.nan if what == "pca" else 0.0
+    type(model)(**model.get_params()).set_params(max_iter=1).fit(few)  # compiled before the clock starts
+    eckart.fit.available_memory = lambda: allowed
+    peak = Peak("RssAnon")  # pages of a mapped file are the system's, which takes them back when it needs them
+    start, cpu, before = time.perf_counter(), time.process_time(), peak.now()
+    model.fit(data)
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    peak.ended.set()
+    took = np.diff(model.fit_.trace.seconds)
+    return {
+        "file GB": gigabytes,
+        "may use GB": round(allowed / 1e9, 3),
+        "took GB": round(max(peak.found.values()) - before, 3),
+        "seconds a pass": float(np.median(took)) if len(took) else None,
+        "MB/s of a pass": gigabytes * 1e3 / float(np.median(took)) if len(took) else None,
+        "fit": wall,
+        "processor seconds": cpu,
+    }
+
+
 def shown(name: str, found: dict[str, Any]) -> None:
     print(f"{name:<24}", json.dumps(found), flush=True)
 
@@ -166,6 +229,7 @@ def main() -> None:
     told.add_argument("what", choices=["als", "pca", "nmf", "lda", "disk"])
     told.add_argument("--entries", type=float, default=1e7)
     told.add_argument("--folder", type=Path, required=True)
+    told.add_argument("--gigabytes", type=float, default=1.0)
     told.add_argument("--k", type=int, default=64)
     told.add_argument("--sweeps", type=int, default=3)
     told.add_argument("--memory", default="500MB")
@@ -173,6 +237,8 @@ def main() -> None:
     ask.folder.mkdir(parents=True, exist_ok=True)
     if ask.what == "als":
         shown("ALS", als(ask.folder, int(ask.entries), ask.k, ask.sweeps, ask.memory))
+    if ask.what in ("pca", "nmf", "lda"):
+        shown(ask.what, beyond(ask.what, ask.folder, ask.gigabytes, ask.sweeps))
     if ask.what == "disk":
         shown("disk", disk_speed(ask.folder))
 

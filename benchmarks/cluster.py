@@ -19,15 +19,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import nnls
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from harness import CACHE  # noqa: E402
 
-SWEEPS = 4
+SWEEPS, FEW = 6, 2
 WORKERS = 2
 
 
@@ -51,8 +52,8 @@ def ratings_folder(entries: int, parts: int = 16) -> Path:
     for p in range(parts):
         a, b, wanted = p * n // parts, (p + 1) * n // parts, entries // parts
         user = rng.integers(a, b, int(wanted * 1.2))
-        key = np.unique(user * m + np.searchsorted(share, rng.random(len(user))))
-        key = rng.permutation(key)[:wanted]
+        key = np.sort(user * m + np.searchsorted(share, rng.random(len(user))))
+        key = rng.permutation(key[np.flatnonzero(np.diff(key, prepend=-1))])[:wanted]
         i, j = key // m, key % m
         value = 3.5 + 0.4 * np.einsum("ij,ij->i", u[i], v[j]) + 0.5 * rng.standard_normal(len(i))
         table = {
@@ -99,13 +100,13 @@ def worker_cpu(client: Any) -> float:
     return sum(client.run(used).values())
 
 
-def cluster() -> Any:
+def cluster(workers: int = WORKERS) -> Any:
     import logging
 
     from distributed import Client, LocalCluster
 
     logging.getLogger("distributed").setLevel(logging.ERROR)
-    made = LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=None, memory_limit="6GB")
+    made = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, memory_limit="6GB")
     return Client(made)
 
 
@@ -115,29 +116,32 @@ def als(way: str, folder: Path, k: int, feedback: str) -> dict[str, Any]:
     how = {"rows": "user", "columns": "item", "values": "rating"}
     files = f"{folder}/*.parquet"
     model = eckart.ALS(k, feedback=feedback, random_state=0, max_iter=SWEEPS, tol=1e-12)
-    small = eckart.ALS(k, feedback=feedback, random_state=0, max_iter=2)
+    small = eckart.ALS(k, feedback=feedback, random_state=0, max_iter=FEW, tol=1e-12)
     client = None
-    if way == "dask":
+    if way.startswith("dask"):
         import dask.dataframe as dd
 
-        client = cluster()
+        client = cluster(int(way[4:] or WORKERS))
         start = time.perf_counter()
         x = eckart.read(dd.read_parquet(files), **how)
     else:
         start = time.perf_counter()
         x = eckart.read(files, **how, **({"memory": "200MB"} if way == "shards" else {}))
     reading = time.perf_counter() - start
-    small.fit(x)  # compiles, and places
-    before, start = used() + (worker_cpu(client) if client else 0.0), time.perf_counter()
-    model.fit(x)
-    wall = time.perf_counter() - start
-    cpu = used() + (worker_cpu(client) if client else 0.0) - before
+    spent = [small.fit(x) and used() + (worker_cpu(client) if client else 0.0)]  # the first compiles, and places
+    for each in (small, model):
+        start = time.perf_counter()
+        each.fit(x)
+        wall = time.perf_counter() - start
+        spent.append(used() + (worker_cpu(client) if client else 0.0))
+    few, cpu = np.diff(spent)
     times = np.diff([0.0, *model.fit_.trace.seconds[1::2]])
     out = {
         "reading": reading,
         "seconds": float(np.median(times[1:])),
         "fit": wall,
-        "cpu": cpu,
+        "cpu": float(cpu),
+        "cpu of a sweep": float((cpu - few) / (SWEEPS - FEW)),
         "objective": model.objective_,
     }
     out["peak"] = max(client.run(peak).values()) if client else peak()
@@ -237,43 +241,59 @@ def shown(name: str, found: dict[str, Any]) -> None:
     )
 
 
-# ---- the cost model: seconds of a sweep = compute / workers + broadcast + through the client + tasks
+# ---- the cost model: processor seconds of a sweep, which other work on the machine changes little
 
 
-def fitted(sizes: list[int], k: int, feedback: str) -> dict[str, float]:
-    """a: seconds an entry of one core; b: seconds a byte through the client; c: seconds a pass. From sweeps here and on the cluster, at two sizes."""
-    rows = []
-    for z in sizes:
-        folder = str(ratings_folder(z))
-        local, dask = alone("als", "here", folder, str(k), feedback), alone("als", "dask", folder, str(k), feedback)
-        shown(f"{z:.0e} entries, here", local)
-        shown(f"{z:.0e} entries, two workers", dask)
-        n, m = z // 145, z // 750 + 100
-        sent = (
-            4.0 * k * (3 * n + 3 * m)
-        )  # a half sweep sends the old rows, gets the new, and the other side goes to every worker
-        rows.append((z, local["seconds"], dask["seconds"], sent))
-    per_entry = float(np.mean([WORKERS * local / z for z, local, _, _ in rows]))
-    extra = np.array([max(dask - per_entry * z / WORKERS, 0.0) for z, _, dask, _ in rows])
-    per_byte = float(max((extra[-1] - extra[0]) / (rows[-1][3] - rows[0][3]), 0.0))
-    return {"entry": per_entry, "byte": per_byte, "pass": float(max(extra[0] - per_byte * rows[0][3], 0.0))}
+class Cost(NamedTuple):
+    """Processor seconds of an entry, of a byte that goes through the process that runs the solver, and of a sweep as tasks."""
+
+    entry: float
+    byte: float
+    tasks: float
+
+    def of(self, z: float, n: float, m: float, k: int, workers: int) -> float:
+        """Of a sweep in all processes; ``workers`` 0 is one process that holds everything."""
+        return self.entry * z + (self.byte * moved(n, m, k, workers) + self.tasks if workers else 0.0)
+
+    def seconds(self, z: float, n: float, m: float, k: int, workers: int) -> float:
+        """Of a sweep on idle machines: entries are shared out, rows go through one process, and the other side's factors from worker to worker, so that a
+        broadcast takes the logarithm of their number."""
+        tall = 4.0 * k * (n + m)
+        return self.entry * z / workers + self.byte * tall * (2 + np.log2(max(workers, 2))) + self.tasks
 
 
-def predicted(cost: dict[str, float], z: float, n: float, m: float, k: int, workers: int) -> float:
-    """Seconds of a sweep; the other side's factors travel from worker to worker, so a broadcast takes the logarithm of their number."""
-    tall = 4.0 * k * (n + m)
-    return cost["entry"] * z / workers + cost["byte"] * tall * (2 + np.log2(max(workers, 2))) + cost["pass"]
+def moved(n: float, m: float, k: int, workers: int) -> float:
+    """Bytes of a sweep: every row goes out and comes back, and the other side goes to every worker."""
+    return 4.0 * k * (n + m) * (2 + workers)
 
 
-def model(k: int, feedback: str) -> None:
-    cost = fitted([1_000_000, 4_000_000], k, feedback)
-    print({name: f"{value:.3g}" for name, value in cost.items()})
+def sides(z: float) -> tuple[float, float]:
+    """Rows and columns of ``ratings_folder``."""
+    return z // 145, z // 750 + 100
+
+
+def model(k: int, feedback: str, fit: list[float], check: float) -> None:
+    """Fitted at two sizes, in one process and with one and two workers; asked at a third."""
+    ways = {"here": 0, "dask1": 1, "dask2": 2}
+    seen = {}
+    for z in fit:
+        for way, workers in ways.items():
+            found = alone("als", way, str(ratings_folder(int(z))), str(k), feedback)
+            shown(f"{z:.0e} entries, {way}", found)
+            seen[z, workers] = found["cpu of a sweep"]
+    # relative errors count: every measurement weighs the same
+    rows = np.array([[z, moved(*sides(z), k, w) if w else 0.0, float(w > 0)] for z, w in seen])
+    cost = Cost(*nnls(rows / np.array(list(seen.values()))[:, None], np.ones(len(rows)))[0])
+    print({name: f"{value:.3g}" for name, value in cost._asdict().items()})
+    for way in ("shards", "dask2") if check else ():
+        found = alone("als", way, str(ratings_folder(int(check))), str(k), feedback)
+        want = cost.of(check, *sides(check), k, ways.get(way, 0))
+        shown(f"{check:.0e} entries, {way}", found)
+        print(f"    predicted {want:.3g} processor seconds a sweep, measured {found['cpu of a sweep']:.3g}: {want / found['cpu of a sweep'] - 1:+.0%}")
     for z, n, m in ((1e9, 5e6, 5e5), (1e11, 3e8, 1e7)):
         for workers in (10, 100, 1000):
             client = 4.0 * k * (2 * n + m) / 2**30
-            print(
-                f"{z:.0e} ratings, {workers:>4} workers: {predicted(cost, z, n, m, k, workers):8.1f} s a sweep, client {client:.0f} GB of factors"
-            )
+            print(f"{z:.0e} ratings, {workers:>4} workers: {cost.seconds(z, n, m, k, workers):8.1f} s a sweep, client {client:.0f} GiB of factors")
 
 
 def main() -> None:
@@ -283,6 +303,8 @@ def main() -> None:
     told.add_argument("--gigabytes", type=float, default=1.0)
     told.add_argument("--k", type=int, default=64)
     told.add_argument("--feedback", default="implicit")
+    told.add_argument("--fit", type=float, nargs=2, default=[1e6, 1e7])
+    told.add_argument("--check", type=float, default=0.0, help="The model's answer at this size beside a run.")
     ask = told.parse_args()
     if ask.what[0] == "one":
         kind, way, *rest = ask.what[1:]
@@ -295,7 +317,7 @@ def main() -> None:
         print(json.dumps(found), flush=True)
         os._exit(0)  # clusters take their time to go
     if ask.what[0] == "model":
-        model(ask.k, ask.feedback)
+        model(ask.k, ask.feedback, ask.fit, ask.check)
         return
     if ask.what[0] in ("all", "als"):
         folder = str(ratings_folder(int(ask.ratings)))

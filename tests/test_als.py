@@ -657,3 +657,23 @@ def test_skewed_strengths_are_brought_together(rng):
     assert model.explain(0, 1, n=1).shares[0][1] in plays[0, seen]
     for other in (ALS(3, feedback="implicit", random_state=0).fit(r), ALS(3, feedback="implicit", alpha=2.0, random_state=0).fit(plays)):
         assert "strengths" not in other.fit_.plan
+
+
+def test_rows_of_very_many_entries_are_solved_by_their_matrix_beside_conjugate_gradients():
+    """One step of conjugate gradients leaves a row of 100 entries away from its solution; one of 3,000, which would be gathered in every step, is solved."""
+    from eckart.engines.cpu.engine import CpuEngine
+    from eckart.engines.protocol import RidgeRule
+
+    rng, k = np.random.default_rng(0), 64
+    right = (0.3 * rng.standard_normal((4000, k))).astype(np.float32)
+    lengths = [100, 3000]
+    indices = np.concatenate([np.sort(rng.choice(4000, n, replace=False)) for n in lengths]).astype(np.int32)
+    x = Observed(np.concatenate([[0], np.cumsum(lengths)]), indices, np.ones(sum(lengths), np.float32), 4000)
+    engine, rule = CpuEngine(1), RidgeRule(0.01, 1.0, alpha=1.0, extra=40.0)
+    base, start = 0.1 * engine.inner(right, right), np.zeros((2, k), np.float32)
+    exact, steps = (engine.ridge_rows(engine.put(x), right, rule, base=base, start=start, cg_steps=n) for n in (0, 1))
+    size = np.linalg.norm(exact.left, axis=1)
+    away = np.linalg.norm(steps.left - exact.left, axis=1) / size
+    assert away[1] < 1e-5
+    assert away[0] > 1e-3
+    assert steps.value >= exact.value

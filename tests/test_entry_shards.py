@@ -138,3 +138,19 @@ def test_a_fit_does_not_read_all_shards_at_once(tmp_path, monkeypatch):
             path, rows="u", columns="i", values="r", memory="1kB"
         )
         assert np.isfinite(model.fit_.factors.left).all()
+
+
+def test_a_table_of_documents_and_words_is_read_as_counts(table, small, tmp_path, monkeypatch):
+    """absent='zero': the same topics from shards as from memory, and never all entries at once."""
+    from eckart.matrix import Counts
+    from eckart.matrix_blocks import CountsParts, _Parted
+
+    table.to_parquet(tmp_path / "r.parquet")
+    whole, shards = (eckart.read(tmp_path / "r.parquet", **HOW, memory=m, absent="zero") for m in ("1GB", "500KB"))
+    assert type(whole) is Counts
+    assert isinstance(shards, CountsParts)
+    monkeypatch.setattr(_Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory")))
+    for model in (eckart.LDA(2, learning_method="cvb0", max_iter=3), eckart.NMF(2, max_iter=3), eckart.PLSA(2, max_iter=3)):
+        model.set_params(random_state=0)
+        a, b = (model.fit(x).components_.copy() for x in (whole, shards))
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6 * np.abs(a).max())

@@ -172,3 +172,49 @@ def test_every_rule_names_a_primitive_and_its_arguments():
     for name, rule in RULES.items():
         told = inspect.signature(getattr(Engine, name)).parameters
         assert {*rule.rows, *rule.entries} <= set(told), name
+
+
+def test_a_file_with_gaps_that_memory_would_not_hold_is_read_in_every_pass(tmp_path, monkeypatch):
+    """The same answer as in memory, and never all known entries at once."""
+    from eckart import fit, matrix_blocks
+
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 8)) + 0.1 * rng.standard_normal((400, 8))
+    rows[rng.random(rows.shape) < 0.2] = np.nan
+    np.save(tmp_path / "x.npy", rows)
+    whole = eckart.PCA(2, random_state=0).fit(rows)
+    monkeypatch.setattr(fit, "available_memory", lambda: 20_000.0)
+    monkeypatch.setattr(matrix_blocks, "FILE_BLOCK", 2000)
+
+    def refuse(self):
+        raise AssertionError("all entries were read into memory")
+
+    monkeypatch.setattr(matrix_blocks._Parted, "_whole", property(refuse))
+    parts = eckart.PCA(2, random_state=0).fit(tmp_path / "x.npy")
+    np.testing.assert_allclose(parts.components_, whole.components_, atol=1e-4)
+    assert parts.certificate_.holds == whole.certificate_.holds
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.one_of(st.integers(0, 30).map(float), st.floats(1e-300, 1e300)), min_size=1, max_size=60), st.integers(1, 5))
+def test_the_median_of_parts_is_that_of_one_piece(values, rows):
+    from eckart.complete.factors.strengths import _median
+
+    data = np.array([*values, 1.0])
+    x = Observed(np.arange(len(data) + 1), np.zeros(len(data), np.int32), data, 1)
+    wanted = np.median(data[data > 0])
+    assert _median(x) == wanted
+    assert _median(in_parts(x, rows)) == wanted
+
+
+@pytest.mark.parametrize("strengths", ["auto", "log", "raw"])
+def test_strengths_are_brought_together_on_parts_as_in_memory(strengths):
+    x = Observed.from_nan(np.where(np.random.default_rng(0).random((60, 12)) < 0.4, np.nan, 1.0))
+    plays = np.random.default_rng(1).lognormal(2.0, 2.0, x.nnz).round() + 1
+    x = replace(x, data=plays)
+    one, parts = (
+        eckart.ALS(2, feedback="implicit", strengths=strengths, random_state=0, max_iter=4, tol=0.0).fit(y) for y in (x, in_parts(x))
+    )
+    assert ("strengths" in one.fit_.plan) == (strengths != "raw")
+    assert parts.fit_.plan.get("strengths") == pytest.approx(one.fit_.plan.get("strengths"))
+    np.testing.assert_allclose(parts.column_factors_, one.column_factors_, rtol=1e-5, atol=1e-6)

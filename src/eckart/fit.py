@@ -22,11 +22,15 @@ from eckart.io.dask.answers import BY_ROWS, answer, asked
 from eckart.io.models.pack import kept_trace, resumed_trace
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.matrix_blocks import gaps_of_file
 from eckart.notebook import table
 from eckart.parameters import either, flag, optional, param, seed, whole
 from eckart.trace import StopReason, Trace
 
 T = TypeVar("T")
+GAPS_HELD = 3.0
+"""Copies of the known entries while a file with gaps is taken in: as they are found, joined, and what a solver makes of them. Where there is no room for
+them, the file is read in every pass."""
 
 
 class fitted(property):
@@ -115,6 +119,10 @@ def with_gaps(x: Matrix, found: GapsFound) -> Observed:
     assert isinstance(x, Dense)
     if hasattr(x.values, "with_gaps"):
         return x.values.with_gaps(x.rows, x.columns)
+    if isinstance(x.values, np.memmap):
+        free = available_memory()
+        if x.values.size * (x.dtype.itemsize + 4) * GAPS_HELD > free:
+            return gaps_of_file(x, free / (2 * GAPS_HELD))
     if x.in_memory:
         return Observed.from_nan(np.asarray(x.values), x.rows, x.columns)
     if not x.stream.rereadable:

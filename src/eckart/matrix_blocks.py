@@ -6,7 +6,7 @@ for all of them at once: whatever works on entries in memory works on parts, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +18,8 @@ from eckart.index.compress import index_dtype
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
 
 KINDS = {"dense": Dense, "counts": Counts, "observed": Observed}
+FILE_BLOCK = 2**24
+"""Bytes of a file whose known entries are listed at a time: as entries they take three times as much, and the next block is made while one is worked on."""
 
 
 class Parts(Protocol):
@@ -161,9 +163,10 @@ class MemoryParts:
 
 @dataclass(frozen=True, eq=False)
 class GapParts:
-    """Dense parts whose NaN are entries that nobody knows."""
+    """Dense parts whose NaN are entries that nobody knows; an engine may keep so many bytes of them."""
 
     dense: Any
+    room: float = float("inf")
 
     kind = "observed"
 
@@ -174,6 +177,82 @@ class GapParts:
 
     def load(self, part: int) -> Observed:
         return without_gaps(self.dense.load(part))
+
+
+@dataclass(frozen=True, eq=False)
+class ZeroParts:
+    """Partly observed parts whose absent entries are zero."""
+
+    seen: Any
+
+    kind = "counts"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.seen, name)
+
+    @property
+    def turned(self) -> Any:
+        other = getattr(self.seen, "turned", None)
+        return None if other is None else ZeroParts(other)
+
+    def load(self, part: int) -> Counts:
+        return as_counts(self.seen.load(part))
+
+
+def as_counts(x: Observed) -> Counts:
+    """The same entries, the absent ones zero; of a matrix in parts without reading it.
+
+    >>> as_counts(Observed(np.array([0, 1]), np.array([1]), np.array([2.0]), 3)).shape
+    (1, 3)
+    """
+    if isinstance(x, ObservedParts):
+        parts = x.parts.as_counts() if hasattr(x.parts, "as_counts") else ZeroParts(x.parts)
+        return CountsParts(parts, x.rows, x.columns)
+    return Counts(x.indptr, x.indices, x.data, x.n_columns, x.rows, x.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class ValueParts:
+    """Parts with other values at the same places: ``do`` of each."""
+
+    parts: Any
+    do: Callable[[Any], Any]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.parts, name)
+
+    @property
+    def token(self) -> str:
+        return f"{self.parts.token} {self.do}"
+
+    @property
+    def turned(self) -> Any:
+        other = getattr(self.parts, "turned", None)
+        return None if other is None else ValueParts(other, self.do)
+
+    def load(self, part: int) -> Any:
+        return self.do(self.parts.load(part))
+
+
+def with_values(x: Any, do: Callable[[Any], Any]) -> Any:
+    """``do(x)``, a function of each entry's value; of a matrix in parts when they are read."""
+    if not isinstance(x, _Parted):
+        return do(x)
+    parts = x.parts.mapped(do) if hasattr(x.parts, "mapped") else ValueParts(x.parts, do)
+    return of_parts(parts, x.rows, x.columns)
+
+
+def of_each_part(x: Any, do: Callable[[Any], Any]) -> list[Any]:
+    """``do`` of every part of a matrix, where they are; of one piece ``[do(x)]``."""
+    if not isinstance(x, _Parted):
+        return [do(x)]
+    if hasattr(x.parts, "each"):
+        return x.parts.each(do)
+    return [do(x.parts.load(p)) for p in range(len(x.parts.lengths))]
 
 
 def without_gaps(rows: Any) -> Observed:
@@ -212,6 +291,8 @@ class _Parted:
 
     parts: Any
     n_columns: int
+    rows: np.ndarray | None
+    columns: np.ndarray | None
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
         if "indptr" in named:  # dataclasses.replace: other entries, which are in memory
@@ -306,6 +387,12 @@ def even_cuts(counts: np.ndarray, blocks: int) -> np.ndarray:
     ends = np.cumsum(np.asarray(counts, np.int64) + 1)
     goals = ends[-1] * np.arange(1, blocks) // blocks
     return np.unique(np.concatenate([[0], np.searchsorted(ends, goals, side="right"), [len(counts)]]))
+
+
+def gaps_of_file(matrix: Dense, room: float) -> Observed:
+    """A memory map of rows, NaN for unknown, as parts that are made of the file in every pass; ``room`` bytes of them may be kept."""
+    rows = max(1, FILE_BLOCK // max(1, matrix.shape[1] * matrix.dtype.itemsize))
+    return ObservedParts(GapParts(MemoryParts(matrix, rows), room), matrix.rows, matrix.columns)
 
 
 def parts_of(matrix: Matrix) -> Any:

@@ -22,10 +22,13 @@ def threads():
 @pytest.fixture(scope="module")
 def processes():
     """The running client of a cluster of two processes with nannies."""
+    import dask
     from distributed import Client, LocalCluster
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    patient = {"distributed.comm.timeouts.connect": "300s"}  # on a busy machine a worker needs long to start, and its nanny gives up on one that fails to
     with (
+        dask.config.set(patient),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="2GB") as cluster,
         Client(cluster) as client,
     ):

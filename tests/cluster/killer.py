@@ -18,9 +18,10 @@ class Killer:
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def one(self) -> None:
-        """A worker that is at work: one that is still starting does not live yet."""
+        """A worker that is at work: one that is still starting does not live yet, and its nanny would give up on it for good."""
         known = set(self.client.scheduler_info(n_workers=-1)["workers"])
-        alive = [w.pid for w in self.client.cluster.workers.values() if w.pid and w.worker_address in known]
+        nannies = [w for w in self.client.cluster.workers.values() if w.process is not None and w.process.status.name == "running"]
+        alive = [w.pid for w in nannies if w.pid and w.worker_address in known]
         if alive:
             os.kill(self.rng.choice(alive), signal.SIGKILL)
             self.killed += 1

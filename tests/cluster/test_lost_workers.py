@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cluster.killer import Killer
-from eckart import ALS, LDA, NMF, PCA, PLSA, GaussianMixture
+from eckart import ALS, EASE, LDA, NMF, PCA, PLSA, BayesianMF, GaussianMixture, Mixture
 from eckart.errors import EckartError
 
 da = pytest.importorskip("dask.array")
@@ -197,12 +197,19 @@ def test_a_scheduler_that_dies_gives_one_error_and_the_fit_resumes(tmp_path, rat
 def test_a_hundred_fits_with_workers_that_live_five_seconds(processes, rows, ratings):
     x, parted = da.from_array(np.abs(rows), chunks=(500, 12)), dd.from_pandas(ratings, npartitions=4)
     rng = np.random.default_rng(0)
+    gaps = da.from_array(np.where(rng.random(rows.shape) < 0.1, np.nan, rows), chunks=(500, 12))
     bag = db.from_sequence([" ".join(rng.choice(list("abcdefgh"), 9) + "x") for _ in range(200)], npartitions=4)
     fits = {
         "PCA": lambda: PCA(3, random_state=0).fit(x),
         "PCA randomized": lambda: PCA(3, random_state=0, svd_solver="randomized").fit(x),
         "GaussianMixture": lambda: GaussianMixture(2, random_state=0, max_iter=8).fit(x),
+        "PCA gaps": lambda: PCA(3, random_state=0, max_iter=6).fit(gaps),
+        "Mixture": lambda: Mixture(2, random_state=0, max_iter=8).fit(x),
         "NMF": lambda: NMF(3, random_state=0, max_iter=8).fit(x),
+        "NMF kl": lambda: NMF(3, beta_loss="kl", random_state=0, max_iter=8).fit(x),
+        "NMF beta": lambda: NMF(3, beta_loss=1.5, random_state=0, max_iter=8).fit(x),
+        "BayesianMF": lambda: BayesianMF(2, n_samples=3, burn_in=2, random_state=0).fit(parted, **HOW),
+        "EASE": lambda: EASE(random_state=0).fit(parted, **HOW),
         "ALS": lambda: ALS(3, random_state=0, max_iter=4).fit(parted, **HOW),
         "ALS implicit": lambda: ALS(3, random_state=0, max_iter=4, feedback="implicit").fit(parted, **HOW),
         "PLSA": lambda: PLSA(2, random_state=0, max_iter=8).fit(bag),

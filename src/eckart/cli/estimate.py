@@ -82,7 +82,9 @@ def _on_cluster(x: Any, passes: int, moved: float, shared: float, held: float) -
     """Passes over the data, bytes through the network, and memory: of a worker, which holds a block three times over (as it came, as it is placed, and what is
     made of it) beside what all blocks share; and of this process, which holds the data and the rows of a pass, old and new."""
     size = x.dtype.itemsize
-    stored = float(x.shape[0] * x.shape[1] * size if isinstance(x, Dense) else x.nnz * (size + 4) + 8 * x.shape[0])
+    rows, columns = x.shape
+    assert rows is not None  # ``estimate`` has refused a stream of unknown length
+    stored = float(rows * columns * size if isinstance(x, Dense) else x.nnz * (size + 4) + 8 * rows)
     block = stored / max(PLANNED_BLOCKS, -(-stored // BLOCK_BYTES))
     here = 2 * held + shared + (stored if not isinstance(x, Dense) or x.in_memory else 0.0)
     return {"passes": passes, "network_bytes": moved, "worker_bytes": 3 * block + 2 * shared, "client_bytes": here}

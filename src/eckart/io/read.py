@@ -40,6 +40,7 @@ from eckart.io.tables.numbers import from_masked, from_nested, numeric
 from eckart.io.tables.other_files import OTHER_TABLES, images_in, read_images
 from eckart.io.tables.row_blocks import ArrowBlocks, ChainBlocks, IteratorBlocks, npy_array, npz_array, npz_names
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
+from eckart.matrix_blocks import as_counts
 
 IN_MEMORY_BYTES = 512 * 2**20
 """CSV and Parquet files up to this size are read whole; larger ones are streamed."""
@@ -69,7 +70,7 @@ def read(
     columns: list[str] | None = None,
     index: str | None = None,
     key: str | None = None,
-    absent: str = "zero",
+    absent: str | None = None,
     delimiter: str | None = None,
     decimal: str = ".",
     header: bool | None = None,
@@ -96,7 +97,8 @@ def read(
     columns : names to keep, for files and frames; by default all. With ``rows=``, the name of the one column that holds the column ids.
     index : name of the column that labels the rows; by default the index that pandas wrote, or a first column without a name.
     key : name of the array inside an .npz file.
-    absent : what an entry means that a sparse matrix does not store: ``"zero"`` or ``"unknown"``.
+    absent : what an entry means that is not there: ``"zero"`` (None in a sparse matrix) or ``"unknown"`` (None in a table in long form, which with ``"zero"``
+        is read as counts: documents, words and how often).
     delimiter, decimal : of CSV files; the delimiter (one character, or several such as ``::``) is found from the first line by default.
         A file of any other ending is read as text when the delimiter is said.
     header : whether the first line of a CSV file holds names; by default it does when it is not all numbers (or counts 0, 1, 2 ...
@@ -128,11 +130,13 @@ def read(
         _check_long(rows, columns, values, {"index": index, "key": key, "absent": None if absent == "zero" else absent})
         if marks.words:
             raise wrong("missing", marks.words[0], "numbers only beside rows=: a table in long form leaves out what is missing")
-        return unmark(Long(rows, columns, values, duplicates, delimiter, decimal, header, memory).read(source), marks.numbers)
+        seen = unmark(Long(rows, columns, values, duplicates, delimiter, decimal, header, memory).read(source), marks.numbers)
+        return as_counts(seen) if absent == "zero" and isinstance(seen, Observed) else seen
     if duplicates != "error":
         raise wrong(
             "duplicates", duplicates, "rows=, columns= and values= beside it: only a table in long form has them"
         )
+    absent = absent or "zero"
     if absent not in ("zero", "unknown"):
         raise wrong("absent", absent, "'zero' or 'unknown'")
     if is_collection(source):

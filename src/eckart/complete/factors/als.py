@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from eckart.complete.factors import mapped
 from eckart.complete.factors.alternate import Progress, State, Stop, alternate, resumed, snapshot, start
 from eckart.complete.factors.majorise import FACTORIZED, LOCATIONS, RIDGES, centre, encoded, loss_for, touched
 from eckart.complete.factors.mapped_model import MappedModel
+from eckart.complete.factors.strengths import Taming, taming
 from eckart.complete.folding import cast, entry_weights, limits, mean_of, on_a_scale
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.split import split
@@ -27,7 +28,7 @@ from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
 from eckart.matrix import Observed
-from eckart.matrix_blocks import facts_of, parts_of
+from eckart.matrix_blocks import facts_of
 from eckart.parameters import check, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.terms import Loss
@@ -36,25 +37,6 @@ from eckart.trace import StopReason, progress
 RATINGS_POWER, BIAS_SHARE = 0.5, 0.3
 """The ridge of ratings, in standard deviations, and the share of it for biases: of ridges tried on MovieLens-100K, MovieTweetings and Jester none is better on
 one of them without being worse on another."""
-
-
-SKEWED = 20.0
-"""Largest strength, in medians, from which a few entries outweigh all others: weights of ratings or of clicks stay below it, those of plays are far above."""
-
-
-REPEATED = 3.0
-"""Mean weight of strengths brought together: what was repeated often says more than one click of weight 1. Measured on log-normal plays of Gowalla's pairs."""
-
-
-class Taming(NamedTuple):
-    """Strengths on a scale on which none outweighs all others, of mean 3: 3 log(1 + r / median) / mean."""
-
-    median: float
-    mean: float
-
-    def of(self, x: Observed) -> Observed:
-        values = REPEATED * np.log1p(x.data.astype(np.float64) / self.median) / self.mean
-        return replace(x, data=values.astype(x.dtype))
 
 
 class Ridge(NamedTuple):
@@ -244,7 +226,7 @@ class ALS(MappedModel):
         if errors:
             plan["held_out_errors"] = errors
         if tamed is not None:
-            plan["strengths"] = tamed._asdict()
+            plan["strengths"] = asdict(tamed)
         clip = self.clip if self.feedback == "explicit" and self.loss in LOCATIONS else False
         if (low_high := limits(clip, whole)) is not None:
             plan["clip"] = low_high
@@ -343,23 +325,9 @@ class ALS(MappedModel):
 
     def _taming(self, x: Observed) -> Taming | None:
         """How strengths are brought together before the fit; None where they stay as they are."""
-        if self.feedback == "explicit" or self.strengths == "raw" or (most := facts_of(x).most) <= 0:
+        if self.feedback == "explicit" or self.strengths == "raw":
             return None
-        if parts_of(x) is not None:
-            if self.strengths == "log":
-                raise wrong(
-                    "strengths", "log", "'raw' for data in parts", "bring the strengths together before the fit"
-                )
-            return None
-        low = np.count_nonzero(
-            x.data <= most / SKEWED
-        )  # zeros among them: the median is sought only where it may be that low
-        if self.strengths != "log" and (self.alpha != 1.0 or 2 * low < x.nnz):
-            return None
-        some = x.data[x.data > 0].astype(np.float64)
-        median = float(np.median(some))
-        skewed = self.alpha == 1.0 and most > SKEWED * median
-        return Taming(median, float(np.log1p(some / median).mean())) if self.strengths == "log" or skewed else None
+        return taming(x, self.strengths == "log", self.alpha == 1.0)
 
     def _as_fitted(self, x: Observed) -> Observed:
         kept, loss = self.fit_.plan.get("strengths"), self._loss()

@@ -23,7 +23,7 @@ def as_counts(matrix: Matrix, name: str) -> Counts:
     if isinstance(matrix, Observed):
         raise InputError(
             f"Input X contains NaN or entries that are unknown: {name} wants the count of every word; write 0 where a word does not occur, or read the "
-            "sparse matrix with absent='zero'"
+            "sparse matrix (or the table of documents, words and counts) with absent='zero'"
         )
     if isinstance(matrix, Dense):
         matrix = _sparse(matrix, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from eckart.clusters.tasks import computed
 from eckart.engines.protocol.refused import Place, Refused, raise_first, whole_rows
 from eckart.errors import InputError
 from eckart.matrix import Matrix
-from eckart.matrix_blocks import EntryFacts
+from eckart.matrix_blocks import EntryFacts, as_counts, without_gaps
 from eckart.merging import folded
 
 
@@ -33,22 +33,28 @@ class TaskParts:
     def load(self, part: int) -> Matrix:
         return checked(run([self.tasks[part]]))[0]
 
+    def each(self, do: Callable[[Any], Any]) -> list[Any]:
+        """``do`` of every part, on the workers."""
+        return each(do, self.tasks)
+
     def facts(self) -> EntryFacts:
         """Of all stored entries, in one pass."""
-        return folded(each(EntryFacts.of, self.tasks))
+        return folded(self.each(EntryFacts.of))
+
+    def mapped(self, do: Callable[[Any], Any], kind: str | None = None, **known: Any) -> TaskParts:
+        """Parts that ``do`` makes of these."""
+        from dask import delayed
+
+        tasks = [delayed(_unless_refused, pure=True, traverse=False)(do, task) for task in self.tasks]
+        return replace(self, kind=kind or self.kind, tasks=tasks, token=f"{self.token} {do}", **known)
 
     def with_gaps(self) -> TaskParts:
         """Dense parts, NaN for unknown."""
-        from dask import delayed
+        return self.mapped(without_gaps, "observed", entries=None)
 
-        tasks = [delayed(_observed, pure=True, traverse=False)(task) for task in self.tasks]
-        return TaskParts("observed", self.lengths, self.n_columns, self.dtype, tasks, self.token, None, self.nbytes)
-
-
-def _observed(rows: Any) -> Any:
-    from eckart.matrix_blocks import without_gaps
-
-    return rows if isinstance(rows, Refused) else without_gaps(rows)
+    def as_counts(self) -> TaskParts:
+        """Partly observed parts, absent entries zero."""
+        return self.mapped(as_counts, "counts")
 
 
 def run(tasks: list[Any]) -> list[Any]:
