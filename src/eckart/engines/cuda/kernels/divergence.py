@@ -142,7 +142,8 @@ def _joined(
         sum_up += tl.load(pulled + line * k + columns, mask=inside, other=0.0).to(tl.float64)
         if FIRST:
             sum_logs += tl.load(logs + line)
-    total, kind = tl.load(totals + at), pulled.dtype.element_ty
+    total = tl.load(totals + at)
+    kind = pulled.dtype.element_ty
     up = sum_up.to(kind)
     own = u + at * k + columns
     old = tl.load(own, mask=inside, other=0.0)
