@@ -64,6 +64,7 @@ class Placed:
         if table.robust:
             width = np.full(table.y.shape[1], np.inf)
             for p in table.robust:
+                assert isinstance(p.loss, Huber)
                 width[p.first] = p.loss.d
         return cls(engine, engine.put(Observed.from_nan(table.y)), table.rows, width)
 
