@@ -2,7 +2,7 @@
 
     python benchmarks/databases.py [--rows 20000000] [--repeat 3]
 
-A server of the run's own on this machine, where PostgreSQL is installed; client and server share its cores. The sources take turns, the best time of each counts.
+A server of the run's own on this machine, where PostgreSQL is installed; client and server share its cores. Sources take turns, the best time of each counts.
 Memory is the growth of the peak of this process while batches stream, measured before any matrix is built.
 """
 

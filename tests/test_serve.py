@@ -228,6 +228,10 @@ anything = st.recursive(
     ),
     max_leaves=12,
 )
+numbers = st.none() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False)
+matrices = st.sampled_from([1, 2, 5, 300]).flatmap(
+    lambda wide: st.lists(st.lists(numbers, min_size=wide, max_size=wide), min_size=1, max_size=3)
+)
 fields_ = [
     "X",
     "rows",
@@ -254,9 +258,11 @@ fields_ = [
 @given(
     model=st.sampled_from(["films", "table", "words"]), verb=st.sampled_from([*VERBS, "x"]),
     body=st.dictionaries(st.sampled_from(fields_), anything, max_size=5),
-    query=st.dictionaries(st.sampled_from(["n", "by", "rows"]), st.text(max_size=5), max_size=1),
+    query=st.dictionaries(st.sampled_from(["n", "by", "rows"]), st.text(max_size=5), max_size=1), x=st.none() | matrices,
 )  # fmt: skip
-def test_no_body_makes_the_service_fail(client, model, verb, body, query):
+def test_no_body_makes_the_service_fail(client, model, verb, body, query, x):
+    if x is not None:  # rows of numbers, as wide as a model or not, with huge ones among them
+        body, query = body | {"X": x} if len(body) % 2 else {"X": x}, {}
     response = client.post(
         f"/v1/models/{model}/{verb}",
         content=json.dumps(body).encode("utf-8", "surrogatepass"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import gc
 import sqlite3
+import threading
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import eckart
 from eckart import ALS, PCA
 from eckart.cli.main import app
 from eckart.errors import EckartError, FileError, InputError
+from eckart.io.sql.ahead import ahead
 from eckart.io.sql.answers import Answer
 from eckart.io.sql.write import split_target, write_sql
 from postgres_server import program, server
@@ -318,3 +320,28 @@ def test_a_missing_engine_is_an_install_line(shop, monkeypatch):
     monkeypatch.setattr("eckart.io.sql.databases.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"pip install 'eckart\[sql\]'"):
         eckart.read(Path(folder / "shop.duckdb"), "select 1")
+
+
+def test_batches_fetched_ahead_are_the_same_and_leave_no_thread():
+    def numbers(fail_at=None):
+        try:
+            for i in range(20):
+                if i == fail_at:
+                    raise ValueError("lost")
+                yield i
+        finally:
+            closed.append(True)
+
+    def threads():
+        return [t for t in threading.enumerate() if t.name == "eckart-sql"]
+
+    closed = []
+    assert list(ahead(numbers())) == list(range(20))
+    got = []
+    with pytest.raises(ValueError, match="lost"):
+        got.extend(ahead(numbers(5)))
+    early = ahead(numbers())
+    assert next(early) == 0
+    early.close()
+    assert len(closed) == 3
+    assert not threads()

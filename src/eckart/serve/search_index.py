@@ -141,7 +141,8 @@ def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 
         _replaced(target, index.save)
     if asked_file is not None:
         _write_table(asked_file, v.query_ids, v.queries)
-    return Exported(target, ids_path, *v.vectors.shape, asked, recall, width)
+    count, dimension = v.vectors.shape
+    return Exported(target, ids_path, count, dimension, asked, recall, width)
 
 
 class _Usearch:

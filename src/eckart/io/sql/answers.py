@@ -9,12 +9,13 @@ from __future__ import annotations
 import secrets
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from eckart.errors import EckartError, FileError, InputError, wrong
+from eckart.io.sql.ahead import ahead
 from eckart.io.sql.databases import Database, open_database, said
 
 BATCH_ROWS = 2**16
@@ -161,6 +162,10 @@ def _from_duckdb(database: Database, sql: str) -> Iterator[Any]:
 
 
 def _from_adbc(database: Database, sql: str) -> Iterator[Any]:
+    return ahead(_fetched(database, sql))
+
+
+def _fetched(database: Database, sql: str) -> Generator[Any, None, None]:
     with closing(database.connection.cursor()) as cursor:
         cursor.execute(sql)
         if cursor.description is None:
