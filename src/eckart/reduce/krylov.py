@@ -104,8 +104,8 @@ def block_krylov(
             width = fresh.shape[1]
             basis[:, used : used + width] = fresh
             q = basis[:, : used + width]
-            crosses = inside is None or isinstance(fresh, np.ndarray)
-            image = engine.take(product(engine.get(fresh))) if crosses else inside(fresh)
+            crosses = isinstance(fresh, np.ndarray)
+            image = engine.take(product(engine.get(fresh))) if crosses or inside is None else inside(fresh)
             products += width
             coupling = engine.inner(q, image)
             image = engine.outer(q, -coupling, image)

@@ -207,11 +207,16 @@ class DeviceDense:
     def _halves(self, x: Held) -> Halves | None:
         """Those of resident rows, made once where there is room beside them."""
         if "halves" not in x.kept:
-            rows, n = x.shape
-            found = self._splits(x) and x.resident is not None and rows * n >= MANY
-            if found and self.device.type == "cuda":
-                found = 4 * rows * n <= KEPT * torch.cuda.mem_get_info(self.device)[0]
-            x.kept["halves"] = Halves.of(x.resident) if found else None
+            whole = x.resident if self._splits(x) else None
+            if whole is not None and whole.numel() < MANY:
+                whole = None
+            if (
+                whole is not None
+                and whole.is_cuda
+                and 4 * whole.numel() > KEPT * torch.cuda.mem_get_info(self.device)[0]
+            ):
+                whole = None
+            x.kept["halves"] = None if whole is None else Halves.of(whole)
         return x.kept["halves"]
 
     def _sparse_gram_times(self, x: Held, v: torch.Tensor, mean: np.ndarray | None) -> torch.Tensor:
