@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol import Engine, Keeper, Moments
+from eckart.engines.protocol import Engine, Keeper, Moments, Tall
 from eckart.rng import normal
 from eckart.trace import Watcher, silent
 
@@ -55,6 +55,12 @@ class Covariance:
         out = self.engine.gram_times(self.data, v, self._offset(), implicit=self.implicit)
         out /= np.asarray(self.weight, out.dtype)
         return out
+
+    def inside(self, v: Tall) -> Tall:
+        """C V of an array of the engine, which stays there."""
+        assert self.data is not None
+        out = self.engine.gram_times(self.data, v, self._offset(), implicit=self.implicit)
+        return self.engine.outer(out, np.eye(v.shape[1]) / self.weight)
 
     def image(self, v: np.ndarray) -> np.ndarray:
         """C V for a few wide blocks, by the engine: where it holds a large C itself, nothing of it moves."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eckart.engines.protocol import Engine
+from eckart.engines.protocol import Engine, Tall
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.rng import normal
 from eckart.trace import StopReason, Trace, Watcher, silent
@@ -76,8 +76,10 @@ def block_krylov(
     start: np.ndarray | None = None,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
+    inside: Callable[[Tall], Tall] | None = None,
 ) -> Ritz:
-    """The k leading eigenpairs of a positive semidefinite operator; ``tol`` is relative to the sum of the k Ritz values."""
+    """The k leading eigenpairs of a positive semidefinite operator; ``tol`` is relative to the sum of the k Ritz values. ``inside`` is the same product
+    of arrays of the engine that are not NumPy's, and do not cross."""
     block = max(1, min(block, n))
     limit = min(n, max_basis or max(k + 8 * block, 4 * k))
     basis = engine.take(np.empty((n, min(n, limit + block)), dtype))  # the space stays in the engine; blocks cross
@@ -102,7 +104,8 @@ def block_krylov(
             width = fresh.shape[1]
             basis[:, used : used + width] = fresh
             q = basis[:, : used + width]
-            image = engine.take(product(engine.get(fresh)))
+            crosses = isinstance(fresh, np.ndarray)
+            image = engine.take(product(engine.get(fresh))) if crosses or inside is None else inside(fresh)
             products += width
             coupling = engine.inner(q, image)
             image = engine.outer(q, -coupling, image)

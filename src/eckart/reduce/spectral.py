@@ -145,6 +145,7 @@ def solve_krylov(
             start=start,
             watch=watch,
             memory=memory.inner((wanted, start)),
+            inside=None if c.matrix is not None else c.inside,
         )
         values = np.maximum(ritz.values, 0.0)
         answered = _answered(k, values, c, wanted)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cuda.arrays import WORTH_SPLITTING, DeviceArray, add_square
+from eckart.engines.cuda.arrays import WORTH_SPLITTING, DeviceArray, add_square, fetched
 from eckart.engines.cuda.halves import Halves, columns_of, scatter_of
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import usable
@@ -161,7 +161,7 @@ class DeviceDense:
             total = entry_product(x.T.entries, self._by_columns(x), y).double()
             if mean is not None:
                 total -= torch.outer(self.tensor(mean, np.float64), y.double().sum(0))
-            return total.to(y.dtype).cpu().numpy()
+            return fetched(total.to(y.dtype))
         total = torch.zeros((x.shape[1], y.shape[1]), dtype=torch.float64, device=self.device)
         near, left = self._center(x, mean)
         for start, block in x.blocks():
@@ -179,11 +179,11 @@ class DeviceDense:
             return self.on_cpu("gram_times", x, v, mean)
         block = self.tensor(v, x.dtype)
         if x.kind == "counts":
-            return self._sparse_gram_times(x, block, mean).cpu().numpy()
+            return self._answer(self._sparse_gram_times(x, block, mean), v)
         halves = self._halves(x)
         if halves is not None:
             found = halves.gram_times(block, None if mean is None else self.tensor(mean, np.float64), x.weights)
-            return found.to(block.dtype).cpu().numpy()
+            return self._answer(found.to(block.dtype), v)
         total = torch.zeros(block.shape, dtype=torch.float64, device=self.device)
         w = None if x.weights is None else x.weights.to(block.dtype)[:, None]
         # implicit: raw entries, and the whole mean is what is left over
@@ -198,16 +198,25 @@ class DeviceDense:
             total += c.T @ y
             if left is not None:
                 total -= torch.outer(left.double(), y.double().sum(0))
-        return total.to(block.dtype).cpu().numpy()
+        return self._answer(total.to(block.dtype), v)
+
+    def _answer(self, found: torch.Tensor, given: Any) -> Any:
+        """Where the block lies that was multiplied: on the device, or on the host."""
+        return DeviceArray(found) if isinstance(given, DeviceArray) else fetched(found)
 
     def _halves(self, x: Held) -> Halves | None:
         """Those of resident rows, made once where there is room beside them."""
         if "halves" not in x.kept:
-            rows, n = x.shape
-            found = self._splits(x) and x.resident is not None and rows * n >= MANY
-            if found and self.device.type == "cuda":
-                found = 4 * rows * n <= KEPT * torch.cuda.mem_get_info(self.device)[0]
-            x.kept["halves"] = Halves.of(x.resident) if found else None
+            whole = x.resident if self._splits(x) else None
+            if whole is not None and whole.numel() < MANY:
+                whole = None
+            if (
+                whole is not None
+                and whole.is_cuda
+                and 4 * whole.numel() > KEPT * torch.cuda.mem_get_info(self.device)[0]
+            ):
+                whole = None
+            x.kept["halves"] = None if whole is None else Halves.of(whole)
         return x.kept["halves"]
 
     def _sparse_gram_times(self, x: Held, v: torch.Tensor, mean: np.ndarray | None) -> torch.Tensor:

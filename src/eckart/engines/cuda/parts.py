@@ -164,7 +164,7 @@ class DeviceParts:
         value, kkt = kl_steps(e, short, h, u, down, rule, steps, LEAST, own, new)
         if not len(long):
             return value, kkt
-        weights = torch.ones_like(e.data) if own and e.weights is None else e.weights
+        weights = torch.ones_like(e.data) if e.weights is None else e.weights
         if ("totals", LONG) not in x.kept:
             heavy = e.data if e.weights is None else e.weights * e.data
             x.kept["totals", LONG] = row_products(pieces, e.indices, heavy, torch.ones_like(h[:, :1]))[

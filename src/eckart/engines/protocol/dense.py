@@ -222,8 +222,8 @@ class DenseFamily(Protocol):
         weights: np.ndarray | None = None,
         implicit: bool = False,
     ) -> np.ndarray:
-        """Xc^T diag(w) Xc V in one pass, n x b; ``implicit`` allows raw products, where means are not large against spreads. Unknown entries count as the
-        mean."""
+        """Xc^T diag(w) Xc V in one pass, n x b, where V is: on the host, or in the engine. ``implicit`` allows raw products, where means are not large against
+        spreads. Unknown entries count as the mean."""
         ...
 
     def misfit(self, x: Any, u: np.ndarray, mean: np.ndarray) -> Tall:
