@@ -58,7 +58,11 @@ sphinx_gallery_conf = {
 html_title = "eckart"
 html_theme = "pydata_sphinx_theme"
 html_show_sourcelink = False
+html_sidebars = {
+    "**": ["globaltoc.html"]
+}  # all pages by their groups: the theme's own list is empty for pages that have no pages below them
 html_theme_options = {
+    "navbar_center": [],
     "show_prev_next": True,
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
@@ -71,8 +75,8 @@ def tidy(app, what, name, obj, options, lines):
     """Before napoleon: several attributes on a line become a definition list, a doctest after the parameters gets its heading,
     an author's initial ("C. Eckart") is not an enumerated list, |t - p| is no substitution and a name that ends in _ no link."""
     out: list[str] = []
-    # methods inherited from scikit-learn refer to pages of its own documentation
-    lines[:] = [re.sub(r":ref:`([^`<]*[^`< ])(?: *<[^>]*>)?`", r"\1", line) for line in lines]
+    # methods inherited from scikit-learn refer to pages and words of its own documentation
+    lines[:] = [re.sub(r":(?:ref|term):`([^`<]*[^`< ])(?: *<[^>]*>)?`", r"\1", line) for line in lines]
     if name.startswith("eckart.metrics"):
         lines[:] = [line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines]
     lines[:] = ["Parameters" if line.startswith("Parameters (") else line for line in lines]

@@ -6,13 +6,14 @@ import pickle
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 from scipy.special import digamma
 from sklearn.base import clone
 from sklearn.decomposition import LatentDirichletAllocation
 
 import eckart
-from eckart import LDA, InputError, align_topics
+from eckart import LDA, PLSA, InputError, align_topics
 from eckart.engines import engine_named
 from eckart.engines.protocol.topics import TopicDraw
 from eckart.explain.topics.lda_variational import VariationalProblem
@@ -341,3 +342,15 @@ def test_scores_do_not_depend_on_how_many_documents_there_are():
     few = [model.score(x[i : i + 10]) for i in range(400, 500, 10)]
     assert np.mean(few) == pytest.approx(whole, abs=0.05)
     assert np.max(np.abs(np.array(few) - whole)) < 0.4
+
+
+@pytest.mark.parametrize("model", [LDA(2, random_state=0), PLSA(2, random_state=0)])
+def test_texts_are_counted_without_the_words_of_most_documents(model):
+    texts = ["said cat purrs", "said dog barks", "said cat dog", "rain falls said", "rain on cat"]
+    model.fit(texts)
+    words = {word for topic in model.top_words(10) for word in topic}
+    assert "said" not in words
+    assert {"dog", "rain", "barks"} <= words
+    shares = model.transform(["said rain again", "dog"])
+    assert_allclose(shares.sum(axis=1), 1.0)
+    assert_allclose(shares[1], model.transform(np.array(["dog"]))[0])

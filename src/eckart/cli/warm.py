@@ -79,28 +79,54 @@ def _reduce() -> None:
             eckart.PCA(2, random_state=0).fit(x).transform(x)
 
 
-def _parts() -> None:
+def _short_rows() -> None:
+    """Enough rows with fewer entries than components: they have a kernel of their own, which smaller data does without."""
+    import numpy as np
+
+    import eckart
+
+    x = np.random.default_rng(0).random((1200, 60))
+    x[x < 0.7] = np.nan
+    for dtype in ("float64", "float32"):
+        eckart.ALS(40, max_iter=1, random_state=0).fit(x.astype(dtype))
+
+
+def _items() -> None:
+    import eckart
+
+    for name, params in (("EASE", {}), ("SLIM", {}), ("SpectralFilter", {"n_components": 2, "random_state": 0})):
+        getattr(eckart, name)(**params).fit(_table(gaps=0.4)).recommend([0], 2)
+
+
+def _parts(dtype: str) -> None:
     import eckart
 
     for loss in ("frobenius", "kullback-leibler"):
-        eckart.NMF(2, beta_loss=loss, random_state=0).fit(_table())
-        eckart.NMF(2, beta_loss=loss, random_state=0).fit(eckart.corpus(_texts()))
+        for x in (_table(dtype), _table(dtype, 0.1), eckart.corpus(_texts())):
+            eckart.NMF(2, beta_loss=loss, random_state=0).fit(x)
 
 
 CASES: dict[str, Callable[[], None]] = {
     "lda": lambda: _explain("LDA"),
     "als": lambda: _complete("ALS", 2),
     "mixture": lambda: _mixture(),
+    "nmf": lambda: _parts("float64"),
     "skipgram": lambda: _embed("SkipGram"),
     "glove": lambda: _embed("GloVe"),
     "als, implicit": lambda: _complete("ALS", 2, feedback="implicit"),
+    "als, rows with few entries": _short_rows,
+    "als, non-negative": lambda: _complete("ALS", 2, nonnegative=True),
+    "lda, variational": lambda: _explain("LDA", learning_method="variational"),
     "plsa": lambda: _explain("PLSA"),
     "bayes": lambda: _complete("BayesianMF", 2),
+    "nmf, single precision": lambda: _parts("float32"),
     "mixture, diagonal": lambda: _mixture(covariance_type="diag"),
+    "mixture, tied": lambda: _mixture(covariance_type="tied"),
+    "mixture, spherical": lambda: _mixture(covariance_type="spherical"),
     "pmi": lambda: _embed("PMI"),
     "soft-impute": lambda: _complete("SoftImpute"),
     "svp": lambda: _complete("SVP", 2),
-    "nmf": _parts,
+    "items": _items,
     "pca": _reduce,
 }
 """A small fit for each family of kernels, the longest to compile first."""

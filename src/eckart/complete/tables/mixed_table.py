@@ -62,7 +62,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Fill in a data frame whose columns are numbers, yes/no, categories, grades, counts and dates, with gaps anywhere.
 
     Every column becomes scores of mean 0 and variance 1; a row has k hidden numbers z ~ N(0, I) and the scores y = mu + W z + noise, each column with
-    a noise of its own: min -log p(seen scores) + l2/2 sum_j |w_j|^2 / psi_j. A gap is the expectation given all seen cells of its row; a loss leads
+    a noise of its own: min -log p(seen scores) + l2/2 sum_j ||w_j||^2 / psi_j. A gap is the expectation given all seen cells of its row; a loss leads
     from expected scores to probabilities and rates, fitted to what the other columns say of seen cells.
 
     Parameters

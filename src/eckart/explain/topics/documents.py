@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from eckart.errors import InputError
+from eckart.io.text.vocabulary import corpus
 from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
 from eckart.matrix_blocks import facts_of, parts_of
 
 LARGEST_COUNT = 1e12
 """A count beyond it is no count of words, and a thousand of them lose whole numbers in float64."""
+
+COMMON = 0.5
+"""The share of documents beyond which a word is common."""
 
 
 def as_counts(matrix: Matrix, name: str) -> Counts:
@@ -29,6 +34,20 @@ def as_counts(matrix: Matrix, name: str) -> Counts:
         matrix = _sparse(matrix, name)
     _refuse_bad(matrix)
     return matrix
+
+
+def counted(X: Any, vocabulary: Any = None) -> Any:
+    """A list of texts as counts of their words; anything else as it is. Words in more than half of the documents are left out: they lead many topics and tell
+    none apart. With a ``vocabulary``, that of a fitted model, its words are counted.
+
+    >>> counted(["said cat", "said dog", "said rain"]).columns.tolist()
+    ['cat', 'dog', 'rain']
+    """
+    if isinstance(X, str) or not hasattr(X, "__len__") or getattr(X, "ndim", 1) != 1 or not len(X):
+        return X
+    if isinstance(X, (dict, set)) or not isinstance(next(iter(X)), str):
+        return X
+    return corpus(X, max_df=COMMON) if vocabulary is None else corpus(X, vocabulary=vocabulary)
 
 
 def _sparse(matrix: Dense, name: str) -> Counts:
@@ -117,7 +136,7 @@ def common_words(x: Counts) -> dict[str, str]:
     """
     if parts_of(x) is not None or x.columns is None:  # parts are not read once more for a remark
         return {}
-    often = np.flatnonzero(np.bincount(x.indices[x.data > 0], minlength=x.n_columns) > 0.5 * x.shape[0])
+    often = np.flatnonzero(np.bincount(x.indices[x.data > 0], minlength=x.n_columns) > COMMON * x.shape[0])
     if not len(often):
         return {}
     few = ", ".join(str(x.columns[j]) for j in often[:5]) + (", ..." if len(often) > 5 else "")

@@ -31,6 +31,7 @@ from eckart.explain.topics.documents import (
     as_counts,
     batches,
     common_words,
+    counted,
     every_other,
     require_whole_numbers,
     tokens_of,
@@ -148,8 +149,10 @@ class LDA(TopicModel):
     n_jobs: int | None = param(None, optional(whole(-(2**31))))
 
     def fit(self, X: Any, y: Any = None) -> LDA:
-        """Fit to documents x words: sparse matrix, array, frame, file, or a re-readable source of sparse blocks (``eckart.shards``)."""
+        """Fit to documents x words: sparse matrix, array, frame, file, or a re-readable source of sparse blocks (``eckart.shards``). A list of texts is counted
+        first, without the words that stand in more than half of them; ``eckart.corpus`` has other rules."""
         check(self)
+        X = counted(X)
         self.__dict__.pop("_running", None)
         engine = self._engine()
         with progress(bool(self.verbose)) as watch, engine.at_work():
@@ -167,7 +170,7 @@ class LDA(TopicModel):
         if fresh and "fit_" in vars(self) and self.fit_.plan["method"] == "online":
             fresh, self._running = False, self._resumed()
         with engine.at_work():
-            x = self._documents(X) if not fresh else as_counts(one_kind_of_names(read(X)), "LDA")
+            x = self._documents(X) if not fresh else as_counts(one_kind_of_names(read(counted(X))), "LDA")
             r = self._begin(x, generator(self.random_state), engine) if fresh else self._running
             self._running = self._step(x, r, engine)
             trace = lda_online.new_trace()
@@ -202,7 +205,7 @@ class LDA(TopicModel):
 
     @fitted
     def exp_dirichlet_component_(self) -> np.ndarray:
-        """exp E log p(w|z), k x words, under Dir(components_)."""
+        """exp E log p(w|z), k x words, under Dir(``components_``)."""
         counts = self._topics().counts.astype(np.float64)
         return np.exp(psi(counts) - psi(counts.sum(axis=1, keepdims=True))).astype(self._topics().counts.dtype)
 

@@ -22,7 +22,7 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.topics import certify_em
 from eckart.engines.protocol.topics import TopicWords
 from eckart.explain.em import Ascent, best_of, climb
-from eckart.explain.topics.documents import as_counts, common_words
+from eckart.explain.topics.documents import as_counts, common_words, counted
 from eckart.explain.topics.topic_em import Sweep, TopicProblem, as_topics, start
 from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
 from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
@@ -125,7 +125,8 @@ class PLSA(TopicModel):
     checkpoint: Any = param(None, file_name())
 
     def fit(self, X: Any, y: Any = None) -> PLSA:
-        """Fit to documents x words: sparse matrix, array, frame, file; counts or weights >= 0."""
+        """Fit to documents x words: sparse matrix, array, frame, file; counts or weights >= 0. A list of texts is counted first, without the words that stand
+        in more than half of them; ``eckart.corpus`` has other rules."""
         self._fit(X)
         return self
 
@@ -143,6 +144,7 @@ class PLSA(TopicModel):
 
     def _fit(self, X: Any) -> PLSA:
         check(self)
+        X = counted(X)
         x, first, engine = as_counts(one_kind_of_names(read(X)), "PLSA"), None, self._engine()
         require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), x.dtype.itemsize)
         if self.warm_start and "fit_" in vars(self):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from eckart.explain.topics.documents import as_counts
+from eckart.explain.topics.documents import as_counts, counted
 from eckart.explain.topics.judge import document_completion, split_tokens, top_words
 from eckart.factors import Topics
 from eckart.fit import Estimator, fitted
@@ -76,7 +76,7 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return top_words(self._topics(), n, by)
 
     def _documents(self, X: Any) -> Counts:
-        return as_counts(self._new_rows(X), type(self).__name__)
+        return as_counts(self._new_rows(counted(X, self)), type(self).__name__)
 
     def _shares(self, x: Counts) -> np.ndarray:
         """Shares at fixed topics: theta_z <- (counts of the document in topic z + prior_z) / sum, until they stand still."""

@@ -8,6 +8,7 @@ An entry at column j of row i has a weight w, a target y and a pull q, its share
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,8 @@ from eckart.engines.host import Host
 
 FAST = {"contract", "reassoc", "nsz"}
 """Sums may be reordered, nothing else: NaN and infinities keep their meaning."""
-ROOM = 256
-"""Entries whose numbers are worked out at once: they stay in the first-level cache."""
+ROOM = 2**14
+"""Entries whose numbers are worked out at once, or those of one longer row: they stay in the second-level cache until they are used."""
 AHEAD = 8
 """Entries between a prefetch and its use: about the latency of memory at k = 16 to 128."""
 
@@ -40,37 +41,79 @@ class Entries(NamedTuple):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def look_at(e, i, first, count, known):
-    """w, y and q of the entries first..first+count of row i into the rows of ``known``.
+def look_at(e, rows, first, last, known):
+    """w, y and q of the entries of rows[first..last] (no rows: first..last themselves), one row after another, into the rows of ``known``.
 
-    Arrays are taken out of the record before a loop: inside, each mention would count a reference.
+    A kernel of its own, called before those that use the numbers: inside each of them it would be most of what there is to compile. Arrays are taken out of
+    the record before a loop: inside, each mention would count a reference.
     """
     indices, data, weights, other, offset = e.indices, e.data, e.weights, e.other, e.offset
+    indptr, bias, each = e.indptr, e.bias, e.own
     one = data.dtype.type(1)
-    own = one if e.own.shape[0] == 0 else e.own[i if e.own.shape[0] > 1 else 0]
-    less = e.mean + e.bias[i] if e.bias.shape[0] > 0 else e.mean
     alpha, shift = e.alpha, e.shift
-    if alpha > 0:
+    at = 0
+    for m in range(first, last):
+        i = rows[m] if rows.shape[0] > 0 else m
+        a = indptr[i]
+        count = indptr[i + 1] - a
+        # by slices: numbers added to an index might be negative for all that the compiler knows, and it would ask at every entry
+        w, y, q = known[0, at : at + count], known[1, at : at + count], known[2, at : at + count]
+        seen, values = indices[a : a + count], data[a : a + count]
+        at += count
+        if alpha > 0:
+            for t in range(count):
+                w[t] = alpha * values[t]
+                y[t] = one
+                q[t] = w[t] + shift if w[t] > 0 else 0 * one
+            continue
+        own = one if each.shape[0] == 0 else each[i if each.shape[0] > 1 else 0]
+        less = e.mean + bias[i] if bias.shape[0] > 0 else e.mean
         for t in range(count):
-            w = alpha * data[first + t]
-            known[0, t] = w
-            known[1, t] = one
-            known[2, t] = w + shift if w > 0 else 0 * one
-        return
-    for t in range(count):
-        known[0, t] = own
-        known[1, t] = data[first + t] - less
-    if weights.shape[0] > 0:
+            w[t] = own
+            y[t] = values[t] - less
+        if weights.shape[0] > 0:
+            given = weights[a : a + count]
+            for t in range(count):
+                w[t] *= given[t]
+        if other.shape[0] > 0:
+            for t in range(count):
+                w[t] *= other[seen[t]]
+        if offset.shape[0] > 0:
+            for t in range(count):
+                y[t] -= offset[seen[t]]
         for t in range(count):
-            known[0, t] *= weights[first + t]
-    if other.shape[0] > 0:
-        for t in range(count):
-            known[0, t] *= other[indices[first + t]]
-    if offset.shape[0] > 0:
-        for t in range(count):
-            known[1, t] -= offset[indices[first + t]]
-    for t in range(count):
-        known[2, t] = known[0, t] * known[1, t]
+            q[t] = w[t] * y[t]
+
+
+ALL = np.empty(0, np.int64)
+"""No rows are chosen: all of a range are meant."""
+
+
+def looked_at(
+    e: Entries, first: int, last: int, scratch: dict, chosen: np.ndarray = ALL
+) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Parts of the rows (of chosen[first..last], or first..last themselves) with w, y and q of their entries, in memory that the next part takes again."""
+    low, high = (
+        (e.indptr[first:last], e.indptr[first + 1 : last + 1]) if chosen is ALL else _bounds(e, chosen, first, last)
+    )
+    ends = np.cumsum(high - low)
+    done = 0
+    while done < len(ends):
+        before = ends[done - 1] if done else 0
+        end = max(done + 1, int(np.searchsorted(ends, before + ROOM, "right")))
+        size = int(ends[end - 1] - before)
+        known = scratch.get("known")
+        if known is None or known.shape[1] < size or known.dtype != e.data.dtype:
+            known = scratch["known"] = np.empty((3, max(size, ROOM)), e.data.dtype)
+        look_at(e, chosen, first + done, first + end, known)
+        yield first + done, first + end, known
+        done = end
+
+
+def _bounds(e: Entries, chosen: np.ndarray, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the entries of the chosen rows begin and end."""
+    rows = chosen[first:last]
+    return e.indptr[rows], e.indptr[rows + 1]
 
 
 def entries_of(

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.dense.thin import inner
-from eckart.engines.cpu.entries.entry import AHEAD, FAST, ROOM, entries_of, look_at
+from eckart.engines.cpu.entries.entry import AHEAD, FAST, entries_of, looked_at
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.ridge.schedule import padded, ranges, ridges
@@ -25,51 +25,47 @@ ROWS = 1024
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def evidence_range(e, left, right, spread, first, last, pull, row_sum, sums):
-    """Rows first..last; ``spread`` is a0."""
-    k, indptr, indices, data = right.shape[1], e.indptr, e.indices, e.data
-    implicit, mean = e.alpha > 0, e.mean
+def evidence_range(indptr, indices, data, mean, implicit, known, left, right, spread, first, last, pull, row_sum, sums):
+    """Rows first..last, whose w, y and q are ``known``; ``spread`` is a0."""
+    k, away = right.shape[1], indptr[first]
     line = 64 // right.itemsize
     end = indices.shape[0] - 1
-    known, out = np.empty((3, ROOM), right.dtype), np.empty(k, right.dtype)
+    out = np.empty(k, right.dtype)
     zero = right.dtype.type(0)
     value, linear, square, cross, constant, dots, zero_value = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(first, last):
         total = 0.0
         for c in range(k):
             out[c] = zero
-        for a in range(indptr[i], indptr[i + 1], ROOM):
-            count = min(ROOM, indptr[i + 1] - a)
-            look_at(e, i, a, count, known)
-            for t in range(count):
-                j = indices[a + t]
-                soon = indices[min(a + t + AHEAD, end)]
-                for c in range(0, k, line):
-                    prefetch(right, soon, c)
-                s = zero
-                for c in range(k):
-                    s += left[i, c] * right[j, c]
-                w, q = known[0, t], known[2, t]
-                if implicit:
-                    r = q - w * s
-                    value += 0.5 * (q - 2.0 * q * s + w * s * s)
-                    whole = spread + w
-                    z = spread * s - r
-                    square += z * z / (2.0 * whole)
-                    cross += z * q / whole
-                    constant += q * q / (2.0 * whole) - 0.5 * q
-                    dots += np.float64(s) * s
-                    zero_value += 0.5 * q
-                else:
-                    d = known[1, t] - s
-                    r = w * d
-                    value += 0.5 * np.float64(r) * d
-                    bare = np.float64(data[a + t] - mean)
-                    linear += bare * r
-                    zero_value += 0.5 * w * bare * bare
-                total += r
-                for c in range(k):
-                    out[c] += r * right[j, c]
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            soon = indices[min(p + AHEAD, end)]
+            for c in range(0, k, line):
+                prefetch(right, soon, c)
+            s = zero
+            for c in range(k):
+                s += left[i, c] * right[j, c]
+            w, q = known[0, p - away], known[2, p - away]
+            if implicit:
+                r = q - w * s
+                value += 0.5 * (q - 2.0 * q * s + w * s * s)
+                whole = spread + w
+                z = spread * s - r
+                square += z * z / (2.0 * whole)
+                cross += z * q / whole
+                constant += q * q / (2.0 * whole) - 0.5 * q
+                dots += np.float64(s) * s
+                zero_value += 0.5 * q
+            else:
+                d = known[1, p - away] - s
+                r = w * d
+                value += 0.5 * np.float64(r) * d
+                bare = np.float64(data[p] - mean)
+                linear += bare * r
+                zero_value += 0.5 * w * bare * bare
+            total += r
+            for c in range(k):
+                out[c] += r * right[j, c]
         for c in range(k):
             pull[i, c] = out[c]
         row_sum[i] = total
@@ -83,52 +79,44 @@ def evidence_range(e, left, right, spread, first, last, pull, row_sum, sums):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def misfit_range(e, left, right, first, last, out):
-    """out_i = sum_j w (y - s)^2 in float64 for rows first..last."""
-    k, indptr, indices = right.shape[1], e.indptr, e.indices
+def misfit_range(indptr, indices, known, left, right, first, last, out):
+    """out_i = sum_j w (y - s)^2 in float64 for rows first..last, whose w, y and q are ``known``."""
+    k, away = right.shape[1], indptr[first]
     line = 64 // right.itemsize
     end = indices.shape[0] - 1
-    known = np.empty((3, ROOM), right.dtype)
     for i in range(first, last):
         total = 0.0
-        for a in range(indptr[i], indptr[i + 1], ROOM):
-            count = min(ROOM, indptr[i + 1] - a)
-            look_at(e, i, a, count, known)
-            for t in range(count):
-                j = indices[a + t]
-                soon = indices[min(a + t + AHEAD, end)]
-                for c in range(0, k, line):
-                    prefetch(right, soon, c)
-                s = right.dtype.type(0)
-                for c in range(k):
-                    s += left[i, c] * right[j, c]
-                d = np.float64(known[1, t] - s)
-                total += known[0, t] * d * d
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            soon = indices[min(p + AHEAD, end)]
+            for c in range(0, k, line):
+                prefetch(right, soon, c)
+            s = right.dtype.type(0)
+            for c in range(k):
+                s += left[i, c] * right[j, c]
+            d = np.float64(known[1, p - away] - s)
+            total += known[0, p - away] * d * d
         out[i, 0] = total
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def offset_times_range(e, row_scale, column_scale, v, first, last, out):
-    """out[i] = row_scale_i sum_j y column_scale_j v_j for rows first..last; weights do not count."""
-    k, indptr, indices = v.shape[1], e.indptr, e.indices
+def offset_times_range(indptr, indices, known, row_scale, column_scale, v, first, last, out):
+    """out[i] = row_scale_i sum_j y column_scale_j v_j for rows first..last, whose w, y and q are ``known``; weights do not count."""
+    k, away = v.shape[1], indptr[first]
     line = 64 // v.itemsize
     end = indices.shape[0] - 1
-    known = np.empty((3, ROOM), v.dtype)
     scaled = column_scale.shape[0] > 0
     for i in range(first, last):
         for c in range(k):
             out[i, c] = 0
-        for a in range(indptr[i], indptr[i + 1], ROOM):
-            count = min(ROOM, indptr[i + 1] - a)
-            look_at(e, i, a, count, known)
-            for t in range(count):
-                j = indices[a + t]
-                soon = indices[min(a + t + AHEAD, end)]
-                for c in range(0, k, line):
-                    prefetch(v, soon, c)
-                y = known[1, t] * column_scale[j] if scaled else known[1, t]
-                for c in range(k):
-                    out[i, c] += y * v[j, c]
+        for p in range(indptr[i], indptr[i + 1]):
+            j = indices[p]
+            soon = indices[min(p + AHEAD, end)]
+            for c in range(0, k, line):
+                prefetch(v, soon, c)
+            y = known[1, p - away] * column_scale[j] if scaled else known[1, p - away]
+            for c in range(k):
+                out[i, c] += y * v[j, c]
         if row_scale.shape[0] > 0:
             for c in range(k):
                 out[i, c] *= row_scale[i]
@@ -144,13 +132,16 @@ def evidence_rows(
     pull, row_sum = np.empty(u.shape, dtype), np.empty(len(u))
     e = entries_of(x, dtype, rule, bias=own, offset=other, **given)
     shared = spread * (inner(v, v, None, threads) if gram is None else gram) if spread else None
-    scale = dtype.type(spread)
+    scale, implicit = dtype.type(spread), bool(e.alpha > 0)
     parts = balanced(e.indptr, ranges(x.nnz))
     lanes = [np.zeros(len(EvidenceSums._fields)) for _ in range(lanes_for(len(parts)))]
     penalties = ridges(x, rule)
 
     def step(sums: np.ndarray, part: tuple[int, int], scratch: Any) -> None:
-        evidence_range(e, u, v, scale, *part, pull, row_sum, sums)
+        for first, last, known in looked_at(e, *part, scratch):
+            evidence_range(
+                e.indptr, e.indices, e.data, e.mean, implicit, known, u, v, scale, first, last, pull, row_sum, sums
+            )
         for a in range(*part, ROWS):
             rows = slice(a, min(a + ROWS, part[1]))
             ridge, bias_ridge = (r[rows] for r in penalties)
@@ -194,7 +185,12 @@ def misfit_rows(x: Host, left: np.ndarray, right: np.ndarray, threads: int, **gi
     e, out = entries_of(x, dtype, **given), np.empty((len(left), 1))
     u, v = padded(left, dtype, None, threads), padded(right, dtype, None, threads)
     parts = balanced(e.indptr, ranges(x.nnz))
-    run_lanes(parts, [None] * len(parts), lambda _, part, scratch: misfit_range(e, u, v, *part, out), threads)
+
+    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
+        for first, last, known in looked_at(e, *part, scratch):
+            misfit_range(e.indptr, e.indices, known, u, v, first, last, out)
+
+    run_lanes(parts, [None] * len(parts), step, threads)
     return out
 
 
@@ -207,7 +203,10 @@ def offset_times(x: Host, v: np.ndarray, row_scale: Any, column_scale: Any, thre
     ]
     out = np.empty((len(e.indptr) - 1, v.shape[1]), dtype)
     parts = balanced(e.indptr, ranges(x.nnz))
-    run_lanes(
-        parts, [None] * len(parts), lambda _, part, scratch: offset_times_range(e, *scales, v, *part, out), threads
-    )
+
+    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
+        for first, last, known in looked_at(e, *part, scratch):
+            offset_times_range(e.indptr, e.indices, known, *scales, v, first, last, out)
+
+    run_lanes(parts, [None] * len(parts), step, threads)
     return out

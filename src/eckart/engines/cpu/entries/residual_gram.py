@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.dense.thin import inner, outer
-from eckart.engines.cpu.entries.entry import AHEAD, FAST, ROOM, Entries, look_at
+from eckart.engines.cpu.entries.entry import AHEAD, FAST, Entries, looked_at
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.ridge.schedule import ranges
@@ -18,14 +18,15 @@ from eckart.scheduler import lanes_for, run_lanes
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def residual_gram_range(e, left, right, q, v, small, first, last, kept, held, total, back):
-    """total += sum over rows first..last of r_i y_i^T, back += u_i y_i^T; ``small`` is a0 G (no row: none), ``kept`` has room for the
-    longest row, or (``held`` 1) for all entries, or (2) holds R already."""
-    k, b, indptr, indices = right.shape[1], v.shape[1], e.indptr, e.indices
+def residual_gram_range(
+    indptr, indices, implicit, known, left, right, q, v, small, first, last, kept, held, total, back
+):
+    """total += sum over rows first..last, whose w, y and q are ``known``, of r_i y_i^T, back += u_i y_i^T; ``small`` is a0 G (no row: none), ``kept`` has room
+    for the longest row, or (``held`` 1) for all entries, or (2) holds R already."""
+    k, b, before = right.shape[1], v.shape[1], indptr[first]
     line = 64 // right.itemsize
     end = indices.shape[0] - 1
-    known, y = np.empty((3, ROOM), right.dtype), np.empty(b, v.dtype)
-    zero, implicit = right.dtype.type(0), e.alpha > 0
+    y, zero = np.empty(b, v.dtype), right.dtype.type(0)
     for i in range(first, last):
         start = indptr[i]
         away = start if held == 0 else 0
@@ -34,21 +35,18 @@ def residual_gram_range(e, left, right, q, v, small, first, last, kept, held, to
         for p in range(start, indptr[i + 1] if held == 2 else start):
             for c in range(b):
                 y[c] += kept[p] * v[indices[p], c]
-        for a in range(start, indptr[i + 1] if held < 2 else start, ROOM):
-            count = min(ROOM, indptr[i + 1] - a)
-            look_at(e, i, a, count, known)
-            for t in range(count):
-                j = indices[a + t]
-                soon = indices[min(a + t + AHEAD, end)]
-                for c in range(0, k, line):
-                    prefetch(right, soon, c)
-                s = zero
-                for c in range(k):
-                    s += left[i, c] * right[j, c]
-                r = known[2, t] - known[0, t] * s if implicit else known[0, t] * (known[1, t] - s)
-                kept[a + t - away] = r
-                for c in range(b):
-                    y[c] += r * v[j, c]
+        for p in range(start, indptr[i + 1] if held < 2 else start):
+            t, j = p - before, indices[p]
+            soon = indices[min(p + AHEAD, end)]
+            for c in range(0, k, line):
+                prefetch(right, soon, c)
+            s = zero
+            for c in range(k):
+                s += left[i, c] * right[j, c]
+            r = known[2, t] - known[0, t] * s if implicit else known[0, t] * (known[1, t] - s)
+            kept[p - away] = r
+            for c in range(b):
+                y[c] += r * v[j, c]
         for d in range(small.shape[0]):
             for c in range(b):
                 y[c] -= left[i, d] * small[d, c]
@@ -82,7 +80,7 @@ def residual_gram(
     parts = balanced(e.indptr, ranges(len(e.data)))
     lanes = [(np.zeros(block.shape, dtype), np.zeros(small.shape)) for _ in range(lanes_for(len(parts), block.nbytes))]
 
-    held, whole = 0, np.empty(0, dtype)
+    held, whole, nothing, implicit = 0, np.empty(0, dtype), np.empty((3, 0), dtype), bool(e.alpha > 0)
     if spread:
         before = memory.get("residual")
         held = 2 if before is not None and before[0] is left and before[1] is right else 1
@@ -92,7 +90,11 @@ def residual_gram(
     def step(sums: tuple[np.ndarray, np.ndarray], part: tuple[int, int], scratch: dict) -> None:
         if "residual" not in scratch:
             scratch["residual"] = whole if held else np.empty(longest, dtype)
-        residual_gram_range(e, u, w, scale, block, small, *part, scratch["residual"], held, *sums)
+        known_parts = looked_at(e, *part, scratch) if held < 2 else [(*part, nothing)]
+        for first, last, known in known_parts:
+            residual_gram_range(
+                e.indptr, e.indices, implicit, known, u, w, scale, block, small, first, last, scratch["residual"], held, *sums
+            )  # fmt: skip
 
     run_lanes(parts, lanes, step, threads)
     while len(lanes) > 1:

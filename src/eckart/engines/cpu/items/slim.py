@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.compiling import INSIDE
 from eckart.engines.protocol.items import SparseColumns
 from eckart.scheduler import run_lanes
 
@@ -25,14 +26,14 @@ SHARE = 0.25
 """Share of the allowed gap that the set itself may leave."""
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def _fall(g, w, l2):
     """The most that one weight can lower its bound: max over t >= -w of -g t - l2 t^2 / 2."""
     t = max(-g / l2, -w)
     return -g * t - 0.5 * l2 * t * t
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def _column(gram, j, l1, l2, tol, max_iter, w, grad, members, inside, start):
     """Solves column j; w comes and leaves zero outside the set. Gives the size of the set, the gap and the sweeps."""
     n = gram.shape[0]

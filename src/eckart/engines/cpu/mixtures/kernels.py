@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.compiling import INSIDE
 from eckart.engines.cpu.registers.mixtures import TILE, add_squares, scaled_squares, take_moments
 from eckart.engines.cpu.registers.tiles import add_rows, grow_gram
 
@@ -69,7 +70,7 @@ def chunk_rows(n: int) -> int:
     return 16 * (int(np.clip(2**17 // max(n, 1) // 16, 1, CHUNK // 16)) - 1 | 1)
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def centre(x, a, count, origin, xc):
     """xc[:count] = rows a.. of x less the origin."""
     for i in range(count):
@@ -77,7 +78,7 @@ def centre(x, a, count, origin, xc):
             xc[i, j] = x[a + i, j] - origin[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def turn(xc, count, n, xt):
     """xt = the first n columns of xc turned over; the rest of the chunk repeats its first row."""
     for i0 in range(0, count, 16):
@@ -90,7 +91,7 @@ def turn(xc, count, n, xt):
             xt[j, i] = xt[j, 0]
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def diagonal_chunk(xt, n, scales, offsets, constants, logp):
     """logp[z, i] = c_z - sum_j (a_zj xt_ji - b_zj)^2; scales, offsets and logp have rows for whole fours of components."""
     for z in range(0, len(constants), 4):
@@ -101,7 +102,7 @@ def diagonal_chunk(xt, n, scales, offsets, constants, logp):
             logp[z, i] = constants[z] - min(logp[z, i], 1e300)
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def triangular_chunk(xt, n, means, panels, constants, logp):
     """logp[z, i] = c_z - 1/2 ||(x_i - m_z) C_z||^2."""
     rows, p = xt.shape[1], means.shape[1]
@@ -148,7 +149,7 @@ def exp_below(a, top, powers, parts, bits, power_bits):
         a[i] = parts[i] if a[i] - top[i] >= BEYOND else 0.0
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def share_chunk(logp, k, count, weights, counts, spare):
     """logp becomes w q, its sums go to ``counts``; returns sum w log p of the chunk. ``spare`` is 4 x rows of working space."""
     top, total, powers, parts = spare[0], spare[1], spare[2], spare[3]
@@ -213,7 +214,7 @@ def add_diagonal(xc, count, n, k, shares, c, sums, room):
                 add_some(xc, count, n, shares[z], c.centres[z], shift[z], square[z, 0], room.rows, room.spare[0])
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def add_some(x, count, n, shares, m, one, two, rows, parts):
     """The sums of one component over its rows with a share."""
     used = 0
@@ -233,7 +234,7 @@ def add_some(x, count, n, shares, m, one, two, rows, parts):
             two[j] += (t0 * d0 + t1 * d1) + (t2 * d2 + t3 * d3)
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def add_full(xc, count, n, k, shares, centres, sums, packed, roots):
     """scatter[z] += sum_i s_i (x - m)(x - m)^T over rows with a share, upper tiles; one scatter for all where there is one only."""
     for z in range(k):
@@ -250,13 +251,13 @@ def add_full(xc, count, n, k, shares, centres, sums, packed, roots):
             add_rows(packed, roots[:1], used, sums.shift[z : z + 1])
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def add_upper(packed, used, target):
     """target += packed^T packed, upper tiles."""
     grow_gram(packed, used, target, TILE)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def add_tied(xc, count, n, k, shares, weights, c, sums, room):
     """The same sums for one covariance near the origin: sum_z s (x - m)(x - m)^T = w x x^T - sum_z [m o^T + o m^T - mass m m^T] with o = sum_i s x."""
     packed, one, two, target = room.packed, room.pair[0], room.pair[1], sums.scatter[0]
@@ -280,7 +281,7 @@ def add_tied(xc, count, n, k, shares, weights, c, sums, room):
                     target[r, j] += left * m[j] - m[r] * o[j]
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def given_chunk(shares, a, count, k, weights, logp, counts):
     """logp = w q of rows a.. whose shares are given, its sums go to ``counts``."""
     for z in range(k):

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.compiling import INSIDE
+
 BEYOND = -46.0
 LOG_2PI = np.log(2 * np.pi)
 
@@ -61,7 +63,7 @@ def solve(low, size, v):
     return square
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def complete_row(seen, o, missing, m, spread, precision, root, low, v, d):
     """d (deviations at the seen columns) is completed at the missing ones; returns d_O^T S_OO^-1 d_O + 2 (log |S_OO|^(1/2) - log |S|^(1/2)) and leaves
     the factor of the shorter way in ``low``. The second value is the sum of logarithms to take off log |S|^(-1/2)."""
@@ -96,7 +98,7 @@ def complete_row(seen, o, missing, m, spread, precision, root, low, v, d):
     return square, logs
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def add_missing_covariance(seen, o, missing, m, spread, precision, low, v, share, target):
     """target[M, M] += share times the covariance of the missing entries."""
     if m <= o:

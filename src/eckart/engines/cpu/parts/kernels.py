@@ -22,7 +22,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from eckart.engines.cpu.entries.entry import FAST, Entries
+from eckart.engines.cpu.entries.entry import FAST
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import _Tile
 from eckart.engines.cpu.ridge.cholesky import assemble
@@ -162,8 +162,10 @@ def hals_block(block, other, weights, gram, l1, start, w, sweeps, shrink, size, 
                 sums[2][0] += weights[first + i] * level[i, 0]
                 sums[2][1] += weights[first + i] * level[i, 1]
         else:
-            heavy[:] = own
+            # an assignment of arrays would compile its error message too, for longer than all the rest
             for i in range(rows):
+                for c in range(w.shape[1]):
+                    heavy[i, c] = own[i, c]
                 sums[2][0] += level[i, 0]
                 sums[2][1] += level[i, 1]
         np.dot(part.T, heavy, cross)
@@ -183,15 +185,23 @@ def seen_range(entries, other, start, w, k, rule, size, first, last, chunk, gram
     indptr, indices, data, weights = entries
     l1, l2, sweeps, shrink = rule
     width = other.shape[1]
-    rhs, side, none = np.empty((1, width), w.dtype), np.empty((0, width), w.dtype), np.empty(0, w.dtype)
-    known = np.empty((4, chunk.shape[0]), w.dtype)
-    zero = w.dtype.type(0)
-    e = Entries(indptr, indices, data, weights, none, none, none, none, zero, zero, zero)
+    rhs, side = np.empty((1, width), w.dtype), np.empty((0, width), w.dtype)
+    scaled, longest, zero = np.empty((2, chunk.shape[0]), w.dtype), 0, w.dtype.type(0)
+    for i in range(first, last):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    known = np.ones((3, longest), w.dtype)
     u, inverse = np.zeros(width, w.dtype), np.zeros(k, w.dtype)
     for i in range(first, last):
         gram[:] = 0
         rhs[:] = 0
-        square, _, _ = assemble(e, other, i, chunk, known, gram, rhs, side, size)
+        a = indptr[i]
+        count = indptr[i + 1] - a
+        for t in range(count):
+            if weights.shape[0] > 0:
+                known[0, t] = weights[a + t]
+            known[1, t] = data[a + t]
+            known[2, t] = known[0, t] * known[1, t]
+        square, _, _ = assemble(indices, other, a, count, known, np.int64(0), chunk, scaled, gram, rhs, side, size)
         for c in range(k):
             for d in range(c):
                 gram[c, d] = gram[d, c]

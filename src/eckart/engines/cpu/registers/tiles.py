@@ -25,6 +25,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from eckart.engines.cpu.compiling import INSIDE
 from eckart.engines.cpu.registers.width import lanes_of, multiplies_and_adds_at_once
 
 
@@ -170,7 +171,7 @@ _add_1, _add_2, _add_3 = (_strip(wide, 1) for wide in (1, 2, 3))
 _take_1, _take_2, _take_3 = (_strip(wide, -1) for wide in (1, 2, 3))
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def grow_gram(x, count, g, size):
     k = g.shape[0]
     for r in range(0, k, size * x.itemsize // 8):
@@ -188,7 +189,7 @@ def grow_gram(x, count, g, size):
                 c += 3 * size
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def take_gram(x, count, first, last, g, size):
     k = g.shape[0]
     for r in range(first, last, size * x.itemsize // 8):

@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.entries.entry import AHEAD, FAST, look_at
+from eckart.engines.cpu.compiling import INSIDE
+from eckart.engines.cpu.entries.entry import AHEAD, FAST
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import add_rows, pack_row, row_dots
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def _gather(indices, right, scales, a, count, at, chunk):
     """Rows sqrt(w) v of entries a.. into the chunk, zeros up to a multiple of four."""
     k = right.shape[1]
@@ -30,9 +31,9 @@ def _gather(indices, right, scales, a, count, at, chunk):
             chunk[t, c] = 0
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def _apply(indices, right, penalties, i, scales, a, n, chunk, dots, u, out):
-    """out <- M u without the bias; ``dots`` is scratch. A row that fits into the chunk is there already."""
+@njit(**INSIDE, fastmath=FAST)
+def _apply(indices, right, penalties, i, scales, at, a, n, chunk, dots, u, out):
+    """out <- M u without the bias, the numbers of the row being at.. in ``scales``; ``dots`` is scratch. A row that fits into the chunk is there already."""
     k, base, ridge = right.shape[1], penalties.base, penalties.ridge[i]
     held = n <= chunk.shape[0] - 4
     for c in range(k):
@@ -45,16 +46,16 @@ def _apply(indices, right, penalties, i, scales, a, n, chunk, dots, u, out):
     while done < n:
         count = n if held else min(chunk.shape[0] - 4, n - done)
         if not held:
-            _gather(indices, right, scales, a + done, count, done, chunk)
+            _gather(indices, right, scales, a + done, count, at + done, chunk)
         row_dots(chunk, count, u, dots)
         add_rows(chunk, dots, count, out)
         done += count
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def cg_range(e, right, penalties, form, chosen, first, last, chunk, nothing, out):
+def cg_range(rows, known, right, penalties, form, chosen, first, last, chunk, nothing, out):
     """Improve the codes of the rows chosen[first..last] by ``form.steps`` steps; no bias, no prior."""
-    k, indices, indptr = right.shape[1], e.indices, e.indptr
+    k, indices, indptr = right.shape[1], rows.indices, rows.indptr
     left, value = out.left, out.value
     u, r, d, q, rhs = (
         np.zeros((1, k), right.dtype),
@@ -63,32 +64,29 @@ def cg_range(e, right, penalties, form, chosen, first, last, chunk, nothing, out
         np.zeros((1, k), right.dtype),
         np.zeros((1, k), right.dtype),
     )
-    longest = 0
-    for m in range(first, last):
-        longest = max(longest, indptr[chosen[m] + 1] - indptr[chosen[m]])
-    known = np.empty((3, longest), right.dtype)
+    at, n = np.int64(0), np.int64(0)
     scales, pulls = known[0], known[2:]
     dots = np.zeros((1, max(chunk.shape[0], k) + 4), right.dtype)
     for m in range(first, last):
         i = chosen[m]
         a = indptr[i]
+        at += n  # behind the row before
         n = indptr[i + 1] - a
         constant = 0.0
-        look_at(e, i, a, n, known)
-        for t in range(n):
+        for t in range(at, at + n):
             constant += pulls[0, t] * known[1, t]
             scales[t] = np.sqrt(scales[t])
             pulls[0, t] = pulls[0, t] / scales[t] if scales[t] > 0 else 0
         for c in range(k):
             rhs[0, c] = 0
             u[0, c] = left[i, c]
-        done = 0
+        done = np.int64(0)
         while done < n:
             count = min(chunk.shape[0] - 4, n - done)
-            _gather(indices, right, scales, a + done, count, done, chunk)
-            add_rows(chunk, pulls[:, done:], count, rhs)
+            _gather(indices, right, scales, a + done, count, at + done, chunk)
+            add_rows(chunk, pulls[:, at + done :], count, rhs)
             done += count
-        _apply(indices, right, penalties, i, scales, a, n, chunk, dots, u, q)
+        _apply(indices, right, penalties, i, scales, at, a, n, chunk, dots, u, q)
         rr = 0.0
         for c in range(k):
             r[0, c] = rhs[0, c] - q[0, c]
@@ -98,7 +96,7 @@ def cg_range(e, right, penalties, form, chosen, first, last, chunk, nothing, out
         for _ in range(form.steps):
             if not rr > 1e-14 * start or rr <= 0:
                 break
-            _apply(indices, right, penalties, i, scales, a, n, chunk, dots, d, q)
+            _apply(indices, right, penalties, i, scales, at, a, n, chunk, dots, d, q)
             dq = 0.0
             for c in range(k):
                 dq += np.float64(d[0, c]) * q[0, c]

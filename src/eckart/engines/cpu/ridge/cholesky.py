@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.entries.entry import AHEAD, FAST, ROOM, look_at
+from eckart.engines.cpu.compiling import INSIDE
+from eckart.engines.cpu.entries.entry import AHEAD, FAST
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import (
     add_rows,
@@ -31,6 +32,13 @@ from eckart.engines.cpu.registers.tiles import (
     solve_panel,
     take_gram,
 )
+
+
+class Rows(NamedTuple):
+    """Where the entries of each row stand, and their columns."""
+
+    indptr: Any
+    indices: Any
 
 
 class Penalties(NamedTuple):
@@ -61,7 +69,7 @@ class Solved(NamedTuple):
     value: Any
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def cholesky(g, size):
     """Factor the upper triangle of g in place, R^T R = g; returns the smallest pivot (not positive: the factor is useless)."""
     n = g.shape[0]
@@ -75,44 +83,48 @@ def cholesky(g, size):
     return least
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def assemble(e, right, i, chunk, known, gram, rhs, side, size):
-    """Gram matrix, right-hand side and (``side``) weighted sum of v of row i; returns sum q y, sum q and sum w in float64.
+@njit(**INSIDE, fastmath=FAST)
+def assemble(indices, right, a, count, known, at, chunk, scaled, gram, rhs, side, size):
+    """Gram matrix, right-hand side and (``side``) weighted sum of v of the row whose entries are a.. in ``indices`` and at.. in ``known`` (w, y and q).
 
-    ``known`` (4 rows, as long as the chunk) holds w, y and q, then the factors of sqrt(w) v in ``side`` and in the right-hand side.
+    Returns sum q y, sum q and sum w in float64. ``scaled`` (2 rows, as long as the chunk) gets the factors of sqrt(w) v in ``side`` and in the right-hand side.
     """
-    k, indices = right.shape[1], e.indices
+    k = right.shape[1]
     line = 64 // right.itemsize
     square, total, weight = 0.0, 0.0, 0.0
     end = indices.shape[0] - 1
-    done, b = e.indptr[i], e.indptr[i + 1]
-    while done < b:
-        count = min(chunk.shape[0], b - done)
-        look_at(e, i, done, count, known)
+    done, last = 0, count
+    while done < last:
+        count = min(chunk.shape[0], last - done)
+        b = at + done
+        ws, ys, qs = known[0, b : b + count], known[1, b : b + count], known[2, b : b + count]
         for t in range(count):
-            w, y, q = known[0, t], known[1, t], known[2, t]
+            w, y, q = ws[t], ys[t], qs[t]
             root = np.sqrt(w)
-            known[0, t] = root
-            known[3, t] = q / root if root > 0 else 0
+            scaled[0, t] = root
+            scaled[1, t] = q / root if root > 0 else 0
             square += q * y
             total += q
             weight += w
         for t in range(count):
-            soon = indices[min(done + t + AHEAD, end)]
+            soon = indices[min(a + done + t + AHEAD, end)]
             for c in range(0, k, line):
                 prefetch(right, soon, c)
-            pack_row(right, indices[done + t], known[0, t], chunk, t)
+            pack_row(right, indices[a + done + t], scaled[0, t], chunk, t)
         grow_gram(chunk, count, gram, size)
-        add_rows(chunk, known[3:], count, rhs)
+        add_rows(chunk, scaled[1:], count, rhs)
         if side.shape[0] > 0:
-            add_rows(chunk, known, count, side)
+            add_rows(chunk, scaled, count, side)
         done += count
     return square, total, weight
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def equations(e, right, penalties, i, chunk, known, gram, rhs, side, size):
-    """The normal equations of row i with the bias eliminated; returns sum q y, sum q, 1 / (sum w + m_i) and the trace before the bias took its part."""
+@njit(**INSIDE, fastmath=FAST)
+def equations(rows, right, penalties, i, known, at, chunk, scaled, gram, rhs, side, size):
+    """The normal equations of row i, whose numbers are at.. in ``known``, with the bias eliminated.
+
+    Returns sum q y, sum q, 1 / (sum w + m_i) and the trace before the bias took its part.
+    """
     k, base, prior = gram.shape[0], penalties.base, penalties.prior
     biased, ridge = side.shape[0] > 0, penalties.ridge[i]
     for r in range(k):
@@ -122,7 +134,9 @@ def equations(e, right, penalties, i, chunk, known, gram, rhs, side, size):
         rhs[0, r] = prior[i if prior.shape[0] > 1 else 0, r] if prior.shape[0] > 0 else 0
     for r in range(k if biased else 0):
         side[0, r] = 0
-    square, total, weight = assemble(e, right, i, chunk, known, gram, rhs, side, size)
+    a = rows.indptr[i]
+    count = rows.indptr[i + 1] - a
+    square, total, weight = assemble(rows.indices, right, a, count, known, at, chunk, scaled, gram, rhs, side, size)
     trace = 0.0
     for r in range(k):
         trace += gram[r, r]
@@ -139,17 +153,19 @@ def equations(e, right, penalties, i, chunk, known, gram, rhs, side, size):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def cholesky_range(e, right, penalties, form, chosen, first, last, chunk, gram, out):
+def cholesky_range(rows, known, right, penalties, form, chosen, first, last, chunk, gram, out):
     """Solve the rows chosen[first..last]; a row whose matrix is singular at this precision gets the value NaN and is left to ``rare``."""
     k = right.shape[1]
     biased = out.bias.shape[0] > 0
     rhs, side, keep = np.empty((1, k), right.dtype), np.empty((1 if biased else 0, k), right.dtype), np.empty(k)
-    known = np.empty((4, chunk.shape[0]), right.dtype)
+    scaled = np.empty((2, chunk.shape[0]), right.dtype)
     left, bias, value, noise = out.left, out.bias, out.value, penalties.noise
-    real, size, level = form.real, form.size, form.level
+    real, size, level, indptr = form.real, form.size, form.level, rows.indptr
+    at = np.int64(0)  # a plain 0 would compile ``equations`` for the constant as well
     for n in range(first, last):
         i = chosen[n]
-        square, total, scale, _ = equations(e, right, penalties, i, chunk, known, gram, rhs, side, size)
+        square, total, scale, _ = equations(rows, right, penalties, i, known, at, chunk, scaled, gram, rhs, side, size)
+        at += indptr[i + 1] - indptr[i]
         for r in range(k):
             keep[r] = rhs[0, r]
         top = gram[0, 0]
@@ -178,18 +194,3 @@ def cholesky_range(e, right, penalties, form, chosen, first, last, chunk, gram, 
             bias[i] = total * scale - s * np.sqrt(scale)
             gain += scale * total * total
         value[i] = 0.5 * (square - gain)
-
-
-@njit(nogil=True, cache=True)
-def bias_range(e, ridge, first, last, bias):
-    """bias_i = sum q / (sum w + ridge_i) for rows first..last; 0 where nothing is seen."""
-    indptr, known = e.indptr, np.empty((3, ROOM), bias.dtype)
-    for i in range(first, last):
-        total, weight = 0.0, ridge[i]
-        for a in range(indptr[i], indptr[i + 1], ROOM):
-            count = min(ROOM, indptr[i + 1] - a)
-            look_at(e, i, a, count, known)
-            for t in range(count):
-                total += known[2, t]
-                weight += known[0, t]
-        bias[i] = total / weight if weight > 0 else 0.0

@@ -10,19 +10,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.entries.entry import AHEAD, FAST, look_at
+from eckart.engines.cpu.entries.entry import AHEAD, FAST
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import add_rows, backward_tile, dot_tile, forward_tile, scale_row
 from eckart.engines.cpu.ridge.cholesky import cholesky
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def dual_range(e, right, penalties, form, chosen, first, last, chunk, flat, out):
+def dual_range(rows, known, right, penalties, form, chosen, first, last, chunk, flat, out):
     """Rows chosen[first..last]; ``chunk`` has room for the longest of them, ``flat`` for its square; P is given by its diagonal."""
     k, size, real, level = right.shape[1], form.size, form.real, form.level
     indptr, indices, base, ridge, bias_ridge = (
-        e.indptr,
-        e.indices,
+        rows.indptr,
+        rows.indices,
         penalties.base,
         penalties.ridge,
         penalties.bias_ridge,
@@ -32,8 +32,8 @@ def dual_range(e, right, penalties, form, chosen, first, last, chunk, flat, out)
     left, bias, value = out
     biased = bias.shape[0] > 0
     roots, code = np.empty((1, k), right.dtype), np.empty((1, k), right.dtype)
-    known = np.empty((3, chunk.shape[0]), right.dtype)
-    inverse, pull = known[0], known[2]
+    inverse, pull = np.empty(chunk.shape[0], right.dtype), np.empty(chunk.shape[0], right.dtype)
+    at = 0
     wide = np.zeros((1, chunk.shape[0]), right.dtype)
     end = indices.shape[0] - 1
     for m in range(first, last):
@@ -57,10 +57,11 @@ def dual_range(e, right, penalties, form, chosen, first, last, chunk, flat, out)
             for c in range(0, k, line):
                 prefetch(right, soon, c)
             scale_row(right, indices[a + t], roots, chunk, t)
-        look_at(e, i, a, n, known)
         for t in range(n):
-            constant += pull[t] * known[1, t]
-            inverse[t] = one / inverse[t] if inverse[t] > 0 else 0
+            w, pull[t] = known[0, at + t], known[2, at + t]
+            constant += pull[t] * known[1, at + t]
+            inverse[t] = one / w if w > 0 else 0
+        at += n
         for t in range(n, whole):
             for c in range(k):
                 chunk[t, c] = 0

@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.compiling import INSIDE
 from eckart.engines.cpu.entries.entry import FAST
 from eckart.engines.cpu.ridge.cholesky import equations
 
 PASSES = 200
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def minimum_norm_row(gram, rhs, old, cut, square):
     """The solution of least norm of G u = r, G given by its upper triangle; eigenvalues up to ``cut`` count as zero.
 
@@ -48,7 +49,7 @@ def minimum_norm_row(gram, rhs, old, cut, square):
     return out
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def nonnegative_row(gram, rhs, start, floor):
     """Coordinate descent on u >= 0, G given by its upper triangle; a coordinate whose diagonal entry is under ``floor`` has no curvature and stays 0."""
     n = gram.shape[0]
@@ -81,17 +82,20 @@ def nonnegative_row(gram, rhs, start, floor):
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
-def rare_range(e, right, penalties, form, chosen, first, last, chunk, gram, out):
+def rare_range(rows, known, right, penalties, form, chosen, first, last, chunk, gram, out):
     """Rows chosen[first..last] solved by one of the methods above: non-negative codes where ``form.steps`` is 1."""
     k = right.shape[1]
     left, bias, value = out
     biased = bias.shape[0] > 0
     rhs, side = np.empty((1, k), right.dtype), np.empty((1 if biased else 0, k), right.dtype)
-    known = np.empty((4, chunk.shape[0]), right.dtype)
+    scaled, indptr, at = np.empty((2, chunk.shape[0]), right.dtype), rows.indptr, np.int64(0)
     start = np.zeros(k)
     for m in range(first, last):
         i = chosen[m]
-        square, total, scale, trace = equations(e, right, penalties, i, chunk, known, gram, rhs, side, form.size)
+        square, total, scale, trace = equations(
+            rows, right, penalties, i, known, at, chunk, scaled, gram, rhs, side, form.size
+        )
+        at += indptr[i + 1] - indptr[i]
         if form.steps:
             floor = 0.0
             for r in range(k):

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.dense.thin import parts_of
-from eckart.engines.cpu.entries.entry import entries_of
+from eckart.engines.cpu.entries.entry import entries_of, looked_at
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
 from eckart.engines.cpu.registers.tiles import tile_size
 from eckart.engines.cpu.ridge.cg import cg_range
-from eckart.engines.cpu.ridge.cholesky import Form, Penalties, Solved, bias_range, cholesky_range
+from eckart.engines.cpu.ridge.cholesky import Form, Penalties, Rows, Solved, cholesky_range
 from eckart.engines.cpu.ridge.dual import dual_range
 from eckart.engines.cpu.ridge.rare import rare_range
 from eckart.engines.host import Host
@@ -25,6 +25,8 @@ LEAST_RANGE, RANGES = 2**14, 256
 """Entries of a range (0.2 ms and more of one core, so that handing it out costs little), and ranges at the most: four for each of 64 threads."""
 SHARE = 0.6
 """Rows with at most this share of k entries are solved in the space of their entries."""
+WORTH = 1e7
+"""Multiplications that this must spare in a sweep, about 3 ms: over the sweeps of a fit they then last as long as its kernel takes to compile."""
 USUAL, SHORT, RARE, LONG = 0, 1, 2, 3
 CG_BYTES = 2**19
 """Room for gathered entries in conjugate gradients: rows that fit are gathered once."""
@@ -139,10 +141,12 @@ def _solve(kernel: Any, given: Any, chosen: np.ndarray, cost: np.ndarray, room: 
     """The chosen rows by one kernel, in ranges of about equal cost."""
     if not len(chosen):
         return
-    width, dtype = out.left.shape[1], given[1].dtype
+    e, *rest = given
+    width, dtype, rows = out.left.shape[1], rest[0].dtype, Rows(e.indptr, e.indices)
 
     def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-        kernel(*given, chosen, *part, *_scratch(scratch, width, dtype, room), out)
+        for first, last, known in looked_at(e, *part, scratch, chosen):
+            kernel(rows, known, *rest, chosen, first, last, *_scratch(scratch, width, dtype, room), out)
 
     parts = balanced(np.concatenate([[0], np.cumsum(cost[chosen])]), min(len(chosen), ranges(int(cost[chosen].sum()))))
     run_lanes(parts, [None] * len(parts), step, threads)
@@ -154,7 +158,9 @@ def _routes(
     """How each row is solved: by its k x k matrix, in the space of its few entries, or with the care of ``rare``."""
     route = np.full(len(counts), RARE if nonnegative else USUAL, np.int8)
     if apart:
-        route[~bare & (bias_ridge > 0) & (counts <= SHARE * k)] = SHORT
+        short = ~bare & (bias_ridge > 0) & (counts <= SHARE * k)
+        if np.count_nonzero(short) * k**3 / 6 >= WORTH:
+            route[short] = SHORT
         route[bare & (counts <= 2 * k)] = RARE
     return route
 
@@ -228,5 +234,16 @@ def bias_rows(x: Host, rule: RidgeRule, dtype: np.dtype, threads: int, **given: 
     """b_i = sum_j w (a_ij - offset_j) / (sum_j w + bias ridge of row i): the biases alone, without factors."""
     e, out, (_, ridge) = entries_of(x, dtype, None, **given), np.zeros(x.counts.shape[0], dtype), ridges(x, rule)
     parts = balanced(e.indptr, ranges(x.nnz))
-    run_lanes(parts, [None] * len(parts), lambda _, part, scratch: bias_range(e, ridge, *part, out), threads)
+
+    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
+        for first, last, known in looked_at(e, *part, scratch):
+            seen = first + np.flatnonzero(np.diff(e.indptr[first : last + 1]))
+            if not len(seen):
+                continue
+            at, count = e.indptr[seen] - e.indptr[first], e.indptr[last] - e.indptr[first]
+            pull, weight = (np.add.reduceat(known[r, :count].astype(np.float64), at) for r in (2, 0))
+            weight += ridge[seen]
+            out[seen] = np.divide(pull, weight, out=np.zeros(len(seen)), where=weight > 0)
+
+    run_lanes(parts, [None] * len(parts), step, threads)
     return out

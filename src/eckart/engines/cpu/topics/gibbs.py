@@ -13,6 +13,7 @@ import math
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.compiling import INSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 
 FAST = {"contract", "reassoc", "nsz"}
@@ -20,7 +21,7 @@ AHEAD = 8  # entries between a prefetch and its use: a token takes longer than a
 BLOCK = 16  # weights that are skipped together; rows are padded to whole blocks
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(**INSIDE, inline="always")
 def uniform(seed, counter):
     """A number in (0, 1) from a seed and a counter, by two rounds of multiply and shift."""
     x = np.uint64(seed) + np.uint64(counter) * np.uint64(0x9E3779B97F4A7C15)
@@ -30,7 +31,7 @@ def uniform(seed, counter):
     return (float(x >> np.uint64(41)) + 0.5) * (1.0 / 8388608.0)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(**INSIDE, inline="always")
 def move(word, old, new):
     """A token of a word that goes from one topic to another, in one number."""
     return (np.int64(word) << 32) | (np.int64(old) << 16) | np.int64(new)
@@ -137,7 +138,7 @@ def gibbs_rows(tokens, prior, seed, first, last, topics, table, sizes, live, mov
     return value, count
 
 
-@njit(nogil=True, cache=True, fastmath=FAST, inline="always")
+@njit(**INSIDE, fastmath=FAST, inline="always")
 def _find(weight, rest, old):
     """The first z at which the running sum of weights passes ``rest``, found by blocks; ``old`` where all weights are 0."""
     z, last = 0, len(weight) - BLOCK

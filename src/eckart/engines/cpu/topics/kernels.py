@@ -19,12 +19,13 @@ import math
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.compiling import INSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import add_rows, row_dots
 from eckart.engines.cpu.topics.word_kernels import AHEAD, FAST, digamma
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def _gather(indices, words, a, b, buffer):
     k = words.shape[1]
     line = 64 // words.itemsize
@@ -38,7 +39,7 @@ def _gather(indices, words, a, b, buffer):
             buffer[p - a, c] = words[j, c]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def _pull(data, a, b, buffer, theta, pull, ratio, least):
     """r_p of the row (0 for entries that no topic holds) and pull_z = sum_p r_p phi_wz, so that theta pull is the row's counts by topic."""
     row_dots(buffer, b - a, theta, ratio)
@@ -50,7 +51,7 @@ def _pull(data, a, b, buffer, theta, pull, ratio, least):
     add_rows(buffer, ratio, b - a, pull)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def _value(data, a, b, ratio):
     """sum c_p log s_p of the row and the count it is over; single tokens, the most, by the logarithm of their product."""
     value, seen, product = 0.0, 0.0, 1.0
@@ -68,7 +69,7 @@ def _value(data, a, b, ratio):
     return value - math.log(product), seen
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def _share(theta, pull, prior):
     """theta <- (theta pull + prior) / sum, in place; where that is 0 it stays. Returns how far it moved, sum |change|."""
     k = len(theta)
@@ -87,7 +88,7 @@ def _share(theta, pull, prior):
     return float(moved)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def _settle(rows, words, prior, theta, d, steps, tol, pull, ratio, buffer):
     """The row's words into ``buffer``, then at most ``steps`` updates of theta, fewer where it moves by less than ``tol`` in all."""
     a, b = rows.indptr[d], rows.indptr[d + 1]
@@ -142,7 +143,7 @@ def map_rows(rows, words, prior, before, after, first, last, steps, tol, buffer)
     return value, penalty, seen
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def _log_prior(theta, prior):
     """sum_z a_z log theta_z over a_z > 0."""
     value = 0.0
@@ -168,7 +169,7 @@ def score_rows(rows, words, shares, first, last, floor):
     return value, seen
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def _expect_log(gamma, log_theta, theta):
     """log_theta_z = psi(gamma_z) - psi(sum gamma), and theta its exponential."""
     k = len(log_theta)

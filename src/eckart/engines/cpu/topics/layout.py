@@ -59,6 +59,10 @@ class Documents:
         """Ranges of documents for a pass that touches so many numbers of each entry."""
         return balanced(self.matrix.indptr, lanes_for(self.matrix.nnz * numbers // WORK))
 
+    def lanes(self) -> list[tuple[int, int]]:
+        """Ranges of documents for a pass that keeps a number for each word."""
+        return balanced(self.matrix.indptr, lanes_for(self.matrix.nnz * 8 // WORK, 8 * self.matrix.shape[1]))
+
     def word_parts(self, numbers: int, dtype: Any = None) -> list[tuple[int, int]]:
         """Ranges of words, likewise."""
         ends = self.columns(dtype).ends
@@ -72,8 +76,7 @@ class Documents:
         if self.by_word is None or dtype not in (None, self.by_word.values.dtype):
             dtype = self.matrix.dtype if dtype is None else np.dtype(dtype)
             rows, n = self.rows(dtype), self.matrix.shape[1]
-            ranges = balanced(rows.indptr, lanes_for(self.matrix.nnz * 8 // WORK, 8 * n))
-            work = [(i, *part) for i, part in enumerate(ranges)]
+            work = [(i, *part) for i, part in enumerate(self.lanes())]
             places = np.zeros((len(work), n), np.int64)
             each(work, lambda i, a, b: count_entries(rows.indptr, rows.indices, a, b, places[i]), self.threads)
             ends = np.concatenate([[0], np.cumsum(places.sum(axis=0))])

@@ -20,25 +20,29 @@ class TopicPrimitives:
 
     def topic_totals(self, x: Any) -> np.ndarray:
         from eckart.engines.cpu.topics.layout import documents_of, each
-        from eckart.engines.cpu.topics.word_kernels import sum_words
 
         at = documents_of(x, self.threads)
         if at.totals is None:
-            held, at.totals = at.columns(), np.zeros(at.matrix.shape[1])
-            each(at.word_parts(2), lambda a, b: sum_words(held, a, b, at.totals), self.threads)
+            m, parts = at.matrix, at.lanes()
+
+            def one(first: int, last: int) -> np.ndarray:
+                part = slice(m.indptr[first], m.indptr[last])
+                return np.bincount(m.indices[part], m.data[part], m.shape[1])
+
+            at.totals = np.sum(each(parts, one, self.threads), axis=0) if parts else np.zeros(m.shape[1])
         return at.totals
 
     def topic_start(self, totals: np.ndarray, k: int, seed: int, dtype: Any) -> np.ndarray:
         from eckart.engines.cpu.topics.layout import each
 
         n = len(totals)
-        words = np.empty((n, k))
+        words = np.empty((n, k), dtype)
 
         def one(first: int) -> np.ndarray:
             part = words[first : first + NOISE_WORDS]
             part[:] = np.random.default_rng([seed, first]).gamma(NOISE, 1.0 / NOISE, part.shape)
             part *= totals[first : first + NOISE_WORDS, None]
-            return part.sum(axis=0)
+            return part.sum(axis=0, dtype=np.float64)
 
         firsts = [(first,) for first in range(0, n, NOISE_WORDS)]
         whole = np.sum(each(firsts, one, self.threads), axis=0)

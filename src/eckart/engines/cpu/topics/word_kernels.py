@@ -1,7 +1,6 @@
 """The words' side of topic models, as serial numba kernels over a range of words.
 
 ``count_entries``, ``place_entries``  the entries of documents sorted by word
-``sum_words``      counts of words
 ``gather_words``   n_wz = phi_wz sum_d theta_dz c_dw / s_dw with s = theta . phi
 ``normal_words``   phi = (n + b) / sum over words, and sum b log phi
 ``expect_words``   exp(E log beta) under q(beta) = Dir(lambda), and the parts of its bound
@@ -39,16 +38,6 @@ def place_entries(rows, first, last, places, documents, values):
             places[j] = at + 1
             documents[at] = d
             values[at] = rows.data[p]
-
-
-@njit(nogil=True, cache=True)
-def sum_words(columns, first, last, out):
-    """out_w = sum of the counts of words first..last."""
-    for j in range(first, last):
-        whole = 0.0
-        for q in range(columns.ends[j], columns.ends[j + 1]):
-            whole += columns.values[q]
-        out[j] = whole
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)

@@ -15,6 +15,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from eckart.engines.cpu.compiling import INSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 
 AHEAD = 12
@@ -62,7 +63,7 @@ def place(text, begin, end, first, last, at, positions):
             at[w] += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def _emit(acc, bits, tops, scale, indices, data, used):
     """Write the row that was added up, columns ascending, and leave acc and bitmaps empty."""
     one = np.uint64(1)
@@ -133,7 +134,7 @@ def count_rows(text, starts, positions, weights, left, right, scale, first, last
     return used
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def add_row(columns, values, scale, acc, bits, tops):
     """Add a row (times ``scale``) to the one that is being added up."""
     one = np.uint64(1)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.compiling import INSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.windows import SIX, sample_scores, sample_update, window_scores, window_update
 from eckart.engines.protocol.windows import LISTEN
@@ -46,7 +47,7 @@ def stream(seed, piece):
     return mixed(mixed(seed) + np.uint64(piece) * GOLDEN)
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def kept_words(ids, first, last, keep, state, out):
     """Positions' words that survive subsampling (keep is the chance times 2^32), one after another in ``out``; how many, and the state of the stream."""
     n = 0
@@ -71,7 +72,7 @@ def neighbours(kept, n, p, far, dummy, rows):
     return b
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def draw_targets(word, chance, alias, negatives, weight, dummy, state, targets, times):
     """v and its noise, each once, with how often it came; the rest of ``targets`` is the dummy. Noise by the alias method."""
     n = np.uint64(len(chance))
@@ -114,7 +115,7 @@ def sigmoid(s):
     return np.float32(0.5) + np.float32(0.5) * (h * p / d)
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(**INSIDE, fastmath=True)
 def steps_of(s, rows, times, begin, positive, rate, g):
     """g from the scores of one group of SIX targets; ``positive`` is 1 where the group begins with v. Columns beyond SIX stay zero."""
     for i in range(rows):
@@ -124,7 +125,7 @@ def steps_of(s, rows, times, begin, positive, rate, g):
             g[i, 0] += rate
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def window_loss(s, rows, times, begin, positive):
     """sum_ij of -log sigma(s) for v and -times log sigma(-s) for noise, in float64."""
     total = 0.0
