@@ -59,13 +59,16 @@ def _write_piece(given: tuple[int, int, int, int, Path]) -> None:
     users, items = entries // MEAN, entries // (10 * MEAN)
     a, b, wanted = first // MEAN, last // MEAN, last - first
     length = np.minimum(rng.pareto(1.6, b - a) + 0.4, 100.0)  # a few users have hundreds of times more than most
-    share = np.maximum(length * (1.25 * wanted / length.sum()), 1.0).astype(np.int64)
-    user = np.repeat(np.arange(b - a), share)
-    # the inverse of the sum of 1 / (rank + 50)
-    rank = 50.0 * np.exp(np.float32(np.log(items / 50.0 + 1.0)) * rng.random(len(user), np.float32)) - 50.0
-    key = user * items + np.minimum(rank.astype(np.int64), items - 1)
-    key.sort()
-    key = key[np.flatnonzero(np.diff(key, prepend=-1))]
+    for extra in (1.25, 1.7, 2.5, 4.0, 8.0):  # of few items a user meets many twice
+        share = np.maximum(length * (extra * wanted / length.sum()), 1.0).astype(np.int64)
+        user = np.repeat(np.arange(b - a), share)
+        # the inverse of the sum of 1 / (rank + 50)
+        rank = 50.0 * np.exp(np.float32(np.log(items / 50.0 + 1.0)) * rng.random(len(user), np.float32)) - 50.0
+        key = user * items + np.minimum(rank.astype(np.int64), items - 1)
+        key.sort()
+        key = key[np.flatnonzero(np.diff(key, prepend=-1))]
+        if len(key) >= wanted:
+            break
     i, j = np.divmod(key[np.arange(wanted) * PRIME % len(key)], items)
     table = {
         "user": ((i + a) * PRIME % users).astype(np.int32),  # all names differ
