@@ -127,20 +127,32 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
     files, peak = entries_folder(entries, folder), Peak()
     tempfile.tempdir = str(folder)
     few = np.random.default_rng(0)
-    warm = {"user": few.integers(0, 900, 20_000), "item": few.integers(0, 300, 20_000), "count": np.ones(20_000, np.float32)}
+    warm = {
+        "user": few.integers(0, 900, 20_000),
+        "item": few.integers(0, 300, 20_000),
+        "count": np.ones(20_000, np.float32),
+    }
     how = {"rows": "user", "columns": "item", "values": "count"}
-    eckart.ALS(k, feedback="implicit", max_iter=1).fit(warm, **how, duplicates="last")  # compiled before the clock starts
+    eckart.ALS(k, feedback="implicit", max_iter=1).fit(
+        warm, **how, duplicates="last"
+    )  # compiled before the clock starts
     peak.phase, start = "sorting", time.perf_counter()
     x = eckart.read(f"{files}/*.parquet", **how, memory=memory)
     sorting = time.perf_counter() - start
-    shown("sorted", {"seconds": sorting, "entries/s": entries / sorting, "shards": len(x.parts.lengths), "shape": list(x.shape)})
+    shown(
+        "sorted",
+        {"seconds": sorting, "entries/s": entries / sorting, "shards": len(x.parts.lengths), "shape": list(x.shape)},
+    )
     from eckart.engines.blocks.engine import BlocksEngine
 
     class Told(BlocksEngine):
         """Says what each primitive took: a run of hours is watched."""
 
         def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
-            print(f"    {time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} processor seconds: {name}", flush=True)
+            print(
+                f"    {time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} processor seconds: {name}",
+                flush=True,
+            )
             return super()._once(name, given)
 
     model = eckart.ALS(k, feedback="implicit", random_state=0, max_iter=sweeps, tol=0.0, engine=Told())

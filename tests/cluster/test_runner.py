@@ -10,7 +10,9 @@ runner = pytest.importorskip("eckart.engines.dask.runner")
 
 def test_large_shared_arrays_are_settled_once_a_call(monkeypatch):
     monkeypatch.setattr(runner, "LARGE", 64)
-    raw = np.arange(1 + 8 * 40, dtype=np.uint8)[1:].view(np.float64).reshape(10, 4)  # across cache lines, as out of a socket
+    raw = (
+        np.arange(1 + 8 * 40, dtype=np.uint8)[1:].view(np.float64).reshape(10, 4)
+    )  # across cache lines, as out of a socket
     shared = {"right": raw, "few": np.zeros(3), "rule": "any", "turned": np.asfortranarray(np.ones((9, 3)))}
     once, again = runner.settled(shared), runner.settled(shared)
     assert once is again
