@@ -59,13 +59,16 @@ def _write_piece(given: tuple[int, int, int, int, Path]) -> None:
     users, items = entries // MEAN, entries // (10 * MEAN)
     a, b, wanted = first // MEAN, last // MEAN, last - first
     length = np.minimum(rng.pareto(1.6, b - a) + 0.4, 100.0)  # a few users have hundreds of times more than most
-    share = np.maximum(length * (1.25 * wanted / length.sum()), 1.0).astype(np.int64)
-    user = np.repeat(np.arange(b - a), share)
-    # the inverse of the sum of 1 / (rank + 50)
-    rank = 50.0 * np.exp(np.float32(np.log(items / 50.0 + 1.0)) * rng.random(len(user), np.float32)) - 50.0
-    key = user * items + np.minimum(rank.astype(np.int64), items - 1)
-    key.sort()
-    key = key[np.flatnonzero(np.diff(key, prepend=-1))]
+    for extra in (1.25, 1.7, 2.5, 4.0, 8.0):  # of few items a user meets many twice
+        share = np.maximum(length * (extra * wanted / length.sum()), 1.0).astype(np.int64)
+        user = np.repeat(np.arange(b - a), share)
+        # the inverse of the sum of 1 / (rank + 50)
+        rank = 50.0 * np.exp(np.float32(np.log(items / 50.0 + 1.0)) * rng.random(len(user), np.float32)) - 50.0
+        key = user * items + np.minimum(rank.astype(np.int64), items - 1)
+        key.sort()
+        key = key[np.flatnonzero(np.diff(key, prepend=-1))]
+        if len(key) >= wanted:
+            break
     i, j = np.divmod(key[np.arange(wanted) * PRIME % len(key)], items)
     table = {
         "user": ((i + a) * PRIME % users).astype(np.int32),  # all names differ
@@ -124,20 +127,32 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
     files, peak = entries_folder(entries, folder), Peak()
     tempfile.tempdir = str(folder)
     few = np.random.default_rng(0)
-    warm = {"user": few.integers(0, 900, 20_000), "item": few.integers(0, 300, 20_000), "count": np.ones(20_000, np.float32)}
+    warm = {
+        "user": few.integers(0, 900, 20_000),
+        "item": few.integers(0, 300, 20_000),
+        "count": np.ones(20_000, np.float32),
+    }
     how = {"rows": "user", "columns": "item", "values": "count"}
-    eckart.ALS(k, feedback="implicit", max_iter=1).fit(warm, **how, duplicates="last")  # compiled before the clock starts
+    eckart.ALS(k, feedback="implicit", max_iter=1).fit(
+        warm, **how, duplicates="last"
+    )  # compiled before the clock starts
     peak.phase, start = "sorting", time.perf_counter()
     x = eckart.read(f"{files}/*.parquet", **how, memory=memory)
     sorting = time.perf_counter() - start
-    shown("sorted", {"seconds": sorting, "entries/s": entries / sorting, "shards": len(x.parts.lengths), "shape": list(x.shape)})
+    shown(
+        "sorted",
+        {"seconds": sorting, "entries/s": entries / sorting, "shards": len(x.parts.lengths), "shape": list(x.shape)},
+    )
     from eckart.engines.blocks.engine import BlocksEngine
 
     class Told(BlocksEngine):
         """Says what each primitive took: a run of hours is watched."""
 
         def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
-            print(f"    {time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} processor seconds: {name}", flush=True)
+            print(
+                f"    {time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} processor seconds: {name}",
+                flush=True,
+            )
             return super()._once(name, given)
 
     model = eckart.ALS(k, feedback="implicit", random_state=0, max_iter=sweeps, tol=0.0, engine=Told())

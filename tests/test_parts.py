@@ -184,7 +184,7 @@ def test_a_file_with_gaps_that_memory_would_not_hold_is_read_in_every_pass(tmp_p
     np.save(tmp_path / "x.npy", rows)
     whole = eckart.PCA(2, random_state=0).fit(rows)
     monkeypatch.setattr(fit, "available_memory", lambda: 20_000.0)
-    monkeypatch.setattr(matrix_blocks, "FILE_BLOCK", 2000)
+    monkeypatch.setattr(matrix_blocks, "LEAST_FILE_BLOCK", 2000)
 
     def refuse(self):
         raise AssertionError("all entries were read into memory")

@@ -18,8 +18,9 @@ from eckart.index.compress import index_dtype
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
 
 KINDS = {"dense": Dense, "counts": Counts, "observed": Observed}
-FILE_BLOCK = 2**24
-"""Bytes of a file whose known entries are listed at a time: as entries they take three times as much, and the next block is made while one is worked on."""
+FILE_BLOCK, LEAST_FILE_BLOCK = 2**24, 2**20
+"""Most and least bytes of a file whose known entries are listed at a time: as entries they take three times as much, and the next block is made
+while one is worked on."""
 
 
 class Parts(Protocol):
@@ -391,7 +392,8 @@ def even_cuts(counts: np.ndarray, blocks: int) -> np.ndarray:
 
 def gaps_of_file(matrix: Dense, room: float) -> Observed:
     """A memory map of rows, NaN for unknown, as parts that are made of the file in every pass; ``room`` bytes of them may be kept."""
-    rows = max(1, FILE_BLOCK // max(1, matrix.shape[1] * matrix.dtype.itemsize))
+    block = min(FILE_BLOCK, max(LEAST_FILE_BLOCK, room / 4))  # two are held beside what is kept, as entries and as what a pass makes of them
+    rows = max(1, int(block) // max(1, matrix.shape[1] * matrix.dtype.itemsize))
     return ObservedParts(GapParts(MemoryParts(matrix, rows), room), matrix.rows, matrix.columns)
 
 

@@ -119,7 +119,8 @@ def alternate(
     best, errors = (state, []) if judged is None else (judged.best, list(judged.errors))
     try:
         while state.sweeps < stop.max_iter:
-            state = step(problem, state, engine, trace)
+            # a sweep may put balanced factors into the state it starts from; the best of held-out errors stays as it was judged and kept
+            state = step(problem, replace(state) if stop.rule == "held_out" else state, engine, trace)
             if stop.rule == "held_out" and stop.error:
                 errors.append(stop.error(state.point))
                 best = state if errors[-1] <= min(errors) else best

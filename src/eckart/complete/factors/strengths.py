@@ -44,7 +44,9 @@ def taming(x: Observed, asked: bool, usual: bool) -> Taming | None:
     most = facts_of(x).most
     if most <= 0:
         return None
-    low = sum(of_each_part(x, partial(_below, most / SKEWED)))  # zeros among them: the median is sought only where it may be that low
+    low = sum(
+        of_each_part(x, partial(_below, most / SKEWED))
+    )  # zeros among them: the median is sought only where it may be that low
     if not asked and (not usual or 2 * low < x.nnz):
         return None
     median = _median(x)

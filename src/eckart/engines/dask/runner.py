@@ -27,6 +27,8 @@ from eckart.merging import FAN, folded
 
 INLINE = 2**16
 """Bytes of shared arguments that go along with every task; more than that becomes a task of its own, which a worker fetches once."""
+LARGE = 2**22
+"""Bytes from which NumPy asks for large pages."""
 KEPT = 0.4
 """Share of the cluster's memory that blocks may take for good; larger data are read again in every pass. Workers spill from 0.6 on."""
 
@@ -243,7 +245,32 @@ def _attempt(
         return _other_version(made_by)
     # some primitives overwrite the rows they are given, and a task may have to run again from the same ones
     mine = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in own.items()}
-    return work.attempt(_engine(), do, host, at, shared | mine)
+    return work.attempt(_engine(), do, host, at, settled(shared) | mine)
+
+
+def settled(shared: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that all blocks of a call share, large arrays in fresh memory, once for each worker and call: what came through a socket lies on small
+    pages and across cache lines, and kernels gather rows of it at random."""
+    if _settled[0] is not shared:
+        moved = {
+            name: roomy(a) if isinstance(a, np.ndarray) and a.nbytes >= LARGE and a.flags.c_contiguous else a
+            for name, a in shared.items()
+        }
+        _settled[:] = [shared, moved]
+    return _settled[1]
+
+
+_settled: list[Any] = [None, {}]
+"""The last arguments as they came, and as they are used."""
+
+
+def roomy(a: np.ndarray) -> np.ndarray:
+    """A copy that starts on a cache line, in memory that NumPy asks large pages for."""
+    raw = np.empty(a.nbytes + 64, np.uint8)
+    skip = -raw.ctypes.data % 64
+    out = raw[skip : skip + a.nbytes].view(a.dtype).reshape(a.shape)
+    out[...] = a
+    return out
 
 
 def _columns(kind: str, starts: list[int], rows: int, pieces: list[Any]) -> Any:
