@@ -68,6 +68,7 @@ CLASSES = {
     "Mixture": "eckart.explain.mixtures.mixture",
     "PLSA": "eckart.explain.topics.plsa",
     "LDA": "eckart.explain.topics.lda",
+    "MiniBatchNMF": "eckart.explain.parts.mini_batch",
     "NMF": "eckart.explain.parts.nmf",
     "GloVe": "eckart.embed.glove",
     "SkipGram": "eckart.embed.skipgram",
@@ -298,7 +299,7 @@ NUMBERS = {
 }  # fmt: skip
 """Choices and facts that verbs calculate with, where they stand in a plan or a certificate."""
 MEASURED = {
-    "ALS": ("objective",), "NMF": ("data term",), "GaussianMixture": ("bound",), "Mixture": ("bound",), "GloVe": ("loss",),
+    "ALS": ("objective",), "NMF": ("data term",), "MiniBatchNMF": ("data term",), "GaussianMixture": ("bound",), "Mixture": ("bound",), "GloVe": ("loss",),
 }  # fmt: skip
 """Facts of a certificate that attributes of these models read."""
 
@@ -312,7 +313,7 @@ def _check_header(header: dict[str, Any], f: Any) -> None:
     wrong += [name for name in ("quantity", "note") if not isinstance(trace[name], str)]
     wrong += ["dtype"] if plan.get("dtype", "float64") not in ("float32", "float64") else []
     wrong += ["l2_power"] if _is_number(plan.get("l2_power")) and not 0 <= plan["l2_power"] <= 10 else []  # as the parameter
-    swept = ("ALS", "SLIM", "NMF", "LDA", "LatentDirichletAllocation", "PLSA")
+    swept = ("ALS", "SLIM", "NMF", "MiniBatchNMF", "LDA", "LatentDirichletAllocation", "PLSA")
     wrong += ["sweeps"] if header["class"] in swept and "sweeps" not in plan else []
     wrong += ["tau"] if header["class"] in ("SVT", "SoftImpute") and "tau" not in plan else []
     if isinstance(f, Embedding) and (f.columns is None or not _are_rules(plan["words"])):
