@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-browser test-wheel test-cpus test-dropin test-migrate campaign mutants lint docs bench clean test-gpu test-cluster soak test-service
+.PHONY: demo test test-slow test-browser test-wheel test-cpus test-dropin test-migrate test-seeds test-blocks campaign mutants lint docs bench clean test-gpu test-cluster soak test-service
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -81,6 +81,17 @@ campaign: $(STAMP)
 # do the tests bite? faults in certificates, solvers and loaders, one at a time: make mutants ROOMS=certify
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py --seed $(SEED) --minutes $(MINUTES) $(if $(ROOMS),--rooms $(ROOMS)) $(if $(PICKED),--picked)
+
+# every test that draws numbers on 30 seeds: make test-seeds TESTS="tests/test_bayes.py tests/test_lda.py"
+SEEDS ?= 30
+TESTS ?= tests
+test-seeds: $(STAMP)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --seeds $(SEEDS) $(TESTS)
+
+# the chapters' tests on matrices that are cut into blocks of 1, 2 and 7 rows
+CHAPTERS := tests/test_pca.py tests/test_als.py tests/test_nmf.py tests/test_gaussian_mixture.py tests/test_mixture.py tests/test_lda.py tests/test_plsa.py
+test-blocks: $(STAMP)
+	for rows in 1 2 7; do $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --block-rows $$rows $(CHAPTERS) || exit 1; done
 
 # every contract test and a fit of every model on the GPU of this machine
 test-gpu: $(STAMP)

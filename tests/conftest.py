@@ -11,6 +11,8 @@ import pytest
 from hypothesis import settings
 from sklearn.datasets import load_digits
 
+from other_ways import add_options, in_blocks, pytest_generate_tests, seed_shift  # noqa: F401 - fixtures and a hook of all tests
+
 settings.register_profile("same", derandomize=True)  # a commit is judged on the same examples every time
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads of PyTorch in two test processes share the cores
 if not os.environ.get("EXPLORE"):
@@ -30,10 +32,15 @@ def pytest_addoption(parser):
         action="store_true",
         help="also the cases of contract tests and checks that the suite leaves out",
     )
+    add_options(parser)
 
 
 def pytest_collection_modifyitems(config, items):
     """Leave out cases of long products, the same ones every time, so that the suite stays within its minutes."""
+    if config.getoption("--seeds"):
+        drawing = [item for item in items if hasattr(item, "callspec") and "seed_shift" in item.callspec.params]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(drawing)])
+        items[:] = drawing
     if config.getoption("--every-case"):
         return
     groups: dict[str, list] = {}
@@ -62,7 +69,9 @@ def digits():
 
 
 @pytest.fixture
-def rng():
+def rng(request):
+    if request.config.getoption("--seeds"):
+        request.getfixturevalue("seed_shift")  # first: the seed below is one of those that it moves
     return np.random.default_rng(0)
 
 

@@ -1,7 +1,7 @@
 """Do the tests bite? Small faults are put into a module, one at a time, and some test must fail.
 
     python tests/mutants.py [--seed 0] [--minutes 10] [--workers 2] [--rooms certify solvers loaders] [--files PART ...] [--tests NAME ...]
-                            [--picked] [--compile]
+                            [--quick] [--notes FILE] [--picked] [--compile]
 
 A fault is a sign turned, a term dropped, a limit a hundred times looser, a check or a refusal removed, a comparison turned, a seed ignored. First every test of
 a room is run without a fault: one that fails is named and not asked again, and it is written down which functions each test calls. Then, for a fault, the tests
@@ -236,6 +236,27 @@ def baseline(files: list[str], crew: Crew) -> Notes:
     return notes
 
 
+def known_notes(path: str | None, files: list[str], crew: Crew) -> Notes:
+    """What the tests call, from a file of an earlier run where there is one; tests of files that are not in it are run now."""
+    kept = json.loads(Path(path).read_text()) if path and Path(path).exists() else {}
+    fresh = baseline([file for file in files if file not in kept], crew)
+    notes = Notes()
+    for file in files:
+        old = kept.get(file)
+        if old is None:
+            mine = [t for t in {*fresh.seconds, *fresh.calls} if t.partition("::")[0] == file]
+            calls = {t: sorted(fresh.calls.get(t, ())) for t in mine}
+            failed = [t for t in fresh.failed if t in mine]
+            old = [failed, {t: fresh.seconds[t] for t in mine if t in fresh.seconds}, calls]
+            kept[file] = old
+        notes.failed += old[0]
+        notes.seconds |= old[1]
+        notes.calls |= {test: {(f, line) for f, line in called} for test, called in old[2].items()}
+    if path:
+        Path(path).write_text(json.dumps(kept))
+    return notes
+
+
 def asked(notes: Notes, file: str, line: int) -> list[str]:
     """The tests that call the function of a line, the quickest first, as far as the seconds reach; of a line outside all functions those that call any."""
     home = function_of(ast.parse((SOURCE / file).read_text()), line)
@@ -290,6 +311,10 @@ def main() -> None:
     words.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     words.add_argument("--files", nargs="*", default=[])
     words.add_argument("--tests", nargs="*", default=[])
+    words.add_argument(
+        "--notes", help="a file that keeps what each test calls for the next run; delete it when functions have moved"
+    )
+    words.add_argument("--quick", action="store_true", help="ask the quick tests of certificates and solvers alone")
     words.add_argument("--picked", action="store_true")
     words.add_argument("--compile", action="store_true")
     ask = words.parse_args()
@@ -304,14 +329,19 @@ def main() -> None:
     ]
     modules = [m for m in dict.fromkeys(modules) if not ask.files or any(part in m for part in ask.files)]
     modules = [m for m in modules if "njit" not in (SOURCE / m).read_text()]
-    named = [t for room in ask.rooms for t in [*QUICK, *ROOMS[room][1].split()] if not ask.tests or t in ask.tests]
+    named = [
+        t
+        for room in ask.rooms
+        for t in [*QUICK, *([] if ask.quick else ROOMS[room][1].split())]
+        if not ask.tests or t in ask.tests
+    ]
     files = [f"tests/test_{t}.py" for t in dict.fromkeys(named) if (ROOT / f"tests/test_{t}.py").exists()]
     crew = Crew(ask.workers)
     if ask.compile:
         for file, code in crew.each(files, lambda file: run([file]), lambda _: 240.0):
             print("compiled", file, code, f"{(end - time.monotonic()) / 60:.1f} minutes left", flush=True)
     run([f"tests/test_{t}.py" for t in QUICK])  # what is loaded here need not be loaded again for every fault
-    notes = baseline(files, crew)
+    notes = known_notes(ask.notes, files, crew)
     todo = [(file, i, line) for file in modules for i, line in enumerate(places(SOURCE / file))]
     if ask.picked:
         todo = [(PICKED[i][0], i, line_of(PICKED[i])) for i in range(-len(PICKED), 0)]

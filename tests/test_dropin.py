@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import warnings
 
 import numpy as np
@@ -25,6 +26,7 @@ from eckart import (
     IncrementalPCA,
     LatentDirichletAllocation,
     LinearAutoencoder,
+    MiniBatchNMF,
     Mixture,
     SkipGram,
     SoftImpute,
@@ -36,6 +38,7 @@ RIVALS = {
     "IncrementalPCA": decomposition.IncrementalPCA,
     "TruncatedSVD": decomposition.TruncatedSVD,
     "NMF": decomposition.NMF,
+    "MiniBatchNMF": decomposition.MiniBatchNMF,
     "LatentDirichletAllocation": decomposition.LatentDirichletAllocation,
     "GaussianMixture": mixture.GaussianMixture,
 }
@@ -313,3 +316,88 @@ def test_tensors_in_tensors_out(kind):
     assert isinstance(pca.inverse_transform(codes), torch.Tensor)
     assert isinstance(pca.score(x), float)
     assert isinstance(PCA(2).fit_transform(POSITIVE), np.ndarray)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_fitted_attributes_are_tensors_where_the_data_were(kind, tmp_path):
+    torch = pytest.importorskip("torch")
+    x = torch.tensor(POSITIVE, dtype=getattr(torch, kind))
+    names = {
+        PCA(2): "components_ mean_ explained_variance_ explained_variance_ratio_ singular_values_",
+        GaussianMixture(2, random_state=0): "weights_ means_ covariances_ precisions_ precisions_cholesky_",
+    }
+    for model, attributes in names.items():
+        model.fit(x)
+        same = clone(model).fit(x.numpy())
+        for name in attributes.split():
+            found = getattr(model, name)
+            assert isinstance(found, torch.Tensor), name
+            assert found.dtype == torch.from_numpy(np.array(getattr(same, name))).dtype
+            np.testing.assert_array_equal(found.numpy(), getattr(same, name), err_msg=name)
+        again = pickle.loads(pickle.dumps(model))
+        assert isinstance(getattr(again, attributes.split()[0]), torch.Tensor)
+        model.save(tmp_path / "m.eckart")
+        assert isinstance(getattr(eckart.load(tmp_path / "m.eckart"), attributes.split()[0]), np.ndarray)
+        model.fit(x.numpy())
+        assert isinstance(getattr(model, attributes.split()[0]), np.ndarray)
+
+
+@pytest.mark.parametrize(
+    ("beta", "size"),
+    [
+        ("frobenius", 40),
+        ("frobenius", 1024),
+        ("kullback-leibler", 40),
+        pytest.param("kullback-leibler", 1024, marks=pytest.mark.slow),
+        pytest.param("itakura-saito", 40, marks=pytest.mark.slow),
+        pytest.param("itakura-saito", 1024, marks=pytest.mark.slow),
+    ],
+)
+def test_mini_batches_end_no_higher_than_those_of_scikit_learn(beta, size):
+    rng = np.random.default_rng(3)
+    x = rng.gamma(0.5, 1.0, (200, 3)) @ rng.gamma(0.5, 1.0, (3, 12)) * rng.gamma(20, 0.05, (200, 12)) + 0.01
+    ours = MiniBatchNMF(3, batch_size=size, beta_loss=beta, random_state=0, max_iter=50).fit(x)
+    theirs = decomposition.MiniBatchNMF(3, batch_size=size, beta_loss=beta, random_state=0, max_iter=50).fit(x)
+    full = NMF(3, beta_loss=beta, random_state=0, max_iter=500).fit(x)
+    assert ours.reconstruction_err_ <= 1.01 * theirs.reconstruction_err_
+    # errors are roots of the divergence, whose stochastic part fades by forget_factor only: a twentieth above the best at the most
+    assert ours.reconstruction_err_ <= 1.05 * full.reconstruction_err_
+    assert ours.certificate_.holds
+    assert ours.n_steps_ >= ours.n_iter_ >= 1
+    assert np.allclose(ours.fit_transform(x), ours.transform(x), rtol=1e-3, atol=1e-3)
+
+
+def test_mini_batches_go_on_forget_and_weigh_rows():
+    rng = np.random.default_rng(4)
+    one, two = (rng.gamma(0.5, 1.0, (80, 2)) @ rng.gamma(0.5, 1.0, (2, 9)) + 0.01 for _ in range(2))
+    model = MiniBatchNMF(2, batch_size=80, random_state=0).fit(one)
+    steps = model.n_steps_
+    for _ in range(20):
+        model.partial_fit(two)
+    assert model.n_steps_ == steps + 20
+    codes = model.transform(two)
+    assert np.linalg.norm(two - codes @ model.components_) < 0.05 * np.linalg.norm(two)  # what came before is forgotten
+    keeps = MiniBatchNMF(2, batch_size=80, forget_factor=1.0, random_state=0).fit(one)
+    for _ in range(8):
+        keeps.partial_fit(two)
+    assert np.linalg.norm(one - keeps.transform(one) @ keeps.components_) < np.linalg.norm(
+        one - model.transform(one) @ model.components_
+    )
+    heavy = np.r_[np.ones(40), np.full(40, 3.0)]
+    twice = np.r_[one[:40], np.repeat(one[40:], 3, axis=0)]
+    a, b = (MiniBatchNMF(2, batch_size=500, random_state=0, tol=1e-6, max_iter=300) for _ in range(2))
+    a.fit(one, sample_weight=heavy)
+    b.fit(twice)
+    assert np.allclose(a.components_ @ a.components_.T / np.trace(a.components_ @ a.components_.T),
+                       b.components_ @ b.components_.T / np.trace(b.components_ @ b.components_.T), atol=0.02)  # fmt: skip
+    for bad in ({"W": None}, {"weights": np.ones((80, 9))}):
+        with pytest.raises(ValueError, match=r"custom|weights"):
+            MiniBatchNMF(2, init="custom").fit(one, **bad)
+    begun = MiniBatchNMF(2, init="custom").partial_fit(one, H=a.components_)
+    assert np.linalg.norm(one - begun.transform(one) @ begun.components_) < 0.05 * np.linalg.norm(one)
+    with pytest.raises(ValueError, match="H of shape"):
+        MiniBatchNMF(2, init="custom").partial_fit(one, H=a.components_[:1])
+    gaps = one.copy()
+    gaps[3, 2] = np.nan
+    with pytest.raises(ValueError, match="missing"):
+        MiniBatchNMF(2).fit(gaps)

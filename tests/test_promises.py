@@ -34,6 +34,7 @@ from eckart import (
     IncrementalPCA,
     LatentDirichletAllocation,
     LinearAutoencoder,
+    MiniBatchNMF,
     MixedTable,
     Mixture,
     NetworkClassifier,
@@ -83,6 +84,7 @@ TOPIC_MODELS = [
 
 PARTS = [
     NMF(2, random_state=0),
+    MiniBatchNMF(2, batch_size=20, random_state=0),
     NMF(2, beta_loss="kl", random_state=0),
     NMF(2, init="random", alpha_W=0.01, random_state=0),
     NMF(2, beta_loss=1.5, random_state=0),
@@ -111,6 +113,7 @@ WHOLE_ROWS = "predict of new rows gives every cell of them, the check wants one 
 NEW_GAPS = (
     "fit refuses NaN, transform gives a row with gaps its expected code, as PCA does; the check wants both to refuse"
 )
+OTHER_BATCHES = "rows that are repeated fall into other batches; with one batch for all rows test_dropin compares weights with repeats"
 ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scikit-learn does, so repeating a row changes their number"
 
 
@@ -140,6 +143,12 @@ ALL_COMPONENTS = "n_components=None keeps min(rows, columns) components, as scik
         if isinstance(e, PCA) and e.n_components is None
         else {"check_estimators_nan_inf": NEW_GAPS}
         if isinstance(e, IncrementalPCA)
+        else {
+            "check_estimators_nan_inf": NEW_GAPS,
+            "check_sample_weight_equivalence_on_dense_data": OTHER_BATCHES,
+            "check_sample_weight_equivalence_on_sparse_data": OTHER_BATCHES,
+        }
+        if isinstance(e, MiniBatchNMF)
         else {"check_estimator_sparse_array": WHOLE_ROWS, "check_estimator_sparse_matrix": WHOLE_ROWS}
         if hasattr(e, "recommend")
         else {"check_estimator_sparse_array": NO_CLASSES, "check_estimator_sparse_matrix": NO_CLASSES}

@@ -41,6 +41,7 @@ _PUBLIC = {
     "GaussianMixture": "eckart.explain.mixtures.gaussian",
     "Mixture": "eckart.explain.mixtures.mixture",
     "select_mixture": "eckart.explain.mixtures.select",
+    "MiniBatchNMF": "eckart.explain.parts.mini_batch",
     "NMF": "eckart.explain.parts.nmf",
     "select_rank": "eckart.explain.parts.consensus",
     "Vectors": "eckart.embed.vectors",
@@ -134,6 +135,7 @@ if TYPE_CHECKING:
     from eckart.explain.mixtures.mixture import Mixture as Mixture
     from eckart.explain.mixtures.select import select_mixture as select_mixture
     from eckart.explain.parts.consensus import select_rank as select_rank
+    from eckart.explain.parts.mini_batch import MiniBatchNMF as MiniBatchNMF
     from eckart.explain.parts.nmf import NMF as NMF
     from eckart.explain.topics.judge import align_topics as align_topics
     from eckart.explain.topics.judge import coherence as coherence

@@ -50,7 +50,11 @@ class fitted(property):
 
     def __get__(self, model: Any, owner: Any = None) -> Any:
         value = super().__get__(model, owner)
-        if isinstance(value, np.ndarray) and value.flags.writeable:
+        if not isinstance(value, np.ndarray):
+            return value
+        if (back := vars(model).get("_answers_in")) is not None and value.dtype.kind in "fiub":
+            return back(value)  # a copy in the library of the data
+        if value.flags.writeable:
             value = value.view()
             value.flags.writeable = False
         return value

@@ -77,6 +77,7 @@ CASES: dict[str, tuple[str, dict, str, tuple[str, ...]]] = {
     "TruncatedSVD": ("TruncatedSVD", {"n_components": 2}, "dense", ("transform",)),
     "LDA online": ("LDA", {"n_components": 2, "learning_method": "online"}, "counts", ("transform",)),
     "NMF": ("NMF", {"n_components": 2, "max_iter": 20}, "positive", ("transform",)),
+    "MiniBatchNMF": ("MiniBatchNMF", {"n_components": 2, "batch_size": 20, "max_iter": 5}, "positive", ("transform",)),
     "NMF sparse": ("NMF", {"n_components": 2, "max_iter": 20}, "sparse", ("transform",)),
     "NMF kl": ("NMF", {"n_components": 2, "beta_loss": "kl", "max_iter": 5}, "sparse", ("transform",)),
     "NMF kl dense": ("NMF", {"n_components": 2, "beta_loss": "kl", "max_iter": 5}, "positive", ("transform",)),

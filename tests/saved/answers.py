@@ -349,6 +349,7 @@ QUESTIONS = {
     "PLSA": topics,
     "LDA": topics,
     "NMF": parts,
+    "MiniBatchNMF": parts,
     "GloVe": words,
     "SkipGram": words,
     "PMI": words,

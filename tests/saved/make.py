@@ -549,6 +549,12 @@ def nmf_stream() -> Case:
 
 
 @case
+def mini_batch_nmf() -> Case:
+    x = nonnegative()
+    return eckart.MiniBatchNMF(3, batch_size=10, max_iter=20, random_state=0).fit(x), coded(x)
+
+
+@case
 def incremental_pca() -> Case:
     x = table()
     return eckart.IncrementalPCA(3, batch_size=10).fit(x[:20]).partial_fit(x[20:]), about(x, 3)

@@ -365,5 +365,6 @@ BOUNDS = {
     **dict.fromkeys(("GaussianMixture", "Mixture"), _mixture),
     **dict.fromkeys(("PLSA", "LDA"), _topics),
     "NMF": _parts,
+    "MiniBatchNMF": _parts,
     **dict.fromkeys(("GloVe", "SkipGram", "PMI"), _words),
 }

@@ -1,12 +1,15 @@
 """Arrays of other libraries: a tensor in means a tensor out, in its library, on its device.
 
-Whatever speaks the array API standard (or is a PyTorch tensor) is copied to the host, computed with, and the answer goes back.
+Whatever speaks the array API standard (or is a PyTorch tensor) is copied to the host, computed with, and the answer goes back. A model that was fitted to
+such arrays shows its fitted attributes as such arrays, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
+from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,7 +17,21 @@ import numpy as np
 M = TypeVar("M", bound=Callable[..., Any])
 
 
-def way_back(x: Any) -> Callable[[np.ndarray], Any] | None:
+@dataclass(frozen=True)
+class Back:
+    """From NumPy arrays to copies in another library (its array namespace by name), on a device."""
+
+    library: str
+    device: Any
+
+    def __call__(self, a: np.ndarray) -> Any:
+        library = import_module(self.library)
+        if self.library == "torch":
+            return library.from_numpy(np.array(a)).to(self.device)
+        return library.asarray(np.array(a), device=self.device)
+
+
+def way_back(x: Any) -> Back | None:
     """From NumPy arrays to arrays of the library and the device of x; None where x is no array of another library.
 
     >>> way_back(np.zeros(3)) is None, way_back([[1.0]]) is None
@@ -23,12 +40,9 @@ def way_back(x: Any) -> Callable[[np.ndarray], Any] | None:
     if isinstance(x, (np.ndarray, np.generic)):
         return None
     if _is_tensor(x):
-        import torch
-
-        return lambda a: torch.from_numpy(np.array(a)).to(x.device)
+        return Back("torch", x.device)
     if hasattr(x, "__array_namespace__"):
-        library = x.__array_namespace__()
-        return lambda a: library.asarray(np.array(a), device=getattr(x, "device", None))
+        return Back(x.__array_namespace__().__name__, getattr(x, "device", None))
     return None
 
 
@@ -40,14 +54,17 @@ def on_host(x: Any) -> np.ndarray:
 
 
 def in_kind(method: M) -> M:
-    """A method of rows X that answers in the library of X."""
+    """A method of rows X that answers in the library of X; after a fit, fitted attributes answer in it, too (``fit.fitted`` asks for ``_answers_in``)."""
 
     @wraps(method)
     def call(self: Any, X: Any, *args: Any, **named: Any) -> Any:
-        back = way_back(X)
-        if back is None:
-            return method(self, X, *args, **named)
-        return _returned(method(self, on_host(X), *args, **named), back)
+        back, before = way_back(X), vars(self).get("fit_")
+        value = method(self, X if back is None else on_host(X), *args, **named)
+        if vars(self).get("fit_") is not before:
+            vars(self).pop("_answers_in", None)
+            if back is not None:
+                self._answers_in = back
+        return value if back is None else _returned(value, back)
 
     return call  # type: ignore[return-value]
 

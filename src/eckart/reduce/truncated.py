@@ -161,7 +161,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
     @fitted
     def explained_variance_ratio_(self) -> np.ndarray:
         """The same as a share of the variances of the columns of X."""
-        variance = self.explained_variance_
+        variance = np.asarray(self.explained_variance_)
         return variance / self._columns[1] if self._columns[1] > 0 else np.zeros_like(variance)
 
     @property

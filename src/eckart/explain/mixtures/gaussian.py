@@ -194,7 +194,7 @@ class GaussianMixture(SettableMixture):
     @fitted
     def precisions_(self) -> np.ndarray:
         """Inverses of ``covariances_``."""
-        c = self.precisions_cholesky_.astype(np.float64)
+        c = np.asarray(self.precisions_cholesky_, np.float64)
         square = c**2 if c.ndim < 2 or self._theta().kind == "diag" else np.matmul(c, np.swapaxes(c, -1, -2))
         return square.astype(self._dtype)
 

@@ -302,24 +302,37 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             stream = self._stream
             codes(self.fit_.factors.left)
 
+    def _fade(self, stream: Stream) -> float:
+        """What a new block leaves of the statistics before it: after t blocks the block s weighs s / t."""
+        return 1 - 1 / (stream.blocks + 1)
+
+    def _begin(self, x: Placed, options: Options, rng: np.random.Generator) -> Stream:
+        """A stream whose H is that of a short fit to its first block."""
+        few = options.k > min(x.shape[0] or 0, x.shape[1])
+        init = None if few or self.init == "custom" else self.init
+        first = replace(options, init=init, n_init=1, solver=SOLVERS[options.loss][0], max_iter=FIRST)
+        found = solve(x, first, engine=self._engine(), rng=rng).fit.factors
+        return Stream.begin(found.right, options.loss)
+
+    def _step(
+        self, x: Placed, stream: Stream, fade: float, size: float, start: np.ndarray | None = None
+    ) -> tuple[Stream, Any, Any]:
+        """The stream after a block of ``size`` rows, the block's W, and what is measured there; penalties on H are those of all rows, faded alike."""
+        options, engine = options_of(self, x, fade * stream.weight + size), self._engine()
+        sides = sides_of(x, options, engine, options.penalties._replace(m1=0.0, m2=0.0))
+        begun = None if start is None else engine.take(start, x.dtype)
+        after, left = take(stream, sides, options, fade, begun)
+        return after, left, sides.measured(left, engine.take(after.right, x.dtype))
+
     def _take(self, matrix: Matrix, weights: np.ndarray | None, stream: Stream | None) -> None:
         """One more block of rows."""
         engine, size = self._engine(), float(_rows(matrix) if weights is None else weights.sum())
-        faded = 0.0 if stream is None else stream.weight * (1 - 1 / (stream.blocks + 1))
 
         def do(x: Placed) -> tuple[Fit, Stream]:
             if x.kind == "observed":
                 raise InputError("X has missing entries, wanted complete rows for partial_fit; call fit on all rows")
-            options, before = options_of(self, x, faded + size), stream
-            if before is None:
-                few = options.k > min(_rows(matrix), x.shape[1])
-                init = None if few or self.init == "custom" else self.init
-                first = replace(options, init=init, n_init=1, solver=SOLVERS[options.loss][0], max_iter=FIRST)
-                found = solve(x, first, engine=engine, rng=generator(self.random_state)).fit.factors
-                before = Stream.begin(found.right, options.loss)
-            sides = sides_of(x, options, engine, options.penalties._replace(m1=0.0, m2=0.0))
-            after, left = take(before, sides, options)
-            measured = sides.measured(left, engine.take(after.right, x.dtype))
+            before = stream or self._begin(x, options_of(self, x, size), generator(self.random_state))
+            after, left, measured = self._step(x, before, self._fade(before), size)
             note = f"after {after.blocks} blocks of rows: measured on the last block, whose W was solved given H"
             trace = Trace("objective", reason=StopReason.DIRECT)
             trace.add(measured.objective)
@@ -327,7 +340,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             old = stream is not None and "fit_" in vars(self)
             columns = self.fit_.factors.columns if old else x.columns
             factors = LowRank(np.ascontiguousarray(engine.get(left)), after.right, rows=x.rows, columns=columns)
-            plan = plan_of(engine, replace(options, solver="stream"), after.blocks)
+            plan = plan_of(engine, replace(options_of(self, x), solver="stream"), after.blocks)
             return Fit(factors, certificate, trace, plan), after
 
         self.fit_, self._stream = _on_data(engine, matrix, do, weights)

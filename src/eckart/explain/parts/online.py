@@ -6,7 +6,8 @@ For a block A_b the codes W_b are solved given H; what is kept of the block are 
     KL              C <- g C + H o (R_b^T D W_b), R_b = A_b / (W_b H),  S <- g S + sum of rows of D W_b,   then H = C / S
     beta            C <- g C + H^(1/p) o num,  S <- g S + den of a step of the columns (``engines.protocol.divergences``),   then H = (C / S)^p
 
-The discount g = 1 - 1/t lets what was computed with an old H fade (block s weighs s / t after t blocks).
+The discount g lets what was computed with an old H fade: 1 - 1/t where every block is new (block s weighs s / t after t blocks), a constant where the
+same blocks come again and again (``mini_batch``).
 
 Reference: Mairal, Bach, Ponce and Sapiro, "Online learning for matrix factorization and sparse coding" (2010).
 """
@@ -42,17 +43,19 @@ class Stream:
         return cls(right, np.zeros({"kl": (k,), "beta": (n, k)}.get(loss, (k, k))), np.zeros((n, k)))
 
 
-def take(stream: Stream, sides: Sides, options: Options) -> tuple[Stream, Tall]:
-    """The stream after one more block, and the block's W. ``sides`` are those of the block without penalties on H."""
+def take(stream: Stream, sides: Sides, options: Options, fade: float, start: Tall | None = None) -> tuple[Stream, Tall]:
+    """The stream after one more block, and the block's W. ``sides`` are those of the block without penalties on H; ``fade`` is g.
+
+    ``start``: the W that these rows had before; then one round of short steps from there does, for they will come again.
+    """
     engine, right, t = sides.engine, sides.engine.take(stream.right, sides.x.dtype), stream.blocks + 1
-    fade = 1 - 1 / t
     square, cross = stream.square, stream.cross
-    left = encode(sides.x, right, options, engine)
-    for _ in range(ROUNDS):
+    left = encode(sides.x, right, options, engine, start)
+    for _ in range(ROUNDS if start is None else 1):
         s, c = _statistics(sides, left, right)
         square, cross = fade * stream.square + s, fade * stream.cross + c
         right = _columns(sides, square, cross, right, options.penalties)
-        left = encode(sides.x, right, options, engine)
+        left = encode(sides.x, right, options, engine, None if start is None else left)
     weight = fade * stream.weight + sides.totals.weight
     kept = np.ascontiguousarray(engine.get(right))
     return replace(stream, right=kept, square=square, cross=cross, blocks=t, weight=weight), left

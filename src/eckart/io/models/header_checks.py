@@ -16,7 +16,7 @@ NUMBERS = {
 }  # fmt: skip
 """Choices and facts that verbs calculate with, where they stand in a plan or a certificate."""
 MEASURED = {
-    "ALS": ("objective",), "NMF": ("data term",), "GaussianMixture": ("bound",), "Mixture": ("bound",), "GloVe": ("loss",),
+    "ALS": ("objective",), "NMF": ("data term",), "MiniBatchNMF": ("data term",), "GaussianMixture": ("bound",), "Mixture": ("bound",), "GloVe": ("loss",),
 }  # fmt: skip
 """Facts of a certificate that attributes of these models read."""
 
@@ -40,7 +40,7 @@ def check_header(header: dict[str, Any], f: Any) -> None:
     wrong += (
         ["l2_power"] if _is_number(plan.get("l2_power")) and not 0 <= plan["l2_power"] <= 10 else []
     )  # as the parameter
-    swept = ("ALS", "SLIM", "NMF", "LDA", "LatentDirichletAllocation", "PLSA")
+    swept = ("ALS", "SLIM", "NMF", "MiniBatchNMF", "LDA", "LatentDirichletAllocation", "PLSA")
     wrong += ["sweeps"] if header["class"] in swept and "sweeps" not in plan else []
     wrong += ["tau"] if header["class"] in ("SVT", "SoftImpute") and "tau" not in plan else []
     if isinstance(f, Embedding) and (f.columns is None or not _are_rules(plan["words"])):

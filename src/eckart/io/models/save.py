@@ -63,6 +63,7 @@ CLASSES = {
     "Mixture": "eckart.explain.mixtures.mixture",
     "PLSA": "eckart.explain.topics.plsa",
     "LDA": "eckart.explain.topics.lda",
+    "MiniBatchNMF": "eckart.explain.parts.mini_batch",
     "NMF": "eckart.explain.parts.nmf",
     "GloVe": "eckart.embed.glove",
     "SkipGram": "eckart.embed.skipgram",

@@ -1,0 +1,226 @@
+"""Non-negative factorization by mini-batches, under scikit-learn's name, so that changing the import is enough.
+
+The rows are passed again and again in batches. For a batch the codes W are solved given H, and H by the statistics of the batches so far (``online``), which
+fade by g = forget_factor^(rows of the batch / rows) with each batch: by forget_factor in a pass.
+
+Reference: Lefevre, Bach and Fevotte, "Online algorithms for nonnegative matrix factorization with the Itakura-Saito divergence" (2011).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from eckart.certify.nonnegative import certify_parts
+from eckart.engines.protocol import Placed
+from eckart.errors import InputError
+from eckart.explain.parts.nmf import NMF
+from eckart.explain.parts.online import Stream
+from eckart.explain.parts.options import Options, options_of
+from eckart.explain.parts.sides import sides_of
+from eckart.explain.parts.solve import encode, plan_of
+from eckart.factors import LowRank
+from eckart.fit import Fit, fitted, on_data, sample_weights
+from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
+from eckart.io.tables.numbers import numeric
+from eckart.matrix import Matrix, Observed, row_parts
+from eckart.parameters import check, flag, number, optional, param, whole
+from eckart.trace import StopReason, Trace, Watcher, progress
+
+FIRST_ROWS = 4096
+"""Rows to which the start is fitted: enough for parts to be seen in, few enough to be quick."""
+
+
+@dataclass(eq=False, repr=False)
+class MiniBatchNMF(NMF):
+    """Non-negative factors from batches of rows.
+
+    Parameters
+    ----------
+    n_components, init, beta_loss, alpha_W, alpha_H, l1_ratio
+        As in ``NMF``.
+    batch_size : rows of a batch.
+    forget_factor : what a pass over the data leaves of the statistics before it; 1 forgets nothing, 0 knows the last batch alone.
+    tol : change of H by one batch, as a share of its size, at which the fit stops; 0 switches this rule off.
+    max_no_improvement : None or int
+        The fit stops after so many batches without a smaller moving average of the objective.
+    max_iter : most passes over the data.
+    fresh_restarts, fresh_restarts_max_iter, transform_max_iter
+        Accepted for compatibility: in the end the codes of all rows are solved anew, to rounding.
+    checkpoint : file in which the state is kept every few seconds; the same fit resumes from it after a crash, with the same bits.
+
+    Attributes
+    ----------
+    components_ (H), reconstruction_err_, n_iter_, n_components_, n_features_in_, feature_names_in_ : as in scikit-learn.
+    n_steps_ : batches so far.
+    fit_, certificate_ : all of the fit; the certificate measures W given H on all rows (H is that of a stochastic method: its residual is a fact, no check).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> a = rng.gamma(0.5, 1.0, (300, 3)) @ rng.gamma(0.5, 1.0, (3, 10))
+    >>> model = MiniBatchNMF(3, batch_size=50, random_state=0).fit(a)
+    >>> bool(model.reconstruction_err_ < 0.05 * np.linalg.norm(a)), model.certificate_.holds
+    (True, True)
+    """
+
+    _: KW_ONLY
+    tol: float | None = param(1e-4, optional(number(0)))
+    batch_size: int = param(1024, whole(1))
+    max_no_improvement: int | None = param(10, optional(whole(1)))
+    forget_factor: float = param(0.7, number(0, 1))
+    fresh_restarts: bool = param(False, flag())
+    fresh_restarts_max_iter: int = param(30, whole(1))
+    transform_max_iter: int | None = param(None, optional(whole(1)))
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, W: Any = None, H: Any = None, weights: Any = None
+    ) -> MiniBatchNMF:
+        """Start over with the rows of X, ``batch_size`` at a time; ``partial_fit`` goes on from there."""
+        if weights is not None:
+            raise InputError(
+                "weights of entries came for MiniBatchNMF, wanted weights of rows (sample_weight); NMF takes both"
+            )
+        check(self)
+        matrix = self._complete(self._door(X, None)[0])
+        if matrix.shape[0] is None:
+            raise InputError(
+                "a stream of unknown length came, wanted data whose number of rows is known; call partial_fit with each batch"
+            )
+        rows = None if sample_weight is None else sample_weights(sample_weight, matrix.shape[0] or 0)
+        engine = self._engine()
+
+        def do(x: Placed) -> tuple[Fit, Stream]:
+            if x.kind == "observed":
+                self._complete(None)
+            options = options_of(self, x, None if rows is None else float(rows.sum()))
+            given = self._given(W, H, x, options)
+            start = None if given is None else np.concatenate([part.ravel() for part in given])
+            with progress(bool(self.verbose)) as watch, resuming(self, matrix, rows, y=start) as (memory, rng):
+                if (kept := memory.last()) is not None:
+                    stream = Stream(**kept["stream"])
+                else:
+                    stream = (
+                        self._first(matrix, options, rng) if given is None else Stream.begin(given[1], options.loss)
+                    )
+                # the same for all entries: codes that tell nothing yet, of the size of the data
+                count = matrix.shape[0] or 0
+                even = float(np.sqrt(engine.totals(x).total / max(count * x.shape[1] * options.k, 1)))
+                codes = np.full((count, options.k), even, x.dtype) if given is None else given[0]
+                stream, trace = self._passes(matrix, rows, stream, codes, memory, watch)
+            memory.end(trace)
+            right = engine.take(stream.right, x.dtype)
+            left = encode(x, right, options, engine)
+            measured = sides_of(x, options, engine).measured(left, right)
+            notes = (f"after {stream.blocks} batches: W was solved given H on all rows",)
+            end = Trace("objective", reason=trace.reason)
+            end.add(measured.objective)
+            certificate = certify_parts(measured._replace(residuals=measured.residuals[:1]), end, notes)
+            facts = certificate.facts | {"residual of H": measured.residuals[1]}
+            factors = LowRank(np.ascontiguousarray(engine.get(left)), stream.right, rows=x.rows, columns=x.columns)
+            plan = plan_of(
+                engine, replace(options, solver="stream"), -(-stream.blocks // self._steps(x.shape[0] or 0))
+            ) | {"steps": stream.blocks}
+            return Fit(factors, replace(certificate, facts=facts), trace, plan), stream
+
+        with engine.at_work():
+            self.fit_, self._stream = on_data(engine, matrix, do, rows)
+        self.__dict__.pop("_consensus", None)
+        self._say_if_early(self.fit_)
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, W: Any = None, H: Any = None
+    ) -> MiniBatchNMF:
+        """One more batch. With ``init="custom"`` the first one starts from ``H``; the codes W are solved in any case."""
+        self._start = H
+        try:
+            super().partial_fit(X, sample_weight=sample_weight)
+        finally:
+            del self._start
+        return self
+
+    def _begin(self, x: Placed, options: Options, rng: np.random.Generator) -> Stream:
+        start = vars(self).get("_start")
+        if self.init != "custom" or start is None:
+            return super()._begin(x, options, rng)
+        found, wanted = numeric(np.asarray(start)), (options.k, x.shape[1])
+        if found.shape != wanted or not (np.isfinite(found) & (found >= 0)).all():
+            raise InputError(f"H of shape {found.shape} came with init='custom', wanted {wanted} finite numbers >= 0")
+        return Stream.begin(np.array(found.T, x.dtype, order="C"), options.loss)
+
+    def _first(self, matrix: Matrix, options: Options, rng: np.random.Generator) -> Stream:
+        """The start: H of a short fit to the first rows."""
+        part = next(row_parts(matrix, max(int(self.batch_size), FIRST_ROWS)))
+        return self._begin(self._engine().put(part), options, rng)
+
+    def _steps(self, rows: int) -> int:
+        """Batches of a pass."""
+        return max(-(-rows // int(self.batch_size)), 1)
+
+    def _passes(
+        self, matrix: Matrix, rows: np.ndarray | None, stream: Stream, codes: np.ndarray, memory: Memory, watch: Watcher
+    ) -> tuple[Stream, Trace]:
+        """Batch after batch until H stands still or the objective of a row no longer falls; ``codes`` are those of all rows, changed in place."""
+        count = matrix.shape[0] or 0
+        size, steps = min(int(self.batch_size), max(count, 1)), self._steps(count)
+        fade = float(self.forget_factor) ** (size / max(count, 1))
+        trace, least, idle = Trace("objective of a row"), np.inf, 0
+        if (kept := memory.last()) is not None:
+            trace, least, idle = resumed_trace(trace.quantity, kept["trace"]), float(kept["least"]), int(kept["idle"])
+            codes = kept["codes"]
+        trace.reason = StopReason.MAX_ITER
+        for done, part in self._batches(matrix, size, stream.blocks):
+            told = {"stream": vars(stream), "codes": codes, "trace": kept_trace(trace), "least": least, "idle": idle}
+            memory.offer(told)
+            at = slice(done % steps * size, (done % steps + 1) * size)
+            heavy = None if rows is None else rows[at]
+            mass, before = float(part.shape[0] or 0) if heavy is None else float(heavy.sum()), stream.right
+            placed = self._engine().put(part, heavy)
+            stream, left, measured = self._step(placed, stream, fade if done else 0.0, mass, codes[at])
+            codes[at] = self._engine().get(left)
+            # a moving average over about a pass: single batches differ
+            share, value = min(1.0, size / (count + 1)), measured.objective / max(mass, 1e-300)
+            trace.add(value if not len(trace) else (1 - share) * trace.values[-1] + share * value)
+            watch("batches", done + 1, int(self.max_iter) * steps)
+            moved = float(np.linalg.norm(stream.right - before)) / max(float(np.linalg.norm(stream.right)), 1e-300)
+            if done < steps:  # before every row was seen once an average says more of the batches than of H
+                continue
+            least, idle = (trace.values[-1], 0) if trace.values[-1] < least else (least, idle + 1)
+            tired = self.max_no_improvement is not None and idle >= self.max_no_improvement
+            if (self.tol and moved <= self.tol) or tired:
+                trace.reason = StopReason.CONVERGED
+                break
+        return stream, trace
+
+    def _batches(self, matrix: Matrix, size: int, done: int) -> Iterator[tuple[int, Matrix]]:
+        """Batches of all passes, with their numbers, from the one of number ``done`` on."""
+        number = 0
+        for _ in range(int(self.max_iter)):
+            for part in row_parts(matrix, size):
+                if number >= done:
+                    yield number, part
+                number += 1
+
+    def _fade(self, stream: Stream) -> float:
+        """``partial_fit``: every block is as good as a pass."""
+        return float(self.forget_factor) if stream.blocks else 0.0
+
+    @fitted
+    def n_steps_(self) -> int:
+        """Batches so far."""
+        plan = self._fitted("n_steps_").plan
+        return int(plan.get("steps", plan["sweeps"]))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = False
+        return tags
+
+    def _complete(self, matrix: Matrix | None) -> Matrix:
+        if matrix is None or isinstance(matrix, Observed):
+            raise InputError("X has missing entries, wanted complete rows for MiniBatchNMF; use NMF, which takes gaps")
+        return matrix
