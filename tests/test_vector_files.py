@@ -444,3 +444,11 @@ def test_a_saved_model_gives_its_vectors(tmp_path, monkeypatch):
     assert v.vectors.dtype == np.float64
     one = read_vectors(tmp_path / "m.safetensors", limit=1, dtype=np.float32)
     assert (one.words.tolist(), one.counts.tolist(), one.vectors.dtype) == (["a"], [7], np.float32)
+
+
+@pytest.mark.parametrize("content", [b"\n", b"\n\n \n", b" ", b"\t\n"])
+def test_a_file_of_blank_lines_is_refused_in_words(content, tmp_path):
+    path = tmp_path / "blank.txt"
+    path.write_bytes(content)
+    with pytest.raises((FileError, InputError)):
+        read_vectors(path)

@@ -134,9 +134,9 @@ def _chunks(start: Start, line: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _size(text: bytes) -> int:
-    """Numbers in a vector, as most of the first lines have it."""
+    """Numbers in a vector, as most of the first lines have it; 0 where all of them are blank."""
     lines = [line for line in text.split(b"\n", LOOKED_AT + 1)[:LOOKED_AT] if line.strip()]
-    counts = np.bincount([numbers_at_end(line, 0) for line in lines])
+    counts = np.bincount([numbers_at_end(line, 0) for line in lines], minlength=1)
     return int(len(counts) - 1 - counts[::-1].argmax())
 
 
