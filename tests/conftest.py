@@ -23,6 +23,9 @@ CASES = 16
 CHECKS = 8
 """Checks of scikit-learn for a second and further form of a class: the first form runs all of them."""
 
+collect_ignore = ["service_hooks.py"]
+"""Loaded by schemathesis alone, in an environment of its own."""
+
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

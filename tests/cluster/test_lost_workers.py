@@ -75,7 +75,7 @@ def test_a_task_that_no_worker_survives_ends_with_words(processes, monkeypatch):
 
 def test_ctrl_c_leaves_no_task_behind(processes, rows):
     def slow(block):
-        time.sleep(0.5)
+        time.sleep(2)  # one pass is not over when the interrupt comes
         return block
 
     def left():

@@ -118,6 +118,14 @@ def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 
     seed : of the sample
 
     The best columns for a row are those whose vectors have the largest inner product with the row's query vector. Columns that the row has seen are among them.
+
+    >>> import os, tempfile
+    >>> from eckart import ALS, export_vectors
+    >>> model = ALS(2, random_state=0).fit(np.array([[5, 4, np.nan], [1, np.nan, 2], [np.nan, 5, 4.0]]))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = export_vectors(model, os.path.join(folder, "items.parquet"))
+    >>> found.path.name, found.count
+    ('items.parquet', 3)
     """
     target = _checked(path, ENDINGS)
     asked_file = None if queries is None else _checked(queries, (".parquet",))

@@ -17,6 +17,7 @@ from scipy.special import ndtri
 
 from eckart.errors import FileError, InputError
 from eckart.io.tables.mixed import Cells
+from eckart.matrix import WIDELY
 from eckart.terms import Loss, Ordered, loss_from, loss_named
 
 CHOICES = {
@@ -220,6 +221,12 @@ def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
         scores = normal_scores(shares) if isinstance(loss, Ordered) else contrasts(shares)
         return [Part(cells.name, cells.kind, loss, scores=scores)], why
     low, high = float(a.min()), float(a.max())
+    size, (least, most) = max(-low, high), WIDELY[np.dtype(np.float64)]
+    if size and not least <= size <= most:
+        raise InputError(
+            f"X has values of size {size:.0e} in column {cells.name!r}, wanted sizes of {least:.0e} to {most:.0e}: their squares leave the range; multiply the "
+            f"column by 1e{-int(np.floor(np.log10(size))):+03d} first"
+        )
     if name == "poisson" and low < 0:
         raise InputError(f"losses[{cells.name!r}]='poisson' came for a column that holds {low:g}, wanted values >= 0")
     x = np.log1p(a) if name == "poisson" else a
