@@ -29,15 +29,22 @@ def block_rows(n_columns: int, itemsize: int, size: int = THIN) -> int:
     return int(np.clip(size // max(1, n_columns * itemsize), 128, 65536))
 
 
-def even_rows(rows: int | None, most: int, least: int) -> int:
-    """Rows in a block, at most about ``most``, so that 64 threads get equally many blocks of at least ``least`` rows where there are so many.
+def partial_sums(count: int, shape: tuple[int, ...], dtype: Any = np.float64) -> list[np.ndarray]:
+    """Zeros for the sums of so many lanes, in one piece: NumPy asks for large pages from 4 MB on, and touching as many small ones for the first time took
+    ten times as long as adding into them. Whoever keeps one of them keeps all: copy it."""
+    return list(np.zeros((count, *shape), dtype))
+
+
+def even_rows(rows: int | None, most: int, least: int, blocks: int = 64) -> int:
+    """Rows in a block, at most about ``most``, so that 64 threads get equally many blocks of at least ``least`` rows where there are so many; fewer than 64
+    ``blocks`` are enough where there are not so many lanes.
 
     >>> even_rows(200_000, 4096, 1024), even_rows(20_000, 4096, 1024), even_rows(100, 4096, 1024), even_rows(None, 4096, 1024)
     (3125, 1250, 100, 4096)
     """
     if not rows:
         return most
-    count = max(rows / most, min(64, rows / least), 1)
+    count = max(rows / most, min(blocks, rows / least), 1)
     count = 64 * round(count / 64) if count >= 48 else 2 ** int(np.log2(count))
     return -(-rows // count)
 

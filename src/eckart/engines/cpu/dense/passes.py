@@ -9,7 +9,9 @@ import numpy as np
 
 from eckart.engines.cpu.dense.thin import tree_sum
 from eckart.engines.cpu.row_blocks import Job, scratch_array
+from eckart.engines.host import Host
 from eckart.engines.protocol import ColumnMoments, Moments, refuse_bad
+from eckart.matrix import Dense
 
 CANCELLATION = 100.0
 """A column whose squared mean exceeds this many variances is centered before it is multiplied."""
@@ -17,6 +19,8 @@ ROUNDING = 80.0
 """Rounding units, of the average variance, that the product of raw entries may cost."""
 FEW = 16
 """Data of fewer blocks are quick either way and always centered."""
+FIRST_ROWS = 1024
+"""Rows by which means are told from spread before the blocks are dealt."""
 ROUNDED_MEAN = 1e4
 """Beyond this ratio of squared mean to variance, what was lost in rounding the mean is measured and put back."""
 
@@ -68,6 +72,18 @@ class MomentsLane:
             self.ranks.clear()
 
 
+def means_stand_out(x: Host, blocks: int) -> bool:
+    """Whether means are so large against the spread of the first rows that every lane takes them off at once, instead of finding out by a product of its own.
+    Rows that come as a stream are not looked at."""
+    array = x.matrix.array if isinstance(x.matrix, Dense) and x.matrix.in_memory else np.zeros((0, 0))
+    if len(array) < FIRST_ROWS or blocks < FEW:
+        return False
+    some = array[:FIRST_ROWS].astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, spread = some.mean(axis=0), some.var(axis=0)
+        return bool(np.isfinite(spread).all() and not _raw_is_fine(mean, spread, blocks))
+
+
 def merge_lanes(lanes: list[MomentsLane], threads: int) -> Moments:
     """All lanes as one: their scatters added in a fixed tree, and the spread of their means in one product."""
     parts = [lane.moments for lane in lanes if lane.moments.weight > 0]
@@ -81,7 +97,7 @@ def merge_lanes(lanes: list[MomentsLane], threads: int) -> Moments:
     shift = weights @ apart / weight
     apart -= shift
     heavy = weights[:, None] * apart
-    scatter = tree_sum([m.scatter for m in parts], threads)
+    scatter = tree_sum([m.scatter for m in parts], threads).copy()
     scatter += apart.T @ heavy
     probed = np.sum([m.probed for m in parts], axis=0) + (apart @ parts[0].probe) @ heavy
     return Moments(rows, weight, parts[0].mean + shift, scatter, parts[0].probe, probed)

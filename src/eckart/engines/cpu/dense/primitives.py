@@ -14,7 +14,7 @@ import numpy as np
 
 from eckart.engines.cpu.dense import passes, thin
 from eckart.engines.cpu.dense.linear import covariance, eigh_top, is_below, orth, svd_of
-from eckart.engines.cpu.row_blocks import SQUARE, Job, block_rows, even_rows, jobs
+from eckart.engines.cpu.row_blocks import SQUARE, Job, block_rows, even_rows, jobs, partial_sums
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import (
     ColumnMoments,
@@ -48,10 +48,16 @@ class DensePrimitives:
     ) -> Moments:
         x = place(x)
         n, size = x.shape[1], x.dtype.itemsize
-        rows = even_rows(x.shape[0], block_rows(n, size, SQUARE), 1024)
+        # two blocks a lane: every one costs a pass over its lane's sum
+        rows = even_rows(x.shape[0], block_rows(n, size, SQUARE), 1024, min(64, 2 * lanes_for(64, 8 * n * n, ROOM)))
         blocks = -(-x.shape[0] // rows) if x.shape[0] else 0
-        count = lanes_for(blocks or 64, 8 * n * n, ROOM)
-        lanes = [passes.MomentsLane(Moments.empty(n, probe), x.weights, x.dtype, blocks) for _ in range(count)]
+        count, apart = lanes_for(blocks or 64, 8 * n * n, ROOM), passes.means_stand_out(x, blocks)
+        lanes = [
+            passes.MomentsLane(
+                Moments(0, 0.0, np.zeros(n), scatter, probe, np.zeros(n)), x.weights, x.dtype, blocks, apart
+            )
+            for scatter in partial_sums(count, (n, n))
+        ]
         done = passes.restore_lanes(lanes, keeper.load() if keeper else None)
         # the step looks at every block itself
         work = itertools.islice(_watched(replace(x, checked=True), watch, rows), done, None)
@@ -110,7 +116,7 @@ class DensePrimitives:
         if x.shape[0] is None:
             return np.concatenate([self.times(Host(Dense(f({})), checked=True), v, mean) for _, _, f in jobs(x)])
         out = np.empty((x.shape[0], v.shape[1]), x.dtype)
-        self._pass(x, passes.times_step, lambda: passes.ProductLane(out, v, _cast(mean, x.dtype)), 0)
+        self._pass(x, passes.times_step, lambda _: passes.ProductLane(out, v, _cast(mean, x.dtype)))
         return out if mean is None else _finer_mean(out, v, mean)
 
     def times_t(self, x: Matrix | Host, y: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
@@ -162,8 +168,8 @@ class DensePrimitives:
         lanes = self._pass(
             x,
             passes.raw_gram_times_step,
-            lambda: passes.ProductLane(np.zeros(v.shape, x.dtype), v, None, weights, offset),
-            v.nbytes,
+            lambda total: passes.ProductLane(total, v, None, weights, offset),
+            v.shape,
         )
         total = thin.tree_sum([lane.total for lane in lanes], self.threads)
         sums = np.sum([lane.sums + np.zeros(v.shape[1]) for lane in lanes], axis=0)
@@ -200,7 +206,7 @@ class DensePrimitives:
         if x.shape[0] is None:
             return np.concatenate([self.misfit(Host(Dense(f({})), checked=True), u, mean) for _, _, f in jobs(x)])
         lane = passes.ProductLane(np.empty(x.shape[0]), self._thin(x, u), _cast(mean, x.dtype))
-        self._pass(x, passes.misfit_step, lambda: lane, 0)
+        self._pass(x, passes.misfit_step, lambda _: lane)
         return lane.total
 
     def row_gram(self, x: Matrix | Host, mean: np.ndarray | None) -> np.ndarray:
@@ -217,9 +223,9 @@ class DensePrimitives:
             part = part - (0 if mean is None else mean[first : first + width].astype(x.dtype))
             total += part @ part.T
 
-        lanes = [np.zeros((rows, rows)) for _ in range(lanes_for(-(-n // width), rows * rows * 8, ROOM))]
+        lanes = partial_sums(lanes_for(-(-n // width), rows * rows * 8, ROOM), (rows, rows))
         run_lanes(range(0, n, width), lanes, step, self.threads)
-        return thin.tree_sum(lanes, self.threads)
+        return thin.tree_sum(lanes, self.threads).copy()
 
     def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
         return orth(v, against, self.threads)
@@ -352,10 +358,11 @@ class DensePrimitives:
         """Rows in a block of a pass with thin products."""
         return even_rows(x.shape[0], block_rows(x.shape[1], x.dtype.itemsize, PRODUCT), 128)
 
-    def _pass(self, x: Host, step: Any, lane: Any, lane_bytes: int) -> list[Any]:
-        """One pass over dense rows; the lanes with what they found."""
+    def _pass(self, x: Host, step: Any, lane: Any, shape: tuple[int, int] = (0, 0)) -> list[Any]:
+        """One pass over dense rows; the lanes with what they found. ``lane`` makes one from zeros of a shape."""
         rows = self._rows(x)
-        lanes = [lane() for _ in range(lanes_for(_blocks(x, rows), lane_bytes, ROOM))]
+        count = lanes_for(_blocks(x, rows), shape[0] * shape[1] * x.dtype.itemsize, ROOM)
+        lanes = [lane(total) for total in partial_sums(count, shape, x.dtype)]
         run_lanes(jobs(x, rows=rows), lanes, step, self.threads)
         x.checked = True
         return lanes
@@ -363,9 +370,9 @@ class DensePrimitives:
     def _dense_sum(
         self, x: Host, step: Any, shape: tuple[int, int], v: np.ndarray, mean: Any, weights: Any
     ) -> np.ndarray:
-        center, size = _cast(mean, x.dtype), shape[0] * shape[1] * x.dtype.itemsize
-        lanes = self._pass(x, step, lambda: passes.ProductLane(np.zeros(shape, x.dtype), v, center, weights), size)
-        return thin.tree_sum([lane.total for lane in lanes], self.threads)
+        center = _cast(mean, x.dtype)
+        lanes = self._pass(x, step, lambda total: passes.ProductLane(total, v, center, weights), shape)
+        return thin.tree_sum([lane.total for lane in lanes], self.threads).copy()
 
     def _over_rows(self, m: Any, work: Any) -> None:
         from eckart.engines.cpu.entries.sparse import balanced
@@ -397,7 +404,7 @@ class DensePrimitives:
         """Three sums for each column, of ranges of rows on lanes."""
         from eckart.engines.cpu.entries.sparse import balanced
 
-        lanes = [np.zeros((3, m.shape[1])) for _ in range(lanes_for(m.nnz // 2**14, 24 * m.shape[1], ROOM))]
+        lanes = partial_sums(lanes_for(m.nnz // 2**14, 24 * m.shape[1], ROOM), (3, m.shape[1]))
         parts = balanced(m.indptr, len(lanes))
         run_lanes(parts, lanes, lambda sums, part, scratch: work(*part, sums), self.threads)
         return thin.tree_sum(lanes, self.threads)

@@ -18,7 +18,7 @@ from eckart.engines.cpu.parts.ranges import (
     real_columns,
     weighted,
 )
-from eckart.engines.cpu.row_blocks import THIN, Job, jobs, scratch_array
+from eckart.engines.cpu.row_blocks import THIN, Job, jobs, partial_sums, scratch_array
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import CrossSums, Descent, Pass
 from eckart.matrix import Matrix
@@ -68,7 +68,8 @@ class HalsPrimitives(FactorPrimitives):
         weights = np.empty(0, kind) if x.weights is None else x.weights.astype(kind)
         rule, how = (g, kind.type(l1)), (sweeps, float(shrink), tile_size(kind))
         work, sweep, width = 2 * n * k + inner, cast(Any, hals_block), n * x.dtype.itemsize
-        lanes = [(np.zeros((n, k), kind), np.zeros((k, k)), np.zeros(2)) for _ in range(self._cross_lanes(x, k, work))]
+        cross = partial_sums(self._cross_lanes(x, k, work), (n, k), kind)
+        lanes = [(total, np.zeros((k, k)), np.zeros(2)) for total in cross]
         # one block a lane where it fits a cache, since each waits for the interpreter; the kernel works ``at_once`` rows of it at a time
         at_once = max(1, self._block(x, work, len(old)) // width)
         size = max(at_once, min(-(-len(old) // len(lanes)), THIN // width)) * width
@@ -84,9 +85,8 @@ class HalsPrimitives(FactorPrimitives):
             sweep(block, v, weights[part], *rule, old[part], out[part], *how, scratch["room"], sums)
 
         run_lanes(jobs(x.matrix, size), lanes, step, self.threads)
-        cross = self._tree([lane[0] for lane in lanes])
         square, level = (np.sum([lane[i] for lane in lanes], axis=0) for i in (1, 2))
-        return Pass(out, CrossSums(float(level[0]), float(level[1]), cross, square))
+        return Pass(out, CrossSums(float(level[0]), float(level[1]), self._tree(cross).copy(), square))
 
     def _swept_pass(self, x: Host, right: np.ndarray, left: np.ndarray, sweep: Any, inner: int) -> Pass:
         """``sweep(X V, left, out, level)`` of every block of rows, and the sums that the columns need; ``inner`` multiply-adds a row."""
@@ -104,10 +104,12 @@ class HalsPrimitives(FactorPrimitives):
             lane.take(block, out[part], None if weights is None else weights[part], scratch)
 
         work = 2 * n * k + inner
-        lanes = [CrossLane(n, k, x.dtype) for _ in range(self._cross_lanes(x, k, work))]
+        lanes = CrossLane.several(self._cross_lanes(x, k, work), n, k, x.dtype)
         run_lanes(jobs(x.matrix, self._block(x, work, len(old))), lanes, step, self.threads)
         square = self.factor_sums(out, x).square
-        return Pass(out, CrossSums(*weighted(level, weights), self._tree([lane.total for lane in lanes]), square))
+        return Pass(
+            out, CrossSums(*weighted(level, weights), self._tree([lane.total for lane in lanes]).copy(), square)
+        )
 
     def _stored_pass(self, x: Host, right: np.ndarray, rows: Any, sweep: Any, inner: int) -> Pass:
         """hals_pass where zeros are not stored: products by rows, then by columns."""

@@ -107,9 +107,9 @@ class KlPrimitives(Ranges):
             lane.take(ratio, u[part], w, scratch)
 
         work = 2 * x.shape[1] * (k + 16)
-        lanes = [CrossLane(x.shape[1], k, x.dtype) for _ in range(self._cross_lanes(x, k, work))]
+        lanes = CrossLane.several(self._cross_lanes(x, k, work), x.shape[1], k, x.dtype)
         run_lanes(jobs(x.matrix, self._block(x, work, len(u))), lanes, step, self.threads)
-        return KlSums(self._tree([lane.total for lane in lanes]), float(sum(lane.value for lane in lanes)))
+        return KlSums(self._tree([lane.total for lane in lanes]).copy(), float(sum(lane.value for lane in lanes)))
 
     def kl_step(self, right: np.ndarray, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule) -> Descent:
         out, level = np.empty_like(right), np.empty((len(right), 2))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.row_blocks import THIN, scratch_array
+from eckart.engines.cpu.row_blocks import THIN, partial_sums, scratch_array
 from eckart.engines.host import Host
 from eckart.scheduler import lanes_for, run_lanes
 
@@ -88,8 +88,12 @@ class Ranges:
 class CrossLane:
     """A^T D W of the rows of one lane, and their values."""
 
-    def __init__(self, n: int, k: int, dtype: Any):
-        self.total, self.value = np.zeros((n, k), dtype), 0.0
+    def __init__(self, total: np.ndarray):
+        self.total, self.value = total, 0.0
+
+    @classmethod
+    def several(cls, count: int, n: int, k: int, dtype: Any) -> list[CrossLane]:
+        return [cls(total) for total in partial_sums(count, (n, k), dtype)]
 
     def take(self, block: np.ndarray, w: np.ndarray, weights: np.ndarray | None, scratch: dict[str, Any]) -> None:
         heavy = w if weights is None else w * weights[:, None].astype(w.dtype)
