@@ -18,9 +18,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads of PyTorch in two
 if not os.environ.get("EXPLORE"):
     settings.load_profile("same")
 
-CASES = 16
+CASES = 12
 """Cases of one contract test in the suite: of a product of many parameters, so many evenly spread ones; ``make test-slow`` runs each."""
-CHECKS = 8
+CHECKS = 6
 """Checks of scikit-learn for a second and further form of a class: the first form runs all of them."""
 
 collect_ignore = ["service_hooks.py"]
