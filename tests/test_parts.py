@@ -176,6 +176,21 @@ def test_every_rule_names_a_primitive_and_its_arguments():
         assert {*rule.rows, *rule.entries} <= {*told, *more}, name
 
 
+def test_parts_are_named_by_words_that_every_process_says():
+    """A checkpoint names its data by them; the address of a function would be another one after a crash."""
+    from eckart.complete.factors.strengths import Taming
+    from eckart.matrix_blocks import MemoryParts, ValueParts, of_parts
+
+    class Named(MemoryParts):
+        token = "shards"
+
+    x = of_parts(Named(Observed.from_nan(np.array([[1.0, np.nan], [400.0, 2.0], [3.0, 1.0]])), 2))
+    tamed = [Taming(2.0, mean).of(x).parts for mean in (1.0, 1.0, 1.5)]
+    assert all(isinstance(parts, ValueParts) for parts in tamed)
+    assert tamed[0].token == tamed[1].token != tamed[2].token
+    assert " at 0x" not in tamed[0].token
+
+
 def test_a_file_with_gaps_that_memory_would_not_hold_is_read_in_every_pass(tmp_path, monkeypatch):
     """The same answer as in memory, and never all known entries at once."""
     from eckart import fit, matrix_blocks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -163,43 +163,42 @@ class MemoryParts:
 
 
 @dataclass(frozen=True, eq=False)
-class GapParts:
+class _Over:
+    """Parts that are others, read in another way: what is not said here, those answer."""
+
+    parts: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.parts, name)
+
+
+@dataclass(frozen=True, eq=False)
+class GapParts(_Over):
     """Dense parts whose NaN are entries that nobody knows; an engine may keep so many bytes of them."""
 
-    dense: Any
     room: float = float("inf")
 
     kind = "observed"
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.dense, name)
-
     def load(self, part: int) -> Observed:
-        return without_gaps(self.dense.load(part))
+        return without_gaps(self.parts.load(part))
 
 
 @dataclass(frozen=True, eq=False)
-class ZeroParts:
+class ZeroParts(_Over):
     """Partly observed parts whose absent entries are zero."""
-
-    seen: Any
 
     kind = "counts"
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.seen, name)
-
     @property
     def turned(self) -> Any:
-        other = getattr(self.seen, "turned", None)
+        other = getattr(self.parts, "turned", None)
         return None if other is None else ZeroParts(other)
 
     def load(self, part: int) -> Counts:
-        return as_counts(self.seen.load(part))
+        return as_counts(self.parts.load(part))
 
 
 def as_counts(x: Observed) -> Counts:
@@ -215,20 +214,14 @@ def as_counts(x: Observed) -> Counts:
 
 
 @dataclass(frozen=True, eq=False)
-class ValueParts:
+class ValueParts(_Over):
     """Parts with other values at the same places: ``do`` of each."""
 
-    parts: Any
     do: Callable[[Any], Any]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.parts, name)
 
     @property
     def token(self) -> str:
-        return f"{self.parts.token} {self.do}"
+        return f"{self.parts.token} {words_for(self.do)}"
 
     @property
     def turned(self) -> Any:
@@ -237,6 +230,17 @@ class ValueParts:
 
     def load(self, part: int) -> Any:
         return self.do(self.parts.load(part))
+
+
+def words_for(do: Callable[..., Any]) -> str:
+    """A function and what it was given, in words that are the same in every process: a checkpoint names its data by them.
+
+    >>> words_for(without_gaps)
+    'eckart.matrix_blocks.without_gaps'
+    """
+    if isinstance(do, partial):
+        return f"{words_for(do.func)} {do.args!r}"
+    return f"{do.__module__}.{do.__qualname__}"
 
 
 def with_values(x: Any, do: Callable[[Any], Any]) -> Any:

@@ -13,7 +13,7 @@ from eckart.clusters.tasks import computed
 from eckart.engines.protocol.refused import Place, Refused, raise_first, whole_rows
 from eckart.errors import InputError
 from eckart.matrix import Matrix
-from eckart.matrix_blocks import EntryFacts, as_counts, without_gaps
+from eckart.matrix_blocks import EntryFacts, as_counts, without_gaps, words_for
 from eckart.merging import folded
 
 
@@ -46,7 +46,7 @@ class TaskParts:
         from dask import delayed
 
         tasks = [delayed(_unless_refused, pure=True, traverse=False)(do, task) for task in self.tasks]
-        return replace(self, kind=kind or self.kind, tasks=tasks, token=f"{self.token} {do}", **known)
+        return replace(self, kind=kind or self.kind, tasks=tasks, token=f"{self.token} {words_for(do)}", **known)
 
     def with_gaps(self) -> TaskParts:
         """Dense parts, NaN for unknown."""

@@ -12,6 +12,7 @@ import itertools
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.small_systems import factor_in_place, solve
 from eckart.engines.protocol import GapCodes, GapStatistics
 from eckart.matrix import Observed
 from eckart.scheduler import run_lanes
@@ -45,30 +46,11 @@ def _posterior_rows(entries, w, mean, noise, first, last, base, moment, codes, l
                 b[r] += v * x
                 for c in range(r + 1):
                     m[r, c] += v * w[j, c]
-        logdet = 0.0
-        for r in range(k):  # Cholesky M = L L^T in place
-            for c in range(r + 1):
-                s = m[r, c]
-                for q in range(c):
-                    s -= m[r, q] * m[c, q]
-                if r == c:
-                    m[r, r] = np.sqrt(max(s, 1e-300))
-                    logdet += 2.0 * np.log(m[r, r])
-                else:
-                    m[r, c] = s / m[c, c]
-        quad = 0.0
+        logdet = factor_in_place(m)
         z = codes[i - base]
         for r in range(k):
-            s = b[r]
-            for q in range(r):
-                s -= m[r, q] * z[q]
-            z[r] = s / m[r, r]
-            quad += z[r] * z[r]
-        for r in range(k - 1, -1, -1):
-            s = z[r]
-            for q in range(r + 1, k):
-                s -= m[q, r] * z[q]
-            z[r] = s / m[r, r]
+            z[r] = b[r]
+        quad = solve(m, k, z)
         loglik[i - base] = -0.5 * (
             seen * np.log(2.0 * np.pi) + logdet + (seen - k) * np.log(noise) + (square - quad) / noise
         )

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.compiling import INSIDE
+from eckart.engines.cpu.small_systems import solve
 
 BEYOND = -46.0
 LOG_2PI = np.log(2 * np.pi)
@@ -43,24 +44,6 @@ def factor(a, take, size, low):
             else:
                 low[r, c] = s / low[c, c]
     return logs
-
-
-@njit(nogil=True, cache=True)
-def solve(low, size, v):
-    """v <- (L L^T)^-1 v; returns ||L^-1 v||^2."""
-    square = 0.0
-    for r in range(size):
-        s = v[r]
-        for q in range(r):
-            s -= low[r, q] * v[q]
-        v[r] = s / low[r, r]
-        square += v[r] * v[r]
-    for r in range(size - 1, -1, -1):
-        s = v[r]
-        for q in range(r + 1, size):
-            s -= low[q, r] * v[q]
-        v[r] = s / low[r, r]
-    return square
 
 
 @njit(**INSIDE)

@@ -6,125 +6,144 @@ there are rows. Only gaps are touched: the cost of a pattern is |O| k^2 / 2 + k^
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.compiling import INSIDE
+from eckart.engines.cpu.small_systems import factor_in_place, solve
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz", "arcp"})
-def filled_patterns(
-    indptr, indices, data, factors, scaled, mean, noise, width, start, order, starts, first, last, full, codes, second, wild
-):
-    """Patterns first..last, whose rows are order[starts[p]] ..: fills ``full`` (their complete rows, from 0 on) and ``codes``, adds the covariance of gaps to
-    ``second`` (lower triangle) and to ``wild``; returns the log-likelihood. ``scaled`` is W / noise."""
-    n, k = factors.shape
-    m = np.empty((k, k))
-    b = np.empty(k)
-    a = np.empty((k, n))
-    block = np.empty((n, n))
-    gaps = np.empty(n, np.int64)
-    seen = np.empty(n, np.bool_)
-    loglik = 0.0
-    base = starts[first]
-    for p in range(first, last):
-        lead = order[starts[p]]
-        seen[:] = False
-        m[:] = 0.0
-        log_noise = 0.0
-        for e in range(indptr[lead], indptr[lead + 1]):
-            j = indices[e]
-            seen[j] = True
-            log_noise += np.log(noise[j])
+FAST = {"contract", "nsz", "arcp"}
+
+
+class Seen(NamedTuple):
+    """What is seen, by rows, and rows by their pattern: those of pattern p are order[starts[p]] .. order[starts[p + 1] - 1]."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    order: np.ndarray
+    starts: np.ndarray
+
+
+class Scheme(NamedTuple):
+    """W, W / noise, means, noise, widths of Huber's loss, and the codes from which those are measured."""
+
+    factors: np.ndarray
+    scaled: np.ndarray
+    mean: np.ndarray
+    noise: np.ndarray
+    width: np.ndarray
+    start: np.ndarray
+
+
+@njit(**INSIDE, fastmath=FAST)
+def _system(seen, scheme, lead, m, missing):
+    """M of the row ``lead``, factored in place; returns log |M| + log |noise_O|. ``missing`` is set for every column."""
+    k, total = m.shape[0], 0.0
+    missing[:] = True
+    m[:] = 0.0
+    for e in range(seen.indptr[lead], seen.indptr[lead + 1]):
+        j = seen.indices[e]
+        missing[j] = False
+        total += np.log(scheme.noise[j])
+        for r in range(k):
+            v = scheme.scaled[j, r]
+            for c in range(r + 1):
+                m[r, c] += v * scheme.factors[j, c]
+    for r in range(k):
+        m[r, r] += 1.0
+    return total + factor_in_place(m)
+
+
+@njit(**INSIDE, fastmath=FAST)
+def _pulled(seen, scheme, i, row, b, wild):
+    """b = W_O^T noise_O^-1 (y_O - mean_O) of row i, its scores drawn to their widths and put into ``row``; returns the square of what is seen, over noise."""
+    k, square = b.shape[0], 0.0
+    b[:] = 0.0
+    for e in range(seen.indptr[i], seen.indptr[i + 1]):
+        j, y = seen.indices[e], seen.data[e]
+        d = scheme.width[j]
+        if d < np.inf:
+            t = scheme.mean[j]
             for r in range(k):
-                v = scaled[j, r]
-                for c in range(r + 1):
-                    m[r, c] += v * factors[j, c]
+                t += scheme.factors[j, r] * scheme.start[i, r]
+            if y - t > d:
+                wild[j] += d * (y - t - d)
+                y = t + d
+            elif t - y > d:
+                wild[j] += d * (t - y - d)
+                y = t - d
+        row[j] = y
+        away = y - scheme.mean[j]
+        square += away * away / scheme.noise[j]
+        for r in range(k):
+            b[r] += away * scheme.scaled[j, r]
+    return square
+
+
+@njit(**INSIDE, fastmath=FAST)
+def _add_covariance(m, scheme, gaps, times, a, block, second):
+    """second[H, H] += times (A^T A + noise_H), A = L^-1 W_H^T, the lower triangle of it; ``a`` and ``block`` are room."""
+    k, h = m.shape[0], gaps.shape[0]
+    for r in range(k):  # a row of A at a time
+        for g in range(h):
+            a[r, g] = scheme.factors[gaps[g], r]
+        for q in range(r):
+            v = m[r, q]
+            for g in range(h):
+                a[r, g] -= v * a[q, g]
+        v = 1.0 / m[r, r]
+        for g in range(h):
+            a[r, g] *= v
+    for g in range(h):
+        for f in range(g + 1):
+            block[g, f] = 0.0
+    for r in range(k):
+        for g in range(h):
+            v = times * a[r, g]
+            for f in range(g + 1):
+                block[g, f] += v * a[r, f]
+    for g in range(h):
+        j = gaps[g]
+        for f in range(g + 1):
+            second[j, gaps[f]] += block[g, f]
+        second[j, j] += times * scheme.noise[j]
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def filled_patterns(seen, scheme, first, last, full, codes, second, wild):
+    """Patterns first..last: fills ``full`` (their complete rows, from 0 on) and ``codes``, adds the covariance of gaps to ``second`` (lower triangle) and what
+    Huber's loss leaves to ``wild``; returns the log-likelihood."""
+    n, k = scheme.factors.shape
+    m, b = np.empty((k, k)), np.empty(k)
+    a, block = np.empty((k, n)), np.empty((n, n))
+    gaps, missing = np.empty(n, np.int64), np.empty(n, np.bool_)
+    loglik = 0.0
+    for p in range(first, last):
+        begin, end = seen.starts[p], seen.starts[p + 1]
+        lead = seen.order[begin]
+        logs = _system(seen, scheme, lead, m, missing)
         h = 0
         for j in range(n):
-            if not seen[j]:
+            if missing[j]:
                 gaps[h] = j
                 h += 1
-        logdet = 0.0
-        for r in range(k):
-            m[r, r] += 1.0
-            for c in range(r + 1):
-                s = m[r, c]
-                for q in range(c):
-                    s -= m[r, q] * m[c, q]
-                if r == c:
-                    m[r, r] = np.sqrt(s)
-                    logdet += 2.0 * np.log(m[r, r])
-                else:
-                    m[r, c] = s / m[c, c]
-        size = indptr[lead + 1] - indptr[lead]
-        constant = size * np.log(2.0 * np.pi) + logdet + log_noise
-        for at in range(starts[p], starts[p + 1]):
-            i = order[at]
-            row = full[at - base]
-            b[:] = 0.0
-            square = 0.0
-            for e in range(indptr[i], indptr[i + 1]):
-                j = indices[e]
-                y = data[e]
-                d = width[j]
-                if d < np.inf:
-                    t = mean[j]
-                    for r in range(k):
-                        t += factors[j, r] * start[i, r]
-                    if y - t > d:
-                        wild[j] += d * (y - t - d)
-                        y = t + d
-                    elif t - y > d:
-                        wild[j] += d * (t - y - d)
-                        y = t - d
-                row[j] = y
-                away = y - mean[j]
-                square += away * away / noise[j]
-                for r in range(k):
-                    b[r] += away * scaled[j, r]
-            z = codes[i]
-            quad = 0.0
+        constant = (n - h) * np.log(2.0 * np.pi) + logs
+        for at in range(begin, end):
+            i = seen.order[at]
+            row, z = full[at - seen.starts[first]], codes[i]
+            square = _pulled(seen, scheme, i, row, b, wild)
             for r in range(k):
-                s = b[r]
-                for q in range(r):
-                    s -= m[r, q] * z[q]
-                z[r] = s / m[r, r]
-                quad += z[r] * z[r]
-            for r in range(k - 1, -1, -1):
-                s = z[r]
-                for q in range(r + 1, k):
-                    s -= m[q, r] * z[q]
-                z[r] = s / m[r, r]
+                z[r] = b[r]
+            loglik -= 0.5 * (constant + square - solve(m, k, z))
             for g in range(h):
                 j = gaps[g]
-                s = mean[j]
+                s = scheme.mean[j]
                 for r in range(k):
-                    s += factors[j, r] * z[r]
+                    s += scheme.factors[j, r] * z[r]
                 row[j] = s
-            loglik -= 0.5 * (constant + square - quad)
-        if h == 0:
-            continue
-        times = float(starts[p + 1] - starts[p])
-        for r in range(k):  # A = L^-1 W_H^T, a row at a time
-            for g in range(h):
-                a[r, g] = factors[gaps[g], r]
-            for q in range(r):
-                v = m[r, q]
-                for g in range(h):
-                    a[r, g] -= v * a[q, g]
-            v = 1.0 / m[r, r]
-            for g in range(h):
-                a[r, g] *= v
-        for g in range(h):
-            for f in range(g + 1):
-                block[g, f] = 0.0
-        for r in range(k):
-            for g in range(h):
-                v = times * a[r, g]
-                for f in range(g + 1):
-                    block[g, f] += v * a[r, f]
-        for g in range(h):
-            j = gaps[g]
-            for f in range(g + 1):
-                second[j, gaps[f]] += block[g, f]
-            second[j, j] += times * noise[j]
+        if h:
+            _add_covariance(m, scheme, gaps[:h], float(end - begin), a, block, second)
     return loglik

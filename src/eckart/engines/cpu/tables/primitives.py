@@ -50,7 +50,7 @@ class TablePrimitives:
         width: np.ndarray | None = None,
         codes: np.ndarray | None = None,
     ) -> tuple[FilledMoments, np.ndarray]:
-        from eckart.engines.cpu.tables.kernels import filled_patterns
+        from eckart.engines.cpu.tables.kernels import Scheme, Seen, filled_patterns
 
         x = place(x)
         m, (n, k) = x.matrix, factors.shape
@@ -58,10 +58,11 @@ class TablePrimitives:
             x.kept["patterns of gaps"] = Patterns.of(m.indptr, m.indices, n)
         order, starts, parts = x.kept["patterns of gaps"]
         w, mean, noise = (np.ascontiguousarray(a, np.float64) for a in (factors, mean, noise))
-        scaled = w / noise[:, None]
         d = np.full(n, np.inf) if width is None else np.asarray(width, np.float64)
         start = np.zeros((len(order), k)) if codes is None else np.ascontiguousarray(codes, np.float64)
-        out, data = np.empty((len(order), k)), np.asarray(m.data, np.float64)
+        out = np.empty((len(order), k))
+        seen = Seen(m.indptr, m.indices, np.asarray(m.data, np.float64), order, starts)
+        scheme = Scheme(w, w / noise[:, None], mean, noise, d, start)
         lanes = [
             (np.zeros(n), np.zeros((n, n)), np.zeros((n, n)), np.zeros(1), np.zeros(n))
             for _ in range(lanes_for(len(parts), 16 * n * n))
@@ -70,9 +71,7 @@ class TablePrimitives:
         def step(lane: tuple[np.ndarray, ...], part: tuple[int, int], scratch: dict) -> None:
             first, products, spread, loglik, wild = lane
             full = np.empty((starts[part[1]] - starts[part[0]], n))
-            loglik += filled_patterns(
-                m.indptr, m.indices, data, w, scaled, mean, noise, d, start, order, starts, *part, full, out, spread, wild
-            )
+            loglik += filled_patterns(seen, scheme, *part, full, out, spread, wild)
             first += full.sum(axis=0)
             products += full.T @ full
 
