@@ -464,17 +464,98 @@ def say(row: dict[str, Any]) -> None:
 
 
 def profile(do: Callable[[], Any], threads: int) -> None:
-    """cProfile sees the thread that called; time in ``acquire`` is waiting for workers, everything else is serial."""
+    """Where the seconds go: pieces of work on threads (how often, seconds of the clock, seconds of one core inside, threads called), and what lies between
+    them on one thread, by cProfile, which sleeps while threads work."""
     import cProfile
     import pstats
+    from threading import get_ident
+
+    from eckart import scheduler
 
     do()
     run, _ = timed(do, threads)
-    profiler = cProfile.Profile()
-    timed(lambda: profiler.runcall(do), threads)
-    print(f"{run['seconds']:.3f} s at {threads} threads, {run['busy']} cores busy on the average")
-    for order in ("cumulative", "tottime"):
-        pstats.Stats(profiler, stream=sys.stdout).sort_stats(order).print_stats(25 if order == "cumulative" else 12)
+    found: dict[Any, list[float]] = {}
+    profiler, caller, team = cProfile.Profile(), get_ident(), scheduler._Team
+    helping, running = team.help_out, team.run
+
+    def help_out(self: Any) -> int:
+        begin = time.thread_time()
+        try:
+            return helping(self)
+        finally:
+            self.inside = getattr(self, "inside", 0.0) + time.thread_time() - begin
+
+    def run_team(self: Any) -> None:
+        own = get_ident() == caller
+        if own:
+            profiler.disable()
+        begin = time.perf_counter()
+        try:
+            running(self)
+        finally:
+            code = getattr(self.step, "__code__", None)
+            row = found.setdefault(
+                (code.co_filename, code.co_firstlineno, code.co_name) if code else ("", 0, str(self.step)), [0.0] * 4
+            )
+            for at, more in enumerate((1, time.perf_counter() - begin, self.inside, self.called + 1)):
+                row[at] += more
+            if own:
+                profiler.enable()
+
+    team.help_out, team.run = help_out, run_team  # type: ignore[method-assign]
+    try:
+        seen, _ = timed(lambda: profiler.runcall(do), threads)
+    finally:
+        team.help_out, team.run = helping, running  # type: ignore[method-assign]
+    inside = sum(row[1] for row in found.values())
+    print(
+        f"{run['seconds']:.3f} s at {threads} threads, {run['busy']} cores busy; watched {seen['seconds']:.3f}, of which {inside:.3f} in pieces"
+    )
+    print(f"{'pieces of work':<58}{'times':>7}{'clock':>9}{'core s':>9}{'threads':>9}{'lost':>9}")
+    for (file, line, name), row in sorted(found.items(), key=lambda pair: -pair[1][1])[:14]:
+        label = f"{'/'.join(Path(file).parts[-2:])}:{line} {name}"
+        print(
+            f"{label[:57]:<58}{row[0]:>7.0f}{row[1]:>9.3f}{row[2]:>9.3f}{row[3] / row[0]:>9.1f}{row[1] - row[2] / threads:>9.3f}"
+        )
+    pstats.Stats(profiler, stream=sys.stdout).sort_stats("tottime").print_stats(16)
+
+
+def ceiling(counts: list[int]) -> None:
+    """What this machine itself gains from threads that share nothing: products of small matrices (arithmetic), sums of a large array (memory), and reads at
+    random places. No program gains more than these: two threads on one core, a shared clock and one memory are inside."""
+    from threadpoolctl import threadpool_limits
+
+    block, large = np.ones((256, 256), np.float32), np.ones(2**28, np.float32)
+    at = np.random.default_rng(0).integers(0, large.size, 2**24)
+
+    def arithmetic(_: int) -> None:
+        out = np.empty_like(block)
+        for _ in range(400):
+            np.dot(block, block, out=out)
+
+    def memory(i: int) -> None:
+        large[i * large.size // 64 : (i + 1) * large.size // 64].max()
+
+    def gathers(i: int) -> None:
+        large.take(at[i * at.size // 64 : (i + 1) * at.size // 64])
+
+    with threadpool_limits(1):
+        for name, do in (("arithmetic", arithmetic), ("memory", memory), ("random reads", gathers)):
+            times = []
+            for threads in counts:
+                with ThreadPoolExecutor(threads) as pool:
+                    rounds = []
+                    for _ in range(4):
+                        begin = time.perf_counter()
+                        list(pool.map(do, range(64)))
+                        rounds.append(time.perf_counter() - begin)
+                times.append(min(rounds))
+            print(
+                f"{'the machine: ' + name:<46}"
+                + "".join(f"{t:>9.3f}" for t in times)
+                + f"{times[0] / times[-1]:>6.2f}x",
+                flush=True,
+            )
 
 
 # ---- the processes
@@ -542,6 +623,7 @@ def measure_all(names: list[str], counts: list[int], options: argparse.Namespace
     print(
         f"\n{'seconds at n threads':<46}{head}{'gain':>7}{'wanted':>8}  {'bits':<12}{'over scikit-learn':<24}busy  made"
     )
+    ceiling(counts)
     for name in names:
         work = WORKS[name]
         rows, error = answers(start(name, counts, options))
@@ -625,7 +707,9 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=2, help="the best of so many runs")
     parser.add_argument("--out", default="", help="append the results to this file, as JSON lines")
     parser.add_argument("--small", action="store_true", help="about 20 times less data, to see that it runs")
-    parser.add_argument("--profile", default="", metavar="NAME", help="one work at the most threads under cProfile")
+    parser.add_argument(
+        "--profile", default="", metavar="NAME", help="works at the most threads: pieces on threads, and what is serial"
+    )
     parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="two source trees at 2 threads, in turn")
     parser.add_argument("--rounds", type=int, default=3, help="of --compare")
     parser.add_argument("--no-rival", action="store_true", help="leave scikit-learn out")
@@ -636,8 +720,13 @@ def main() -> None:
     counts = sorted({int(n) for n in options.threads.split(",")}) if options.threads else default
     if not options.child and max(counts) > CORES:
         sys.exit(f"--threads {max(counts)}: this process may use {CORES} cores")
-    if options.child or options.profile:
-        child(options.child or options.profile, counts, options)
+    if options.child:
+        child(options.child, counts, options)
+        return
+    if options.profile:
+        for name in options.profile.split(","):
+            print(f"---- {WORKS[name].title}", flush=True)
+            child(name, counts, options)
         return
     names = options.only.split(",") if options.only else list(WORKS)
     if unknown := [name for name in names if name not in WORKS]:

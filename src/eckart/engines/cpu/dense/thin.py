@@ -6,59 +6,51 @@ import itertools
 
 import numpy as np
 
-from eckart.engines.cpu.row_blocks import scratch_array
+from eckart.engines.cpu.native.products import by_rows, thin
 from eckart.scheduler import lanes_for, run_lanes
 
-PART = 2**22
-"""Multiply-adds in a range of rows: about 0.4 ms of one core. With ranges of 0.1 ms sixteen threads took longer than one, since each waits for the
-interpreter between its products."""
-READ = 2**21
+PART = 2**20
+"""Multiply-adds in a range of rows: some 50 to 100 microseconds of one core, many times what it costs a thread of the crew to take a range."""
+READ = 2**19
 """Bytes in a range of rows: few columns take longer to read than to multiply."""
 
 
-def parts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> list[tuple[int, int]]:
-    """Ranges of rows; ``work`` is the number of multiply-adds a row, ``read`` the bytes of a row, ``partial_bytes`` the size of a range's own sum.
+def cuts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> np.ndarray:
+    """Where ranges of rows begin and end; ``work`` is the number of multiply-adds a row, ``read`` the bytes of a row, ``partial_bytes`` the size of a range's
+    own sum.
 
     All sums together take no more than half a byte for each multiply-add: adding more of them up would cost more than the ranges gain.
     """
     lanes = lanes_for(
         min(rows, max(rows * work // PART, rows * read // READ)), partial_bytes, max(2**16, rows * work // 2)
     )
-    cuts = np.linspace(0, rows, lanes + 1).astype(int)
-    return [(int(a), int(b)) for a, b in itertools.pairwise(cuts)]
+    return np.linspace(0, rows, lanes + 1).astype(np.int64)
+
+
+def parts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> list[tuple[int, int]]:
+    """The same as pairs."""
+    return list(itertools.pairwise(cuts_of(rows, work, partial_bytes, read).tolist()))
 
 
 def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None, threads: int) -> np.ndarray:
     """Q^T diag(weights) W in float64, summed over fixed ranges of rows."""
-    shape = (q.shape[1], w.shape[1])
+    if weights is not None:
+        w = w * weights[:, None]
+    dtype = np.result_type(q, w)
+    q, w = by_rows(q, dtype), by_rows(w, dtype)
     columns = q.shape[1] + w.shape[1]
-    parts = parts_of(len(q), q.shape[1] * w.shape[1], 8 * q.shape[1] * w.shape[1], columns * q.itemsize)
-    sums = [np.zeros(shape) for _ in parts]
-
-    def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
-        right = w[part[0] : part[1]]
-        if weights is not None:
-            by = weights[part[0] : part[1], None]
-            right = np.multiply(right, by, out=scratch_array(scratch, "heavy", right.shape, np.result_type(right, by)))
-        total += q[part[0] : part[1]].T @ right
-
-    run_lanes(parts, sums, step, threads)
-    return np.sum(sums, axis=0)
+    cuts = cuts_of(len(q), q.shape[1] * w.shape[1], 8 * q.shape[1] * w.shape[1], columns * q.itemsize)
+    return np.asarray(thin(cuts, w, other=q, threads=threads))
 
 
 def outer(q: np.ndarray, s: np.ndarray, plus: np.ndarray | None, scale: float, threads: int) -> np.ndarray:
     """Q S + scale P."""
-    s = s.astype(q.dtype, copy=False)
-    out = np.empty((len(q), s.shape[1]), q.dtype)
-
-    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-        at = slice(*part)
-        np.matmul(q[at], s, out=out[at])
-        if plus is not None:
-            out[at] += plus[at] if scale == 1.0 else q.dtype.type(scale) * plus[at]
-
-    parts = parts_of(len(q), q.shape[1] * s.shape[1], 0, sum(s.shape) * q.itemsize)
-    run_lanes(parts, [None] * len(parts), step, threads)
+    dtype = q.dtype
+    q, s = by_rows(q, dtype), by_rows(s, dtype)
+    out = np.empty((len(q), s.shape[1]), dtype)
+    cuts = cuts_of(len(q), q.shape[1] * s.shape[1], 0, sum(s.shape) * q.itemsize)
+    plus = None if plus is None else by_rows(plus, dtype)
+    thin(cuts, out, left=q, s=s, plus=plus, scale=scale, threads=threads)
     return out
 
 
@@ -79,37 +71,28 @@ def outer_inner(
     v: np.ndarray, s: np.ndarray | float, q: np.ndarray | None, threads: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """W = V S, and Q^T W (W^T W where there is no Q) in float64, in one pass over the rows."""
-    scaled = isinstance(s, float)
-    by = np.asarray(s, v.dtype)
-    width = v.shape[1] if scaled else by.shape[1]
-    out = np.empty((len(v), width), v.dtype)
-    other = width if q is None else q.shape[1]
-    columns = v.shape[1] + width + (0 if q is None else other)
-    parts = parts_of(len(v), width * ((1 if scaled else v.shape[1]) + other), 8 * other * width, columns * v.itemsize)
-    sums = [np.zeros((other, width)) for _ in parts]
-
-    def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
-        at = slice(*part)
-        w = (np.multiply if scaled else np.matmul)(v[at], by, out=out[at])
-        total += (w if q is None else q[at]).T @ w
-
-    run_lanes(parts, sums, step, threads)
-    return out, np.sum(sums, axis=0)
+    dtype, scaled = v.dtype, isinstance(s, float)
+    v, by = by_rows(v, dtype), None if scaled else by_rows(np.asarray(s), dtype)
+    width = v.shape[1] if by is None else by.shape[1]
+    out = np.empty((len(v), width), dtype)
+    left = out if q is None else by_rows(q, dtype)
+    columns = v.shape[1] + width + (0 if q is None else left.shape[1])
+    work = width * ((1 if scaled else v.shape[1]) + left.shape[1])
+    cuts = cuts_of(len(v), work, 8 * left.shape[1] * width, columns * v.itemsize)
+    how = {"plus": v, "scale": s} if scaled else {"left": v, "s": by}
+    return out, np.asarray(thin(cuts, out, other=left, threads=threads, **how))  # type: ignore[arg-type]
 
 
 def subtract_inner(w: np.ndarray, q: np.ndarray, h: np.ndarray, threads: int) -> np.ndarray:
     """W <- W - Q H in place, and then W^T W in float64, in one pass over the rows."""
-    h, width = h.astype(w.dtype, copy=False), w.shape[1]
-    parts = parts_of(len(w), width * (q.shape[1] + width), 8 * width * width, (q.shape[1] + width) * w.itemsize)
-    sums = [np.zeros((width, width)) for _ in parts]
-
-    def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
-        rows = w[part[0] : part[1]]
-        rows -= q[part[0] : part[1]] @ h
-        total += rows.T @ rows
-
-    run_lanes(parts, sums, step, threads)
-    return np.asarray(np.sum(sums, axis=0))
+    width, rows = w.shape[1], by_rows(w, w.dtype)
+    cuts = cuts_of(len(w), width * (q.shape[1] + width), 8 * width * width, (q.shape[1] + width) * w.itemsize)
+    found = thin(
+        cuts, rows, left=by_rows(q, w.dtype), s=by_rows(h, w.dtype), alpha=-1.0, beta=1.0, other=rows, threads=threads
+    )
+    if rows is not w:
+        w[...] = rows
+    return np.asarray(found)
 
 
 def tree_sum(parts: list[np.ndarray], threads: int) -> np.ndarray:

@@ -12,20 +12,25 @@ bits. Dots are summed in the working precision over vector lanes (an error of ab
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.entries.sparse import balanced
+from eckart.engines.cpu.compiling import INSIDE
+from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.entries.transpose import by_columns as by_columns_of
+from eckart.engines.cpu.native.crew import run_parts
 from eckart.index.compress import index_dtype
 from eckart.matrix import Observed
-from eckart.scheduler import lanes_for, run_lanes
+from eckart.scheduler import lanes_for
 
-SMALL = 2**20
-"""Multiply-adds below which a product is not worth a thread (about 0.2 ms of one core)."""
+SMALL = 2**18
+"""Multiply-adds below which a product is not worth a thread (about 50 microseconds of one core)."""
+LEAST = 2**12
+"""Entries of a range at the least."""
+FAST = {"contract", "reassoc", "nsz"}
 
 
 class Pattern:
@@ -45,40 +50,19 @@ class Pattern:
         return by_columns_of(self.indptr, self.indices, positions, self.shape[1], self.threads)
 
     @cached_property
-    def parts(self) -> list[tuple[int, int]]:
-        # ranges of 4,096 entries at the least
-        return balanced(self.indptr, lanes_for(self.nnz // 2**12))
+    def cuts(self) -> np.ndarray:
+        return cuts_of(self.indptr, lanes_for(self.nnz // LEAST))
 
     @cached_property
-    def t_parts(self) -> list[tuple[int, int]]:
-        return balanced(self.columns[0], lanes_for(self.nnz // 2**12))
-
-
-def _over(parts: list[tuple[int, int]], work: int, threads: int, do: Callable[[int, int], float | None]) -> float:
-    """Run ``do(first, last)`` over ranges of rows; the sum of what it returns, in a fixed order."""
-    if not parts:
-        return 0.0
-    if work < SMALL:
-        return float(sum(do(a, b) or 0.0 for a, b in parts)) if len(parts) > 1 else float(do(*parts[0]) or 0.0)
-    sums = [np.zeros(1) for _ in parts]
-
-    def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
-        total[0] = do(*part) or 0.0
-
-    run_lanes(parts, sums, step, threads)
-    return float(np.sum(sums))
+    def t_cuts(self) -> np.ndarray:
+        return cuts_of(self.columns[0], lanes_for(self.nnz // LEAST))
 
 
 def sampled(pattern: Pattern, left: np.ndarray, right: np.ndarray, threads: int = 1) -> np.ndarray:
     """(U V^T) at the observed entries, in row order."""
     out = np.empty(pattern.nnz, left.dtype)
-    left, right = _thin(left), _thin(right)
-    _over(
-        pattern.parts,
-        out.size * left.shape[1],
-        threads,
-        lambda a, b: _dots(pattern.indptr, pattern.indices, left, right, a, b, out),
-    )
+    given = pattern.indptr, pattern.indices, _thin(left), _thin(right), out
+    _over(_dots_part, pattern.cuts, given, out.size * left.shape[1], threads)
     return out
 
 
@@ -87,43 +71,39 @@ def residual(
 ) -> tuple[np.ndarray, float]:
     """a - (U V^T) at the observed entries in row order, and its squared norm."""
     left, right = _thin(left.astype(data.dtype, copy=False)), _thin(right.astype(data.dtype, copy=False))
-    out = np.empty_like(data)
-    square = _over(
-        pattern.parts,
-        out.size * left.shape[1],
-        threads,
-        lambda a, b: _residuals(pattern.indptr, pattern.indices, data, left, right, a, b, out),
-    )
-    return out, square
+    out, squares = np.empty_like(data), np.zeros(max(1, len(pattern.cuts) - 1))
+    given = pattern.indptr, pattern.indices, data, left, right, out, squares
+    _over(_residuals_part, pattern.cuts, given, out.size * left.shape[1], threads)
+    return out, float(squares.sum())
 
 
 def by_columns(pattern: Pattern, data: np.ndarray, threads: int = 1) -> np.ndarray:
     """Entries in row order put into column order."""
     pointers, _, order = pattern.columns
     out = np.empty_like(data)
-    _over(
-        pattern.t_parts,
-        16 * out.size,
-        threads,
-        lambda a, b: _gather(data, order, pointers[a], pointers[b], out),
-    )
+    _over(_gather_part, pattern.t_cuts, (pointers, data, order, out), 16 * out.size, threads)
     return out
 
 
 def residual_times(pattern: Pattern, data: np.ndarray, v: np.ndarray, threads: int = 1) -> np.ndarray:
     """R V for the sparse R with ``data`` (row order) on the pattern."""
-    return _product(pattern.indptr, pattern.indices, pattern.parts, data, v, threads)
+    return _product(pattern.indptr, pattern.indices, pattern.cuts, data, v, threads)
 
 
 def residual_times_t(pattern: Pattern, t_data: np.ndarray, y: np.ndarray, threads: int = 1) -> np.ndarray:
     """R^T Y for the sparse R with ``t_data`` (column order, see ``by_columns``)."""
-    return _product(*pattern.columns[:2], pattern.t_parts, t_data, y, threads)
+    return _product(*pattern.columns[:2], pattern.t_cuts, t_data, y, threads)
 
 
-def _product(indptr, indices, parts, data, v, threads: int) -> np.ndarray:
+def _over(kernel: Any, cuts: np.ndarray, given: tuple, work: int, threads: int) -> None:
+    """``kernel(part, who, cuts, *given)`` of every range of rows, on one thread where there are few multiply-adds in all."""
+    run_parts(kernel, len(cuts) - 1, (cuts, *given), threads if work >= SMALL else 1)
+
+
+def _product(indptr, indices, cuts, data, v, threads: int) -> np.ndarray:
     v = _thin(v.astype(data.dtype, copy=False))
     out = np.empty((len(indptr) - 1, v.shape[1]), data.dtype)
-    _over(parts, len(data) * v.shape[1], threads, lambda a, b: _rows(indptr, indices, data, v, a, b, out))
+    _over(_rows_part, cuts, (indptr, indices, data, v, out), len(data) * v.shape[1], threads)
     return out
 
 
@@ -132,12 +112,17 @@ def _thin(a: np.ndarray) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def _gather(data, order, first, last, out):
-    for q in range(first, last):
+def _gather_part(part, who, cuts, pointers, data, order, out):
+    for q in range(pointers[cuts[part]], pointers[cuts[part + 1]]):
         out[q] = data[order[q]]
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(nogil=True, cache=True)
+def _dots_part(part, who, cuts, indptr, indices, left, right, out):
+    _dots(indptr, indices, left, right, cuts[part], cuts[part + 1], out)
+
+
+@njit(**INSIDE, fastmath=FAST)
 def _dots(indptr, indices, left, right, first, last, out):
     """out_p = u_i . v_j, four entries at a time: their sums hide each other's latency."""
     k = left.shape[1]
@@ -168,21 +153,23 @@ def _dots(indptr, indices, left, right, first, last, out):
             p += 1
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
-def _residuals(indptr, indices, data, left, right, first, last, out):
-    """out_p = a_p - u_i . v_j; returns the sum of squares of rows first..last."""
+@njit(nogil=True, cache=True, fastmath=FAST)
+def _residuals_part(part, who, cuts, indptr, indices, data, left, right, out, squares):
+    """out_p = a_p - u_i . v_j, and the sum of their squares."""
+    first, last = cuts[part], cuts[part + 1]
     _dots(indptr, indices, left, right, first, last, out)
     total = 0.0
     for p in range(indptr[first], indptr[last]):
         r = data[p] - out[p]
         out[p] = r
         total += np.float64(r) * np.float64(r)
-    return total
+    squares[part] = total
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
-def _rows(indptr, indices, data, v, first, last, out):
-    """out[i] = sum_p data_p v[j_p] for rows first..last; four entries share one load and store of out[i]."""
+@njit(nogil=True, cache=True, fastmath=FAST)
+def _rows_part(part, who, cuts, indptr, indices, data, v, out):
+    """out[i] = sum_p data_p v[j_p] for a range of rows; four entries share one load and store of out[i]."""
+    first, last = cuts[part], cuts[part + 1]
     b = v.shape[1]
     for i in range(first, last):
         row = out[i]

@@ -136,8 +136,8 @@ def place_rows(indptr, indices, data, first, last, out):
             out[i - first, indices[p]] = data[p]
 
 
-def balanced(indptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
-    """Cut the rows into ``parts`` ranges of about equal numbers of stored entries plus rows."""
+def cuts_of(indptr: np.ndarray, parts: int) -> np.ndarray:
+    """Where ``parts`` ranges of rows with about equal numbers of stored entries plus rows begin and end; ranges without rows are left out."""
     rows = len(indptr) - 1
     targets = np.linspace(0, int(indptr[-1]) + rows, parts + 1)
     cuts, past = np.zeros(parts + 1, np.int64), np.full(parts + 1, rows)
@@ -146,4 +146,9 @@ def balanced(indptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
         before = indptr[middle] + middle < targets
         cuts, past = np.where(before, np.minimum(middle + 1, past), cuts), np.where(before, past, middle)
     cuts[0], cuts[-1] = 0, rows
-    return [(int(a), int(b)) for a, b in itertools.pairwise(cuts) if b > a]
+    return np.unique(cuts)
+
+
+def balanced(indptr: np.ndarray, parts: int) -> list[tuple[int, int]]:
+    """The same as pairs."""
+    return list(itertools.pairwise(cuts_of(indptr, parts).tolist()))

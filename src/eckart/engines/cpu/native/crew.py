@@ -1,0 +1,254 @@
+"""A crew of threads that take parts of a kernel's work without the interpreter.
+
+A thread of Python that is woken for a piece of work waits twice: for its wake, and for the interpreter's lock, which sixteen threads want one after another; on
+16 cores a piece of work cost 1 to 2 ms so. The threads of this crew stay inside one compiled loop. They find the kernel's address and its arguments on a
+board, take parts by one shared counter, and wait for the next board: awake for a moment, since the next one mostly comes soon, then asleep at a semaphore.
+
+Which thread does which part is open; a part writes what belongs to it alone, and the caller adds parts up in their order: bits never depend on it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import threading
+from typing import Any
+
+import numpy as np
+from numba import njit, typeof
+
+from eckart.engines.cpu.native.words import (
+    ROOM,
+    call_c,
+    call_part,
+    exchange,
+    exchange_if,
+    fetch_add,
+    load,
+    pause,
+    published,
+)
+from eckart.scheduler import run_lanes, single_threaded_blas
+
+LINE = 64  # bytes of a cache line: what one thread writes shares none with what another reads
+NEXT, COUNT, CALLED_UP, FUNCTION, GIVEN, CALLER_ASLEEP = (
+    0,
+    1 * LINE,
+    1 * LINE + 8,
+    1 * LINE + 16,
+    1 * LINE + 24,
+    2 * LINE,
+)
+OWN = 3 * LINE  # from here on a line for each thread: its state, and whether it sleeps
+SLEEPS = 8
+IDLE, CALLED, WORKING = 0, 1, 2
+MOST = 255
+"""Threads of a crew at the most."""
+SEMAPHORE = 64  # bytes; glibc's takes 32
+PAUSES = 500
+"""Looks at the own word with a pause of some 40 to 140 cycles between them: about 20 microseconds, what a wake by the system would cost at the least."""
+YIELDS = 300
+"""Looks after that which give the core away if another program wants it: about 0.2 ms, longer than what most solvers do between two pieces of work."""
+
+
+@njit(nogil=True, cache=True)
+def wake(board, semaphores, post, who):
+    """Wake the thread ``who`` if it is called and sleeps."""
+    own = board + OWN + who * LINE
+    if load(own) == CALLED and exchange_if(own + SLEEPS, 1, 0):
+        call_c(post, semaphores + (who + 1) * SEMAPHORE)
+
+
+@njit(nogil=True, cache=True)
+def serve(board, semaphores, wait, post, give_way, who):
+    """The life of a thread."""
+    own = board + OWN + who * LINE
+    while True:
+        looks = 0
+        while load(own) != CALLED:
+            looks += 1
+            if looks < PAUSES:
+                pause()
+            elif looks < PAUSES + YIELDS:
+                call_c(give_way, 0)
+            else:
+                exchange(own + SLEEPS, 1)
+                if load(own) != CALLED:
+                    call_c(wait, semaphores + (who + 1) * SEMAPHORE)
+                exchange(own + SLEEPS, 0)
+        if not exchange_if(own, CALLED, WORKING):
+            continue  # called back: the work was over
+        called = load(board + CALLED_UP)
+        for other in range(2 * who + 2, min(2 * who + 4, called)):
+            wake(board, semaphores, post, other)
+        function, given, count = load(board + FUNCTION), load(board + GIVEN), load(board + COUNT)
+        part = fetch_add(board + NEXT, 1)
+        while part < count:
+            call_part(function, given, part, who + 1)
+            part = fetch_add(board + NEXT, 1)
+        exchange(own, IDLE)
+        if exchange_if(board + CALLER_ASLEEP, 1, 0):
+            call_c(post, semaphores)
+
+
+@njit(nogil=True, cache=True)
+def publish(given, kernel, arguments):
+    return published(given, kernel, arguments)
+
+
+@njit(nogil=True, cache=True)
+def call_up(board, semaphores, post, function, given, count, called):
+    """Put the work on the board and call the first ``called`` threads. Each that starts wakes two others, and the caller the first two."""
+    exchange(board + FUNCTION, function)
+    exchange(board + GIVEN, given)
+    exchange(board + COUNT, count)
+    exchange(board + CALLED_UP, called)
+    exchange(board + NEXT, 0)
+    for who in range(called):
+        exchange(board + OWN + who * LINE, CALLED)
+    for who in range(min(2, called)):
+        wake(board, semaphores, post, who)
+
+
+@njit(nogil=True, cache=True)
+def work(board, semaphores, wait, post, give_way):
+    """One part by the caller; False when none is left and no thread is at one any more."""
+    part = fetch_add(board + NEXT, 1)
+    if part < load(board + COUNT):
+        call_part(load(board + FUNCTION), load(board + GIVEN), part, 0)
+        return True
+    finish(board, semaphores, wait, give_way)
+    return False
+
+
+@njit(nogil=True, cache=True)
+def finish(board, semaphores, wait, give_way):
+    """No part is begun from now on; those who have not started are called back, the others are waited for."""
+    exchange(board + NEXT, load(board + COUNT))
+    for who in range(load(board + CALLED_UP)):
+        own = board + OWN + who * LINE
+        if exchange_if(own, CALLED, IDLE):
+            continue
+        looks = 0
+        while load(own) == WORKING:
+            looks += 1
+            if looks < PAUSES:
+                pause()
+            elif looks < PAUSES + YIELDS:
+                call_c(give_way, 0)
+            else:
+                exchange(board + CALLER_ASLEEP, 1)
+                if load(own) == WORKING:
+                    call_c(wait, semaphores)
+                exchange(board + CALLER_ASLEEP, 0)
+
+
+@njit(nogil=True, cache=True)
+def load_word(address):
+    """The word at an address, for those who look at the board from outside."""
+    return load(address)
+
+
+class _Crew:
+    """The threads of this process, their board and their semaphores."""
+
+    def __init__(self, library: Any):
+        self.lock, self.size = threading.Lock(), 0
+        self.memory = np.zeros(OWN + (MOST + 1) * LINE + (MOST + 1) * SEMAPHORE + ROOM + LINE, np.uint8)
+        self.board = int(self.memory.ctypes.data) // LINE * LINE + LINE
+        self.semaphores = self.board + OWN + MOST * LINE
+        self.given = self.semaphores + (MOST + 1) * SEMAPHORE
+        self.held: Any = None
+        self.wait, self.post, self.give_way = (
+            ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+            for name in ("sem_wait", "sem_post", "sched_yield")
+        )
+        for i in range(MOST + 1):
+            if library.sem_init(ctypes.c_void_p(self.semaphores + i * SEMAPHORE), 0, 0):
+                raise OSError("no semaphore")
+        work(self.board, self.semaphores, self.wait, self.post, self.give_way)  # compiled here, not while threads wait
+
+    def grow(self, size: int) -> None:
+        while self.size < min(size, MOST):
+            given = (self.board, self.semaphores, self.wait, self.post, self.give_way, self.size)
+            threading.Thread(target=serve, args=given, name="eckart", daemon=True).start()
+            self.size += 1
+
+    def run(self, kernel: int, count: int, arguments: tuple, threads: int) -> None:
+        self.grow(threads - 1)
+        self.held = arguments  # alive until the next work, should an interrupt leave a thread behind
+        try:
+            function = publish(self.given, kernel, arguments)
+            call_up(self.board, self.semaphores, self.post, function, self.given, count, min(threads - 1, count - 1))
+            while work(self.board, self.semaphores, self.wait, self.post, self.give_way):
+                pass  # back in Python after each part: an interrupt is heard
+        except BaseException:
+            while True:
+                try:
+                    finish(self.board, self.semaphores, self.wait, self.give_way)
+                    break
+                except KeyboardInterrupt:  # once more: no thread may be left at arrays that go away
+                    pass
+            raise
+        self.held = None
+
+
+_crews: dict[int, _Crew | None] = {}
+_addresses: dict[str, int] = {}
+
+
+def crew() -> _Crew | None:
+    """The crew of this process (a forked one gets its own); None where the system has no semaphores of this kind."""
+    here = os.getpid()
+    if here not in _crews:
+        found = None
+        if os.name == "posix" and not hasattr(ctypes, "windll"):
+            try:
+                found = _Crew(ctypes.CDLL(None))
+            except (OSError, AttributeError):
+                found = None
+        _crews.setdefault(here, found)
+    return _crews[here]
+
+
+def address_of(kernel: Any, arguments: tuple) -> int:
+    """The address of a kernel's code for arguments of these types."""
+    kinds = (typeof(0), typeof(0), *map(typeof, arguments))
+    known = kernel.overloads.get(kinds)
+    if known is None:
+        kernel.compile(kinds)
+        known = kernel.overloads[kinds]
+    name = known.fndesc.llvm_func_name
+    if name not in _addresses:
+        _addresses[name] = int(known.library.get_pointer_to_function(name))
+    return _addresses[name]
+
+
+def run_parts(kernel: Any, count: int, arguments: tuple, threads: int) -> None:
+    """``kernel(part, who, *arguments)`` for every part below ``count`` on up to ``threads`` threads; ``who`` < threads tells them apart, for their scratch
+    space. A kernel may not raise, and writes only what belongs to its part or to ``who``.
+
+    An interrupt ends it after the parts in flight. Where another thread of this process has the crew, threads of Python do the same work.
+    """
+    threads = min(threads, count)
+    with single_threaded_blas():
+        if threads <= 1:
+            for part in range(count):
+                kernel(part, 0, *arguments)
+            return
+        team = crew()
+        if team is not None and team.lock.acquire(blocking=False):
+            try:
+                team.run(address_of(kernel, arguments), count, arguments, threads)
+            finally:
+                team.lock.release()
+            return
+        numbers = itertools.count()
+
+        def step(_: Any, part: int, scratch: dict) -> None:
+            if "who" not in scratch:
+                scratch["who"] = next(numbers)
+            kernel(part, scratch["who"], *arguments)
+
+        run_lanes(range(count), [None] * count, step, threads)

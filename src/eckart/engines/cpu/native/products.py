@@ -1,0 +1,162 @@
+"""Products of tall thin matrices by BLAS inside the threads of the crew: no thread asks for the interpreter.
+
+Matrices come as addresses and leading dimensions, so that one compiled kernel serves both precisions and every layout with contiguous rows.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import carray, njit, types
+from numba.extending import get_cython_function_address, intrinsic
+
+from eckart.engines.cpu.native.crew import run_parts
+from eckart.engines.cpu.native.words import WORD
+
+SUMS = 2**15
+"""Entries of sums below which one thread adds them up: 64 sums of so many take about a millisecond."""
+
+
+@intrinsic
+def gemm(typingctx, function, turned, m, n, k, numbers, a, lda, b, ldb, c, ldc):
+    """C (n x m by rows) = alpha B A + beta C, or alpha B^T A + beta C where ``turned``, with A k x m, by BLAS's gemm at an address; alpha and beta of the
+    matrices' type lie at ``numbers`` eight bytes apart. BLAS counts by columns: what is a matrix by rows here is its transpose there."""
+
+    def codegen(context, builder, signature, args):
+        function, turned, *sizes = args
+        m, n, k, numbers, a, lda, b, ldb, c, ldc = sizes
+        letter, whole = ir.IntType(8), ir.IntType(32)
+
+        def lies(value):
+            place = builder.alloca(value.type)
+            builder.store(value, place)
+            return builder.ptrtoint(place, WORD)
+
+        def whole_number(value):
+            return lies(builder.trunc(value, whole))
+
+        plain = lies(letter(ord("N")))
+        second = lies(builder.select(turned, letter(ord("T")), letter(ord("N"))))
+        given = [
+            plain, second, *(whole_number(size) for size in (m, n, k)), numbers, a, whole_number(lda), b, whole_number(ldb),
+            builder.add(numbers, WORD(8)), c, whole_number(ldc),
+        ]  # fmt: skip
+        kind = ir.FunctionType(ir.VoidType(), [WORD] * 13)
+        builder.call(builder.inttoptr(function, kind.as_pointer()), given)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.boolean, *(types.int64,) * 10), codegen
+
+
+@intrinsic
+def _pointer(typingctx, address, like):
+    """An address as a pointer to numbers of one type."""
+    target = types.CPointer(like)
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(target))
+
+    return target(types.int64, like), codegen
+
+
+@njit(nogil=True, cache=True)
+def _scaled(out, given, size, by, like):
+    """out = by given, of so many numbers of one type; by may not be rounded first."""
+    to, of = carray(_pointer(out, like), size), carray(_pointer(given, like), size)
+    for i in range(size):
+        to[i] = by * of[i]
+
+
+@njit(nogil=True, cache=True)
+def thin_part(part, who, cuts, plan, scale):
+    """Rows cuts[part] .. cuts[part + 1]: Out = alpha Left S + beta Out (or Out = scale Plus before it), and Sums[part] = Other^T Out; an address of zero leaves
+    its step out."""
+    function, size, width, out, out_ld, plus, plus_ld = plan[0], plan[1], plan[2], plan[3], plan[4], plan[5], plan[6]
+    left, left_ld, inner, s, s_ld, numbers = plan[7], plan[8], plan[9], plan[10], plan[11], plan[12]
+    other, other_ld, columns, sums = plan[13], plan[14], plan[15], plan[16]
+    first, rows = cuts[part], cuts[part + 1] - cuts[part]
+    here = out + first * out_ld * size
+    if plus:
+        for i in range(rows):
+            to, of = here + i * out_ld * size, plus + (first + i) * plus_ld * size
+            if size == 4:
+                _scaled(to, of, width, np.float32(scale), np.float32(0))
+            else:
+                _scaled(to, of, width, scale, 0.0)
+    if left:
+        gemm(
+            function, False, width, rows, inner, numbers, s, s_ld, left + first * left_ld * size, left_ld, here, out_ld
+        )
+    if other:
+        total = sums + part * columns * width * size
+        theirs = other + first * other_ld * size
+        gemm(function, True, width, columns, rows, plan[17], here, out_ld, theirs, other_ld, total, width)
+
+
+@njit(nogil=True, cache=True)
+def added_part(part, who, cuts, sums, total):
+    """total[e] = sum_p sums[p, e] for a range of entries, in float64 and in the order of p."""
+    for e in range(cuts[part], cuts[part + 1]):
+        total[e] = 0.0
+    for p in range(sums.shape[0]):
+        for e in range(cuts[part], cuts[part + 1]):
+            total[e] += sums[p, e]
+
+
+@cache
+def blas(dtype: Any) -> int:
+    """The address of gemm for a type."""
+    return int(get_cython_function_address("scipy.linalg.cython_blas", f"{'s' if dtype == np.float32 else 'd'}gemm"))
+
+
+@cache
+def _numbers(dtype: Any, alpha: float, beta: float) -> np.ndarray:
+    """alpha and beta, eight bytes apart."""
+    found = np.zeros(16 // dtype.itemsize, dtype)
+    found[0], found[8 // dtype.itemsize] = alpha, beta
+    return found
+
+
+def _lies(a: np.ndarray | None) -> tuple[int, int]:
+    """Where a matrix with contiguous rows lies, and the numbers from one row to the next (at least one, as BLAS wants it)."""
+    return (0, 1) if a is None else (a.ctypes.data, max(1, a.shape[1], a.strides[0] // a.itemsize if len(a) > 1 else 1))
+
+
+def by_rows(a: np.ndarray, dtype: Any) -> np.ndarray:
+    """The matrix with contiguous rows in a type: itself, or a copy."""
+    good = a.dtype == dtype and a.strides[1] == a.itemsize and a.strides[0] >= a.shape[1] * a.itemsize
+    return a if good and a.strides[0] % a.itemsize == 0 else np.ascontiguousarray(a, dtype)
+
+
+def thin(
+    cuts: np.ndarray, out: np.ndarray, *, left: np.ndarray | None = None, s: np.ndarray | None = None, alpha: float = 1.0, beta: float = 0.0,
+    plus: np.ndarray | None = None, scale: float = 1.0, other: np.ndarray | None = None, threads: int,
+) -> np.ndarray | None:  # fmt: skip
+    """Out = alpha Left S + beta Out by ranges of rows, and Other^T Out in float64 where ``other`` is given; Out and Left S start from ``scale plus``. All
+    matrices have contiguous rows and Out's type."""
+    dtype, width = out.dtype, out.shape[1]
+    sums = None if other is None else np.empty((len(cuts) - 1, other.shape[1] * width), dtype)
+    kept = _numbers(dtype, alpha, 1.0 if plus is not None else beta), _numbers(dtype, 1.0, 0.0)
+    plan = np.array([
+        blas(dtype), dtype.itemsize, width, *_lies(out), *_lies(plus), *_lies(left), 0 if left is None else left.shape[1], *_lies(s), kept[0].ctypes.data,
+        *_lies(other), 0 if other is None else other.shape[1], 0 if sums is None else sums.ctypes.data, kept[1].ctypes.data,
+    ])  # fmt: skip
+    if width and len(out):
+        run_parts(thin_part, len(cuts) - 1, (cuts, plan, float(scale)), threads)
+    if sums is None:
+        return None
+    assert other is not None
+    shape = other.shape[1], width
+    return added_up(sums, threads).reshape(shape) if len(out) else np.zeros(shape)
+
+
+def added_up(sums: np.ndarray, threads: int) -> np.ndarray:
+    """The sum of the rows of ``sums`` in float64, in their order."""
+    entries = sums.shape[1]
+    total = np.empty(entries)
+    parts = max(1, min(64, entries * len(sums) // SUMS))
+    run_parts(added_part, parts, (np.linspace(0, entries, parts + 1).astype(np.int64), sums, total), threads)
+    return total

@@ -1,0 +1,60 @@
+"""Interrupts at random moments of work on the crew, in a process of its own: prints how many runs ended, how many were interrupted, how many
+had a wrong answer, and how many threads were still at work afterwards."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+from numba import njit
+
+from eckart.engines.cpu.native import crew
+
+
+@njit(nogil=True, cache=True)
+def long_sum(part, who, a, out):
+    total = 0.0
+    for _ in range(20):
+        for x in a:
+            total += x * (part + 1)
+    out[part] = total
+
+
+def kick(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(random.random() * 0.003)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def main(seconds: float) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    a, out, wanted = np.ones(500), np.empty(64), 20 * 500.0 * np.arange(1, 65)
+    crew.run_parts(long_sum, 64, (a, out), 4)
+    runs = interrupted = wrong = 0
+    kicker = threading.Thread(target=kick, args=(seconds,), daemon=True)
+    kicker.start()
+    while True:
+        try:
+            while kicker.is_alive():
+                out[:] = -1
+                crew.run_parts(long_sum, 64, (a, out), 4)
+                wrong += int((out != wanted).any())
+                runs += 1
+            break
+        except KeyboardInterrupt:
+            interrupted += 1
+    time.sleep(0.05)
+    team = crew.crew()
+    assert team is not None
+    states = [crew.load_word(team.board + crew.OWN + who * crew.LINE) for who in range(team.size)]
+    print(runs, interrupted, wrong, sum(state != crew.IDLE for state in states))
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]))

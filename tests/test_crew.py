@@ -1,0 +1,142 @@
+"""The crew: every part is done once, by any number of threads, callers and processes, and interrupts leave nobody behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from eckart.engines.cpu.dense import thin
+from eckart.engines.cpu.native import crew
+from eckart.engines.cpu.native.crew import run_parts
+
+THREADS = (1, 2, 3, 5, 16)
+
+
+@njit(nogil=True, cache=True)
+def mark(part, who, times, by):
+    times[part] += 1
+    by[part] = who
+
+
+def marked(count: int, threads: int) -> tuple[np.ndarray, np.ndarray]:
+    times, by = np.zeros(max(1, count), np.int64), np.full(max(1, count), -1)
+    run_parts(mark, count, (times, by), threads)
+    return times, by
+
+
+@settings(deadline=None)
+@given(st.integers(0, 200), st.sampled_from(THREADS))
+def test_every_part_is_done_once(count, threads):
+    times, by = marked(count, threads)
+    assert (times[:count] == 1).all()
+    assert by[:count].max(initial=0) < threads
+
+
+def test_short_work_after_pauses_of_any_length():
+    """Threads are awake, about to sleep, or asleep when they are called."""
+    for pause in (0, 1e-5, 1e-4, 3e-4, 1e-3, 5e-3):
+        for _ in range(40):
+            assert (marked(33, 5)[0] == 1).all()
+            time.sleep(pause)
+
+
+def test_callers_side_by_side():
+    wrong = []
+
+    def call() -> None:
+        for _ in range(60):
+            if not (marked(40, 4)[0] == 1).all():
+                wrong.append(1)
+
+    callers = [threading.Thread(target=call) for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+
+
+def in_child(answers) -> None:
+    answers.put(int(marked(50, 4)[0].sum()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_has_a_crew_of_its_own():
+    marked(50, 4)
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=in_child, args=(answers,))
+    child.start()
+    assert answers.get(timeout=30) == 50
+    child.join(30)
+    assert child.exitcode == 0
+
+
+def test_without_a_crew_threads_of_python_do_the_same(monkeypatch):
+    monkeypatch.setattr(crew, "crew", lambda: None)
+    for threads in THREADS:
+        times, by = marked(70, threads)
+        assert (times == 1).all()
+        assert by.max() < threads
+
+
+@pytest.mark.skipif(sys.platform == "win32" or not hasattr(signal, "SIGINT"), reason="needs POSIX signals")
+def test_interrupts_leave_nobody_at_work():
+    script = Path(__file__).with_name("interrupted_crew.py")
+    done = subprocess.run([sys.executable, str(script), "1.5"], capture_output=True, text=True, timeout=60, check=True)
+    runs, interrupted, wrong, working = map(int, done.stdout.split())
+    assert runs > 10
+    assert interrupted > 10
+    assert wrong == 0
+    assert working == 0
+
+
+@settings(deadline=None)
+@given(
+    st.integers(0, 300),
+    st.integers(1, 9),
+    st.integers(0, 7),
+    st.sampled_from((np.float32, np.float64)),
+    st.integers(0, 2**31),
+)
+def test_thin_products_are_those_of_numpy(rows, columns, width, dtype, seed):
+    rng = np.random.default_rng(seed)
+    wide = rng.standard_normal((rows, columns + 3)).astype(dtype)
+    q, v = wide[:, :columns], rng.standard_normal((rows, width)).astype(dtype)
+    s, weights = rng.standard_normal((columns, width)).astype(dtype), rng.random(rows)
+    near = {"rtol": 50 * np.finfo(dtype).eps, "atol": 50 * np.finfo(dtype).eps * (rows + 10)}
+    for threads in (1, 3):
+        np.testing.assert_allclose(thin.inner(q, v, None, threads), q.T @ v, **near)
+        np.testing.assert_allclose(thin.inner(q, v, weights, threads), q.T @ (v * weights[:, None]), **near)
+        np.testing.assert_allclose(thin.outer(q, s, None, 1.0, threads), q @ s, **near)
+        np.testing.assert_allclose(thin.outer(q, s, v, -0.5, threads), q @ s - dtype(0.5) * v, **near)
+        out, square = thin.outer_inner(q, s, None, threads)
+        np.testing.assert_allclose(out, q @ s, **near)
+        np.testing.assert_allclose(square, out.T @ out, **near)
+        out, cross = thin.outer_inner(v, 0.3, q, threads)
+        np.testing.assert_allclose(out, dtype(0.3) * v, **near)
+        np.testing.assert_allclose(cross, q.T @ out, **near)
+        left = v.copy()
+        square = thin.subtract_inner(left, q, s, threads)
+        np.testing.assert_allclose(left, v - q @ s, **near)
+        np.testing.assert_allclose(square, left.T @ left, **near)
+
+
+def test_thin_products_have_the_same_bits_on_any_number_of_threads():
+    rng = np.random.default_rng(0)
+    q, v = rng.standard_normal((40_000, 24)).astype(np.float32), rng.standard_normal((40_000, 16)).astype(np.float32)
+    assert len({thin.inner(q, v, None, threads).tobytes() for threads in THREADS}) == 1
+    assert len({b"".join(a.tobytes() for a in thin.outer_inner(v, 0.7, q, threads)) for threads in THREADS}) == 1
