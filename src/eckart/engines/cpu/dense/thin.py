@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 
-from eckart.engines.cpu.native.products import by_rows, thin
-from eckart.scheduler import lanes_for, run_lanes
+from eckart.scheduler import lanes_for, run_lanes, single_threaded_blas
 
 PART = 2**20
 """Multiply-adds in a range of rows: some 50 to 100 microseconds of one core, many times what it costs a thread of the crew to take a range."""
@@ -30,6 +30,33 @@ def cuts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> np.n
 def parts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> list[tuple[int, int]]:
     """The same as pairs."""
     return list(itertools.pairwise(cuts_of(rows, work, partial_bytes, read).tolist()))
+
+
+def by_rows(a: np.ndarray, dtype: Any) -> np.ndarray:
+    """The matrix with contiguous rows in a type: itself, or a copy."""
+    good = a.dtype == dtype and a.strides[1] == a.itemsize and a.strides[0] >= a.shape[1] * a.itemsize
+    return a if good and a.strides[0] % a.itemsize == 0 else np.ascontiguousarray(a, dtype)
+
+
+def thin(
+    cuts: np.ndarray, out: np.ndarray, *, left: np.ndarray | None = None, s: np.ndarray | None = None, alpha: float = 1.0, beta: float = 0.0,
+    plus: np.ndarray | None = None, scale: float = 1.0, other: np.ndarray | None = None, threads: int,
+) -> np.ndarray | None:  # fmt: skip
+    """Out = alpha Left S + beta Out by ranges of rows, and Other^T Out in float64 where ``other`` is given; where ``plus`` is, Out starts from ``scale plus``
+    and beta is one. All matrices have contiguous rows and Out's type. A single range needs no thread, and nothing that is compiled."""
+    if len(cuts) > 2:
+        from eckart.engines.cpu.native.products import products
+
+        return products(cuts, out, (left, s, alpha), (beta, plus, scale), other, threads)
+    with single_threaded_blas():
+        if plus is not None:
+            np.multiply(plus, out.dtype.type(scale), out=out)
+        if left is not None and s is not None:
+            if plus is None and beta == 0.0:
+                np.matmul(left, s, out=out)
+            else:
+                out += alpha * (left @ s)
+        return None if other is None else (other.T @ out).astype(np.float64)
 
 
 def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None, threads: int) -> np.ndarray:

@@ -125,18 +125,11 @@ def _lies(a: np.ndarray | None) -> tuple[int, int]:
     return (0, 1) if a is None else (a.ctypes.data, max(1, a.shape[1], a.strides[0] // a.itemsize if len(a) > 1 else 1))
 
 
-def by_rows(a: np.ndarray, dtype: Any) -> np.ndarray:
-    """The matrix with contiguous rows in a type: itself, or a copy."""
-    good = a.dtype == dtype and a.strides[1] == a.itemsize and a.strides[0] >= a.shape[1] * a.itemsize
-    return a if good and a.strides[0] % a.itemsize == 0 else np.ascontiguousarray(a, dtype)
-
-
-def thin(
-    cuts: np.ndarray, out: np.ndarray, *, left: np.ndarray | None = None, s: np.ndarray | None = None, alpha: float = 1.0, beta: float = 0.0,
-    plus: np.ndarray | None = None, scale: float = 1.0, other: np.ndarray | None = None, threads: int,
+def products(
+    cuts: np.ndarray, out: np.ndarray, product: tuple[Any, Any, float], start: tuple[float, Any, float], other: np.ndarray | None, threads: int
 ) -> np.ndarray | None:  # fmt: skip
-    """Out = alpha Left S + beta Out by ranges of rows, and Other^T Out in float64 where ``other`` is given; Out and Left S start from ``scale plus``. All
-    matrices have contiguous rows and Out's type."""
+    """``thin`` of ``dense.thin`` with (left, s, alpha) and (beta, plus, scale), by the crew."""
+    (left, s, alpha), (beta, plus, scale) = product, start
     dtype, width = out.dtype, out.shape[1]
     sums = None if other is None else np.empty((len(cuts) - 1, other.shape[1] * width), dtype)
     kept = _numbers(dtype, alpha, 1.0 if plus is not None else beta), _numbers(dtype, 1.0, 0.0)
