@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from eckart.engines.cpu.compiling import INSIDE
+from eckart.engines.cpu.native.crew import address_of
 from eckart.engines.host import Host
 
 FAST = {"contract", "reassoc", "nsz"}
@@ -87,6 +89,29 @@ def look_at(e, rows, first, last, known):
 
 ALL = np.empty(0, np.int64)
 """No rows are chosen: all of a range are meant."""
+
+
+@njit(**INSIDE)
+def next_rows(indptr, chosen, first, last):
+    """The end of the rows from ``first`` on (of chosen, or the rows themselves) that together have at most ROOM entries; one row at the least."""
+    size, end = 0, first
+    while end < last:
+        i = chosen[end] if chosen.shape[0] > 0 else end
+        size += indptr[i + 1] - indptr[i]
+        if size > ROOM and end > first:
+            break
+        end += 1
+    return end
+
+
+def known_room(x: Host, dtype: Any, threads: int) -> np.ndarray:
+    """Room for w, y and q of the entries that each thread looks at."""
+    return np.empty((threads, 3, max(ROOM, int(x.counts.max(initial=0)))), dtype)
+
+
+def looking(e: Entries, chosen: np.ndarray, known: np.ndarray) -> int:
+    """The address of ``look_at`` for these."""
+    return address_of(look_at, (e, chosen, 0, 0, known[0]))
 
 
 def looked_at(

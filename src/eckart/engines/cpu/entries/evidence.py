@@ -12,16 +12,14 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.dense.thin import inner
-from eckart.engines.cpu.entries.entry import AHEAD, FAST, entries_of, looked_at
-from eckart.engines.cpu.entries.sparse import balanced
+from eckart.engines.cpu.entries.entry import AHEAD, ALL, FAST, entries_of, known_room, looking, next_rows
+from eckart.engines.cpu.entries.sparse import cuts_of
+from eckart.engines.cpu.native.crew import address_of, run_parts
+from eckart.engines.cpu.native.words import call_kernel
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.ridge.schedule import padded, ranges, ridges
 from eckart.engines.host import Host
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
-from eckart.scheduler import lanes_for, run_lanes
-
-ROWS = 1024
-"""Rows of a block whose gradient is measured at once: its arrays stay in cache."""
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -122,6 +120,76 @@ def offset_times_range(indptr, indices, known, row_scale, column_scale, v, first
                 out[i, c] *= row_scale[i]
 
 
+@njit(nogil=True, cache=True, fastmath=FAST)
+def slopes(left, pull, ridge, shared, nonnegative, first, last, sums):
+    """Squared norms of the gradient by the codes of rows first..last, and of its two parts, into sums[7:10]; ``shared`` of length 0 is absent."""
+    k = left.shape[1]
+    push = np.empty(k)
+    whole, pulled, pushed = 0.0, 0.0, 0.0
+    for i in range(first, last):
+        for c in range(k):
+            push[c] = ridge[i] * left[i, c]
+        for d in range(shared.shape[0]):
+            for c in range(k):
+                push[c] += left[i, d] * shared[d, c]
+        for c in range(k):
+            got = np.float64(pull[i, c])
+            g = push[c] - got
+            if nonnegative and not left[i, c] > 0:
+                g = min(g, 0.0)
+            whole += g * g
+            pulled += got * got
+            pushed += push[c] * push[c]
+    sums[7] += whole
+    sums[8] += pulled
+    sums[9] += pushed
+
+
+@njit(nogil=True, cache=True, fastmath=FAST)
+def bias_slopes(bias, row_sum, ridge, first, last, sums):
+    """The same by the biases, and sum_i (sum_j R_ij)^2 / m_i (infinite where a ridge is zero), into sums[10:]."""
+    for i in range(first, last):
+        push = ridge[i] * np.float64(bias[i])
+        sums[10] += (push - row_sum[i]) ** 2
+        sums[11] += row_sum[i] ** 2
+        sums[12] += push**2
+        if ridge[i] > 0:
+            sums[13] += row_sum[i] ** 2 / ridge[i]
+        elif row_sum[i] != 0:
+            sums[13] = np.inf
+
+
+@njit(nogil=True, cache=True)
+def evidence_part(part, who, cuts, codes, e, known, factors, spread, penalties, out):
+    """A range of rows: what is known of their entries, their evidence, and the slopes by their codes and biases. ``codes`` are addresses."""
+    left, right = factors
+    ridge, bias_ridge, shared, nonnegative = penalties
+    pull, row_sum, sums = out
+    first, last, own = cuts[part], cuts[part + 1], sums[part]
+    while first < last:
+        end = next_rows(e.indptr, ALL, first, last)
+        call_kernel(codes[0], (e, ALL, first, end, known[who]))
+        call_kernel(
+            codes[1],
+            (e.indptr, e.indices, e.data, e.mean, e.alpha > 0, known[who], left, right, spread, first, end, pull, row_sum, own),
+        )  # fmt: skip
+        first = end
+    slopes(left, pull, ridge, shared, nonnegative, cuts[part], last, own)
+    if e.bias.shape[0] > 0:
+        bias_slopes(e.bias, row_sum, bias_ridge, cuts[part], last, own)
+
+
+@njit(nogil=True, cache=True)
+def rows_part(part, who, cuts, codes, e, known, before, after):
+    """A range of rows by a kernel ``(indptr, indices, known, *before, first, last, *after)``."""
+    first, last = cuts[part], cuts[part + 1]
+    while first < last:
+        end = next_rows(e.indptr, ALL, first, last)
+        call_kernel(codes[0], (e, ALL, first, end, known[who]))
+        call_kernel(codes[1], (e.indptr, e.indices, known[who], *before, first, end, *after))
+        first = end
+
+
 def evidence_rows(
     x: Host, left: np.ndarray, right: np.ndarray, rule: RidgeRule, *, own: Any, other: Any, spread: float, gram: np.ndarray | None = None, threads: int,
     **given: Any,
@@ -131,52 +199,22 @@ def evidence_rows(
     u, v = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype)
     pull, row_sum = np.empty(u.shape, dtype), np.empty(len(u))
     e = entries_of(x, dtype, rule, bias=own, offset=other, **given)
-    shared = spread * (inner(v, v, None, threads) if gram is None else gram) if spread else None
-    scale, implicit = dtype.type(spread), bool(e.alpha > 0)
-    parts = balanced(e.indptr, ranges(x.nnz))
-    lanes = [np.zeros(len(EvidenceSums._fields)) for _ in range(lanes_for(len(parts)))]
-    penalties = ridges(x, rule)
-
-    def step(sums: np.ndarray, part: tuple[int, int], scratch: Any) -> None:
-        for first, last, known in looked_at(e, *part, scratch):
-            evidence_range(
-                e.indptr, e.indices, e.data, e.mean, implicit, known, u, v, scale, first, last, pull, row_sum, sums
-            )
-        for a in range(*part, ROWS):
-            rows = slice(a, min(a + ROWS, part[1]))
-            ridge, bias_ridge = (r[rows] for r in penalties)
-            sums[7:10] += _slopes(u[rows], pull[rows], ridge, shared, rule.nonnegative)
-            if own is not None:
-                sums[10:] += _bias_slopes(e.bias[rows], row_sum[rows], bias_ridge)
-
-    run_lanes(parts, lanes, step, threads)
-    return Evidence(pull, row_sum, EvidenceSums(*map(float, np.sum(lanes, axis=0))))
+    shared = spread * (inner(v, v, None, threads) if gram is None else gram) if spread else np.empty((0, v.shape[1]))
+    scale, implicit, (ridge, bias_ridge) = dtype.type(spread), bool(e.alpha > 0), ridges(x, rule)
+    cuts = cuts_of(e.indptr, ranges(x.nnz))
+    known, sums = known_room(x, dtype, threads), np.zeros((max(1, len(cuts) - 1), len(EvidenceSums._fields)))
+    like = e.indptr, e.indices, e.data, e.mean, implicit, known[0], u, v, scale, 0, 0, pull, row_sum, sums[0]
+    codes = looking(e, ALL, known), address_of(evidence_range, like)
+    penalties = ridge, bias_ridge, np.ascontiguousarray(shared, np.float64), bool(rule.nonnegative)
+    arguments = cuts, codes, e, known, (u, v), scale, penalties, (pull, row_sum, sums)
+    run_parts(evidence_part, len(cuts) - 1, arguments, threads)
+    return Evidence(pull, row_sum, EvidenceSums(*map(float, sums.sum(axis=0))))
 
 
-def _slopes(
-    own: np.ndarray, pull: np.ndarray, ridge: np.ndarray, shared: Any, nonnegative: bool
-) -> tuple[float, float, float]:
-    """Squared norms of the gradient and of its two parts over a block of rows, by one's own codes."""
-    u, got = own.astype(np.float64), pull.astype(np.float64)
-    push = u * ridge[:, None]
-    if shared is not None:
-        push += u @ shared
-    g = push - got
-    if nonnegative:
-        g = np.where(u > 0, g, np.minimum(g, 0.0))
-    return _square(g), _square(got), _square(push)
-
-
-def _bias_slopes(bias: np.ndarray, row_sum: np.ndarray, ridge: np.ndarray) -> tuple[float, float, float, float]:
-    """The same by the biases, and sum_i (sum_j R_ij)^2 / m_i (infinite where a ridge is zero)."""
-    push = ridge * bias.astype(np.float64)
-    free = ridge <= 0
-    cost = np.inf if row_sum[free].any() else float(np.sum(row_sum[~free] ** 2 / ridge[~free]))
-    return _square(push - row_sum), _square(row_sum), _square(push), cost
-
-
-def _square(a: np.ndarray) -> float:
-    return float(np.vdot(a, a))
+def _over_rows(kernel: Any, x: Host, e: Any, before: tuple, after: tuple, threads: int) -> None:
+    cuts, known = cuts_of(e.indptr, ranges(x.nnz)), known_room(x, e.data.dtype, threads)
+    codes = looking(e, ALL, known), address_of(kernel, (e.indptr, e.indices, known[0], *before, 0, 0, *after))
+    run_parts(rows_part, len(cuts) - 1, (cuts, codes, e, known, before, after), threads)
 
 
 def misfit_rows(x: Host, left: np.ndarray, right: np.ndarray, threads: int, **given: Any) -> np.ndarray:
@@ -184,13 +222,7 @@ def misfit_rows(x: Host, left: np.ndarray, right: np.ndarray, threads: int, **gi
     dtype = np.dtype(right.dtype)
     e, out = entries_of(x, dtype, **given), np.empty((len(left), 1))
     u, v = padded(left, dtype, None, threads), padded(right, dtype, None, threads)
-    parts = balanced(e.indptr, ranges(x.nnz))
-
-    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-        for first, last, known in looked_at(e, *part, scratch):
-            misfit_range(e.indptr, e.indices, known, u, v, first, last, out)
-
-    run_lanes(parts, [None] * len(parts), step, threads)
+    _over_rows(misfit_range, x, e, (u, v), (out,), threads)
     return out
 
 
@@ -202,11 +234,5 @@ def offset_times(x: Host, v: np.ndarray, row_scale: Any, column_scale: Any, thre
         np.empty(0, dtype) if s is None else np.ascontiguousarray(s, dtype).ravel() for s in (row_scale, column_scale)
     ]
     out = np.empty((len(e.indptr) - 1, v.shape[1]), dtype)
-    parts = balanced(e.indptr, ranges(x.nnz))
-
-    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-        for first, last, known in looked_at(e, *part, scratch):
-            offset_times_range(e.indptr, e.indices, known, *scales, v, first, last, out)
-
-    run_lanes(parts, [None] * len(parts), step, threads)
+    _over_rows(offset_times_range, x, e, (*scales, v), (out,), threads)
     return out

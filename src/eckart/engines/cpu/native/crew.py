@@ -213,8 +213,8 @@ def crew() -> _Crew | None:
 
 
 def address_of(kernel: Any, arguments: tuple) -> int:
-    """The address of a kernel's code for arguments of these types."""
-    kinds = (typeof(0), typeof(0), *map(typeof, arguments))
+    """The address of a kernel's code for arguments like these."""
+    kinds = tuple(map(typeof, arguments))
     known = kernel.overloads.get(kinds)
     if known is None:
         kernel.compile(kinds)
@@ -240,7 +240,7 @@ def run_parts(kernel: Any, count: int, arguments: tuple, threads: int) -> None:
         team = crew()
         if team is not None and team.lock.acquire(blocking=False):
             try:
-                team.run(address_of(kernel, arguments), count, arguments, threads)
+                team.run(address_of(kernel, (0, 0, *arguments)), count, arguments, threads)
             finally:
                 team.lock.release()
             return

@@ -100,6 +100,37 @@ def call_part(typingctx, function, given, part, who):
     return types.void(types.int64, types.int64, types.int64, types.int64), codegen
 
 
+def _called(context, builder, answer, kinds, address, values):
+    """``kernel(*values)`` by the address of its code, with numba's own convention for arguments of these types."""
+    kind = context.call_conv.get_function_type(answer, kinds)
+    pointer = builder.inttoptr(address, kind.as_pointer())
+    return context.call_conv.call_function(builder, pointer, answer, kinds, values)[1]
+
+
+@intrinsic
+def call_kernel(typingctx, kernel, arguments):
+    """``kernel(*arguments)``, whose address was found for exactly these types (``crew.address_of``). Called by its name its code would be compiled once more
+    inside the caller."""
+
+    def codegen(context, builder, signature, args):
+        values = cgutils.unpack_tuple(builder, args[1])
+        _called(context, builder, types.none, tuple(signature.args[1].types), args[0], values)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, arguments), codegen
+
+
+@intrinsic
+def call_for_number(typingctx, kernel, arguments):
+    """The same for a kernel that returns a float64."""
+
+    def codegen(context, builder, signature, args):
+        values = cgutils.unpack_tuple(builder, args[1])
+        return _called(context, builder, types.float64, tuple(signature.args[1].types), args[0], values)
+
+    return types.float64(types.int64, arguments), codegen
+
+
 ROOM = 4096
 """Bytes for the arguments of a kernel: 80 matrices."""
 
@@ -128,9 +159,7 @@ def published(typingctx, board, kernel, arguments):
         inside = ir.IRBuilder(entry.append_basic_block())
         place = inside.inttoptr(entry.args[0], layout.as_pointer())
         address, *rest = (inside.load(cgutils.gep_inbounds(inside, place, 0, i)) for i in range(len(layout.elements)))
-        function = context.call_conv.get_function_type(types.none, kinds)
-        pointer = inside.inttoptr(address, function.as_pointer())
-        context.call_conv.call_function(inside, pointer, types.none, kinds, [*entry.args[1:], *rest])
+        _called(context, inside, types.none, kinds, address, [*entry.args[1:], *rest])
         inside.ret_void()
         return builder.ptrtoint(entry, WORD)
 

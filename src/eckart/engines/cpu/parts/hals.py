@@ -151,7 +151,7 @@ class HalsPrimitives(FactorPrimitives):
     ) -> Descent:
         from eckart.engines.cpu.parts.kernels import seen_range
         from eckart.engines.cpu.registers.tiles import tile_size
-        from eckart.engines.cpu.ridge.schedule import _scratch
+        from eckart.engines.cpu.ridge.schedule import row_scratch
 
         x, dtype, k = place(x), start.dtype, start.shape[1]
         h, given, out = padded(other, dtype), np.asarray(start), new_factor(len(start), k, dtype)
@@ -159,8 +159,9 @@ class HalsPrimitives(FactorPrimitives):
         rule, size = (dtype.type(l1), dtype.type(l2), sweeps, float(shrink)), tile_size(dtype)
 
         def step(_: Any, part: tuple[int, int], scratch: dict[str, Any]) -> None:
-            chunk, gram = _scratch(scratch, h.shape[1], dtype)
-            sweep_rows(entries, h, given, out, k, rule, size, *part, chunk, gram, level)
+            if "room" not in scratch:
+                scratch["room"] = [room[0] for room in row_scratch(h.shape[1], dtype)]
+            sweep_rows(entries, h, given, out, k, rule, size, *part, *scratch["room"], level)
 
         parts = parts_of_entries(x, k * k // 2, k * k * (min(sweeps, 8) + 1))
         run_lanes(parts, [None] * max(1, len(parts)), step, self.threads)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from eckart.engines.cpu.dense.thin import parts_of
-from eckart.engines.cpu.entries.entry import entries_of, looked_at
-from eckart.engines.cpu.entries.sparse import balanced
+from eckart.engines.cpu.entries.entry import entries_of, known_room, looked_at, looking, next_rows
+from eckart.engines.cpu.entries.sparse import balanced, cuts_of
+from eckart.engines.cpu.native.crew import address_of, run_parts
+from eckart.engines.cpu.native.words import call_kernel
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
 from eckart.engines.cpu.registers.tiles import tile_size
 from eckart.engines.cpu.ridge.cg import cg_range
@@ -127,29 +130,41 @@ def ridge_rows(
         chosen = np.flatnonzero(route == kind)
         room = int(x.counts[chosen].max(initial=1)) if kind == SHORT else -1 if kind == LONG else 0
         own = penalties if kind != LONG or base is not None else penalties._replace(base=matrix[:0])
-        _solve(kernel, (e, v, own, form), chosen, cost, room, out, threads)
+        _solve(kernel, x, (e, v, own, form), chosen, cost, room, out, threads)
     rare = np.flatnonzero((route == RARE) | np.isnan(out.value))
     if len(rare):
-        _rare(rare, (e, v, penalties, form._replace(level=1e-11, steps=int(rule.nonnegative))), work, out, threads)
+        _rare(rare, x, (e, v, penalties, form._replace(level=1e-11, steps=int(rule.nonnegative))), work, out, threads)
     left = out.left[:, :k]
     if turn is not None:
         left = _turned(left, turn.T, aligned_zeros((rows, width), dtype), threads)[:, :k]
     return RowSolution(left, out.bias if rule.bias else None, float(out.value.sum()))
 
 
-def _solve(kernel: Any, given: Any, chosen: np.ndarray, cost: np.ndarray, room: int, out: Solved, threads: int) -> None:
+@njit(nogil=True, cache=True)
+def solve_part(part, who, cuts, look, kernel, e, known, given, chosen, room, out):
+    """A range of the chosen rows: what is known of their entries, and then the kernel, some rows at a time. ``look`` and ``kernel`` are addresses."""
+    rows, right, penalties, form = given
+    chunk, gram = room
+    first, last = cuts[part], cuts[part + 1]
+    while first < last:
+        end = next_rows(e.indptr, chosen, first, last)
+        call_kernel(look, (e, chosen, first, end, known[who]))
+        call_kernel(kernel, (rows, known[who], right, penalties, form, chosen, first, end, chunk[who], gram[who], out))
+        first = end
+
+
+def _solve(kernel: Any, x: Host, given: Any, chosen: np.ndarray, cost: np.ndarray, room: int, out: Solved, threads: int) -> None:  # fmt: skip
     """The chosen rows by one kernel, in ranges of about equal cost."""
     if not len(chosen):
         return
     e, *rest = given
     width, dtype, rows = out.left.shape[1], rest[0].dtype, Rows(e.indptr, e.indices)
-
-    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-        for first, last, known in looked_at(e, *part, scratch, chosen):
-            kernel(rows, known, *rest, chosen, first, last, *_scratch(scratch, width, dtype, room), out)
-
-    parts = balanced(np.concatenate([[0], np.cumsum(cost[chosen])]), min(len(chosen), ranges(int(cost[chosen].sum()))))
-    run_lanes(parts, [None] * len(parts), step, threads)
+    cuts = cuts_of(np.concatenate([[0], np.cumsum(cost[chosen])]), min(len(chosen), ranges(int(cost[chosen].sum()))))
+    threads = min(threads, len(cuts) - 1)
+    known, (chunk, gram) = known_room(x, e.data.dtype, threads), row_scratch(width, dtype, room, threads)
+    code = address_of(kernel, (rows, known[0], *rest, chosen, 0, 0, chunk[0], gram[0], out))
+    arguments = cuts, looking(e, chosen, known), code, e, known, (rows, *rest), chosen, (chunk, gram), out
+    run_parts(solve_part, len(cuts) - 1, arguments, threads)
 
 
 def _routes(
@@ -174,7 +189,11 @@ def turns(base: np.ndarray | None, noise: np.ndarray | None, rule: RidgeRule) ->
 def turned_once(right: np.ndarray, base: np.ndarray, threads: int) -> dict[str, np.ndarray]:
     """Arguments of ``ridge_rows`` for many calls with the same factors: these in the basis of the common matrix."""
     turn, spread = _diagonal(base, right.shape[1])
-    return {"right": padded(right, np.dtype(right.dtype), turn, threads)[:, : right.shape[1]], "base": np.diag(spread), "turned": turn}
+    return {
+        "right": padded(right, np.dtype(right.dtype), turn, threads)[:, : right.shape[1]],
+        "base": np.diag(spread),
+        "turned": turn,
+    }
 
 
 def _diagonal(base: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -183,16 +202,16 @@ def _diagonal(base: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     return vectors, np.maximum(values, 0.0)
 
 
-def _rare(rows: np.ndarray, given: Any, cost: np.ndarray, out: Solved, threads: int) -> None:
+def _rare(rows: np.ndarray, x: Host, given: Any, cost: np.ndarray, out: Solved, threads: int) -> None:
     """Rows by ``rare``; minimum-norm solutions in double precision, since small eigenvalues decide them."""
     e, v, penalties, form = given
     if form.steps or v.dtype == np.float64:
-        _solve(rare_range, given, rows, cost, 0, out, threads)
+        _solve(rare_range, x, given, rows, cost, 0, out, threads)
         return
     form = form._replace(size=tile_size(np.dtype(np.float64)))
     given = type(e)(*map(_double, e)), _double(v), Penalties(*map(_double, penalties)), form
     fine = Solved(*map(_double, out[:2]), out.value)
-    _solve(rare_range, given, rows, cost, 0, fine, threads)
+    _solve(rare_range, x, given, rows, cost, 0, fine, threads)
     out.left[rows] = fine.left[rows]
     if len(out.bias):
         out.bias[rows] = fine.bias[rows]
@@ -211,23 +230,19 @@ def cg_room(width: int, dtype: np.dtype) -> int:
     return max(64, CG_BYTES // (width * dtype.itemsize))
 
 
-def _scratch(scratch: dict, width: int, dtype: np.dtype, room: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Buffers of this thread: a chunk of gathered rows and a Gram matrix; with ``room`` for so many entries the matrix is flat, and with -1 there is none but
+def row_scratch(width: int, dtype: np.dtype, room: int = 0, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Buffers of each thread: a chunk of gathered rows and a Gram matrix; with ``room`` for so many entries the matrix is flat, and with -1 there is none but
     the chunk is that of conjugate gradients."""
-    key = ("ridge", width, dtype, room)
-    if key not in scratch:
-        size = tile_size(dtype)
-        whole = -(-room // size) * size
-        entries = whole if room > 0 else int(np.clip(CHUNK_BYTES // (width * dtype.itemsize), 16, 128))
-        if room < 0:
-            entries = cg_room(width, dtype) + 4
-        gram = (
-            aligned_zeros((1, whole * whole), dtype)[0]
-            if room > 0
-            else aligned_zeros((width, width if room == 0 else 0), dtype)
-        )
-        scratch[key] = aligned_zeros((entries, width), dtype), gram
-    return scratch[key]
+    size = tile_size(dtype)
+    whole = -(-room // size) * size
+    entries = whole if room > 0 else int(np.clip(CHUNK_BYTES // (width * dtype.itemsize), 16, 128))
+    if room < 0:
+        entries = cg_room(width, dtype) + 4
+    chunk = aligned_zeros((threads * entries, width), dtype).reshape(threads, entries, width)
+    if room > 0:
+        return chunk, aligned_zeros((threads, whole * whole), dtype)
+    columns = width if room == 0 else 0
+    return chunk, aligned_zeros((threads * width, columns), dtype).reshape(threads, width, columns)
 
 
 def bias_rows(x: Host, rule: RidgeRule, dtype: np.dtype, threads: int, **given: Any) -> np.ndarray:
