@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -140,3 +141,30 @@ def test_thin_products_have_the_same_bits_on_any_number_of_threads():
     q, v = rng.standard_normal((40_000, 24)).astype(np.float32), rng.standard_normal((40_000, 16)).astype(np.float32)
     assert len({thin.inner(q, v, None, threads).tobytes() for threads in THREADS}) == 1
     assert len({b"".join(a.tobytes() for a in thin.outer_inner(v, 0.7, q, threads)) for threads in THREADS}) == 1
+
+
+class Record(NamedTuple):
+    indptr: np.ndarray
+    scale: float
+
+
+@njit(nogil=True, cache=True)
+def unpack(part, who, nested, records, out):
+    """Arrays inside tuples and records are taken out again, which counts references where arrays own their memory."""
+    (a, b), c = nested
+    for _ in range(20):
+        some, own = (a, b)[0], records.indptr
+        fresh = np.zeros(8)
+        fresh[0] = some[part] + b[part] + c[part] * records.scale + own[part]
+    out[part] = fresh[0]
+
+
+def test_arrays_inside_tuples_are_lent():
+    """What counted their references when they came from Python is gone by the time a thread takes them; a kernel that counted there would destroy memory."""
+    for seed in range(300):
+        a, b, c = np.random.default_rng(seed).random((3, 64))
+        out = np.empty(64)
+        run_parts(unpack, 64, (((a.copy(), b.copy()), c), Record(np.arange(64.0), 0.5), out), 4)
+        np.testing.assert_array_equal(out, a + b + c * 0.5 + np.arange(64.0))
+        garbage = [np.random.default_rng(i).random(9) for i in range(50)]
+    assert garbage

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import carray, njit, types
+from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 
 from eckart.engines.cpu.native.crew import run_parts
@@ -31,7 +32,7 @@ def gemm(typingctx, function, turned, m, n, k, numbers, a, lda, b, ldb, c, ldc):
         letter, whole = ir.IntType(8), ir.IntType(32)
 
         def lies(value):
-            place = builder.alloca(value.type)
+            place = cgutils.alloca_once(builder, value.type)  # once a call of the kernel, not at each product
             builder.store(value, place)
             return builder.ptrtoint(place, WORD)
 
@@ -113,7 +114,7 @@ def blas(dtype: Any) -> int:
 
 
 @cache
-def _numbers(dtype: Any, alpha: float, beta: float) -> np.ndarray:
+def scalars(dtype: Any, alpha: float, beta: float) -> np.ndarray:
     """alpha and beta, eight bytes apart."""
     found = np.zeros(16 // dtype.itemsize, dtype)
     found[0], found[8 // dtype.itemsize] = alpha, beta
@@ -132,7 +133,7 @@ def products(
     (left, s, alpha), (beta, plus, scale) = product, start
     dtype, width = out.dtype, out.shape[1]
     sums = None if other is None else np.empty((len(cuts) - 1, other.shape[1] * width), dtype)
-    kept = _numbers(dtype, alpha, 1.0 if plus is not None else beta), _numbers(dtype, 1.0, 0.0)
+    kept = scalars(dtype, alpha, 1.0 if plus is not None else beta), scalars(dtype, 1.0, 0.0)
     plan = np.array([
         blas(dtype), dtype.itemsize, width, *_lies(out), *_lies(plus), *_lies(left), 0 if left is None else left.shape[1], *_lies(s), kept[0].ctypes.data,
         *_lies(other), 0 if other is None else other.shape[1], 0 if sums is None else sums.ctypes.data, kept[1].ctypes.data,

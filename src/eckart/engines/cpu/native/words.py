@@ -131,6 +131,18 @@ def call_for_number(typingctx, kernel, arguments):
     return types.float64(types.int64, arguments), codegen
 
 
+def _lent(context, builder, kind, value):
+    """The same value with arrays that own nothing: what counts their references lives only as long as the call from Python that brought them."""
+    if isinstance(kind, types.Array):
+        view = context.make_array(kind)(context, builder, value)
+        view.meminfo = cgutils.get_null_value(view.meminfo.type)
+        return view._getvalue()
+    if isinstance(kind, types.BaseTuple):
+        values = cgutils.unpack_tuple(builder, value)
+        return context.make_tuple(builder, kind, [_lent(context, builder, k, v) for k, v in zip(kind, values)])
+    return value
+
+
 ROOM = 4096
 """Bytes for the arguments of a kernel: 80 matrices."""
 
@@ -140,12 +152,13 @@ def published(typingctx, board, kernel, arguments):
     """Write the address of a kernel and its arguments into the memory at ``board``; returns the address of a function ``(board, part, who)`` that reads
     them from there and calls ``kernel(part, who, *arguments)``.
 
-    The kernel is called by its address, so that its code is compiled once, however it is called. Nothing counts references: the caller keeps the arguments.
+    The kernel is called by its address, so that its code is compiled once, however it is called. The caller keeps the arguments alive.
     """
     kinds = (types.int64, types.int64, *arguments.types)
 
     def codegen(context, builder, signature, args):
-        values = [args[1], *cgutils.unpack_tuple(builder, args[2])]
+        lent = _lent(context, builder, signature.args[2], args[2])
+        values = [args[1], *cgutils.unpack_tuple(builder, lent)]
         layout = ir.LiteralStructType([value.type for value in values])
         if context.get_abi_sizeof(layout) > ROOM:
             raise ValueError("the arguments of a kernel take more room than there is")

@@ -6,6 +6,7 @@ from functools import reduce
 
 import numpy as np
 
+from eckart.engines.cpu.dense.thin import by_rows, cuts_of
 from eckart.engines.cpu.parts.ranges import Ranges, real_columns, whole_registers
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import FactorSums, SignSums
@@ -24,17 +25,22 @@ class FactorPrimitives(Ranges):
         return reduce(np.add, self._each(len(f), 32 * f.shape[1], mass), np.zeros(f.shape[1]))
 
     def factor_sums(self, factor: np.ndarray, x: Host | Matrix | None = None) -> FactorSums:
+        from eckart.engines.cpu.native.crew import run_parts
+        from eckart.engines.cpu.native.products import blas, scalars
+        from eckart.engines.cpu.parts.factor_kernels import sums_part
+
         f, weights, k = np.asarray(factor), None if x is None else place(x).weights, factor.shape[1]
-        none = FactorSums(np.zeros(k), np.zeros((k, k)), np.inf, np.full(k, -np.inf))
-
-        def sums(a: int, b: int) -> FactorSums:
-            part = f[a:b]
-            heavy = part if weights is None else part * weights[a:b, None].astype(part.dtype)
-            most = part.max(axis=0, initial=-np.inf).astype(np.float64)
-            square = (part.T @ heavy).astype(np.float64)
-            return FactorSums(heavy.sum(axis=0, dtype=np.float64), square, float(part.min(initial=np.inf)), most)
-
-        return reduce(FactorSums.merge, self._each(len(f), k * (k + 8), sums), none)
+        f = by_rows(f, f.dtype)
+        cuts = cuts_of(len(f), k * (k + 8), 8 * k * k)
+        count = max(1, len(cuts) - 1)
+        squares, mass, ends = np.zeros((count, k, k), f.dtype), np.zeros((count, k)), np.zeros((count, 2, k))
+        ends[:, 0], ends[:, 1] = np.inf, -np.inf
+        by = np.empty(0) if weights is None else np.ascontiguousarray(weights, np.float64)
+        if f.size:
+            given = cuts, f, by, blas(f.dtype), scalars(f.dtype, 1.0, 1.0).ctypes.data, squares, mass, ends
+            run_parts(sums_part, count, given, self.threads)
+        square = squares.sum(axis=0, dtype=np.float64)
+        return FactorSums(mass.sum(axis=0), square, float(ends[:, 0].min(initial=np.inf)), ends[:, 1].max(axis=0))
 
     def sign_sums(self, factor: np.ndarray, x: Host | Matrix | None = None) -> SignSums:
         f, weights, k = np.asarray(factor), None if x is None else place(x).weights, factor.shape[1]
@@ -74,13 +80,13 @@ class FactorPrimitives(Ranges):
         if u.shape != v.shape:
             u, v = np.asarray(new), np.asarray(old)
 
-        def rows(a: int, b: int, out: np.ndarray) -> None:
-            np.subtract(u[a:b], v[a:b], out=out)
-            out *= dtype.type(stride)
-            out += u[a:b]
-            np.maximum(out, 0, out=out)
+        from eckart.engines.cpu.native.crew import run_parts
+        from eckart.engines.cpu.parts.factor_kernels import leap_part
 
-        return real_columns(self._mapped(u, rows), new.shape[1])
+        u, v, out = np.ascontiguousarray(u), np.ascontiguousarray(v, dtype), np.empty(u.shape, dtype)
+        cuts = cuts_of(len(u), 32 * u.shape[1])  # bound by memory, not by sums
+        run_parts(leap_part, len(cuts) - 1, (cuts, u, v, dtype.type(stride), out), self.threads)
+        return real_columns(out, new.shape[1])
 
     def cleaned(self, factor: np.ndarray, mass: np.ndarray, share: float) -> np.ndarray:
         f, heavy = np.asarray(factor), mass.astype(factor.dtype)

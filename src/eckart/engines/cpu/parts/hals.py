@@ -18,7 +18,7 @@ from eckart.engines.cpu.parts.ranges import (
     real_columns,
     weighted,
 )
-from eckart.engines.cpu.row_blocks import THIN, Job, jobs, partial_sums, scratch_array
+from eckart.engines.cpu.row_blocks import THIN, Job, block_rows, jobs, scratch_array
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import CrossSums, Descent, Pass
 from eckart.matrix import Matrix
@@ -38,10 +38,18 @@ class HalsPrimitives(FactorPrimitives):
         sweeps: int = 1,
         shrink: float = 0.0,
     ) -> Descent:
+        from eckart.engines.cpu.native.crew import address_of, run_parts
+        from eckart.engines.cpu.parts.factor_kernels import descent_part
+        from eckart.engines.cpu.parts.kernels import hals_range
+        from eckart.engines.cpu.registers.tiles import tile_size
+
         u = np.ascontiguousarray(start)
-        p, sweep = np.ascontiguousarray(pull, u.dtype), _hals(gram, u.dtype, l1, sweeps, shrink)
-        out, level = np.empty_like(u), np.empty((len(u), 2))
-        self._each(len(u), gram.size * (min(sweeps, 8) + 1), lambda a, b: sweep(p[a:b], u[a:b], out[a:b], level[a:b]))
+        dtype, p = u.dtype, np.ascontiguousarray(pull, u.dtype)
+        g, low = np.ascontiguousarray(gram, dtype), dtype.type(l1)
+        out, level, how = np.empty_like(u), np.empty((len(u), 2)), (sweeps, float(shrink), tile_size(dtype))
+        cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1))
+        code = address_of(hals_range, (g, p[:1], low, u[:1], out[:1], *how, level[:1]))
+        run_parts(descent_part, len(cuts) - 1, (cuts, code, g, p, low, u, out, how, level), self.threads)
         return Descent(out, *weighted(level, None))
 
     def hals_pass(
@@ -61,6 +69,9 @@ class HalsPrimitives(FactorPrimitives):
         if x.kind == "counts":
             rows = old, out, np.empty((len(old), 2))
             return self._stored_pass(x, right, rows, _hals(gram, kind, l1, sweeps, shrink), inner)
+        from eckart.engines.cpu.native.crew import address_of, run_parts
+        from eckart.engines.cpu.native.products import added_up
+        from eckart.engines.cpu.parts.factor_kernels import lane_part
         from eckart.engines.cpu.parts.kernels import hals_block
         from eckart.engines.cpu.registers.tiles import tile_size
 
@@ -68,25 +79,39 @@ class HalsPrimitives(FactorPrimitives):
         weights = np.empty(0, kind) if x.weights is None else x.weights.astype(kind)
         rule, how = (g, kind.type(l1)), (sweeps, float(shrink), tile_size(kind))
         work, sweep, width = 2 * n * k + inner, cast(Any, hals_block), n * x.dtype.itemsize
-        cross = partial_sums(self._cross_lanes(x, k, work), (n, k), kind)
-        lanes = [(total, np.zeros((k, k)), np.zeros(2)) for total in cross]
-        # one block a lane where it fits a cache, since each waits for the interpreter; the kernel works ``at_once`` rows of it at a time
+        count = self._cross_lanes(x, k, work)
+        cross, squares, levels = np.zeros((count, n, k), kind), np.zeros((count, k, k)), np.zeros((count, 2))
+        lanes = list(zip(cross, squares, levels))
+        # one block a lane where it fits a cache; the kernel works ``at_once`` rows of it at a time
         at_once = max(1, self._block(x, work, len(old)) // width)
-        size = max(at_once, min(-(-len(old) // len(lanes)), THIN // width)) * width
+        size = max(at_once, min(-(-len(old) // count), THIN // width)) * width
 
-        def step(sums: tuple[np.ndarray, ...], job: Job, scratch: dict[str, Any]) -> None:
-            start, count, fetch = job
-            block, part = np.ascontiguousarray(fetch(scratch), kind), slice(start, start + count)
-            if "room" not in scratch:
-                pull, heavy, cross, square = (
-                    np.empty(shape, kind) for shape in ((at_once, k), (at_once, k), (n, k), (k, k))
-                )
-                scratch["room"] = pull, np.empty((at_once, 2)), heavy, cross, square
-            sweep(block, v, weights[part], *rule, old[part], out[part], *how, scratch["room"], sums)
+        def room(threads: int) -> tuple[np.ndarray, ...]:
+            pull, heavy, pulled, square = (
+                np.empty((threads, *shape), kind) for shape in ((at_once, k), (at_once, k), (n, k), (k, k))
+            )
+            return pull, np.empty((threads, at_once, 2)), heavy, pulled, square
 
-        run_lanes(jobs(x.matrix, size), lanes, step, self.threads)
-        square, level = (np.sum([lane[i] for lane in lanes], axis=0) for i in (1, 2))
-        return Pass(out, CrossSums(float(level[0]), float(level[1]), self._tree(cross).copy(), square))
+        values = x.matrix.values if x.checked else None
+        if type(values) is np.ndarray and values.dtype == kind and values.flags.c_contiguous and len(old):
+            own, given = room(self.threads), (v, weights, *rule)
+            like = tuple(a[0] for a in own), lanes[0]
+            code = address_of(hals_block, (values[:1], *given, old[:1], out[:1], *how, *like))
+            rows, sums = block_rows(n, x.dtype.itemsize, size), (cross, squares, levels)
+            run_parts(lane_part, count, (code, rows, values, v, weights, rule, old, out, how, own, sums), self.threads)
+        else:
+
+            def step(sums: tuple[np.ndarray, ...], job: Job, scratch: dict[str, Any]) -> None:
+                start, rows, fetch = job
+                block, part = np.ascontiguousarray(fetch(scratch), kind), slice(start, start + rows)
+                if "room" not in scratch:
+                    scratch["room"] = tuple(a[0] for a in room(1))
+                sweep(block, v, weights[part], *rule, old[part], out[part], *how, scratch["room"], sums)
+
+            run_lanes(jobs(x.matrix, size), lanes, step, self.threads)
+        level = levels.sum(axis=0)
+        pulled = added_up(cross.reshape(count, -1), self.threads).reshape(n, k).astype(kind)
+        return Pass(out, CrossSums(float(level[0]), float(level[1]), pulled, squares.sum(axis=0)))
 
     def _swept_pass(self, x: Host, right: np.ndarray, left: np.ndarray, sweep: Any, inner: int) -> Pass:
         """``sweep(X V, left, out, level)`` of every block of rows, and the sums that the columns need; ``inner`` multiply-adds a row."""

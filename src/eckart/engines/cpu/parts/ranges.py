@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -36,9 +37,7 @@ class Ranges:
 
     def _each(self, rows: int, work: int, do: Callable[[int, int], Any]) -> list[Any]:
         """``do(first, last)`` over ranges of rows with so many multiply-adds each; the answers in order."""
-        count = int(np.clip(rows * work // GRAIN, 1, PARTS))
-        size = -(-max(1, -(-rows // count)) // 64) * 64  # whole tiles of every width
-        parts = [(a, min(a + size, rows)) for a in range(0, rows, size)]
+        parts = list(itertools.pairwise(self._cuts(rows, work).tolist()))
         answers: list[Any] = [None] * len(parts)
 
         def step(_: Any, at: int, scratch: dict[str, Any]) -> None:
@@ -46,6 +45,12 @@ class Ranges:
 
         run_lanes(range(len(parts)), [None] * max(1, len(parts)), step, self.threads)
         return answers
+
+    def _cuts(self, rows: int, work: int) -> np.ndarray:
+        """Where ranges of rows with so many multiply-adds each begin and end: whole tiles of every width."""
+        count = int(np.clip(rows * work // GRAIN, 1, PARTS))
+        size = -(-max(1, -(-rows // count)) // 64) * 64
+        return np.append(np.arange(0, rows, size), rows)
 
     def _over_ranges(self, parts: list[tuple[int, int]], do: Callable[[int, int], Any]) -> None:
         run_lanes(parts, [None] * max(1, len(parts)), lambda _, part, scratch: do(*part), self.threads)

@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.compiling import INSIDE
+from eckart.engines.cpu.native.words import call_for_number
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.windows import SIX, sample_scores, sample_update, window_scores, window_update
 from eckart.engines.protocol.windows import LISTEN
@@ -296,3 +297,9 @@ def step_block(samples, ends, block, x, y, rule, rates):
                     e = np.float64(-s[i] if v < 0 else s[i])
                     loss += (1.0 if v < 0 else np.float64(weight)) * (max(e, 0.0) + np.log1p(np.exp(-abs(e))))
     return loss
+
+
+@njit(nogil=True, cache=True)
+def block_part(part, who, blocks, code, samples, ends, x, y, rule, rates, losses):
+    """``step_block``, whose address is ``code``, of one of the blocks."""
+    losses[blocks[part]] = call_for_number(code, (samples, ends, blocks[part], x, y, rule, rates))

@@ -98,7 +98,8 @@ def _windows(work: _Work, x: np.ndarray, y: np.ndarray, threads: int) -> PairEvi
 
 def _blocks(work: _Work, runs: list, x: np.ndarray, y: np.ndarray, strata: int, threads: int) -> PairEvidence:
     """A round: samples of all runs by blocks, then blocks that share no word side by side."""
-    from eckart.engines.cpu.words.window_kernels import draw_samples, step_block
+    from eckart.engines.cpu.native.crew import address_of, run_parts
+    from eckart.engines.cpu.words.window_kernels import block_part, draw_samples, step_block
 
     (_, bounds, *_), (window, drawn, *_) = work.corpus, work.rule
     most = np.array([(bounds[b] - bounds[a]) * 2 * window * (1 + drawn) for a, b in runs])
@@ -117,9 +118,8 @@ def _blocks(work: _Work, runs: list, x: np.ndarray, y: np.ndarray, strata: int, 
     run_lanes(range(len(runs)), [None] * len(runs), draw, threads)
     losses, rates = np.zeros(strata * strata), np.array([work.rate(a) for a, _ in runs], np.float32)
 
-    def step(_: None, block: int, scratch: dict) -> None:
-        losses[block] = step_block(samples, ends, block, x, y, work.rule, rates)
-
+    code = address_of(step_block, (samples, ends, 0, x, y, work.rule, rates))
     for t in range(strata):
-        run_lanes(turn(strata, t), [None] * strata, step, threads)
+        given = np.array(turn(strata, t)), code, samples, ends, x, y, work.rule, rates, losses
+        run_parts(block_part, strata, given, threads)
     return PairEvidence(float(losses.sum()), int(pairs[::LISTEN].sum()), int(pairs.sum()))
