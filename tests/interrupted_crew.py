@@ -52,7 +52,7 @@ def main(seconds: float) -> None:
     time.sleep(0.05)
     team = crew.crew()
     assert team is not None
-    states = [crew.load_word(team.board + crew.OWN + who * crew.LINE) for who in range(team.size)]
+    states = [crew.load_word(team.board + crew.OWN + who * crew.LINE) for who in range(1, team.size + 1)]
     print(runs, interrupted, wrong, sum(state != crew.IDLE for state in states))
 
 

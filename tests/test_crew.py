@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from numba import njit
 from eckart.engines.cpu.dense import thin
 from eckart.engines.cpu.native import crew
 from eckart.engines.cpu.native.crew import run_parts
+from eckart.engines.cpu.ridge.cholesky import Rows
 
 THREADS = (1, 2, 3, 5, 16)
 
@@ -143,11 +143,6 @@ def test_thin_products_have_the_same_bits_on_any_number_of_threads():
     assert len({b"".join(a.tobytes() for a in thin.outer_inner(v, 0.7, q, threads)) for threads in THREADS}) == 1
 
 
-class Record(NamedTuple):
-    indptr: np.ndarray
-    scale: float
-
-
 @njit(nogil=True, cache=True)
 def unpack(part, who, nested, records, out):
     """Arrays inside tuples and records are taken out again, which counts references where arrays own their memory."""
@@ -155,7 +150,7 @@ def unpack(part, who, nested, records, out):
     for _ in range(20):
         some, own = (a, b)[0], records.indptr
         fresh = np.zeros(8)
-        fresh[0] = some[part] + b[part] + c[part] * records.scale + own[part]
+        fresh[0] = some[part] + b[part] + c[part] * records.indices[0] + own[part]
     out[part] = fresh[0]
 
 
@@ -164,7 +159,7 @@ def test_arrays_inside_tuples_are_lent():
     for seed in range(300):
         a, b, c = np.random.default_rng(seed).random((3, 64))
         out = np.empty(64)
-        run_parts(unpack, 64, (((a.copy(), b.copy()), c), Record(np.arange(64.0), 0.5), out), 4)
+        run_parts(unpack, 64, (((a.copy(), b.copy()), c), Rows(np.arange(64.0), np.full(1, 0.5)), out), 4)
         np.testing.assert_array_equal(out, a + b + c * 0.5 + np.arange(64.0))
         garbage = [np.random.default_rng(i).random(9) for i in range(50)]
     assert garbage

@@ -198,7 +198,7 @@ class _Columns:
     """Columns of a basis that grows, in one array: what is there is not copied when more comes."""
 
     def __init__(self, rows: int, room: int, like: np.ndarray):
-        self.room, self.used = np.empty_like(like, shape=(rows, room), order="F"), 0  # so that those filled lie together
+        self.room, self.used = np.empty_like(like, shape=(rows, room), order="C"), 0  # rows together, as products want them
 
     @property
     def filled(self) -> np.ndarray:
@@ -207,7 +207,7 @@ class _Columns:
     def append(self, more: np.ndarray) -> np.ndarray:
         end = self.used + more.shape[1]
         if end > self.room.shape[1]:
-            old, self.room = self.filled, np.empty_like(self.room, shape=(len(self.room), 2 * end), order="F")
+            old, self.room = self.filled, np.empty_like(self.room, shape=(len(self.room), 2 * end), order="C")
             self.room[:, : self.used] = old
         self.room[:, self.used : end] = more
         self.used = end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ READ = 2**19
 """Bytes in a range of rows: few columns take longer to read than to multiply."""
 
 
+@lru_cache(maxsize=256)
 def cuts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> np.ndarray:
     """Where ranges of rows begin and end; ``work`` is the number of multiply-adds a row, ``read`` the bytes of a row, ``partial_bytes`` the size of a range's
     own sum.
@@ -24,7 +26,9 @@ def cuts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> np.n
     lanes = lanes_for(
         min(rows, max(rows * work // PART, rows * read // READ)), partial_bytes, max(2**16, rows * work // 2)
     )
-    return np.linspace(0, rows, lanes + 1).astype(np.int64)
+    cuts = np.linspace(0, rows, lanes + 1).astype(np.int64)
+    cuts.flags.writeable = False  # the same array for whoever asks again
+    return cuts
 
 
 def parts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 A thread of Python that is woken for a piece of work waits twice: for its wake, and for the interpreter's lock, which sixteen threads want one after another; on
 16 cores a piece of work cost 1 to 2 ms so. The threads of this crew stay inside one compiled loop. They find the kernel's address and its arguments on a
-board, take parts by one shared counter, and wait for the next board: awake for a moment, since the next one mostly comes soon, then asleep at a semaphore.
+board, take parts by counters, and wait for the next board: awake for a moment, since the next one mostly comes soon, then asleep at a semaphore.
 
 Which thread does which part is open; a part writes what belongs to it alone, and the caller adds parts up in their order: bits never depend on it.
 """
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numba import njit, typeof
 
+from eckart.engines.cpu.compiling import INSIDE
 from eckart.engines.cpu.native.words import (
     ROOM,
     call_c,
@@ -32,16 +33,11 @@ from eckart.engines.cpu.native.words import (
 from eckart.scheduler import run_lanes, single_threaded_blas
 
 LINE = 64  # bytes of a cache line: what one thread writes shares none with what another reads
-NEXT, COUNT, CALLED_UP, FUNCTION, GIVEN, CALLER_ASLEEP = (
-    0,
-    1 * LINE,
-    1 * LINE + 8,
-    1 * LINE + 16,
-    1 * LINE + 24,
-    2 * LINE,
-)
-OWN = 3 * LINE  # from here on a line for each thread: its state, and whether it sleeps
-SLEEPS = 8
+COUNT, CALLED_UP, FUNCTION, GIVEN, CALLER_ASLEEP = 0, 8, 16, 24, LINE
+OWN = (
+    2 * LINE
+)  # from here on a line for each thread, the caller's first: its state, whether it sleeps, and the next part of its share
+SLEEPS, NEXT = 8, 16
 IDLE, CALLED, WORKING = 0, 1, 2
 MOST = 255
 """Threads of a crew at the most."""
@@ -52,12 +48,28 @@ YIELDS = 300
 """Looks after that which give the core away if another program wants it: about 0.2 ms, longer than what most solvers do between two pieces of work."""
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def wake(board, semaphores, post, who):
     """Wake the thread ``who`` if it is called and sleeps."""
     own = board + OWN + who * LINE
     if load(own) == CALLED and exchange_if(own + SLEEPS, 1, 0):
-        call_c(post, semaphores + (who + 1) * SEMAPHORE)
+        call_c(post, semaphores + who * SEMAPHORE)
+
+
+@njit(**INSIDE)
+def next_part(board, who):
+    """The next part of one's own share, or of another's where that is done; -1 where all are. The same rows mostly come to the same thread in one piece of work
+    after another, so that they are still in its core's cache."""
+    count, threads = load(board + COUNT), load(board + CALLED_UP) + 1
+    for step in range(threads):
+        other = who + step if who + step < threads else who + step - threads
+        end = (other + 1) * count // threads
+        at = board + OWN + other * LINE + NEXT
+        if load(at) < end:
+            part = fetch_add(at, 1)
+            if part < end:
+                return part
+    return -1
 
 
 @njit(nogil=True, cache=True)
@@ -75,18 +87,17 @@ def serve(board, semaphores, wait, post, give_way, who):
             else:
                 exchange(own + SLEEPS, 1)
                 if load(own) != CALLED:
-                    call_c(wait, semaphores + (who + 1) * SEMAPHORE)
+                    call_c(wait, semaphores + who * SEMAPHORE)
                 exchange(own + SLEEPS, 0)
         if not exchange_if(own, CALLED, WORKING):
             continue  # called back: the work was over
-        called = load(board + CALLED_UP)
-        for other in range(2 * who + 2, min(2 * who + 4, called)):
+        for other in range(2 * who + 1, min(2 * who + 3, load(board + CALLED_UP) + 1)):
             wake(board, semaphores, post, other)
-        function, given, count = load(board + FUNCTION), load(board + GIVEN), load(board + COUNT)
-        part = fetch_add(board + NEXT, 1)
-        while part < count:
-            call_part(function, given, part, who + 1)
-            part = fetch_add(board + NEXT, 1)
+        function, given = load(board + FUNCTION), load(board + GIVEN)
+        part = next_part(board, who)
+        while part >= 0:
+            call_part(function, given, part, who)
+            part = next_part(board, who)
         exchange(own, IDLE)
         if exchange_if(board + CALLER_ASLEEP, 1, 0):
             call_c(post, semaphores)
@@ -99,23 +110,24 @@ def publish(given, kernel, arguments):
 
 @njit(nogil=True, cache=True)
 def call_up(board, semaphores, post, function, given, count, called):
-    """Put the work on the board and call the first ``called`` threads. Each that starts wakes two others, and the caller the first two."""
+    """Put the work on the board and call threads 1 .. ``called``. Each that starts wakes two others, and the caller, who is thread 0, the first two."""
     exchange(board + FUNCTION, function)
     exchange(board + GIVEN, given)
     exchange(board + COUNT, count)
     exchange(board + CALLED_UP, called)
-    exchange(board + NEXT, 0)
-    for who in range(called):
+    for who in range(called + 1):
+        exchange(board + OWN + who * LINE + NEXT, who * count // (called + 1))
+    for who in range(1, called + 1):
         exchange(board + OWN + who * LINE, CALLED)
-    for who in range(min(2, called)):
+    for who in range(1, min(3, called + 1)):
         wake(board, semaphores, post, who)
 
 
 @njit(nogil=True, cache=True)
-def work(board, semaphores, wait, post, give_way):
+def work(board, semaphores, wait, give_way):
     """One part by the caller; False when none is left and no thread is at one any more."""
-    part = fetch_add(board + NEXT, 1)
-    if part < load(board + COUNT):
+    part = next_part(board, 0)
+    if part >= 0:
         call_part(load(board + FUNCTION), load(board + GIVEN), part, 0)
         return True
     finish(board, semaphores, wait, give_way)
@@ -125,8 +137,10 @@ def work(board, semaphores, wait, post, give_way):
 @njit(nogil=True, cache=True)
 def finish(board, semaphores, wait, give_way):
     """No part is begun from now on; those who have not started are called back, the others are waited for."""
-    exchange(board + NEXT, load(board + COUNT))
-    for who in range(load(board + CALLED_UP)):
+    called, count = load(board + CALLED_UP), load(board + COUNT)
+    for who in range(called + 1):
+        exchange(board + OWN + who * LINE + NEXT, count)
+    for who in range(1, called + 1):
         own = board + OWN + who * LINE
         if exchange_if(own, CALLED, IDLE):
             continue
@@ -157,7 +171,7 @@ class _Crew:
         self.lock, self.size = threading.Lock(), 0
         self.memory = np.zeros(OWN + (MOST + 1) * LINE + (MOST + 1) * SEMAPHORE + ROOM + LINE, np.uint8)
         self.board = int(self.memory.ctypes.data) // LINE * LINE + LINE
-        self.semaphores = self.board + OWN + MOST * LINE
+        self.semaphores = self.board + OWN + (MOST + 1) * LINE
         self.given = self.semaphores + (MOST + 1) * SEMAPHORE
         self.held: Any = None
         self.wait, self.post, self.give_way = (
@@ -167,21 +181,21 @@ class _Crew:
         for i in range(MOST + 1):
             if library.sem_init(ctypes.c_void_p(self.semaphores + i * SEMAPHORE), 0, 0):
                 raise OSError("no semaphore")
-        work(self.board, self.semaphores, self.wait, self.post, self.give_way)  # compiled here, not while threads wait
+        work(self.board, self.semaphores, self.wait, self.give_way)  # compiled here, not while threads wait
 
     def grow(self, size: int) -> None:
         while self.size < min(size, MOST):
+            self.size += 1
             given = (self.board, self.semaphores, self.wait, self.post, self.give_way, self.size)
             threading.Thread(target=serve, args=given, name="eckart", daemon=True).start()
-            self.size += 1
 
     def run(self, kernel: int, count: int, arguments: tuple, threads: int) -> None:
         self.grow(threads - 1)
         self.held = arguments  # alive until the next work, should an interrupt leave a thread behind
         try:
             function = publish(self.given, kernel, arguments)
-            call_up(self.board, self.semaphores, self.post, function, self.given, count, min(threads - 1, count - 1))
-            while work(self.board, self.semaphores, self.wait, self.post, self.give_way):
+            call_up(self.board, self.semaphores, self.post, function, self.given, count, min(threads - 1, self.size))
+            while work(self.board, self.semaphores, self.wait, self.give_way):
                 pass  # back in Python after each part: an interrupt is heard
         except BaseException:
             while True:
@@ -195,7 +209,7 @@ class _Crew:
 
 
 _crews: dict[int, _Crew | None] = {}
-_addresses: dict[str, int] = {}
+_addresses: dict[Any, int] = {}
 
 
 def crew() -> _Crew | None:
@@ -212,17 +226,26 @@ def crew() -> _Crew | None:
     return _crews[here]
 
 
+def _form(value: Any) -> Any:
+    """What numba's type of a value depends on, found faster than the type itself."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.char, value.ndim, value.flags.num
+    if isinstance(value, tuple):
+        return type(value), *map(_form, value)
+    return type(value)
+
+
 def address_of(kernel: Any, arguments: tuple) -> int:
     """The address of a kernel's code for arguments like these."""
-    kinds = tuple(map(typeof, arguments))
-    known = kernel.overloads.get(kinds)
-    if known is None:
-        kernel.compile(kinds)
-        known = kernel.overloads[kinds]
-    name = known.fndesc.llvm_func_name
-    if name not in _addresses:
-        _addresses[name] = int(known.library.get_pointer_to_function(name))
-    return _addresses[name]
+    form = kernel, _form(arguments)
+    if form not in _addresses:
+        kinds = tuple(map(typeof, arguments))
+        known = kernel.overloads.get(kinds)
+        if known is None:
+            kernel.compile(kinds)
+            known = kernel.overloads[kinds]
+        _addresses[form] = int(known.library.get_pointer_to_function(known.fndesc.llvm_func_name))
+    return _addresses[form]
 
 
 def run_parts(kernel: Any, count: int, arguments: tuple, threads: int) -> None:

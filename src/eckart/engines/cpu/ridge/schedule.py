@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.dense.thin import parts_of
+from eckart.engines.cpu.dense.thin import by_rows, thin
+from eckart.engines.cpu.dense.thin import cuts_of as thin_cuts
 from eckart.engines.cpu.entries.entry import entries_of, known_room, looked_at, looking, next_rows
 from eckart.engines.cpu.entries.sparse import balanced, cuts_of
 from eckart.engines.cpu.native.crew import address_of, run_parts
@@ -55,15 +56,12 @@ def padded(factor: np.ndarray, dtype: np.dtype, turn: np.ndarray | None = None, 
 
 def _turned(factor: np.ndarray, turn: np.ndarray | None, out: np.ndarray, threads: int) -> np.ndarray:
     """``out`` with factor times ``turn`` in its first columns, by ranges of rows."""
-    k = factor.shape[1]
-    by = None if turn is None else turn.astype(out.dtype)
-
-    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-        rows = factor[slice(*part)]
-        out[slice(*part), :k] = rows if by is None else rows @ by
-
-    parts = parts_of(len(factor), k if by is None else k * k)
-    run_lanes(parts, [None] * len(parts), step, threads)
+    k, dtype = factor.shape[1], out.dtype
+    own, here = by_rows(factor, dtype), out[:, :k]
+    if turn is None:
+        thin(thin_cuts(len(own), k), here, plus=own, threads=threads)
+    else:
+        thin(thin_cuts(len(own), k * k), here, left=own, s=by_rows(turn, dtype), threads=threads)
     return out
 
 
