@@ -27,8 +27,8 @@ SAMPLES = 2**23
 SHORT = 2**21
 """Words of a text up to which windows follow one another on one thread: that takes seconds, and passes in that order come a little nearer to the optimum
 than passes by blocks."""
-STRATA = 16
-"""Classes of words at the most, and so blocks that run at the same time."""
+STRATA = 32
+"""Classes of words at the most, and so blocks that run at the same time: two for each of 16 threads, since blocks of frequent words are up to twice as long."""
 LISTEN = 16
 """The loss is measured at every so many windows, or runs."""
 

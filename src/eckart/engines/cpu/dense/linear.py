@@ -14,7 +14,7 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
     both repeated: level-3 products only, and orthogonal to working precision after the repetition.
     """
     eps = float(np.finfo(v.dtype).eps)
-    size = max(float(v.max(initial=0.0)), -float(v.min(initial=0.0)))
+    size = tall.largest(v, threads)
     if size == 0.0 or not np.isfinite(size):
         return v[:, :0]
     if size <= np.finfo(v.dtype).tiny:  # its inverse would overflow

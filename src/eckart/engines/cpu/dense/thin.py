@@ -126,6 +126,16 @@ def subtract_inner(w: np.ndarray, q: np.ndarray, h: np.ndarray, threads: int) ->
     return np.asarray(found)
 
 
+def largest(v: np.ndarray, threads: int) -> float:
+    """max |v|; infinite, or not a number, where an entry is not finite."""
+    cuts = cuts_of(len(v), v.shape[1], 0, v.shape[1] * v.itemsize)
+    if len(cuts) > 2:
+        from eckart.engines.cpu.native.products import largest as by_crew
+
+        return by_crew(v, cuts, threads)
+    return max(float(v.max(initial=0.0)), -float(v.min(initial=0.0)))
+
+
 def tree_sum(parts: list[np.ndarray], threads: int) -> np.ndarray:
     """The pairwise sum of arrays of one shape, in place and in a fixed order; ranges of entries on threads."""
     flat = [part.reshape(-1) for part in parts]

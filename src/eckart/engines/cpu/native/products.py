@@ -157,3 +157,22 @@ def added_up(sums: np.ndarray, threads: int) -> np.ndarray:
     parts = max(1, min(64, entries * len(sums) // SUMS))
     run_parts(added_part, parts, (np.linspace(0, entries, parts + 1).astype(np.int64), sums, total), threads)
     return total
+
+
+@njit(nogil=True, cache=True)
+def largest_part(part, who, cuts, v, found):
+    """The largest |v| of a range of rows; infinite where an entry is not finite."""
+    most = 0.0
+    for i in range(cuts[part], cuts[part + 1]):
+        for c in range(v.shape[1]):
+            size = abs(v[i, c])
+            if not size < np.inf:
+                size = v.dtype.type(np.inf)
+            most = max(most, np.float64(size))
+    found[part] = most
+
+
+def largest(v: np.ndarray, cuts: np.ndarray, threads: int) -> float:
+    found = np.zeros(len(cuts) - 1)
+    run_parts(largest_part, len(found), (cuts, v, found), threads)
+    return float(found.max(initial=0.0))

@@ -139,7 +139,7 @@ def _lent(context, builder, kind, value):
         return view._getvalue()
     if isinstance(kind, types.BaseTuple):
         values = cgutils.unpack_tuple(builder, value)
-        return context.make_tuple(builder, kind, [_lent(context, builder, k, v) for k, v in zip(kind, values)])
+        return context.make_tuple(builder, kind, [_lent(context, builder, k, v) for k, v in zip(kind, values)]  # type: ignore[call-overload])
     return value
 
 
