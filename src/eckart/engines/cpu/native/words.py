@@ -7,6 +7,7 @@ is what falling asleep and being woken rests on.
 from __future__ import annotations
 
 import platform
+from typing import Any
 
 from llvmlite import ir
 from numba import types
@@ -139,7 +140,8 @@ def _lent(context, builder, kind, value):
         return view._getvalue()
     if isinstance(kind, types.BaseTuple):
         values = cgutils.unpack_tuple(builder, value)
-        return context.make_tuple(builder, kind, [_lent(context, builder, k, v) for k, v in zip(kind, values)]  # type: ignore[call-overload])
+        kinds: Any = kind
+        return context.make_tuple(builder, kind, [_lent(context, builder, k, v) for k, v in zip(kinds, values)])
     return value
 
 
