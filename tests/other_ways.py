@@ -44,7 +44,9 @@ class MovedSeeds:
         drawing = [
             item
             for item in items
-            if isinstance(item, pytest.Function) and not getattr(item.function, "is_hypothesis_test", False)
+            if isinstance(item, pytest.Function)
+            and not getattr(item.function, "is_hypothesis_test", False)
+            and item.get_closest_marker("one_seed") is None
         ]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(drawing)])
         items[:] = drawing
