@@ -15,6 +15,9 @@ from _pytest.runner import runtestprotocol
 STEP = 1_000_003
 """Distance between the seeds of two runs: larger than any seed that a test writes down."""
 
+MOST_BLOCKS = 400
+"""Blocks of one matrix with ``--block-rows``: each costs a fraction of a millisecond, and a few tests bring a million rows."""
+
 
 def add_options(parser):
     parser.addoption("--seeds", type=int, default=0, help="run every test that draws numbers with so many seeds")
@@ -84,7 +87,8 @@ def in_blocks(request, monkeypatch):
     def cut(self, matrix):
         if isinstance(matrix, Dense) and not matrix.in_memory:
             return None
-        return MemoryParts(matrix, rows) if matrix.shape[0] > rows else None
+        height = max(rows, -(-matrix.shape[0] // MOST_BLOCKS))
+        return MemoryParts(matrix, height) if matrix.shape[0] > height else None
 
     monkeypatch.setattr(BlocksEngine, "__init__", init)
     monkeypatch.setattr(BlocksEngine, "_cut", cut)
