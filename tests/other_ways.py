@@ -57,8 +57,8 @@ class MovedSeeds:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for self.shift in self.shifts:
-            self.drew = False
+        for shift in self.shifts:
+            self.shift, self.drew = shift, False
             item._initrequest()  # fixtures of the test itself are made anew
             for report in runtestprotocol(item, nextitem=nextitem, log=False):
                 report.nodeid += f" (seed {self.shift})"

@@ -10,7 +10,9 @@ from eckart.engines.cpu.parts.kernels import four_dots
 from eckart.engines.cpu.registers.tiles import grow_gram, pack_row, tile_size
 from eckart.engines.cpu.registers.windows import sample_scores
 
-pytestmark = pytest.mark.skipif(not config.BOUNDSCHECK, reason="kernels check their bounds where NUMBA_BOUNDSCHECK is set")
+pytestmark = pytest.mark.skipif(
+    not config.BOUNDSCHECK, reason="kernels check their bounds where NUMBA_BOUNDSCHECK is set"
+)
 SIZE = tile_size(np.dtype(np.float64))
 
 

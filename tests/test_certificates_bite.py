@@ -345,7 +345,8 @@ def test_svt(rng):
 
 
 def test_svp(rng):
-    _a, x = planted(rng, share=0.8, noise=0.2, sizes=(3.0, 1.0))  # without the first, 0.8 s_1 is left, which must be above s_2
+    # without the first direction 0.8 s_1 is left, which must be above s_2
+    _a, x = planted(rng, share=0.8, noise=0.2, sizes=(3.0, 1.0))
     f = SVP(2, tol=1e-6, random_state=0).fit(x).fit_.factors
 
     def made(f=f, tol=1e-3):

@@ -17,7 +17,7 @@ SOLVERS = ("als", "adagrad")
 
 @pytest.fixture(scope="module")
 def text():
-    """Sentences about two subjects, with a word of the other one now and then: of pairs that are never seen GloVe learns nothing, not even that they are far."""
+    """Sentences about two subjects, with a word of the other one now and then: of pairs that never occur GloVe learns nothing."""
     rng = np.random.default_rng(4)
     words = [[f"{s}{i}" for i in range(n)] for s, n in (("the", 10), ("cook", 30), ("sail", 30))]
     out = []

@@ -38,7 +38,8 @@ def test_glove_numbers(rng, l2, bias_l2):
     n = 12
     seen = rng.random((n, n)) < 0.5
     logs, w = np.where(seen, rng.uniform(0.2, 3.0, (n, n)), 0.0), np.where(seen, rng.uniform(0.1, 1.0, (n, n)), 0.0)
-    f = words_of(rng, size=1.5)  # products of vectors above the logarithms: their gradient is the larger one where biases are free
+    # products of vectors above the logarithms: their gradient is the larger one where biases are free
+    f = words_of(rng, size=1.5)
     x = Observed.from_nan(np.where(seen, logs, np.nan))
     p = glove.GloveProblem.of(x, w[seen], RidgeRule(l2, bias=True, bias_l2=bias_l2), ENGINE)
     assert p.total == pytest.approx(w.sum())

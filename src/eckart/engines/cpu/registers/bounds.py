@@ -15,17 +15,17 @@ class Bounds:
 
     def __init__(self, context, builder):
         self.context, self.builder = context, builder
-        self.arrays: list[tuple[ir.Value, ir.Value]] = []
-        self.asked = bool(config.BOUNDSCHECK)
+        self.arrays = []
+        self.asked = bool(getattr(config, "BOUNDSCHECK", False))  # numba sets its attributes when it is loaded
 
-    def add(self, view) -> None:
+    def add(self, view):
         """An array of the step, as numba's structure of it."""
         if self.asked:
             first = self.builder.ptrtoint(view.data, WORD)
             size = self.builder.mul(view.nitems, view.itemsize)
             self.arrays.append((first, self.builder.add(first, size)))
 
-    def check(self, address, size: int) -> None:
+    def check(self, address, size):
         """``size`` bytes from an address on lie in one array of the step."""
         if not self.asked:
             return
