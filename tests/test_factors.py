@@ -172,6 +172,28 @@ SPOILED = {
 }  # fmt: skip
 
 
+FAMILIES = {
+    "gaussian full": {"means": np.ones((2, 3)), "spread": np.stack([np.eye(3)] * 2)},
+    "gaussian tied": {"means": np.ones((2, 3)), "spread": np.eye(3)},
+    "gaussian spherical": {"means": np.ones((2, 3)), "spread": np.ones(2)},
+    "gaussian unit": {"means": np.ones((2, 3))},
+    "gaussian factor": {"means": np.ones((2, 3)), "spread": np.ones((2, 3)), "loadings": np.ones((2, 3, 1)), "origin": np.zeros(3)},
+    "bernoulli": {"means": np.ones((2, 3))},
+    "multinomial": {"probabilities": np.full((2, 3), 1 / 3), "length": np.array([20.0])},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_has_its_arrays_and_no_others(family):
+    held = FAMILIES[family]
+    components(family, parameters=held).check()
+    for name in held:
+        with pytest.raises(FileError, match=f"came for {family}"):
+            components(family, parameters={other: held[other] for other in held if other != name}).check()
+        with pytest.raises(FileError, match=name):
+            components(family, parameters=held | {name: np.concatenate([held[name]] * 2)}).check()
+
+
 @pytest.mark.parametrize("words", SPOILED)
 def test_what_does_not_fit_is_refused_in_words(words):
     with pytest.raises(FileError, match=words):
