@@ -402,6 +402,7 @@ def test_starts(rng):
     assert verbose.n_iter_ >= 1
 
 
+@pytest.mark.in_one_piece
 def test_ctrl_c_keeps_the_best_state(rng, monkeypatch):
     from eckart.engines.cpu.engine import CpuEngine
 
