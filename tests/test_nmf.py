@@ -435,7 +435,7 @@ def test_the_planted_rank_is_chosen(rng):
     assert found.choices["held_out"] == 4
     assert "stability" in str(found)
     assert len(found.table["cophenetic"]) == 6
-    counts = sparse.csr_matrix(rng.poisson(5 * parts(rng, 150, 30, 3)))
+    counts = sparse.csr_matrix(rng.poisson(20 * parts(rng, 150, 30, 3)))
     assert select_rank(counts, [1, 2, 3, 4, 6], random_state=0, n_init=2, beta_loss="kl").choices["held_out"] == 3
 
 

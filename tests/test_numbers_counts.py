@@ -26,19 +26,20 @@ def at_work():
         yield
 
 
-def words_of(rng, n=12, k=2):
+def words_of(rng, n=12, k=2, size=0.5):
     return Embedding(
-        0.5 * rng.standard_normal((n, k)), context=0.5 * rng.standard_normal((n, k)), bias=0.2 * rng.standard_normal(n),
+        size * rng.standard_normal((n, k)), context=size * rng.standard_normal((n, k)), bias=0.2 * rng.standard_normal(n),
         context_bias=0.2 * rng.standard_normal(n),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("l2", "bias_l2"), [(0.0, 0.0), (0.3, 0.15), (0.3, 9.0)])
+@pytest.mark.parametrize(("l2", "bias_l2"), [(0.0, 0.0), (0.3, 0.15), (0.3, 200.0)])
 def test_glove_numbers(rng, l2, bias_l2):
     n = 12
     seen = rng.random((n, n)) < 0.5
     logs, w = np.where(seen, rng.uniform(0.2, 3.0, (n, n)), 0.0), np.where(seen, rng.uniform(0.1, 1.0, (n, n)), 0.0)
-    f = words_of(rng)
+    # products of vectors above the logarithms: their gradient is the larger one where biases are free
+    f = words_of(rng, size=1.5)
     x = Observed.from_nan(np.where(seen, logs, np.nan))
     p = glove.GloveProblem.of(x, w[seen], RidgeRule(l2, bias=True, bias_l2=bias_l2), ENGINE)
     assert p.total == pytest.approx(w.sum())
@@ -55,7 +56,7 @@ def test_glove_numbers(rng, l2, bias_l2):
     size = np.sum((full @ f.context) ** 2) + np.sum((full.T @ f.vectors) ** 2)
     bias = np.sum((bias_l2 * f.bias - r.sum(axis=1)) ** 2) + np.sum((bias_l2 * f.context_bias - r.sum(axis=0)) ** 2)
     assert c["relative gradient"] == pytest.approx(np.sqrt(max(gradient / size, bias / sum(p.pull))))
-    assert (bias / sum(p.pull) > gradient / size) == (bias_l2 == 9.0)  # each of both is the larger one once
+    assert (bias / sum(p.pull) > gradient / size) == (bias_l2 == 200.0)  # each of both is the larger one once
     assert c["never rises"] == pytest.approx(0.5 / (4.0 * p.zero))
     low = glove.certify_glove(p, f, ENGINE, traced(1.0), [0.5 * p.zero, 1.0, 1.5])
     assert low["never rises"] == pytest.approx((1.5 - 1.0 if 1.0 - 0.5 * p.zero < 0.5 else 1.0 - 0.5 * p.zero) / p.zero)

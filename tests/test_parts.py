@@ -33,6 +33,16 @@ def in_parts(matrix, rows=17):
     return of_parts(MemoryParts(matrix, rows), matrix.rows, matrix.columns)
 
 
+@pytest.mark.parametrize("rows", [1, 3, 64])
+@pytest.mark.parametrize("asked", [[0, 1, 2], [0, 5], [5, 11, 19], range(20), range(40)])
+def test_some_rows_of_parts_are_those_rows_and_no_others(rows, asked):
+    """Also where the first part is asked for whole and the others in part."""
+    a = np.arange(60.0).reshape(20, 3)
+    engine = BlocksEngine(1, cut=1)
+    asked = np.array(asked)
+    np.testing.assert_array_equal(engine.rows_at(engine.put(in_parts(Dense(a), rows)), asked), a[asked[asked < 20]])
+
+
 @pytest.mark.parametrize("case", [name for name in CASES if name not in SEQUENTIAL])
 def test_every_model_has_the_same_answer_on_parts(case):
     name, options, kind, verbs = CASES[case]

@@ -101,6 +101,7 @@ def test_a_saved_model_comes_back_with_every_number(name, tmp_path):
     assert all(key in params for key in old["params"])
 
 
+@pytest.mark.one_seed
 @pytest.mark.parametrize("name", NAMES)
 def test_a_saved_model_answers_as_it_did(name, tmp_path):
     needs(name)

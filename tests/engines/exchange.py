@@ -28,7 +28,7 @@ def data():
     gaps[rng.random(gaps.shape) < 0.3] = np.nan
     gaps[0] = dense[0]
     counts = np.vstack([rng.multinomial(40, p, 30) for p in ([0.4, 0.3, 0.1, 0.1, 0.05, 0.05], [0.05, 0.05, 0.1, 0.1, 0.3, 0.4])])
-    text = [list(rng.permutation(["a", "b", "c"] if i % 2 else ["x", "y", "z"])) for i in range(60)]
+    text = [list(rng.permutation(["a", "b", "c"] if i % 3 else ["x", "y", "z"])) for i in range(60)]  # subjects of two sizes: their directions are told apart
     exact = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 20))
     exact[rng.random(exact.shape) < 0.2] = np.nan
     return {

@@ -101,7 +101,7 @@ class Rows:
 
     def total(self) -> np.ndarray | None:
         if self.whole is not None:
-            return self.whole
+            return self.whole[: self.done]  # fewer where the first block gave all of its rows and another did not
         return np.concatenate(self.parts) if self.parts else None
 
 

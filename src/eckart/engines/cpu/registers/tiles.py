@@ -26,6 +26,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from eckart.engines.cpu.compiling import INSIDE
+from eckart.engines.cpu.registers.bounds import Bounds
 from eckart.engines.cpu.registers.width import lanes_of, multiplies_and_adds_at_once
 
 
@@ -52,9 +53,11 @@ class _Tile:
         root = ir.FunctionType(self.scalar, [self.scalar])
         self.sqrt = cgutils.get_or_insert_function(builder.module, root, f"llvm.sqrt.{name}")
         self.zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        self.bounds = Bounds(context, builder)
 
     def array(self, array_type, value):
         view = self.context.make_array(array_type)(self.context, self.builder, value)
+        self.bounds.add(view)
         return view.data, cgutils.unpack_tuple(self.builder, view.shape)[1]
 
     def const(self, number):
@@ -63,13 +66,17 @@ class _Tile:
     def at(self, array, row, column):
         """Address of array[row, column]."""
         data, stride = array
-        return self.builder.gep(data, [self.builder.add(self.builder.mul(row, stride), column)])
+        place = self.builder.gep(data, [self.builder.add(self.builder.mul(row, stride), column)])
+        self.bounds.check(place, 1)
+        return place
 
     def load(self, address):
+        self.bounds.check(address, self.lanes * self.bytes)
         pointer = self.builder.bitcast(address, self.vector.as_pointer())
         return self.builder.load(pointer, align=self.bytes)
 
     def store(self, value, address):
+        self.bounds.check(address, self.lanes * self.bytes)
         pointer = self.builder.bitcast(address, self.vector.as_pointer())
         self.builder.store(value, pointer, align=self.bytes)
 

@@ -1,0 +1,186 @@
+"""Readers at their edges: where chunks are cut, where a file ends, and the words in which what does not fit is refused."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+from scipy import sparse
+
+import eckart
+from eckart import PCA, FileError, InputError, read, read_vectors
+from eckart.io.models.mapped import load_mapped
+from eckart.io.tables import csv_file
+from eckart.io.tables.csv_file import LONG_MARK, Layout, _OneMark
+from eckart.io.tables.row_blocks import IteratorBlocks, npy_array
+from eckart.io.text.shards import shards, write_shards
+from eckart.io.text.tokens import ALONE, classes, token_batches
+from eckart.io.text.word_kernels import SINGLE
+from eckart.io.vectors.text_format import _check_size, _size
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_ranges_of_a_long_csv_file_are_long_and_lose_no_row(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(csv_file, "RANGE_BYTES", 50)
+    x = np.arange(2.0 * rows).reshape(rows, 2)
+    file = tmp_path / "x.csv"
+    file.write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in x))
+    layout = Layout.of(file, ",", ".", None)
+    cuts, text = layout._cuts(), file.read_bytes()
+    assert (cuts[0], cuts[-1]) == (0, len(text))
+    assert all(text[cut - 1 : cut] == b"\n" for cut in cuts[1:])
+    whole = np.diff(cuts)[:-1]  # a range ends with the line in which its bytes do
+    assert ((whole >= 50) & (whole <= 70)).all()
+    np.testing.assert_array_equal(read(str(file)).array, x)
+
+
+@pytest.mark.parametrize("mark", [b"::", b"ab~"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 100, -1])
+def test_a_long_delimiter_is_found_where_chunks_cut_it(tmp_path, mark, size):
+    text = b"1" + mark + b"2" + mark[:1] + b"3" + mark + mark + b"4\n" + mark[:-1] + b"5" + mark[:1]
+    (tmp_path / "x").write_bytes(text)
+    raw, out = _OneMark(tmp_path / "x", mark), []
+    while part := raw.read(size):
+        out.append(part)
+        assert size < 0 or len(part) <= size
+    raw.close()
+    assert b"".join(out) == text.replace(mark, LONG_MARK.encode())
+
+
+def test_an_array_file_that_ends_too_early_says_what_is_missing(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((4, 3)))
+    whole = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "x.npy").write_bytes(whole[:-8])
+    with pytest.raises(FileError, match=r"truncated: shape \(4, 3\) needs 96 bytes, 88 are there"):
+        npy_array(tmp_path / "x.npy")
+
+
+def test_sparse_data_of_one_axis_is_refused_by_its_axes():
+    with pytest.raises(InputError, match="1"):
+        read(sparse.coo_array(np.ones(3)))
+
+
+def test_blocks_that_do_not_belong_together_are_named():
+    import pandas as pd
+
+    wide = [f"c{i}" for i in range(9)]
+    frames = [pd.DataFrame(np.ones((2, 9)), columns=wide), pd.DataFrame(np.ones((2, 9)), columns=wide[::-1])]
+    with pytest.raises(
+        InputError, match=r"starts at row 2 has the columns c8, .*c1 \.\.\., wanted c0, .*c7 \.\.\. in this order"
+    ):
+        list(IteratorBlocks(iter(frames)).blocks(10))
+    with pytest.raises(InputError, match="starts at row 2 has 3 columns, wanted 2"):
+        list(IteratorBlocks(iter([np.ones((2, 2)), np.ones((2, 3))])).blocks(1))
+    once = IteratorBlocks(iter([np.arange(10.0).reshape(5, 2)]))
+    assert [len(block) for block in once.blocks(2)] == [2, 2, 1]
+    with pytest.raises(InputError, match="read already"):
+        list(once.blocks(2))
+
+
+def test_a_mapped_model_is_whole_or_refused(tmp_path):
+    x = np.random.default_rng(0).standard_normal((20, 4))
+    model, path = PCA(2).fit(x), tmp_path / "m.safetensors"
+    model.save(path)
+    np.testing.assert_array_equal(load_mapped(path).components_, eckart.load(path).components_)
+    good = path.read_bytes()
+    path.write_bytes(good + b"abc")
+    with pytest.raises(FileError, match="3 bytes belong to no array"):
+        load_mapped(path)
+    (length,) = struct.unpack("<Q", good[:8])
+    head = json.loads(good[8 : 8 + length])
+    for field, change in (
+        ("data_offsets", lambda a: [a[0], a[1] - 8]),
+        ("shape", lambda a: [*a, 2]),
+        ("dtype", lambda a: "F7"),
+    ):
+        spoiled = json.loads(json.dumps(head))
+        spoiled["mean"][field] = change(spoiled["mean"][field])
+        text = json.dumps(spoiled).encode()
+        path.write_bytes(struct.pack("<Q", len(text)) + text + good[8 + length :])
+        with pytest.raises(FileError, match=r"damaged|changed|safetensors|model"):
+            load_mapped(path)
+
+
+@pytest.mark.parametrize("there", [0, 5, 11])
+def test_a_vector_that_is_cut_says_how_many_bytes_are_there(tmp_path, there):
+    file, vector = tmp_path / "v.bin", struct.pack("<3f", 1, 2, 3)
+    file.write_bytes(b"1 3\na_rather_long_word " + vector[:there])
+    with pytest.raises(FileError, match=f"truncated in its first vector: {there} bytes are there, wanted 12"):
+        read_vectors(file)
+    file.write_bytes(b"2 3\na_rather_long_word " + vector + b"two " + vector[:there])
+    with pytest.raises(FileError, match=r"truncated in vector 2 of 2; pass limit=1"):
+        read_vectors(file)
+    assert len(read_vectors(file, limit=1)) == 1
+
+
+def test_vectors_whose_arrays_differ_in_length_are_refused(tmp_path):
+    words, ends = np.frombuffer(b"abc", np.uint8), np.array([1, 3])
+    sound = {"vectors": np.ones((2, 2), np.float32), "words": words, "ends": ends, "counts": np.array([1, 2])}
+    file = tmp_path / "v.safetensors"
+    save_file(sound, file)
+    assert list(read_vectors(file).words) == ["a", "bc"]
+    for match, change in {
+        "for 2 words": {"vectors": np.ones((3, 2), np.float32)},
+        "vectors of shape": {"vectors": np.ones((2, 2), np.int32)},
+        r"vectors of shape \(2,\)": {"vectors": np.ones(2, np.float32)},
+        "3 counts for 2 words": {"counts": np.ones(3)},
+        "vector of 'bc' is not finite": {"vectors": np.array([[1, 1], [1, np.nan]], np.float32)},
+        "out of order": {"ends": np.array([1, 2])},
+        "ends of words": {"ends": np.array([3, 1])},
+        "ends of words are": {"ends": np.array([-1, 3])},
+    }.items():
+        save_file(sound | change, file)
+        with pytest.raises(FileError, match=match):
+            read_vectors(file)
+
+
+def test_the_size_of_a_vector_is_that_of_most_lines():
+    assert _size(b"a 1 2 3\nb 1 2 3\nc d 1 2\n") == 3
+    assert _size(b"\n \n") == 0
+
+    class Begun:
+        file, rest = "v.txt", b"a 1 2 3\nb 1 2 3\nc 1"  # the last line may be cut
+
+    _check_size(Begun, 3)
+    with pytest.raises(FileError, match="2 numbers a vector are promised, the lines below hold 3"):
+        _check_size(Begun, 2)
+    Begun.rest = b"a 1 2 3"
+    with pytest.raises(FileError, match="hold 3"):
+        _check_size(Begun, 2)
+
+
+def test_characters_that_are_words_reach_to_both_ends_of_their_ranges():
+    import unicodedata
+
+    kinds = classes()
+    for begin, end in ALONE:
+        letters = [c for c in (begin, end) if unicodedata.category(chr(c))[0] == "L"]
+        assert (kinds[letters] == SINGLE).all()
+    assert kinds[0x9FFF] == SINGLE
+    assert kinds[0x3040] != SINGLE
+    assert kinds[0x4DC0] != SINGLE
+
+
+def test_batches_of_documents_are_cut_by_characters_and_keep_their_order():
+    texts = ["aa bb", "cc", "dd ee ff", "gg"] * 5
+    whole = next(iter(token_batches(texts, eckart.io.text.tokens.Tokenizer(), 1)))
+    parts = list(token_batches(texts, eckart.io.text.tokens.Tokenizer(), 1, characters=32))
+    assert sum(map(len, parts)) == len(whole) == 20
+    assert [part.first for part in parts] == np.cumsum([0, *map(len, parts[:-1])]).tolist()
+    assert len(parts) > 4
+
+
+def test_shards_of_other_widths_are_named(tmp_path):
+    write_shards([sparse.eye_array(3, 4), sparse.eye_array(2, 4)], tmp_path)
+    assert [block.shape for block in shards(f"{tmp_path}/*.npz")] == [(3, 4), (2, 4)]
+    sparse.save_npz(tmp_path / "z.npz", sparse.csr_array(np.eye(5)))
+    with pytest.raises(InputError, match=r"has 5 columns and .* has 4"):
+        list(shards(f"{tmp_path}/*.npz"))
+    np.savez(tmp_path / "a.npz", np.ones((2, 2)))
+    with pytest.raises(InputError, match="dense array"):
+        list(shards(f"{tmp_path}/*.npz"))
+    with pytest.raises(FileError, match="matches no file"):
+        shards(f"{tmp_path}/*.none")
