@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 
 from eckart import (
     ALS,
@@ -10,6 +11,8 @@ from eckart import (
     NMF,
     PCA,
     PLSA,
+    PMI,
+    SLIM,
     SVP,
     SVT,
     BayesianMF,
@@ -22,7 +25,9 @@ from eckart import (
     Mixture,
     SkipGram,
     SoftImpute,
+    SpectralFilter,
     TimeFactors,
+    TruncatedSVD,
 )
 
 
@@ -109,6 +114,14 @@ FITS = {
     "MixedTable": (of(MixedTable, losses={"x1": "huber"}, tol=1e-7, max_iter=30), holes),
     "GloVe": (of(GloVe, 2, min_count=1, tol=0.0), words),
     "GloVe adagrad": (of(GloVe, 2, min_count=1, solver="adagrad", max_iter=10), words),
+    "SkipGram exact": (of(SkipGram, 2, min_count=1, solver="exact", max_iter=12), words),
+    "SkipGram softmax": (of(SkipGram, 2, min_count=1, loss="softmax", bias=True, max_iter=12), words),
+    "PMI": (of(PMI, 3, min_count=1, tol=1e-12), words),
+    "PMI of counts": (of(PMI, 3, tol=1e-12), lambda: sparse.csr_array(counts().T @ counts())),
+    "SLIM": (of(SLIM, l2=1.0, l1=0.1), parts),
+    "SpectralFilter": (of(SpectralFilter, 3), counts),
+    "TruncatedSVD": (of(TruncatedSVD, 3, n_iter=6), noise),
+    "TruncatedSVD arpack": (of(TruncatedSVD, 3, algorithm="arpack"), noise),
     "SkipGram": (of(SkipGram, 2, min_count=1, sample=None, deterministic=True, max_iter=4), words),
 }
 
