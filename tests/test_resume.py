@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import eckart
 from eckart import (
+    ALS,
     LDA,
     NMF,
     PLSA,
@@ -36,7 +38,7 @@ class Killed(Exception):
     pass
 
 
-ONCE = {"PCA eigh", "PCA gradient", "GloVe"}
+ONCE = {"PCA eigh", "PCA gradient", "GloVe", "NMF of rank 1"}
 """Fits that come to the head of their loop once: of one pass over the rows, which here is one segment, or a loop of two steps."""
 SMALLER = {
     "PCA power": [(reduce_solve, "STATISTIC_COLUMNS", 1)],
@@ -88,9 +90,23 @@ def test_a_killed_fit_resumes_to_the_same_bits(name, monkeypatch, tmp_path):
     assert len(killed) >= (1 if name in ONCE else 2)
 
 
+def test_every_estimator_can_be_resumed_or_has_a_reason():
+    """Networks are stopped and resumed in ``test_nn_train``."""
+    kinds = [getattr(eckart, name) for name in eckart.__all__]
+    models = {kind.__name__: kind for kind in kinds if inspect.isclass(kind) and hasattr(kind, "get_params")}
+    listed = {type(make()).__name__ for make, _ in FITS.values()}
+    networks = {"Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"}
+    assert set(models) == listed | networks | {"EASE"}  # EASE is one factorization: there is no loop to resume
+    assert [name for name, kind in models.items() if "checkpoint" not in kind().get_params()] == ["EASE"]
+
+
 CHOICES = {
     "tune": (
         lambda **k: tune(holes(), n_components=(1, 2), l2=(0.1, 0.01), folds=2, random_state=0, **k),
+        lambda t: ([row[:6] for row in t.table], t.best, fitted(t.model)[0]),
+    ),
+    "tune beyond the edge": (
+        lambda **k: tune(holes(), n_components=1, model=ALS(max_iter=3), random_state=0, **k),
         lambda t: ([row[:6] for row in t.table], t.best, fitted(t.model)[0]),
     ),
     "select_mixture": (
@@ -120,12 +136,53 @@ CHOICES = {
 def test_a_killed_choice_resumes_to_the_same_bits(name, monkeypatch, tmp_path):
     call, told = CHOICES[name]
     whole, path = told(call()), tmp_path / "state"
-    for at in (2, 9):
+    for at in (2, 9, 31):
         if not kill_after(monkeypatch, at, lambda: call(checkpoint=path)):
             assert at > 2
             break
         assert told(call(checkpoint=path)) == whole
         assert not any(tmp_path.iterdir())
+
+
+def test_a_killed_choice_goes_on_inside_its_candidate(monkeypatch, tmp_path):
+    """What the folds had done of the candidate at work is not done again, and the fit to all entries neither."""
+    call, told = CHOICES["tune"]
+    sweeps, path, whole = [], tmp_path / "state", told(CHOICES["tune"][0]())
+    from eckart.complete.factors import als
+
+    count = als.alternate
+    monkeypatch.setattr(als, "alternate", lambda problem, state, *a: (sweeps.append(state.sweeps), count(problem, state, *a))[1])
+    kept, written = Checkpoint.save, []
+
+    def save(self, done, arrays):
+        kept(self, done, arrays)
+        written.append(self.path.name)
+        if self.path.name == kill:
+            raise Killed
+
+    for kill in ("state.candidate-2.fold-1", "state.final"):
+        with monkeypatch.context() as m:
+            m.setattr(Checkpoint, "due", lambda self: True)
+            m.setattr(Checkpoint, "save", save)
+            with pytest.raises(Killed):
+                call(checkpoint=path)
+        assert (tmp_path / kill).exists()
+        sweeps.clear()
+        assert told(call(checkpoint=path)) == whole
+        assert max(sweeps) > 0  # a fit began in the middle
+        assert len(sweeps) <= 5  # of the eight fits of folds and the last one, those of the first two candidates were not repeated
+        assert not any(tmp_path.iterdir())
+
+
+def test_a_warm_start_is_part_of_what_a_checkpoint_is_about(monkeypatch, tmp_path):
+    path, x = tmp_path / "state", holes()
+    one, other = (ALS(2, l2=l2, max_iter=6, tol=0.0, random_state=0).fit(x) for l2 in (0.1, 10.0))
+    how = {"l2": 0.5, "warm_start": True}
+    whole = fitted(ALS(2, l2=0.1, max_iter=6, tol=0.0, random_state=0).fit(x).set_params(**how).fit(x))
+    assert kill_after(monkeypatch, 2, lambda: one.set_params(checkpoint=path, **how).fit(x))
+    with pytest.raises(eckart.FileError, match="start is"):
+        other.set_params(checkpoint=path, **how).fit(x)
+    assert fitted(one.fit(x)) == whole
 
 
 def test_a_fit_without_a_seed_goes_on_with_the_draws_of_the_killed_one(monkeypatch, tmp_path):

@@ -31,6 +31,8 @@ def parts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> lis
 def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None, threads: int) -> np.ndarray:
     """Q^T diag(weights) W in float64, summed over fixed ranges of rows."""
     shape = (q.shape[1], w.shape[1])
+    # sums over a single column take another order where its numbers lie apart, and a fit that is resumed has them side by side
+    q, w = (np.ascontiguousarray(side) if side.shape[1] == 1 else side for side in (q, w))
     columns = q.shape[1] + w.shape[1]
     parts = parts_of(len(q), q.shape[1] * w.shape[1], 8 * q.shape[1] * w.shape[1], columns * q.itemsize)
     sums = [np.zeros(shape) for _ in parts]
