@@ -35,7 +35,7 @@ from eckart.reduce.given import SettableBasis
 from eckart.reduce.krylov import FINEST
 from eckart.reduce.plan import ALIASES, SOLVERS, STATISTIC_COLUMNS, validate_components
 from eckart.reduce.rotate import Rotation, rotation_of
-from eckart.reduce.solve import Options, certify, scaled_in_words, solve_scaled, to_basis, with_units
+from eckart.reduce.solve import Options, certify, in_range, scaled_in_words, solve_scaled, to_basis, with_units
 from eckart.reduce.spectral import solve_eigh
 from eckart.reduce.standardise import divided, divided_moments, divisors
 from eckart.reduce.stream import running, spectrum_of_sketch
@@ -311,10 +311,12 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         weights = self._weights(matrix, sample_weight)
 
         def judged(x: Any) -> Certificate:
+            x, basis, notes = in_range(matrix, x, b, engine)
             if x.kind == "observed":
-                return gaps.certificate_of(x, b, engine=engine)
+                return gaps.certificate_of(x, basis, engine=engine, notes=notes)
             c = Covariance.by_products(engine, x, b.centered)
-            return certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+            found = certify(c, basis, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+            return replace(found, notes=(*found.notes, *notes))
 
         with engine.at_work():
             return on_data(engine, matrix, judged, weights)

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from eckart.parameters import check, file_name, number, one_of, param, whole
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, reusable
 from eckart.reduce.krylov import FINEST
-from eckart.reduce.solve import Options, certify, solve
+from eckart.reduce.solve import Options, certify, in_range, solve
 from eckart.rng import generator
 from eckart.trace import progress
 
@@ -135,10 +135,13 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
         """Measure the certificate again from this model and data, by products with the data alone."""
 
         def judged(x: Any, b: Any, engine: Any) -> Certificate:
+            x, b, notes = in_range(matrix, x, b, engine)
             c = Covariance.by_products(engine, x, False)
-            return certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+            found = certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+            return replace(found, notes=(*found.notes, *notes))
 
-        return self._of_complete_rows(reusable(self._new_rows(X)), judged)
+        matrix = reusable(self._new_rows(X))
+        return self._of_complete_rows(matrix, judged)
 
     def _of_complete_rows(self, X: Any, do: Any) -> Any:
         matrix, engine = self._new_rows(X), self._engine()

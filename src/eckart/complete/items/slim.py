@@ -108,7 +108,7 @@ class SLIM(ItemModel):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""
-        x, engine, f = self._aligned(X), self._engine(), self._fitted("certify").factors
+        x, engine, f = self._judged(X), self._engine(), self._fitted("certify").factors
         with engine.at_work():
             return self._certificate(SparseRows(*transpose(f.indptr, f.indices, f.data, f.n)), x, engine)
 

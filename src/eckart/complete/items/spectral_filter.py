@@ -103,7 +103,7 @@ class SpectralFilter(ItemModel):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""
-        return self._certificate(self._fitted("certify"), self._aligned(X), self._engine())
+        return self._certificate(self._fitted("certify"), self._judged(X), self._engine())
 
     def _certificate(self, fit: Fit, x: Observed, engine: Any) -> Certificate:
         a, e = self._adjacency(x)

@@ -202,7 +202,7 @@ class SoftImpute(SpectralCompleter):
         loss = self._loss()
         if loss is None:
             return super().certify(X)
-        x, f = self._aligned(X), self._lowrank()
+        x, f = self._judged(X), self._lowrank()
         if x.shape != f.shape:
             raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
         tol, rng = at_least(self.tol, x, 100), np.random.default_rng(0)

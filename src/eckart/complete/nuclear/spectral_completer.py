@@ -92,7 +92,7 @@ class SpectralCompleter(Completer):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._aligned(X)
+        x = self._judged(X)
         f = self._lowrank()
         if x.shape != f.shape:
             raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")

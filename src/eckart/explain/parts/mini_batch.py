@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.certify.certificate import Certificate
 from eckart.certify.nonnegative import certify_parts
 from eckart.engines.protocol import Placed
 from eckart.errors import InputError
@@ -116,21 +117,25 @@ class MiniBatchNMF(NMF):
             left = encode(x, right, options, engine)
             measured = sides_of(x, options, engine).measured(left, right)
             notes = (f"after {stream.blocks} batches: W was solved given H on all rows",)
-            end = Trace("objective", reason=trace.reason)
-            end.add(measured.objective)
-            certificate = certify_parts(measured._replace(residuals=measured.residuals[:1]), end, notes)
-            facts = certificate.facts | {"residual of H": measured.residuals[1]}
+            certificate = self._evidence(measured, trace, notes)
             factors = LowRank(np.ascontiguousarray(engine.get(left)), stream.right, rows=x.rows, columns=x.columns)
             plan = plan_of(
                 engine, replace(options, solver="stream"), -(-stream.blocks // self._steps(x.shape[0] or 0))
             ) | {"steps": stream.blocks}
-            return Fit(factors, replace(certificate, facts=facts), trace, plan), stream
+            return Fit(factors, certificate, trace, plan), stream
 
         with engine.at_work():
             self.fit_, self._stream = on_data(engine, matrix, do, rows)
         self.__dict__.pop("_consensus", None)
         self._say_if_early(self.fit_)
         return self
+
+    def _evidence(self, measured: Any, trace: Trace, notes: tuple[str, ...]) -> Certificate:
+        """W given H on all rows; H is that of a stochastic method, whose average may rise and whose residual is a fact."""
+        end = Trace("objective", reason=trace.reason)
+        end.add(measured.objective)
+        found = certify_parts(measured._replace(residuals=measured.residuals[:1]), end, notes)
+        return replace(found, facts=found.facts | {"residual of H": measured.residuals[1]})
 
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, W: Any = None, H: Any = None
