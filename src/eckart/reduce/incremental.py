@@ -19,6 +19,7 @@ from eckart.io.read import read
 from eckart.matrix import Matrix, Observed, row_parts
 from eckart.parameters import check, optional, param, whole
 from eckart.reduce.pca import PCA
+from eckart.trace import progress
 
 BATCH = 5
 """Rows of a batch for each column by default, as in scikit-learn."""
@@ -64,8 +65,8 @@ class IncrementalPCA(PCA):
         weights = self._weights(matrix, sample_weight)
         # rows are cut into batches, their weights are not
         parts = row_parts(matrix, self._batch(matrix.shape[1])) if weights is None else [matrix]
-        with resuming(self, matrix, weights) as (memory, rng):
-            self._take_in(parts, self._options(), weights, None, rng, memory)
+        with progress(bool(self.verbose)) as watch, resuming(self, matrix, weights) as (memory, rng):
+            self._take_in(parts, self._options(), weights, None, rng, memory, watch)
         memory.end()
         return self
 

@@ -40,7 +40,7 @@ from eckart.reduce.spectral import solve_eigh
 from eckart.reduce.standardise import divided, divided_moments, divisors
 from eckart.reduce.stream import running, spectrum_of_sketch
 from eckart.rng import generator
-from eckart.trace import progress
+from eckart.trace import Watcher, progress, silent
 
 SHOWN = ("copy", "whiten", "rotation", "power_iteration_normalizer")
 """Parameters that change how the answer is shown, not the fit."""
@@ -173,6 +173,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         state: Moments | Sketch | None,
         rng: np.random.Generator,
         memory: Memory = NOTHING,
+        watch: Watcher = silent,
     ) -> None:
         """Take blocks of rows into the running statistic, then solve it once. Nothing changes where a block is refused."""
         engine, old = self._engine(), self.fit_.factors if state is not None else None
@@ -197,6 +198,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
                     memory.offer({"done": at, "state": told})
                     placed = engine.put(matrix, weights)
                     state = _with(state, placed, engine)
+                    watch("rows", state.rows, None)
                 assert state is not None
                 n = len(state.mean)
                 if isinstance(state, Sketch):

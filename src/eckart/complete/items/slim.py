@@ -24,7 +24,7 @@ from eckart.index.compress import transpose
 from eckart.io.models.levels import Memory, resuming
 from eckart.matrix import Observed
 from eckart.parameters import check, file_name, number, param, whole
-from eckart.trace import StopReason, Trace
+from eckart.trace import StopReason, Trace, Watcher, progress
 
 AT_ONCE = 512
 """Columns between two points at which those that are finished can be kept: enough for all threads."""
@@ -75,10 +75,10 @@ class SLIM(ItemModel):
         self._check_entries(x, weights)
         n = x.n_columns
         dtype, engine = require_square("SLIM", n, "SpectralFilter"), self._engine()
-        with engine.at_work(), resuming(self, x) as (memory, _):
+        with engine.at_work(), resuming(self, x) as (memory, _), progress(bool(self.verbose)) as watch:
             gram = engine.column_gram(self._placed(x, engine, dtype), dtype)
             allowed = 0.5 * self.tol * np.diagonal(gram)
-            found = self._columns(gram, engine, memory)
+            found = self._columns(gram, engine, memory, watch)
             del gram
             columns = SparseRows(found.indptr, found.indices, found.data.astype(x.dtype, copy=False))
             certificate = self._certificate(columns, x, engine)
@@ -94,16 +94,17 @@ class SLIM(ItemModel):
         memory.end()
         return Fit(factors, certificate, trace, plan)
 
-    def _columns(self, gram: np.ndarray, engine: Any, memory: Memory) -> SparseColumns:
-        """The weights of all columns, some at a time where they are kept on the way."""
+    def _columns(self, gram: np.ndarray, engine: Any, memory: Memory, watch: Watcher) -> SparseColumns:
+        """The weights of all columns, some at a time."""
         how = float(self.l1), float(self.l2), float(self.tol), int(self.max_iter)
         found = [SparseColumns(**part) for part in memory.last() or []]
         n, done = len(gram), sum(len(part.gaps) for part in found)
-        step = n if self.checkpoint is None else AT_ONCE
         while done < n:
             memory.offer([part._asdict() for part in found])
-            found.append(engine.nonnegative_columns(gram, *how, (done, min(done + step, n))))
-            done += step
+            end = min(done + AT_ONCE, n)
+            found.append(engine.nonnegative_columns(gram, *how, (done, end)))
+            done = end
+            watch("columns", done, n)
         return SparseColumns.joined(found)
 
     def certify(self, X: Any) -> Certificate:

@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import gap_certificate, svp_certificate
@@ -199,6 +200,7 @@ class SoftImpute(SpectralCompleter):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
+        check_is_fitted(self)
         loss = self._loss()
         if loss is None:
             return super().certify(X)

@@ -231,7 +231,8 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and a table."""
-        table, codes, _ = scores_of(self.parts_, self._checked_frame(X).columns)
+        frame = self._checked_frame(X)
+        table, codes, _ = scores_of(self.parts_, frame.columns)
         size, most = np.nanmax(np.abs(table.y), axis=0, initial=0.0), SQUARABLE[np.dtype(np.float64)][1]
         if not (size <= most).all():
             name = next(part.name for part in self.parts_ if not (size[part.at] <= most).all())
