@@ -1,7 +1,7 @@
 """The manners of scikit-learn, asked of every public estimator: one that is added without them fails here.
 
-Not fitted says so in every verb; the global seed counts where no other is given; what was fitted cannot be changed in silence; ``verbose`` prints; a fit that was
-stopped by ``max_iter`` warns.
+Not fitted says so in every verb; the global seed counts where no other is given; what was fitted cannot be changed in silence; ``verbose`` prints; a fit
+that was stopped by ``max_iter`` warns.
 """
 
 from __future__ import annotations

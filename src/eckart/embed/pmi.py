@@ -213,7 +213,9 @@ class PMI(WordModel):
         if whole is None:
             pairs = pairs_of(self, source, engine, memory.inner({"whole": None}))
         else:
-            pairs = Pairs(Counts(*whole, len(words), words, words), words, source.counts, source.rules)
+            indptr, indices, data = whole
+            counted = Counts(indptr, indices, data, len(words), words, words)
+            pairs = Pairs(counted, words, source.counts, source.rules)
         return pairs, memory.inner({"whole": [pairs.n.indptr, pairs.n.indices, pairs.n.data]})
 
     def _matrix(self, pairs: Pairs, engine: Any) -> Counts:

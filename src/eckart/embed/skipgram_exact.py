@@ -57,8 +57,9 @@ def solve(
         parts = [(g @ v).ravel(), (g.T @ u).ravel()]
         return total, np.concatenate([*parts, g.sum(axis=0)] if bias else parts)
 
-    how = {"quantity": "loss of a pair", "watch": watch, "memory": memory}
-    theta, trace = minimise(value, theta, tol=tol, max_iter=max_iter, **how)
+    theta, trace = minimise(
+        value, theta, tol=tol, max_iter=max_iter, quantity="loss of a pair", watch=watch, memory=memory
+    )
     if not len(trace):
         trace.add(value(theta)[0])
     u, v = theta[: 2 * n * k].reshape(2, n, k)

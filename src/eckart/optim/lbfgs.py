@@ -16,7 +16,6 @@ References: Liu and Nocedal (1989); Lewis and Overton (2013).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 

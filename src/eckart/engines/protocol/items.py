@@ -70,8 +70,9 @@ class ItemsFamily(Protocol):
     def nonnegative_columns(
         self, gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int, span: tuple[int, int] | None = None
     ) -> SparseColumns:
-        """For each column j (of ``span``, first to before last; None: of all): min over w >= 0, w_j = 0 of 1/2 ||x_j - X w||^2 + l1 sum w + l2/2 ||w||^2, by coordinate descent on G.
+        """For each column j: min over w >= 0, w_j = 0 of 1/2 ||x_j - X w||^2 + l1 sum w + l2/2 ||w||^2, by coordinate descent on G.
 
+        ``span``: the first column, and the one after the last; None takes all.
         A column ends when its gap is at most tol G_jj / 2, or after ``max_iter`` rounds.
         """
         ...

@@ -174,7 +174,7 @@ class MiniBatchNMF(NMF):
     def _passes(
         self, matrix: Matrix, rows: np.ndarray | None, stream: Stream, codes: np.ndarray, memory: Memory, watch: Watcher
     ) -> tuple[Stream, np.ndarray, Trace]:
-        """Batch after batch until H stands still or the objective of a row no longer falls; ``codes`` are those of all rows before the first and after the last."""
+        """Batch after batch until H stands still or the objective of a row no longer falls; ``codes`` are those of all rows, before and after."""
         count = matrix.shape[0] or 0
         size, steps = min(int(self.batch_size), max(count, 1)), self._steps(count)
         fade = float(self.forget_factor) ** (size / max(count, 1))
