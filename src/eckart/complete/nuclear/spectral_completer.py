@@ -28,7 +28,7 @@ from eckart.trace import StopReason, Trace, Watcher, progress
 CHECKPOINT_SECONDS = 10.0
 
 
-RANK = whole(1)._replace(wanted="an int >= 1, or None where the rank is found")
+RANK = whole(1)._replace(wanted="an int >= 1; SVT and SoftImpute find the rank by themselves")
 
 
 @dataclass(eq=False, repr=False)

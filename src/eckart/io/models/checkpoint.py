@@ -37,7 +37,7 @@ BLOCK = 2**22
 
 
 class Checkpoint:
-    """One .safetensors file, written at most every ``seconds`` and removed when the pass is complete.
+    """One .safetensors file, written at most every ``seconds`` (0: whenever a state is offered) and removed when the pass is complete.
 
     ``about`` describes data and options; a file about something else, or with another layout of the state, is refused, never used.
     """
@@ -119,7 +119,8 @@ class Checkpoint:
 
     def due(self) -> bool:
         """Is the last time of writing (or the start) long enough ago?"""
-        return Checkpoint.ending or time.perf_counter() - self._last >= max(self.seconds, SPARED * self._took)
+        wait = max(self.seconds, SPARED * self._took) if self.seconds else 0.0
+        return Checkpoint.ending or time.perf_counter() - self._last >= wait
 
     def save(self, done: int, arrays: dict[str, np.ndarray]) -> None:
         """Keep the state after ``done`` blocks, if the last time is long enough ago."""
