@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -112,4 +113,4 @@ def test_a_state_that_takes_long_to_write_is_written_less_often(monkeypatch, tmp
             times.append(now[0])
             file.save(0, {"a": np.ones(2)})
     assert times[0] == 10.0
-    assert {b - a for a, b in zip(times, times[1:])} == {63.0}  # 3 of writing, 20 times that until the next
+    assert {b - a for a, b in itertools.pairwise(times)} == {63.0}  # 3 of writing, 20 times that until the next
