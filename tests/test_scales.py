@@ -19,8 +19,8 @@ ALWAYS = {"PCA eigh", "PCA svd", "PCA randomized", "PCA sparse", "PCA gaps"}
 """Models that scale inside: they answer wherever their own variances can be written down."""
 
 
-UNITLESS = {"EASE", "SLIM", "SpectralFilter", "Mixture multinomial", "PLSA", "LDA online", "MixedTable huber"}
-"""Models for which data times a number are the same data (shares of a row, or what is there at all), or a column that a few values may leave."""
+UNITLESS = {"EASE", "SLIM", "SpectralFilter", "Mixture multinomial", "PLSA", "LDA online"}
+"""Models for which data times a number are the same data (shares of a row, or what is there at all)."""
 
 
 @pytest.fixture(scope="module")
