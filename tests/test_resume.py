@@ -174,6 +174,27 @@ def test_a_killed_choice_goes_on_inside_its_candidate(monkeypatch, tmp_path):
         assert not any(tmp_path.iterdir())
 
 
+def test_a_choice_that_is_asked_to_stop_keeps_the_fits_at_work(monkeypatch, tmp_path):
+    """No candidate is judged by a fit that was interrupted; the word to stop is taken back."""
+    from eckart.complete import tune as module
+
+    call, told = CHOICES["tune"]
+    whole, path, trial = told(call()), tmp_path / "state", module._trial
+
+    def stop(runs, k, l2, kept, number):
+        Checkpoint.ending = number == 2
+        return trial(runs, k, l2, kept, number)
+
+    with monkeypatch.context() as m:
+        m.setattr(module, "_trial", stop)
+        with pytest.raises(KeyboardInterrupt):
+            call(checkpoint=path)
+    assert not Checkpoint.ending
+    assert list(tmp_path.glob("state.candidate-2.fold-*"))
+    assert told(call(checkpoint=path)) == whole
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_warm_start_is_part_of_what_a_checkpoint_is_about(monkeypatch, tmp_path):
     path, x = tmp_path / "state", holes()
     one, other = (ALS(2, l2=l2, max_iter=6, tol=0.0, random_state=0).fit(x) for l2 in (0.1, 10.0))

@@ -200,7 +200,7 @@ def tune(
         walk.offer()
         final = clone(base).set_params(**best, **seeded(base, seed), **kept_in(base, checkpoint, "final")).fit(x)
         final.set_params(**kept_in(base, None))
-    memory.end()
+    memory.end(final.fit_.trace)
     label = error_name if error_name in ("rmse", "mae") else f"1-{error_name}@{min(at, x.n_columns)}"
     tested, cold = tuple(r.tested for r in runs), tuple(r.cold for r in runs)
     return Tuning(tuple(table), chosen, best, final, label, tested, cold, stopped)

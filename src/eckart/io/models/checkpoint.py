@@ -26,7 +26,7 @@ from eckart.matrix import Dense, Matrix
 from eckart.matrix_blocks import parts_of
 from eckart.trace import StopReason
 
-LAYOUT = 4
+LAYOUT = 5
 """Raised when the state that some solver keeps changes: an older file is then refused in words."""
 UNRELATED = ("checkpoint", "n_threads", "verbose")
 """Parameters that do not change the result of a fit."""
