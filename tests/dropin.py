@@ -42,7 +42,6 @@ REASONS = {
     r"test_non_negative_factorization_consistency": START,
     r"test_nmf_minibatchnmf_equivalence": START,
     r"test_minibatch_nmf_partial_fit": START,
-    r"test_nmf_sparse_input\[(0\.0|same)-0\.0-\w+-MiniBatchNMF": "an exact fit: sums over sparse and dense rows differ by rounding, which zeros do not allow",
     r"test_nmf_regularization\[NMF-solver1\]": "counts exact zeros of a fit whose optimum is zero: eckart stops where nothing is to be gained, at 0.006",
     r"test_nmf_custom_init_dtype_error\[(NMF|MiniBatchNMF)\]": "eckart casts W and H to the type of X; the test wants a refusal",
     r"test_nmf_n_components_auto\[(NMF|MiniBatchNMF)\]": PRIVATE + " (_n_components); n_components_ is the public one",

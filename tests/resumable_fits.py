@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 
 from eckart import (
     ALS,
@@ -10,19 +11,25 @@ from eckart import (
     NMF,
     PCA,
     PLSA,
+    PMI,
+    SLIM,
     SVP,
     SVT,
     BayesianMF,
     ExactRecovery,
     GaussianMixture,
     GloVe,
+    IncrementalPCA,
+    LatentDirichletAllocation,
     LinearAutoencoder,
     MiniBatchNMF,
     MixedTable,
     Mixture,
     SkipGram,
     SoftImpute,
+    SpectralFilter,
     TimeFactors,
+    TruncatedSVD,
 )
 
 
@@ -100,6 +107,13 @@ FITS = {
     "LinearAutoencoder batches": (of(LinearAutoencoder, 2, batch_size=10, max_iter=30), noise),
     "LinearAutoencoder gaps": (of(LinearAutoencoder, 2, max_iter=50), holes),
     "ALS": (of(ALS, 2, tol=0.0, max_iter=8, l2=0.1), holes),
+    "ALS of rank 1": (of(ALS, 1, tol=0.0, max_iter=8, l2=0.1), holes),
+    "ALS of rank 9": (of(ALS, 9, tol=0.0, max_iter=8, l2=0.1), holes),
+    "ALS implicit": (of(ALS, 1, feedback="implicit", tol=0.0, max_iter=8), counts),
+    "ALS of counts": (of(ALS, 1, loss="poisson", tol=0.0, max_iter=8), counts),
+    "ALS nonnegative": (of(ALS, 1, nonnegative=True, tol=0.0, max_iter=8), holes),
+    "ALS held out": (of(ALS, 1, stop="held_out", tol=0.0, max_iter=8), holes),
+    "BayesianMF of rank 1": (of(BayesianMF, 1, burn_in=4, n_samples=8), holes),
     "BayesianMF": (of(BayesianMF, 2, burn_in=4, n_samples=8), holes),
     "SVP": (of(SVP, 2, tol=0.0, max_iter=20), holes),
     "SVT": (of(SVT, tol=1e-12, max_iter=20), holes),
@@ -107,8 +121,26 @@ FITS = {
     "ExactRecovery": (of(ExactRecovery, 2, max_iter=12), holes),
     "TimeFactors": (of(TimeFactors, 2, burn_in=6, n_samples=10, thin=2), holes),
     "MixedTable": (of(MixedTable, losses={"x1": "huber"}, tol=1e-7, max_iter=30), holes),
+    "NMF of rank 1": (of(NMF, 1, tol=1e-9), parts),
+    "PCA of one direction": (of(PCA, 1, svd_solver="lanczos"), noise),
+    "PCA gaps, one direction": (of(PCA, 1), holes),
+    "SVP of rank 1": (of(SVP, 1, tol=0.0, max_iter=20), holes),
+    "PLSA of one topic": (of(PLSA, 1), counts),
+    "GaussianMixture of one column": (of(GaussianMixture, 2, tol=1e-8, n_init=2), lambda: groups()[:, :1]),
+    "TimeFactors of one factor": (of(TimeFactors, 1, burn_in=6, n_samples=10, thin=2), holes),
+    "IncrementalPCA of wide rows": (of(IncrementalPCA, 2, batch_size=10), lambda: np.tile(noise(), 90)),
+    "IncrementalPCA": (of(IncrementalPCA, 2, batch_size=10), noise),
+    "LatentDirichletAllocation": (of(LatentDirichletAllocation, 2, max_iter=4), counts),
     "GloVe": (of(GloVe, 2, min_count=1, tol=0.0), words),
     "GloVe adagrad": (of(GloVe, 2, min_count=1, solver="adagrad", max_iter=10), words),
+    "SkipGram exact": (of(SkipGram, 2, min_count=1, solver="exact", max_iter=12), words),
+    "SkipGram softmax": (of(SkipGram, 2, min_count=1, loss="softmax", bias=True, max_iter=12), words),
+    "PMI": (of(PMI, 3, min_count=1, tol=1e-12), words),
+    "PMI of counts": (of(PMI, 3, tol=1e-12), lambda: sparse.csr_array(counts().T @ counts())),
+    "SLIM": (of(SLIM, l2=1.0, l1=0.1), parts),
+    "SpectralFilter": (of(SpectralFilter, 3), counts),
+    "TruncatedSVD": (of(TruncatedSVD, 3, n_iter=6), noise),
+    "TruncatedSVD arpack": (of(TruncatedSVD, 3, algorithm="arpack"), noise),
     "SkipGram": (of(SkipGram, 2, min_count=1, sample=None, deterministic=True, max_iter=4), words),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import time
@@ -95,3 +96,21 @@ def test_fit_with_a_checkpoint_is_the_same_fit(tmp_path, rng):
     )
     assert a.components_.tobytes() == b.components_.tobytes()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_state_that_takes_long_to_write_is_written_less_often(monkeypatch, tmp_path):
+    """A twentieth of the time at most goes into writing, whatever the size of the state."""
+    import eckart.io.models.checkpoint as module
+
+    now = [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(module, "atomic_write", lambda path, data: now.__setitem__(0, now[0] + 3.0))
+    file = Checkpoint(tmp_path / "state", {}, seconds=10.0)
+    times = []
+    for _ in range(400):
+        now[0] += 1.0
+        if file.due():
+            times.append(now[0])
+            file.save(0, {"a": np.ones(2)})
+    assert times[0] == 10.0
+    assert {b - a for a, b in itertools.pairwise(times)} == {63.0}  # 3 of writing, 20 times that until the next

@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import eckart
 from eckart import (
@@ -18,6 +19,7 @@ from eckart import (
     NMF,
     PCA,
     PLSA,
+    PMI,
     SVP,
     SVT,
     BayesianMF,
@@ -60,6 +62,12 @@ def text(seed=0):
     return [list(rng.permutation(["a", "b", "c", "d"])) for _ in range(300)]
 
 
+def pair_counts(seed=0):
+    """Of more words than are decomposed at once."""
+    a = sparse.random_array((500, 500), density=0.02, rng=np.random.default_rng(seed), format="csr")
+    return a + a.T
+
+
 def network(name):
     def make(**more):
         pytest.importorskip("torch")
@@ -78,6 +86,12 @@ CASES = {
     "ExactRecovery": (lambda **more: ExactRecovery(2, **more), gaps, {"n_components": 3}),
     "GloVe": (lambda **more: GloVe(2, min_count=1, tol=0.0, **more), text, {"window": 3}),
     "SkipGram": (lambda **more: SkipGram(2, min_count=1, **{"sample": None} | more), text, {"window": 3}),
+    "SkipGram exact": (
+        lambda **more: SkipGram(2, min_count=1, solver="exact", **{"max_iter": 9} | more),
+        lambda seed=0: text(seed)[:7],
+        {"max_iter": 8},
+    ),
+    "PMI": (lambda **more: PMI(2, **{"shift": 1.0} | more), pair_counts, {"shift": 2.0}),
     "GaussianMixture": (lambda **more: GaussianMixture(3, **{"tol": 1e-9} | more), groups, {"tol": 1e-8}),
     "Mixture": (lambda **more: Mixture(3, **{"tol": 1e-9} | more), groups, {"tol": 1e-8}),
     "PLSA": (lambda **more: PLSA(3, **{"inner": 2} | more), counts, {"inner": 3}),

@@ -245,6 +245,30 @@ def test_a_killed_or_interrupted_command_goes_on_from_its_checkpoint(ran, eckart
     assert not Path("c.safetensors").exists()
 
 
+@pytest.mark.parametrize("how", [("--method", "pmi"), ("--solver", "exact"), ("--method", "glove", "--solver", "adagrad")])
+def test_every_method_goes_on_from_its_checkpoint(how, eckart_, monkeypatch):
+    from eckart.io.models.checkpoint import Checkpoint
+
+    words = ("embed", "t.txt", *QUICK, *how, "--out")
+    eckart_(*words, "whole.txt")
+    save, written = Checkpoint.save, []
+
+    def killed(self, done, arrays):
+        save(self, done, arrays)
+        written.append(done)
+        if len(written) == 2 or "pmi" in how:
+            raise RuntimeError("killed")
+
+    with monkeypatch.context() as m:
+        m.setattr(Checkpoint, "due", lambda self: True)
+        m.setattr(Checkpoint, "save", killed)
+        assert "killed" in eckart_(*words, "v.txt", "--checkpoint", "c.safetensors")[2]
+    assert Path("c.safetensors").exists()
+    eckart_(*words, "v.txt", "--checkpoint", "c.safetensors")
+    assert Path("v.txt").read_bytes() == Path("whole.txt").read_bytes()
+    assert not Path("c.safetensors").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [

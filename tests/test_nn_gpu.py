@@ -40,6 +40,27 @@ def test_recorded_steps_are_the_steps(rng, monkeypatch, more, batch_size):
         np.testing.assert_array_equal(played.fit_.factors.weights[name], w)
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_fits_in_threads_repeat_their_seeds(rng, monkeypatch, recorded):
+    """Every network draws from a generator of its own on the device, on tape or not; that of the process is left alone."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    if not recorded:
+        monkeypatch.setattr(train, "steps_of", steps.Steps)
+    x = planted(rng, rows=300, n=12).astype(np.float32)
+
+    def fit(seed):
+        options = {"hidden": [16], "max_iter": 8, "dropout": 0.2, "noise": 0.3, **EXACT, "random_state": seed}
+        return Autoencoder(2, **options).fit(x).loss_curve_.tolist()
+
+    before = torch.cuda.get_rng_state()
+    alone = [fit(seed) for seed in range(4)]
+    assert torch.equal(torch.cuda.get_rng_state(), before)
+    assert len({tuple(curve) for curve in alone}) == 4
+    with ThreadPoolExecutor(1 if recorded else 4) as pool:  # CUDA records one tape at a time
+        assert list(pool.map(fit, range(4))) == alone
+
+
 def test_steps_are_recorded_where_they_can_be(rng, monkeypatch):
     made = []
     monkeypatch.setattr(train, "steps_of", lambda *a: made.append(steps.steps_of(*a)) or made[-1])

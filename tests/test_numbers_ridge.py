@@ -256,11 +256,12 @@ def test_attributes(rng, stretch, a0):
 
 
 def test_table():
-    def made(value=3.0, gradient=0.9 * tables.GRADIENT_LIMIT, link=0.9 * tables.LINK_LIMIT, last=2.0):
-        return tables.certify_table(value, gradient, {"age": link, "sex": 0.0}, traced(4.0, 2.0, last), {})
+    def made(value=3.0, gradient=0.9 * tables.GRADIENT_LIMIT, move=0.9 * tables.STEP_LIMIT, link=0.9 * tables.LINK_LIMIT, last=2.0):
+        return tables.certify_table(value, gradient, move, {"age": link, "sex": 0.0}, traced(4.0, 2.0, last), {})
 
     assert made().holds
     assert "relative gradient is" in made(gradient=1.1 * 2e-2).reason
+    assert "EM step is" in made(move=1.1 * 5e-2).reason
     assert "links is" in made(link=1.1e-3).reason
     assert "'age'" in made(link=1.1e-3).reason
     assert "finite is" in made(value=-np.inf).reason
@@ -268,11 +269,38 @@ def test_table():
     assert "never rises is" in made(last=2.0 + 1.1 * 4e-9).reason
     assert made(last=2.0 + 0.9 * 4e-9).holds
     assert made()["never rises"] == 0.0
-    assert [c.name for c in tables.certify_table(1.0, 0.0, {}, traced(1.0), {}).checks] == [
+    assert [c.name for c in tables.certify_table(1.0, 0.0, 0.0, {}, traced(1.0), {}).checks] == [
         "relative gradient",
+        "EM step",
         "finite",
     ]
-    assert len(tables.certify_table(1.0, 0.0, {}, None, {}).notes) == 1
+    assert len(tables.certify_table(1.0, 0.0, 0.0, {}, None, {}).notes) == 1
+
+
+def test_the_step_of_a_table(rng):
+    """Of complete rows: means and noises after one EM step of factor analysis, row by row; W stays."""
+    from types import SimpleNamespace
+
+    from eckart.complete.tables.factor_em import LEAST_NOISE, PRIOR_NOISE, PRIOR_ROWS, Gaussian, em_move
+
+    rows, n, k, l2 = 30, 4, 2, 0.7
+    y, w, mu, psi = rng.standard_normal((rows, n)), rng.standard_normal((n, k)), rng.standard_normal(n), rng.random(n) + 0.1
+    wild = rng.random(n)
+    new = y.mean(axis=0)
+    s = np.linalg.inv(np.eye(k) + w.T @ (w / psi[:, None]))
+    misfit = np.zeros(n)
+    for row in y - new:
+        z = s @ w.T @ (row / psi)
+        misfit += (row - w @ z) ** 2 + np.einsum("jk,kl,jl->j", w, s, w)
+    noise = (misfit + l2 * (w**2).sum(axis=1) + 2 * wild + PRIOR_ROWS * PRIOR_NOISE) / (rows + PRIOR_ROWS + k)
+    wanted = max(
+        np.max(np.abs(new - mu) / np.sqrt(psi + (w**2).sum(axis=1))),
+        np.max(np.abs(np.maximum(noise, LEAST_NOISE) / psi - 1)),
+    )
+    moments = SimpleNamespace(first=y.sum(axis=0), second=y.T @ y, wild=wild)
+    assert em_move(Gaussian(w, mu, psi), moments, rows, l2) == pytest.approx(wanted)
+    still = em_move(Gaussian(w, new, psi), moments, rows, l2)
+    assert still == pytest.approx(np.max(np.abs(np.maximum(noise, LEAST_NOISE) / psi - 1)))
 
 
 def test_als_says_how_far_the_best_can_be(rng):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 import eckart
 from eckart import (
+    ALS,
     LDA,
     NMF,
     PLSA,
@@ -22,9 +24,12 @@ from eckart import (
     select_topics,
     tune,
 )
+from eckart.complete.items import slim
+from eckart.embed import pairs, pmi
 from eckart.io.models import levels
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.pack import like, pack, unpack
+from eckart.reduce import plan
 from eckart.reduce import solve as reduce_solve
 from resumable_fits import FITS, counts, fitted, groups, holes, parts
 
@@ -33,8 +38,15 @@ class Killed(Exception):
     pass
 
 
-ONCE = {"PCA eigh", "PCA gradient", "GloVe"}
+ONCE = {"PCA eigh", "PCA gradient", "GloVe", "NMF of rank 1"}
 """Fits that come to the head of their loop once: of one pass over the rows, which here is one segment, or a loop of two steps."""
+SMALLER = {
+    "PCA power": [(reduce_solve, "STATISTIC_COLUMNS", 1)],
+    "PMI": [(pmi, "SMALL", 0), (pairs, "MAX_MEMORY", 2**14)],
+    "SLIM": [(slim, "AT_ONCE", 3)],
+    "SpectralFilter": [(plan, "STATISTIC_COLUMNS", 1)],
+}
+"""Limits that small data do not reach, lowered for them."""
 AT = (40, 9, 2, 1)
 """Writings after which a fit is killed, the first two that it comes to: in the loop that follows another or in a later start, and in the first."""
 
@@ -62,8 +74,8 @@ def kill_after(monkeypatch, at, run):
 @pytest.mark.parametrize("name", FITS)
 def test_a_killed_fit_resumes_to_the_same_bits(name, monkeypatch, tmp_path):
     make, data = FITS[name]
-    if name == "PCA power":
-        monkeypatch.setattr(reduce_solve, "STATISTIC_COLUMNS", 1)
+    for place, limit, value in SMALLER.get(name, SMALLER.get(name.partition(" ")[0], ())):
+        monkeypatch.setattr(place, limit, value)
     whole, path = fitted(make().fit(data())), tmp_path / "state"
     killed = []
     for at in AT:
@@ -78,9 +90,23 @@ def test_a_killed_fit_resumes_to_the_same_bits(name, monkeypatch, tmp_path):
     assert len(killed) >= (1 if name in ONCE else 2)
 
 
+def test_every_estimator_can_be_resumed_or_has_a_reason():
+    """Networks are stopped and resumed in ``test_nn_train``."""
+    kinds = [getattr(eckart, name) for name in eckart.__all__]
+    models = {kind.__name__: kind for kind in kinds if inspect.isclass(kind) and hasattr(kind, "get_params")}
+    listed = {type(make()).__name__ for make, _ in FITS.values()}
+    networks = {"Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"}
+    assert set(models) == listed | networks | {"EASE"}  # EASE is one factorization: there is no loop to resume
+    assert [name for name, kind in models.items() if "checkpoint" not in kind().get_params()] == ["EASE"]
+
+
 CHOICES = {
     "tune": (
         lambda **k: tune(holes(), n_components=(1, 2), l2=(0.1, 0.01), folds=2, random_state=0, **k),
+        lambda t: ([row[:6] for row in t.table], t.best, fitted(t.model)[0]),
+    ),
+    "tune beyond the edge": (
+        lambda **k: tune(holes(), n_components=1, model=ALS(max_iter=3), random_state=0, **k),
         lambda t: ([row[:6] for row in t.table], t.best, fitted(t.model)[0]),
     ),
     "select_mixture": (
@@ -110,12 +136,74 @@ CHOICES = {
 def test_a_killed_choice_resumes_to_the_same_bits(name, monkeypatch, tmp_path):
     call, told = CHOICES[name]
     whole, path = told(call()), tmp_path / "state"
-    for at in (2, 9):
+    for at in (2, 9, 31):
         if not kill_after(monkeypatch, at, lambda: call(checkpoint=path)):
             assert at > 2
             break
         assert told(call(checkpoint=path)) == whole
         assert not any(tmp_path.iterdir())
+
+
+def test_a_killed_choice_goes_on_inside_its_candidate(monkeypatch, tmp_path):
+    """What the folds had done of the candidate at work is not done again, and the fit to all entries neither."""
+    call, told = CHOICES["tune"]
+    sweeps, path, whole = [], tmp_path / "state", told(CHOICES["tune"][0]())
+    from eckart.complete.factors import als
+
+    count = als.alternate
+    monkeypatch.setattr(als, "alternate", lambda problem, state, *a: (sweeps.append(state.sweeps), count(problem, state, *a))[1])
+    kept, written = Checkpoint.save, []
+
+    def save(self, done, arrays):
+        kept(self, done, arrays)
+        written.append(self.path.name)
+        if self.path.name == kill:
+            raise Killed
+
+    for kill in ("state.candidate-2.fold-1", "state.final"):
+        with monkeypatch.context() as m:
+            m.setattr(Checkpoint, "due", lambda self: True)
+            m.setattr(Checkpoint, "save", save)
+            with pytest.raises(Killed):
+                call(checkpoint=path)
+        assert (tmp_path / kill).exists()
+        sweeps.clear()
+        assert told(call(checkpoint=path)) == whole
+        assert max(sweeps) > 0  # a fit began in the middle
+        assert len(sweeps) <= 5  # of the eight fits of folds and the last one, those of the first two candidates were not repeated
+        assert not any(tmp_path.iterdir())
+
+
+def test_a_choice_that_is_asked_to_stop_keeps_the_fits_at_work(monkeypatch, tmp_path):
+    """No candidate is judged by a fit that was interrupted; the word to stop is taken back."""
+    from eckart.complete import tune as module
+
+    call, told = CHOICES["tune"]
+    whole, path, trial = told(call()), tmp_path / "state", module._trial
+
+    def stop(runs, k, l2, kept, number):
+        Checkpoint.ending = number == 2
+        return trial(runs, k, l2, kept, number)
+
+    with monkeypatch.context() as m:
+        m.setattr(module, "_trial", stop)
+        with pytest.raises(KeyboardInterrupt):
+            call(checkpoint=path)
+    assert not Checkpoint.ending
+    assert list(tmp_path.glob("state.candidate-2.fold-*"))
+    assert told(call(checkpoint=path)) == whole
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_warm_start_is_part_of_what_a_checkpoint_is_about(monkeypatch, tmp_path):
+    path, x = tmp_path / "state", holes()
+    one, other = (ALS(2, l2=l2, max_iter=6, tol=0.0, random_state=0).fit(x) for l2 in (0.1, 10.0))
+    how = {"l2": 0.5, "warm_start": True}
+    whole = fitted(ALS(2, l2=0.1, max_iter=6, tol=0.0, random_state=0).fit(x).set_params(**how).fit(x))
+    assert kill_after(monkeypatch, 2, lambda: one.set_params(checkpoint=path, **how).fit(x))
+    with pytest.raises(eckart.FileError, match="start is"):
+        other.set_params(checkpoint=path, **how).fit(x)
+    assert fitted(one.fit(x)) == whole
 
 
 def test_a_fit_without_a_seed_goes_on_with_the_draws_of_the_killed_one(monkeypatch, tmp_path):

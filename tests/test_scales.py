@@ -19,6 +19,10 @@ ALWAYS = {"PCA eigh", "PCA svd", "PCA randomized", "PCA sparse", "PCA gaps"}
 """Models that scale inside: they answer wherever their own variances can be written down."""
 
 
+UNITLESS = {"EASE", "SLIM", "SpectralFilter", "Mixture multinomial", "PLSA", "LDA online"}
+"""Models for which data times a number are the same data (shares of a row, or what is there at all)."""
+
+
 @pytest.fixture(scope="module")
 def tables():
     return data()
@@ -37,9 +41,15 @@ def test_works_or_is_refused_in_words(case, tables):
     if case in NETWORKS:
         pytest.importorskip("torch")
     scales = [(scale, np.float64) for scale in SCALES] + [(1e-30, np.float32), (1e30, np.float32)]
+    usual = getattr(eckart, name)(**options, random_state=0).fit(*_arguments(name, tables[kind], 1.0))
     for scale, dtype in scales:
         x = tables[kind].astype(dtype)
         given = _arguments(name, x, dtype(scale))
+        try:  # a model of data of another size: judged, or refused in words
+            found = usual.certify(*given)
+            assert not found.holds or case in UNITLESS, (scale, str(found))
+        except InputError:
+            pass
         try:
             model = getattr(eckart, name)(**options, random_state=0).fit(*given)
         except InputError as error:
@@ -49,7 +59,9 @@ def test_works_or_is_refused_in_words(case, tables):
             continue
         arrays, _ = model.fit_.factors.to_state()
         assert all(np.isfinite(a).all() for a in arrays.values()), scale
-        assert not any(np.isnan(c.value) for c in model.certificate_.checks), (scale, str(model.certificate_))
+        for found in (model.certificate_, again := model.certify(*given)):
+            assert not any(np.isnan(c.value) for c in found.checks), (scale, str(found))
+        assert again.holds == model.certificate_.holds, (scale, str(again), str(model.certificate_))
         for verb in verbs:
             assert np.isfinite(np.asarray(getattr(model, verb)(given[0]))).all(), scale
 

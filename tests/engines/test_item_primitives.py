@@ -10,7 +10,7 @@ from registry import ENGINES, JUDGE
 from scipy import sparse
 
 from eckart.engines.cpu.items import ridge
-from eckart.engines.protocol import SparseRows
+from eckart.engines.protocol import SparseColumns, SparseRows
 from eckart.matrix import Counts
 
 
@@ -81,6 +81,8 @@ def test_nonnegative_columns(engine, l1, l2, dtype):
     assert not np.diagonal(whole[0]).any()
     if l1 == 100.0:
         assert found.data.size == 0  # nothing is worth that price
+    parts = [engine.nonnegative_columns(gram, l1, l2, 1e-12, 2000, span) for span in ((0, 1), (1, 20), (20, 23))]
+    assert all(np.array_equal(a, b) for a, b in zip(SparseColumns.joined(parts), found))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

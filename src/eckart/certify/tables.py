@@ -10,14 +10,17 @@ from eckart.trace import Trace
 GRADIENT_LIMIT = 2e-2
 """Relative gradient that counts as none: what is left to gain is of second order, less than a thousandth of a nat for each cell on real tables."""
 LINK_LIMIT = 1e-3
+STEP_LIMIT = 5e-2
+"""Relative change of a mean or a noise by one more step: fits end below half of it, and data times 1.2 are beyond."""
 
 
 def certify_table(
-    value: float, gradient: float, links: dict[str, float], trace: Trace | None, facts: dict[str, object]
+    value: float, gradient: float, move: float, links: dict[str, float], trace: Trace | None, facts: dict[str, object]
 ) -> Certificate:
     """The certificate of a fit from what was measured at the returned point."""
     checks = [
         Check("relative gradient", gradient, GRADIENT_LIMIT, "size of the gradient of the objective by W against the two parts that cancel in it"),
+        Check("EM step", move, STEP_LIMIT, "largest relative change of a mean or a noise that one more EM step would make"),
         Check("finite", 0.0 if abs(value) < float("inf") else 1.0, 0.0, "the objective is a finite number"),
     ]  # fmt: skip
     if links:

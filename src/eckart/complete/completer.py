@@ -366,6 +366,10 @@ class Completer(Recommender, TransformerMixin, Estimator):
             )
         return x
 
+    def _judged(self, X: Any) -> Observed:
+        """The same for a certificate, whose sums must not leave the range of numbers: refused in words, as in ``fit``."""
+        return squarable(self._aligned(X))
+
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The columns of the data: a completed row has all of them."""
         f = self._lowrank()

@@ -16,6 +16,7 @@ mean and column biases, is part of the error, and is counted.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,11 +33,11 @@ from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.fit import kept_fit, resumed_fit
 from eckart.io.models.checkpoint import Checkpoint, parameters_of
-from eckart.io.models.levels import SECONDS, resumed
+from eckart.io.models.levels import SECONDS, Memory, resumed
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
 from eckart.metrics import mae, ranking, rmse
-from eckart.trace import progress
+from eckart.trace import StopReason, progress
 
 LARGEST, FURTHER, LITTLE = 64, 6, 0.999
 """Rank from which doubling ends; ridges beyond the edge, at most (64 times the edge), while the error falls by more than a thousandth."""
@@ -134,7 +135,8 @@ def tune(
     patience : ranks in a row without a lower error after which the rank stops growing; None tries all of them.
     one_standard_error : choose the smallest rank, and then the largest ridge, whose error is within one standard error of the least.
     random_state, n_threads, verbose : seed of folds and fits; most threads; progress bars.
-    checkpoint : file in which candidates that were judged are kept; the same call resumes from it after a crash, with the same bits.
+    checkpoint : file in which candidates that were judged are kept (the fits at work are kept in files beside it); the same call resumes from them after a
+        crash, with the same bits.
 
     >>> rng = np.random.default_rng(0)
     >>> a = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 40)) + 0.1 * rng.standard_normal((60, 40))
@@ -175,17 +177,13 @@ def tune(
         seed = int(rng.integers(2**31))
         parts = _parts(x, folds, held_out, seed)
         runs = [_Run(p, base, seed, error_name, at, shape) for p in parts]
-        table = _resume(memory.last(), runs)
-        judged, at_rank = 0, 0
+        walk, at_rank = _Walk(runs, memory, checkpoint), 0
         while at_rank < len(ranks):
             k = ranks[at_rank]
             for ridge in ridges:
-                if judged >= len(table):  # not judged before it was killed
-                    memory.offer({"table": [list(t) for t in table], "runs": lambda: [run.state() for run in runs]})
-                    table.append(_trial(runs, k, ridge))
-                    watch("candidates", len(table), len(ranks) * len(ridges))
-                judged += 1
-            best_of_ranks.append(min(t.error for t in table[:judged] if t.n_components == k))
+                walk.judge(k, ridge)
+                watch("candidates", len(walk.seen), len(ranks) * len(ridges))
+            best_of_ranks.append(min(t.error for t in walk.seen if t.n_components == k))
             since = len(best_of_ranks) - 1 - int(np.argmin(best_of_ranks))
             at_rank += 1
             if patience is not None and since >= patience and at_rank < len(ranks):
@@ -194,12 +192,15 @@ def tune(
             if n_components is None and at_rank == len(ranks) and since == 0 and len(ranks) > 1:
                 ranks += [2 * k] * (2 * k <= min(x.shape) and k < LARGEST)
         if l2 is None and len(ridges) > 1:
-            _beyond(runs, table, ridges)
+            _beyond(walk, ridges)
+        table = walk.seen
         chosen = _choose(table, one_standard_error)
         stopped += _edges(table[chosen], table)
         best = rank_parameter(table[chosen].n_components) | shape(table[chosen].l2)
-        final = clone(base).set_params(**best, **seeded(base, seed)).fit(x)
-    memory.end()
+        walk.offer()
+        final = clone(base).set_params(**best, **seeded(base, seed), **kept_in(base, checkpoint, "final")).fit(x)
+        final.set_params(**kept_in(base, None))
+    memory.end(final.fit_.trace)
     label = error_name if error_name in ("rmse", "mae") else f"1-{error_name}@{min(at, x.n_columns)}"
     tested, cold = tuple(r.tested for r in runs), tuple(r.cold for r in runs)
     return Tuning(tuple(table), chosen, best, final, label, tested, cold, stopped)
@@ -218,14 +219,16 @@ class _Run:
         self.tested = len(self.rows)
         self.cold = int(np.count_nonzero(part.train.row_counts()[self.rows] == 0))
 
-    def fit(self, k: int, l2: float | None) -> tuple[float, float | None, int]:
-        """Error, its standard error and the sweeps of this candidate."""
-        model = self.model.set_params(**rank_parameter(k), **self.shape(l2))
+    def fit(self, k: int, l2: float | None, path: Any = None, name: str = "") -> tuple[float, float | None, int]:
+        """Error, its standard error and the sweeps of this candidate, whose fit is kept in a file of that name beside ``path``."""
+        model = self.model.set_params(**rank_parameter(k), **self.shape(l2), **kept_in(self.model, path, name))
         warm = "warm_start" in model.get_params(deep=False)
         if warm:
             model.set_params(warm_start="fit_" in vars(model))
             self._restart(model, k)
         model.fit(self.train)
+        if model.fit_.trace.reason is StopReason.INTERRUPTED:  # no candidate is judged by half a fit
+            raise KeyboardInterrupt
         if warm and k not in self.first:
             self.first = {k: model.fit_}
         return *self.judge(model), int(getattr(model, "n_iter_", len(model.fit_.trace)))
@@ -272,36 +275,75 @@ class _Run:
         return value, float(spread / np.sqrt(test.nnz))
 
 
-def _resume(kept: Any, runs: list[_Run]) -> list[Trial]:
-    """The candidates that a killed run had judged; its fits go back to their folds."""
-    if kept is None:
-        return []
-    for run, state in zip(runs, kept["runs"], strict=True):
-        run.restore(state)
-    return [Trial._make([*row[:4], tuple(row[4]), *row[5:]]) for row in kept["table"]]
+class _Walk:
+    """Candidates one after another. Those that a killed run had judged are taken as they were; ``seen`` are those that the walk has come to."""
+
+    def __init__(self, runs: list[_Run], memory: Memory, path: Any):
+        self._runs, self._memory, self._path = runs, memory, path
+        self._table: list[Trial] = []
+        self._judged = 0
+        if (kept := memory.last()) is not None:
+            for run, state in zip(runs, kept["runs"], strict=True):
+                run.restore(state)
+            self._table = [Trial._make([*row[:4], tuple(row[4]), *row[5:]]) for row in kept["table"]]
+
+    @property
+    def seen(self) -> list[Trial]:
+        return self._table[: self._judged]
+
+    def offer(self) -> None:
+        table = [list(t) for t in self._table]
+        self._memory.offer({"table": table, "runs": lambda: [run.state() for run in self._runs]})
+
+    def judge(self, k: int, l2: float | None) -> Trial:
+        """The next candidate."""
+        if self._judged == len(self._table):
+            self.offer()
+            self._table.append(_trial(self._runs, k, l2, self._path, self._judged))
+        self._judged += 1
+        return self._table[self._judged - 1]
 
 
-def _trial(runs: list[_Run], k: int, l2: float | None) -> Trial:
+def kept_in(model: Any, path: Any, name: str = "") -> dict[str, Any]:
+    """The parameter ``checkpoint`` of a model that has one: a file beside ``path``, which keeps what is judged and not the fit that is at work."""
+    if "checkpoint" not in model.get_params(deep=False):
+        return {}
+    return {"checkpoint": None if path is None else f"{os.fspath(path)}.{name}"}
+
+
+def _trial(runs: list[_Run], k: int, l2: float | None, path: Any, number: int) -> Trial:
     """One candidate on every fold."""
     began = time.perf_counter()
     with ThreadPoolExecutor(
         max_workers=len(runs)
     ) as side_by_side:  # a fit of small data leaves cores idle; each fold has its own model and seed
-        results = list(side_by_side.map(lambda run: run.fit(k, l2), runs))
+        fits = [
+            side_by_side.submit(run.fit, k, l2, path, f"candidate-{number}.fold-{fold}")
+            for fold, run in enumerate(runs)
+        ]
+        try:
+            results = [fit.result() for fit in fits]
+        except KeyboardInterrupt:
+            try:
+                while path is not None and not all(fit.done() for fit in fits):
+                    Checkpoint.ending = True  # each fold that is still at work writes its state and ends
+                    time.sleep(0.05)
+            finally:
+                Checkpoint.ending = False
+            raise
     errors = tuple(float(r[0]) for r in results)
     spread = results[0][1] if len(runs) == 1 else float(np.std(errors, ddof=1) / np.sqrt(len(runs)))
     return Trial(k, l2, float(np.mean(errors)), spread, errors, sum(r[2] for r in results), time.perf_counter() - began)
 
 
-def _beyond(runs: list[_Run], table: list[Trial], ridges: list[Any]) -> None:
+def _beyond(walk: _Walk, ridges: list[Any]) -> None:
     """At the best rank, ridges beyond the end of those tried, while the error falls."""
-    best = min(table, key=lambda t: t.error)
+    best = min(walk.seen, key=lambda t: t.error)
     for edge, factor in ((max(ridges), 2.0), (min(ridges), 0.5)):
         if best.l2 != edge:
             continue
         for step in range(1, FURTHER + 1):
-            trial = _trial(runs, best.n_components, edge * factor**step)
-            table.append(trial)
+            trial = walk.judge(best.n_components, edge * factor**step)
             if trial.error >= LITTLE * best.error:
                 return
             best = trial

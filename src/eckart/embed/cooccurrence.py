@@ -25,15 +25,16 @@ from eckart.embed.sequences import Sequences
 from eckart.engines import engine_named
 from eckart.engines.protocol import CountRows, PairRule
 from eckart.errors import InputError, wrong
+from eckart.io.models.levels import NOTHING, Memory
 from eckart.matrix import Counts
 from eckart.parameters import whole
 from eckart.trace import Watcher, progress, silent
 
 WEIGHTINGS = ("harmonic", "flat", "linear")
 SIDES = {"both": (True, True), "left": (True, False), "right": (False, True)}
-MOST_SCALE = 2**30
 MOST_WINDOW = 10_000
 """Words on one side: documents are seldom longer, and a window's buffers hold a few numbers for each of them, on every thread."""
+MOST_SCALE = 2**30
 """Weights are whole numbers times 1 / scale up to this scale: sums then stay exact in 53 bits for 2^23 pairs at distance 1 and many more in all."""
 TOKEN_BYTES = 12
 """Memory for a word of a chunk while it is counted: its number, its position, and a share of what is in work."""
@@ -109,14 +110,18 @@ def pair_rule(window: int, weighting: str = "harmonic", sides: str = "both") -> 
     return PairRule(tuple(weights), float(scale), *SIDES[sides])
 
 
-def count(s: Sequences, rule: PairRule, engine: Any, max_memory: int, watch: Watcher = silent) -> Counts:
-    """The counts of sequences, in chunks that fit into the memory limit."""
+def count(
+    s: Sequences, rule: PairRule, engine: Any, max_memory: int, watch: Watcher = silent, memory: Memory = NOTHING
+) -> Counts:
+    """The counts of sequences, in chunks that fit into the memory limit; those that a killed run had counted are taken from ``memory``."""
     n, total = len(s.words), s.n_tokens
     _check(s)
     spans, piece = chunks(total, max_memory), int(np.clip(max_memory // 256, 2**12, PIECE))
-    runs = []
-    for first, last in spans:
-        run = Run(n, max_memory // (2 * len(spans)))
+    limit = max_memory // (2 * len(spans))
+    runs = [Run.of(n, limit, *held) for held in memory.last() or []]
+    for first, last in spans[len(runs) :]:
+        memory.offer(lambda: [run.held(engine) for run in runs])
+        run = Run(n, limit)
         for rows in engine.cooccur(s.ids, s.pointers, n, rule, (first, last), piece):
             run.put(rows)
             watch("words counted", first + (last - first) * (rows.first + len(rows.lengths)) / n, total)
@@ -157,6 +162,13 @@ class Run:
         self._parts: list[CountRows] = []
         self._files: tuple[Any, Any] | None = None
 
+    @classmethod
+    def of(cls, n: int, limit: int, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Run:
+        """All rows at once: the inverse of ``held``."""
+        run = cls(n, limit)
+        run.put(CountRows(0, np.diff(indptr), indices, data))
+        return run
+
     def put(self, rows: CountRows) -> None:
         """The next rows."""
         self._lengths.append(rows.lengths)
@@ -170,17 +182,21 @@ class Run:
         for rows in pieces:
             self.put(rows)
 
-    def arrays(self, engine: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """indptr, indices and data; maps of the files where they are there. What was held in pieces is let go."""
+    def held(self, engine: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """indptr, indices and data; maps of the files where they are there."""
         indptr = np.concatenate([[0], np.cumsum(np.concatenate(self._lengths))]).astype(np.int64)
         if self._files is not None and indptr[-1] > 0:
-            kinds = (np.int32, np.float64)
-            mapped = [np.asarray(np.memmap(f, kind, "c")) for f, kind in zip(self._files, kinds)]
-            for file in self._files:
-                file.close()
-            return indptr, mapped[0], mapped[1]
-        parts, self._parts = self._parts, []
-        return indptr, *engine.join_counts(parts)
+            indices, data = (np.asarray(np.memmap(f, kind, "c")) for f, kind in zip(self._files, (np.int32, np.float64)))
+            return indptr, indices, data
+        return indptr, *engine.join_counts(self._parts)
+
+    def arrays(self, engine: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same for the last time: what was held in pieces is let go."""
+        found = self.held(engine)
+        self._parts = []
+        for file in self._files or ():
+            file.close()
+        return found
 
     def _spill(self) -> None:
         if self._files is None:

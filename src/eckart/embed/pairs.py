@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.embed.cooccurrence import MAX_MEMORY, count, pair_rule
+from eckart.embed.sequences import Sequences
 from eckart.errors import InputError
+from eckart.io.models.levels import NOTHING, Memory
 from eckart.io.tables.frames import titles
 from eckart.io.text.tokens import Tokenizer
 from eckart.matrix import Counts
@@ -23,17 +25,32 @@ class Pairs(NamedTuple):
     rules: dict[str, Any]
 
 
-def pairs_of(model: Any, X: Any, engine: Any = None) -> Pairs:
-    """Counts as they are (also a SciPy sparse matrix), or counted in sentences with the parameters of the model."""
+def source_of(model: Any, X: Any) -> Counts | Sequences:
+    """Counts as they are (also a SciPy sparse matrix), or sentences with the words that the model asks for."""
     if hasattr(X, "tocsr"):
         X = Counts.from_scipy(X)
+    return X if isinstance(X, Counts) else model._sequences(X)
+
+
+def contents_of(source: Counts | Sequences) -> tuple[np.ndarray, ...]:
+    """The arrays that name a source by its content."""
+    if isinstance(source, Counts):
+        names = () if source.columns is None else (np.asarray(source.columns),)
+        return (source.indptr, source.indices, source.data, *names)
+    return np.asarray(source.pointers), source.ids, np.asarray(source.words)
+
+
+def pairs_of(model: Any, X: Any, engine: Any = None, memory: Memory = NOTHING) -> Pairs:
+    """Counts as they are, or counted in sentences with the parameters of the model."""
+    X = source_of(model, X)
     if isinstance(X, Counts):
         rule = Tokenizer(model.lowercase, model.numbers, model.min_length, model.tokenizer)
         words = X.columns if X.columns is not None else titles(list(range(X.n_columns)))
         return Pairs(checked(X), words, None, rule.to_dict())
-    s, rule = model._sequences(X), pair_rule(model.window, model.weighting)
+    rule = pair_rule(model.window, model.weighting)
     with progress(bool(model.verbose)) as watch:
-        return Pairs(checked(count(s, rule, engine or model._engine(), MAX_MEMORY, watch)), s.words, s.counts, s.rules)
+        n = count(X, rule, engine or model._engine(), MAX_MEMORY, watch, memory)
+    return Pairs(checked(n), X.words, X.counts, X.rules)
 
 
 def checked(x: Counts) -> Counts:

@@ -22,22 +22,26 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.embed.cooccurrence import WEIGHTINGS
 from eckart.embed.model import WordModel
-from eckart.embed.pairs import Pairs, pairs_of
+from eckart.embed.pairs import Pairs, contents_of, pairs_of, source_of
+from eckart.embed.sequences import Sequences
 from eckart.engines import engine_named
 from eckart.engines.protocol import PmiRule
 from eckart.errors import InputError, wrong
 from eckart.factors import Basis, Embedding
 from eckart.fit import Fit, fitted, plan_of
+from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import NOTHING, SECONDS, Memory, resumed
 from eckart.matrix import Counts
-from eckart.parameters import number, one_of, param
+from eckart.parameters import file_name, number, one_of, param
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.solve import Options
 from eckart.reduce.solve import certify as measured
 from eckart.reduce.solve import solve as solve_svd
-from eckart.rng import generator
 from eckart.trace import Watcher, progress, silent
 
 KINDS = ("positive", "pmi")
+SHOWN = ("engine", "tokenizer", "add_context")
+"""Parameters without a part in the state: what text is cut by is seen in its words, what is handed out is decided at the end."""
 
 
 def pmi_matrix(
@@ -64,11 +68,19 @@ def pmi_matrix(
 
 
 def solve(
-    m: Counts, k: int, exponent: float, tol: float, *, engine: Any, rng: np.random.Generator, watch: Watcher = silent
+    m: Counts,
+    k: int,
+    exponent: float,
+    tol: float,
+    *,
+    engine: Any,
+    rng: np.random.Generator,
+    watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> tuple[np.ndarray, np.ndarray, Fit]:
     """U S^p, V S^(1 - p) and the fit of the SVD."""
     options = Options(k, False, "auto" if min(m.shape) <= SMALL else "randomized", tol)
-    fit = solve_svd(m, options, None, engine=engine, rng=rng, watch=watch)
+    fit = solve_svd(m, options, None, engine=engine, rng=rng, watch=watch, memory=memory)
     basis = fit.factors
     size = np.sqrt(basis.scatter)
     rank = size > size.max(initial=0.0) * 1e-6
@@ -108,6 +120,8 @@ class PMI(WordModel):
         Of the vocabulary, as for ``eckart.sequences``.
     tol : float
         The share of the captured energy that the SVD may miss.
+    checkpoint : None or path
+        File in which the counted pairs and the state of the SVD are kept; the same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
         Seed of the SVD's start; "auto", "cpu", "plain" or another engine; most threads (results do not depend on them); progress bars.
 
@@ -139,6 +153,7 @@ class PMI(WordModel):
     exponent: float = param(0.5, number())
     weighting: str = param("harmonic", one_of(*WEIGHTINGS))
     tol: float = param(1e-6, number(0))
+    checkpoint: Any = param(None, file_name())
 
     @fitted
     def singular_values_(self) -> np.ndarray:
@@ -148,22 +163,17 @@ class PMI(WordModel):
     def fit(self, X: Any, y: Any = None) -> PMI:
         """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
         self._check()
-        engine = self._engine()
-        pairs = pairs_of(self, X, engine)
-        k, n = int(self.n_components), len(pairs.words)
+        engine, source = self._engine(), source_of(self, X)
+        k, n = int(self.n_components), len(source.words) if isinstance(source, Sequences) else source.n_columns
         if k > n:
             raise wrong("n_components", k, f"1 to {n} for {n} words", "lower it, or lower min_count")
-        m = self._matrix(pairs, engine)
-        with progress(bool(self.verbose)) as watch, engine.at_work():
-            vectors, context, svd = solve(
-                m,
-                k,
-                float(self.exponent),
-                float(self.tol),
-                engine=engine,
-                rng=generator(self.random_state),
-                watch=watch,
-            )
+        file = Checkpoint.of_parts(self, lambda: contents_of(source), ignored=SHOWN, seconds=SECONDS)
+        with resumed(file, self.random_state) as (memory, rng):
+            pairs, within = self._counted(source, engine, memory)
+            m = self._matrix(pairs, engine)
+            with progress(bool(self.verbose)) as watch, engine.at_work():
+                how: dict[str, Any] = {"engine": engine, "rng": rng, "watch": watch, "memory": within}
+                vectors, context, svd = solve(m, k, float(self.exponent), float(self.tol), **how)
         factors = Embedding(vectors, context, counts=pairs.counts, columns=pairs.words)
         plan = plan_of(engine) | {
             "method": f"truncated SVD ({svd.plan['solver']})",
@@ -173,6 +183,7 @@ class PMI(WordModel):
             "words": pairs.rules,
         }
         self.fit_ = Fit(factors, described(svd.certificate), svd.trace, plan)
+        memory.end(svd.trace)
         return self
 
     def certify(self, X: Any) -> Certificate:
@@ -193,6 +204,19 @@ class PMI(WordModel):
         )  # fmt: skip
         with engine.at_work():
             return described(measured(c, basis, float(self.tol), np.random.default_rng(0)))
+
+    def _counted(self, source: Counts | Sequences, engine: Any, memory: Memory) -> tuple[Pairs, Memory]:
+        """The pairs of the source, and the level of what follows: pairs that had to be counted are kept beside its state."""
+        if isinstance(source, Counts):
+            return pairs_of(self, source), memory.inner(None)
+        whole, words = (memory.last() or {}).get("whole"), source.words
+        if whole is None:
+            pairs = pairs_of(self, source, engine, memory.inner({"whole": None}))
+        else:
+            indptr, indices, data = whole
+            counted = Counts(indptr, indices, data, len(words), words, words)
+            pairs = Pairs(counted, words, source.counts, source.rules)
+        return pairs, memory.inner({"whole": [pairs.n.indptr, pairs.n.indices, pairs.n.data]})
 
     def _matrix(self, pairs: Pairs, engine: Any) -> Counts:
         how: dict[str, Any] = {"kind": self.kind, "shift": self.shift, "smoothing": self.smoothing}

@@ -29,7 +29,7 @@ from eckart.certify.pairs import Pairs, certify_pairs
 from eckart.embed import skipgram_exact, skipgram_train
 from eckart.embed.cooccurrence import MAX_MEMORY, MOST_WINDOW, count, pair_rule
 from eckart.embed.model import WordModel
-from eckart.embed.pairs import checked
+from eckart.embed.pairs import checked, contents_of
 from eckart.embed.sequences import Sequences, keep_probability
 from eckart.engines.protocol.windows import Pieces
 from eckart.errors import InputError, wrong
@@ -40,7 +40,6 @@ from eckart.io.models.levels import resumed
 from eckart.io.tables.frames import titles
 from eckart.matrix import Counts
 from eckart.parameters import file_name, flag, number, one_of, optional, param, whole
-from eckart.rng import generator
 from eckart.trace import Trace, Watcher, progress, silent
 
 CERTIFIED = 5_000_000
@@ -189,21 +188,25 @@ class SkipGram(WordModel):
     def _fit_exact(self, counts: Counts, rules: dict[str, Any], engine: Any, watch: Watcher) -> None:
         marginal = np.asarray(counts.to_scipy().sum(axis=0)).ravel()
         words = titles(list(range(counts.n_columns))) if counts.columns is None else counts.columns
-        u, v, b, trace = skipgram_exact.solve(
-            counts,
-            _shares(marginal, self.noise_exponent),
-            loss=self.loss,
-            k=int(self.n_components),
-            negatives=float(self.negatives),
-            bias=bool(self.bias),
-            max_iter=1000 if self.max_iter is None else int(self.max_iter),
-            tol=float(self.tol),
-            rng=generator(self.random_state),
-            watch=watch,
-        )
+        file = Checkpoint.of_fit(self, counts, ignored=("engine", "tokenizer"), seconds=SECONDS)
+        with resumed(file, self.random_state) as (memory, rng):
+            u, v, b, trace = skipgram_exact.solve(
+                counts,
+                _shares(marginal, self.noise_exponent),
+                loss=self.loss,
+                k=int(self.n_components),
+                negatives=float(self.negatives),
+                bias=bool(self.bias),
+                max_iter=1000 if self.max_iter is None else int(self.max_iter),
+                tol=float(self.tol),
+                rng=rng,
+                watch=watch,
+                memory=memory,
+            )
         f = Embedding(u.copy(), v.copy(), None, None if b is None else b.copy(), marginal, words)
         plan = plan_of(engine) | {"solver": "exact", "words": rules}
         self.fit_ = Fit(f, self._certify(counts, f, engine, "exact", trace, {}), trace, plan)
+        memory.end(trace)
         self._say_if_early(self.fit_)
 
     def _certify(
@@ -227,8 +230,7 @@ class SkipGram(WordModel):
         return s
 
     def _file(self, s: Sequences) -> Checkpoint | None:
-        parts = (np.asarray(s.pointers), s.ids, np.asarray(s.words))
-        return Checkpoint.of_parts(self, lambda: parts, ignored=("engine", "tokenizer"), seconds=SECONDS)
+        return Checkpoint.of_parts(self, lambda: contents_of(s), ignored=("engine", "tokenizer"), seconds=SECONDS)
 
     def _solver(self, X: Any) -> str:
         if self.solver == "auto":

@@ -9,14 +9,14 @@ each w.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.special import expit, logsumexp
 
 from eckart.errors import InputError
+from eckart.io.models.levels import NOTHING, Memory
 from eckart.matrix import Counts
-from eckart.trace import StopReason, Trace, Watcher, silent
+from eckart.optim.lbfgs import minimise
+from eckart.trace import Trace, Watcher, silent
 
 LARGEST = 5000
 """Words up to which n x n numbers are held."""
@@ -34,10 +34,9 @@ def solve(
     tol: float,
     rng: np.random.Generator,
     watch: Watcher = silent,
+    memory: Memory = NOTHING,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, Trace]:
     """zeta, z, b (None without a bias) and the loss of each step; an interrupt keeps the best state."""
-    from scipy.optimize import minimize
-
     n = x.shape[0]
     if n > LARGEST:
         raise InputError(
@@ -48,8 +47,6 @@ def solve(
     away = negatives * seen.sum(axis=1)[:, None] * noise
     start = rng.standard_normal(2 * n * k) / np.sqrt(k)
     theta = np.concatenate([start, np.zeros(n)]) if bias else start
-    trace = Trace("loss of a pair", reason=StopReason.MAX_ITER)
-    best: dict[str, Any] = {"value": np.inf, "theta": theta}
 
     def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
         u, v = theta[: 2 * n * k].reshape(2, n, k)
@@ -57,24 +54,14 @@ def solve(
         if bias:
             s += theta[2 * n * k :]
         total, g = _softmax(seen, s) if loss == "softmax" else _negative(seen, away, s)
-        if total < best["value"]:
-            best.update(value=total, theta=theta.copy())
         parts = [(g @ v).ravel(), (g.T @ u).ravel()]
         return total, np.concatenate([*parts, g.sum(axis=0)] if bias else parts)
 
-    def each(_: np.ndarray) -> None:
-        trace.add(best["value"])
-        watch("steps", len(trace), max_iter)
-
-    try:
-        options = {"maxiter": max_iter, "maxfun": 4 * max_iter, "ftol": tol, "gtol": 1e-12, "maxcor": 20}
-        end = minimize(value, theta, jac=True, method="L-BFGS-B", callback=each, options=options)
-        trace.reason = StopReason.CONVERGED if end.success else StopReason.MAX_ITER
-    except KeyboardInterrupt:
-        trace.reason = StopReason.INTERRUPTED
+    theta, trace = minimise(
+        value, theta, tol=tol, max_iter=max_iter, quantity="loss of a pair", watch=watch, memory=memory
+    )
     if not len(trace):
-        trace.add(best["value"])
-    theta = best["theta"]
+        trace.add(value(theta)[0])
     u, v = theta[: 2 * n * k].reshape(2, n, k)
     return u, v, theta[2 * n * k :] if bias else None, trace
 

@@ -14,7 +14,7 @@ from eckart.errors import FileError, InputError
 from eckart.factors import Network
 from eckart.factors.checks import numbers
 from eckart.fit import Fit
-from eckart.matrix import SQUARABLE
+from eckart.matrix import SQUARABLE, squarable
 from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
 from eckart.nn.options import WIDTHS
 from eckart.nn.shell import NetworkShell, fingerprint, rows_at, split_rows
@@ -65,6 +65,7 @@ class NetworkHead(NetworkShell):
     def certify(self, X: Any, y: Any) -> Certificate:
         """Measure the certificate again from this model and data. The training data are split as in the fit; other rows were all unseen."""
         matrix, gpu = self._new(X)
+        squarable(matrix)
         from eckart.nn.batches import Rows, Scale
 
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)

@@ -18,7 +18,7 @@ from eckart.errors import FileError
 
 
 class Draws:
-    """The generator that a network draws from in training, shared by its layers and its loss; None is the default one of the device.
+    """The generator that a network draws from in training, shared by its layers and its loss; None, out of training, is the default one of the device.
 
     PyTorch's own dropout draws from one generator of the whole process, which fits in several threads would share.
     """

@@ -142,6 +142,7 @@ class RecordedSteps(Steps):
         tape, where = torch.cuda.CUDAGraph(), at.clone()
         try:
             self.net.zero_grad(set_to_none=True)
+            tape.register_generator_state(self.net.draws.generator)  # a tape advances no generator that it does not know
             with torch.cuda.graph(tape, stream=self.aside):
                 value = self._step(where)
         except RuntimeError:  # no memory for a tape, or a step that cannot be recorded: steps one by one have worked
@@ -157,5 +158,6 @@ def steps_of(net: Any, loss: Any, rows: Source, optimizer: Any, clip: float | No
     """Recorded steps where they can be: rows and the state of the optimiser on a GPU."""
     there = place.cuda and place.resident and isinstance(rows.index(_NONE), torch.Tensor)
     kept = all(group.get("capturable") for group in optimizer.param_groups)
-    kind = RecordedSteps if there and kept else Steps
+    told = hasattr(torch.cuda.CUDAGraph, "register_generator_state")
+    kind = RecordedSteps if there and kept and told else Steps
     return kind(net, loss, rows, optimizer, clip, place, room)

@@ -11,7 +11,7 @@ for a batch, the batch is summed in parts: the same gradient, in less memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -108,17 +108,15 @@ def train(
 
 @contextmanager
 def _drawing(net: Any, place: Place) -> Iterator[Callable[[int], Any]]:
-    """A function that seeds what the network draws. On a CPU a generator of its own, so that fits in several threads repeat their seeds; on a GPU that of
-    the device, because recorded steps advance no other, put back afterwards."""
-    if not place.cuda:
-        net.draws.generator = torch.Generator()
+    """A function that seeds what the network draws: from a generator of its own on its device, so that fits in several threads repeat their seeds.
+    Recorded steps are told of it (``nn.steps``)."""
+    here = torch.cuda.device(place.device) if place.cuda else nullcontext()
+    with here:
+        net.draws.generator = torch.Generator(place.device)
         try:
             yield net.draws.generator.manual_seed
         finally:
             net.draws.generator = None
-        return
-    with torch.random.fork_rng(devices=[place.device]), torch.cuda.device(place.device):
-        yield torch.cuda.manual_seed
 
 
 def _epoch(steps: Steps, order: np.ndarray, recipe: Recipe, epoch: int) -> float:

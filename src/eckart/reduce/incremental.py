@@ -14,10 +14,12 @@ import numpy as np
 from eckart.engines.protocol import Moments
 from eckart.errors import InputError, wrong
 from eckart.fit import fitted, one_kind_of_names
+from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix, Observed, row_parts
 from eckart.parameters import check, optional, param, whole
 from eckart.reduce.pca import PCA
+from eckart.trace import progress
 
 BATCH = 5
 """Rows of a batch for each column by default, as in scikit-learn."""
@@ -60,10 +62,12 @@ class IncrementalPCA(PCA):
         """Start over with the rows of X, ``batch_size`` at a time; ``partial_fit`` goes on from there."""
         check(self)
         matrix = self._complete(one_kind_of_names(read(X)))
-        if sample_weight is not None:  # rows are cut into batches, their weights are not
-            self._take_in([matrix], self._options(), self._weights(matrix, sample_weight), None)
-        else:
-            self._take_in(row_parts(matrix, self._batch(matrix.shape[1])), self._options(), None, None)
+        weights = self._weights(matrix, sample_weight)
+        # rows are cut into batches, their weights are not
+        parts = row_parts(matrix, self._batch(matrix.shape[1])) if weights is None else [matrix]
+        with progress(bool(self.verbose)) as watch, resuming(self, matrix, weights) as (memory, rng):
+            self._take_in(parts, self._options(), weights, None, rng, memory, watch)
+        memory.end()
         return self
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> IncrementalPCA:

@@ -151,7 +151,7 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
             tol = 1e-6 if self.batch_size is None else 1e-3
             return certify(Covariance.by_products(engine, x, True), b, tol, generator(self.random_state))
 
-        return self._of_rows(X, judged)
+        return self._of_rows(squarable(self._new_rows(X)), judged)
 
     @fitted
     def encoder_(self) -> np.ndarray:

@@ -22,7 +22,7 @@ from eckart.factors import Network
 from eckart.factors.checks import numbers
 from eckart.fit import Fit, fitted, require_room
 from eckart.io.tables.numbers import numeric
-from eckart.matrix import Counts, Dense, Matrix, row_parts
+from eckart.matrix import Counts, Dense, Matrix, row_parts, squarable
 from eckart.nn.lazy import need_torch
 from eckart.nn.options import recipe_of
 from eckart.nn.shell import NetworkShell, as_array, fingerprint, live, rows_at, split_rows, warn_of
@@ -197,6 +197,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again from this model and data. The training data are split as in the fit; other rows were all unseen."""
         matrix, gpu = self._new(X)
+        squarable(matrix)
         from eckart.nn.batches import Rows, Scale
 
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)

@@ -20,7 +20,7 @@ from eckart.engines.protocol import GapsFound, Moments, Sketch
 from eckart.errors import FileError, InputError
 from eckart.factors import Basis
 from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of, sample_weights
-from eckart.io.models.levels import resuming
+from eckart.io.models.levels import NOTHING, Memory, resuming
 from eckart.io.namespaces import in_kind
 from eckart.io.read import read
 from eckart.io.tables.device_rows import same_kind
@@ -35,12 +35,12 @@ from eckart.reduce.given import SettableBasis
 from eckart.reduce.krylov import FINEST
 from eckart.reduce.plan import ALIASES, SOLVERS, STATISTIC_COLUMNS, validate_components
 from eckart.reduce.rotate import Rotation, rotation_of
-from eckart.reduce.solve import Options, certify, scaled_in_words, solve_scaled, to_basis, with_units
+from eckart.reduce.solve import Options, certify, in_range, scaled_in_words, solve_scaled, to_basis, with_units
 from eckart.reduce.spectral import solve_eigh
 from eckart.reduce.standardise import divided, divided_moments, divisors
 from eckart.reduce.stream import running, spectrum_of_sketch
 from eckart.rng import generator
-from eckart.trace import progress
+from eckart.trace import Watcher, progress, silent
 
 SHOWN = ("copy", "whiten", "rotation", "power_iteration_normalizer")
 """Parameters that change how the answer is shown, not the fit."""
@@ -162,23 +162,26 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
             )
         if not fresh:
             matrix = self._new_rows(X)
-        self._take_in([matrix], options, self._weights(matrix, sample_weight), None if fresh else self._stream)
+        self._take_in([matrix], options, self._weights(matrix, sample_weight), None if fresh else self._stream, generator(self.random_state))
         return self
 
     def _take_in(
-        self, parts: Iterable[Matrix], options: Options, weights: np.ndarray | None, state: Moments | Sketch | None
+        self,
+        parts: Iterable[Matrix],
+        options: Options,
+        weights: np.ndarray | None,
+        state: Moments | Sketch | None,
+        rng: np.random.Generator,
+        memory: Memory = NOTHING,
+        watch: Watcher = silent,
     ) -> None:
         """Take blocks of rows into the running statistic, then solve it once. Nothing changes where a block is refused."""
-        engine, rng, old = (
-            self._engine(),
-            generator(self.random_state),
-            self.fit_.factors if state is not None else None,
-        )
-        scale = None
+        engine, old = self._engine(), self.fit_.factors if state is not None else None
+        scale, done = None, 0
         columns, dtype = (None, np.dtype(float)) if old is None else (old.columns, old.mean.dtype)
         try:
             with engine.at_work():
-                for matrix in map(squarable, parts):
+                for at, matrix in enumerate(map(squarable, parts)):
                     if options.scale and matrix.shape[1] > STATISTIC_COLUMNS:
                         raise InputError(
                             f"scale=True came with {matrix.shape[1]} columns, wanted at most {STATISTIC_COLUMNS} for partial_fit: a sketch of more is kept in "
@@ -187,8 +190,15 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
                     if state is None:
                         columns, dtype = matrix.columns, matrix.dtype
                         state = running(matrix.shape[1], options.k, matrix.dtype, options.centered, rng)
+                        if (kept := memory.last()) is not None:
+                            done, state = int(kept["done"]), replace(state, **kept["state"])
+                    if at < done:
+                        continue
+                    told = {name: value for name, value in vars(state).items() if name != "dtype"}
+                    memory.offer({"done": at, "state": told})
                     placed = engine.put(matrix, weights)
                     state = _with(state, placed, engine)
+                    watch("rows", state.rows, None)
                 assert state is not None
                 n = len(state.mean)
                 if isinstance(state, Sketch):
@@ -303,10 +313,12 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         weights = self._weights(matrix, sample_weight)
 
         def judged(x: Any) -> Certificate:
+            x, basis, notes = in_range(matrix, x, b, engine)
             if x.kind == "observed":
-                return gaps.certificate_of(x, b, engine=engine)
+                return gaps.certificate_of(x, basis, engine=engine, notes=notes)
             c = Covariance.by_products(engine, x, b.centered)
-            return certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+            found = certify(c, basis, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+            return replace(found, notes=(*found.notes, *notes))
 
         with engine.at_work():
             return on_data(engine, matrix, judged, weights)

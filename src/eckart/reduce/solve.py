@@ -343,6 +343,27 @@ def _factor(x: Matrix, placed: Any, engine: Engine) -> float:
     return float(2.0 ** -np.floor(np.log2(largest)))
 
 
+def in_range(x: Matrix, placed: Any, b: Basis, engine: Engine) -> tuple[Any, Basis, tuple[str, ...]]:
+    """Data and a basis times the power of two that brings the entries where they can be squared, and a note of it; both as they are where they can be."""
+    low, high = SQUARABLE[x.dtype]
+    largest = engine.largest(placed)
+    if largest == 0.0 or not np.isfinite(largest) or low <= largest <= high:
+        return placed, b, ()
+    factor = _factor(x, placed, engine)
+    with np.errstate(over="ignore", under="ignore"):
+        mean = (b.mean.astype(np.float64) * factor).astype(b.mean.dtype)
+        sizes = {name: getattr(b, name) * factor * factor for name in ("scatter", "total", "noise")}
+    if not all(np.isfinite(part).all() for part in (mean, *sizes.values())):
+        raise InputError(
+            f"X has entries near {1 / factor:.0e}, far smaller than the model, wanted the data that it was fitted to"
+        )
+    return engine.scaled(placed, factor), replace(b, mean=mean, **sizes), (_scaled_note(x, factor),)
+
+
+def _scaled_note(x: Matrix, factor: float) -> str:
+    return f"measured on the data times 2^{int(np.log2(factor))}, because squares of its entries leave the range of {x.dtype.name}"
+
+
 def _undo_scale(fit: Fit, factor: float, x: Matrix) -> Fit:
     b = fit.factors
     mean = (b.mean.astype(np.float64) / factor).astype(b.mean.dtype)
@@ -358,7 +379,5 @@ def _undo_scale(fit: Fit, factor: float, x: Matrix) -> Fit:
         raise InputError(
             f"X has entries near {1 / factor:.0e}, whose variance is beyond the range of float64; multiply X by {factor:.0e} first"
         )
-    note = f"measured on the data times 2^{int(np.log2(factor))}, because squares of its entries leave the range of {x.dtype.name}"
-    return Fit(
-        basis, replace(fit.certificate, notes=(*fit.certificate.notes, note)), fit.trace, fit.plan | {"scale": factor}
-    )
+    notes = (*fit.certificate.notes, _scaled_note(x, factor))
+    return Fit(basis, replace(fit.certificate, notes=notes), fit.trace, fit.plan | {"scale": factor})

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,15 @@ from eckart.certify.certificate import Certificate
 from eckart.engines.protocol import GapsFound
 from eckart.errors import InputError, wrong
 from eckart.fit import Estimator, Fit, fitted, one_kind_of_names
+from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Observed
-from eckart.parameters import check, number, one_of, param, whole
+from eckart.parameters import check, file_name, number, one_of, param, whole
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, reusable
 from eckart.reduce.krylov import FINEST
-from eckart.reduce.solve import Options, certify, solve
+from eckart.reduce.solve import Options, certify, in_range, solve
 from eckart.rng import generator
 from eckart.trace import progress
 
@@ -49,6 +50,8 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
         "arpack": share of the squares that may be missed.
     power_iteration_normalizer
         Accepted for compatibility: every step is orthonormalised.
+    checkpoint : None or path
+        File in which the state is kept; the same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose
         As in ``PCA``.
 
@@ -79,6 +82,7 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
     n_oversamples: int = param(10, whole(1))
     power_iteration_normalizer: str = param("auto", one_of("auto", "QR", "LU", "none"))
     tol: float = param(0.0, number(0, 1, below=True))
+    checkpoint: Any = param(None, file_name())
 
     _columns: tuple[np.ndarray, float] = field(init=False)
     """Mean of each column, and the sum of their variances."""
@@ -100,13 +104,14 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
             int(self.n_oversamples), None if lanczos else int(self.n_iter) + 1,
         )  # fmt: skip
         engine = self._engine()
-        with progress(bool(self.verbose)) as watch:
+        with progress(bool(self.verbose)) as watch, resuming(self, matrix) as (memory, rng):
             with engine.at_work():
                 moments = _of_complete(lambda: engine.column_moments(engine.put(matrix), watch))
-            fit = solve(matrix, options, None, engine=engine, rng=generator(self.random_state), watch=watch)
+            fit = solve(matrix, options, None, engine=engine, rng=rng, watch=watch, memory=memory)
         self._store(
             fit, {"column_mean": moments.mean, "column_variance": np.array([moments.square.sum() / moments.weight])}
         )
+        memory.end(fit.trace)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
@@ -130,10 +135,13 @@ class TruncatedSVD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator)
         """Measure the certificate again from this model and data, by products with the data alone."""
 
         def judged(x: Any, b: Any, engine: Any) -> Certificate:
+            x, b, notes = in_range(matrix, x, b, engine)
             c = Covariance.by_products(engine, x, False)
-            return certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+            found = certify(c, b, float(self.fit_.plan.get("tol", 1e-8)), generator(self.random_state))
+            return replace(found, notes=(*found.notes, *notes))
 
-        return self._of_complete_rows(reusable(self._new_rows(X)), judged)
+        matrix = reusable(self._new_rows(X))
+        return self._of_complete_rows(matrix, judged)
 
     def _of_complete_rows(self, X: Any, do: Any) -> Any:
         matrix, engine = self._new_rows(X), self._engine()

@@ -158,7 +158,7 @@ class BayesianMF(Featured):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._with_all_rows(self._aligned(X))
+        x = self._with_all_rows(self._judged(X))
         if x.shape != self._lowrank().shape:
             raise InputError(
                 f"X has shape {x.shape}, wanted {self._lowrank().shape}: the data that the model was fitted to"

@@ -359,7 +359,7 @@ class ALS(MappedModel):
 
     def certify(self, X: Any, weights: Any = None) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._with_all_rows(self._aligned(X))
+        x = self._with_all_rows(self._judged(X))
         f, norm = self._lowrank(), self.normaliser_
         if x.shape != f.shape:
             raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")

@@ -83,7 +83,7 @@ class EASE(ItemModel):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""
-        x, engine = self._aligned(X), self._engine()
+        x, engine = self._judged(X), self._engine()
         with engine.at_work():
             return self._certificate(self._fitted("certify").factors, x, engine)
 

@@ -17,13 +17,17 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.certify.items import certify_sparse
 from eckart.complete.items.item_model import ItemModel, require_square
-from eckart.engines.protocol import SparseRows
+from eckart.engines.protocol import SparseColumns, SparseRows
 from eckart.factors import ItemWeights
 from eckart.fit import Fit, fitted, plan_of
 from eckart.index.compress import transpose
+from eckart.io.models.levels import Memory, resuming
 from eckart.matrix import Observed
-from eckart.parameters import check, number, param, whole
-from eckart.trace import StopReason, Trace
+from eckart.parameters import check, file_name, number, param, whole
+from eckart.trace import StopReason, Trace, Watcher, progress
+
+AT_ONCE = 512
+"""Columns between two points at which those that are finished can be kept: enough for all threads."""
 
 
 @dataclass(eq=False, repr=False)
@@ -38,6 +42,7 @@ class SLIM(ItemModel):
     max_iter : most rounds for a column.
     strengths : "binary" (every value above 0 counts 1) or "raw" (values as they are).
     feedback : "implicit", the only one: absent means not taken up.
+    checkpoint : file in which finished columns are kept; the same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose : as in ``ALS``; nothing is random here.
 
     Attributes
@@ -58,6 +63,7 @@ class SLIM(ItemModel):
     l1: float = param(1.0, number(0))
     tol: float = param(1e-6, number(0, 1, above=True))
     max_iter: int = param(200, whole(1))
+    checkpoint: Any = param(None, file_name())
 
     @fitted
     def n_iter_(self) -> int:
@@ -69,12 +75,10 @@ class SLIM(ItemModel):
         self._check_entries(x, weights)
         n = x.n_columns
         dtype, engine = require_square("SLIM", n, "SpectralFilter"), self._engine()
-        with engine.at_work():
+        with engine.at_work(), resuming(self, x) as (memory, _), progress(bool(self.verbose)) as watch:
             gram = engine.column_gram(self._placed(x, engine, dtype), dtype)
             allowed = 0.5 * self.tol * np.diagonal(gram)
-            found = engine.nonnegative_columns(
-                gram, float(self.l1), float(self.l2), float(self.tol), int(self.max_iter)
-            )
+            found = self._columns(gram, engine, memory, watch)
             del gram
             columns = SparseRows(found.indptr, found.indices, found.data.astype(x.dtype, copy=False))
             certificate = self._certificate(columns, x, engine)
@@ -87,11 +91,25 @@ class SLIM(ItemModel):
             "solver": "coordinate descent on X^T X, column by column", "precision": str(dtype), "l2": float(self.l2), "l1": float(self.l1),
             "sweeps": int(found.sweeps.max(initial=0)), "columns that reached max_iter": late,
         }  # fmt: skip
+        memory.end()
         return Fit(factors, certificate, trace, plan)
+
+    def _columns(self, gram: np.ndarray, engine: Any, memory: Memory, watch: Watcher) -> SparseColumns:
+        """The weights of all columns, some at a time."""
+        how = float(self.l1), float(self.l2), float(self.tol), int(self.max_iter)
+        found = [SparseColumns(**part) for part in memory.last() or []]
+        n, done = len(gram), sum(len(part.gaps) for part in found)
+        while done < n:
+            memory.offer([part._asdict() for part in found])
+            end = min(done + AT_ONCE, n)
+            found.append(engine.nonnegative_columns(gram, *how, (done, end)))
+            done = end
+            watch("columns", done, n)
+        return SparseColumns.joined(found)
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""
-        x, engine, f = self._aligned(X), self._engine(), self._fitted("certify").factors
+        x, engine, f = self._judged(X), self._engine(), self._fitted("certify").factors
         with engine.at_work():
             return self._certificate(SparseRows(*transpose(f.indptr, f.indices, f.data, f.n)), x, engine)
 

@@ -23,8 +23,9 @@ from eckart.certify.spectral import SPARSE_PROBE, certify_subspace
 from eckart.complete.items.item_model import ItemModel
 from eckart.factors import ItemWeights
 from eckart.fit import Fit, plan_of, require_room
+from eckart.io.models.levels import resuming
 from eckart.matrix import Counts, Observed
-from eckart.parameters import check, number, param, whole
+from eckart.parameters import check, file_name, number, param, whole
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.solve import Options, solve
 from eckart.rng import generator
@@ -47,6 +48,7 @@ class SpectralFilter(ItemModel):
     alpha : weight of the ideal filter beside the linear one; 0 leaves it out.
     strengths : "binary" (every value above 0 counts 1) or "raw" (values as they are).
     feedback : "implicit", the only one: absent means not taken up.
+    checkpoint : file in which the state is kept; the same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose : as in ``ALS``.
 
     Attributes
@@ -68,6 +70,7 @@ class SpectralFilter(ItemModel):
     n_components: int = param(256, whole(1))
     _: KW_ONLY
     alpha: float = param(0.3, number(0))
+    checkpoint: Any = param(None, file_name())
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         check(self)
@@ -75,8 +78,8 @@ class SpectralFilter(ItemModel):
         require_room("n_components", self.n_components, x.n_columns * float(self.n_components), x.dtype.itemsize)
         engine, k = self._engine(), min(int(self.n_components), *x.shape)
         a, e = self._adjacency(x)
-        with progress(bool(self.verbose)) as watch:
-            how: dict[str, Any] = {"engine": engine, "rng": generator(self.random_state), "watch": watch}
+        with progress(bool(self.verbose)) as watch, resuming(self, x) as (memory, rng):
+            how: dict[str, Any] = {"engine": engine, "rng": rng, "watch": watch, "memory": memory}
             found = solve(a, Options(k, False, "auto", TOL), None, **how)
         squares = found.factors.scatter
         kept = squares > RANK[x.dtype] * squares.max(initial=0.0)  # what A does not reach has no frequency
@@ -94,11 +97,13 @@ class SpectralFilter(ItemModel):
         )
         plan = plan_of(engine) | {"solver": str(found.plan.get("solver")), "k": factors.k, "tol": TOL}
         fit = Fit(factors, found.certificate, found.trace, plan | {"singular values": np.sqrt(squares).tolist()})
-        return replace(fit, certificate=self._certificate(fit, x, engine))
+        fit = replace(fit, certificate=self._certificate(fit, x, engine))
+        memory.end(fit.trace)
+        return fit
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""
-        return self._certificate(self._fitted("certify"), self._aligned(X), self._engine())
+        return self._certificate(self._fitted("certify"), self._judged(X), self._engine())
 
     def _certificate(self, fit: Fit, x: Observed, engine: Any) -> Certificate:
         a, e = self._adjacency(x)

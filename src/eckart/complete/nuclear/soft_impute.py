@@ -6,6 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.nuclear import gap_certificate, svp_certificate
@@ -199,10 +200,11 @@ class SoftImpute(SpectralCompleter):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
+        check_is_fitted(self)
         loss = self._loss()
         if loss is None:
             return super().certify(X)
-        x, f = self._aligned(X), self._lowrank()
+        x, f = self._judged(X), self._lowrank()
         if x.shape != f.shape:
             raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
         tol, rng = at_least(self.tol, x, 100), np.random.default_rng(0)

@@ -28,7 +28,7 @@ from eckart.trace import StopReason, Trace, Watcher, progress
 CHECKPOINT_SECONDS = 10.0
 
 
-RANK = whole(1)._replace(wanted="an int >= 1, or None where the rank is found")
+RANK = whole(1)._replace(wanted="an int >= 1; SVT and SoftImpute find the rank by themselves")
 
 
 @dataclass(eq=False, repr=False)
@@ -92,7 +92,7 @@ class SpectralCompleter(Completer):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._aligned(X)
+        x = self._judged(X)
         f = self._lowrank()
         if x.shape != f.shape:
             raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")

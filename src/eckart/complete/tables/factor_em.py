@@ -153,6 +153,22 @@ def factor_gradient(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> floa
     return float(np.linalg.norm((one - cb) / scale)) / max(size, 1e-300)
 
 
+def em_move(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> float:
+    """The largest change that an EM step with W as it is would make: of a mean, against the spread of its score; of a noise, against itself."""
+    mu = m.first / rows
+    cov = m.second / rows - np.outer(mu, mu)
+    scaled = g.w / g.psi[:, None]
+    s = np.linalg.inv(np.eye(g.k) + scaled.T @ g.w)
+    b = s @ scaled.T
+    cb = cov @ b.T
+    fitted = np.einsum("jk,kl,jl->j", g.w, b @ cb + s, g.w) - 2 * np.einsum("jk,jk->j", g.w, cb)
+    ridge = (g.w**2).sum(axis=1)
+    psi = rows * (np.diag(cov) + fitted) + l2 * ridge + 2 * m.wild + PRIOR_ROWS * PRIOR_NOISE
+    psi = np.maximum(psi / (rows + PRIOR_ROWS + g.k), LEAST_NOISE)
+    means = np.abs(mu - g.mu) / np.sqrt(g.psi + ridge)
+    return float(max(means.max(initial=0.0), np.abs(psi / g.psi - 1).max(initial=0.0)))
+
+
 def start(y: np.ndarray, gaps: Gaps, k: int) -> Gaussian:
     """The leading directions of second moments by pairs of scores, where both are seen."""
     both = np.maximum(gaps.seen.T @ gaps.seen, 1.0)

@@ -24,6 +24,7 @@ from eckart.io.dask.known import is_collection
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import SECONDS, resumed
 from eckart.io.tables.mixed import MixedFrame, mixed_frame
+from eckart.matrix import SQUARABLE
 from eckart.notebook import table as html_table
 from eckart.parameters import check, file_name, number, optional, param, whole
 from eckart.terms import loss_named
@@ -230,7 +231,14 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and a table."""
-        table, codes, _ = scores_of(self.parts_, self._checked_frame(X).columns)
+        frame = self._checked_frame(X)
+        table, codes, _ = scores_of(self.parts_, frame.columns)
+        size, most = np.nanmax(np.abs(table.y), axis=0, initial=0.0), SQUARABLE[np.dtype(np.float64)][1]
+        if not (size <= most).all():
+            name = next(part.name for part in self.parts_ if not (size[part.at] <= most).all())
+            raise InputError(
+                f"column {name!r} has values {size.max():.0e} times as far apart as in the data of the fit, wanted those data: squares of them leave the range"
+            )
         engine = self._engine()
         with engine.at_work():
             placed = Placed.of(table, engine)

@@ -11,7 +11,7 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.tables import certify_table
 from eckart.complete.tables.choose import Choice, choose
 from eckart.complete.tables.columns import Part, laid_out, parts_for
-from eckart.complete.tables.factor_em import Gaussian, factor_gradient, penalty
+from eckart.complete.tables.factor_em import Gaussian, em_move, factor_gradient, penalty
 from eckart.complete.tables.fit_table import Placed, Scores, descend, expected, without_itself
 from eckart.complete.tables.links import CELLS, fit_link, link_gradient
 from eckart.errors import InputError, wrong
@@ -130,7 +130,8 @@ def measured(
         "rows": table.rows,
         "objective per seen score": value / max(count, 1),
     }
-    return certify_table(value, factor_gradient(g, m, table.rows, l2), links, trace, facts)
+    at = g, m, table.rows, l2
+    return certify_table(value, factor_gradient(*at), em_move(*at), links, trace, facts)
 
 
 def _factors(g: Gaussian, parts: tuple[Part, ...], aside: dict[str, Any], names: list[str]) -> MixedColumns:

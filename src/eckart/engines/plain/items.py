@@ -30,11 +30,14 @@ class PlainItems:
         np.fill_diagonal(gram, 0.0)
         return ZeroDiagonal(gram, 1.0 / np.diagonal(p))
 
-    def nonnegative_columns(self, gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int) -> SparseColumns:
+    def nonnegative_columns(
+        self, gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int, span: tuple[int, int] | None = None
+    ) -> SparseColumns:
         """Coordinate descent over all weights, one column after another."""
         g, n = gram.astype(np.float64), len(gram)
         rows, values, counts, gaps, sweeps = [], [], [], np.zeros(n), np.zeros(n, np.int64)
-        for j in range(n):
+        first, last = (0, n) if span is None else span
+        for j in range(first, last):
             w, others = np.zeros(n), np.delete(np.arange(n), j)
             while True:
                 slope = g @ w - g[j] + l1 + l2 * w
@@ -49,7 +52,8 @@ class PlainItems:
             values.append(w[w > 0])
             counts.append(len(rows[-1]))
         indptr = np.concatenate([[0], np.cumsum(counts)])
-        return SparseColumns(indptr, np.concatenate(rows), np.concatenate(values).astype(gram.dtype), gaps, sweeps)
+        found = np.concatenate(rows), np.concatenate(values).astype(gram.dtype)
+        return SparseColumns(indptr, *found, gaps[first:last], sweeps[first:last])
 
     def row_products(self, x: SparseRows, rows: np.ndarray, weights: Any, columns: int) -> np.ndarray:
         dense = _whole(*weights, columns) if isinstance(weights, SparseRows) else weights

@@ -41,6 +41,13 @@ class SparseColumns(NamedTuple):
     gaps: np.ndarray
     sweeps: np.ndarray
 
+    @classmethod
+    def joined(cls, parts: list[SparseColumns]) -> SparseColumns:
+        """Columns side by side."""
+        lengths = np.concatenate([np.diff(part.indptr) for part in parts])
+        sides = (np.concatenate([getattr(part, name) for part in parts]) for name in cls._fields[1:])
+        return cls(np.concatenate([[0], np.cumsum(lengths)]), *sides)
+
 
 class ItemsFamily(Protocol):
     """Gram matrices of sparse rows, weights between columns from them, and products of sparse rows with such weights."""
@@ -60,9 +67,12 @@ class ItemsFamily(Protocol):
         """
         ...
 
-    def nonnegative_columns(self, gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int) -> SparseColumns:
+    def nonnegative_columns(
+        self, gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int, span: tuple[int, int] | None = None
+    ) -> SparseColumns:
         """For each column j: min over w >= 0, w_j = 0 of 1/2 ||x_j - X w||^2 + l1 sum w + l2/2 ||w||^2, by coordinate descent on G.
 
+        ``span``: the first column, and the one after the last; None takes all.
         A column ends when its gap is at most tol G_jj / 2, or after ``max_iter`` rounds.
         """
         ...

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from eckart.certify.certificate import Certificate
 from eckart.certify.nonnegative import certify_parts
 from eckart.engines.protocol import Placed
-from eckart.errors import InputError
+from eckart.errors import InputError, wrong
 from eckart.explain.parts.nmf import NMF
 from eckart.explain.parts.online import Stream
 from eckart.explain.parts.options import Options, options_of
@@ -32,6 +33,8 @@ from eckart.trace import StopReason, Trace, Watcher, progress
 
 FIRST_ROWS = 4096
 """Rows to which the start is fitted: enough for parts to be seen in, few enough to be quick."""
+SETTLED = 1e-7
+"""Steps of the codes, as shares of them, at which they count as solved in the end: the objective is then known to about six digits."""
 
 
 @dataclass(eq=False, repr=False)
@@ -46,7 +49,7 @@ class MiniBatchNMF(NMF):
     forget_factor : what a pass over the data leaves of the statistics before it; 1 forgets nothing, 0 knows the last batch alone.
     tol : change of H by one batch, as a share of its size, at which the fit stops; 0 switches this rule off.
     max_no_improvement : None or int
-        The fit stops after so many batches without a smaller moving average of the objective.
+        The fit stops after so many batches in which the moving average of the objective has not fallen at the pace of a share ``tol`` in a pass.
     max_iter : most passes over the data.
     fresh_restarts, fresh_restarts_max_iter, transform_max_iter
         Accepted for compatibility: in the end the codes of all rows are solved anew, to rounding.
@@ -97,6 +100,9 @@ class MiniBatchNMF(NMF):
             if x.kind == "observed":
                 self._complete(None)
             options = options_of(self, x, None if rows is None else float(rows.sum()))
+            least = min(x.shape[0] or 0, x.shape[1])
+            if str(self.init).startswith("nndsvd") and options.k > least:
+                raise wrong("init", self.init, f"None or 'random' where n_components={options.k} is above {least}, the smaller side of X")
             given = self._given(W, H, x, options)
             start = None if given is None else np.concatenate([part.ravel() for part in given])
             with progress(bool(self.verbose)) as watch, resuming(self, matrix, rows, y=start) as (memory, rng):
@@ -110,27 +116,31 @@ class MiniBatchNMF(NMF):
                 count = matrix.shape[0] or 0
                 even = float(np.sqrt(engine.totals(x).total / max(count * x.shape[1] * options.k, 1)))
                 codes = np.full((count, options.k), even, x.dtype) if given is None else given[0]
-                stream, trace = self._passes(matrix, rows, stream, codes, memory, watch)
+                stream, codes, trace = self._passes(matrix, rows, stream, codes, memory, watch)
             memory.end(trace)
             right = engine.take(stream.right, x.dtype)
-            left = encode(x, right, options, engine)
+            left = encode(x, right, options, engine, engine.take(codes, x.dtype), SETTLED)
             measured = sides_of(x, options, engine).measured(left, right)
             notes = (f"after {stream.blocks} batches: W was solved given H on all rows",)
-            end = Trace("objective", reason=trace.reason)
-            end.add(measured.objective)
-            certificate = certify_parts(measured._replace(residuals=measured.residuals[:1]), end, notes)
-            facts = certificate.facts | {"residual of H": measured.residuals[1]}
+            certificate = self._evidence(measured, trace, notes)
             factors = LowRank(np.ascontiguousarray(engine.get(left)), stream.right, rows=x.rows, columns=x.columns)
             plan = plan_of(
                 engine, replace(options, solver="stream"), -(-stream.blocks // self._steps(x.shape[0] or 0))
             ) | {"steps": stream.blocks}
-            return Fit(factors, replace(certificate, facts=facts), trace, plan), stream
+            return Fit(factors, certificate, trace, plan), stream
 
         with engine.at_work():
             self.fit_, self._stream = on_data(engine, matrix, do, rows)
         self.__dict__.pop("_consensus", None)
         self._say_if_early(self.fit_)
         return self
+
+    def _evidence(self, measured: Any, trace: Trace, notes: tuple[str, ...]) -> Certificate:
+        """W given H on all rows; H is that of a stochastic method, whose average may rise and whose residual is a fact."""
+        end = Trace("objective", reason=trace.reason)
+        end.add(measured.objective)
+        found = certify_parts(measured._replace(residuals=measured.residuals[:1]), end, notes)
+        return replace(found, facts=found.facts | {"residual of H": measured.residuals[1]})
 
     def partial_fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, *, W: Any = None, H: Any = None
@@ -163,8 +173,8 @@ class MiniBatchNMF(NMF):
 
     def _passes(
         self, matrix: Matrix, rows: np.ndarray | None, stream: Stream, codes: np.ndarray, memory: Memory, watch: Watcher
-    ) -> tuple[Stream, Trace]:
-        """Batch after batch until H stands still or the objective of a row no longer falls; ``codes`` are those of all rows, changed in place."""
+    ) -> tuple[Stream, np.ndarray, Trace]:
+        """Batch after batch until H stands still or the objective of a row no longer falls; ``codes`` are those of all rows, before and after."""
         count = matrix.shape[0] or 0
         size, steps = min(int(self.batch_size), max(count, 1)), self._steps(count)
         fade = float(self.forget_factor) ** (size / max(count, 1))
@@ -189,12 +199,14 @@ class MiniBatchNMF(NMF):
             moved = float(np.linalg.norm(stream.right - before)) / max(float(np.linalg.norm(stream.right)), 1e-300)
             if done < steps:  # before every row was seen once an average says more of the batches than of H
                 continue
-            least, idle = (trace.values[-1], 0) if trace.values[-1] < least else (least, idle + 1)
+            worth = 1.0 - share * float(self.tol or 0.0)  # what would be less than a share tol in a pass is no improvement
+            idle = 0 if trace.values[-1] < worth * least else idle + 1
+            least = min(least, trace.values[-1])
             tired = self.max_no_improvement is not None and idle >= self.max_no_improvement
             if (self.tol and moved <= self.tol) or tired:
                 trace.reason = StopReason.CONVERGED
                 break
-        return stream, trace
+        return stream, codes, trace
 
     def _batches(self, matrix: Matrix, size: int, done: int) -> Iterator[tuple[int, Matrix]]:
         """Batches of all passes, with their numbers, from the one of number ``done`` on."""

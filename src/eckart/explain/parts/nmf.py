@@ -226,9 +226,13 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             options = options_of(self, x, None if rows is None else float(rows.sum()))
             sides = sides_of(x, options, engine)
             measured = sides.measured(*(engine.take(factor, x.dtype) for factor in (f.left, f.right)))
-            return certify_parts(measured, self.fit_.trace, self.fit_.certificate.notes)
+            return self._evidence(measured, self.fit_.trace, self.fit_.certificate.notes)
 
         return _on_data(engine, matrix, do, rows, entry)
+
+    def _evidence(self, measured: Any, trace: Trace, notes: tuple[str, ...]) -> Certificate:
+        """What was measured at W and H, as a certificate."""
+        return certify_parts(measured, trace, notes)
 
     @fitted
     def components_(self) -> np.ndarray:

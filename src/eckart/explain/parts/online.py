@@ -46,7 +46,7 @@ class Stream:
 def take(stream: Stream, sides: Sides, options: Options, fade: float, start: Tall | None = None) -> tuple[Stream, Tall]:
     """The stream after one more block, and the block's W. ``sides`` are those of the block without penalties on H; ``fade`` is g.
 
-    ``start``: the W that these rows had before; then one round of short steps from there does, for they will come again.
+    ``start``: the W that these rows had before; then short steps from there and one of H do, for the rows will come again.
     """
     engine, right, t = sides.engine, sides.engine.take(stream.right, sides.x.dtype), stream.blocks + 1
     square, cross = stream.square, stream.cross
@@ -55,7 +55,8 @@ def take(stream: Stream, sides: Sides, options: Options, fade: float, start: Tal
         s, c = _statistics(sides, left, right)
         square, cross = fade * stream.square + s, fade * stream.cross + c
         right = _columns(sides, square, cross, right, options.penalties)
-        left = encode(sides.x, right, options, engine, None if start is None else left)
+        if start is None:
+            left = encode(sides.x, right, options, engine)
     weight = fade * stream.weight + sides.totals.weight
     kept = np.ascontiguousarray(engine.get(right))
     return replace(stream, right=kept, square=square, cross=cross, blocks=t, weight=weight), left
@@ -82,4 +83,6 @@ def _columns(sides: Sides, square: np.ndarray, cross: np.ndarray, right: Tall, p
     down = np.maximum(square + p.m1, np.finfo(np.float64).tiny)
     bend = np.sqrt(down**2 + 4 * p.m2 * cross)  # the positive root of m2 h^2 + down h = cross
     power = BetaRule(sides.beta).power  # 1 for KL
-    return sides.engine.take((2 * cross / (down + bend)) ** power, right.dtype)
+    # what no row has used so far is as it was: zeros would stay zeros for ever
+    found = np.where(square > 0, (2 * cross / (down + bend)) ** power, sides.engine.get(right))
+    return sides.engine.take(found, right.dtype)

@@ -22,6 +22,8 @@ from eckart.trace import StopReason, Watcher, silent
 
 CLEAN = 1e-8
 """Shares below this become zeros at the end of a fit under the divergence, whose steps approach zero and never reach it."""
+STEP = 1e-4
+"""Steps of codes, as shares of them, that need not be followed while H still moves."""
 JUDGES = 500
 """Rows, evenly spaced, whose largest components tell whether restarts agree."""
 
@@ -135,24 +137,27 @@ def _notes(p: Penalties) -> tuple[str, ...]:
     return ()
 
 
-def encode(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall | None = None) -> Tall:
-    """W for given H: every row's convex problem, from the same start for every row to rounding, or from ``start`` to what a fit needs."""
+def encode(
+    x: Placed, right: Tall, options: Options, engine: Engine, start: Tall | None = None, tol: float = STEP
+) -> Tall:
+    """W for given H: every row's convex problem, from the same start for every row to rounding, or from ``start`` until steps are shorter than ``tol``."""
     (l1, l2), fine = options.penalties.left, float(np.finfo(x.dtype).eps)
-    shape = (x.shape[0] or 0, right.shape[1])
+    shape, many = (x.shape[0] or 0, right.shape[1]), 100 if tol == STEP else 2000
     if options.loss == "kl":
-        rule, steps, mass = KlRule(l1, l2, False, 1e-4, False), 100, engine.factor_mass(right)
+        mass = engine.factor_mass(right)
+        rule, steps = KlRule(l1, l2, tol < STEP, tol, False), many
         if (
             start is None
         ):  # the same share of every row for every component; the size of a start does not matter to a step
             even = np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)
             start = engine.take(np.broadcast_to(even, shape), x.dtype)
-            start = engine.kl_rows(x, right, start, rule, mass, steps=10).factor
+            start = engine.kl_rows(x, right, start, rule._replace(fast=False), mass, steps=10).factor
             rule, steps = rule._replace(fast=True, tol=4 * fine), 2000
         found = engine.kl_rows(x, right, start, rule, mass, steps=steps).factor
         return engine.cleaned(found, mass, CLEAN)
     if options.loss == "beta":
-        return _encode_beta(x, right, options, engine, start)
-    how: dict[str, Any] = {"sweeps": 2000, "shrink": fine**2} if start is None else {"sweeps": 100, "shrink": fine}
+        return _encode_beta(x, right, options, engine, start, tol)
+    how: dict[str, Any] = {"sweeps": 2000, "shrink": fine**2} if start is None else {"sweeps": many, "shrink": tol**2}
     start = engine.take(np.broadcast_to(x.dtype.type(0), shape)) if start is None else start
     if x.kind == "observed":
         return engine.hals_seen(x, right, start, l1=l1, l2=l2, **how).factor
@@ -161,14 +166,14 @@ def encode(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall
     return engine.hals_rows(gram, pull, start, l1, **how).factor
 
 
-def _encode_beta(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall | None) -> Tall:
+def _encode_beta(x: Placed, right: Tall, options: Options, engine: Engine, start: Tall | None, tol: float) -> Tall:
     """The same under a beta-divergence: plain steps, and for new rows over-relaxed ones until nothing moves."""
-    rule, mass = BetaRule(options.beta, *options.penalties.left, tol=1e-4), engine.factor_mass(right)
+    rule, mass = BetaRule(options.beta, *options.penalties.left, tol=tol, fast=tol < STEP), engine.factor_mass(right)
     if start is not None:
-        found = engine.beta_rows(x, right, start, rule, mass, steps=100).factor
+        found = engine.beta_rows(x, right, start, rule, mass, steps=100 if tol == STEP else 2000).factor
     else:  # a row of zeros begins at equal shares
         start = engine.take(np.broadcast_to(x.dtype.type(0), (x.shape[0] or 0, right.shape[1])))
-        begun = engine.beta_rows(x, right, start, rule._replace(tol=0.0), mass, steps=50).factor
+        begun = engine.beta_rows(x, right, start, rule._replace(tol=0.0, fast=False), mass, steps=50).factor
         fast = rule._replace(fast=True, tol=4 * float(np.finfo(x.dtype).eps))
         found = engine.beta_rows(x, right, begun, fast, mass, steps=2000).factor
     return engine.cleaned(found, mass, CLEAN) if _tidy(options) else found

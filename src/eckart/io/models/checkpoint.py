@@ -24,17 +24,20 @@ from eckart.io.models.save import SEAL
 from eckart.io.models.whole_files import atomic_write
 from eckart.matrix import Dense, Matrix
 from eckart.matrix_blocks import parts_of
+from eckart.trace import StopReason
 
-LAYOUT = 4
+LAYOUT = 5
 """Raised when the state that some solver keeps changes: an older file is then refused in words."""
 UNRELATED = ("checkpoint", "n_threads", "verbose")
 """Parameters that do not change the result of a fit."""
+SPARED = 20.0
+"""Times as long as the last writing took until the next one: a large state costs a twentieth of the fit, not more."""
 BLOCK = 2**22
 """Bytes that one CRC-32 stands for: enough that a task is worth its dispatch, few enough for all cores."""
 
 
 class Checkpoint:
-    """One .safetensors file, written at most every ``seconds`` and removed when the pass is complete.
+    """One .safetensors file, written at most every ``seconds`` (0: whenever a state is offered) and removed when the pass is complete.
 
     ``about`` describes data and options; a file about something else, or with another layout of the state, is refused, never used.
     """
@@ -50,7 +53,7 @@ class Checkpoint:
         ]  # another version may take other steps: no promise of the same bits
         about = {"layout": LAYOUT, "eckart": version, **about}
         self.path, self.about, self.seconds = Path(path), json.loads(json.dumps(about)), seconds
-        self._last = time.perf_counter()
+        self._last, self._took = time.perf_counter(), 0.0
         if not self.path.parent.is_dir():
             raise FileError(f"{self.path.parent} is not a folder; make it first")
 
@@ -65,6 +68,10 @@ class Checkpoint:
         if model.checkpoint is None:
             return None
         about = {"model": type(model).__name__} | parameters_of(model, ignored)
+        earlier = vars(model).get("fit_") if getattr(model, "warm_start", False) else None
+        if earlier is not None and earlier.trace.reason is not StopReason.INTERRUPTED:
+            # one that was interrupted is what the file is about
+            about["start"] = digest(*earlier.factors.to_state()[0].values())
         return cls(model.checkpoint, about_rows(x, about, weights, y), seconds)
 
     @classmethod
@@ -112,7 +119,8 @@ class Checkpoint:
 
     def due(self) -> bool:
         """Is the last time of writing (or the start) long enough ago?"""
-        return Checkpoint.ending or time.perf_counter() - self._last >= self.seconds
+        wait = max(self.seconds, SPARED * self._took) if self.seconds else 0.0
+        return Checkpoint.ending or time.perf_counter() - self._last >= wait
 
     def save(self, done: int, arrays: dict[str, np.ndarray]) -> None:
         """Keep the state after ``done`` blocks, if the last time is long enough ago."""
@@ -120,10 +128,12 @@ class Checkpoint:
 
         if not self.due():
             return
+        began = time.perf_counter()
         kept = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
         text = _sealed(kept, json.dumps({"done": done, "about": self.about}))
         atomic_write(self.path, save(kept, metadata={"checkpoint": text}))
         self._last = time.perf_counter()
+        self._took = self._last - began
         if Checkpoint.ending:
             Checkpoint.ending = False
             raise KeyboardInterrupt

@@ -37,9 +37,11 @@ def parts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> lis
 
 
 def by_rows(a: np.ndarray, dtype: Any) -> np.ndarray:
-    """The matrix with contiguous rows in a type: itself, or a copy."""
+    """The matrix with contiguous rows in a type: itself, or a copy. A single column is copied where its numbers lie apart: sums over it would take another
+    order, and a fit that is resumed has them side by side."""
     good = a.dtype == dtype and a.strides[1] == a.itemsize and a.strides[0] >= a.shape[1] * a.itemsize
-    return a if good and a.strides[0] % a.itemsize == 0 else np.ascontiguousarray(a, dtype)
+    apart = a.shape[1] == 1 and a.strides[0] != a.itemsize
+    return a if good and not apart and a.strides[0] % a.itemsize == 0 else np.ascontiguousarray(a, dtype)
 
 
 def thin(

@@ -29,10 +29,13 @@ class ItemPrimitives:
 
         return zero_diagonal_ridge(gram, l2, self.threads)
 
-    def nonnegative_columns(self, gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int) -> SparseColumns:
+    def nonnegative_columns(
+        self, gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int, span: tuple[int, int] | None = None
+    ) -> SparseColumns:
         from eckart.engines.cpu.items.slim import nonnegative_columns
 
-        return nonnegative_columns(gram, float(l1), float(l2), float(tol), int(max_iter), self.threads)
+        columns = (0, len(gram)) if span is None else span
+        return nonnegative_columns(gram, float(l1), float(l2), float(tol), int(max_iter), columns, self.threads)
 
     def row_products(
         self, x: SparseRows, rows: np.ndarray, weights: np.ndarray | SparseRows, columns: int

@@ -112,18 +112,18 @@ def _columns(gram, first, last, l1, l2, tol, max_iter, counts, gaps, sweeps):
 
 
 def nonnegative_columns(
-    gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int, threads: int
+    gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int, span: tuple[int, int], threads: int
 ) -> SparseColumns:
-    """All columns, shared out in ranges that depend on their number alone."""
-    n = len(gram)
+    """The columns of a span, shared out in ranges that depend on their number alone."""
+    n, (first, last) = len(gram), span
     counts, gaps, sweeps = np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64)
-    cuts = np.unique(np.linspace(0, n, min(n, 256) + 1).astype(np.int64))
+    cuts = np.unique(np.linspace(first, last, min(last - first, 256) + 1).astype(np.int64))
     found: list = [None] * (len(cuts) - 1)
 
     def step(_: None, part: int, scratch: dict) -> None:
         found[part] = _columns(gram, cuts[part], cuts[part + 1], l1, l2, tol, max_iter, counts, gaps, sweeps)
 
     run_lanes(range(len(found)), [None] * 64, step, threads)
-    indptr = np.concatenate([[0], np.cumsum(counts)])
+    indptr = np.concatenate([[0], np.cumsum(counts[first:last])])
     rows, values = (np.concatenate([part[side] for part in found]) for side in (0, 1))
-    return SparseColumns(indptr, rows, values.astype(gram.dtype), gaps, sweeps)
+    return SparseColumns(indptr, rows, values.astype(gram.dtype), gaps[first:last], sweeps[first:last])
