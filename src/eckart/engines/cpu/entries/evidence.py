@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import inner
 from eckart.engines.cpu.entries.entry import AHEAD, FAST, entries_of, looked_at
 from eckart.engines.cpu.entries.sparse import balanced
@@ -24,7 +25,7 @@ ROWS = 1024
 """Rows of a block whose gradient is measured at once: its arrays stay in cache."""
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def evidence_range(indptr, indices, data, mean, implicit, known, left, right, spread, first, last, pull, row_sum, sums):
     """Rows first..last, whose w, y and q are ``known``; ``spread`` is a0."""
     k, away = right.shape[1], indptr[first]
@@ -78,7 +79,7 @@ def evidence_range(indptr, indices, data, mean, implicit, known, left, right, sp
     sums[6] += zero_value
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def misfit_range(indptr, indices, known, left, right, first, last, out):
     """out_i = sum_j w (y - s)^2 in float64 for rows first..last, whose w, y and q are ``known``."""
     k, away = right.shape[1], indptr[first]
@@ -99,7 +100,7 @@ def misfit_range(indptr, indices, known, left, right, first, last, out):
         out[i, 0] = total
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def offset_times_range(indptr, indices, known, row_scale, column_scale, v, first, last, out):
     """out[i] = row_scale_i sum_j y column_scale_j v_j for rows first..last, whose w, y and q are ``known``; weights do not count."""
     k, away = v.shape[1], indptr[first]

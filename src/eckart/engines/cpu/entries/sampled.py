@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.entries.transpose import by_columns as by_columns_of
 from eckart.index.compress import index_dtype
@@ -131,13 +132,13 @@ def _thin(a: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(a)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _gather(data, order, first, last, out):
     for q in range(first, last):
         out[q] = data[order[q]]
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def _dots(indptr, indices, left, right, first, last, out):
     """out_p = u_i . v_j, four entries at a time: their sums hide each other's latency."""
     k = left.shape[1]
@@ -168,7 +169,7 @@ def _dots(indptr, indices, left, right, first, last, out):
             p += 1
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def _residuals(indptr, indices, data, left, right, first, last, out):
     """out_p = a_p - u_i . v_j; returns the sum of squares of rows first..last."""
     _dots(indptr, indices, left, right, first, last, out)
@@ -180,7 +181,7 @@ def _residuals(indptr, indices, data, left, right, first, last, out):
     return total
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def _rows(indptr, indices, data, v, first, last, out):
     """out[i] = sum_p data_p v[j_p] for rows first..last; four entries share one load and store of out[i]."""
     b = v.shape[1]

@@ -19,7 +19,7 @@ import math
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import add_rows, row_dots
 from eckart.engines.cpu.topics.word_kernels import AHEAD, FAST, digamma
@@ -100,7 +100,7 @@ def _settle(rows, words, prior, theta, d, steps, tol, pull, ratio, buffer):
             break
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def fold_rows(rows, words, prior, shares, first, last, steps, tol, buffer):
     """Shares of rows first..last at fixed topics, in place."""
     k = words.shape[1]
@@ -114,7 +114,7 @@ def fold_rows(rows, words, prior, shares, first, last, steps, tol, buffer):
             shares[d, c] = theta[0, c]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def map_rows(rows, words, prior, before, after, first, last, steps, tol, buffer):
     """``steps`` updates of each row's shares from ``before``, which is left at the shares before the last of them, while ``after`` gets those after it.
 
@@ -153,7 +153,7 @@ def _log_prior(theta, prior):
     return value
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def score_rows(rows, words, shares, first, last, floor):
     """sum_p c_p log max(s_p, floor) and sum_p c_p."""
     k = words.shape[1]
@@ -183,7 +183,7 @@ def _expect_log(gamma, log_theta, theta):
     return size
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def bayes_rows(rows, words, prior, gammas, thetas, first, last, steps, tol, logs, buffer):
     """Variational steps of each row from its gamma (in place) at words = exp(E log beta); leaves theta = exp(E log theta) for the words' counts.
 
