@@ -77,8 +77,8 @@ def main(
 main.__doc__ = ABOUT
 
 
-VALUES = {"integer": "N", "integer range": "N", "float": "X", "float range": "X", "path": "FILE"}
-"""What stands for a value in the help, by the name that its kind has there."""
+VALUES = {"int": "N", "integer": "N", "integer range": "N", "float": "X", "float range": "X", "Path": "FILE", "path": "FILE"}
+"""What stands for a value in the help, by the names that typer, older and newer, has for its kind."""
 
 
 def _without_types(command: Any) -> Any:
@@ -88,7 +88,8 @@ def _without_types(command: Any) -> Any:
             if parameter.param_type_name == "argument" or getattr(parameter, "is_flag", False):
                 parameter.display_type_rich = lambda ctx: ""
             elif parameter.metavar is None:
-                parameter.metavar = VALUES.get(parameter.type.name, "TEXT")
+                kind = parameter.bare_type() if hasattr(parameter, "bare_type") else parameter.type.name
+                parameter.metavar = VALUES.get(kind, "TEXT")
     return command
 
 
