@@ -6,7 +6,7 @@ for the entry p = (d, w) with count c_p. A row gathers its words' phi once into 
 steps find them in cache. Nothing of the size non-zeros x k is kept: a sweep leaves theta, from which ``word_kernels`` adds up the words' counts.
 Rows of ``words`` and ``shares`` start on cache lines and are padded with zeros to whole vectors.
 
-``map_rows``    theta_dz <- (sum_p gamma_pz + a_z) / sum at fixed topics; with the evidence of a sweep: EM of pLSA (a = 0), of KL-NMF, and of LDA in its MAP form
+``map_rows``    theta_dz <- (sum_p gamma_pz + a_z) / sum at fixed topics, with the evidence of a sweep: EM of pLSA (a = 0), of KL-NMF, LDA in its MAP form
 ``bayes_rows``  gamma_dz <- a_z + sum_p gamma_pz with theta_dz = exp(psi(gamma_dz) - psi(sum gamma_d)): variational LDA
 ``score_rows``  sum_p c_p log s_p
 """
