@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.cli.reading import Reading
+from eckart.cli.reading import Reading, called
 from eckart.cli.shell import Shell, Targets
 from eckart.cli.suspicions import triples_in
 from eckart.errors import InputError
@@ -56,7 +56,7 @@ def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str
             f"{file} has no empty cell, so there is nothing to complete; say --missing with the mark that stands for a missing entry, or --rows, --columns "
             "and --values if each line is one observation"
         )
-    shell.say("data", f"{file}: {table.num_rows:,} rows x {len(names)} columns, {gaps:,} gaps")
+    shell.say("data", f"{called(file)}: {table.num_rows:,} rows x {len(names)} columns, {gaps:,} gaps")
     begin = time.perf_counter()
     model = MixedTable(**{name: value for name, value in parameters.items() if value is not None}).fit(part)
     plan = model.fit_.plan
