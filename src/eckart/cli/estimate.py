@@ -37,6 +37,8 @@ def part_of(x: Any, rows: int) -> Any:
     if isinstance(x, Dense) and not x.in_memory:
         return Dense(np.asarray(next(x.stream.blocks(rows))), None, x.columns)
     at = np.unique(np.linspace(0, x.shape[0] - 1, rows).astype(int))
+    if hasattr(x, "column_names"):  # a table of columns of several kinds
+        return x.take(at)
     if isinstance(x, Dense):
         return Dense(np.asarray(x.array[at]), None if x.rows is None else x.rows[at], x.columns)
     kind = Observed if isinstance(x, Observed) else Counts
