@@ -79,6 +79,14 @@ def test_marks_and_an_index(eckart_):
     assert json.loads(out)["plan"]["rank"] == 1
 
 
+def test_the_plan_is_that_of_the_mixed_table(eckart_, data):
+    code, out, err = eckart_("complete", "gaps.csv", "--index", "name", "--plan", "--json", "--out", "planned.csv")
+    plan = json.loads(out)["plan"]
+    assert (code, err, plan["rows"], plan["measured_rows"]) == (0, "", 120, 120)  # no column is said to be left out
+    assert plan["seconds"] > 0
+    assert not (data / "planned.csv").exists()
+
+
 def test_other_methods_stay_and_options_of_theirs_are_refused(eckart_):
     code, _, err = eckart_("complete", "gaps.csv", "--method", "als", "-k", "1", "--out", "numbers.csv")
     assert code in (0, 1), err

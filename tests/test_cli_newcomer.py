@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -291,7 +292,10 @@ def test_as_a_module_and_with_completion():
     done = subprocess.run([sys.executable, "-m", "eckart", "--help"], capture_output=True, text=True)
     assert done.returncode == 0
     assert "--install-completion" in done.stdout
-    assert "<str>" not in done.stdout
+    of_a_verb = subprocess.run([sys.executable, "-m", "eckart", "complete", "--help"], capture_output=True, text=True)
+    for said in (done.stdout, of_a_verb.stdout):
+        assert "--help" in said
+        assert not re.search("<str>|<bool>|<int>|<float>|BOOLEAN", said)
 
 
 # ---- how long it will take

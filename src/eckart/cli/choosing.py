@@ -27,7 +27,7 @@ class Chooser:
         self.because = because
         self.tuned: Any = None
         self.table: list[Any] = []
-        tunable = method in ("als", "svp", "exact")
+        tunable = method in ("als", "svp")
         base = build(method) if method == "als" else None
         ridge = base is not None and base.l2 is None and base.feedback == "explicit"
         self.search = method == "auto" or (tunable and (k is None or ridge))
@@ -44,6 +44,8 @@ class Chooser:
             self.reason = "the usual number of shared factors: more than needed do little harm"
         elif method == "biases":
             self.best, self.reason = {}, "biases alone: no factors"
+        elif k is None and method == "exact":
+            self.reason = "found, not given: the least that agrees with all entries"
         elif k is None and not self.search:
             self.reason = "found, not given: what the price of the nuclear norm leaves"
 

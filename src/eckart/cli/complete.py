@@ -146,13 +146,13 @@ def complete(
         raise InputError(f"--forecast {forecast} came with --method {method}, wanted --method series: columns must be times")
     file = local(file)
     others = (normalise, held_out, pairs, cells, titles, loss, row_features, column_features, time)
-    plainly = all(option is None for option in others) and not how.plan and feedback == "explicit"
+    plainly = all(option is None for option in others) and feedback == "explicit"
     if method == "mixed" and (not plainly or source.long):
         raise InputError(
             "--method mixed came with options of other methods, wanted a wide table, and -k, --l2, --max-iter, --checkpoint, --out, --model and --report alone"
         )
     if method == "mixed" or (method == "auto" and plainly and is_mixed(source, file)):
-        complete_mixed(source, file, to, {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, **always}, shell)
+        complete_mixed(source, file, to, {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, **always}, shell, how.plan)
         return
     if source.long and source.values is None and feedback == "explicit":
         raise InputError(

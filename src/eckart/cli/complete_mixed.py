@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.cli.reading import Reading
+from eckart.cli.reading import Reading, called
 from eckart.cli.shell import Shell, Targets
 from eckart.cli.suspicions import triples_in
 from eckart.errors import InputError
@@ -36,8 +36,8 @@ def is_mixed(source: Reading, file: str) -> bool:
     return False
 
 
-def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str, Any], shell: Shell) -> None:
-    """Read, fit, say, write: the whole table with its gaps filled, columns in their order and types."""
+def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str, Any], shell: Shell, plan_only: bool) -> None:
+    """Read, fit, say, write: the whole table with its gaps filled, columns in their order and types. Or say how long that would take."""
     from eckart import MixedTable
     from eckart.cli.building import limit_reached
     from eckart.io.tables.mixed import mixed_frame
@@ -56,9 +56,15 @@ def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str
             f"{file} has no empty cell, so there is nothing to complete; say --missing with the mark that stands for a missing entry, or --rows, --columns "
             "and --values if each line is one observation"
         )
-    shell.say("data", f"{file}: {table.num_rows:,} rows x {len(names)} columns, {gaps:,} gaps")
+    shell.say("data", f"{called(file)}: {table.num_rows:,} rows x {len(names)} columns, {gaps:,} gaps")
+    given = {name: value for name, value in parameters.items() if value is not None}
+    if plan_only:
+        from eckart.cli.estimate import tell_plan
+
+        tell_plan(shell, part, MixedTable(**given).fit)
+        return
     begin = time.perf_counter()
-    model = MixedTable(**{name: value for name, value in parameters.items() if value is not None}).fit(part)
+    model = MixedTable(**given).fit(part)
     plan = model.fit_.plan
     shell.say("method", "mixed table: columns of several kinds, each with a loss of its own")
     for name, why in plan["losses"].items():

@@ -1,7 +1,8 @@
 """How long a fit will take: the command's own work, done on a few rows of the data and on twice as many, until the time can be read off.
 
-With t(s) the time for s rows, T(N) = t(s) + (t(s) - t(s / 2)) (N - s) / (s / 2): what does not grow with the rows is counted once. Kernels are compiled by
-a first fit that is not counted, and then are there for the run itself. No constant of any machine is needed.
+With t(s) the time for s rows, T(N) = t(s) + (t(s) - t(s / 2)) (N - s) / (s / 2): what does not grow with the rows is counted once. The first fit of a
+process takes longer than the next of the same size: packages and compiled kernels are loaded. A run has to wait for that too, so it is part of the answer.
+Kernels that had to be compiled are there for the run itself and are told apart. No constant of any machine is needed.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numba.core.event import TimingListener, install_listener
 
 from eckart.cli.shell import Shell, lasting
 from eckart.clusters.traffic import BLOCK_BYTES, PLANNED_BLOCKS, Traffic, counted
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
-from eckart.trace import compiling_told
 
 FIRST_ROWS = 128
 """Rows of the first fit: enough for every method to run, few enough to cost nothing."""
@@ -36,6 +37,8 @@ def part_of(x: Any, rows: int) -> Any:
     if isinstance(x, Dense) and not x.in_memory:
         return Dense(np.asarray(next(x.stream.blocks(rows))), None, x.columns)
     at = np.unique(np.linspace(0, x.shape[0] - 1, rows).astype(int))
+    if hasattr(x, "column_names"):  # a table of columns of several kinds
+        return x.take(at)
     if isinstance(x, Dense):
         return Dense(np.asarray(x.array[at]), None if x.rows is None else x.rows[at], x.columns)
     kind = Observed if isinstance(x, Observed) else Counts
@@ -47,12 +50,12 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
     total = len(x) if hasattr(x, "pointers") else x.shape[0]
     if total is None:
         raise InputError("the number of rows of this file is not known before it is read; there is no plan for it")
-    compiled: list[str] = []
     rows, times, sent = min(FIRST_ROWS, total), {}, {}
-    begin = time.perf_counter()
-    with compiling_told(compiled.append), contextlib.suppress(InputError):  # too few rows for some methods: try more
+    begin, spent = time.perf_counter(), TimingListener()
+    with install_listener("numba:compile", spent), contextlib.suppress(InputError):  # too few rows for some methods: try more
         work(part_of(x, rows))
     first = time.perf_counter() - begin
+    compiling = spent.duration if spent.done else 0.0
     while True:
         with contextlib.suppress(InputError), counted() as traffic:
             times[rows] = _timed(x, rows, work, traffic)
@@ -65,13 +68,14 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
         rows = min(2 * rows, total)
     if not times:
         work(x)  # raises what every part raised
-    compiling = max(0.0, first - next(iter(times.values()))) if compiled else 0.0
+    loading = max(0.0, first - compiling - next(iter(times.values())))
     (a, b) = (list(times)[-2:] * 2)[-2:] if len(times) > 1 else (0, list(times)[-1])
 
     def at_all(low: float, high: float) -> float:
         return high + max(0.0, high - low) / max(1, b - a) * (total - b)
 
-    found = {"seconds": at_all(times.get(a, 0.0), times[b]), "compiling": compiling, "measured_rows": b, "rows": total}
+    seconds = loading + at_all(times.get(a, 0.0), times[b])
+    found = {"seconds": seconds, "compiling": compiling, "measured_rows": b, "rows": total}
     if not sent[b].passes:
         return found
     small = sent.get(a, Traffic())

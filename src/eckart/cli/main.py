@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from typing import Any
 
 import typer
 
@@ -76,6 +77,22 @@ def main(
 main.__doc__ = ABOUT
 
 
+VALUES = {"int": "N", "integer": "N", "integer range": "N", "float": "X", "float range": "X", "Path": "FILE", "path": "FILE"}
+"""What stands for a value in the help, by the names that typer, older and newer, has for its kind."""
+
+
+def _without_types(command: Any) -> Any:
+    """The command with a help that names the values of options by what they are, and says no type of arguments and switches."""
+    for part in (command, *getattr(command, "commands", {}).values()):
+        for parameter in part.get_params(typer.Context(part)):
+            if parameter.param_type_name == "argument" or getattr(parameter, "is_flag", False):
+                parameter.display_type_rich = lambda ctx: ""
+            elif parameter.metavar is None:
+                kind = parameter.bare_type() if hasattr(parameter, "bare_type") else parameter.type.name
+                parameter.metavar = VALUES.get(kind, "TEXT")
+    return command
+
+
 def run() -> None:
     """The console script."""
     delay()
@@ -85,7 +102,7 @@ def run() -> None:
     try:
         words, cluster = around(sys.argv[1:])
         with cluster:
-            code = app(words or ["--help"], standalone_mode=False)
+            code = _without_types(typer.main.get_command(app))(words or ["--help"], standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except EckartError as error:
         _fail(str(error), 2)

@@ -156,7 +156,7 @@ class Reading:
                 if first
                 else ""
             )
-            shell.note(f"left out of {file}: {_told(words)}{hint}")
+            shell.note(f"left out of {called(file)}: {_told(words)}{hint}")
         return kept if len(kept) < len(names) - (names[0] == "") - (self.index is not None) else None
 
     def head(self, file: str) -> Head | None:
@@ -243,6 +243,9 @@ def _check_triples(given: dict[str, Any], kept: dict[str, Any]) -> None:
         )
 
 
+STANDARD_INPUT = "standard input"
+
+
 def local(file: str, usual: str = ".csv") -> str:
     """The path of the data; what comes from standard input (-) is kept in a file until the command ends."""
     if file != "-":
@@ -254,13 +257,19 @@ def local(file: str, usual: str = ".csv") -> str:
     ending = next((end for start, end in magic.items() if data.startswith(start)), usual)
     folder = tempfile.mkdtemp(prefix="eckart-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder) / f"standard input{ending}"
+    path = Path(folder) / f"{STANDARD_INPUT}{ending}"
     path.write_bytes(data)
     return str(path)
 
 
+def called(file: str) -> str:
+    """The data's name for people: the file as it was given, or standard input."""
+    return STANDARD_INPUT if Path(file).stem == STANDARD_INPUT else file
+
+
 def described(file: str, x: Any) -> str:
     """The data in a line."""
+    file = called(file)
     n = "unknown" if x.shape[0] is None else f"{x.shape[0]:,}"
     if hasattr(x, "words_read"):
         kept = x.words_read - x.words_dropped

@@ -177,8 +177,10 @@ def _square(n: int) -> tuple[int, int] | None:
 
 def _summary(model: Any, file: str, seconds: float, shell: Shell) -> None:
     f, c, plan = model.fit_.factors, model.certificate_, model.fit_.plan
-    gaps = f", {plan['gaps']:,} entries missing" if "gaps" in plan else ""
-    shell.say("data", f"{file}: {f.rows:,} rows x {f.n:,} columns{gaps}")
+    from eckart.cli.reading import called
+
+    gaps = f", {plan['gaps']:,} entr{'y' if plan['gaps'] == 1 else 'ies'} missing" if "gaps" in plan else ""
+    shell.say("data", f"{called(file)}: {f.rows:,} rows x {f.n:,} columns{gaps}")
     if "layers" in plan:
         from eckart.report.networks import in_one_sentence
 
@@ -189,7 +191,7 @@ def _summary(model: Any, file: str, seconds: float, shell: Shell) -> None:
         return
     ratio = model.explained_variance_ratio_
     shell.say(
-        "reduced", f"to {f.k} components that keep {float(ratio.sum()):.2%} of the variance, in {lasting(seconds)}"
+        "reduced", f"to {f.k} component{'s that keep' if f.k > 1 else ' that keeps'} {float(ratio.sum()):.2%} of the variance, in {lasting(seconds)}"
     )
     shell.say("solver", f"{plan['solver']}: {plan['reason']}")
     shell.outcome(model, seconds)

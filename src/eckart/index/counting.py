@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 
-@njit(nogil=True, cache=True)
+
+@njit(**OUTSIDE)
 def by_key(keys: Any, others: Any, values: Any, size: int) -> Any:
     """Entries in order of ``keys``: pointers of length size + 1, the other index and the value of each."""
     at = np.zeros(size + 1, np.int64)
@@ -30,7 +32,7 @@ def by_key(keys: Any, others: Any, values: Any, size: int) -> Any:
     return pointers, moved, data
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def flip(indptr: Any, indices: Any, values: Any, out_indptr: Any, out_indices: Any, out_values: Any) -> None:
     """The transpose of compressed rows; ``out_indptr`` has one more place than there are columns."""
     n = out_indptr.shape[0] - 1
@@ -48,7 +50,7 @@ def flip(indptr: Any, indices: Any, values: Any, out_indptr: Any, out_indices: A
             out_values[w] = values[p]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def dealt(keys: Any, owner: Any, ranges: int, words: Any) -> Any:
     """Records (as ``words``, a row each) in order of the range ``owner[key]`` of their key, those of a range as they came, and where each range starts."""
     at = np.zeros(ranges + 1, np.int64)

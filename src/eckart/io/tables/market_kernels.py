@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.io.vectors.number_kernels import is_gap, read_number
 
 DONE, HARD, BLANK, FIELDS, PLACE = 0, 1, 2, 3, 4
@@ -15,7 +16,7 @@ LONG = 18
 """Characters of a value beyond which it has, with sign and point, more digits than the fast reader takes; and digits that int64 holds."""
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def parse_entries(data, starts, ends, placed, valued, n, m, powers, rows, columns, values, first, last, state):
     """Row and column (where ``placed``) and value (where ``valued``) of each line; ``first[i]:last[i]`` is where the value of line i is written."""
     wanted = (2 if placed else 0) + (1 if valued else 0)
@@ -57,7 +58,7 @@ def parse_entries(data, starts, ends, placed, valued, n, m, powers, rows, column
             state[i] = FIELDS
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def gather(data, first, last):
     """The texts data[first[i]:last[i]] one after another, and where each begins and ends."""
     offsets = np.zeros(len(first) + 1, np.int64)

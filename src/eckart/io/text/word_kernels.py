@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
+
 LETTER, DIGIT, MARK, JOINER, SINGLE = 1, 2, 3, 4, 5
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def spans(
     text: Any, ends: Any, classes: Any, least: int, numbers: bool, starts: Any, lengths: Any, pointers: Any
 ) -> int:
@@ -69,7 +71,7 @@ def spans(
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def intern(
     text: Any, starts: Any, lengths: Any, arena: Any, places: Any, hashes: Any, table: Any, count: int, ids: Any
 ) -> int:
@@ -108,7 +110,7 @@ def intern(
     return count
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def rehash(hashes: Any, count: int, table: Any) -> None:
     """Fill an empty table with the words of a dictionary."""
     last = table.shape[0] - 1
@@ -119,7 +121,7 @@ def rehash(hashes: Any, count: int, table: Any) -> None:
         table[slot] = w + 1
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def tally(ids: Any, pointers: Any, slots: Any, indices: Any, counts: Any, indptr: Any) -> int:
     """Words of each document with their counts, in the order of first appearance; a negative id is passed over. ``slots`` is -1 for each word."""
     found = 0

@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.compiling import INSIDE, OUTSIDE
+
 DONE, HARD, SHORT = 0, 1, 2
 """What became of a line: read, to be read by Python, fewer numbers than wanted."""
 
@@ -21,7 +23,7 @@ def is_gap(byte):
     return byte == 32 or byte == 9 or byte == 13
 
 
-@njit(nogil=True, cache=True)
+@njit(**INSIDE)
 def read_number(data, a, b, powers, single):
     """The number written in data[a:b], and whether it was read."""
     negative = False
@@ -76,7 +78,7 @@ def read_number(data, a, b, powers, single):
     return (-value if negative else value), True
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def parse_lines(data, starts, ends, k, powers, single, out, words, state, found):
     """The last k fields of each line into ``out``; ``words[i]`` is where the word of line i ends, ``found[i]`` how many numbers were there.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
+
+@njit(**OUTSIDE, fastmath={"contract", "nsz"})
 def column_sums(block, weights, shift, total, square):
     """total_j += w_i (x_ij - shift_j), square_j += w_i (x_ij - shift_j)^2 in float64."""
     for i in range(block.shape[0]):
@@ -16,7 +18,7 @@ def column_sums(block, weights, shift, total, square):
             square[j] += w * d * d
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def probed_sums(block, probe, total, probed):
     """total += sum_i x_i and probed += sum_i x_i (x_i^T probe) in float64: one way through memory, four rows at a time."""
     n = block.shape[1]

@@ -12,6 +12,7 @@ import itertools
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.small_systems import factor_in_place, solve
 from eckart.engines.protocol import GapCodes, GapStatistics
 from eckart.matrix import Observed
@@ -20,7 +21,7 @@ from eckart.scheduler import run_lanes
 CHUNK_BYTES = 32 * 2**20
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _posterior_rows(entries, w, mean, noise, first, last, base, moment, codes, loglik, misfit):
     """Posterior of rows first..last; ``moment`` (may be empty) takes E[(z,1)(z,1)^T], rows counted from ``base``."""
     indptr, indices, data = entries
@@ -82,7 +83,7 @@ def _posterior_rows(entries, w, mean, noise, first, last, base, moment, codes, l
             e[k, k] = 1.0
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _column_sums(entries, weights, first, last, lo, hi, moment, gram, cross, square):
     """Add rows first..last (posterior moments in ``moment``) to the sums of columns lo..hi."""
     indptr, indices, data = entries
@@ -102,7 +103,7 @@ def _column_sums(entries, weights, first, last, lo, hi, moment, gram, cross, squ
                     gram[j, r, c] += om * e[r, c]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def expected_rows(indptr, indices, data, u, gain, mean, z, first, last, out):
     """out[i] = U_O^T (x_O - mean_O - W_O z_i) + gain z_i with W = U diag(gain): the code of the row with its gaps at their expectation."""
     k = u.shape[1]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.native.crew import address_of
 from eckart.engines.host import Host
 
@@ -42,7 +42,7 @@ class Entries(NamedTuple):
     shift: Any
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def look_at(e, rows, first, last, known):
     """w, y and q of the entries of rows[first..last] (no rows: first..last themselves), one row after another, into the rows of ``known``.
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import inner
 from eckart.engines.cpu.entries.entry import AHEAD, ALL, FAST, entries_of, known_room, looking, next_rows
 from eckart.engines.cpu.entries.sparse import cuts_of
@@ -22,7 +23,7 @@ from eckart.engines.host import Host
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def evidence_range(indptr, indices, data, mean, implicit, known, left, right, spread, first, last, pull, row_sum, sums):
     """Rows first..last, whose w, y and q are ``known``; ``spread`` is a0."""
     k, away = right.shape[1], indptr[first]
@@ -76,7 +77,7 @@ def evidence_range(indptr, indices, data, mean, implicit, known, left, right, sp
     sums[6] += zero_value
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def misfit_range(indptr, indices, known, left, right, first, last, out):
     """out_i = sum_j w (y - s)^2 in float64 for rows first..last, whose w, y and q are ``known``."""
     k, away = right.shape[1], indptr[first]
@@ -97,7 +98,7 @@ def misfit_range(indptr, indices, known, left, right, first, last, out):
         out[i, 0] = total
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def offset_times_range(indptr, indices, known, row_scale, column_scale, v, first, last, out):
     """out[i] = row_scale_i sum_j y column_scale_j v_j for rows first..last, whose w, y and q are ``known``; weights do not count."""
     k, away = v.shape[1], indptr[first]
@@ -120,7 +121,7 @@ def offset_times_range(indptr, indices, known, row_scale, column_scale, v, first
                 out[i, c] *= row_scale[i]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def slopes(left, pull, ridge, shared, nonnegative, first, last, sums):
     """Squared norms of the gradient by the codes of rows first..last, and of its two parts, into sums[7:10]; ``shared`` of length 0 is absent."""
     k = left.shape[1]
@@ -145,7 +146,7 @@ def slopes(left, pull, ridge, shared, nonnegative, first, last, sums):
     sums[9] += pushed
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def bias_slopes(bias, row_sum, ridge, first, last, sums):
     """The same by the biases, and sum_i (sum_j R_ij)^2 / m_i (infinite where a ridge is zero), into sums[10:]."""
     for i in range(first, last):
@@ -159,7 +160,7 @@ def bias_slopes(bias, row_sum, ridge, first, last, sums):
             sums[13] = np.inf
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def evidence_part(part, who, cuts, codes, e, known, factors, spread, penalties, out):
     """A range of rows: what is known of their entries, their evidence, and the slopes by their codes and biases. ``codes`` are addresses."""
     left, right = factors
@@ -179,7 +180,7 @@ def evidence_part(part, who, cuts, codes, e, known, factors, spread, penalties, 
         bias_slopes(e.bias, row_sum, bias_ridge, cuts[part], last, own)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def rows_part(part, who, cuts, codes, e, known, before, after):
     """A range of rows by a kernel ``(indptr, indices, known, *before, first, last, *after)``."""
     first, last = cuts[part], cuts[part + 1]

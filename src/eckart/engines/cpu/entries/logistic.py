@@ -6,10 +6,11 @@ import math
 
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.entry import FAST
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def logistic_bound(data, first, last, target, weights):
     """For the entries first..last, with s in ``target``: s - g / c in its place, c into ``weights``; returns the sum of the losses.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.sampled import _dots
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def parameters_range(indptr, indices, left, right, mean, own, other, first, last, out):
     """out_p = s for the entries p of rows first..last; ``own`` and ``other`` of length 0 are absent."""
     _dots(indptr, indices, left, right, first, last, out)

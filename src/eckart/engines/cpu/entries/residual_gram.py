@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import inner, outer
 from eckart.engines.cpu.entries.entry import AHEAD, FAST, Entries, looked_at
 from eckart.engines.cpu.entries.sparse import balanced
@@ -17,7 +18,7 @@ from eckart.engines.cpu.ridge.schedule import ranges
 from eckart.scheduler import lanes_for, run_lanes
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def residual_gram_range(
     indptr, indices, implicit, known, left, right, q, v, small, first, last, kept, held, total, back
 ):

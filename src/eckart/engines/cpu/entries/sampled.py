@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.entries.transpose import by_columns as by_columns_of
 from eckart.engines.cpu.native.crew import run_parts
@@ -111,13 +111,13 @@ def _thin(a: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(a)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _gather_part(part, who, cuts, pointers, data, order, out):
     for q in range(pointers[cuts[part]], pointers[cuts[part + 1]]):
         out[q] = data[order[q]]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _dots_part(part, who, cuts, indptr, indices, left, right, out):
     _dots(indptr, indices, left, right, cuts[part], cuts[part + 1], out)
 
@@ -153,7 +153,7 @@ def _dots(indptr, indices, left, right, first, last, out):
             p += 1
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def _residuals_part(part, who, cuts, indptr, indices, data, left, right, out, squares):
     """out_p = a_p - u_i . v_j, and the sum of their squares."""
     first, last = cuts[part], cuts[part + 1]
@@ -166,7 +166,7 @@ def _residuals_part(part, who, cuts, indptr, indices, data, left, right, out, sq
     squares[part] = total
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def _rows_part(part, who, cuts, indptr, indices, data, v, out):
     """out[i] = sum_p data_p v[j_p] for a range of rows; four entries share one load and store of out[i]."""
     first, last = cuts[part], cuts[part + 1]

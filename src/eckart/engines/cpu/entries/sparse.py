@@ -12,12 +12,13 @@ import itertools
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 
 AHEAD = 12  # entries between a prefetch and its use
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def gram_times_rows(indptr, indices, data, v, weights, first, last, total):
     """total += sum over rows first..last of w_i a_i (a_i^T V); ``weights`` of length 0 means all ones."""
     b = v.shape[1]
@@ -47,7 +48,7 @@ def gram_times_rows(indptr, indices, data, v, weights, first, last, total):
                 total[j, c] += a * y[c]
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def gram_times_vector_rows(indptr, indices, data, v, weights, first, last, total):
     """The same for one vector."""
     weighted = weights.shape[0] > 0
@@ -62,7 +63,7 @@ def gram_times_vector_rows(indptr, indices, data, v, weights, first, last, total
             total[indices[p]] += data[p] * y
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def times_rows(indptr, indices, data, v, first, last, out):
     """out[i] = a_i^T V for rows first..last."""
     b = v.shape[1]
@@ -81,7 +82,7 @@ def times_rows(indptr, indices, data, v, first, last, out):
                 out[i, c] += a * v[j, c]
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def times_t_rows(indptr, indices, data, y, first, last, total):
     """total += sum over rows first..last of a_i y_i^T."""
     b = y.shape[1]
@@ -93,7 +94,7 @@ def times_t_rows(indptr, indices, data, y, first, last, total):
                 total[j, c] += a * y[i, c]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def column_sums_rows(indptr, indices, data, weights, first, last, total, square):
     """total_j += w_i a_ij and square_j += w_i a_ij^2 in float64."""
     weighted = weights.shape[0] > 0
@@ -105,7 +106,7 @@ def column_sums_rows(indptr, indices, data, weights, first, last, total, square)
             square[indices[p]] += w * a * a
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def seen_sums_rows(indptr, indices, data, shift, first, last, count, total, square):
     """count_j += 1, total_j += a_ij - shift_j and square_j += (a_ij - shift_j)^2 over stored entries, in float64."""
     for p in range(indptr[first], indptr[last]):
@@ -116,7 +117,7 @@ def seen_sums_rows(indptr, indices, data, shift, first, last, count, total, squa
         square[j] += a * a
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def scatter_rows(indptr, indices, data, first, last, out):
     """out = rows first..last as a dense block."""
     for i in range(first, last):
@@ -126,7 +127,7 @@ def scatter_rows(indptr, indices, data, first, last, out):
             out[i - first, indices[p]] += data[p]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def place_rows(indptr, indices, data, first, last, out):
     """out = rows first..last as a dense block, NaN where nothing is stored."""
     for i in range(first, last):

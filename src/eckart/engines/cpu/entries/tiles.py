@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import tree_sum
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
 from eckart.engines.cpu.row_blocks import even_rows
@@ -103,7 +104,7 @@ def _column_ranges(starts: np.ndarray) -> list[tuple[int, int]]:
     return list(itertools.pairwise(cuts.tolist()))
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _tile(indptr, indices, data, first, last, starts, local, values):
     """Counting sort of the entries of rows first..last by column, rows in order inside a column."""
     n = starts.shape[0] - 1
@@ -123,7 +124,7 @@ def _tile(indptr, indices, data, first, last, starts, local, values):
             at[indices[p]] = w + 1
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def _tile_times(starts, local, values, v, weights, first_row, y):
     """Y = diag(w) A_c V for one chunk."""
     b, n = v.shape[1], starts.shape[0] - 1
@@ -143,7 +144,7 @@ def _tile_times(starts, local, values, v, weights, first_row, y):
                 y[i, c] *= weights[first_row + i]
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def _tiles_times_t(starts, local, values, image, chunk, first, last, total):
     """total[j] += A_c^T Y_c of columns first..last, over chunks in order."""
     b = total.shape[1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.scheduler import run_lanes
 
 ROWS, COLUMNS, GROUP = 256, 2048, 16
@@ -17,7 +18,7 @@ LEAST_ITEMS, ITEMS_OF_ONE = 16, 4
 """Pieces of work wanted, so that threads have some to share: of many rows, and of a single one, for which handing out a piece takes as long as its work."""
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _mask(indptr, indices, rows, first, last, begin, tile):
     """Excluded columns of the given rows become -inf in the tile of columns begin..; the indices of a row may stand in any order."""
     width = tile.shape[1]
@@ -29,7 +30,7 @@ def _mask(indptr, indices, rows, first, last, begin, tile):
                 tile[q - first, j] = -np.inf
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "nsz"})
 def _keep_best(tile, begin, best, where):
     """Merge a tile into the n best per row, kept in falling order."""
     rows, width = tile.shape
@@ -52,7 +53,7 @@ def _keep_best(tile, begin, best, where):
                 worst = best[q, n - 1]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _insert(best, where, q, value, column):
     t = best.shape[1] - 1
     while t > 0 and best[q, t - 1] < value:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.index.compress import index_dtype
 from eckart.matrix import Counts, Observed
@@ -22,13 +23,13 @@ LEAST = 2**18
 """Entries from which a lane is worth its table of counts."""
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _count(indices, first, last, counts):
     for p in range(first, last):
         counts[indices[p]] += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _move(indptr, indices, data, first, last, at, out_indices, out_data):
     for i in range(first, last):
         for p in range(indptr[i], indptr[i + 1]):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.entries.top import _keep_best, _mask
 from eckart.engines.protocol.items import SparseRows
@@ -16,7 +17,7 @@ ROWS = 16
 """Rows of a tile of scores: of 40,000 columns in single precision it takes 2.5 MB, the share of a thread in the last cache."""
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _gram_rows(t_indptr, t_indices, t_data, indptr, indices, data, first, last, out):
     """out[j] = sum over rows i with column j of x_ij x_i, for columns first..last."""
     for j in range(first, last):
@@ -29,7 +30,7 @@ def _gram_rows(t_indptr, t_indices, t_data, indptr, indices, data, first, last, 
                 out[j, indices[q]] += a * data[q]
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def _dense_products(indptr, indices, data, rows, first, last, weights, out):
     """out[q - first] = x_i W for the rows i = rows[q]."""
     m = weights.shape[1]
@@ -44,7 +45,7 @@ def _dense_products(indptr, indices, data, rows, first, last, weights, out):
                 out[q - first, c] += a * w[c]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _sparse_products(indptr, indices, data, rows, first, last, w_indptr, w_indices, w_data, out):
     for q in range(first, last):
         i = rows[q]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.protocol.items import SparseColumns
 from eckart.scheduler import run_lanes
 
@@ -88,7 +88,7 @@ def _column(gram, j, l1, l2, tol, max_iter, w, grad, members, inside, start):
     return size, gap, sweeps
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _columns(gram, first, last, l1, l2, tol, max_iter, counts, gaps, sweeps):
     """Columns first..last: rows and values one column after another, rows ascending."""
     n = gram.shape[0]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.registers.mixtures import TILE, add_squares, scaled_squares, take_moments
 from eckart.engines.cpu.registers.tiles import add_rows, grow_gram
 
@@ -118,7 +118,7 @@ def triangular_chunk(xt, n, means, panels, constants, logp):
             out[i] = constants[z] - 0.5 * min(out[i], 1e300)
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@njit(**OUTSIDE, fastmath={"contract"})
 def exp_below(a, top, powers, parts, bits, power_bits):
     """a[i] = exp(a[i] - top[i]), zero below e^-46: 2^q times a polynomial, q taken from the last bits of a rounded sum.
 
@@ -183,7 +183,7 @@ def share_chunk(logp, k, count, weights, counts, spare):
     return bound
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def add_diagonal(xc, count, n, k, shares, c, sums, room):
     """shift[z] += sum_i s_i (x - m), scatter[z] += sum_i s_i (x - m)^2.
 
@@ -297,7 +297,7 @@ def given_chunk(shares, a, count, k, weights, logp, counts):
 def _over_chunks(kind):
     """``over_chunks`` for one kind of components: the others are not compiled with it, which takes longer than most fits."""
 
-    @njit(nogil=True, cache=True)
+    @njit(**OUTSIDE)
     def over_chunks(x, white, shares, weights, c, room, sums, out):
         """The one loop over chunks of rows: density, then what is asked for. Returns the bound.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.small_systems import solve
 
 BEYOND = -46.0
@@ -29,7 +29,7 @@ class Stack(NamedTuple):
     constants: np.ndarray
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def factor(a, take, size, low):
     """low = Cholesky factor of a[take, take]; returns the sum of the logarithms of its diagonal."""
     logs = 0.0
@@ -105,7 +105,7 @@ def add_missing_covariance(seen, o, missing, m, spread, precision, low, v, share
             target[missing[r], missing[c]] += share * s
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def gap_rows(x, weights, stack, loglik, shares, counts, shift, scatter):
     """log p of each row and shares; where ``counts`` has entries, sums about the means are added too. One matrix for all where there is one only."""
     means, spread, precision, roots, constants = stack

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from numba import njit
 
+from eckart.compiling import OUTSIDE
+
 FAST = {"contract", "reassoc", "nsz"}
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def squared_distances(x, centres, out):
     """out[c, i] = ||x_i - centre_c||^2."""
     for i in range(len(x)):
@@ -19,7 +21,7 @@ def squared_distances(x, centres, out):
             out[c, i] = s
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def group_rows(x, products, half, weights, counts, sums):
     """Adds each row, with its weight, to the group of the centre with the least |c|^2 / 2 - x c; ``products`` holds x c, ``half`` the other term."""
     for i in range(len(x)):

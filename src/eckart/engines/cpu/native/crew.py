@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numba import njit, typeof
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.native.words import (
     ROOM,
     call_c,
@@ -72,7 +72,7 @@ def next_part(board, who):
     return -1
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def serve(board, semaphores, wait, post, give_way, who):
     """The life of a thread."""
     own = board + OWN + who * LINE
@@ -103,12 +103,12 @@ def serve(board, semaphores, wait, post, give_way, who):
             call_c(post, semaphores)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def publish(given, kernel, arguments):
     return published(given, kernel, arguments)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def call_up(board, semaphores, post, function, given, count, called):
     """Put the work on the board and call threads 1 .. ``called``. Each that starts wakes two others, and the caller, who is thread 0, the first two."""
     exchange(board + FUNCTION, function)
@@ -123,7 +123,7 @@ def call_up(board, semaphores, post, function, given, count, called):
         wake(board, semaphores, post, who)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def work(board, semaphores, wait, give_way):
     """One part by the caller; False when none is left and no thread is at one any more."""
     part = next_part(board, 0)
@@ -134,7 +134,7 @@ def work(board, semaphores, wait, give_way):
     return False
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def finish(board, semaphores, wait, give_way):
     """No part is begun from now on; those who have not started are called back, the others are waited for."""
     called, count = load(board + CALLED_UP), load(board + COUNT)
@@ -158,7 +158,7 @@ def finish(board, semaphores, wait, give_way):
                 exchange(board + CALLER_ASLEEP, 0)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def load_word(address):
     """The word at an address, for those who look at the board from outside."""
     return load(address)

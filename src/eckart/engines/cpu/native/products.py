@@ -14,6 +14,7 @@ from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import get_cython_function_address, intrinsic
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.native.crew import run_parts
 from eckart.engines.cpu.native.words import WORD
 
@@ -63,7 +64,7 @@ def _pointer(typingctx, address, like):
     return target(types.int64, like), codegen
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _scaled(out, given, size, by, like):
     """out = by given, of so many numbers of one type; by may not be rounded first."""
     to, of = carray(_pointer(out, like), size), carray(_pointer(given, like), size)
@@ -71,7 +72,7 @@ def _scaled(out, given, size, by, like):
         to[i] = by * of[i]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def thin_part(part, who, cuts, plan, scale):
     """Rows cuts[part] .. cuts[part + 1]: Out = alpha Left S + beta Out (or Out = scale Plus before it), and Sums[part] = Other^T Out; an address of zero leaves
     its step out."""
@@ -97,7 +98,7 @@ def thin_part(part, who, cuts, plan, scale):
         gemm(function, True, width, columns, rows, plan[17], here, out_ld, theirs, other_ld, total, width)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def added_part(part, who, cuts, sums, total):
     """total[e] = sum_p sums[p, e] for a range of entries, in float64 and in the order of p."""
     for e in range(cuts[part], cuts[part + 1]):
@@ -159,7 +160,7 @@ def added_up(sums: np.ndarray, threads: int) -> np.ndarray:
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def largest_part(part, who, cuts, v, found):
     """The largest |v| of a range of rows; infinite where an entry is not finite."""
     most = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.native.products import gemm
 from eckart.engines.cpu.native.words import call_kernel
 
@@ -12,7 +13,7 @@ AT_ONCE = 256
 """Rows whose weighted copy is multiplied at once: it stays in the second-level cache."""
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def sums_part(part, who, cuts, f, weights, function, ones, squares, mass, ends):
     """F^T D F, the sums of D F, and the least and the largest entries of F over a range of rows; weights of length 0 are all one. ``ones`` holds alpha and
     beta of the product ``function``."""
@@ -33,7 +34,7 @@ def sums_part(part, who, cuts, f, weights, function, ones, squares, mass, ends):
         gemm(function, True, k, k, rows, ones, heavy.ctypes.data, k, where, step // size, squares[part].ctypes.data, k)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def leap_part(part, who, cuts, new, old, stride, out):
     """out = max(new + stride (new - old), 0) over a range of rows."""
     zero = new.dtype.type(0)
@@ -42,7 +43,7 @@ def leap_part(part, who, cuts, new, old, stride, out):
             out[i, c] = max((new[i, c] - old[i, c]) * stride + new[i, c], zero)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def descent_part(part, who, cuts, code, gram, pull, l1, start, out, how, level):
     """``hals_range``, whose address is ``code``, of a range of rows; ``how`` are sweeps, shrink and the rows of a tile."""
     a, b = cuts[part], cuts[part + 1]
@@ -50,7 +51,7 @@ def descent_part(part, who, cuts, code, gram, pull, l1, start, out, how, level):
     call_kernel(code, given)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def lane_part(part, who, code, rows, x, other, weights, rule, start, out, how, room, sums):
     """``hals_block``, whose address is ``code``, of every block of ``rows`` rows that belongs to a lane."""
     lanes = sums[0].shape[0]

@@ -22,6 +22,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.entry import FAST
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import _Tile
@@ -99,7 +100,7 @@ def measure(typingctx, gram, c, inverse, pull, w, out):
     return types.void(gram, types.intp, gram.dtype, pull, w, out), codegen
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level):
     """Sweep the rows of ``start`` into w, at most ``sweeps`` times; a tile stops when its squared change is under ``shrink`` of its first. level[i] is the
     objective and the violation of row i before."""
@@ -143,7 +144,7 @@ def hals_range(gram, pull, l1, start, w, sweeps, shrink, size, level):
                 w[a + r, c] = wt[c, r]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def hals_block(block, other, weights, gram, l1, start, w, sweeps, shrink, size, room, sums):
     """hals_range of the rows of a dense block, whose products with the other factor and with the result are made here: a thread is away from Python for
     all of it. ``room`` holds the pull of some rows, which are worked at a time, their levels and products; ``sums`` A^T D W, W^T D W and the levels, to which
@@ -178,7 +179,7 @@ def hals_block(block, other, weights, gram, l1, start, w, sweeps, shrink, size, 
                 sums[1][a, c] += square[a, c]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def seen_range(entries, other, start, w, k, rule, size, first, last, chunk, gram, level):
     """The same for rows first..last whose observed entries give each its own matrix. ``entries`` are indptr, indices, data and weights (none: all 1), ``rule``
     l1, l2, sweeps and shrink; k columns are real, and the rows of w are those of the range."""
@@ -235,7 +236,7 @@ def seen_range(entries, other, start, w, k, rule, size, first, last, chunk, gram
             w[i, c] = u[c]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def error_range(entries, left, right, rows, absent, first, last):
     """sum v (a - s)^2, s = u.h, over the stored entries of rows first..last, rows weighted (none: all 1); with ``absent`` less s^2, which is then
     counted for all columns elsewhere."""
@@ -254,7 +255,7 @@ def error_range(entries, left, right, rows, absent, first, last):
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def stored_rows(block, indptr, indices, data):
     """The entries > 0 of a dense block as compressed rows; the arrays have room for all."""
     at = 0
@@ -329,7 +330,7 @@ def four_adds(typingctx, x, index, t, f, y):
     return types.void(x, index, types.intp, f, y), codegen
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def _take(indices, begin, m, x, at, ask):
     """at[:m] = the next columns, filled up to a multiple of four; with ``ask`` the rows of x that come after them are asked for."""
     line, end = 64 // x.itemsize, indices.shape[0] - 1
@@ -344,7 +345,7 @@ def _take(indices, begin, m, x, at, ask):
         at[t] = at[0]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def kl_range(entries, other, mass, start, w, k, rule, first, last, level):
     """Multiplicative steps of rows first..last of ``start`` into w; ``mass`` (length 0: of the observed entries) is sum_j h_j. ``entries`` as above, ``rule``
     l1, l2, steps, fast, tol and valued; k columns are real."""

@@ -25,7 +25,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE
 from eckart.engines.cpu.registers.bounds import Bounds
 from eckart.engines.cpu.registers.width import lanes_of, multiplies_and_adds_at_once
 

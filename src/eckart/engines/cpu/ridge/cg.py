@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.entries.entry import AHEAD, FAST
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import add_rows, pack_row, row_dots
@@ -52,7 +52,7 @@ def _apply(indices, right, penalties, i, scales, at, a, n, chunk, dots, u, out):
         done += count
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def cg_range(rows, known, right, penalties, form, chosen, first, last, chunk, nothing, out):
     """Improve the codes of the rows chosen[first..last] by ``form.steps`` steps; no bias, no prior."""
     k, indices, indptr = right.shape[1], rows.indices, rows.indptr

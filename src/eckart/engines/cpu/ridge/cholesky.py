@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.entries.entry import AHEAD, FAST
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import (
@@ -152,7 +152,7 @@ def equations(rows, right, penalties, i, known, at, chunk, scaled, gram, rhs, si
     return square, total, scale, trace
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def cholesky_range(rows, known, right, penalties, form, chosen, first, last, chunk, gram, out):
     """Solve the rows chosen[first..last]; a row whose matrix is singular at this precision gets the value NaN and is left to ``rare``."""
     k = right.shape[1]

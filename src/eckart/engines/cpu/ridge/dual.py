@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.entry import AHEAD, FAST
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import add_rows, backward_tile, dot_tile, forward_tile, scale_row
 from eckart.engines.cpu.ridge.cholesky import cholesky
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def dual_range(rows, known, right, penalties, form, chosen, first, last, chunk, flat, out):
     """Rows chosen[first..last]; ``chunk`` has room for the longest of them, ``flat`` for its square; P is given by its diagonal."""
     k, size, real, level = right.shape[1], form.size, form.real, form.level

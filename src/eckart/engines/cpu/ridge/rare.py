@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.entries.entry import FAST
 from eckart.engines.cpu.ridge.cholesky import equations
 
@@ -81,7 +81,7 @@ def nonnegative_row(gram, rhs, start, floor):
     return u
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def rare_range(rows, known, right, penalties, form, chosen, first, last, chunk, gram, out):
     """Rows chosen[first..last] solved by one of the methods above: non-negative codes where ``form.steps`` is 1."""
     k = right.shape[1]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import by_rows, thin
 from eckart.engines.cpu.dense.thin import cuts_of as thin_cuts
 from eckart.engines.cpu.entries.entry import entries_of, known_room, looked_at, looking, next_rows
@@ -138,7 +139,7 @@ def ridge_rows(
     return RowSolution(left, out.bias if rule.bias else None, float(out.value.sum()))
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def solve_part(part, who, cuts, look, kernel, e, known, given, chosen, room, out):
     """A range of the chosen rows: what is known of their entries, and then the kernel, some rows at a time. ``look`` and ``kernel`` are addresses."""
     rows, right, penalties, form = given

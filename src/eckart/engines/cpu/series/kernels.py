@@ -15,16 +15,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.compiling import INSIDE, OUTSIDE
+
 FAST = {"contract", "reassoc", "nsz"}
 
 
-@njit(nogil=True, cache=True, inline="always")
+@njit(**OUTSIDE, inline="always")
 def _power(phi, d):
     """phi^d; neighbours, by far the most, without a call."""
     return phi if d == 1 else phi**d
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def own_likelihood(indptr, indices, data, own, first, last, out):
     for i in range(first, last):
         phi, v, s = own[i, 0], own[i, 1], own[i, 2]
@@ -45,7 +47,7 @@ def own_likelihood(indptr, indices, data, own, first, last, out):
         out[i, 0] = total
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def own_rows(indptr, indices, data, right, own, base, prior, noise, first, last, out):
     k = right.shape[1]
     gram, h, m, t = np.empty((k, k)), np.empty(k), np.empty(k), np.empty(k)
@@ -85,7 +87,7 @@ def own_rows(indptr, indices, data, right, own, base, prior, noise, first, last,
         out[i] = h
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def state_rows(indptr, indices, data, length, rule, noise, first, last, out):
     d, h, low = np.empty(length), np.empty(length), np.empty(length)
     for i in range(first, last):
@@ -109,7 +111,7 @@ def state_rows(indptr, indices, data, length, rule, noise, first, last, out):
             out[i, t] = (h[t] + noise[i, t] - low[t + 1] * out[i, t + 1]) / d[t]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def less_states(indptr, indices, data, states, sign, first, last, out):
     length = states.shape[1]
     for i in range(first, last):
@@ -117,7 +119,7 @@ def less_states(indptr, indices, data, states, sign, first, last, out):
             out[e] = data[e] - sign * states[i, indices[e] % length]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def weighted_grams(indptr, indices, data, right, other, first, last, grams, h):
     """The lower triangle of sum_j p_j v_j v_j^T, and sum_j p_j data_ij v_j, of each row."""
     k = right.shape[1]
@@ -133,7 +135,7 @@ def weighted_grams(indptr, indices, data, right, other, first, last, grams, h):
                     grams[i, a, b] += scaled * right[j, b]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def chain(grams, h, link, begin, step, noise, out):
     """Block Cholesky of the chain; ``grams`` and ``h`` are overwritten by its factors.
 
@@ -185,7 +187,7 @@ def chain(grams, h, link, begin, step, noise, out):
         out[t] = z
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def _cholesky(a):
     """The lower triangle in place."""
     k = a.shape[0]
@@ -197,7 +199,7 @@ def _cholesky(a):
             a[i, j] = np.sqrt(total) if i == j else total / a[j, j]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def _forward(root, z):
     """z <- L^-1 z."""
     for a in range(len(z)):
@@ -207,7 +209,7 @@ def _forward(root, z):
         z[a] = total / root[a, a]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**INSIDE, fastmath=FAST)
 def _backward(root, z):
     """z <- L^-T z."""
     for a in range(len(z) - 1, -1, -1):

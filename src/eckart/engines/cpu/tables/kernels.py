@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.small_systems import factor_in_place, solve
 
 FAST = {"contract", "nsz", "arcp"}
@@ -112,7 +112,7 @@ def _add_covariance(m, scheme, gaps, times, a, block, second):
         second[j, j] += times * scheme.noise[j]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def filled_patterns(seen, scheme, first, last, full, codes, second, wild):
     """Patterns first..last: fills ``full`` (their complete rows, from 0 on) and ``codes``, adds the covariance of gaps to ``second`` (lower triangle) and what
     Huber's loss leaves to ``wild``; returns the log-likelihood."""

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 
 FAST = {"contract", "reassoc", "nsz"}
@@ -37,7 +37,7 @@ def move(word, old, new):
     return (np.int64(word) << 32) | (np.int64(old) << 16) | np.int64(new)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def draw_rows(tokens, words, shares, seed, first, last, topics, moves):
     """Topics of the tokens drawn from theta_dz phi_wz alone, where a chain begins; each token is listed in ``moves``. Returns how many there are."""
     k = words.shape[1]
@@ -59,7 +59,7 @@ def draw_rows(tokens, words, shares, seed, first, last, topics, moves):
     return count
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def tally_documents(indptr, starts, topics, spacing, first, last, out):
     """out_iz = n_dz of the documents d = i spacing, for i from first to last."""
     for i in range(first, last):
@@ -68,7 +68,7 @@ def tally_documents(indptr, starts, topics, spacing, first, last, out):
             out[i, topics[t]] += 1
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def gibbs_rows(tokens, prior, seed, first, last, topics, table, sizes, live, moves):
     """One sweep over documents first..last. ``live``: the words' counts follow every move; else they stay as they are, only a token's own count is left out,
     and moves are listed.
@@ -159,7 +159,7 @@ def _find(weight, rest, old):
     return z if weight[z] > 0 else old
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def sort_moves(moves, count, range_of, out, ends):
     """Moves by the range that owns their word, into ``out``; ``ends`` says where the moves of each range end."""
     ends[:] = 0
@@ -174,7 +174,7 @@ def sort_moves(moves, count, range_of, out, ends):
         at[r] += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def apply_moves(moves, firsts, ends, r, born, table, prior, net):
     """The moves of a range of words, from all lists, in the counts n + b; a token that is ``born`` leaves no topic. ``net`` collects the moves by topic."""
     many = prior.shape[0] > 1
@@ -189,7 +189,7 @@ def apply_moves(moves, firsts, ends, r, born, table, prior, net):
             net[new] += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def settle_words(table, prior, other, first, last):
     """From n + prior to n + other; each prior has a row for each word or one for all."""
     many, more = prior.shape[0] > 1, other.shape[0] > 1
@@ -199,7 +199,7 @@ def settle_words(table, prior, other, first, last):
             table[j, c] = np.rint(table[j, c] - b[c]) + o[c]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def add_words(table, prior, first, last, mean):
     """mean += n of words first..last."""
     many = prior.shape[0] > 1

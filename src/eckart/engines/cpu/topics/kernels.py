@@ -6,8 +6,7 @@ for the entry p = (d, w) with count c_p. A row gathers its words' phi once into 
 steps find them in cache. Nothing of the size non-zeros x k is kept: a sweep leaves theta, from which ``word_kernels`` adds up the words' counts.
 Rows of ``words`` and ``shares`` start on cache lines and are padded with zeros to whole vectors.
 
-``fold_rows``   theta_dz <- (sum_p gamma_pz + a_z) / sum at fixed topics
-``map_rows``    the same with the evidence of a sweep: EM of pLSA (a = 0), of KL-NMF, and of LDA in its MAP form
+``map_rows``    theta_dz <- (sum_p gamma_pz + a_z) / sum at fixed topics, with the evidence of a sweep: EM of pLSA (a = 0), of KL-NMF, LDA in its MAP form
 ``bayes_rows``  gamma_dz <- a_z + sum_p gamma_pz with theta_dz = exp(psi(gamma_dz) - psi(sum gamma_d)): variational LDA
 ``score_rows``  sum_p c_p log s_p
 """
@@ -19,7 +18,7 @@ import math
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.tiles import add_rows, row_dots
 from eckart.engines.cpu.topics.word_kernels import AHEAD, FAST, digamma
@@ -100,38 +99,28 @@ def _settle(rows, words, prior, theta, d, steps, tol, pull, ratio, buffer):
             break
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
-def fold_rows(rows, words, prior, shares, first, last, steps, tol, buffer):
-    """Shares of rows first..last at fixed topics, in place."""
-    k = words.shape[1]
-    theta, pull = np.empty((1, k), words.dtype), np.empty((1, k), words.dtype)
-    ratio = np.empty((1, buffer.shape[0]), words.dtype)
-    for d in range(first, last):
-        for c in range(k):
-            theta[0, c] = shares[d, c]
-        _settle(rows, words, prior, theta, d, steps, tol, pull, ratio, buffer)
-        for c in range(k):
-            shares[d, c] = theta[0, c]
-
-
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def map_rows(rows, words, prior, before, after, first, last, steps, tol, buffer):
     """``steps`` updates of each row's shares from ``before``, which is left at the shares before the last of them, while ``after`` gets those after it.
 
-    Returns the log-likelihood and prior . log theta at ``before``, and the counts it is over.
+    Returns the log-likelihood and prior . log theta at ``before``, and the counts it is over. Without rows in ``after``, ``before`` gets the last shares and
+    nothing is told: folding in, by the same code so that it is compiled once.
     """
     k = words.shape[1]
     theta, pull = np.empty((1, k), words.dtype), np.empty((1, k), words.dtype)
     ratio = np.empty((1, buffer.shape[0]), words.dtype)
     least = np.finfo(words.dtype).tiny * words.dtype.type(1e3)
     value, penalty, seen = 0.0, 0.0, 0.0
+    told = after.shape[0] > 0
     for d in range(first, last):
         a, b = rows.indptr[d], rows.indptr[d + 1]
         for c in range(k):
             theta[0, c] = before[d, c]
-        _settle(rows, words, prior, theta, d, steps - 1, tol, pull, ratio, buffer)
+        _settle(rows, words, prior, theta, d, steps - 1 if told else steps, tol, pull, ratio, buffer)
         for c in range(k):
             before[d, c] = theta[0, c]
+        if not told:
+            continue
         _pull(rows.data, a, b, buffer, theta, pull, ratio, least)
         v, n = _value(rows.data, a, b, ratio)
         value += v
@@ -153,7 +142,7 @@ def _log_prior(theta, prior):
     return value
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def score_rows(rows, words, shares, first, last, floor):
     """sum_p c_p log max(s_p, floor) and sum_p c_p."""
     k = words.shape[1]
@@ -183,7 +172,7 @@ def _expect_log(gamma, log_theta, theta):
     return size
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def bayes_rows(rows, words, prior, gammas, thetas, first, last, steps, tol, logs, buffer):
     """Variational steps of each row from its gamma (in place) at words = exp(E log beta); leaves theta = exp(E log theta) for the words' counts.
 

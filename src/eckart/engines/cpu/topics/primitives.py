@@ -84,7 +84,7 @@ class TopicPrimitives:
     def topic_fold(
         self, x: Any, words: np.ndarray, prior: np.ndarray, shares: Any, *, steps: int, tol: float = 0.0
     ) -> Any:
-        from eckart.engines.cpu.topics.kernels import fold_rows
+        from eckart.engines.cpu.topics.kernels import map_rows
         from eckart.engines.cpu.topics.layout import documents_of, padded, row_of, tall_of, wide_of
 
         at, dtype = documents_of(x, self.threads), words.dtype
@@ -92,7 +92,7 @@ class TopicPrimitives:
         theta = tall_of(shares, at.matrix.shape[0], dtype)
 
         def one(first: int, last: int, buffer: np.ndarray) -> None:
-            fold_rows(rows, w, a, theta, first, last, steps, tol, buffer)
+            map_rows(rows, w, a, theta, theta[:0], first, last, steps, tol, buffer)
 
         self._over_documents(at, steps, w, one)
         return padded(theta, words.shape[1])

@@ -13,6 +13,7 @@ import math
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 
 FAST = {"contract", "reassoc", "nsz"}
@@ -21,14 +22,14 @@ AHEAD = (
 )
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def count_entries(indptr, indices, first, last, counts):
     """counts_w += entries of word w in documents first..last."""
     for p in range(indptr[first], indptr[last]):
         counts[indices[p]] += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def place_entries(rows, first, last, places, documents, values):
     """Write each entry of documents first..last where its word's next one goes."""
     for d in range(first, last):
@@ -40,7 +41,7 @@ def place_entries(rows, first, last, places, documents, values):
             values[at] = rows.data[p]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def gather_words(columns, theta, words, first, last, counts, sizes):
     """n_wz of words first..last into ``counts``; their sums over words are added to ``sizes``. Four entries at a time, so that sums are stored less often.
 
@@ -94,7 +95,7 @@ def gather_words(columns, theta, words, first, last, counts, sizes):
             sizes[c] += n
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def normal_words(counts, prior, scale, lift, k, first, last, words):
     """words = (counts + prior) scale + lift, all padded; ``prior`` has a row for each word, or one for all. Returns sum prior log words over the range, by
     the logarithms of products that are about to leave the range of numbers where the prior is the same for all."""
@@ -117,7 +118,7 @@ def normal_words(counts, prior, scale, lift, k, first, last, words):
     return value + (prior[0, 0] * math.log(product) if not many else 0.0)
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def digamma(x):
     """psi(x) for x > 0: the recurrence up to 6, then the asymptotic series (error below 1e-11)."""
     y = 0.0
@@ -129,7 +130,7 @@ def digamma(x):
     return y + math.log(x) - 0.5 / x - tail
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def expect_words(counts, totals, prior, first, last, words, shift, sums):
     """words = exp(E log beta - shift) with the largest of each word at 1; ``sums`` collects E log beta, prior . E log beta, and
     log Gamma(lambda) - lambda . E log beta, over the range. ``totals`` is psi of the sums over words."""

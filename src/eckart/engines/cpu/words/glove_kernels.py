@@ -14,13 +14,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 
 FAST = {"contract", "reassoc", "nsz"}
 AHEAD = 4
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def count_blocks(indptr, indices, strata, sizes):
     """How many entries each block has; block (a, b) holds the rows i = a and columns j = b modulo ``strata``, and is number a strata + b."""
     for i in range(indptr.shape[0] - 1):
@@ -29,7 +30,7 @@ def count_blocks(indptr, indices, strata, sizes):
             sizes[a + indices[p] % strata] += 1
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def deal(indptr, indices, targets, weights, strata, at, entries):
     """Entries by blocks; ``at`` is where each block begins, and is moved to its end."""
     rows, columns, ys, fs = entries
@@ -42,7 +43,7 @@ def deal(indptr, indices, targets, weights, strata, at, entries):
             rows[t], columns[t], ys[t], fs[t] = i, j, targets[p], weights[p]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def shuffle(seed, first, last, entries):
     """A random order of the entries first..last (Fisher and Yates, xorshift64*)."""
     rows, columns, ys, fs = entries
@@ -59,7 +60,7 @@ def shuffle(seed, first, last, entries):
         fs[t], fs[s] = fs[s], fs[t]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def glove_losses(entries, first, last, k, own, other):
     """The sum of f d^2 over the entries first..last."""
     rows, columns, ys, fs = entries
@@ -78,7 +79,7 @@ def glove_losses(entries, first, last, k, own, other):
     return loss
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@njit(**OUTSIDE, fastmath=FAST)
 def glove_steps(entries, first, last, lr, k, own, other):
     """One step for each of the entries first..last."""
     rows, columns, ys, fs = entries

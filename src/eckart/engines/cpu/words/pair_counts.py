@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.registers.prefetch import prefetch
 
 AHEAD = 12
@@ -31,7 +31,7 @@ def trailing_zeros(typingctx, word):
     return types.uint64(types.uint64), codegen
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def lay_out(ids, pointers, sentences, first, last, window, size, text, counts):
     """Write the tokens of ``sentences`` among first..last with up to ``window`` neighbours on both sides to ``text`` from ``size`` on, sentences apart, and
     count their words. Returns where those tokens begin and end in the text (-1: there is none), and the size then."""
@@ -53,7 +53,7 @@ def lay_out(ids, pointers, sentences, first, last, window, size, text, counts):
     return begin, end, size
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def place(text, begin, end, first, last, at, positions):
     """Positions of words first..last among text[begin:end], ascending; ``at[w]`` is where those of word w begin, and is moved to their end."""
     for p in range(begin, end):
@@ -87,7 +87,7 @@ def _emit(acc, bits, tops, scale, indices, data, used):
     return used
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def count_rows(text, starts, positions, weights, left, right, scale, first, last, row, out):
     """Rows first..last to ``out`` (indices, data, lengths); returns how many entries there are. ``row`` is (acc, bits, tops, met), all but met 0.
 
@@ -145,7 +145,7 @@ def add_row(columns, values, scale, acc, bits, tops):
         acc[v] += np.rint(values[p] * scale) if scale > 1.0 else values[p]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def merge_rows(pointers, columns, values, scale, acc, bits, tops, indices, data, lengths):
     """Add up runs row by row: ``pointers[r]`` are those of run r in ``columns`` and ``values``, in which the runs stand one after another."""
     used = np.int64(0)
@@ -159,7 +159,7 @@ def merge_rows(pointers, columns, values, scale, acc, bits, tops, indices, data,
     return used
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def sums(indptr, indices, data, first, last, rows, columns):
     """Sums of rows first..last, and their part of the sums of columns."""
     for i in range(first, last):
@@ -168,7 +168,7 @@ def sums(indptr, indices, data, first, last, rows, columns):
             columns[indices[p]] += data[p]
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def ratios(indptr, indices, data, first, last, own, beside, positive, out, lengths):
     """log N - own - beside at the entries of rows first..last, 0 where it is not kept; and how many of each row are kept."""
     for i in range(first, last):
@@ -179,7 +179,7 @@ def ratios(indptr, indices, data, first, last, own, beside, positive, out, lengt
             lengths[i] += out[p] != 0.0
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def keep_ratios(indptr, columns, first, last, values, ends, indices, data):
     """The entries of rows first..last that are not 0; those of row i go to ``ends[i]`` and on."""
     for i in range(first, last):

@@ -9,13 +9,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from eckart.compiling import OUTSIDE
+
 
 @njit(inline="always")
 def _xlogx(x):
     return x * np.log(x) if x > 0.0 else 0.0
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def negative_row(columns, seen, s, right, noise, negatives, weight, total, pull):
     """softplus(-s) for words beside, softplus(s) for noise."""
     pairs = 0.0
@@ -47,7 +49,7 @@ def negative_row(columns, seen, s, right, noise, negatives, weight, total, pull)
     total[3] += weight * pairs
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def softmax_row(columns, seen, s, right, noise, negatives, weight, total, pull):
     """- log softmax(s) for words beside."""
     pairs, top, size = 0.0, -np.inf, 0.0

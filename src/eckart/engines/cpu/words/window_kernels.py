@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from eckart.engines.cpu.compiling import INSIDE
+from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.native.words import call_for_number
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.registers.windows import SIX, sample_scores, sample_update, window_scores, window_update
@@ -140,7 +140,7 @@ def window_loss(s, rows, times, begin, positive):
     return total
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
     """Pieces first..last of the corpus (piece p is ids[bounds[p]:bounds[p + 1]]), the rate falling from rates[0] to rates[1]; x and y are changed.
 
@@ -209,7 +209,7 @@ def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
     return loss, heard, pairs
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def draw_samples(corpus, first, last, rule, seed, scratch, strata, place):
     """Pairs and noise of pieces first..last as samples (w, v) by blocks; v is the word itself where it is noise, ~v where it stood beside w.
 
@@ -262,7 +262,7 @@ def draw_samples(corpus, first, last, rule, seed, scratch, strata, place):
     return pairs
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(**OUTSIDE, fastmath={"contract", "reassoc", "nsz"})
 def step_block(samples, ends, block, x, y, rule, rates):
     """A step for each sample of a block, run after run: s = <x_w, y_v>, g = rate (label - weight sigma(s)), x_w += g y_v, y_v += g x_w.
 
@@ -299,7 +299,7 @@ def step_block(samples, ends, block, x, y, rule, rates):
     return loss
 
 
-@njit(nogil=True, cache=True)
+@njit(**OUTSIDE)
 def block_part(part, who, blocks, code, samples, ends, x, y, rule, rates, losses):
     """``step_block``, whose address is ``code``, of one of the blocks."""
     losses[blocks[part]] = call_for_number(code, (samples, ends, blocks[part], x, y, rule, rates))

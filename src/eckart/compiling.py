@@ -1,0 +1,105 @@
+"""How kernels are compiled: once, in as little time as their speed allows.
+
+numba optimises every function three times (alone, before and after what it calls is linked in) and makes machine code of each, although the code of a function
+that other kernels call is inlined there and optimised again. A kernel that calls a kernel that calls a kernel is so worked on nine times. Here
+
+- ``INSIDE`` is for what only other kernels call: it stays as it was written until it is linked into its caller. No machine code, no place in the cache;
+- ``OUTSIDE`` is for what Python calls: optimised once, whole, with all that it calls.
+
+Python's collector of cycles rests meanwhile: compiling makes many objects, few of them garbage, and the collector would look at each again and again.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler, CompileResult
+from numba.core.compiler_machinery import AnalysisPass, PassManager, register_pass
+from numba.core.typed_passes import AnnotateTypes
+
+
+class _Whole(JITCodeLibrary):  # type: ignore[misc]
+    """Code that is optimised as a whole, and not function by function before that."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout  # what the passes for each function would have done first
+
+
+class _NoPlace:
+    """Code that is nowhere in memory has no place for the objects that numba keeps for Python's sake."""
+
+    @staticmethod
+    def set_env(env_name: str, env: Any) -> None:
+        pass
+
+
+class _Part(_Whole):
+    """Code that waits to be linked into other code: neither optimised nor made executable."""
+
+    def finalize(self) -> None:
+        for library in dict.fromkeys(self._linking_libraries):
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+    @property
+    def codegen(self) -> type[_NoPlace]:
+        return _NoPlace
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class _GiveLibrary(AnalysisPass):  # type: ignore[misc]
+    """Say where the code of this function goes, before it is written."""
+
+    _name = "eckart_give_library"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        kind = _Part if state.flags.no_cpython_wrapper else _Whole
+        state.library = kind(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return False
+
+
+@contextmanager
+def _collector_resting() -> Iterator[None]:
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+class Light(Compiler):  # type: ignore[misc]
+    """numba's compiler with libraries of the two kinds."""
+
+    def define_pipelines(self) -> list[PassManager]:
+        pipelines = super().define_pipelines()
+        for pipeline in pipelines:
+            pipeline.add_pass_after(_GiveLibrary, AnnotateTypes)
+            pipeline.finalize()
+        return list(pipelines)
+
+    def compile_extra(self, func: Any) -> CompileResult:
+        with _collector_resting():
+            return super().compile_extra(func)
+
+
+OUTSIDE: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": True, "pipeline_class": Light}
+"""For kernels that Python calls."""
+
+INSIDE: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": Light}
+"""For what only other kernels call. Python must not call it: there would be nothing to run."""

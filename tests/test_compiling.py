@@ -1,0 +1,69 @@
+"""How kernels are compiled: what kernels call is code to be linked alone, what Python calls is executable, cached, and gives the numbers of plain Python."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+from numba import njit
+
+from eckart import compiling
+from eckart.compiling import INSIDE, OUTSIDE
+
+
+@njit(**INSIDE)
+def cube(v):
+    return v * v * v
+
+
+@njit(**INSIDE)
+def cubes(x, out):
+    for i in range(len(x)):
+        out[i] = cube(x[i])
+
+
+@njit(**(OUTSIDE | {"cache": False}))
+def sum_of_cubes(x):
+    out = np.empty_like(x)
+    cubes(x, out)
+    return out.sum()
+
+
+def test_kernels_that_call_kernels_give_the_numbers_of_plain_python():
+    x = np.arange(5.0)
+    assert sum_of_cubes(x) == sum(v**3 for v in x)
+    kinds = [type(next(iter(kernel.overloads.values())).library) for kernel in (cube, cubes, sum_of_cubes)]
+    assert kinds == [compiling._Part, compiling._Part, compiling._Whole]
+    assert gc.isenabled()
+
+
+def test_what_was_compiled_by_one_process_is_loaded_by_the_next(tmp_path):
+    (tmp_path / "kernels.py").write_text(
+        textwrap.dedent("""
+            from numba import njit
+            from eckart.compiling import INSIDE, OUTSIDE
+
+            @njit(**INSIDE)
+            def halved(v):
+                if v < 0:
+                    raise ValueError("negative")
+                return v / 2
+
+            @njit(**OUTSIDE)
+            def quartered(v):
+                return halved(halved(v))
+
+            try:
+                quartered(-1.0)
+            except ValueError as error:
+                print(error, quartered(8.0), len(quartered.stats.cache_hits))
+        """)
+    )
+    said = [
+        subprocess.run([sys.executable, "kernels.py"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert said == ["negative 2.0 0\n", "negative 2.0 1\n"]
