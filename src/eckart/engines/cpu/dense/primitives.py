@@ -66,8 +66,8 @@ class DensePrimitives:
             run_lanes(segment, lanes, passes.moments_step, self.threads)
             if segment.count == 0:
                 break
-            for lane in lanes:  # at the end of every segment, kept or not, so that a resumed run has the same bits
-                lane.flush()
+            # at the end of every segment, kept or not, so that a resumed run has the same bits
+            run_lanes(range(len(lanes)), lanes, lambda lane, at, scratch: lane.flush(), self.threads)
             done += segment.count
             if keeper:
                 keeper.save(done, passes.lanes_state(lanes))
