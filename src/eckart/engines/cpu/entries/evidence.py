@@ -6,6 +6,7 @@ the sums of ``protocol.EvidenceSums``, in float64.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,15 @@ from numba import njit
 
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import inner
-from eckart.engines.cpu.entries.entry import AHEAD, ALL, FAST, entries_of, known_room, looking, next_rows
+from eckart.engines.cpu.entries.entry import AHEAD, ALL, FAST, entries_of, known_room, looked_at, looking, next_rows
 from eckart.engines.cpu.entries.sparse import cuts_of
-from eckart.engines.cpu.native.crew import address_of, run_parts
+from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.words import call_kernel
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.ridge.schedule import padded, ranges, ridges
 from eckart.engines.host import Host
 from eckart.engines.protocol import Evidence, EvidenceSums, RidgeRule
+from eckart.scheduler import run_lanes
 
 
 @njit(**OUTSIDE, fastmath=FAST)
@@ -122,8 +124,10 @@ def offset_times_range(indptr, indices, known, row_scale, column_scale, v, first
 
 
 @njit(**OUTSIDE, fastmath=FAST)
-def slopes(left, pull, ridge, shared, nonnegative, first, last, sums):
-    """Squared norms of the gradient by the codes of rows first..last, and of its two parts, into sums[7:10]; ``shared`` of length 0 is absent."""
+def slopes(left, pull, bias, row_sum, penalties, first, last, sums):
+    """Squared norms of the gradient by the codes of rows first..last, and of its two parts, into sums[7:10]; the same by their biases, where there are any,
+    and sum_i (sum_j R_ij)^2 / m_i (infinite where a ridge is zero), into sums[10:]. A ``shared`` matrix of length 0 is absent."""
+    ridge, bias_ridge, shared, nonnegative = penalties
     k = left.shape[1]
     push = np.empty(k)
     whole, pulled, pushed = 0.0, 0.0, 0.0
@@ -144,18 +148,13 @@ def slopes(left, pull, ridge, shared, nonnegative, first, last, sums):
     sums[7] += whole
     sums[8] += pulled
     sums[9] += pushed
-
-
-@njit(**OUTSIDE, fastmath=FAST)
-def bias_slopes(bias, row_sum, ridge, first, last, sums):
-    """The same by the biases, and sum_i (sum_j R_ij)^2 / m_i (infinite where a ridge is zero), into sums[10:]."""
-    for i in range(first, last):
-        push = ridge[i] * np.float64(bias[i])
-        sums[10] += (push - row_sum[i]) ** 2
+    for i in range(first, last if bias.shape[0] > 0 else first):
+        there = bias_ridge[i] * np.float64(bias[i])
+        sums[10] += (there - row_sum[i]) ** 2
         sums[11] += row_sum[i] ** 2
-        sums[12] += push**2
-        if ridge[i] > 0:
-            sums[13] += row_sum[i] ** 2 / ridge[i]
+        sums[12] += there**2
+        if bias_ridge[i] > 0:
+            sums[13] += row_sum[i] ** 2 / bias_ridge[i]
         elif row_sum[i] != 0:
             sums[13] = np.inf
 
@@ -164,7 +163,6 @@ def bias_slopes(bias, row_sum, ridge, first, last, sums):
 def evidence_part(part, who, cuts, codes, e, known, factors, spread, penalties, out):
     """A range of rows: what is known of their entries, their evidence, and the slopes by their codes and biases. ``codes`` are addresses."""
     left, right = factors
-    ridge, bias_ridge, shared, nonnegative = penalties
     pull, row_sum, sums = out
     first, last, own = cuts[part], cuts[part + 1], sums[part]
     while first < last:
@@ -175,9 +173,7 @@ def evidence_part(part, who, cuts, codes, e, known, factors, spread, penalties, 
             (e.indptr, e.indices, e.data, e.mean, e.alpha > 0, known[who], left, right, spread, first, end, pull, row_sum, own),
         )  # fmt: skip
         first = end
-    slopes(left, pull, ridge, shared, nonnegative, cuts[part], last, own)
-    if e.bias.shape[0] > 0:
-        bias_slopes(e.bias, row_sum, bias_ridge, cuts[part], last, own)
+    call_kernel(codes[2], (left, pull, e.bias, row_sum, penalties, cuts[part], last, own))
 
 
 @njit(**OUTSIDE)
@@ -203,17 +199,40 @@ def evidence_rows(
     shared = spread * (inner(v, v, None, threads) if gram is None else gram) if spread else np.empty((0, v.shape[1]))
     scale, implicit, (ridge, bias_ridge) = dtype.type(spread), bool(e.alpha > 0), ridges(x, rule)
     cuts = cuts_of(e.indptr, ranges(x.nnz))
-    known, sums = known_room(x, dtype, threads), np.zeros((max(1, len(cuts) - 1), len(EvidenceSums._fields)))
-    like = e.indptr, e.indices, e.data, e.mean, implicit, known[0], u, v, scale, 0, 0, pull, row_sum, sums[0]
-    codes = looking(e, ALL, known), address_of(evidence_range, like)
+    sums = np.zeros((max(1, len(cuts) - 1), len(EvidenceSums._fields)))
     penalties = ridge, bias_ridge, np.ascontiguousarray(shared, np.float64), bool(rule.nonnegative)
-    arguments = cuts, codes, e, known, (u, v), scale, penalties, (pull, row_sum, sums)
-    run_parts(evidence_part, len(cuts) - 1, arguments, threads)
+    before, after = (e.indptr, e.indices, e.data, e.mean, implicit), (pull, row_sum)
+    if threads <= FEW:
+
+        def step(own: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
+            for first, last, known in looked_at(e, *part, scratch):
+                evidence_range(*before, known, u, v, scale, first, last, *after, own)
+            slopes(u, pull, e.bias, row_sum, penalties, *part, own)
+
+        run_lanes(list(itertools.pairwise(cuts.tolist())), list(sums), step, threads)
+    else:
+        known = known_room(x, dtype, threads)
+        codes = (
+            looking(e, ALL, known),
+            address_of(evidence_range, (*before, known[0], u, v, scale, 0, 0, *after, sums[0])),
+            address_of(slopes, (u, pull, e.bias, row_sum, penalties, 0, 0, sums[0])),
+        )
+        arguments = cuts, codes, e, known, (u, v), scale, penalties, (pull, row_sum, sums)
+        run_parts(evidence_part, len(cuts) - 1, arguments, threads)
     return Evidence(pull, row_sum, EvidenceSums(*map(float, sums.sum(axis=0))))
 
 
 def _over_rows(kernel: Any, x: Host, e: Any, before: tuple, after: tuple, threads: int) -> None:
-    cuts, known = cuts_of(e.indptr, ranges(x.nnz)), known_room(x, e.data.dtype, threads)
+    cuts = cuts_of(e.indptr, ranges(x.nnz))
+    if threads <= FEW:
+
+        def step(_: None, part: tuple[int, int], scratch: dict) -> None:
+            for first, last, known in looked_at(e, *part, scratch):
+                kernel(e.indptr, e.indices, known, *before, first, last, *after)
+
+        run_lanes(list(itertools.pairwise(cuts.tolist())), [None] * (len(cuts) - 1), step, threads)
+        return
+    known = known_room(x, e.data.dtype, threads)
     codes = looking(e, ALL, known), address_of(kernel, (e.indptr, e.indices, known[0], *before, 0, 0, *after))
     run_parts(rows_part, len(cuts) - 1, (cuts, codes, e, known, before, after), threads)
 

@@ -39,6 +39,9 @@ OWN = (
 )  # from here on a line for each thread, the caller's first: its state, whether it sleeps, and the next part of its share
 SLEEPS, NEXT = 8, 16
 IDLE, CALLED, WORKING = 0, 1, 2
+FEW = 4
+"""Threads up to which the interpreter's lock costs less than it takes to compile what calls a kernel without it, where the kernel can be called from Python
+with the same bits."""
 MOST = 255
 """Threads of a crew at the most."""
 SEMAPHORE = 64  # bytes; glibc's takes 32

@@ -69,7 +69,7 @@ class HalsPrimitives(FactorPrimitives):
         if x.kind == "counts":
             rows = old, out, np.empty((len(old), 2))
             return self._stored_pass(x, right, rows, _hals(gram, kind, l1, sweeps, shrink), inner)
-        from eckart.engines.cpu.native.crew import address_of, run_parts
+        from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
         from eckart.engines.cpu.native.products import added_up
         from eckart.engines.cpu.parts.factor_kernels import lane_part
         from eckart.engines.cpu.parts.kernels import hals_block
@@ -92,7 +92,7 @@ class HalsPrimitives(FactorPrimitives):
             )
             return pull, np.empty((threads, at_once, 2)), heavy, pulled, square
 
-        values = x.matrix.values if x.checked else None
+        values = x.matrix.values if x.checked and self.threads > FEW else None
         if type(values) is np.ndarray and values.dtype == kind and values.flags.c_contiguous and len(old):
             own, given = room(self.threads), (v, weights, *rule)
             like = tuple(a[0] for a in own), lanes[0]

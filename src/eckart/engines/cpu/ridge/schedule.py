@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from eckart.engines.cpu.dense.thin import by_rows, thin
 from eckart.engines.cpu.dense.thin import cuts_of as thin_cuts
 from eckart.engines.cpu.entries.entry import entries_of, known_room, looked_at, looking, next_rows
 from eckart.engines.cpu.entries.sparse import balanced, cuts_of
-from eckart.engines.cpu.native.crew import address_of, run_parts
+from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.words import call_kernel
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
 from eckart.engines.cpu.registers.tiles import tile_size
@@ -160,6 +161,16 @@ def _solve(kernel: Any, x: Host, given: Any, chosen: np.ndarray, cost: np.ndarra
     width, dtype, rows = out.left.shape[1], rest[0].dtype, Rows(e.indptr, e.indices)
     cuts = cuts_of(np.concatenate([[0], np.cumsum(cost[chosen])]), min(len(chosen), ranges(int(cost[chosen].sum()))))
     threads = min(threads, len(cuts) - 1)
+    if threads <= FEW:
+
+        def step(_: None, part: tuple[int, int], scratch: dict) -> None:
+            if "room" not in scratch:
+                scratch["room"] = [each[0] for each in row_scratch(width, dtype, room)]
+            for first, last, known in looked_at(e, *part, scratch, chosen):
+                kernel(rows, known, *rest, chosen, first, last, *scratch["room"], out)
+
+        run_lanes(list(itertools.pairwise(cuts.tolist())), [None] * (len(cuts) - 1), step, threads)
+        return
     known, (chunk, gram) = known_room(x, e.data.dtype, threads), row_scratch(width, dtype, room, threads)
     code = address_of(kernel, (rows, known[0], *rest, chosen, 0, 0, chunk[0], gram[0], out))
     arguments = cuts, looking(e, chosen, known), code, e, known, (rows, *rest), chosen, (chunk, gram), out
