@@ -31,7 +31,7 @@ from eckart.matrix import Matrix, Observed, row_parts
 from eckart.parameters import check, flag, number, optional, param, whole
 from eckart.trace import StopReason, Trace, Watcher, progress
 
-FIRST_ROWS = 4096
+FIRST_ROWS = 1024
 """Rows to which the start is fitted: enough for parts to be seen in, few enough to be quick."""
 SETTLED = 1e-7
 """Steps of the codes, as shares of them, at which they count as solved in the end: the objective is then known to about six digits."""

@@ -142,7 +142,7 @@ def encode(
 ) -> Tall:
     """W for given H: every row's convex problem, from the same start for every row to rounding, or from ``start`` until steps are shorter than ``tol``."""
     (l1, l2), fine = options.penalties.left, float(np.finfo(x.dtype).eps)
-    shape, many = (x.shape[0] or 0, right.shape[1]), 100 if tol == STEP else 2000
+    shape, many = (x.shape[0] or 0, right.shape[1]), 20 if tol == STEP else 2000
     if options.loss == "kl":
         mass = engine.factor_mass(right)
         rule, steps = KlRule(l1, l2, tol < STEP, tol, False), many
@@ -170,7 +170,7 @@ def _encode_beta(x: Placed, right: Tall, options: Options, engine: Engine, start
     """The same under a beta-divergence: plain steps, and for new rows over-relaxed ones until nothing moves."""
     rule, mass = BetaRule(options.beta, *options.penalties.left, tol=tol, fast=tol < STEP), engine.factor_mass(right)
     if start is not None:
-        found = engine.beta_rows(x, right, start, rule, mass, steps=100 if tol == STEP else 2000).factor
+        found = engine.beta_rows(x, right, start, rule, mass, steps=20 if tol == STEP else 2000).factor
     else:  # a row of zeros begins at equal shares
         start = engine.take(np.broadcast_to(x.dtype.type(0), (x.shape[0] or 0, right.shape[1])))
         begun = engine.beta_rows(x, right, start, rule._replace(tol=0.0, fast=False), mass, steps=50).factor
