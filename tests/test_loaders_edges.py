@@ -209,7 +209,7 @@ def test_a_mapped_array_beyond_the_end_is_named(tmp_path):
     PCA(2).fit(np.random.default_rng(0).standard_normal((20, 4))).save(path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-8])
-    with pytest.raises(FileError, match="does not lie where its header says|cannot be read|damaged"):
+    with pytest.raises(FileError, match="does not lie where its header says"):
         load_mapped(path)
 
 
@@ -271,7 +271,7 @@ def test_attributes_are_joined_by_ids():
     np.testing.assert_array_equal(out, [numbers[2], numbers[0], [0, 0]])
     assert lacking.tolist() == [False, False, True]
     assert beyond.tolist() == [1, 3]
-    with pytest.raises(InputError, match="such as 7.* such as 5, 3, 9"):
+    with pytest.raises(InputError, match=r"such as 7.* such as 5, 3, 9"):
         joined(ids[1:2], numbers[:1], labels, "row_features")
     with pytest.raises(InputError, match="no column that differs"):
         Encoding.of({"id": [1, 2], "x": [3.0, 3.0]}, "id", "row_features")
