@@ -15,7 +15,7 @@ from _pytest.runner import runtestprotocol
 STEP = 1_000_003
 """Distance between the seeds of two runs: larger than any seed that a test writes down."""
 
-MOST_BLOCKS = 400
+MOST_BLOCKS = 150
 """Blocks of one matrix with ``--block-rows``: each costs a fraction of a millisecond, and a few tests bring a million rows."""
 
 

@@ -174,7 +174,7 @@ SPOILED = {
 
 FAMILIES = {
     "gaussian full": {"means": np.ones((2, 3)), "spread": np.stack([np.eye(3)] * 2)},
-    "gaussian tied": {"means": np.ones((2, 3)), "spread": np.eye(3)},
+    "gaussian tied": {"means": np.ones((2, 3)), "spread": np.array([[2.0, -1, 0], [-1, 2, 0], [0, 0, 1]])},
     "gaussian spherical": {"means": np.ones((2, 3)), "spread": np.ones(2)},
     "gaussian unit": {"means": np.ones((2, 3))},
     "gaussian factor": {"means": np.ones((2, 3)), "spread": np.ones((2, 3)), "loadings": np.ones((2, 3, 1)), "origin": np.zeros(3)},

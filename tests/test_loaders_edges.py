@@ -6,16 +6,22 @@ import json
 import struct
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from safetensors.numpy import save_file
 from scipy import sparse
 
 import eckart
 from eckart import PCA, FileError, InputError, read, read_vectors
+from eckart.index.labels import Labels
+from eckart.io.models import checkpoint
 from eckart.io.models.mapped import load_mapped
 from eckart.io.tables import csv_file
+from eckart.io.tables.attributes import Encoding, joined
+from eckart.io.tables.columns import _counts
 from eckart.io.tables.csv_file import LONG_MARK, Layout, _OneMark
 from eckart.io.tables.row_blocks import IteratorBlocks, npy_array
+from eckart.io.tables.write import write_long
 from eckart.io.text.shards import shards, write_shards
 from eckart.io.text.tokens import ALONE, classes, token_batches
 from eckart.io.text.word_kernels import SINGLE
@@ -184,3 +190,88 @@ def test_shards_of_other_widths_are_named(tmp_path):
         list(shards(f"{tmp_path}/*.npz"))
     with pytest.raises(FileError, match="matches no file"):
         shards(f"{tmp_path}/*.none")
+
+
+def test_a_digest_sees_every_byte_of_every_piece(monkeypatch):
+    a = np.arange(24.0).reshape(8, 3)
+    for block in (checkpoint.BLOCK, 48, 1):
+        monkeypatch.setattr(checkpoint, "BLOCK", block)
+        found = {checkpoint.digest(a), checkpoint.digest(a.astype(np.float32)), checkpoint.digest(a.reshape(3, 8))}
+        for at in range(a.size):
+            b = a.copy()
+            b.flat[at] += 1
+            found.add(checkpoint.digest(b))
+        assert len(found) == a.size + 3
+
+
+def test_a_mapped_array_beyond_the_end_is_named(tmp_path):
+    path = tmp_path / "m.safetensors"
+    PCA(2).fit(np.random.default_rng(0).standard_normal((20, 4))).save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-8])
+    with pytest.raises(FileError, match="does not lie where its header says"):
+        load_mapped(path)
+
+
+def test_columns_that_only_count_are_told_from_numbers():
+    def counts(cells):
+        return _counts(pa.array(cells))
+
+    assert counts(range(10))
+    assert counts(range(1, 12))
+    for other in (range(2, 14), range(9), [*range(9), 10], [*range(11), None], [float(i) for i in range(12)]):
+        assert not counts(list(other))
+
+
+def test_names_of_a_long_table_differ(tmp_path):
+    block = (np.arange(3), np.arange(3.0))
+    assert write_long(tmp_path / "t.csv", ["a", "b"], iter([block, block])) == 6
+    assert (tmp_path / "t.csv").read_text().count("\n") == 7
+    with pytest.raises(FileError, match="'a', 'a' came, wanted names that differ"):
+        write_long(tmp_path / "t.csv", ["a", "a"], iter([block]))
+    assert (tmp_path / "t.csv").read_text().count("\n") == 7
+    with pytest.raises(FileError, match="one array of numbers"):
+        write_long(tmp_path / "t.npy", ["a", "b"], iter([block]))
+
+
+def attribute_frame(columns=10):
+    return {"id": [3, 4, 5]} | {f"c{j}": [1.0, 2.0, 4.0 + j] for j in range(columns)}
+
+
+@pytest.mark.parametrize("columns", [8, 9])
+def test_an_encoding_names_its_columns_and_comes_back(columns):
+    encoding, found = Encoding.of(attribute_frame(columns), "id", "row_features")
+    again = Encoding.from_dict(json.loads(json.dumps(encoding.to_dict())))
+    assert again == encoding
+    np.testing.assert_array_equal(again.encode(found, "row_features"), encoding.encode(found, "row_features"))
+    short = "c0, c1, c2, c3, c4, c5, c6, c7" + (" ..." if columns > 8 else "")
+    with pytest.raises(InputError, match=f"lacks the column 'c1', wanted the columns of the fit: {short}$"):
+        encoding.read({"id": [1], "c0": [2.0]}, "row_features")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"deviation": 0.0}, {"deviation": -1.0}, {"mean": float("nan")}, {"mean": True}, {"kind": "other"}, {"name": 3}, {"levels": ["a"]},
+        {"kind": "category"}, {"kind": "category", "levels": ["a", "a"]}, {"kind": "category", "levels": ["a", 3]},
+    ],
+)  # fmt: skip
+def test_an_encoding_that_cannot_have_been_fitted_is_refused(change):
+    encoding, _ = Encoding.of(attribute_frame(2), "id", "row_features")
+    values = encoding.to_dict()
+    values["columns"][0] |= change
+    with pytest.raises(FileError, match="an encoding came"):
+        Encoding.from_dict(values)
+
+
+def test_attributes_are_joined_by_ids():
+    labels = Labels(np.array([5, 3, 9]), 3, "row")
+    ids, numbers = np.array([3, 7, 5, 8]), np.arange(8.0).reshape(4, 2) + 1
+    out, lacking, beyond = joined(ids, numbers, labels, "row_features")
+    np.testing.assert_array_equal(out, [numbers[2], numbers[0], [0, 0]])
+    assert lacking.tolist() == [False, False, True]
+    assert beyond.tolist() == [1, 3]
+    with pytest.raises(InputError, match=r"such as 7.* such as 5, 3, 9"):
+        joined(ids[1:2], numbers[:1], labels, "row_features")
+    with pytest.raises(InputError, match="no column that differs"):
+        Encoding.of({"id": [1, 2], "x": [3.0, 3.0]}, "id", "row_features")

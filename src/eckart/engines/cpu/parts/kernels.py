@@ -272,10 +272,9 @@ def stored_rows(block, indptr, indices, data):
 def _four_rows(tile, builder, context, kind, x, index, t):
     """Addresses of the four rows x[index[t]] ... x[index[t + 3]]."""
     view = context.make_array(kind)(context, builder, index)
-    tile.bounds.add(view)
     places = [builder.gep(view.data, [builder.add(t, tile.const(i))]) for i in range(4)]
     for place in places:
-        tile.bounds.check(place, 1)
+        tile.bounds.check_own(view, place)
     return [tile.at(x, builder.load(place), tile.const(0)) for place in places]
 
 

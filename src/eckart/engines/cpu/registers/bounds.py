@@ -25,6 +25,12 @@ class Bounds:
             size = self.builder.mul(view.nitems, view.itemsize)
             self.arrays.append((first, self.builder.add(first, size)))
 
+    def check_own(self, view, address):
+        """An address lies in this array, which other addresses of the step need not know (its bounds may be computed in a loop)."""
+        own = Bounds(self.context, self.builder)
+        own.add(view)
+        own.check(address, 1)
+
     def check(self, address, size):
         """``size`` bytes from an address on lie in one array of the step."""
         if not self.asked:

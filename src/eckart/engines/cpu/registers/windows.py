@@ -26,9 +26,8 @@ WIDE = 8
 def _entry(t, array_type, array, at):
     """A number of a one-dimensional integer array, as a 64-bit word."""
     view = t.context.make_array(array_type)(t.context, t.builder, array)
-    t.bounds.add(view)
     place = t.builder.gep(view.data, [at])
-    t.bounds.check(place, 1)
+    t.bounds.check_own(view, place)
     value = t.builder.load(place)
     return t.builder.sext(value, t.word) if value.type.width < 64 else value
 
@@ -122,7 +121,6 @@ def sample_scores(typingctx, x, y, samples, first, s, k):
         t = _Tile(context, builder, kinds[0])
         left, right, pairs = (t.array(kinds[a], args[a]) for a in (0, 1, 2))
         out = context.make_array(kinds[4])(context, builder, args[4])
-        t.bounds.add(out)
         zero, sides = t.const(0), ([], [])
         for i in range(4):
             for side, (table, column) in enumerate(((left, 0), (right, 1))):
@@ -140,7 +138,7 @@ def sample_scores(typingctx, x, y, samples, first, s, k):
         sums = t.loop(zero, args[5], t.lanes, [ir.Constant(t.vector, [0.0] * t.lanes)] * 4)(body)
         for i, total in enumerate(sums):
             place = builder.gep(out.data, [t.const(i)])
-            t.bounds.check(place, 1)
+            t.bounds.check_own(out, place)
             builder.store(t.sum(total), place)
         return context.get_dummy_value()
 
