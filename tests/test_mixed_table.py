@@ -318,3 +318,11 @@ def test_the_door_tells_kinds():
         mixed_frame(pd.DataFrame({"e": [1, "x"]}))
     with pytest.raises(InputError, match="stands 2 times"):
         mixed_frame(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
+def test_links_of_categories_settle_before_they_are_judged():
+    """Levels that nothing predicts are the slowest: the steps of a category take a bound of the curvature."""
+    at = np.arange(1, 81)
+    income = np.where(at % 5 == 0, np.nan, 1000 + at * 13 % 700)
+    table = pd.DataFrame({"age": 20.0 + at % 50, "sex": np.array(["f", "m"])[at % 2], "town": [f"c{i}" for i in at % 4], "income": income})
+    assert eckart.MixedTable(random_state=0).fit(table).certificate_.holds

@@ -136,10 +136,12 @@ def _figure(ax: Any, words: str) -> str:
     """A picture with its caption and, for those who point at it, the values of its points."""
     kind, picture = _picture(ax.figure)
     photo = any(axes.images for axes in ax.figure.axes)
+    # charts side by side are drawn wide: on a phone their words would be too small to read, so the picture keeps its width there and is moved
+    many = ' class="many"' if ax.figure.get_size_inches()[0] > 9 and not photo else ""
     told = html.escape(words)
     image = f'<img alt="{told}" class="{"photo" if photo else "drawn"}" src="data:image/{kind};base64,{picture}">'
     return (
-        f'<figure data-marks="{html.escape(json.dumps(_marks(ax.figure)))}"><div class="frame"><div class="pane">{image}</div></div>'
+        f'<figure{many} data-marks="{html.escape(json.dumps(_marks(ax.figure)))}"><div class="frame"><div class="pane">{image}</div></div>'
         f"<figcaption>{told}</figcaption></figure>"
     )
 
