@@ -55,7 +55,8 @@ def test_intervals_are_calibrated(likelihood):
     assert np.mean((p - a[i, j]) ** 2) < 0.92 * np.mean((plain - a[i, j]) ** 2)
     mean, deviation = model.predict(i, j, return_std=True)
     np.testing.assert_array_equal(mean, p)
-    assert 0.8 < np.std(a[i, j] - p) / np.sqrt(np.mean(deviation**2)) < 1.25
+    # cell by cell: of rates, a few deviations are so large that they would decide a mean of squares
+    assert 0.75 < np.std((a[i, j] - p) / deviation) < 1.3
     np.testing.assert_allclose(model.predict(np.arange(60))[i[:9], j[:9]], p[:9], rtol=1e-6)
     assert np.isfinite(model.predict(x[:3])).all()
     assert model.certify(x).kind == "statistical"
@@ -186,7 +187,7 @@ def test_grades_and_counts_that_move_in_time(likelihood):
     mean, deviation = model.predict(i, j, return_std=True, time=t)
     np.testing.assert_array_equal(mean, model.predict(i, j, time=t))
     # 170 cells that share rows and columns: the ratio has a deviation of about 0.08, the share one of 0.023
-    assert 0.7 < np.std(a - mean) / np.sqrt(np.mean(deviation**2)) < 1.4
+    assert 0.7 < np.std((a - mean) / deviation) < 1.4
     low, high = model.interval(i, j, 0.9, time=t)
     assert np.mean((a >= low) & (a <= high)) >= 0.82
     if likelihood == "ordinal":
