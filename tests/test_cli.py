@@ -185,7 +185,7 @@ def test_images_gaps_and_options(eckart_):
         "varimax",
     )
     assert (code, err) == (0, "")
-    assert "1 entries missing" in out
+    assert "1 entry missing" in out
     assert load("m.safetensors").rotation == "varimax"
     assert eckart_("certify", "m.safetensors", "gaps.npy")[0] == 0
     code, out, _ = eckart_(

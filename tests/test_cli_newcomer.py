@@ -66,7 +66,7 @@ def test_ratings_without_names_are_recognised_by_their_ids(refused):
 
 
 def test_columns_that_were_chosen_are_not_doubted(done):
-    assert "to 1 components" in done("reduce", "ratings.csv", "--only", "userId,movieId,rating", "--no-scale", "-k", 1)
+    assert "to 1 component " in done("reduce", "ratings.csv", "--only", "userId,movieId,rating", "--no-scale", "-k", 1)
 
 
 def test_a_table_without_a_gap_has_nothing_to_complete(refused):
@@ -108,7 +108,7 @@ def test_a_word_among_numbers_is_asked_about(refused, done):
     Path("odd.csv").write_text("\n".join(text) + "\n")
     assert "column 'height' of odd.csv holds '?' among numbers; say --missing '?'" in refused("reduce", "odd.csv")
     out = done("reduce", "odd.csv", "--missing", "?", "--exclude", "name,born,town", "-k", 1)
-    assert "1 entries missing" in out
+    assert "1 entry missing" in out
 
 
 # ---- files as people have them

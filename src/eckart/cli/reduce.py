@@ -191,7 +191,7 @@ def _summary(model: Any, file: str, seconds: float, shell: Shell) -> None:
         return
     ratio = model.explained_variance_ratio_
     shell.say(
-        "reduced", f"to {f.k} component{'s that keep' if f.k > 1 else ' that keeps'} {float(ratio.sum()):.2%} of the variance, in {lasting(seconds)}"
+        "reduced", f"to {f.k} component{' that keeps' if f.k == 1 else 's that keep'} {float(ratio.sum()):.2%} of the variance, in {lasting(seconds)}"
     )
     shell.say("solver", f"{plan['solver']}: {plan['reason']}")
     shell.outcome(model, seconds)
