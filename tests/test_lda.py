@@ -308,6 +308,7 @@ def test_save_load_and_pickle(planted, method, tmp_path):
         assert back.certify(x).kind == model.certificate_.kind
 
 
+@pytest.mark.in_one_piece
 @pytest.mark.parametrize("method", ["gibbs", "cvb0", "online"])
 def test_an_interrupt_keeps_what_there_is(planted, method, monkeypatch):
     import eckart.engines.cpu.topics.chain as chains
