@@ -265,7 +265,7 @@ def test_a_child_is_another_process_that_imports_nothing_of_the_folder(quick):
     assert command[:4] == [sys.executable, "-P", "-m", "eckart.studio.child"]
     assert "--checkpoint" in command
     assert jobs_module.keeps_state("complete", {"method": "ease"}) is False
-    assert jobs_module.keeps_state("embed", {"method": "pmi"}) is False
+    assert jobs_module.keeps_state("embed", {"method": "pmi"}) is True
     assert jobs_module.keeps_state("embed", {}) is True
     assert jobs_module.reports("complete", {"method": "slim"}) is False
 
