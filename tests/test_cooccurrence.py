@@ -14,6 +14,8 @@ import eckart
 from eckart import InputError, cooccurrence, sequences
 from eckart.embed import cooccurrence as module
 from eckart.embed.sequences import Sequences
+from eckart.engines import engine_named
+from eckart.engines.protocol import CountRows
 
 texts = st.lists(st.lists(st.sampled_from("abcdefg"), max_size=15), min_size=1, max_size=8).filter(any)
 WEIGHTS = {
@@ -173,3 +175,12 @@ def test_the_result_is_counts_for_every_model(large):
     assert isinstance(counts, eckart.Counts)
     assert eckart.PCA(2, random_state=0).fit(counts).n_components_ == 2
     assert sequences(["x y"], min_count=1).n_tokens == 2
+
+
+def test_rows_that_were_looked_at_stay():
+    """A checkpoint takes the rows of a run before they are taken for good."""
+    engine, run = engine_named("cpu", 1), module.Run(2, 2**20)
+    run.put(CountRows(0, np.array([1]), np.array([1], np.int32), np.array([2.0])))
+    run.put(CountRows(1, np.array([1]), np.array([0], np.int32), np.array([3.0])))
+    for take in (run.held, run.held, run.arrays):
+        assert [a.tolist() for a in take(engine)] == [[0, 1, 2], [1, 0], [2.0, 3.0]]

@@ -188,7 +188,10 @@ class Run:
         if self._files is not None and indptr[-1] > 0:
             indices, data = (np.asarray(np.memmap(f, kind, "c")) for f, kind in zip(self._files, (np.int32, np.float64)))
             return indptr, indices, data
-        return indptr, *engine.join_counts(self._parts)
+        indices, data = engine.join_counts(self._parts)  # which lets its pieces go
+        self._lengths = [np.diff(indptr)]
+        self._parts = [CountRows(0, self._lengths[0], indices, data)]
+        return indptr, indices, data
 
     def arrays(self, engine: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The same for the last time: what was held in pieces is let go."""
