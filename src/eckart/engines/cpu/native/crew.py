@@ -173,6 +173,7 @@ class _Crew:
     def __init__(self, library: Any):
         self.lock, self.size = threading.Lock(), 0
         self.memory = np.zeros(OWN + (MOST + 1) * LINE + (MOST + 1) * SEMAPHORE + ROOM + LINE, np.uint8)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.memory))  # for ever: threads look at it until the process is gone
         self.board = int(self.memory.ctypes.data) // LINE * LINE + LINE
         self.semaphores = self.board + OWN + (MOST + 1) * LINE
         self.given = self.semaphores + (MOST + 1) * SEMAPHORE
