@@ -3,8 +3,6 @@ had a wrong answer, and how many threads were still at work afterwards."""
 
 from __future__ import annotations
 
-import os
-import random
 import signal
 import sys
 import threading
@@ -14,6 +12,7 @@ import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.native import crew
+from interrupted_lanes import kick
 
 
 @njit(nogil=True, cache=True)
@@ -23,13 +22,6 @@ def long_sum(part, who, a, out):
         for x in a:
             total += x * (part + 1)
     out[part] = total
-
-
-def kick(seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        time.sleep(random.random() * 0.003)
-        os.kill(os.getpid(), signal.SIGINT)
 
 
 def main(seconds: float) -> None:

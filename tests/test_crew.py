@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
+from sklearn.base import clone
 
+from eckart import ALS, NMF, BayesianMF, Observed
 from eckart.engines.cpu.dense import thin
 from eckart.engines.cpu.native import crew
 from eckart.engines.cpu.native.crew import run_parts
@@ -163,3 +165,35 @@ def test_arrays_inside_tuples_are_lent():
         np.testing.assert_array_equal(out, a + b + c * 0.5 + np.arange(64.0))
         garbage = [np.random.default_rng(i).random(9) for i in range(50)]
     assert garbage
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ALS(3, max_iter=2, random_state=0, n_threads=3),
+        ALS(3, max_iter=2, random_state=0, n_threads=3, feedback="implicit"),
+        ALS(3, max_iter=2, random_state=0, n_threads=3, nonnegative=True),
+        BayesianMF(3, n_samples=2, burn_in=1, thin=1, random_state=0, n_threads=3),
+        NMF(3, max_iter=4, solver="cd", random_state=0, n_threads=3),
+    ],
+    ids=["ALS", "implicit", "nonnegative", "BayesianMF", "NMF"],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
+    """Kernels called from Python and by their address: the same ranges, the same sums."""
+    from eckart.engines.cpu.entries import evidence
+    from eckart.engines.cpu.ridge import schedule
+
+    rng = np.random.default_rng(0)
+    x = rng.random((900, 120)) + 0.1
+    if not isinstance(model, NMF):
+        x = Observed.from_nan(np.where(rng.random(x.shape) < 0.7, x, np.nan))  # several ranges of rows
+    found = []
+    for few in (0, 99):
+        for module in (schedule, evidence, crew):
+            monkeypatch.setattr(module, "FEW", few)
+        fit = clone(model).fit(x)
+        arrays = (fit.components_,) if isinstance(model, NMF) else (fit.fit_.factors.left, fit.fit_.factors.right)
+        found.append((b"".join(np.ascontiguousarray(a).tobytes() for a in arrays), fit.certificate_.facts))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] == found[1][1]

@@ -60,6 +60,16 @@ def wake(board, semaphores, post, who):
 
 
 @njit(**INSIDE)
+def keep_looking(looks, give_way):
+    """Wait a moment before the next look; False where there were so many that it is time to sleep."""
+    if looks < PAUSES:
+        pause()
+    elif looks < PAUSES + YIELDS:
+        call_c(give_way, 0)
+    return looks < PAUSES + YIELDS
+
+
+@njit(**INSIDE)
 def next_part(board, who):
     """The next part of one's own share, or of another's where that is done; -1 where all are. The same rows mostly come to the same thread in one piece of work
     after another, so that they are still in its core's cache."""
@@ -83,11 +93,7 @@ def serve(board, semaphores, wait, post, give_way, who):
         looks = 0
         while load(own) != CALLED:
             looks += 1
-            if looks < PAUSES:
-                pause()
-            elif looks < PAUSES + YIELDS:
-                call_c(give_way, 0)
-            else:
+            if not keep_looking(looks, give_way):
                 exchange(own + SLEEPS, 1)
                 if load(own) != CALLED:
                     call_c(wait, semaphores + who * SEMAPHORE)
@@ -150,11 +156,7 @@ def finish(board, semaphores, wait, give_way):
         looks = 0
         while load(own) == WORKING:
             looks += 1
-            if looks < PAUSES:
-                pause()
-            elif looks < PAUSES + YIELDS:
-                call_c(give_way, 0)
-            else:
+            if not keep_looking(looks, give_way):
                 exchange(board + CALLER_ASLEEP, 1)
                 if load(own) == WORKING:
                     call_c(wait, semaphores)
