@@ -3,16 +3,14 @@ had a wrong answer, and how many threads were still at work afterwards."""
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 
 import numpy as np
 from numba import njit
 
 from eckart.engines.cpu.native import crew
-from interrupted_lanes import kick
+from interrupted_lanes import Interrupted
 
 
 @njit(nogil=True, cache=True)
@@ -25,27 +23,21 @@ def long_sum(part, who, a, out):
 
 
 def main(seconds: float) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     a, out, wanted = np.ones(500), np.empty(64), 20 * 500.0 * np.arange(1, 65)
-    crew.run_parts(long_sum, 64, (a, out), 4)
-    runs = interrupted = wrong = 0
-    kicker = threading.Thread(target=kick, args=(seconds,), daemon=True)
-    kicker.start()
-    while True:
-        try:
-            while kicker.is_alive():
-                out[:] = -1
-                crew.run_parts(long_sum, 64, (a, out), 4)
-                wrong += int((out != wanted).any())
-                runs += 1
-            break
-        except KeyboardInterrupt:
-            interrupted += 1
+    wrong = 0
+
+    def work() -> None:
+        nonlocal wrong
+        out[:] = -1
+        crew.run_parts(long_sum, 64, (a, out), 4)
+        wrong += int((out != wanted).any())
+
+    done = Interrupted(work, seconds)
     time.sleep(0.05)
     team = crew.crew()
     assert team is not None
     states = [crew.load_word(team.board + crew.OWN + who * crew.LINE) for who in range(1, team.size + 1)]
-    print(runs, interrupted, wrong, sum(state != crew.IDLE for state in states))
+    print(done.runs, done.count, wrong, sum(state != crew.IDLE for state in states))
 
 
 if __name__ == "__main__":
