@@ -15,6 +15,7 @@ from other_ways import add_options, in_blocks, pytest_configure  # noqa: F401 - 
 
 settings.register_profile("same", derandomize=True)  # a commit is judged on the same examples every time
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads of PyTorch in two test processes share the cores
+os.environ.setdefault("ECKART_COMPILERS", "0")  # the test processes have a core each
 if not os.environ.get("EXPLORE"):
     settings.load_profile("same")
 

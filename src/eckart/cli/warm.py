@@ -173,7 +173,11 @@ def warm(
 def _start(name: str) -> subprocess.Popen[str]:
     code = f"from eckart.cli.warm import CASES; CASES[{name!r}]()"
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-W", "ignore", "-c", code],
+        env=os.environ | {"ECKART_COMPILERS": "0"},  # every core has a family of its own to compile
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 

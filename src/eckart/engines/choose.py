@@ -65,9 +65,12 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
     raise wrong("engine", engine, _wanted())
 
 
-def engine_named(name: Any = "auto", n_threads: int | None = None) -> Any:
-    """The engine alone."""
-    return choose(name, n_threads).engine
+def engine_named(name: Any = "auto", n_threads: int | None = None, model: str = "") -> Any:
+    """The engine alone; it is told which model asks, so that it may get ready meanwhile what a fit of that model needs."""
+    engine = choose(name, n_threads).engine
+    if model and hasattr(engine, "expect"):
+        engine.expect(model)
+    return engine
 
 
 def available_memory() -> float:

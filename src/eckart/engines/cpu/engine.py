@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.engines.cpu import ahead
 from eckart.engines.cpu.dense.primitives import DensePrimitives
 from eckart.engines.cpu.entries.primitives import LossPrimitives, SampledPrimitives
 from eckart.engines.cpu.items.primitives import ItemPrimitives
@@ -69,6 +70,9 @@ class CpuEngine(
 
         run_lanes(streams(seed, shape[0]), [None] * 64, step, self.threads)
         return out
+
+    def expect(self, model: str) -> None:
+        ahead.expect(model)
 
     def at_work(self) -> Any:
         return single_threaded_blas()

@@ -339,7 +339,7 @@ class LDA(TopicModel):
         threads = (
             self.n_threads if self.n_threads is not None or self.n_jobs is None or self.n_jobs < 1 else int(self.n_jobs)
         )
-        return engine_named(self.engine, threads)
+        return engine_named(self.engine, threads, type(self).__name__)
 
     # ---- streams
 
