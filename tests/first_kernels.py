@@ -19,6 +19,7 @@ from numba.core import event
 
 import eckart
 from eckart.engines.cpu import ahead
+from eckart.engines.cpu.kernel_names import name_of
 
 
 def table(dtype: str = "float64", gaps: float = 0.0) -> np.ndarray:
@@ -65,7 +66,7 @@ def kernels_of(fit: Callable[[], None]) -> list[Any]:
         depth = 0
 
         def on_start(self, event: Any) -> None:
-            name = ahead.name_of(event.data)
+            name = name_of(event.data)
             if not self.depth and name is not None and list(name) not in order:
                 order.append(list(name))
             self.depth += 1

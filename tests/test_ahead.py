@@ -10,19 +10,20 @@ import pytest
 from numba.core import types
 
 import first_kernels
-from eckart.engines.cpu import ahead
+from eckart.engines.cpu import ahead, kernel_names
+from eckart.engines.cpu.kernel_names import dispatcher_of, spelled, unspelled
 
 KERNELS = sorted({place for orders in ahead.recorded().values() for order in orders for place, _ in order})
 
 
 @pytest.mark.parametrize("place", KERNELS)
 def test_every_kernel_of_the_list_is_there_and_takes_such_arguments(place):
-    kernel = ahead.dispatcher_of(place)
+    kernel = dispatcher_of(place)
     assert kernel.targetoptions.get("nogil")
     for orders in ahead.recorded().values():
         for args in (args for order in orders for at, args in order if at == place):
             assert len(args) == len(inspect.signature(kernel.py_func).parameters)
-            assert [ahead.spelled(ahead.unspelled(a)) for a in args] == args
+            assert [spelled(unspelled(a)) for a in args] == args
 
 
 def test_every_model_that_is_recorded_has_kernels():
@@ -32,14 +33,14 @@ def test_every_model_that_is_recorded_has_kernels():
 
 def test_a_type_that_cannot_be_spelled_is_refused():
     with pytest.raises(ValueError, match="cannot be spelled"):
-        ahead.spelled(types.unicode_type)
+        spelled(types.unicode_type)
 
 
 IN_THE_CACHE = """
-from eckart.engines.cpu import ahead
+from eckart.engines.cpu.kernel_names import dispatcher_of, unspelled
 place, args = {kernel!r}
-kernel = ahead.dispatcher_of(place)
-kernel.compile(tuple(map(ahead.unspelled, args)))
+kernel = dispatcher_of(place)
+kernel.compile(tuple(map(unspelled, args)))
 print(sum(kernel.stats.cache_hits.values()), sum(kernel.stats.cache_misses.values()))
 """
 
@@ -62,7 +63,15 @@ def test_what_another_process_compiled_is_found(tmp_path):
 def started(monkeypatch):
     """Commands of processes that would have been started."""
     commands: list[list[str]] = []
-    monkeypatch.setattr(ahead.subprocess, "Popen", lambda command, **named: commands.append(command))
+
+    class Started:
+        def __init__(self, command, **named):
+            commands.append(command)
+
+        def wait(self):
+            pass
+
+    monkeypatch.setattr(ahead.subprocess, "Popen", Started)
     monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda pid: set(range(8)), raising=False)
     monkeypatch.delenv(ahead.SWITCH, raising=False)
     return commands
@@ -70,9 +79,9 @@ def started(monkeypatch):
 
 def compiling(model: str, place: str, args: list) -> None:
     """What numba says when a kernel is being compiled in a fit of that model."""
-    listener = ahead._Listener()
+    listener = kernel_names._Listener(ahead.send)
     listener.model = model
-    told = SimpleNamespace(data={"dispatcher": ahead.dispatcher_of(place), "args": tuple(map(ahead.unspelled, args))})
+    told = SimpleNamespace(data={"dispatcher": dispatcher_of(place), "args": tuple(map(unspelled, args))})
     listener.on_start(told)
     listener.on_start(told)  # the next kernel sends nobody again
 
@@ -93,7 +102,7 @@ def test_nobody_is_sent_where_it_would_not_help(started, monkeypatch, reason):
         monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda pid: {0}, raising=False)
     elif reason == "another program":
         monkeypatch.setattr(sys, "executable", "/opt/notebook-app")
-    compiling("Mine" if reason == "another model" else "ALS", *order[-1 if reason == "the last kernel" else 0])
+    compiling("PMI" if reason == "another model" else "ALS", *order[-1 if reason == "the last kernel" else 0])
     assert started == []
 
 
