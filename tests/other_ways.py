@@ -2,11 +2,14 @@
 
 With ``--seeds n`` every test that draws numbers runs n times and each seed in it, of its data and of its models, is another one each time (``--first-seed 11``:
 others than those of an earlier run). Which tests draw is not guessed: a test that drew nothing in its first run is not run again. Tests of hypothesis have
-seeds of their own and are left out; what the tests of a file share is drawn once. With ``--block-rows n`` the automatic engine cuts every matrix in memory into
+seeds of their own and are left out; what the tests of a file share is drawn once. ``--repeat-below 0.5`` repeats only those whose first run took less than so
+many seconds. With ``--block-rows n`` the automatic engine cuts every matrix in memory into
 blocks of n rows and works on these one after another.
 """
 
 from __future__ import annotations
+
+import time
 
 import numpy as np
 import pytest
@@ -22,19 +25,20 @@ MOST_BLOCKS = 150
 def add_options(parser):
     parser.addoption("--seeds", type=int, default=0, help="run every test that draws numbers with so many seeds")
     parser.addoption("--first-seed", type=int, default=1, help="the first of these seeds")
+    parser.addoption("--repeat-below", type=float, default=1e9, help="seconds of a test that is run on more than one seed")
     parser.addoption("--block-rows", type=int, default=0, help="cut matrices into blocks of so many rows")
 
 
 def pytest_configure(config):
     if config.getoption("--seeds"):
-        config.pluginmanager.register(MovedSeeds(config.getoption("--first-seed"), config.getoption("--seeds")))
+        config.pluginmanager.register(MovedSeeds(*map(config.getoption, ("--first-seed", "--seeds", "--repeat-below"))))
 
 
 class MovedSeeds:
     """Every seed that is a number is moved while a test runs; sequences and generators stay as they are."""
 
-    def __init__(self, first: int, count: int):
-        self.shifts = range(first, first + count)
+    def __init__(self, first: int, count: int, below: float):
+        self.shifts, self.below = range(first, first + count), below
         self.shift, self.drew = 0, False
         self.original = np.random.default_rng
         np.random.default_rng = self.default_rng
@@ -58,12 +62,12 @@ class MovedSeeds:
     def pytest_runtest_protocol(self, item, nextitem):
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for shift in self.shifts:
-            self.shift, self.drew = shift, False
+            self.shift, self.drew, begun = shift, False, time.perf_counter()
             item._initrequest()  # fixtures of the test itself are made anew
             for report in runtestprotocol(item, nextitem=nextitem, log=False):
                 report.nodeid += f" (seed {self.shift})"
                 item.ihook.pytest_runtest_logreport(report=report)
-            if not self.drew:
+            if not self.drew or (shift == self.shifts[0] and time.perf_counter() - begun >= self.below):
                 break
         self.shift = 0
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
