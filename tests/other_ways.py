@@ -65,7 +65,8 @@ class MovedSeeds:
             self.shift, self.drew, begun = shift, False, time.perf_counter()
             item._initrequest()  # fixtures of the test itself are made anew
             for report in runtestprotocol(item, nextitem=nextitem, log=False):
-                report.nodeid += f" (seed {self.shift})"
+                if report.failed:  # the name stays as it is: processes side by side know a test by it
+                    report.longrepr = f"{report.longreprtext}\n{item.nodeid} fails with --seeds 1 --first-seed {shift}"
                 item.ihook.pytest_runtest_logreport(report=report)
             if not self.drew or (shift == self.shifts[0] and time.perf_counter() - begun >= self.below):
                 break
