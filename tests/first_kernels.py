@@ -14,24 +14,12 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numba.core import event
 
 import eckart
+from eckart.cli.warm import small_table, small_texts
 from eckart.engines.cpu import ahead
 from eckart.engines.cpu.kernel_names import name_of
-
-
-def table(dtype: str = "float64", gaps: float = 0.0) -> np.ndarray:
-    rng = np.random.default_rng(0)
-    x = (rng.random((60, 3)) @ rng.random((3, 12)) + 0.01 * rng.random((60, 12))).astype(dtype)
-    x[rng.random(x.shape) < gaps] = np.nan
-    return x
-
-
-def texts() -> list[str]:
-    rng = np.random.default_rng(0)
-    return [" ".join(rng.choice([f"w{i}" for i in range(40)], 25)) for _ in range(80)]
 
 
 def fit(name: str, *args: Any, on: Callable[[], Any], **params: Any) -> Callable[[], None]:
@@ -40,7 +28,7 @@ def fit(name: str, *args: Any, on: Callable[[], Any], **params: Any) -> Callable
 
 def both(name: str, *args: Any, gaps: float, **params: Any) -> list[Callable[[], None]]:
     """In double and in single precision."""
-    return [fit(name, *args, on=lambda dtype=dtype: table(dtype, gaps), **params) for dtype in ("float64", "float32")]
+    return [fit(name, *args, on=lambda dtype=dtype: small_table(dtype, gaps), **params) for dtype in ("float64", "float32")]
 
 
 FITS: dict[str, list[Callable[[], None]]] = {
@@ -48,12 +36,12 @@ FITS: dict[str, list[Callable[[], None]]] = {
     "BayesianMF": both("BayesianMF", 2, gaps=0.4),
     "SoftImpute": both("SoftImpute", gaps=0.4),
     "GaussianMixture": [*both("GaussianMixture", 2, gaps=0.0), *both("GaussianMixture", 2, gaps=0.1)],
-    "NMF": [*both("NMF", 2, gaps=0.0), fit("NMF", 2, on=lambda: eckart.corpus(texts()))],
-    "LDA": [fit("LDA", 3, on=lambda: eckart.corpus(texts()))],
-    "PLSA": [fit("PLSA", 3, on=lambda: eckart.corpus(texts()))],
-    "SkipGram": [fit("SkipGram", 4, on=texts)],
-    "GloVe": [fit("GloVe", 4, on=texts)],
-    "PMI": [fit("PMI", 4, on=texts)],
+    "NMF": [*both("NMF", 2, gaps=0.0), fit("NMF", 2, on=lambda: eckart.corpus(small_texts()))],
+    "LDA": [fit("LDA", 3, on=lambda: eckart.corpus(small_texts()))],
+    "PLSA": [fit("PLSA", 3, on=lambda: eckart.corpus(small_texts()))],
+    "SkipGram": [fit("SkipGram", 4, on=small_texts)],
+    "GloVe": [fit("GloVe", 4, on=small_texts)],
+    "PMI": [fit("PMI", 4, on=small_texts)],
 }
 """Models whose first fit takes seconds, with the kinds of data that newcomers have."""
 

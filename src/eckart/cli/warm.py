@@ -24,7 +24,8 @@ Example:
 """
 
 
-def _table(dtype: str = "float64", gaps: float = 0.0) -> Any:
+def small_table(dtype: str = "float64", gaps: float = 0.0) -> Any:
+    """Sixty rows of rank three with a little noise, ``gaps`` of the entries missing: a fit of them is its compiling."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -33,7 +34,7 @@ def _table(dtype: str = "float64", gaps: float = 0.0) -> Any:
     return x
 
 
-def _texts() -> list[str]:
+def small_texts() -> list[str]:
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -44,21 +45,21 @@ def _complete(name: str, *args: Any, **params: Any) -> None:
     import eckart
 
     for dtype in ("float64", "float32"):
-        model = getattr(eckart, name)(*args, random_state=0, **params).fit(_table(dtype, 0.4))
+        model = getattr(eckart, name)(*args, random_state=0, **params).fit(small_table(dtype, 0.4))
         model.recommend([0], 2)
 
 
 def _explain(name: str, **params: Any) -> None:
     import eckart
 
-    counts = eckart.corpus(_texts())
+    counts = eckart.corpus(small_texts())
     getattr(eckart, name)(3, random_state=0, **params).fit(counts)
 
 
 def _embed(name: str) -> None:
     import eckart
 
-    vectors = getattr(eckart, name)(4, random_state=0).fit(_texts()).vectors_
+    vectors = getattr(eckart, name)(4, random_state=0).fit(small_texts()).vectors_
     vectors.neighbours("w1", 2)
 
 
@@ -67,7 +68,7 @@ def _mixture(**params: Any) -> None:
 
     for dtype in ("float64", "float32"):
         for gaps in (0.0, 0.1):
-            eckart.GaussianMixture(2, random_state=0, **params).fit(_table(dtype, gaps))
+            eckart.GaussianMixture(2, random_state=0, **params).fit(small_table(dtype, gaps))
 
 
 def _reduce() -> None:
@@ -75,7 +76,7 @@ def _reduce() -> None:
 
     for dtype in ("float64", "float32"):
         for gaps in (0.0, 0.1):
-            x = _table(dtype, gaps)
+            x = small_table(dtype, gaps)
             eckart.PCA(2, random_state=0).fit(x).transform(x)
 
 
@@ -95,14 +96,14 @@ def _items() -> None:
     import eckart
 
     for name, params in (("EASE", {}), ("SLIM", {}), ("SpectralFilter", {"n_components": 2, "random_state": 0})):
-        getattr(eckart, name)(**params).fit(_table(gaps=0.4)).recommend([0], 2)
+        getattr(eckart, name)(**params).fit(small_table(gaps=0.4)).recommend([0], 2)
 
 
 def _parts(dtype: str) -> None:
     import eckart
 
     for loss in ("frobenius", "kullback-leibler"):
-        for x in (_table(dtype), _table(dtype, 0.1), eckart.corpus(_texts())):
+        for x in (small_table(dtype), small_table(dtype, 0.1), eckart.corpus(small_texts())):
             eckart.NMF(2, beta_loss=loss, random_state=0).fit(x)
 
 
