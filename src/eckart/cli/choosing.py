@@ -150,9 +150,10 @@ class Chooser:
 
         for name in CHOSEN:
             setattr(self, name, kept[name])
-        self.table = [Judged._make(row) for row in kept["table"]]
+        self.table = [Judged.resumed(row) for row in kept["table"]]
         self.tuned = None if kept["tuned"] is None else Tuning.resumed(kept["tuned"])
         self.search = False
+        self.build(self.method, **self.best)  # a method or a parameter that there is not is an error of the file
 
     def final(self, x: Any) -> Any:
         """The model of all entries."""

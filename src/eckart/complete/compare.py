@@ -51,6 +51,13 @@ class Judged(NamedTuple):
     seconds: float
     words: str
 
+    @classmethod
+    def resumed(cls, kept: Any) -> Judged:
+        """From a list, as checkpoints keep it."""
+        method, error, spread, seconds, words = kept
+        error, spread = (None if value is None else float(value) for value in (error, spread))
+        return cls(str(method), error, spread, float(seconds), str(words))
+
 
 class Comparison(NamedTuple):
     """``method`` and the parameters it is to be fitted with; ``table``: what was tried; ``tuning`` of ALS (None where there was no
@@ -84,7 +91,7 @@ def compare(
     parts = split(x, 0.1, random_state=seed)
     train, test = parts.train, parts.test
     rows = np.repeat(np.arange(test.shape[0]), test.row_counts())
-    began = steps.take("began", lambda: steps.spent)
+    began = float(steps.take("began", lambda: steps.spent))
 
     def left() -> float:
         return budget - (steps.spent - began)
@@ -122,12 +129,13 @@ def compare(
         words = f"rank {chosen.n_components}, ridge {chosen.l2:.3g}, of {len(found.table)} candidates"
         return {"row": judged("als", whole(found.model), steps.spent - start, words), "tuning": found.kept()}
 
-    table = [Judged._make(steps.take("biases", biases, build("biases", "biases").checkpoint))]
+    table = [Judged.resumed(steps.take("biases", biases, build("biases", "biases").checkpoint))]
     rank = max(1, min(16, *x.shape)) if k is None else k
     bayes = build("bayes", "bayes", n_components=rank, **DRAWS)
-    guess = steps.take("time of draws", lambda: _seconds_of_draws(build("bayes", "", n_components=rank, **FEW), bayes, train))
+    few = build("bayes", "", n_components=rank, **FEW)
+    guess = float(steps.take("time of draws", lambda: _seconds_of_draws(few, bayes, train)))
     if steps.take("draws", lambda: guess <= SHARE * left()):
-        table.append(Judged._make(steps.take("bayes", draws, bayes.checkpoint)))
+        table.append(Judged.resumed(steps.take("bayes", draws, bayes.checkpoint)))
     else:
         table.append(Judged("bayes", None, None, 0.0, f"left out: it would take about {guess:.0f} s"))
     first = steps.take("als", once, build("als", "als").checkpoint)
@@ -136,7 +144,7 @@ def compare(
         first = steps.take("tuned als", tuned, build("als", "tune").checkpoint)
         tuning = Tuning.resumed(first["tuning"])
         found = dict(tuning.best)
-    table.append(Judged._make(first["row"]))
+    table.append(Judged.resumed(first["row"]))
     best = min((row for row in table if row.error is not None), key=lambda row: row.error or 0.0)
     parameters = {"als": found, "bayes": {"n_components": rank}, "biases": {}}[best.method]
     return Comparison(best.method, parameters, table, tuning, _sentence(best, table, test.nnz, budget))
