@@ -132,8 +132,8 @@ class Clock:
         monkeypatch.setattr(time, "process_time", lambda: self.now)
 
 
-@pytest.mark.parametrize("late", [8, pytest.param(1, marks=pytest.mark.slow)])
-def test_the_time_of_a_killed_run_counts(late, quick, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("name", "late"), [("c.bayes", 8), pytest.param("c.als", 1, marks=pytest.mark.slow)])
+def test_the_time_of_a_killed_run_counts(name, late, quick, monkeypatch, tmp_path):
     x, clock = entries(), Clock(monkeypatch)
     folders = [tmp_path / name for name in ("first", "whole", "killed")]
     for folder in folders:
@@ -146,8 +146,8 @@ def test_the_time_of_a_killed_run_counts(late, quick, monkeypatch, tmp_path):
     assert "to tune them would take" in whole.table[-1].words
     assert compared(x, tmp_path, budget + 1).tuning is not None
     clock.now = 0.0
-    killed_at(monkeypatch, "c.bayes", late, lambda: compared(x, folders[2], budget))
-    assert spent_in(folders[2] / "c.bayes") == late
+    killed_at(monkeypatch, name, late, lambda: compared(x, folders[2], budget))
+    assert spent_in(folders[2] / name) == late
     clock.now = 0.0  # another process
     assert told(compared(x, folders[2], budget)) == told(whole)
 
