@@ -352,7 +352,9 @@ def test_a_killed_comparison_goes_on_to_the_same_lists(name, count, monkeypatch,
     assert [row[:7] for row in again.table] == [row[:7] for row in whole.table]
     for model in whole.models:
         ours, theirs = (found.models[model].fit_.factors.to_state()[0] for found in (again, whole))
-        assert {key: np.asarray(a).tobytes() for key, a in ours.items()} == {key: np.asarray(a).tobytes() for key, a in theirs.items()}
+        assert {key: np.asarray(a).tobytes() for key, a in ours.items()} == {
+            key: np.asarray(a).tobytes() for key, a in theirs.items()
+        }
     with pytest.raises(eckart.InputError, match="random_state"):
         eckart.compare(taken(100, 30), random_state=None, checkpoint=tmp_path / "c")
 

@@ -107,7 +107,9 @@ class Chooser:
         from eckart.complete.compare import compare
 
         def build(method: str, part: str, **more: Any) -> Any:
-            return self.build(method, f"held-out.{part}", **more) if part else self.build(method, checkpoint=None, **more)
+            return (
+                self.build(method, f"held-out.{part}", **more) if part else self.build(method, checkpoint=None, **more)
+            )
 
         found = compare(x, build, self.k, seed=self.seed, steps=self.steps)
         self.method, self.best, self.table, self.because = found.method, found.parameters, found.table, found.reason
@@ -171,7 +173,14 @@ class Chooser:
 
 
 def steps_of(
-    path: Path | None, x: Any, build: Callable[..., Any], k: int | None, method: str, seed: int, share: float, beside: dict[str, Any]
+    path: Path | None,
+    x: Any,
+    build: Callable[..., Any],
+    k: int | None,
+    method: str,
+    seed: int,
+    share: float,
+    beside: dict[str, Any],
 ) -> AbstractContextManager[Steps]:
     """The steps of a command, in a file beside the checkpoint of its answer, about these entries, attributes and options."""
     from eckart.io.models.checkpoint import digest, parameters_of
@@ -182,7 +191,9 @@ def steps_of(
         for name in ("biases", "als", "bayes") if method == "auto" else (method,):
             about |= {f"{parameter} of {name}": value for parameter, value in parameters_of(build(name)).items()}
         if beside:  # attributes belong to ids
-            about["attributes"] = digest(x.rows, x.columns, *(part for name in sorted(beside) for part in _arrays(beside[name])))
+            about["attributes"] = digest(
+                x.rows, x.columns, *(part for name in sorted(beside) for part in _arrays(beside[name]))
+            )
     return steps_in(path and path.with_name(f"{path.name}.steps"), "eckart complete", x, about)
 
 

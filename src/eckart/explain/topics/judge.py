@@ -239,7 +239,11 @@ def select_topics(
     for k in tried[len(table) :]:
         memory.offer(table)
         begin = time.perf_counter()
-        beside = {"checkpoint": f"{os.fspath(checkpoint)}.candidate-{len(table)}"} if keeps and checkpoint is not None else {}
+        beside = (
+            {"checkpoint": f"{os.fspath(checkpoint)}.candidate-{len(table)}"}
+            if keeps and checkpoint is not None
+            else {}
+        )
         fitted = clone(model).set_params(n_components=int(k), **beside).fit(train)
         if fitted.fit_.trace.reason is StopReason.INTERRUPTED:  # no candidate is judged by half a fit
             raise KeyboardInterrupt
