@@ -29,7 +29,7 @@ TOPICS = ("explain", "t.txt", "--method", "lda", "-k", "auto", "--max-iter", 10)
 def data(tmp_path_factory):
     folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     for name in ("r", "other"):
-        a = 3 + rng.standard_normal((30, 1)) @ rng.standard_normal((1, 16)) + 0.2 * rng.standard_normal((30, 16))
+        a = 12 + rng.standard_normal((30, 1)) @ rng.standard_normal((1, 16)) + 0.2 * rng.standard_normal((30, 16))
         cells = [(i, j, a[i, j]) for i in range(30) for j in range(16) if rng.random() < 0.6]
         (folder / f"{name}.csv").write_text("user,item,value\n" + "\n".join(f"u{i},i{j},{v:.3f}" for i, j, v in cells))
     (folder / "t.txt").write_text("\n".join(" ".join(rng.choice(WORDS, 6)) for _ in range(60)))
@@ -85,6 +85,8 @@ PLACES = {
     "tuning": ((*AUTO, "--method", "als"), "state.held-out", 2),
     "the final fit after tuning": ((*AUTO, "--method", "als"), "state", 1),
     "the final fit of one method": ((*AUTO, "--method", "als", "--l2", 0.1), "state", 1),
+    "the final fit of implicit feedback": ((*AUTO, "--feedback", "implicit"), "state", 1),
+    "the final fit of soft-impute": ((*AUTO[:-2], "--method", "soft-impute"), "state", 1),
     "candidates": (TOPICS, "state.candidates", 2),
     "a candidate": (TOPICS, "state.candidates.candidate-2", 2),
     "the measured topics": (TOPICS, "state.held-out", 2),
