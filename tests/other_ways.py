@@ -82,6 +82,9 @@ def in_blocks(request, monkeypatch):
         return
     if request.node.get_closest_marker("in_one_piece"):
         pytest.skip("it counts the calls of an engine, and blocks make more of them")
+    least = request.node.get_closest_marker("blocks_of")
+    if least is not None and rows < least.args[0]:
+        pytest.skip(f"blocks of fewer than {least.args[0]} rows: {least.args[1]}")
     from eckart.engines.blocks.engine import BlocksEngine
     from eckart.matrix import Dense
     from eckart.matrix_blocks import MemoryParts

@@ -15,6 +15,7 @@ from sklearn.base import clone
 import eckart
 from eckart import ALS, EASE, SLIM, Observed, SpectralFilter
 from eckart.certify import items as evidence
+from eckart.io.models.checkpoint import Checkpoint
 from eckart.metrics import ranking
 
 MODELS = [EASE(l2=2.0), SLIM(l2=1.0, l1=0.2), SpectralFilter(6, random_state=0)]
@@ -320,6 +321,42 @@ def test_compare_puts_all_on_one_split_in_one_table():
     every = eckart.compare(taken(100, 30), at=5, random_state=0)
     assert {row.model for row in every.table} == {"popularity", "als", "ease", "slim", "gf-cf"}
     assert all(row.certified for row in every.table if row.model in ("ease", "slim", "gf-cf"))
+
+
+@pytest.mark.parametrize(("name", "count"), [("c.fit-1", 1), ("c", 4)])
+def test_a_killed_comparison_goes_on_to_the_same_lists(name, count, monkeypatch, tmp_path):
+    def run(path=None, **more):
+        models = {"ease": EASE(l2=5.0), "als": ALS(2, feedback="implicit"), "gf-cf": SpectralFilter()}
+        return eckart.compare(taken(100, 30), at=5, random_state=0, models=models, checkpoint=path, **more)
+
+    whole, save, seen = run(), Checkpoint.save, []
+
+    def killed(self, done, arrays):
+        save(self, done, arrays)
+        seen.append(1) if self.path.name == name else None
+        if len(seen) == count:
+            raise SystemError("killed")
+
+    with monkeypatch.context() as m:
+        m.setattr(Checkpoint, "due", lambda self: True)
+        m.setattr(Checkpoint, "save", killed)
+        with pytest.raises(SystemError):
+            run(tmp_path / "c")
+    with pytest.raises(eckart.FileError, match="other work"):
+        run(tmp_path / "c", held_out=0.3)
+    fits, fit = [], EASE.fit
+    monkeypatch.setattr(EASE, "fit", lambda self, *a, **more: fits.append(1) or fit(self, *a, **more))
+    again = run(tmp_path / "c")
+    assert not fits
+    assert not list(tmp_path.iterdir())
+    assert [row[:7] for row in again.table] == [row[:7] for row in whole.table]
+    for model in whole.models:
+        ours, theirs = (found.models[model].fit_.factors.to_state()[0] for found in (again, whole))
+        assert {key: np.asarray(a).tobytes() for key, a in ours.items()} == {
+            key: np.asarray(a).tobytes() for key, a in theirs.items()
+        }
+    with pytest.raises(eckart.InputError, match="random_state"):
+        eckart.compare(taken(100, 30), random_state=None, checkpoint=tmp_path / "c")
 
 
 def test_compare_takes_a_split_of_ones_own_and_refuses_what_is_none():

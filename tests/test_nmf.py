@@ -429,6 +429,7 @@ def test_restarts_agree_where_the_parts_are_there(rng):
     assert noise.cophenetic < c.cophenetic
 
 
+@pytest.mark.blocks_of(7, "28 fits of hundreds of steps, each of them 50 to 150 calls: minutes")
 def test_the_planted_rank_is_chosen(rng):
     # noise in proportion: what is added everywhere would be a fifth part
     x = parts(rng, 100, 30, 4, noise=0.0) * rng.uniform(0.9, 1.1, (100, 30))
@@ -455,6 +456,7 @@ def test_normal_form(rng):
     )
 
 
+@pytest.mark.blocks_of(7, "2,500 rows are cut into 147 blocks of 17 rows, whatever smaller height is asked for")
 def test_threads_and_seed_do_not_change_a_bit(model, rng):
     for dtype in (np.float32, np.float64):
         x = parts(rng, 2500, 40, 3, dtype=dtype)

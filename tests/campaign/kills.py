@@ -6,6 +6,7 @@ written at every occasion.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import time
@@ -51,7 +52,7 @@ def killed(work: Callable[[], object], after: float) -> bool:
 
 
 def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
-    kinds = (saves, fits, commands)
+    kinds = (saves, fits, commands, choices)
     while True:
         yield from kinds[int(rng.integers(len(kinds)))](rng, folder)
 
@@ -112,25 +113,13 @@ def fits(rng: np.random.Generator, folder: Path) -> Iterator[str]:
 
 def commands(rng: np.random.Generator, folder: Path) -> Iterator[str]:
     """A command with several outputs: each is absent, or whole."""
-    from eckart.cli.main import run
-
     table, model, codes = folder / "c.csv", folder / "c.safetensors", folder / "codes.csv"
     np.savetxt(
         table, np.random.default_rng(1).standard_normal((60, 6)), delimiter=",", header="a,b,c,d,e,f", comments=""
     )
 
     def work() -> None:
-        import sys
-
-        sys.argv = ["eckart", "reduce", str(table), "-k", "2", "--out", str(codes), "--model", str(model)]
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
-        try:
-            run()
-        except SystemExit as end:
-            if end.code not in (0, 1, None):
-                raise
+        shell("reduce", table, "-k", 2, "--out", codes, "--model", model)
 
     model.unlink(missing_ok=True), codes.unlink(missing_ok=True)
     begin = time.monotonic()
@@ -145,3 +134,67 @@ def commands(rng: np.random.Generator, folder: Path) -> Iterator[str]:
         if model.exists():
             eckart.load(model)
         yield "command killed"
+
+
+def shell(*words: object) -> None:
+    """A command of the shell that says nothing."""
+    import sys
+
+    from eckart.cli.main import run
+
+    sys.argv = ["eckart", *map(str, words)]
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    try:
+        run()
+    except SystemExit as end:
+        if end.code not in (0, 1, None):
+            raise
+
+
+def choices(rng: np.random.Generator, folder: Path) -> Iterator[str]:
+    """A command that compares methods, measures and fits, killed again and again and resumed: the same method for the same reason, and the same bits."""
+    table, model, state = folder / "r.csv", folder / "r.safetensors", folder / "r.checkpoint"
+    draw = np.random.default_rng(2)
+    a = 3 + draw.standard_normal((24, 1)) @ draw.standard_normal((1, 12)) + 0.3 * draw.standard_normal((24, 12))
+    cells = [f"u{i},i{j},{a[i, j]:.3f}" for i in range(24) for j in range(12) if draw.random() < 0.6]
+    table.write_text("user,item,value\n" + "\n".join(cells))
+    for kind in (eckart.ALS(1), eckart.BayesianMF(1, n_samples=2, burn_in=2)):
+        kind.fit(a)  # compiles
+    importlib.import_module("eckart.cli.main"), importlib.import_module("eckart.complete.compare")
+    words = ("complete", table, "--rows", "user", "--columns", "item", "--values", "value", "-k", 1, "--model", model)
+
+    def found() -> tuple[object, ...]:
+        fit = eckart.load(model).fit_
+        model.unlink()
+        return (
+            *(fit.plan[name] for name in ("method", "rank", "held_out")),
+            fit.factors.left.tobytes(),
+            fit.factors.right.tobytes(),
+        )
+
+    def work() -> None:
+        Checkpoint.due = lambda self: not self.seconds or time.perf_counter() - self._last > 0.02  # type: ignore[method-assign]
+        shell(*words, "--checkpoint", state)
+
+    if killed(lambda: shell(*words), 60.0):
+        raise Broken("the command did not end in a minute")
+    wanted, begin = found(), time.monotonic()
+    if killed(work, 60.0):
+        raise Broken("the command did not end in a minute")
+    span = time.monotonic() - begin
+    for _ in range(ROUNDS):
+        model.unlink(missing_ok=True)
+        for _ in range(MOST):
+            if not killed(work, float(rng.uniform(0.0, 0.5 * span))):
+                break
+            yield "comparison killed"
+        else:
+            if killed(work, 60.0):
+                raise Broken("the command did not end in a minute")
+        if found() != wanted:
+            raise Broken("killed and resumed, the command chose another method or has other bits")
+        if left := list(folder.glob("r.checkpoint*")):
+            raise Broken(f"the command left {left[0].name} behind")
+        yield "comparison resumed to the same bits"

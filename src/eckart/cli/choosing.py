@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eckart.io.models.steps import Steps
+
+CHOSEN = ("method", "best", "reason", "because")
+"""Attributes of a ``Chooser`` that a search decides."""
 
 
 class Chooser:
@@ -19,8 +27,12 @@ class Chooser:
         shape: Any,
         because: str = "",
         beside: dict[str, Any] | None = None,
+        steps: Steps | None = None,
     ):
-        self.beside = beside or {}
+        from eckart.io.models.steps import Steps
+
+        self.beside, self.steps = beside or {}, steps or Steps()
+        self.cut_short = False
         self.build, self.k, self.method, self.seed, self.threads = build, k, method, seed, threads
         self.best: dict[str, Any] = {} if k is None else {"n_components": k}
         self.reason = "as asked for"
@@ -49,10 +61,36 @@ class Chooser:
         elif k is None and not self.search:
             self.reason = "found, not given: what the price of the nuclear norm leaves"
 
+    def judge(self, x: Any, share: float) -> Any:
+        """The error on entries that neither the choice nor the fit saw (``report.held_out``). What is chosen and measured is one step: a run that was killed
+        later takes both as they were."""
+        from eckart.report.held_out import judge, judged_before
+
+        found: Any = None
+
+        def work() -> dict[str, Any]:
+            nonlocal found
+            found = judge(self.fit, x, share, self.seed)
+            return {"choice": self._choice(), "held out": found.kept()}
+
+        kept = self.steps.take("measured", work)
+        self._chosen(kept["choice"])
+        if self.cut_short:
+            self.steps.forget("measured")
+        return judged_before(kept["held out"], x, share, self.seed) if found is None else found
+
     def fit(self, x: Any) -> Any:
         """A model for a part of the entries; chooses what is not known yet."""
-        if not self.search:
-            return self.build(self.method, part=True, **self.best).fit(x, **self.beside)
+        from eckart.trace import StopReason
+
+        model = self._choose(x) if self.search else None
+        if model is None:
+            model = self.build(self.method, "held-out", **self.best).fit(x, **self.beside)
+        self.cut_short = model.fit_.trace.reason is StopReason.INTERRUPTED
+        return model
+
+    def _choose(self, x: Any) -> Any:
+        """Method, rank and ridge by unseen entries; the model of all of ``x`` where the search ends in one."""
         from eckart.errors import InputError
 
         self.search = False
@@ -63,28 +101,30 @@ class Chooser:
                 raise
             self.method = "als" if self.method == "auto" else self.method
             self.reason = "there are too few entries to choose by"
-            return self.build(self.method, part=True, **self.best).fit(x)
+            return None
 
-    def _compared(self, x: Any) -> Any:
+    def _compared(self, x: Any) -> None:
         from eckart.complete.compare import compare
 
-        found = compare(
-            x, lambda method, **more: self.build(method, part=True, checkpoint=None, **more), self.k, seed=self.seed
-        )
+        def build(method: str, part: str, **more: Any) -> Any:
+            return (
+                self.build(method, f"held-out.{part}", **more) if part else self.build(method, checkpoint=None, **more)
+            )
+
+        found = compare(x, build, self.k, seed=self.seed, steps=self.steps)
         self.method, self.best, self.table, self.because = found.method, found.parameters, found.table, found.reason
         if found.method == "als":
             self.tuned = found.tuning
             self.reason = "the usual one" if found.tuning is None else _chosen_words(found.tuning)
         else:
             self.reason = "more than needed does little harm" if found.method == "bayes" else "biases alone: no factors"
-        return self.build(self.method, part=True, **self.best).fit(x)
 
     def _tuned(self, x: Any) -> Any:
         from eckart.complete.tune import tune
 
         small = min(x.shape)
         ranks = [self.k] if self.k is not None else [r for r in (2, 4, 8, 16, 32, 64) if r <= small] or [small]
-        base = self.build(self.method, part=True)
+        base = self.build(self.method, "held-out")
         kept = getattr(base, "checkpoint", None)
         given = {"l2": base.l2} if getattr(base, "l2", None) is not None else {}
         self.tuned = tune(
@@ -100,14 +140,75 @@ class Chooser:
         self.best, self.reason = dict(self.tuned.best), _chosen_words(self.tuned)
         return self.tuned.model
 
+    def _choice(self) -> dict[str, Any]:
+        """What was chosen and why, for a checkpoint."""
+        tuned = None if self.tuned is None else self.tuned.kept()
+        return {"tuned": tuned, "table": self.table} | {name: getattr(self, name) for name in CHOSEN}
+
+    def _chosen(self, kept: dict[str, Any]) -> None:
+        """The inverse of ``_choice``."""
+        from eckart.complete.compare import Judged
+        from eckart.complete.tuning import Tuning
+
+        for name in CHOSEN:
+            setattr(self, name, kept[name])
+        self.table = [Judged.resumed(row) for row in kept["table"]]
+        self.tuned = None if kept["tuned"] is None else Tuning.resumed(kept["tuned"])
+        self.search = False
+        self.build(self.method, **self.best)  # a method or a parameter that there is not is an error of the file
+
     def final(self, x: Any) -> Any:
         """The model of all entries."""
         if self.search:
             from eckart.trace import preliminary
 
+            def work() -> dict[str, Any]:
+                self._choose(x)
+                return self._choice()
+
             with preliminary():
-                self.fit(x)
+                self._chosen(self.steps.take("chosen", work))
+        self.steps.keep()
         return self.build(self.method, **self.best).fit(x, **self.beside)
+
+
+def steps_of(
+    path: Path | None,
+    x: Any,
+    build: Callable[..., Any],
+    k: int | None,
+    method: str,
+    seed: int,
+    share: float,
+    beside: dict[str, Any],
+) -> AbstractContextManager[Steps]:
+    """The steps of a command, in a file beside the checkpoint of its answer, about these entries, attributes and options."""
+    from eckart.io.models.checkpoint import digest, parameters_of
+    from eckart.io.models.steps import steps_in
+
+    about = {"method": method, "rank": k, "seed": seed, "held out": share}
+    if path is not None:
+        for name in ("biases", "als", "bayes") if method == "auto" else (method,):
+            about |= {f"{parameter} of {name}": value for parameter, value in parameters_of(build(name)).items()}
+        if beside:  # attributes belong to ids
+            about["attributes"] = digest(
+                x.rows, x.columns, *(part for name in sorted(beside) for part in _arrays(beside[name]))
+            )
+    return steps_in(path and path.with_name(f"{path.name}.steps"), "eckart complete", x, about)
+
+
+def _arrays(attributes: Any) -> Iterator[Any]:
+    """What attributes of rows and columns, or times, consist of."""
+    import numpy as np
+
+    for part in attributes:
+        if hasattr(part, "column_names"):
+            yield np.asarray(part.column_names)
+            yield from (column.to_numpy() for column in part.columns)
+        elif hasattr(part, "indptr"):
+            yield from (part.indptr, part.indices, part.data)
+        else:
+            yield np.asarray(str(part))
 
 
 def _chosen_words(tuned: Any) -> str:

@@ -34,6 +34,7 @@ def compare(
     held_out: options.HeldOut = None,
     seed: Annotated[int, option(help="Seed of every random choice.")] = 0,
     threads: options.Threads = None,
+    checkpoint: options.Checkpoint = None,
     written: CellOptions,
     shell: Shell,
 ) -> None:
@@ -57,7 +58,9 @@ def compare(
         x = source.observed(path, shell)
     shell.say("data", described(path, x))
     models = {name: _model(name, x.shape) for name in dict.fromkeys(names)}
-    found = compared(x, models=models, held_out=share, at=at, random_state=seed, n_threads=threads)
+    found = compared(
+        x, models=models, held_out=share, at=at, random_state=seed, n_threads=threads, checkpoint=checkpoint
+    )
     shell.answer |= {"data": facts(path, x), "best": found.best, "table": [row._asdict() for row in found.table]}
     if not shell.json:
         typer.echo(str(found))

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from eckart.cli import attribute_files, options
-from eckart.cli.choosing import Chooser
+from eckart.cli.choosing import Chooser, steps_of
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions, option
 from eckart.cli.shell import Shell, Targets
 
@@ -124,7 +124,6 @@ def complete(
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.cli.suspicions import refuse_complete, refuse_rank
     from eckart.errors import InputError
-    from eckart.report.held_out import judge
 
     source = reading_of(triples, table, written)
     to = Targets(out, model, report).check(file)
@@ -169,18 +168,22 @@ def complete(
     if how.plan:
         from eckart.cli.estimate import tell_plan
 
+        def unkept(method: str, part: str = "", **more: Any) -> Any:
+            return build(method, **more | {"checkpoint": None})  # a part of the data is no work to go on with
+
         def work(part: Any) -> None:
-            chooser = Chooser(build, k, method, how.seed, how.threads, part.shape, beside=beside)
+            chooser = Chooser(unkept, k, method, how.seed, how.threads, part.shape, beside=beside)
             if share:
-                judge(chooser.fit, part, share, how.seed)
+                chooser.judge(part, share)
             chooser.final(part)
 
         tell_plan(shell, x, work)
         return
     begin = perf_counter()
-    chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because, beside)
-    judged = measured(shell, lambda: judge(chooser.fit, x, share, how.seed), held_out, "entries") if share else None
-    fitted = chooser.final(x)
+    with steps_of(checkpoint, x, build, k, method, how.seed, share, beside) as steps:
+        chooser = Chooser(build, k, method, how.seed, how.threads, x.shape, because, beside, steps)
+        judged = measured(shell, lambda: chooser.judge(x, share), held_out, "entries") if share else None
+        fitted = chooser.final(x)
     x = fitted.observed_ if beside else x  # ids that only a file of attributes has are part of the model
     told_method = {"method": chooser.because} if chooser.because else {}
     fitted.fit_.plan.update(source.plan(x) | {"rank": chooser.reason} | told_method)
@@ -211,6 +214,7 @@ def complete(
         return write_cells(fitted, fitted.observed_ if method == "series" else x, source, path, pairs, unknown, cells)
 
     shell.finish(fitted, to, write, page)
+    steps.end(fitted.fit_.trace)
 
 
 def _check_series(report: Any, feedback: str, forecast: int | None, out: Any, pairs: Any, cells: Any) -> None:
@@ -273,7 +277,8 @@ def _settled(
 def _builder(
     method: str, feedback: str, normalise: str | None, told: dict[str, Any], always: dict[str, Any]
 ) -> Callable[..., Any]:
-    """``build(method, part=True)`` is for a part of the entries, with a checkpoint of its own; a method given is checked at once, "auto" has several."""
+    """``build(method, "held-out")`` is for other work than the answer, with a checkpoint of its own beside it; a method given is checked at once, "auto" has
+    several."""
     from eckart.cli.building import builder
     from eckart.complete.compare import biases_only
     from eckart.complete.normalise import KINDS
@@ -294,8 +299,8 @@ def _builder(
         **{n: v for n, v in {**told, **always, **more}.items() if n in BIASES and v is not None}
     )
 
-    def build(method: str, part: bool = False, **more: Any) -> Any:
-        apart = {} if kept is None or not part else {"checkpoint": kept.with_name(kept.name + ".held-out")}
+    def build(method: str, part: str = "", **more: Any) -> Any:
+        apart = {} if kept is None or not part else {"checkpoint": kept.with_name(f"{kept.name}.{part}")}
         return make[method](**apart | more)
 
     return build

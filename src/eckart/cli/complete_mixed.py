@@ -61,7 +61,7 @@ def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str
     if plan_only:
         from eckart.cli.estimate import tell_plan
 
-        tell_plan(shell, part, MixedTable(**given).fit)
+        tell_plan(shell, part, MixedTable(**given | {"checkpoint": None}).fit)
         return
     begin = time.perf_counter()
     model = MixedTable(**given).fit(part)

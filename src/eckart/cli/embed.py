@@ -119,7 +119,7 @@ def embed(
     if how.plan:
         from eckart.cli.estimate import tell_plan
 
-        tell_plan(shell, s, unfitted.fit)
+        tell_plan(shell, s, unfitted.set_params(checkpoint=None).fit)  # a part of the data is no work to go on with
         return
     begin = time.perf_counter()
     fitted = unfitted.fit(s)

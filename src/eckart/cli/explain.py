@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -126,7 +127,8 @@ def explain(
             refuse_triples(reading, file, by_name=True)
     x, shape = data.matrix, shape or data.image
     building.check_image(shape, x.shape[1])
-    always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars, "checkpoint": checkpoint}
+    kept_in = None if how.plan else checkpoint  # a plan fits parts of the data, which are no work to go on with
+    always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars, "checkpoint": kept_in}
     if as_text and not words and str(max_df) not in ("1.0", "1"):
         shell.say("words", f"those in more than {max_df} of the documents are left out; --max-df 1.0 keeps them")
     method = method or _suited(x)
@@ -190,16 +192,25 @@ def _run(
 ) -> None:
     """Choose, judge, fit, say, write."""
     from eckart.cli.building import measured, write_codes
-    from eckart.report.unseen import judge_topics
+    from eckart.report.unseen import Unseen, judge_topics
+    from eckart.trace import StopReason
 
     x, begin, judged = work.data.matrix, time.perf_counter(), None
-    if k == "auto" and method != "mixture":
-        k = _chosen(build, x, seed, shell)
-    build = partial(build, n_components=k)
-    if method in ("lda", "plsa") and held[0]:
-        part = build(**_apart(build, "held-out"))
-        judged = measured(shell, lambda: judge_topics(part.fit, x, held[0], seed), held[1], "documents")
-    fitted = build().fit(x)
+    with _steps(build, x, k, method, held[0], seed) as steps:
+        if k == "auto" and method != "mixture":
+            k = _chosen(build, x, seed, shell, steps)
+        build = partial(build, n_components=k)
+        if method in ("lda", "plsa") and held[0]:
+            part = build(**_apart(build, "held-out"))
+
+            def unseen() -> Unseen:
+                return Unseen(**steps.take("held out", lambda: judge_topics(part.fit, x, held[0], seed)))
+
+            judged = measured(shell, unseen, held[1], "documents")
+            if judged is not None and "fit_" in vars(part) and part.fit_.trace.reason is StopReason.INTERRUPTED:
+                steps.forget("held out")
+        steps.keep()
+        fitted = build().fit(x)
     fitted.fit_.plan.update(work.reading.plan(x))
     if judged is not None:
         fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.plan()
@@ -214,6 +225,17 @@ def _run(
         lambda path: write_codes(soft, names, x, path, work.reading.index, beside),
         lambda: work.page(fitted, judged),
     )
+    steps.end(fitted.fit_.trace)
+
+
+def _steps(build: Callable[..., Any], x: Any, k: int | str, method: str, share: float, seed: int) -> AbstractContextManager[Any]:
+    """What is done before the answer is fitted, kept in a file beside its checkpoint until all is complete."""
+    from eckart.io.models.checkpoint import parameters_of
+    from eckart.io.models.steps import steps_in
+
+    path = _apart(build, "steps")["checkpoint"] if method in ("lda", "plsa") else None  # the others go straight to their fit
+    about = {"method": method, "count": k, "seed": seed, "held out": share} | parameters_of(build())
+    return steps_in(path, "eckart explain", x, about)
 
 
 def _apart(build: Callable[..., Any], word: str) -> dict[str, Any]:
@@ -245,13 +267,14 @@ def _check_size(k: int | str, x: Any, method: str) -> None:
         raise wrong("--components", k, f"at most {x.shape[0]:,}, the number of {what}", "lower it")
 
 
-def _chosen(build: Any, x: Any, seed: int, shell: Shell) -> int:
+def _chosen(build: Any, x: Any, seed: int, shell: Shell, steps: Any) -> int:
     """The number of topics that predicts unseen words best."""
     from eckart.explain.topics.judge import select_topics
     from eckart.trace import preliminary
 
     with shell.phase("choosing the number of topics"), preliminary():
-        tried = select_topics(build(), x, CANDIDATES, random_state=seed, **_apart(build, "candidates"))
+        beside = _apart(build, "candidates")
+        tried = steps.take("tried", lambda: select_topics(build(), x, CANDIDATES, random_state=seed, **beside))
     for i, row in enumerate(sorted(tried, key=lambda r: r["n_components"])):
         words = f"{row['n_components']:>3} topics: perplexity {row['perplexity']:,.1f}, coherence {row['npmi']:.3f}"
         shell.say("" if i else "tried", words + (" <" if row is tried[0] else ""))

@@ -81,7 +81,7 @@ def reduce(
     always: dict[str, Any] = {
         "random_state": how.seed,
         "n_threads": how.threads,
-        "checkpoint": checkpoint,
+        "checkpoint": None if how.plan else checkpoint,  # a plan fits parts of the data, which are no work to go on with
         "verbose": shell.bars,
     }
     build = building.builder(method, METHODS, told, init="pca", **always)

@@ -4,6 +4,9 @@ A tenth of the entries is hidden. Every method is fitted to the same rest and ju
 hidden, with the standard error std(e^2) / (2 rmse sqrt(N)). What would take longer than the budget leaves is left out and named: ``BayesianMF`` by the
 time of a few draws, the tuning of ``ALS`` by that of one fit. The least error is taken.
 
+A comparison that was killed goes on (see ``io.models.steps``): candidates that were judged are not fitted again, the one at work goes on from its checkpoint,
+and what was decided by the time stays decided, so that method, reason and bits are those of the run that was killed.
+
 biases     mean + b_i + c_j alone: what every model has to beat
 als        ``ALS`` at the rank and ridge that ``tune`` finds on entries hidden from it in turn
 bayes      ``BayesianMF``, for the comparison with fewer draws than for the answer
@@ -20,8 +23,12 @@ import numpy as np
 from eckart.complete.factors.als import ALS
 from eckart.complete.split import split
 from eckart.complete.tune import tune
+from eckart.complete.tuning import Tuning
+from eckart.io.models.checkpoint import spent_in
+from eckart.io.models.steps import Steps
 from eckart.matrix import Observed
 from eckart.metrics import rmse
+from eckart.trace import StopReason
 
 BUDGET = 60.0
 """Seconds of processor time for the comparison: what else the machine does has no say in the choice."""
@@ -43,6 +50,13 @@ class Judged(NamedTuple):
     standard_error: float | None
     seconds: float
     words: str
+
+    @classmethod
+    def resumed(cls, kept: Any) -> Judged:
+        """From a list, as checkpoints keep it."""
+        method, error, spread, seconds, words = kept
+        error, spread = (None if value is None else float(value) for value in (error, spread))
+        return cls(str(method), error, spread, float(seconds), str(words))
 
 
 class Comparison(NamedTuple):
@@ -69,12 +83,18 @@ def compare(
     seed: int = 0,
     budget: float = BUDGET,
     verbose: bool = False,
+    steps: Steps | None = None,
 ) -> Comparison:
-    """The method of least error on unseen entries. ``build(method, **parameters)`` makes an estimator; ``k`` is the rank, None where it is open."""
-    began = time.process_time()
+    """The method of least error on unseen entries. ``build(method, part, **parameters)`` makes an estimator, with a checkpoint for that part of the work where
+    there is one at all ("": none); ``k`` is the rank, None where it is open. Every candidate, and every decision about time, is one of the ``steps``."""
+    steps = steps or Steps()
     parts = split(x, 0.1, random_state=seed)
     train, test = parts.train, parts.test
     rows = np.repeat(np.arange(test.shape[0]), test.row_counts())
+    began = float(steps.take("began", lambda: steps.spent))
+
+    def left() -> float:
+        return budget - (steps.spent - began)
 
     def judged(method: str, model: Any, seconds: float, words: str) -> Judged:
         guess = model._clipped(model.fit_.factors.at(rows, test.indices)).astype(np.float64)
@@ -82,41 +102,66 @@ def compare(
         spread = float(np.std(square, ddof=1) / (2 * error * np.sqrt(test.nnz))) if test.nnz > 1 and error > 0 else None
         return Judged(method, error, spread, seconds, words)
 
-    start = time.process_time()
-    plain = build("biases").fit(train)
-    table = [judged("biases", plain, time.process_time() - start, "mean and biases alone")]
+    def fitted(model: Any) -> tuple[Any, float]:
+        """The model and the time of its fit, in a killed run, too."""
+        start = steps.spent - spent_in(model.checkpoint)
+        return whole(model.fit(train)), steps.spent - start
+
+    def biases() -> Judged:
+        return judged("biases", *fitted(build("biases", "biases")), "mean and biases alone")
+
+    def draws() -> Judged:
+        return judged("bayes", *fitted(bayes), f"rank {rank}")
+
+    def once() -> dict[str, Any]:
+        """Whether there is time to tune; the model of one fit is judged where there is none."""
+        model, seconds = fitted(build("als", "als", n_components=rank))
+        if seconds * CANDIDATES < left():
+            return {"tune": True, "row": None}
+        words = f"rank {rank} and its default ridge: to tune them would take about {seconds * CANDIDATES:.0f} s"
+        return {"tune": False, "row": judged("als", model, seconds, words)}
+
+    def tuned() -> dict[str, Any]:
+        base = build("als", "tune")
+        start = steps.spent - spent_in(base.checkpoint)
+        found = tune(train, n_components=k, model=base, random_state=seed, verbose=verbose, checkpoint=base.checkpoint)
+        chosen = found.table[found.chosen]
+        words = f"rank {chosen.n_components}, ridge {chosen.l2:.3g}, of {len(found.table)} candidates"
+        return {"row": judged("als", whole(found.model), steps.spent - start, words), "tuning": found.kept()}
+
+    table = [Judged.resumed(steps.take("biases", biases, build("biases", "biases").checkpoint))]
     rank = max(1, min(16, *x.shape)) if k is None else k
-    bayes = build("bayes", n_components=rank, **DRAWS)
-    guess = _seconds_of_draws(build("bayes", n_components=rank, **FEW), bayes, train)
-    left = budget - (time.process_time() - began)
-    if guess > SHARE * left:
-        words = f"left out: it would take about {guess:.0f} s"
-        table.append(Judged("bayes", None, None, 0.0, words))
+    bayes = build("bayes", "bayes", n_components=rank, **DRAWS)
+    few = build("bayes", "", n_components=rank, **FEW)
+    guess = float(steps.take("time of draws", lambda: _seconds_of_draws(few, bayes, train)))
+    if steps.take("draws", lambda: guess <= SHARE * left()):
+        table.append(Judged.resumed(steps.take("bayes", draws, bayes.checkpoint)))
     else:
-        start = time.process_time()
-        table.append(judged("bayes", bayes.fit(train), time.process_time() - start, f"rank {rank}"))
-    start = time.process_time()
-    first = build("als", n_components=rank).fit(train)
-    once = time.process_time() - start
-    if once * CANDIDATES < budget - (time.process_time() - began):
-        tuning = tune(train, n_components=k, model=build("als"), random_state=seed, verbose=verbose)
-        chosen = tuning.table[tuning.chosen]
-        words = f"rank {chosen.n_components}, ridge {chosen.l2:.3g}, of {len(tuning.table)} candidates"
-        model, found = tuning.model, dict(tuning.best)
-    else:
-        tuning, model, found = None, first, {"n_components": rank}
-        words = f"rank {rank} and its default ridge: to tune them would take about {once * CANDIDATES:.0f} s"
-    table.append(judged("als", model, time.process_time() - start, words))
+        table.append(Judged("bayes", None, None, 0.0, f"left out: it would take about {guess:.0f} s"))
+    first = steps.take("als", once, build("als", "als").checkpoint)
+    tuning, found = None, {"n_components": rank}
+    if first["tune"]:
+        first = steps.take("tuned als", tuned, build("als", "tune").checkpoint)
+        tuning = Tuning.resumed(first["tuning"])
+        found = dict(tuning.best)
+    table.append(Judged.resumed(first["row"]))
     best = min((row for row in table if row.error is not None), key=lambda row: row.error or 0.0)
     parameters = {"als": found, "bayes": {"n_components": rank}, "biases": {}}[best.method]
     return Comparison(best.method, parameters, table, tuning, _sentence(best, table, test.nnz, budget))
 
 
+def whole(model: Any) -> Any:
+    """A model whose fit has come to its end: nothing is judged by half a fit, an interrupt is raised again."""
+    if model.fit_.trace.reason is StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
+    return model
+
+
 def _seconds_of_draws(few: Any, many: Any, train: Observed) -> float:
     """The time of all sweeps of ``many``, from that of a few; the first fit compiles, so the second is timed."""
-    few.fit(train)
+    whole(few.fit(train))
     start = time.process_time()
-    few.fit(train)
+    whole(few.fit(train))
     return (time.process_time() - start) * _sweeps(many) / _sweeps(few)
 
 

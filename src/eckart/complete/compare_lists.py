@@ -6,9 +6,11 @@ hidden ones. Means over rows with standard errors; the difference of a model fro
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +22,13 @@ from eckart.complete.items.slim import SLIM
 from eckart.complete.items.spectral_filter import SpectralFilter
 from eckart.complete.split import split
 from eckart.errors import InputError, wrong
+from eckart.io.models.checkpoint import contents, digest, parameters_of
+from eckart.io.models.save import load
+from eckart.io.models.steps import Steps, steps_in
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
 from eckart.metrics import coverage_at_k, ranking
+from eckart.trace import StopReason
 
 POPULARITY = "popularity"
 RANK = 64
@@ -94,6 +100,7 @@ def compare(
     at: int = 10,
     random_state: Any = 0,
     n_threads: int | None = None,
+    checkpoint: Any = None,
     rows: Any = None,
     columns: Any = None,
     values: Any = None,
@@ -110,6 +117,8 @@ def compare(
     held_out : share or number of entries to hide.
     at : length of the lists.
     random_state, n_threads : seed of the split and of models that have none; most threads.
+    checkpoint : file in which the lists of fitted models are kept (these models, and the fit at work, in files beside it); the same call resumes from them
+        after a crash, with the same lists and models. It wants a seed.
 
     >>> rng = np.random.default_rng(0)
     >>> tastes = np.where(np.arange(200)[:, None] % 2 == np.arange(30) % 2, 0.5, 0.05)
@@ -121,6 +130,8 @@ def compare(
     x = observed(X, rows=rows, columns=columns, values=values, duplicates=duplicates)
     if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
         raise wrong("at", at, "an int >= 1")
+    if checkpoint is not None and (isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer))):
+        raise wrong("random_state", random_state, "an int with checkpoint: the split is made again by it")
     chosen = _chosen(models, x, random_state, n_threads)
     train, hidden = _parts(x, test, held_out, random_state)
     relevant = hidden.to_scipy()
@@ -129,12 +140,16 @@ def compare(
         raise InputError("test holds no entry, wanted at least one row with a hidden entry")
     relevant, k = relevant[asked], min(int(at), x.n_columns)
     lists, fitted, seconds = {POPULARITY: _popular(train, asked, k)}, {}, {POPULARITY: (0.0, 0.0)}
-    for name, model in chosen.items():
-        begin = time.perf_counter()
-        fitted[name] = clone(model).fit(train)
-        middle = time.perf_counter()
-        lists[name] = fitted[name].recommend(fitted[name].row_ids.names(asked), n=k).positions
-        seconds[name] = middle - begin, time.perf_counter() - middle
+    about: dict[str, Any] = {"at": k, "seed": random_state, "hidden": digest(*contents(hidden))}
+    about |= {f"model {name}": {"kind": type(model).__name__} | parameters_of(model) for name, model in chosen.items()}
+    with steps_in(checkpoint, "compare", train, about) as steps:
+        ones = {name: _Candidate(model, checkpoint, i) for i, (name, model) in enumerate(chosen.items())}
+        for name, one in ones.items():
+            kept = one.judged(train, asked, k, steps)
+            fitted[name], lists[name], seconds[name] = one.fitted, kept["lists"], tuple(kept["seconds"])
+    for one in ones.values():
+        one.forget()
+    steps.end()
     judged = {name: ranking(found, relevant, k, ("ndcg", "recall"), per_row=True) for name, found in lists.items()}
     order = sorted(judged, key=lambda name: -judged[name].mean["ndcg"])
     table = []
@@ -149,6 +164,44 @@ def compare(
             )
         )  # fmt: skip
     return ComparedLists(tuple(table), fitted, len(asked), hidden.nnz, k)
+
+
+class _Candidate:
+    """One model: its fit, with a checkpoint of its own, and the fitted model in a file beside that of the comparison until all is complete."""
+
+    def __init__(self, model: Any, path: Any, number: int):
+        keeps = path is not None and hasattr(model, "save")
+        self._model, self._name = clone(model), f"model {number}"
+        self.fitted: Any = None
+        self._file = Path(f"{os.fspath(path)}.model-{number}.safetensors") if keeps else None
+        self._own = {"checkpoint": f"{os.fspath(path)}.fit-{number}"} if keeps and hasattr(model, "checkpoint") else {}
+
+    def judged(self, train: Observed, asked: np.ndarray, k: int, steps: Steps) -> Any:
+        """The lists and the seconds of the fit and of the lists."""
+
+        def work() -> dict[str, Any]:
+            begin = time.perf_counter()
+            self.fitted = self._model.set_params(**self._own).fit(train)
+            fit = getattr(self.fitted, "fit_", None)
+            if fit is not None and fit.trace.reason is StopReason.INTERRUPTED:  # no model is judged by half a fit
+                raise KeyboardInterrupt
+            self.fitted.set_params(**dict.fromkeys(self._own))
+            middle = time.perf_counter()
+            lists = self.fitted.recommend(self.fitted.row_ids.names(asked), n=k).positions
+            if self._file is not None:
+                self.fitted.save(self._file)
+            return {"lists": lists, "seconds": (middle - begin, time.perf_counter() - middle)}
+
+        if self._file is None:
+            return work()
+        kept = steps.take(self._name, work)
+        if self.fitted is None:
+            self.fitted = load(self._file)
+        return kept
+
+    def forget(self) -> None:
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
 
 
 def _chosen(models: Mapping[str, Any] | None, x: Observed, seed: Any, threads: int | None) -> dict[str, Any]:

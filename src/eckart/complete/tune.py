@@ -20,8 +20,8 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -29,6 +29,7 @@ from sklearn.base import clone
 from eckart.complete.candidates import base_of, metric_of, rank_parameter, ranks_of, ridge_parameters, ridges_of, seeded
 from eckart.complete.split import Split, split
 from eckart.complete.split import folds as cut
+from eckart.complete.tuning import Trial, Tuning
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.fit import kept_fit, resumed_fit
@@ -43,58 +44,6 @@ LARGEST, FURTHER, LITTLE = 64, 6, 0.999
 """Rank from which doubling ends; ridges beyond the edge, at most (64 times the edge), while the error falls by more than a thousandth."""
 DEAD = 1e-2
 """A dimension with less than this share of the largest one's size is drawn anew at a warm start."""
-
-
-class Trial(NamedTuple):
-    """One candidate (``n_components`` is 0 for a model without a rank): its mean error, standard error (None where it cannot be known), the error of each
-    fold, sweeps and seconds of all its fits."""
-
-    n_components: int
-    l2: float | None
-    error: float
-    standard_error: float | None
-    errors: tuple[float, ...]
-    sweeps: int
-    seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class Tuning:
-    """What ``tune`` found: ``table`` (a Trial for each candidate), ``best`` (the chosen parameters), ``model`` (fitted to all entries with them).
-
-    ``chosen`` is the chosen line of the table; ``metric`` names the error; ``tested`` and ``cold`` count, for each fold, the rows with held-out entries
-    and those of them without a training entry; ``stopped`` says why no more candidates were tried.
-    """
-
-    table: tuple[Trial, ...]
-    chosen: int
-    best: dict[str, Any]
-    model: Any
-    metric: str
-    tested: tuple[int, ...]
-    cold: tuple[int, ...]
-    stopped: str
-
-    def to_table(self) -> dict[str, np.ndarray]:
-        """Columns n_components, l2, error, standard_error, sweeps, seconds, and fold_1 ... with the error of each fold."""
-        names = ("n_components", "l2", "error", "standard_error", "sweeps", "seconds")
-        table = {n: np.array([np.nan if getattr(t, n) is None else getattr(t, n) for t in self.table]) for n in names}
-        return table | {f"fold_{f + 1}": np.array([t.errors[f] for t in self.table]) for f in range(len(self.cold))}
-
-    def __str__(self) -> str:
-        ranked = any(t.n_components for t in self.table)
-        lines = [
-            f"  {'n_components' if ranked else '':>12} {'l2':>9} {self.metric:>12} {'std. error':>11} {'sweeps':>7} {'seconds':>8}"
-        ]
-        for i, t in enumerate(self.table):
-            ridge = "" if t.l2 is None else f"{t.l2:.4g}"
-            spread = "" if t.standard_error is None else f"{t.standard_error:.5f}"
-            lines.append(
-                f"{'>' if i == self.chosen else ' '} {t.n_components or '':>12} {ridge:>9} {t.error:>12.5f} {spread:>11} {t.sweeps:>7} {t.seconds:>8.2f}"
-            )
-        count = f"{len(self.cold)} folds" if len(self.cold) > 1 else "one split"
-        lines.append(f"{count}; {sum(self.cold)} of {sum(self.tested)} tested rows were cold; {self.stopped}")
-        return "\n".join(lines)
 
 
 def tune(
@@ -285,7 +234,7 @@ class _Walk:
         if (kept := memory.last()) is not None:
             for run, state in zip(runs, kept["runs"], strict=True):
                 run.restore(state)
-            self._table = [Trial._make([*row[:4], tuple(row[4]), *row[5:]]) for row in kept["table"]]
+            self._table = [Trial.resumed(row) for row in kept["table"]]
 
     @property
     def seen(self) -> list[Trial]:

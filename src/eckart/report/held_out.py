@@ -60,6 +60,10 @@ class HeldOut:
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
+    def kept(self) -> dict[str, Any]:
+        """What was measured, for a checkpoint; ``judged_before`` is the inverse, with the entries split again."""
+        return {"scores": self.scores, "predicted": self.predicted, "errors": self.errors}
+
 
 def judge(fit: Callable[[Observed], Any], observed: Observed, share: float | int = 0.1, seed: int = 0) -> HeldOut:
     """Let ``fit`` (from entries to a fitted model) see what a split by entry leaves, and measure its model on what the split hides."""
@@ -75,6 +79,12 @@ def judge(fit: Callable[[Observed], Any], observed: Observed, share: float | int
     answers = {"model": predicted, "biases only": flat, "mean only": np.full(test.nnz, biases.mean)}
     scores = {name: {"RMSE": rmse(test.data, p), "MAE": mae(test.data, p)} for name, p in answers.items()}
     return HeldOut(train, test, scores, predicted, tuple(getattr(model, "held_out_errors_", ())))
+
+
+def judged_before(kept: Any, observed: Observed, share: float | int = 0.1, seed: int = 0) -> HeldOut:
+    """What ``judge`` measured with the same entries, share and seed, from its ``kept`` values."""
+    parts = split(observed, share, random_state=seed)
+    return HeldOut(parts.train, parts.test, dict(kept["scores"]), kept["predicted"], tuple(kept["errors"]))
 
 
 def _lists(model: Any, train: Observed, test: Observed) -> dict[str, dict[str, float]]:

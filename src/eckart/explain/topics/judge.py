@@ -10,6 +10,7 @@ alignment             the pairing of two models' topics with the largest total o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,7 @@ from eckart.io.read import read
 from eckart.io.text.shards import pieces
 from eckart.matrix import Counts
 from eckart.rng import generator
+from eckart.trace import StopReason
 
 FLOOR = 1e-12
 """The least probability of a word that is scored."""
@@ -201,7 +203,8 @@ def select_topics(
     """The number of topics by what it predicts: for each candidate, perplexity on held-out documents, NPMI, diversity and seconds, best first.
 
     ``held_out`` is the share of documents that no model is fitted to; their tokens are split in halves once, the same for every candidate.
-    With ``checkpoint``, the name of a file, candidates that were judged are kept there; the same call resumes from it after a crash, with the same bits.
+    With ``checkpoint``, the name of a file, candidates that were judged are kept there, and the fit at work in a file beside it; the same call resumes from
+    them after a crash, with the same bits.
 
     >>> from eckart import LDA
     >>> rng = np.random.default_rng(0)
@@ -215,7 +218,8 @@ def select_topics(
 
     x = as_counts(read(X), "select_topics")
     tried, model = [int(k) for k in n_components], clone(model)
-    if "checkpoint" in model.get_params():
+    keeps = "checkpoint" in model.get_params()
+    if keeps:
         model.set_params(checkpoint=None)
     about = parameters_of(model) | {
         "model": type(model).__name__,
@@ -235,7 +239,14 @@ def select_topics(
     for k in tried[len(table) :]:
         memory.offer(table)
         begin = time.perf_counter()
-        fitted = clone(model).set_params(n_components=int(k)).fit(train)
+        beside = (
+            {"checkpoint": f"{os.fspath(checkpoint)}.candidate-{len(table)}"}
+            if keeps and checkpoint is not None
+            else {}
+        )
+        fitted = clone(model).set_params(n_components=int(k), **beside).fit(train)
+        if fitted.fit_.trace.reason is StopReason.INTERRUPTED:  # no candidate is judged by half a fit
+            raise KeyboardInterrupt
         seconds = time.perf_counter() - begin
         t = fitted.fit_.factors
         judged = document_completion(t.words, seen, scored, prior=np.maximum(t.prior, 1e-3), engine=fitted._engine())

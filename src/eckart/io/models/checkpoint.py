@@ -26,7 +26,7 @@ from eckart.matrix import Dense, Matrix
 from eckart.matrix_blocks import parts_of
 from eckart.trace import StopReason
 
-LAYOUT = 5
+LAYOUT = 6
 """Raised when the state that some solver keeps changes: an older file is then refused in words."""
 UNRELATED = ("checkpoint", "n_threads", "verbose")
 """Parameters that do not change the result of a fit."""
@@ -54,6 +54,7 @@ class Checkpoint:
         about = {"layout": LAYOUT, "eckart": version, **about}
         self.path, self.about, self.seconds = Path(path), json.loads(json.dumps(about)), seconds
         self._last, self._took = time.perf_counter(), 0.0
+        self._began, self._before = time.process_time(), 0.0
         if not self.path.parent.is_dir():
             raise FileError(f"{self.path.parent} is not a folder; make it first")
 
@@ -108,6 +109,7 @@ class Checkpoint:
                 raise ValueError("its checksum does not match its content")
             header = json.loads(text)
             done, about = int(header["done"]), dict(header["about"])
+            self._before = float(header.get("spent", 0.0))  # an older layout is refused below, by name
         except Exception as error:  # whatever damage does to a file: it is not what was written
             raise FileError(f"{self.path} is not a complete checkpoint ({error}); delete it to start over") from None
         for name in self.about | about:
@@ -130,7 +132,8 @@ class Checkpoint:
             return
         began = time.perf_counter()
         kept = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
-        text = _sealed(kept, json.dumps({"done": done, "about": self.about}))
+        spent = self._before + time.process_time() - self._began
+        text = _sealed(kept, json.dumps({"done": done, "about": self.about, "spent": spent}))
         atomic_write(self.path, save(kept, metadata={"checkpoint": text}))
         self._last = time.perf_counter()
         self._took = self._last - began
@@ -140,6 +143,20 @@ class Checkpoint:
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
+
+
+def spent_in(path: Any) -> float:
+    """Seconds of processor time that the work kept in a checkpoint took; 0 where there is none. A damaged file is left to the fit that it belongs to, which
+    refuses it in words."""
+    from safetensors import safe_open
+
+    if path is None or not os.path.exists(path):
+        return 0.0
+    try:
+        with safe_open(path, "np") as file:
+            return float(json.loads(file.metadata()["checkpoint"])["spent"])
+    except Exception:  # whatever damage does to a file
+        return 0.0
 
 
 def _sealed(arrays: dict[str, np.ndarray], text: str) -> str:
