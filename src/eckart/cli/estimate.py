@@ -8,13 +8,13 @@ Kernels that had to be compiled are there for the run itself and are told apart.
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numba.core.event import TimingListener, install_listener
 
 from eckart.cli.shell import Shell, lasting
 from eckart.clusters.traffic import BLOCK_BYTES, PLANNED_BLOCKS, Traffic, counted
@@ -24,7 +24,9 @@ from eckart.matrix import Counts, Dense, Observed
 FIRST_ROWS = 128
 """Rows of the first fit: enough for every method to run, few enough to cost nothing."""
 SHORT_SECONDS, LONG_SECONDS = 0.4, 2.0
-"""A fit below the first may be made of overheads, and is timed twice, the least counting; one above the second is long enough to be the last."""
+"""A fit below the first may be made of overheads, and does not tell the time of more rows; one above the second is long enough to be the last."""
+AGAIN_SECONDS = 1.0
+"""A fit below this is timed twice, the least counting: loading numba alone takes half a second or more."""
 PART = 1 / 8
 """Share of the rows from which a fit that is not short tells the time of all of them: what grows slower than the rows has shown itself by then."""
 
@@ -51,15 +53,22 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
     if total is None:
         raise InputError("the number of rows of this file is not known before it is read; there is no plan for it")
     rows, times, sent = min(FIRST_ROWS, total), {}, {}
-    begin, spent = time.perf_counter(), TimingListener()
+    begin, known = time.perf_counter(), set(sys.modules)
+    from numba.core.event import TimingListener, install_listener
+
+    imported, spent = time.perf_counter() - begin, TimingListener()
+    begin = time.perf_counter()
     with install_listener("numba:compile", spent), contextlib.suppress(InputError):  # too few rows for some methods: try more
         work(part_of(x, rows))
     first = time.perf_counter() - begin
     compiling = spent.duration if spent.done else 0.0
+    later = 0.0  # what fits of more rows load, which have other ways
     while True:
         with contextlib.suppress(InputError), counted() as traffic:
-            times[rows] = _timed(x, rows, work, traffic)
+            before = set(sys.modules)
+            times[rows], extra = _timed(x, rows, work, traffic)
             sent[rows] = traffic
+            later += extra if set(sys.modules) - before else 0.0
         long = times.get(rows, 0.0)
         if rows >= total or (
             len(times) > 1 and (long > LONG_SECONDS or (long > SHORT_SECONDS and rows >= PART * total))
@@ -68,7 +77,8 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
         rows = min(2 * rows, total)
     if not times:
         work(x)  # raises what every part raised
-    loading = max(0.0, first - compiling - next(iter(times.values())))
+    loading = max(0.0, first - compiling - next(iter(times.values()))) + later
+    loading += imported if _has_kernels(set(sys.modules) - known) else 0.0
     (a, b) = (list(times)[-2:] * 2)[-2:] if len(times) > 1 else (0, list(times)[-1])
 
     def at_all(low: float, high: float) -> float:
@@ -80,6 +90,13 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
         return found
     small = sent.get(a, Traffic())
     return found | _on_cluster(x, sent[b].passes, *(at_all(getattr(small, name), getattr(sent[b], name)) for name in ("moved", "shared", "held")))
+
+
+def _has_kernels(modules: set[str]) -> bool:
+    """Whether one of these modules holds a kernel, so that a run by itself would have had to load numba for it."""
+    from numba.core.dispatcher import Dispatcher
+
+    return any(isinstance(thing, Dispatcher) for name in modules if name.startswith("eckart.") for thing in vars(sys.modules[name]).values())
 
 
 def _on_cluster(x: Any, passes: int, moved: float, shared: float, held: float) -> dict[str, Any]:
@@ -94,16 +111,15 @@ def _on_cluster(x: Any, passes: int, moved: float, shared: float, held: float) -
     return {"passes": passes, "network_bytes": moved, "worker_bytes": 3 * block + 2 * shared, "client_bytes": here}
 
 
-def _timed(x: Any, rows: int, work: Callable[[Any], Any], traffic: Traffic) -> float:
-    part, least = part_of(x, rows), float("inf")
-    for _ in range(2):
+def _timed(x: Any, rows: int, work: Callable[[Any], Any], traffic: Traffic) -> tuple[float, float]:
+    """Seconds of a fit of so many rows, and by how many more its first run took, where it was short and run again."""
+    part, seconds = part_of(x, rows), list[float]()
+    while not seconds or (len(seconds) < 2 and seconds[0] <= AGAIN_SECONDS):
         vars(traffic).update(vars(Traffic()))  # of one fit, however often it is timed
         begin = time.perf_counter()
         work(part)
-        least = min(least, time.perf_counter() - begin)
-        if least > SHORT_SECONDS:
-            break
-    return least
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds), seconds[0] - min(seconds)
 
 
 def tell_plan(shell: Shell, x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:

@@ -136,8 +136,6 @@ def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
     A float32 block is multiplied in float32 and summed over blocks in float64. Where the mean is large against the spread, the
     product of raw entries would cancel, so the block's mean is taken off first (and from then on at once).
     """
-    from eckart.engines.cpu.dense.columns import probed_sums
-
     start, rows, fetch = job
     block = fetch(scratch)
     n = block.shape[1]
@@ -147,6 +145,8 @@ def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
         lane.moments.rows += rows
         return
     if w is None and not lane.shift_first and lane.blocks >= FEW:
+        from eckart.engines.cpu.dense.columns import probed_sums  # loads numba, which a few blocks do without
+
         mean, probed = np.zeros((2, n))
         probed_sums(block, lane.moments.probe, mean, probed)
         mean /= rows
