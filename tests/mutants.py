@@ -47,7 +47,7 @@ ROOMS: dict[str, tuple[str, str]] = {
         explain/parts/*.py explain/topics/*.py embed/*.py report/held_out.py""",
         """solver_promises pca stream select standardise autoencoder gaps als als_losses featured soft_impute soft_impute_losses svt svp exact recovery bayes
         bayes_likelihoods items em gaussian_mixture mixture nmf lda plsa judge pmi glove skipgram cooccurrence sequences vectors dropin report_complete tune
-        paths saved_models lbfgs solvers_edges numbers_solvers""",
+        paths saved_models lbfgs refusals_solvers numbers_solvers""",
     ),
     "loaders": (
         "io/read.py io/tables/*.py io/text/*.py io/vectors/*.py io/models/*.py factors/*.py",

@@ -68,7 +68,7 @@ def soft_impute_chooses_tau() -> Any:
     return several(
         squares=(SoftImpute(random_state=0), near(), lambda m: m.tau_),
         logistic=(SoftImpute(loss="logistic", tol=1e-2, random_state=0), answers()),
-        path=(SoftImpute(5, path=3, tol=1e-5), near()),
+        path=(SoftImpute(5, path=3), near()),
         small=(SoftImpute(1, tau=0.05, debias=True), near()),
         proximal=(SoftImpute(tau=0.8, method="proximal", tol=1e-2, max_iter=40), near()),
         restarted=(SoftImpute(tau=0.1, method="proximal", tol=1e-4, max_iter=25), near()),

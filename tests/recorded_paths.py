@@ -41,8 +41,22 @@ TINY = 1e-8
 """What is smaller is rounding."""
 LONG = 12
 """Numbers of a list that are kept as they are; of a longer one the first, the last and sums."""
-LONG_RUNS = ("svt",)
-"""Cases of ``saved/make.py`` that take seconds."""
+LEFT_OUT = (
+    *("svt", "soft_impute_path", "bayesian_mf", "BayesianMF of rank 1", "LDA gibbs plain"),
+    *(
+        "als_integer_and_date_ids",
+        "als_float32",
+        "TimeFactors",
+        "time_factors",
+        "MixedTable",
+        "mixed_table",
+        "network_",
+    ),
+)
+KEPT = ("bayesian_mf_noise_and_features", "svt accelerated and plain")
+"""Beginnings of cases of others that take long and say what shorter ones say too, or whose solvers have tests of their steps of their own; and which stay."""
+NETWORKS = ("autoencoder", "conv_autoencoder", "networks")
+"""Beginnings of the names of cases that compute with PyTorch."""
 ELSEWHERE = (
     "engine",
     "engine_reason",
@@ -285,9 +299,10 @@ def cases() -> dict[str, Callable[[], Any]]:
     from make import CASES
 
     torch = importlib.util.find_spec("torch") is not None
-    left = ("network", *(() if torch else ("autoencoder", "conv")), *LONG_RUNS)
-    saved = {name: of_saved(make) for name, make in CASES.items() if not name.startswith(left)}
-    return {name: of_fit(*fit) for name, fit in FITS.items()} | saved | MORE
+    all_of_them = {name: of_fit(*fit) for name, fit in FITS.items()}
+    all_of_them |= {name: of_saved(make) for name, make in CASES.items()} | MORE
+    without = LEFT_OUT if torch else (*LEFT_OUT, *NETWORKS)
+    return {name: do for name, do in all_of_them.items() if not name.startswith(without) or name in KEPT}
 
 
 def run(case: str, scale: float = 0.0) -> Any:
