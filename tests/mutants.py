@@ -56,6 +56,20 @@ ROOMS: dict[str, tuple[str, str]] = {
     ),
 }
 """For every room its modules, and the tests that may be asked (``als`` is ``tests/test_als.py``)."""
+SIGN = "a sign is 1 or -1: to divide by it is to multiply by it"
+SIGNED = (
+    ("reduce/linear_autoencoder.py", "components * signs(components)[:, None]"),
+    ("reduce/missing.py", "components * signs(components)[:, None]"),
+    ("reduce/solve.py", "s.components * signs(s.components)[:, None]"),
+    ("reduce/rotate.py", "a * signs((full @ a).T)"),
+    ("complete/nuclear/spectral_completer.py", "np.sqrt(found.s) * signs(found.V.T)"),
+)
+KEPT_EVERY = (
+    ("embed/skipgram.py", "30.0"),
+    ("complete/bayes/bayesian_mf.py", "10.0"),
+    ("complete/factors/als.py", "10.0"),
+    ("complete/nuclear/spectral_completer.py", "10.0"),
+)
 FALLBACK = "a factor tried only where a smaller one failed by rounding: the bound stays one"
 KNOWN: dict[str, str] = {
     **{f"certify/spectral.py limit times 100: {factor}": FALLBACK for factor in ("1.001", "1.01", "1.1", "1.5", "3.0")},
@@ -65,6 +79,9 @@ KNOWN: dict[str, str] = {
     "factors/lowrank.py sign turned: self.k * self.left.itemsize": "the size of a step, which changes memory alone",
     "certify/topics.py limit times 100: 1.0": "the divisor of an empty topic, whose counts are 0",
     "certify/recovery.py comparison turned: found + slack >= 1": "whether a longer search is worth while; the answer is the same",
+    **{f"{file} sign turned: {words}": SIGN for file, words in SIGNED},
+    **{f"{file} limit times 100: {seconds}": "how often a checkpoint is written" for file, seconds in KEPT_EVERY},
+    "reduce/linear_autoencoder.py limit times 100: 1e-06": "a tolerance that a form in common carries; this solver's certificate has its own",
 }
 """Faults that no test can find, as they are printed without the line, and why."""
 

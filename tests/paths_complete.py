@@ -68,6 +68,7 @@ def soft_impute_chooses_tau() -> Any:
     return several(
         squares=(SoftImpute(random_state=0), near(), lambda m: m.tau_),
         logistic=(SoftImpute(loss="logistic", tol=1e-2, random_state=0), answers()),
+        biased=(SoftImpute(loss="logistic", normalise="bias", tol=1e-2, random_state=0), answers()),
         path=(SoftImpute(5, path=3), near()),
         small=(SoftImpute(1, tau=0.05, debias=True), near()),
         proximal=(SoftImpute(tau=0.8, method="proximal", tol=1e-2, max_iter=40), near()),
@@ -171,7 +172,8 @@ def als_under_losses() -> Any:
         ordered=(ALS(2, loss="ordered", **quick), grades(), lambda m: [m.predict(*CELLS), m.transform(grades()[:3])]),
         poisson=(ALS(1, loss="poisson", **quick), few(), lambda m: m.transform(few()[:3])),
         huber=(ALS(2, loss="huber", **quick), near(), lambda m: m.transform(near()[:3])),
-        absolute=(ALS(1, loss="huber", biases=False, l2=0.3, **quick), near()),
+        absolute=(ALS(1, loss="absolute", **quick), grades()),
+        absolute_free=(ALS(1, loss="absolute", **quick), near()),
     )
 
 
@@ -181,6 +183,8 @@ def als_by_options() -> Any:
     weights = np.where(np.isnan(near()), np.nan, 1.0 + np.arange(240).reshape(20, 12) % 3)
     return several(
         cg=(ALS(2, solver="cg", biases=False, **quick), near()),
+        scaled=(ALS(2, scale=True, **quick), 3 * near() + 1.0),
+        scaled_huber=(ALS(2, scale=True, loss="huber", **quick), 3 * near() + 1.0),
         many=(ALS(4, l2=0.5, l2_bias=0.2, l2_power=0.5, **quick), near()),
         stop=(ALS(2, tol=1e-2, max_iter=50), near()),
         gradient=(ALS(1, stop="gradient", tol=1e-2, max_iter=30), near()),
@@ -326,6 +330,7 @@ def items_take_in_rows() -> Any:
         *out,
         model.recommend(["a", "d", "b"], 2).scores,
         model.similar(columns=["x"], n=2).scores,
+        model.similar(rows=["a", "d"], n=2).scores,
         model.explain("d", "z"),
     ]
 

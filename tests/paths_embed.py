@@ -13,6 +13,7 @@ from eckart import (
     PMI,
     GloVe,
     SkipGram,
+    SoftImpute,
     Vectors,
 )
 from paths_base import case, several
@@ -22,7 +23,7 @@ from paths_base import case, several
 def interrupts() -> Any:
     """The first, second or fourth time that a fit tells how far it is, it is interrupted: what has an answer returns it, what has none raises."""
     from recorded_paths import told_to
-    from resumable_fits import FITS
+    from resumable_fits import FITS, holes, of
 
     class Impatient:
         def __init__(self, after: int):
@@ -40,7 +41,19 @@ def interrupts() -> Any:
             return False
 
     out: dict[str, Any] = {}
-    for name, (make, data) in FITS.items():
+    more = {
+        "SoftImpute, tau open": (of(SoftImpute, tol=1e-2), holes),
+        "SoftImpute logistic": (
+            of(SoftImpute, loss="logistic", tau=0.5),
+            lambda: np.where(np.isnan(holes()), np.nan, holes() > 0.3),
+        ),
+        "SoftImpute logistic, tau open": (
+            of(SoftImpute, loss="logistic"),
+            lambda: np.where(np.isnan(holes()), np.nan, holes() > 0.3),
+        ),
+        "SoftImpute proximal": (of(SoftImpute, tau=0.5, method="proximal"), holes),
+    }
+    for name, (make, data) in (FITS | more).items():
         if name.startswith(
             (
                 "TimeFactors",

@@ -104,7 +104,7 @@ def mixtures_in_pieces() -> Any:
         )
     made = GaussianMixture(2, covariance_type="diag")
     made.weights_, made.means_, made.precisions_cholesky_ = (
-        np.array([0.25, 0.75]),
+        np.array([0.25, 0.75005]),
         np.array([[0.0, 0.0], [3.0, 1.0]]),
         np.array([[1.0, 2.0], [0.5, 1.0]]),
     )
@@ -352,6 +352,58 @@ def parts_in_pieces() -> Any:
         ranks.choices,
         ranks.notes,
     ]
+
+
+@case
+def parts_at_their_edges() -> Any:
+    x = parts(30, 12)
+    return several(
+        multiplied=(NMF(2, solver="mu", max_iter=5, tol=0.0), holes()),
+        begun=(NMF(2, init="nndsvda", max_iter=5, tol=0.0), holes()),
+        still=(MiniBatchNMF(2, batch_size=10, tol=0.05, max_no_improvement=None, max_iter=30), x),
+        idle=(MiniBatchNMF(2, batch_size=10, tol=0.01, max_no_improvement=3, max_iter=40), x),
+        tight=(NMF(2, tol=1e-4), x),
+        inverted=(NMF(2, solver="als", alpha_W=0.01, alpha_H=0.02, l1_ratio=0.3, max_iter=6), x),
+        flat=(NMF(2, max_iter=5), np.ones((6, 5))),
+        one=(NMF(1, beta_loss="kl", max_iter=5, tol=0.0), x),
+    )
+
+
+@case
+def topics_that_learn_priors() -> Any:
+    """Priors are learned at some steps, and not in the last few."""
+    x = counts()
+    return several(
+        late=(LDA(2, learning_method="cvb0", max_iter=18, tol=0.0), x),
+        early=(LDA(2, learning_method="cvb0", max_iter=30, tol=0.0), x),
+        held=(LDA(2, learning_method="cvb0", max_iter=21, doc_topic_prior=0.3, topic_word_prior="auto", tol=0.0), x),
+        climbed=(LDA(2, learning_method="variational", max_iter=30, tol=0.0), x),
+    )
+
+
+@case
+def components_revived() -> Any:
+    """A component that no row belongs to is given the rows that are explained worst."""
+    from eckart.engines import engine_named
+    from eckart.explain.mixtures.families import family_named
+    from eckart.explain.mixtures.mixture import FamilyStatistics, Theta, _Reviver, prepared
+    from eckart.explain.mixtures.starts import Sample
+    from eckart.trace import Trace
+
+    x, out = groups(), []
+    far = np.vstack([x[0], x[50], np.full((2, 3), 1e4)])
+    kinds = ("full", "tied", "diag", "spherical", "unit")
+    fits = {kind: (GaussianMixture(4, covariance_type=kind, means_init=far, max_iter=8), x) for kind in kinds}
+    engine = engine_named("cpu", 1)
+    placed, rng = engine.put(eckart.Dense(x)), np.random.default_rng(0)
+    scale, problem = prepared(placed, family_named("gaussian diag"), None, engine)
+    revive = _Reviver(Sample.of(placed, scale, None, rng, 60, engine), problem, scale)
+    theta = Theta(np.array([0.6, 0.4, 0.0]), {"means": far[:3], "spread": np.ones((3, 3))})
+    trace = Trace("none", [1.0, 2.0], [0.0, 0.0])
+    for emptied in ([70.0, 50.0, 0.0], [120.0, 0.0, 0.0], [60.0, 40.0, 20.0]):
+        after = revive(theta, FamilyStatistics(120.0, 0.0, np.array(emptied), None), trace)
+        out.append([None if after is None else [after.weights, after.parameters], revive.events])
+    return several(**fits) | {"family": out}
 
 
 @case

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize, sparse
 from scipy.special import gammaln
 
-from eckart import InputError, LinearAutoencoder
+from eckart import InputError, LinearAutoencoder, Projection, coherence
 from eckart.complete.bayes.features import Iterative
 from eckart.complete.nuclear.recovery import recovery
 from eckart.embed.sequences import BATCH_CHARACTERS, _Occurrences, _Parts
@@ -177,27 +177,26 @@ def test_ridge_of_a_linear_network_shrinks_the_map():
 
 
 def test_minkas_evidence_is_its_formula(rng):
-    for n, k in ((6, 2), (8, 3), (5, 0), (7, 5)):
-        x = 2 * rng.standard_normal((50, k)) @ rng.standard_normal((k, n)) + rng.standard_normal((50, n))
-        values = np.linalg.eigvalsh(np.cov(x.T, bias=True))[::-1]
+    """On many short samples of spectra that fall slowly: where two ranks are nearly as likely, every term decides."""
 
-        def evidence(q, values=values, n=n, rows=50):
-            v = values[q:].mean()
-            m = n * q - q * (q + 1) / 2
-            prior = -q * np.log(2) + sum(
-                gammaln((n - i + 1) / 2) - (n - i + 1) / 2 * np.log(np.pi) for i in range(1, q + 1)
-            )
-            hessian = 0.0
-            for i in range(q):
-                for j in range(i + 1, n):
-                    other = values[j] if j < q else v
-                    hessian += np.log((1 / other - 1 / values[i]) * (values[i] - values[j]) * rows)
-            return (
-                prior - rows / 2 * np.log(values[:q]).sum() - rows * (n - q) / 2 * np.log(v) + (m + q) / 2 * np.log(2 * np.pi)
-                - hessian / 2 - q / 2 * np.log(rows)
-            )  # fmt: skip
+    def evidence(values, q, rows):
+        n, v = len(values), values[q:].mean()
+        m = n * q - q * (q + 1) / 2
+        prior = -q * np.log(2)
+        for i in range(1, q + 1):
+            prior += gammaln((n - i + 1) / 2) - (n - i + 1) / 2 * np.log(np.pi)
+        hessian = 0.0
+        for i in range(q):
+            for j in range(i + 1, n):
+                other = values[j] if j < q else v
+                hessian += np.log((1 / other - 1 / values[i]) * (values[i] - values[j]) * rows)
+        fit = -rows / 2 * np.log(values[:q]).sum() - rows * (n - q) / 2 * np.log(v)
+        return prior + fit + (m + q) / 2 * np.log(2 * np.pi) - hessian / 2 - q / 2 * np.log(rows)
 
-        assert rank.minka(values, 50) == 1 + int(np.argmax([evidence(q) for q in range(1, n)]))
+    for _ in range(150):
+        n, rows = int(rng.integers(4, 9)), int(rng.integers(12, 60))
+        values = np.sort(rng.gamma(1.0, 1.0, n) + 0.3)[::-1].copy()
+        assert rank.minka(values, rows) == 1 + int(np.argmax([evidence(values, q, rows) for q in range(1, n)]))
 
 
 def test_the_median_of_noise_is_that_of_noise(rng):
@@ -249,6 +248,14 @@ def test_plans_count_what_a_solver_does():
     gaps = Observed.from_nan(np.where(np.eye(30, 20) > 0, np.nan, 1.0))
     assert plan.em_plan(gaps, 3).seconds == pytest.approx(100 * 580 * 9 / plan.FLOPS * 20)
     assert plan.em_plan(gaps, 3).memory == 20 * 8 * 16
+
+
+def test_directions_below_the_tolerance_count_as_zero():
+    span = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]) * 7.0  # singular values in the ratio sqrt(2) to 1
+    assert [Projection.onto(span, tol=tol).rank for tol in (0.5, 0.7, 0.71, 0.9)] == [2, 2, 1, 1]
+    tiny = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1e-15]])
+    assert Projection.onto(tiny).rank == 2  # just above 3 eps sqrt(2)
+    assert Projection.onto(tiny * [1.0, 0.5]).rank == 1
 
 
 # ---- sums of parts, counts
@@ -378,3 +385,12 @@ def test_an_interrupt_before_the_first_documents_is_raised():
 
     with pytest.raises(KeyboardInterrupt):
         LDA(2, learning_method="online").fit(blocks())
+
+
+def test_words_that_always_and_never_meet_have_coherence_one_and_minus_one():
+    x = np.array([[1.0, 2.0, 0.0, 1.0], [3.0, 1.0, 0.0, 1.0], [1.0, 1.0, 0.0, 0.0], [1.0, 5.0, 4.0, 0.0]])
+    assert coherence([[0, 1]], x).tolist() == [1.0]  # in every document
+    assert coherence([[2, 3]], x).tolist() == [-1.0]
+    # p(0, 3) = p(3) = 1/2 and p(0) = 1: log(p / (p p(0))) = 0
+    assert coherence([[0, 3]], x)[0] == pytest.approx(0.0)
+    assert coherence([[0, 1], [2, 3]], x).tolist() == [1.0, -1.0]

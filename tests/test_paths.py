@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from recorded_paths import CLOSE, CLOSE_SINGLE, NETWORKS, cases, differences, recorded, run
+from recorded_paths import NETWORKS, cases, differences, recorded, run, tolerance_of
 
 RECORDED = recorded()
 TORCH = importlib.util.find_spec("torch") is not None
@@ -19,5 +19,4 @@ def test_every_case_was_written_down():
 @pytest.mark.one_seed
 @pytest.mark.parametrize("case", cases())
 def test_the_way_is_the_one_that_was_written_down(case):
-    close = CLOSE_SINGLE if case.startswith(NETWORKS) else CLOSE
-    assert differences(run(case), RECORDED[case], close) == []
+    assert differences(run(case), RECORDED[case], tolerance_of(case)) == []

@@ -232,6 +232,7 @@ REFUSALS = {
     "words of glove": (lambda: fitted("glove").certify([["a", "zz"]] * 3), "the data that the model was fitted to"),
     "words of pmi": (lambda: fitted("pmi").certify([["a", "zz"]] * 3), "the data that the model was fitted to"),
     "words of skip-gram": (lambda: fitted("skip").certify([["a", "zz"]] * 3), "wanted the text of the fit"),
+    "counts of skip-gram": (lambda: fitted("skip").certify(eckart.cooccurrence([["a", "b"]] * 3, min_count=1)), "counts of 2 words came"),
     "no pair": (lambda: PMI(1, min_count=1).fit([["a"], ["b"]]), "no two words stand near each other"),
     "names of pairs": (lambda: PMI(1).fit(eckart.Counts(np.array([0, 1, 2]), np.array([1, 0]), np.ones(2), 2, np.array(["a", "b"]), np.array(["a", "c"]))),
         "the same words in the same order"),
