@@ -71,7 +71,12 @@ def interrupts() -> Any:
             try:
                 with told_to(Impatient(after)):
                     model.fit(data())
-                out[f"{name} {after}"] = [model.fit_.trace.reason, len(model.fit_.trace), model.certificate_.holds]
+                out[f"{name} {after}"] = [
+                    model.fit_.trace.reason,
+                    len(model.fit_.trace),
+                    len(model.fit_.trace.seconds),
+                    model.certificate_.holds,
+                ]
             except KeyboardInterrupt:
                 out[f"{name} {after}"] = "KeyboardInterrupt"
     return out

@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize, sparse
 from scipy.special import gammaln
 
-from eckart import InputError, LinearAutoencoder, Projection, coherence
+from eckart import ALS, InputError, LinearAutoencoder, Projection, coherence
 from eckart.complete.bayes.features import Iterative
 from eckart.complete.nuclear.recovery import recovery
 from eckart.embed.sequences import BATCH_CHARACTERS, _Occurrences, _Parts
@@ -394,3 +394,19 @@ def test_words_that_always_and_never_meet_have_coherence_one_and_minus_one():
     # p(0, 3) = p(3) = 1/2 and p(0) = 1: log(p / (p p(0))) = 0
     assert coherence([[0, 3]], x)[0] == pytest.approx(0.0)
     assert coherence([[0, 1], [2, 3]], x).tolist() == [1.0, -1.0]
+
+
+def test_conjugate_gradients_are_taken_where_they_are_apt():
+    steps = {"feedback": "implicit", "cg_steps": 4}
+    assert [ALS(solver=s, **steps)._cg(0.1, k) for s in ("auto", "cg", "cholesky") for k in (63, 64)] == [
+        0,
+        4,
+        4,
+        4,
+        0,
+        0,
+    ]
+    assert ALS(biases=False, cg_steps=4)._cg(0.1, 64) == 4
+    for unapt in ({"biases": True}, {"biases": False, "nonnegative": True}):
+        assert ALS(cg_steps=4, **unapt)._cg(0.1, 64) == 0
+    assert ALS(biases=False, cg_steps=4)._cg(0.0, 64) == 0
