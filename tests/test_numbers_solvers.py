@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize, sparse
 from scipy.special import gammaln
 
-from eckart import ALS, InputError, LinearAutoencoder, Projection, coherence
+from eckart import ALS, BayesianMF, InputError, LinearAutoencoder, Projection, coherence
 from eckart.complete.bayes.features import Iterative
 from eckart.complete.nuclear.recovery import recovery
 from eckart.embed.sequences import BATCH_CHARACTERS, _Occurrences, _Parts
@@ -410,3 +410,23 @@ def test_conjugate_gradients_are_taken_where_they_are_apt():
     for unapt in ({"biases": True}, {"biases": False, "nonnegative": True}):
         assert ALS(cg_steps=4, **unapt)._cg(0.1, 64) == 0
     assert ALS(biases=False, cg_steps=4)._cg(0.0, 64) == 0
+
+
+def test_strengths_that_are_raw_stay_as_they_are():
+    x = Observed.from_nan(np.where(np.eye(6, 5) > 0, np.nan, 1.0 + np.arange(30.0).reshape(6, 5) ** 3))
+    assert ALS(feedback="implicit", strengths="raw")._taming(x) is None
+    assert ALS(strengths="log")._taming(x) is None  # explicit values are no strengths
+    assert ALS(feedback="implicit", strengths="log")._taming(x) is not None
+
+
+def test_an_interrupt_in_the_first_sweep_of_a_chain_is_raised(monkeypatch):
+    from eckart.complete.bayes.chain import Chain
+
+    def stop(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Chain, "sweep", stop)
+    with pytest.raises(KeyboardInterrupt):
+        BayesianMF(1, n_samples=2, burn_in=1, random_state=0).fit(
+            np.where(np.eye(6, 5) > 0, np.nan, np.arange(30.0).reshape(6, 5))
+        )
