@@ -46,7 +46,8 @@ ROOMS: dict[str, tuple[str, str]] = {
         """optim/*.py reduce/*.py complete/factors/*.py complete/nuclear/*.py complete/bayes/*.py complete/items/*.py explain/em.py explain/mixtures/*.py
         explain/parts/*.py explain/topics/*.py embed/*.py report/held_out.py""",
         """solver_promises pca stream select standardise autoencoder gaps als als_losses featured soft_impute soft_impute_losses svt svp exact recovery bayes
-        bayes_likelihoods items em gaussian_mixture mixture nmf lda plsa judge pmi glove skipgram cooccurrence sequences vectors dropin report_complete tune""",
+        bayes_likelihoods items em gaussian_mixture mixture nmf lda plsa judge pmi glove skipgram cooccurrence sequences vectors dropin report_complete tune
+        paths saved_models lbfgs refusals_solvers numbers_solvers""",
     ),
     "loaders": (
         "io/read.py io/tables/*.py io/text/*.py io/vectors/*.py io/models/*.py factors/*.py",
@@ -55,6 +56,20 @@ ROOMS: dict[str, tuple[str, str]] = {
     ),
 }
 """For every room its modules, and the tests that may be asked (``als`` is ``tests/test_als.py``)."""
+SIGN = "a sign is 1 or -1: to divide by it is to multiply by it"
+SIGNED = (
+    ("reduce/linear_autoencoder.py", "components * signs(components)[:, None]"),
+    ("reduce/missing.py", "components * signs(components)[:, None]"),
+    ("reduce/solve.py", "s.components * signs(s.components)[:, None]"),
+    ("reduce/rotate.py", "a * signs((full @ a).T)"),
+    ("complete/nuclear/spectral_completer.py", "np.sqrt(found.s) * signs(found.V.T)"),
+)
+KEPT_EVERY = (
+    ("embed/skipgram.py", "30.0"),
+    ("complete/bayes/bayesian_mf.py", "10.0"),
+    ("complete/factors/als.py", "10.0"),
+    ("complete/nuclear/spectral_completer.py", "10.0"),
+)
 FALLBACK = "a factor tried only where a smaller one failed by rounding: the bound stays one"
 KNOWN: dict[str, str] = {
     **{f"certify/spectral.py limit times 100: {factor}": FALLBACK for factor in ("1.001", "1.01", "1.1", "1.5", "3.0")},
@@ -64,6 +79,9 @@ KNOWN: dict[str, str] = {
     "factors/lowrank.py sign turned: self.k * self.left.itemsize": "the size of a step, which changes memory alone",
     "certify/topics.py limit times 100: 1.0": "the divisor of an empty topic, whose counts are 0",
     "certify/recovery.py comparison turned: found + slack >= 1": "whether a longer search is worth while; the answer is the same",
+    **{f"{file} sign turned: {words}": SIGN for file, words in SIGNED},
+    **{f"{file} limit times 100: {seconds}": "how often a checkpoint is written" for file, seconds in KEPT_EVERY},
+    "reduce/linear_autoencoder.py limit times 100: 1e-06": "a tolerance that a form in common carries; this solver's certificate has its own",
 }
 """Faults that no test can find, as they are printed without the line, and why."""
 

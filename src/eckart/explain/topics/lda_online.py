@@ -123,6 +123,8 @@ def run(
                 trace.add(r.value)
             done = 0
     except KeyboardInterrupt:
+        if r is None:  # before there is an answer
+            raise
         trace.reason = StopReason.INTERRUPTED
     return r, trace, x
 

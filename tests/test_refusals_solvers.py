@@ -1,0 +1,328 @@
+"""What solvers refuse, in words: one line for each refusal. A refusal that is gone gives a wrong answer, or an error that names nothing."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+import eckart
+from eckart import (
+    ALS,
+    EASE,
+    LDA,
+    NMF,
+    PCA,
+    PMI,
+    SVP,
+    BayesianMF,
+    FileError,
+    GaussianMixture,
+    GloVe,
+    IncrementalPCA,
+    InputError,
+    LatentDirichletAllocation,
+    MiniBatchNMF,
+    Mixture,
+    Projection,
+    SkipGram,
+    SoftImpute,
+    TruncatedSVD,
+    Vectors,
+)
+from eckart.complete.nuclear import exact, path, svp, svt
+from eckart.engines import engine_named
+from eckart.explain.parts.consensus import select_rank
+from eckart.explain.topics.judge import top_words
+from eckart.reduce import plan
+from resumable_fits import counts, groups, holes, noise, parts, words
+
+SHORT = {"random_state": 0, "max_iter": 2}
+CHAIN = {"n_samples": 2, "burn_in": 1, "thin": 1, "random_state": 0}
+
+
+@cache
+def fitted(name):
+    """Small models that were fitted, one of a kind."""
+    gaps, x = holes()[:12, :6], noise()[:, :4]
+    return {
+        "pca": lambda: PCA(2).fit(x),
+        "als": lambda: ALS(1, **SHORT).fit(gaps),
+        "chain": lambda: BayesianMF(1, **CHAIN).fit(gaps),
+        "soft": lambda: SoftImpute(tau=1.0, random_state=0).fit(gaps),
+        "svp": lambda: SVP(1, **SHORT).fit(gaps),
+        "ease": lambda: EASE(1.0).fit(sparse.csr_array(counts()[:, :5])),
+        "named": lambda: EASE(1.0).fit(pd.DataFrame({"u": list("aabb"), "i": list("xyxz"), "v": [1.0] * 4}), rows="u", columns="i", values="v"),
+        "mixture": lambda: GaussianMixture(2, random_state=0).fit(groups()),
+        "factor": lambda: GaussianMixture(2, covariance_type="factor", n_factors=1, random_state=0).fit(groups()),
+        "multinomial": lambda: Mixture(2, family="multinomial", random_state=0).fit(counts()),
+        "nmf": lambda: NMF(2, **SHORT).fit(parts()),
+        "topics": lambda: LDA(2, learning_method="cvb0", **SHORT).fit(counts()),
+        "glove": lambda: GloVe(2, min_count=1, **SHORT).fit(words()),
+        "pmi": lambda: PMI(2, min_count=1, random_state=0).fit(words()),
+        "skip": lambda: SkipGram(2, min_count=1, solver="exact", **SHORT).fit(words()),
+        "vectors": lambda: Vectors(["a", "b", "c"], np.eye(3)),
+    }[name]()  # fmt: skip
+
+
+def once(x=None):
+    """Rows that can be read once."""
+    return iter([noise()[:10, :4], noise()[10:20, :4]] if x is None else x)
+
+
+def given(**attributes):
+    model = attributes.pop("of", None) or GaussianMixture(2)
+    for name, value in attributes.items():
+        setattr(model, name, value)
+    return model
+
+
+def unseen(name):
+    """A copy whose attributes may be changed."""
+    import copy
+
+    return copy.deepcopy(fitted(name))
+
+
+def observed():
+    return eckart.observed(holes()[:12, :6])
+
+
+def loaded(model, tmp="model.safetensors"):
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / tmp)
+        return eckart.load(Path(folder) / tmp)
+
+
+def stored(model, tmp="model.safetensors"):
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder) / tmp)
+        return eckart.read_vectors(Path(folder) / tmp)
+
+
+GAPS = np.where(np.eye(6, 4) > 0, np.nan, 1.0 + np.arange(24.0).reshape(6, 4))
+WITH = {"engine": engine_named("cpu", 1), "rng": np.random.default_rng(0)}
+SQUARE = np.array([[2.0, 1.0], [1.0, 2.0]])
+WEIGHTS, MEANS = np.array([0.5, 0.5]), np.zeros((2, 2))
+
+REFUSALS = {
+    "chart level": (lambda: fitted("pca").outliers(noise()[:, :4], level=1.0), "level=1.0 came, wanted a share"),
+    "parts of a basis": (lambda: given(of=PCA(1), components_=np.eye(3)[:1], mean_=np.zeros(2), explained_variance_=[1.0]), "they belong to one model"),
+    "variances of a basis": (lambda: given(of=PCA(1), components_=np.eye(3)[:1], mean_=np.zeros(3), explained_variance_=[1.0, 1.0]),
+        "they belong to one model"),
+    "size of a basis": (lambda: given(of=unseen("pca"), components_=np.eye(3)[:1]), "set arrays of another size"),
+    "count of a basis": (lambda: given(of=PCA(1), n_components_=2, components_=np.eye(3)[:1], mean_=np.zeros(3), explained_variance_=[1.0]),
+        "n_components_=2 came"),
+    "gaps, incremental": (lambda: IncrementalPCA(1).fit(GAPS), "complete rows for"),
+    "gaps, batches": (lambda: PCA(1).partial_fit(GAPS), "complete rows for partial_fit"),
+    "gaps, truncated": (lambda: TruncatedSVD(1).fit(GAPS), "complete rows for TruncatedSVD"),
+    "gaps, truncated rows": (lambda: TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(GAPS), "complete rows for TruncatedSVD"),
+    "gaps, not centered": (lambda: PCA(1, center=False).fit(GAPS), "without a mean"),
+    "a stream from a file": (lambda: loaded(PCA(1).partial_fit(noise()[:, :4])).partial_fit(noise()[:, :4]), "does not hold its running statistic"),
+    "read once, twice": (lambda: PCA(1).fit_transform(once()), "can be read once only"),
+    "read once, scaled": (lambda: PCA(1, scale=True).fit(once()), "read once only"),
+    "read once, large": (lambda: PCA(1).fit(once([np.full((5, 3), 1e170) * np.arange(15.0).reshape(5, 3)])), "multiply them by a constant first"),
+    "unknown length, weights": (lambda: PCA(1).fit(once(), sample_weight=np.ones(20)), "number of rows is known"),
+    "beyond range": (lambda: PCA(1).fit(noise()[:, :4] * 1e200), "beyond the range of float64"),
+    "other scale": (lambda: PCA(1).fit(noise()[:, :4] * 1e100).certify(noise()[:, :4] * 1e-250), "far smaller than the model"),
+    "memory": (lambda: plan.require_memory(plan.Plan("svd", "", 1, 1.0, 2.0**31), 2.0**30), "solver 'svd' needs about 2.0 GiB beyond the data, 1.0 GiB"),
+    "solver": (lambda: PCA(1, svd_solver="fast").fit(noise()), "svd_solver='fast' came"),
+    "components": (lambda: PCA(26).fit(noise()), "n_components=26 came, wanted 0 to 25.*; lower it"),
+    "components below": (lambda: PCA(-1).fit(noise()), "n_components=-1 came"),
+    "share": (lambda: PCA(1.5).fit(noise()), "n_components=1.5 came, wanted a share"),
+    "square": (lambda: eckart.power_method(np.ones((2, 3))), "wanted a square symmetric matrix"),
+    "symmetric": (lambda: eckart.power_method(np.array([[1.0, 2.0], [0.0, 1.0]])), "a is not symmetric"),
+    "infinite": (lambda: eckart.power_method(np.array([[1.0, np.inf], [np.inf, 1.0]])), "a is inf at row 0, column 1"),
+    "too many pairs": (lambda: eckart.power_method(SQUARE, 3), "k=3 came, wanted 0 to 2"),
+    "size of a function": (lambda: eckart.power_method(lambda v: v), "the size of the matrix"),
+    "spaces": (lambda: eckart.principal_angles(np.eye(3), np.eye(4)), "subspaces of 3 and 4 dimensions"),
+    "offset": (lambda: Projection(np.eye(3)[:, :1], np.zeros(2)), r"offset has shape \(2,\)"),
+    "orthonormal": (lambda: Projection(2 * np.eye(3)[:, :1]), "basis is not orthonormal"),
+    "composition": (lambda: Projection(np.eye(3)[:, :1]) @ Projection(np.eye(4)[:, :1]), "projections of 3 and 4 dimensions"),
+    "points": (lambda: Projection(np.eye(3)[:, :1])(np.zeros(4)), r"points of shape \(4,\)"),
+    "span": (lambda: Projection.onto(np.array([[1.0], [np.nan]])), "span is nan at row 1, column 0"),
+    "span of cubes": (lambda: Projection.onto(np.zeros((2, 2, 2))), "span has 3 dimensions"),
+    "select method": (lambda: eckart.select_components(noise(), methods=("guess",)), "methods='guess' came"),
+    "select share": (lambda: eckart.select_components(noise(), share=1.0), "share=1.0 came"),
+    "select held out": (lambda: eckart.select_components(noise(), held_out=0.0), "held_out=0.0 came"),
+    "time, ALS": (lambda: ALS(1).fit(pd.DataFrame({"u": [0, 1], "i": [0, 1], "v": [1.0, 2.0], "t": [0.0, 1.0]}), rows="u", columns="i", values="v", time="t"),
+        "leave time= away"),
+    "shape, ALS": (lambda: fitted("als").certify(holes()[:9, :6]), "the data that the model was fitted to"),
+    "shape, chain": (lambda: fitted("chain").certify(holes()[:9, :6]), "the data that the model was fitted to"),
+    "shape, soft": (lambda: fitted("soft").certify(holes()[:9, :6]), "the data that the model was fitted to"),
+    "shape, svp": (lambda: fitted("svp").certify(holes()[:9, :6]), "the data that the model was fitted to"),
+    "conjugate gradients": (lambda: ALS(1, solver="cg").fit(holes()), "'auto' or 'cholesky' with biases"),
+    "weights, soft": (lambda: SoftImpute(tau=1.0).fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "counts every entry alike"),
+    "weights, svp": (lambda: SVP(1).fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "SVP counts every entry alike"),
+    "weights, items": (lambda: EASE().fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "strengths='raw'"),
+    "rank of svp": (lambda: svp.solve(observed(), -1, **WITH), "k=-1 came, wanted 0 or more"),
+    "rank of exact": (lambda: exact.solve(observed(), -1, **WITH), "k=-1 came, wanted 0 or more"),
+    "step of svp": (lambda: svp.solve(observed(), 1, step=0.0, **WITH), "step=0.0 came"),
+    "step of svt": (lambda: svt.solve(observed(), step=-1.0, **WITH), "step=-1.0 came"),
+    "tau of svt": (lambda: svt.solve(observed(), tau=0.0, **WITH), "tau=0.0 came"),
+    "method of a path": (lambda: path.solve(observed(), 1.0, method="guess", **WITH), "method='guess' came"),
+    "sketch": (lambda: eckart.randomized_svd(SQUARE, 3), "k=3 came, wanted 0 to 2"),
+    "matrix": (lambda: eckart.randomized_svd(np.ones(3), 1), "wanted rows and columns"),
+    "matrix of NaN": (lambda: eckart.randomized_svd(np.array([[1.0, np.nan]]), 1), "a is nan at row 0, column 1"),
+    "rank of a recovery": (lambda: eckart.recovery(GAPS, 5), "k=5 came, wanted an int from 0 to 4"),
+    "level": (lambda: fitted("chain").interval([0], [0], 1.0), "level=1.0 came, wanted a probability"),
+    "time, none": (lambda: fitted("chain").predict([0], [0], time=[1.0]), "fitted without"),
+    "axis, items": (lambda: fitted("ease").fold_in(counts()[:2, :5], axis="columns"), "the weights of new columns need a new fit"),
+    "axis, update": (lambda: unseen("ease").update(sparse.csr_array(counts()[:2, :5]), axis="columns"), "the weights of new columns need a new fit"),
+    "ids, update": (lambda: unseen("named").update(eckart.observed(np.ones((1, 3)))), "both have row ids"),
+    "statistics of a file": (lambda: loaded(GaussianMixture(2, random_state=0).partial_fit(groups())).partial_fit(groups()),
+        "does not hold its running statistics"),
+    "means of a start": (lambda: GaussianMixture(2, means_init=np.zeros((3, 3))).fit(groups()), r"means_init of shape \(3, 3\) came, wanted \(2, 3\)"),
+    "NaN in a start": (lambda: GaussianMixture(2, means_init=np.full((2, 3), np.nan)).fit(groups()), "means_init holds NaN"),
+    "weights of a start": (lambda: GaussianMixture(2, weights_init=[0.5, 0.6]).fit(groups()), "add up to one"),
+    "negative weights": (lambda: GaussianMixture(2, weights_init=[1.5, -0.5]).fit(groups()), "add up to one"),
+    "precisions of a start": (lambda: GaussianMixture(2, precisions_init=-np.ones((2, 3)), covariance_type="diag").fit(groups()), "wanted numbers > 0"),
+    "precisions of factors": (lambda: GaussianMixture(2, precisions_init=np.ones((2, 3)), covariance_type="unit").fit(groups()),
+        "None with covariance_type='unit'"),
+    "precision not positive": (lambda: GaussianMixture(2, precisions_init=np.array([np.eye(3), -np.eye(3)])).fit(groups()),
+        "component 1 is not symmetric and positive definite; give"),
+    "precisions not square": (lambda: given(precisions_=np.ones((2, 2, 3))), "wanted square matrices"),
+    "precisions of one matrix": (lambda: given(precisions_=np.eye(2)), "wanted square matrices"),
+    "covariances not symmetric": (lambda: given(covariances_=np.array([[[1.0, 0.5], [0.0, 1.0]]] * 2)), "not symmetric and positive definite"),
+    "covariances below zero": (lambda: given(of=GaussianMixture(2, covariance_type="diag"), covariances_=np.array([[1.0, 0.0]])), "wanted numbers > 0"),
+    "sizes of a mixture": (lambda: given(weights_=np.ones(3) / 3, means_=MEANS, covariances_=np.array([SQUARE] * 2)), r"weights_ of shape \(3,\)"),
+    "weights of a mixture": (lambda: given(weights_=WEIGHTS * 1.1, means_=MEANS, covariances_=np.array([SQUARE] * 2)), "add up to one"),
+    "signs of a mixture": (lambda: given(weights_=np.array([1.5, -0.5]), means_=MEANS, covariances_=np.array([SQUARE] * 2)), "add up to one"),
+    "NaN in a mixture": (lambda: given(means_=np.array([[np.nan]])), "something else than finite numbers"),
+    "texts in a mixture": (lambda: given(means_=np.array([["a"]])), "something else than finite numbers"),
+    "what to impute": (lambda: fitted("multinomial").impute(counts()), "wanted Gaussian or Bernoulli components"),
+    "criterion": (lambda: eckart.select_mixture(groups(), criterion="guess"), "criterion='guess' came"),
+    "mixture held out": (lambda: eckart.select_mixture(groups(), held_out=1.0, criterion="held_out"), "held_out=1.0 came"),
+    "no mixtures": (lambda: eckart.select_mixture(groups(), ()), "is empty"),
+    "no kinds": (lambda: eckart.select_mixture(groups(), (1,), ()), "is empty"),
+    "one side": (lambda: eckart.select_mixture(groups()[:1], (1,), ("diag",), criterion="held_out", random_state=0), "rows on both sides"),
+    "read once, mixture": (lambda: GaussianMixture(2).fit(once()), "EM reads its rows many times"),
+    "no ranks": (lambda: select_rank(parts(), ()), "wanted ranks of at least 1"),
+    "rank zero": (lambda: select_rank(parts(), (0, 1)), "wanted ranks of at least 1"),
+    "rank held out": (lambda: select_rank(parts(), (1,), held_out=0.0), "held_out=0.0 came"),
+    "unknown length": (lambda: MiniBatchNMF(2).fit(once([parts()[:10]])), "call partial_fit with each batch"),
+    "gaps, mini": (lambda: MiniBatchNMF(2).fit(holes()), "complete rows for MiniBatchNMF"),
+    "start, mini": (lambda: MiniBatchNMF(9, init="nndsvd").fit(parts(30, 8)), "the smaller side of X"),
+    "stream of parts": (lambda: loaded(NMF(2, random_state=0).partial_fit(parts())).partial_fit(parts()), "does not hold its running statistic"),
+    "rows of parts": (lambda: fitted("nmf").certify(parts()[:9]), "X has 9 rows, wanted 60"),
+    "shape of a start": (lambda: NMF(2, init="custom").fit_transform(parts(), W=np.ones((3, 2)), H=np.ones((2, 20))),
+        r"W of shape \(3, 2\) came with init='custom'"),
+    "gaps, parts": (lambda: NMF(2).partial_fit(holes()), "complete rows for partial_fit"),
+    "als with gaps": (lambda: NMF(2, solver="als").fit(holes()), "'hals' for data with missing entries"),
+    "split": (lambda: eckart.split_tokens(counts(), 1.0), "share=1.0 came"),
+    "halves": (lambda: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts()[:9]), "two halves of the same documents"),
+    "top words": (lambda: top_words(fitted("topics").fit_.factors, 3, "guess"), "by='guess' came"),
+    "vocabularies": (lambda: eckart.align_topics(np.full((2, 3), 1 / 3), np.full((2, 4), 0.25)), "the same vocabulary"),
+    "names": (lambda: eckart.coherence([["a", "b"]], counts()), "X has no column names"),
+    "unknown name": (lambda: eckart.coherence([["a", "zz"]], pd.DataFrame(counts()[:, :2], columns=["a", "b"])), "'zz' of a topic is no column of X"),
+    "documents on both sides": (lambda: eckart.select_topics(LDA(), counts()[:2], (2,), held_out=1e-9), "documents on both sides"),
+    "prior": (lambda: LDA(2, doc_topic_prior="much").fit(counts()), "doc_topic_prior='much' came"),
+    "window": (lambda: eckart.cooccurrence(words(), window=0), "window=0 came"),
+    "sides": (lambda: eckart.cooccurrence(words(), sides="up"), "sides='up' came"),
+    "weighting": (lambda: eckart.cooccurrence(words(), weighting="up"), "weighting='up' came"),
+    "words of glove": (lambda: fitted("glove").certify([["a", "zz"]] * 3), "the data that the model was fitted to"),
+    "words of pmi": (lambda: fitted("pmi").certify([["a", "zz"]] * 3), "the data that the model was fitted to"),
+    "words of skip-gram": (lambda: fitted("skip").certify([["a", "zz"]] * 3), "wanted the text of the fit"),
+    "counts of skip-gram": (lambda: fitted("skip").certify(eckart.cooccurrence([["a", "b"]] * 3, min_count=1)), "counts of 2 words came"),
+    "no pair": (lambda: PMI(1, min_count=1).fit([["a"], ["b"]]), "no two words stand near each other"),
+    "names of pairs": (lambda: PMI(1).fit(eckart.Counts(np.array([0, 1, 2]), np.array([1, 0]), np.ones(2), 2, np.array(["a", "b"]), np.array(["a", "c"]))),
+        "the same words in the same order"),
+    "sample": (lambda: SkipGram(1, min_count=1, sample=-1.0).fit(words()), "sample=-1.0 came"),
+    "learning rate": (lambda: SkipGram(2, min_count=1, sample=None, learning_rate=1e30, solver="stochastic", max_iter=2, deterministic=True).fit(words()),
+        "left the range of numbers"),
+    "softmax sampled": (lambda: SkipGram(1, min_count=1, solver="stochastic", loss="softmax").fit(words()), "which is not sampled"),
+    "order lost": (lambda: SkipGram(1, solver="stochastic").fit(eckart.cooccurrence(words(), min_count=1)), "the order of words is lost"),
+    "a list that is none": (lambda: eckart.sequences([["a", "b"], 3], min_count=1), "wanted a list of items"),
+    "an item that is none": (lambda: eckart.sequences([["a", 1.5]], min_count=1), "1.5"),
+    "a model without vectors": (lambda: stored(fitted("pca")), "holds a PCA, wanted a model of embeddings"),
+    "vectors": (lambda: Vectors(["a", "b"], np.eye(3)), "2 rows, one for each word"),
+    "empty vectors": (lambda: Vectors(["a", "b"], np.zeros((2, 0))), "at least one number each"),
+    "mask": (lambda: fitted("vectors").neighbours("a", among=np.array([True, False])), "one of 3 booleans"),
+    "number": (lambda: fitted("vectors").neighbours("a", 0), "n=0 came, wanted an int >= 1"),
+    "number of a map": (lambda: fitted("vectors").map(n=True), "n=True came"),
+    "analogy": (lambda: fitted("vectors").analogy("a", "b", "c", method="guess"), "method='guess' came"),
+    "analogies": (lambda: fitted("vectors").analogy(["a"], ["b", "c"], ["c"]), "lists of one length"),
+    "one analogy": (lambda: fitted("vectors").analogy("a", ["b"], ["c"]), "lists of one length"),
+    "a vector": (lambda: fitted("vectors").neighbours(np.zeros(2)), "finite vectors of 3 numbers"),
+    "a vector of NaN": (lambda: fitted("vectors").neighbours(np.full(3, np.nan)), "finite vectors of 3 numbers"),
+    "pairs": (lambda: fitted("vectors").similarity([("a", "b", "c")]), r"pairs\[0\]"),
+    "two lists": (lambda: fitted("vectors").similarity(["a"], ["b", "c"]), "1 and 2 words came"),
+    "one word": (lambda: fitted("vectors").odd_one_out(["a"]), "1 words with vectors came"),
+    "one word of a map": (lambda: fitted("vectors").map(["a"]), "wanted at least 2 for a map"),
+    "no counts": (lambda: fitted("vectors").mean("a b", "sif"), "have no counts"),
+    "counts wanted": (lambda: fitted("vectors").neighbours("a", min_count=2), "min_count=2"),
+    "weights of words": (lambda: fitted("vectors").mean("a b", np.ones(2)), "3 numbers"),
+    "weights below zero": (lambda: fitted("vectors").mean("a b", {"a": -1.0}), "negative or not finite"),
+}  # fmt: skip
+ATTRIBUTES = {
+    "setting a factor": (lambda: given(of=unseen("factor"), weights_=WEIGHTS), "found by fit and cannot be set"),
+    "loadings": (lambda: fitted("mixture").loadings_, "not of the type 'factor'"),
+    "bound": (lambda: LatentDirichletAllocation(2, learning_method="online", random_state=0).partial_fit(counts()).bound_, "bound_ is absent"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", REFUSALS)
+def test_is_refused_in_words(case):
+    do, said = REFUSALS[case]
+    with pytest.raises(InputError, match=said):
+        do()
+
+
+@pytest.mark.parametrize("case", ATTRIBUTES)
+def test_an_attribute_that_is_absent_says_why(case):
+    do, said = ATTRIBUTES[case]
+    with pytest.raises(AttributeError, match=said):
+        do()
+
+
+def test_covariances_that_would_not_fit_into_memory_are_refused(monkeypatch):
+    from eckart.explain.mixtures import gaussian
+
+    model = fitted("factor")
+    monkeypatch.setattr(gaussian, "LARGE", 2 * 3**2)
+    assert model.covariances_.shape == (2, 3, 3)
+    monkeypatch.setattr(gaussian, "LARGE", 2 * 3**2 - 1)
+    with pytest.raises(AttributeError, match="2 x 3 x 3 numbers; use loadings_"):
+        _ = model.covariances_
+
+
+@pytest.mark.parametrize("told", [["yes", "no"], [True], (True, True), None])
+def test_a_posterior_of_a_file_is_checked(told):
+    from eckart.complete.bayes.posterior import Posterior
+
+    arrays, values = fitted("chain").posterior_.to_state()
+    assert Posterior.from_state(arrays, values).size == 2
+    if told is not None:
+        with pytest.raises(FileError, match="seen="):
+            Posterior.from_state(arrays, values | {"seen": told})
+
+
+def test_bins_of_time_of_a_file_are_checked():
+    from eckart.complete.bayes.posterior import TimeDraws
+
+    good = {
+        "time": np.zeros((2, 3, 2)), "time_ends": np.array([0.0, 1.0]), "time_own": np.ones(2),
+        "time_bins": np.array([0, 2]), "time_rows": np.array([0, 1, 2])
+    }  # fmt: skip
+    assert TimeDraws.from_state(good).own.shape == (2, 3)
+    assert TimeDraws.from_state({}) is None
+    bad = [
+        {"time": np.zeros((2, 3))}, {"time_ends": np.zeros(3)}, {"time_ends": np.array([1.0, 0.0])}, {"time_ends": np.array([1.0, 1.0])},
+        {"time_own": np.ones((2, 1))},
+        {"time_bins": np.array([0, 3])}, {"time_bins": np.array([-1, 2])}, {"time_bins": np.array([0.0, 2.0])}, {"time_rows": np.array([0, 2, 1])},
+        {"time_rows": np.array([1, 1, 2])},
+        {"time_rows": np.array([0, 1, 3])}, {"time_rows": np.zeros(0, int)}, {"time_own": np.ones(3)},
+    ]  # fmt: skip
+    for change in bad:
+        with pytest.raises(FileError, match="bins of time"):
+            TimeDraws.from_state(good | change)
