@@ -8,7 +8,7 @@ RIVALS_STAMP := $(VENV)/.rivals-ready
 WORKERS ?= 2
 
 
-.PHONY: demo test test-slow test-browser test-wheel test-cpus test-dropin test-migrate test-seeds test-blocks test-bounds campaign mutants lint docs bench clean test-gpu test-cluster soak test-service
+.PHONY: demo test test-slow test-browser test-wheel test-cpus test-dropin test-migrate test-seeds test-paths test-blocks test-bounds campaign mutants lint docs bench clean test-gpu test-cluster soak test-service
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("eckart needs Python >= 3.11, found " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -81,6 +81,10 @@ campaign: $(STAMP)
 # do the tests bite? faults in certificates, solvers and loaders, one at a time: make mutants ROOMS=certify
 mutants: $(STAMP)
 	$(BIN)/python tests/mutants.py --seed $(SEED) --minutes $(MINUTES) $(if $(ROOMS),--rooms $(ROOMS)) $(if $(PICKED),--picked)
+
+# every solver goes the way that was written down (tests/recorded_paths.py): after a change of a solver this shows what it moved
+test-paths: $(STAMP)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m recorded tests/test_paths.py
 
 # every test that draws numbers on 30 seeds (FIRST=31: on others): make test-seeds TESTS="tests/test_bayes.py tests/test_lda.py"
 SEEDS ?= 30
