@@ -430,3 +430,11 @@ def test_an_interrupt_in_the_first_sweep_of_a_chain_is_raised(monkeypatch):
         BayesianMF(1, n_samples=2, burn_in=1, random_state=0).fit(
             np.where(np.eye(6, 5) > 0, np.nan, np.arange(30.0).reshape(6, 5))
         )
+
+
+def test_the_ridge_of_the_absolute_loss_is_that_of_squares_in_deviations():
+    x = Observed.from_nan(np.where(np.eye(40, 9) > 0, np.nan, 1.0 + np.arange(360.0).reshape(40, 9) % 7 % 5))
+    squared, absolute, spread = ALS().ridge_for(x), ALS(loss="absolute").ridge_for(x), float(np.std(x.data))
+    assert squared.l2 == pytest.approx(spread)
+    assert (absolute.l2, absolute.l2_bias) == pytest.approx((squared.l2 / spread, squared.l2_bias / spread))
+    assert squared.l2_bias == pytest.approx(0.3 * spread)

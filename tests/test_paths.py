@@ -9,14 +9,25 @@ import importlib.util
 
 import pytest
 
-from recorded_paths import NETWORKS, cases, differences, recorded, run, tolerance_of
+import eckart
+from eckart.io.models.save import CLASSES
+from recorded_paths import ELSEWHERE, NETWORKS, cases, differences, recorded, run, tolerance_of
 
 RECORDED = recorded()
+KINDS = {name: getattr(eckart, name) for name in CLASSES}
 TORCH = importlib.util.find_spec("torch") is not None
 
 
 def test_every_case_was_written_down():
     assert set(cases()) == {name for name in RECORDED if TORCH or not name.startswith(NETWORKS)}
+
+
+def test_parameters_that_nobody_gave_are_those_that_were_written_down():
+    """Nothing of the library is called here: the faults of all its modules ask a test that only reads what stands there."""
+    came = {name: kind().get_params(deep=False) for name, kind in KINDS.items()}
+    assert {
+        name: {p: str(v) for p, v in given.items() if p not in ELSEWHERE} for name, given in came.items()
+    } == RECORDED["defaults"]
 
 
 @pytest.mark.recorded
