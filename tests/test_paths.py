@@ -1,6 +1,7 @@
 """Every solver goes the way that was written down: its steps, stops, restarts, plans and answers (see ``recorded_paths``).
 
-Not part of the suite: roundings of another processor may turn a way. ``make test-paths`` compares; faults that are put into the code (``mutants.py``) meet it too.
+Not part of the suite: roundings of another processor may turn a way. ``make test-paths`` compares; faults that are put into the code (``mutants.py``) meet it,
+too.
 """
 
 from __future__ import annotations
