@@ -32,7 +32,7 @@ def simulated(likelihood, n=60, m=30, seed=0, seen=0.6):
     return s, a, np.where(rng.random(s.shape) < seen, a, np.nan)
 
 
-@pytest.mark.parametrize("likelihood", ["probit", "ordinal", "poisson"])
+@pytest.mark.parametrize("likelihood", ["probit", "ordinal", pytest.param("poisson", marks=pytest.mark.slow)])
 def test_intervals_are_calibrated(likelihood):
     """Of hidden cells about 90 % of the natural parameters lie in their 90 % intervals, and no fewer of the values do (they are discrete)."""
     s, a, x = simulated(likelihood)
@@ -168,7 +168,7 @@ def test_rows_of_grades_have_noise_levels_of_their_own(tmp_path):
     assert np.isfinite(two.predict(x[:3])).all()
 
 
-@pytest.mark.parametrize("likelihood", ["ordinal", "poisson"])
+@pytest.mark.parametrize("likelihood", ["ordinal", pytest.param("poisson", marks=pytest.mark.slow)])
 def test_grades_and_counts_that_move_in_time(likelihood):
     """Values at a time are nearer than means over time, for every verb that takes one."""
     rng = np.random.default_rng(0)

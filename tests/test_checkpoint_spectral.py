@@ -123,8 +123,8 @@ def runs(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        *itertools.islice(CASES, 0, None, 3),
-        *(pytest.param(n, marks=pytest.mark.slow) for i, n in enumerate(CASES) if i % 3),
+        *itertools.islice(CASES, 0, None, 5),
+        *(pytest.param(n, marks=pytest.mark.slow) for i, n in enumerate(CASES) if i % 5),
     ],
 )
 def test_a_fit_killed_over_and_over_ends_with_the_same_bits(runs, tmp_path, name):
@@ -290,7 +290,7 @@ def test_any_random_state_resumes(runs, seed):
         ("svt", True),
         pytest.param("soft-impute debiased", False, marks=pytest.mark.slow),
         ("soft-impute debiased", True),
-        ("exact, second attempt", True),
+        pytest.param("exact, second attempt", True, marks=pytest.mark.slow),
         ("exact", False),
     ],
 )

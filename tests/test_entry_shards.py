@@ -54,7 +54,7 @@ def test_shards_hold_the_same_matrix(files, small, name):
         np.testing.assert_array_equal(getattr(turned, field), getattr(columns, field), err_msg=field)
 
 
-@pytest.mark.parametrize("feedback", ["explicit", "implicit"])
+@pytest.mark.parametrize("feedback", [pytest.param("explicit", marks=pytest.mark.slow), "implicit"])
 def test_als_has_the_same_answer_and_says_where_it_worked(files, small, feedback):
     make = lambda: eckart.ALS(4, feedback=feedback, random_state=0, max_iter=20)  # noqa: E731
     whole = make().fit(files / "r.parquet", **HOW)

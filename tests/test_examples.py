@@ -347,6 +347,7 @@ def test_skip_gram_reaches_shifted_pmi(run):
     assert numbers(r"PMI by SVD: largest \|score - PMI\| #", out)[0] < 0.01
 
 
+@pytest.mark.slow  # the specification asks the same of the same model
 def test_two_numbers_of_a_network_tell_more_than_two_components(run):
     pytest.importorskip("torch", reason="networks need PyTorch")
     out, figures = run("plot_deep.py")

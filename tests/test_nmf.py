@@ -348,7 +348,9 @@ def test_an_entry_of_weight_zero_is_missing(rng, loss):
 
 
 @pytest.mark.parametrize("loss", ["frobenius", "kl"])
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, Observed.from_nan])
+@pytest.mark.parametrize(
+    "kind", [np.asarray, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (sparse.csr_matrix, Observed.from_nan))]
+)
 def test_zero_rows_zero_columns_zero_entries_and_many_components(loss, kind):
     x = np.array([[0, 0, 0, 0], [0, 2, 0, 1], [0, 0, 3, 0], [0, 1, 1, 5.0]])
     for data in (x, np.zeros((3, 4)), np.eye(3), np.full((2, 5), 7.0), np.array([[3.0]])):
