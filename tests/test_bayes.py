@@ -47,7 +47,8 @@ def test_effective_size_of_an_autoregression(rho):
     x = ar1(np.random.default_rng(1), rho)
     exact = x.size * (1 - rho) / (1 + rho)
     assert ess(x) == pytest.approx(exact, rel=0.2)
-    assert split_rhat(x) < 1.01
+    # R^2 is 1 + F / m for halves of m = exact / 8 effective draws, where 7 F has the chi-squared distribution of 7 degrees: above 35 once in 90,000
+    assert split_rhat(x) < np.sqrt(1 + 5 / (exact / 8))
 
 
 def test_rhat_finds_chains_apart_and_one_chain_that_drifts():
@@ -72,7 +73,8 @@ def test_rhat_formula():
 
 def test_certificate_of_chains_fails_when_short_or_apart():
     rng = np.random.default_rng(0)
-    cells, noise = rng.standard_normal((2, 60, 30)), rng.standard_normal((2, 60))
+    # 400 independent draws: an error of 0.05 deviations where 0.2 are allowed; of 120, two cells of 30 can seem to need more by chance
+    cells, noise = rng.standard_normal((2, 200, 30)), rng.standard_normal((2, 200))
     assert certify_chains(cells, noise, problem="p").holds
     assert not certify_chains(cells[:, :5], noise[:, :5], problem="p").holds
     assert not certify_chains(cells + np.array([0.0, 2.0])[:, None, None], noise, problem="p").holds
@@ -130,8 +132,9 @@ def test_features_are_drawn_from_their_conditional(kind, shape):
     shifts = np.concatenate(shifts, axis=1).transpose(1, 0, 2)
     precision = precision[:2, :2]
     inverse = np.linalg.inv(features.T @ features + 0.7 * np.eye(shape[1]))
-    np.testing.assert_allclose(np.mean(shifts, axis=0), features @ inverse @ features.T @ rest, atol=0.06)
     exact = np.einsum("ij,jk,ik->i", features, inverse, features)[:, None] * np.diag(np.linalg.inv(precision))
+    off = np.mean(shifts, axis=0) - features @ inverse @ features.T @ rest
+    assert (np.abs(off) <= 5 * np.sqrt(exact / len(shifts))).all()  # five standard errors: of 160 means, beyond once in ten thousand runs
     np.testing.assert_allclose(np.var(shifts, axis=0), exact, rtol=0.25)
     np.testing.assert_allclose(features @ link.weights(), link.now, atol=1e-9)
 

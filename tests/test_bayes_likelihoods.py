@@ -66,9 +66,10 @@ def test_latent_draws_are_truncated_normals():
     """By Kolmogorov and Smirnov, near and far in the tails."""
     loss, rng = OrderedProbit((1, 2, 3, 4), (-1.0, 0.0, 1.2)), np.random.default_rng(0)
     for code, s in ((0, 0.3), (1, -2.5), (2, 0.4), (3, 5.0), (0, 9.0), (3, -9.0)):
-        z = loss.latent(np.full(4000, float(code)), np.full(4000, s), rng.random(4000)) - s
+        z = loss.latent(np.full(40_000, float(code)), np.full(40_000, s), rng.random(40_000)) - s
         low, high = (float(end) - s for end in loss.ends(np.array(code)))
-        assert stats.kstest(z, stats.truncnorm(low, high).cdf).pvalue > 1e-3
+        # right draws fall below this once in 100,000 times; those whose scale is wrong by 5 % lie below it in every one of these cases
+        assert stats.kstest(z, stats.truncnorm(low, high).cdf).pvalue > 1e-5
     far = loss.latent(np.zeros(5), np.full(5, 60.0), rng.random(5))
     assert np.all(far <= -1.0)
     assert np.isfinite(far).all()

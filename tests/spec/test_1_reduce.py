@@ -158,16 +158,18 @@ def test_1_4_mean_and_second_moment_are_sufficient(rng):
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_1_5_all_solvers_agree(solver, dtype, rng):
     x = planted(rng, dtype=dtype)
-    exact = PCA(5, svd_solver="svd").fit(x.astype(np.float64))
+    exact = PCA(6, svd_solver="svd").fit(x.astype(np.float64))
+    variance, following = exact.explained_variance_[:5], exact.explained_variance_[5]
     got = PCA(5, svd_solver=solver, random_state=1).fit(x)
-    limit = {"randomized": 5e-2, "power": 1e-4, "lanczos": 2e-3}.get(solver, 1e-5)
-    assert principal_angles(got.components_.T, exact.components_.T).max() < max(
-        limit, 2e-3 if dtype == np.float32 else 0
-    )
+    # what the Krylov solvers promise is a share of the captured variance that they may miss: so much in one variance, and the square of the sine of an
+    # angle costs at least the gap of the spectrum
+    missing = {"randomized": 1e-4, "lanczos": 1e-7}.get(solver, 0.0) * variance.sum()
+    angle = np.sqrt(missing / (variance[-1] - following))
+    least = 2e-3 if dtype == np.float32 else 1e-4 if solver == "power" else 1e-5
+    assert principal_angles(got.components_.T, exact.components_[:5].T).max() < max(angle, least)
     # float32 sums over N rows round by about eps sqrt(N) = 1.7e-6 relative, in an order that depends on the CPU's registers; a margin of ten over that
     rounding = 10 * np.finfo(np.float32).eps * np.sqrt(len(x)) if dtype == np.float32 else 0.0
-    limit = 1e-3 if solver == "randomized" else max(2e-6, rounding)
-    np.testing.assert_allclose(got.explained_variance_, exact.explained_variance_, rtol=limit)
+    np.testing.assert_allclose(got.explained_variance_, variance, rtol=max(2e-6, rounding), atol=missing)
     assert got.certificate_.holds, got.certificate_
     assert got.fit_.plan["solver"] == solver
 
@@ -208,6 +210,10 @@ def test_1_6_power_method_finds_pairs_at_the_rate_of_the_ratio():
     assert (pairs.residuals <= 1e-9 * pairs.values).all()
     assert pairs.rates[0] == pytest.approx(3 / 4, rel=0.02)
     assert pairs.rates[1] == pytest.approx(1 / 3, rel=0.05)
+    # a start far from u_1, whose residuals still rise when the pair is found in the plane of two iterates: the rate is that of the ratio all the same
+    late = power_method(a, 1, tol=1e-10, start=np.array([1e-3, 1.0, 0.0, 0.0]), random_state=0)
+    assert late.iterations[0] < 20
+    assert late.rates[0] == pytest.approx(3 / 4, rel=1e-6)
 
 
 def test_1_6_only_products_are_needed_and_the_matrix_is_never_rewritten(rng):

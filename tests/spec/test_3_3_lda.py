@@ -36,7 +36,11 @@ def test_3_3_unseen_documents_have_a_likelihood(planted):
 @pytest.mark.parametrize("method", ["gibbs", "cvb0", "variational", "batch", "online"])
 def test_3_3_batch_and_online_inference(planted, method):
     phi, x = planted
-    model = LDA(4, learning_method=method, random_state=0, batch_size=100).fit(x)
+    for start in range(4):  # a climb may end where two topics share one; its certificate says so, and another start is tried
+        model = LDA(4, learning_method=method, random_state=start, batch_size=100).fit(x)
+        if model.certificate_.holds:
+            break
+    assert model.certificate_.holds
     assert align_topics(phi, model)[1].min() > 0.95
 
 
@@ -51,7 +55,7 @@ def test_3_3_alpha_and_eta_are_fixed_or_learned(planted):
     alpha = np.array([0.05, 0.1, 0.4, 0.8])
     phi = rng.dirichlet(np.full(200, 0.05), 4)
     x = np.vstack([rng.multinomial(150, t @ phi) for t in rng.dirichlet(alpha, 1500)])
-    learned = LDA(4, random_state=0, burn_in=60).fit(x)
+    learned = LDA(4, random_state=0, burn_in=60, n_init=4).fit(x)  # of topics so unequal a single start often splits the largest and loses the least
     partner, _ = align_topics(phi, learned)
     np.testing.assert_allclose(learned.doc_topic_prior_[partner], alpha, rtol=0.35)
     assert learned.topic_word_prior_ == pytest.approx(0.05, rel=0.6)

@@ -164,8 +164,9 @@ def test_3_5_glove_minimises_its_weighted_squares(solver):
 
 def test_3_5_als_and_adagrad_have_the_same_objective():
     n = cooccurrence(walk(12, 30_000, 1), window=3, min_count=1)
-    als, sgd = (
-        GloVe(3, solver=s, max_iter=200, tol=0.0, l2=1e-5, random_state=0).fit(n).loss_ for s in ("als", "adagrad")
+    als, sgd = (  # AdaGrad comes as far with more passes only
+        GloVe(3, solver=s, max_iter=passes, tol=0.0, l2=1e-5, random_state=0).fit(n).loss_
+        for s, passes in (("als", 200), ("adagrad", 1000))
     )
     assert als == pytest.approx(sgd, rel=0.25)
     assert als < 1.02 * sgd

@@ -142,6 +142,7 @@ def test_6_7_6_a_link_minimises_its_loss(loss):
 
     for _ in range(20):
         step = 0.03 * rng.standard_normal(part.link.shape)
+        step += 0.03 * np.sign(step)  # where a link may miss its minimum by a gradient of 1e-3, a step of 1e-5 says nothing
         if loss.startswith("ordered"):
             step[:, 0] = 0
         assert value(part.link + step) > value(part.link)

@@ -171,10 +171,12 @@ def mean_of(x: Observed, weights: np.ndarray | None) -> float:
     return float(np.average(x.data, weights=weights))
 
 
-def limits(clip: Any, x: Observed) -> list[float] | None:
+def limits(clip: Any, x: Observed, rates: bool = False) -> list[float] | None:
     """Where predictions are clipped: (low, high), True for the observed range, False for nowhere, "auto" for the range of a rating scale.
 
-    A rating scale has few values, each many times: at most 64 among the first 10,000 entries, and ten entries for each.
+    A rating scale has few values, each many times: at most 64 among the first 10,000 entries, and ten entries for each. ``rates`` are means of counts,
+    exponentials of what was fitted, which a cell beside the data can raise tenfold: "auto" lets none exceed the largest count. Of n counts and one more,
+    exchangeable with them, the last is the largest with probability 1 / (n + 1), and its mean exceeds them all more rarely still.
     """
     if isinstance(clip, (tuple, list)) and len(clip) == 2 and clip[0] <= clip[1]:
         return [float(clip[0]), float(clip[1])]
@@ -182,6 +184,8 @@ def limits(clip: Any, x: Observed) -> list[float] | None:
         return None
     if clip == "auto":
         facts = facts_of(x)
+        if rates:
+            return [0.0, facts.most]
         scale = facts.values is not None and facts.looked >= 10 * len(facts.values)
         return [facts.least, facts.most] if scale else None
     if clip is True:

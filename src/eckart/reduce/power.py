@@ -135,16 +135,17 @@ def _one_pair(
         trace.add(residual / max(abs(theta), np.finfo(float).tiny))
         history.append(residual)
         settled = residual <= tol * abs(theta) or size <= floor or size == 0.0
+        rate = None
         if not settled and step % 10 == 0 and residual > 0.9 * history[-10]:
             pair = _two_dimensional(product, v, image, theta)
             if pair is not None and pair[2] <= tol * abs(pair[0]):
-                theta, v, residual = pair
+                theta, v, residual, rate = pair
                 settled = True
         if settled:
             other = None if checked else _larger(product, found, v, theta, rng)
             checked = True
             if other is None:
-                return theta, v, residual, step, _rate(history), True
+                return theta, v, residual, step, _rate(history) if rate is None else rate, True
             v = other
             continue
         v = _unit(image / size, found, rng)
@@ -165,8 +166,11 @@ def _unit(v: np.ndarray, found: np.ndarray, rng: np.random.Generator) -> np.ndar
 
 def _two_dimensional(
     product: Callable, v: np.ndarray, image: np.ndarray, theta: float
-) -> tuple[float, np.ndarray, float] | None:
-    """The Ritz pair of largest value in span{v, Av}: separates +l from -l."""
+) -> tuple[float, np.ndarray, float, float] | None:
+    """The Ritz pair of largest value in span{v, Av}, which separates +l from -l, its residual, and the ratio of the other Ritz value to it.
+
+    The ratio is the rate that the steps would have come to: the residuals before a pair is found so may still be rising.
+    """
     w = image - theta * v
     size = float(np.linalg.norm(w))
     if size == 0.0:
@@ -178,7 +182,8 @@ def _two_dimensional(
     big = 1 if abs(values[1]) >= abs(values[0]) * (1 - 1e-9) else 0
     u = s[0, big] * v + s[1, big] * w
     residual = np.linalg.norm(s[0, big] * image + s[1, big] * image_w - values[big] * u)
-    return float(values[big]), u, float(residual)
+    ratio = abs(values[1 - big] / values[big]) if values[big] else float("nan")
+    return float(values[big]), u, float(residual), float(ratio)
 
 
 def _larger(

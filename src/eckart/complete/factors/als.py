@@ -83,7 +83,7 @@ class ALS(MappedModel):
         the root of the number of rows (or columns) times their mean ridge.
     max_iter : most sweeps.
     clip : predictions stay inside (low, high), the observed range (True), or anywhere (False); "auto": the range of a rating scale (few values, each many
-        times), nothing for implicit feedback.
+        times), 0 to the largest count for rates (``loss="poisson"``), nothing for implicit feedback.
     warm_start : fit again from the present factors; a larger ``n_components`` adds dimensions and keeps the old ones.
     checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
     random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
@@ -227,8 +227,9 @@ class ALS(MappedModel):
             plan["held_out_errors"] = errors
         if tamed is not None:
             plan["strengths"] = asdict(tamed)
-        clip = self.clip if self.feedback == "explicit" and self.loss in LOCATIONS else False
-        if (low_high := limits(clip, whole)) is not None:
+        rates = self.loss == "poisson"
+        clip = self.clip if self.feedback == "explicit" and (rates or self.loss in LOCATIONS) else False
+        if (low_high := limits(clip, whole, rates)) is not None:
             plan["clip"] = low_high
         if maps is not None:
             plan |= {"l2_features": [maps.rows.rho, maps.columns.rho], "solver": "cholesky by rows, maps by ridge"}
