@@ -277,8 +277,8 @@ def test_missing_entries_against_brute_force(loss, seed):
     rng = np.random.default_rng(seed)
     x = rng.gamma(1.0, 1.0, (8, 7))
     x[rng.random(x.shape) < 0.2] = np.nan
-    # numbers without structure have many local minima: ten starts miss the lowest now and then
-    m = NMF(2, beta_loss=loss, n_init=30, random_state=0, tol=1e-3, max_iter=1000).fit(x)
+    starts = 30 if loss == "frobenius" else 10  # numbers without structure have many local minima: ten starts miss the lowest now and then
+    m = NMF(2, beta_loss=loss, n_init=starts, random_state=0, tol=1e-3, max_iter=1000).fit(x)
     value = m.certificate_["objective"]
     assert value < 1.01 * masked_best(x, 2, loss, seed)
     assert value == pytest.approx(divergence(x, m.fit_.factors.left @ m.components_, loss), rel=1e-6)
