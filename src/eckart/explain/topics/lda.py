@@ -80,7 +80,7 @@ class LDA(TopicModel):
     tol : float
         "cvb0" and "variational" stop when the objective of a token rises by less.
     n_init : int
-        Starts (chains); the best is kept.
+        Starts (chains), of which the best is kept; "online" has one, whatever is asked for.
     batch_size, learning_decay, learning_offset, total_samples : int, float, float, None or float
         "online": documents a batch, r_t = (offset + t)^-decay, documents of the whole corpus (None: those seen).
     max_doc_update_iter, mean_change_tol : int, float
