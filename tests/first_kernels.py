@@ -42,8 +42,8 @@ FITS: dict[str, list[Callable[[], None]]] = {
     "SkipGram": [fit("SkipGram", 4, on=small_texts)],
     "PMI": [fit("PMI", 4, on=small_texts)],
 }
-"""Models whose first fit takes seconds, with the kinds of data that newcomers have. Not GloVe: its longest kernel stands in the middle, two processes came to it
-at the same time, and on two cores the fit took longer than alone."""
+"""Models whose first fit takes seconds, with the kinds of data that newcomers have. Not GloVe: its longest kernel stands in the middle, two processes came to
+it at the same time, and on two cores the fit took longer than alone."""
 
 
 def kernels_of(fit: Callable[[], None]) -> list[Any]:
