@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numba import njit
 from sklearn.base import clone
 
-from eckart import ALS, NMF, BayesianMF, Observed
+from eckart import ALS, NMF, BayesianMF, GaussianMixture, Observed
 from eckart.engines.cpu.dense import thin
 from eckart.engines.cpu.native import crew
 from eckart.engines.cpu.native.crew import run_parts
@@ -175,25 +175,90 @@ def test_arrays_inside_tuples_are_lent():
         ALS(3, max_iter=2, random_state=0, n_threads=3, nonnegative=True),
         BayesianMF(3, n_samples=2, burn_in=1, thin=1, random_state=0, n_threads=3),
         NMF(3, max_iter=4, solver="cd", random_state=0, n_threads=3),
+        GaussianMixture(3, max_iter=3, random_state=0, n_threads=3),
+        GaussianMixture(3, covariance_type="diag", max_iter=3, random_state=0, n_threads=3),
     ],
-    ids=["ALS", "implicit", "nonnegative", "BayesianMF", "NMF"],
+    ids=["ALS", "implicit", "nonnegative", "BayesianMF", "NMF", "mixture", "diagonal mixture"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
     """Kernels called from Python and by their address: the same ranges, the same sums."""
-    from eckart.engines.cpu.entries import evidence
+    from eckart.engines.cpu.entries import evidence, residual_gram
+    from eckart.engines.cpu.mixtures import crew as mixtures
     from eckart.engines.cpu.ridge import schedule
 
     rng = np.random.default_rng(0)
     x = rng.random((900, 120)) + 0.1
-    if not isinstance(model, NMF):
+    monkeypatch.setattr(mixtures, "WORTH", 0)
+    calls = []
+    monkeypatch.setattr(mixtures, "run_parts", lambda *given: (calls.append(given), crew.run_parts(*given)))
+    if isinstance(model, GaussianMixture):
+        x = np.tile(x[:, :5], (5, 1)).astype(np.float32)
+    elif not isinstance(model, NMF):
         x = Observed.from_nan(np.where(rng.random(x.shape) < 0.7, x, np.nan))  # several ranges of rows
     found = []
     for few in (0, 99):
-        for module in (schedule, evidence, crew):
+        for module in (schedule, evidence, residual_gram, mixtures, crew):
             monkeypatch.setattr(module, "FEW", few)
         fit = clone(model).fit(x)
-        arrays = (fit.components_,) if isinstance(model, NMF) else (fit.fit_.factors.left, fit.fit_.factors.right)
+        arrays = (
+            (fit.components_,)
+            if isinstance(model, NMF)
+            else (fit.means_, fit.covariances_)
+            if isinstance(model, GaussianMixture)
+            else (fit.fit_.factors.left, fit.fit_.factors.right)
+        )
         found.append((b"".join(np.ascontiguousarray(a).tobytes() for a in arrays), fit.certificate_.facts))
     assert found[0][0] == found[1][0]
     assert found[0][1] == found[1][1]
+    assert bool(calls) == isinstance(model, GaussianMixture)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weighted_rows_of_a_mixture_by_the_crew(dtype, monkeypatch):
+    """Rows in memory of either precision, weighted or not, turned or not: the sums of threads of Python, to the bit."""
+    from eckart.engines import engine_named
+    from eckart.engines.cpu.mixtures import crew as mixtures
+    from eckart.engines.protocol.mixtures import Gaussians
+    from eckart.matrix import Dense
+
+    rng = np.random.default_rng(1)
+    x, w = rng.standard_normal((2000, 4)).astype(dtype), rng.random(2000)
+    theta = Gaussians("diag", np.full(3, 1 / 3), rng.standard_normal((3, 4)), rng.random((3, 4)) + 0.5)
+    monkeypatch.setattr(mixtures, "WORTH", 0)
+    for values in (x, np.asfortranarray(x)):
+        for weights in (None, w):
+            found = []
+            for few in (0, 99):
+                monkeypatch.setattr(mixtures, "FEW", few)
+                placed = engine_named("cpu", 3).put(Dense(values), weights)
+                sums = [engine_named("cpu", 3).gaussian_statistics(placed, theta) for _ in range(2)][
+                    1
+                ]  # the first looks for gaps
+                found.append(
+                    [np.asarray(value).tobytes() for value in vars(sums).values() if not isinstance(value, str)]
+                )
+            assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_many_biases_by_the_crew(threads, monkeypatch):
+    """Sums of a kernel against those of NumPy: rows without entries and rows whose entries weigh nothing have no bias."""
+    from eckart.engines import engine_named
+    from eckart.engines.cpu.ridge import schedule
+    from eckart.engines.protocol import RidgeRule
+
+    rng = np.random.default_rng(2)
+    x = np.where(rng.random((700, 90)) < 0.6, rng.standard_normal((700, 90)), np.nan)
+    x[5] = np.nan
+    x = Observed.from_nan(x)
+    weights = rng.random(x.nnz)
+    weights[x.indptr[8] : x.indptr[9]] = 0.0
+    engine = engine_named("cpu", threads)
+    offset, rule, found = rng.standard_normal(90), RidgeRule(0.3, bias=True, bias_l2=0.0), []
+    for many in (0, 10**9):
+        monkeypatch.setattr(schedule, "MANY", many)
+        found.append(engine.bias_rows(x, rule, offset, weights, mean=0.2))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12, atol=1e-12)
+    assert (found[0][[5, 8]] == 0).all()
+    assert (found[0][[4, 9]] != 0).all()

@@ -6,24 +6,41 @@ length k for every entry and keeps the residuals of one row at a time, in place 
 
 from __future__ import annotations
 
+import itertools
+from typing import Any, NamedTuple
+
 import numpy as np
 from numba import njit
 
 from eckart.compiling import OUTSIDE
-from eckart.engines.cpu.dense.thin import inner, outer
-from eckart.engines.cpu.entries.entry import AHEAD, FAST, Entries, looked_at
-from eckart.engines.cpu.entries.sparse import balanced
+from eckart.engines.cpu.dense.thin import inner, outer, tree_sum
+from eckart.engines.cpu.entries.entry import AHEAD, ALL, FAST, Entries, known_room, looked_at, looking, next_rows
+from eckart.engines.cpu.entries.sparse import cuts_of
+from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
+from eckart.engines.cpu.native.words import call_kernel
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.ridge.schedule import ranges
+from eckart.engines.host import Host
 from eckart.scheduler import lanes_for, run_lanes
 
 
+class Sides(NamedTuple):
+    """The factors U and V, q, the block Z, a0 G (no row: none), whether feedback is implicit, and what ``kept`` of a kernel is: room for the longest row (0),
+    for all entries (1), or R itself (2)."""
+
+    left: Any
+    right: Any
+    q: Any
+    v: Any
+    small: Any
+    implicit: Any
+    held: Any
+
+
 @njit(**OUTSIDE, fastmath=FAST)
-def residual_gram_range(
-    indptr, indices, implicit, known, left, right, q, v, small, first, last, kept, held, total, back
-):
-    """total += sum over rows first..last, whose w, y and q are ``known``, of r_i y_i^T, back += u_i y_i^T; ``small`` is a0 G (no row: none), ``kept`` has room
-    for the longest row, or (``held`` 1) for all entries, or (2) holds R already."""
+def residual_gram_range(indptr, indices, known, sides, first, last, kept, total, back):
+    """total += sum over rows first..last, whose w, y and q are ``known``, of r_i y_i^T, back += u_i y_i^T."""
+    left, right, q, v, small, implicit, held = sides
     k, b, before = right.shape[1], v.shape[1], indptr[first]
     line = 64 // right.itemsize
     end = indices.shape[0] - 1
@@ -62,7 +79,23 @@ def residual_gram_range(
                 total[j, c] += r * y[c]
 
 
+@njit(**OUTSIDE)
+def residual_gram_lane(lane, who, cuts, codes, chosen, e, known, sides, kept, totals, backs):
+    """Every range of rows that belongs to a lane, in their order, into the lane's own sums."""
+    look, kernel = codes
+    rows = kept[who if kept.shape[0] > 1 else 0]
+    for part in range(lane, cuts.shape[0] - 1, totals.shape[0]):
+        first, last = cuts[part], cuts[part + 1]
+        while first < last:
+            end = next_rows(e.indptr, chosen, first, last) if sides.held < 2 else last
+            if sides.held < 2:
+                call_kernel(look, (e, chosen, first, end, known[who]))
+            call_kernel(kernel, (e.indptr, e.indices, known[who], sides, first, end, rows, totals[lane], backs[lane]))
+            first = end
+
+
 def residual_gram(
+    x: Host,
     e: Entries,
     left: np.ndarray,
     right: np.ndarray,
@@ -70,38 +103,42 @@ def residual_gram(
     q: np.ndarray,
     spread: float,
     threads: int,
-    memory: dict,
 ) -> np.ndarray:
-    """M^T diag(q) M V, columns x b; for implicit feedback R stays in ``memory``, that of the placed matrix, while the factors are the same."""
+    """M^T diag(q) M V, columns x b; for implicit feedback R stays with the placed matrix while the factors are the same."""
     dtype = np.dtype(right.dtype)
     u, w = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right)
     block, scale = np.ascontiguousarray(v, dtype), np.ascontiguousarray(q, dtype).ravel()
-    longest, b = int(np.diff(e.indptr).max(initial=0)), block.shape[1]
-    small = (spread * inner(w, block, None, threads)).astype(dtype) if spread else np.empty((0, b), dtype)
-    parts = balanced(e.indptr, ranges(len(e.data)))
-    lanes = [(np.zeros(block.shape, dtype), np.zeros(small.shape)) for _ in range(lanes_for(len(parts), block.nbytes))]
+    small = (spread * inner(w, block, None, threads)).astype(dtype) if spread else np.empty((0, block.shape[1]), dtype)
+    cuts = cuts_of(e.indptr, ranges(len(e.data)))
+    lanes = lanes_for(len(cuts) - 1, block.nbytes)
+    totals, backs = np.zeros((lanes, *block.shape), dtype), np.zeros((lanes, *small.shape))
 
-    held, whole, nothing, implicit = 0, np.empty(0, dtype), np.empty((3, 0), dtype), bool(e.alpha > 0)
+    held, whole = 0, np.empty(0, dtype)
     if spread:
-        before = memory.get("residual")
+        before = x.kept.get("residual")
         held = 2 if before is not None and before[0] is left and before[1] is right else 1
         whole = before[2] if held == 2 else np.empty(len(e.data), dtype)
-        memory["residual"] = left, right, whole
+        x.kept["residual"] = left, right, whole
+    sides = Sides(u, w, scale, block, small, bool(e.alpha > 0), held)
+    longest, threads = int(x.counts.max(initial=0)), min(threads, lanes)
+    if threads <= FEW:
+        nothing = np.empty((3, 0), dtype)
 
-    def step(sums: tuple[np.ndarray, np.ndarray], part: tuple[int, int], scratch: dict) -> None:
-        if "residual" not in scratch:
-            scratch["residual"] = whole if held else np.empty(longest, dtype)
-        known_parts = looked_at(e, *part, scratch) if held < 2 else [(*part, nothing)]
-        for first, last, known in known_parts:
-            residual_gram_range(
-                e.indptr, e.indices, implicit, known, u, w, scale, block, small, first, last, scratch["residual"], held, *sums
-            )  # fmt: skip
+        def step(lane: int, part: tuple[int, int], scratch: dict) -> None:
+            if "residual" not in scratch:
+                scratch["residual"] = whole if held else np.empty(longest, dtype)
+            known_parts = looked_at(e, *part, scratch) if held < 2 else [(*part, nothing)]
+            for first, last, known in known_parts:
+                residual_gram_range(
+                    e.indptr, e.indices, known, sides, first, last, scratch["residual"], totals[lane], backs[lane]
+                )
 
-    run_lanes(parts, lanes, step, threads)
-    while len(lanes) > 1:
-        for one, two in zip(lanes[::2], lanes[1::2]):
-            for a, more in zip(one, two):
-                a += more
-        lanes = lanes[::2]
-    total, back = lanes[0]
+        run_lanes(list(itertools.pairwise(cuts.tolist())), list(range(lanes)), step, threads)
+    else:
+        kept = whole.reshape(1, -1) if held else np.empty((threads, longest), dtype)
+        known = known_room(x, e.data.dtype, threads)
+        kernel = address_of(residual_gram_range, (e.indptr, e.indices, known[0], sides, 0, 0, kept[0], totals[0], backs[0]))  # fmt: skip
+        codes = looking(e, ALL, known), kernel
+        run_parts(residual_gram_lane, lanes, (cuts, codes, ALL, e, known, sides, kept, totals, backs), threads)
+    total, back = tree_sum(list(totals), threads), tree_sum(list(backs), 1)
     return outer(w, -spread * back, total, 1.0, threads) if spread else total

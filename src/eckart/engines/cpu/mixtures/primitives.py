@@ -12,7 +12,7 @@ import numpy as np
 from eckart.engines.cpu.mixtures.families import FamilyPrimitives, block_of, collect, normalised
 from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, WIDE, Layout, Sums
 from eckart.engines.cpu.mixtures.samples import SamplePrimitives
-from eckart.engines.cpu.row_blocks import THIN, Job, jobs
+from eckart.engines.cpu.row_blocks import THIN, Job, block_rows, jobs
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import (
@@ -53,7 +53,9 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         if layout.wide and theta.kind == "full" and theta.k > _lanes(layout, MOST_LANES):
             total = self._sums_by_component(x, layout, watch)
         else:
-            total = self._sums(x, layout, watch, lambda block, start, w, t, scratch: _add(layout, block, w, t, scratch))
+            total = self._by_crew(x, layout, watch) or self._sums(
+                x, layout, watch, lambda block, start, w, t, scratch: _add(layout, block, w, t, scratch)
+            )
         return raw_to_statistics(theta, total.unpadded(layout))
 
     def share_statistics(self, x: Any, shares: np.ndarray, kind: str) -> GaussianStatistics:
@@ -91,6 +93,17 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
             return out
 
         return collect(x, work, _block_bytes(x, theta), self.threads)
+
+    def _by_crew(self, x: Host, layout: Layout, watch: Watcher) -> Sums | None:
+        """The sums in compiled code alone, to the same bits, where the rows allow it."""
+        from eckart.engines.cpu.mixtures.crew import suits, sums_by_crew
+
+        if not suits(x, layout, self.threads):
+            return None
+        height, rows = block_rows(x.shape[1], x.dtype.itemsize, _block_bytes(x, layout.theta)), len(x.matrix.values)
+        found = sums_by_crew(x, layout, height, _lanes(layout, _cut(x, layout.theta, watch)[1]), self.threads)
+        watch("reading rows", rows, rows)
+        return found
 
     def _sums(self, x: Host, layout: Layout, watch: Watcher, add: Callable[..., None]) -> Sums:
         """Everything added up; a lane has sums of its own for all components."""

@@ -109,7 +109,7 @@ class RidgePrimitives:
 
         x = place(x)
         e = entries_of(x, right.dtype, rule, bias=own, offset=other, mean=mean)
-        return residual_gram(e, left, right, v, q, spread, self.threads, x.kept)
+        return residual_gram(x, e, left, right, v, q, spread, self.threads)
 
     def offset_times(
         self, x: Any, v: np.ndarray, mean: float, own: Any, other: Any, row_scale: Any = None, column_scale: Any = None

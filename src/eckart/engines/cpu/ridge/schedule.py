@@ -11,8 +11,8 @@ from numba import njit
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import by_rows, thin
 from eckart.engines.cpu.dense.thin import cuts_of as thin_cuts
-from eckart.engines.cpu.entries.entry import entries_of, known_room, looked_at, looking, next_rows
-from eckart.engines.cpu.entries.sparse import balanced, cuts_of
+from eckart.engines.cpu.entries.entry import ALL, entries_of, known_room, looked_at, looking, next_rows
+from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.words import call_kernel
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
@@ -31,6 +31,8 @@ LEAST_RANGE, RANGES = 2**14, 256
 """Entries of a range (0.2 ms and more of one core, so that handing it out costs little), and ranges at the most: four for each of 64 threads."""
 SHARE = 0.6
 """Rows with at most this share of k entries are solved in the space of their entries."""
+MANY = 2**21
+"""Entries from which on biases alone are summed by a kernel: NumPy takes 25 ns an entry for it and no second thread helps, a kernel 0.1 s to compile."""
 WORTH = 1e7
 """Multiplications that this must spare in a sweep, about 3 ms: over the sweeps of a fit they then last as long as its kernel takes to compile."""
 USUAL, SHORT, RARE, LONG = 0, 1, 2, 3
@@ -255,20 +257,38 @@ def row_scratch(width: int, dtype: np.dtype, room: int = 0, threads: int = 1) ->
     return chunk, aligned_zeros((threads * width, columns), dtype).reshape(threads, width, columns)
 
 
+@njit(**OUTSIDE)
+def bias_part(part, who, cuts, look, chosen, e, known, ridge, out):
+    """b_i of a range of rows: sums in float64, in the order of the entries."""
+    indptr, pull, weight = e.indptr, known[who, 2], known[who, 0]
+    first, last = cuts[part], cuts[part + 1]
+    while first < last:
+        end = next_rows(indptr, chosen, first, last)
+        call_kernel(look, (e, chosen, first, end, known[who]))
+        away = indptr[first]
+        for i in range(first, end):
+            total, below = 0.0, ridge[i]
+            for p in range(indptr[i] - away, indptr[i + 1] - away):
+                total += pull[p]
+                below += weight[p]
+            if indptr[i + 1] > indptr[i] and below > 0:
+                out[i] = total / below
+        first = end
+
+
 def bias_rows(x: Host, rule: RidgeRule, dtype: np.dtype, threads: int, **given: Any) -> np.ndarray:
     """b_i = sum_j w (a_ij - offset_j) / (sum_j w + bias ridge of row i): the biases alone, without factors."""
     e, out, (_, ridge) = entries_of(x, dtype, None, **given), np.zeros(x.counts.shape[0], dtype), ridges(x, rule)
-    parts = balanced(e.indptr, ranges(x.nnz))
-
-    def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-        for first, last, known in looked_at(e, *part, scratch):
-            seen = first + np.flatnonzero(np.diff(e.indptr[first : last + 1]))
-            if not len(seen):
-                continue
-            at, count = e.indptr[seen] - e.indptr[first], e.indptr[last] - e.indptr[first]
-            pull, weight = (np.add.reduceat(known[r, :count].astype(np.float64), at) for r in (2, 0))
-            weight += ridge[seen]
-            out[seen] = np.divide(pull, weight, out=np.zeros(len(seen)), where=weight > 0)
-
-    run_lanes(parts, [None] * len(parts), step, threads)
+    if x.nnz >= MANY:
+        cuts, known = cuts_of(e.indptr, ranges(x.nnz)), known_room(x, e.data.dtype, threads)
+        run_parts(bias_part, len(cuts) - 1, (cuts, looking(e, ALL, known), ALL, e, known, ridge, out), threads)
+        return out
+    for first, last, seen_entries in looked_at(e, 0, len(out), {}):
+        seen = first + np.flatnonzero(np.diff(e.indptr[first : last + 1]))
+        if not len(seen):
+            continue
+        at, count = e.indptr[seen] - e.indptr[first], e.indptr[last] - e.indptr[first]
+        pull, weight = (np.add.reduceat(seen_entries[r, :count].astype(np.float64), at) for r in (2, 0))
+        weight += ridge[seen]
+        out[seen] = np.divide(pull, weight, out=np.zeros(len(seen)), where=weight > 0)
     return out
