@@ -221,7 +221,7 @@ def sentences(count: int) -> Any:
 def pca(x: Any, threads: int, k: int, **more: Any) -> list[Any]:
     from eckart import PCA
 
-    model = PCA(k, random_state=0, n_threads=threads, **more).fit(x)
+    model = PCA(k, random_state=0, engine="cpu", n_threads=threads, **more).fit(x)
     return [model.components_, model.singular_values_]
 
 
@@ -234,14 +234,14 @@ def rival_pca(x: Any, k: int, solver: str) -> None:
 def als(x: Any, threads: int, k: int, **more: Any) -> list[Any]:
     from eckart import ALS
 
-    model = ALS(k, max_iter=3, tol=0.0, random_state=0, n_threads=threads, **more).fit(x)
+    model = ALS(k, max_iter=3, tol=0.0, random_state=0, engine="cpu", n_threads=threads, **more).fit(x)
     return [model.fit_.factors.left, model.fit_.factors.right]
 
 
 def bayes(x: Any, threads: int) -> list[Any]:
     from eckart import BayesianMF
 
-    model = BayesianMF(32, n_samples=4, burn_in=3, thin=1, random_state=0, n_threads=threads).fit(x)
+    model = BayesianMF(32, n_samples=4, burn_in=3, thin=1, random_state=0, engine="cpu", n_threads=threads).fit(x)
     return [model.fit_.factors.left, model.fit_.factors.right]
 
 
@@ -252,7 +252,7 @@ def gaussian_mixture(x: np.ndarray, threads: int, kind: str, steps: int) -> list
     start = x[np.random.default_rng(1).choice(len(x), k, replace=False)]
     precision = np.full((k, n), 0.4) if kind == "diag" else np.tile(0.4 * np.eye(n), (k, 1, 1))
     model = GaussianMixture(
-        k, covariance_type=kind, max_iter=steps, tol=0.0, reg_covar=1e-6, random_state=0, n_threads=threads, means_init=start,
+        k, covariance_type=kind, max_iter=steps, tol=0.0, reg_covar=1e-6, random_state=0, engine="cpu", n_threads=threads, means_init=start,
         weights_init=np.full(k, 1.0 / k), precisions_init=precision,
     ).fit(x)  # fmt: skip
     return [model.weights_, model.means_, model.covariances_]
@@ -261,28 +261,28 @@ def gaussian_mixture(x: np.ndarray, threads: int, kind: str, steps: int) -> list
 def lda(x: Any, threads: int, method: str, **more: Any) -> list[Any]:
     from eckart import LDA
 
-    model = LDA(50, learning_method=method, random_state=0, n_threads=threads, **more).fit(x)
+    model = LDA(50, learning_method=method, random_state=0, engine="cpu", n_threads=threads, **more).fit(x)
     return [model.components_]
 
 
 def nmf(x: Any, threads: int, k: int, **more: Any) -> list[Any]:
     from eckart import NMF
 
-    model = NMF(k, random_state=0, tol=0.0, n_threads=threads, **more)
+    model = NMF(k, random_state=0, tol=0.0, engine="cpu", n_threads=threads, **more)
     return [model.fit_transform(x), model.components_]
 
 
 def soft_impute(x: Any, threads: int) -> list[Any]:
     from eckart import SoftImpute
 
-    model = SoftImpute(tau=3.0, max_iter=5, random_state=0, n_threads=threads).fit(x)
+    model = SoftImpute(tau=3.0, max_iter=5, random_state=0, engine="cpu", n_threads=threads).fit(x)
     return [model.fit_.factors.left, model.fit_.factors.right]
 
 
 def skip_gram(x: Any, threads: int, deterministic: bool) -> list[Any]:
     from eckart import SkipGram
 
-    model = SkipGram(100, max_iter=1, deterministic=deterministic, random_state=0, n_threads=threads).fit(x)
+    model = SkipGram(100, max_iter=1, deterministic=deterministic, random_state=0, engine="cpu", n_threads=threads).fit(x)
     return [model.vectors_.vectors]
 
 
