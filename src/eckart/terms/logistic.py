@@ -57,8 +57,8 @@ class Logistic(Loss):
         g = np.copysign(e, s)
         g *= 0.5
         g += 0.5 - a
-        # near 0 the quotient is 1/4 less s^2 / 48; 1/4 itself lies above it
-        c = np.where(size < 1e-3, 0.25, -0.5 * e / np.maximum(size, 1e-3))
+        # near 0 the quotient is 1/4 less s^2 / 48, to rounding
+        c = np.where(size < 1e-3, 0.25 - size * size / 48, -0.5 * e / np.maximum(size, 1e-3))
         return value, g, c.astype(s.dtype, copy=False)
 
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
