@@ -17,8 +17,13 @@ LONG = 18
 
 
 @njit(**OUTSIDE)
-def parse_entries(data, starts, ends, placed, valued, n, m, powers, rows, columns, values, first, last, state):
-    """Row and column (where ``placed``) and value (where ``valued``) of each line; ``first[i]:last[i]`` is where the value of line i is written."""
+def parse_entries(data, lines, form, shape, powers, entries, texts, state):
+    """Row and column (where ``placed``) and value (where ``valued``) of each line; ``first[i]:last[i]`` is where the value of line i is written.
+
+    Pairs and triples: ``lines`` where lines start and end, ``form`` (placed, valued), ``entries`` (rows, columns, values), ``texts`` (first, last).
+    """
+    (starts, ends), (placed, valued), (n, m) = lines, form, shape
+    (rows, columns, values), (first, last) = entries, texts
     wanted = (2 if placed else 0) + (1 if valued else 0)
     for i in range(len(starts)):
         p, end, seen = starts[i], ends[i], 0

@@ -139,9 +139,8 @@ def _parse(head: Head, text: bytes, line: int) -> tuple[np.ndarray, np.ndarray, 
     values, state = np.ones(count), np.empty(count, np.uint8)
     first, last = np.empty((2, count), np.int64)
     valued = head.field != "pattern"
-    n, m = head.shape
     kernels.parse_entries(
-        data, starts, ends, head.sparse, valued, n, m, POWERS, rows, columns, values, first, last, state
+        data, (starts, ends), (head.sparse, valued), head.shape, POWERS, (rows, columns, values), (first, last), state
     )
     bad = np.flatnonzero(state > kernels.BLANK)
     if len(bad):

@@ -26,8 +26,10 @@ from eckart.scheduler import run_lanes
 
 
 @njit(**OUTSIDE, fastmath=FAST)
-def evidence_range(indptr, indices, data, mean, implicit, known, left, right, spread, first, last, pull, row_sum, sums):
+def evidence_range(entries, known, factors, spread, first, last, out_rows, sums):
     """Rows first..last, whose w, y and q are ``known``; ``spread`` is a0."""
+    indptr, indices, data, mean, implicit = entries
+    (left, right), (pull, row_sum) = factors, out_rows
     k, away = right.shape[1], indptr[first]
     line = 64 // right.itemsize
     end = indices.shape[0] - 1
@@ -162,15 +164,14 @@ def slopes(left, pull, bias, row_sum, penalties, first, last, sums):
 @njit(**OUTSIDE)
 def evidence_part(part, who, cuts, codes, e, known, factors, spread, penalties, out):
     """A range of rows: what is known of their entries, their evidence, and the slopes by their codes and biases. ``codes`` are addresses."""
-    left, right = factors
-    pull, row_sum, sums = out
+    left, (pull, row_sum, sums) = factors[0], out
     first, last, own = cuts[part], cuts[part + 1], sums[part]
     while first < last:
         end = next_rows(e.indptr, ALL, first, last)
         call_kernel(codes[0], (e, ALL, first, end, known[who]))
         call_kernel(
             codes[1],
-            (e.indptr, e.indices, e.data, e.mean, e.alpha > 0, known[who], left, right, spread, first, end, pull, row_sum, own),
+            ((e.indptr, e.indices, e.data, e.mean, e.alpha > 0), known[who], factors, spread, first, end, (pull, row_sum), own),
         )  # fmt: skip
         first = end
     call_kernel(codes[2], (left, pull, e.bias, row_sum, penalties, cuts[part], last, own))
@@ -201,12 +202,12 @@ def evidence_rows(
     cuts = cuts_of(e.indptr, ranges(x.nnz))
     sums = np.zeros((max(1, len(cuts) - 1), len(EvidenceSums._fields)))
     penalties = ridge, bias_ridge, np.ascontiguousarray(shared, np.float64), bool(rule.nonnegative)
-    before, after = (e.indptr, e.indices, e.data, e.mean, implicit), (pull, row_sum)
+    entries, rows = (e.indptr, e.indices, e.data, e.mean, implicit), (pull, row_sum)
     if threads <= FEW:
 
         def step(own: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
             for first, last, known in looked_at(e, *part, scratch):
-                evidence_range(*before, known, u, v, scale, first, last, *after, own)
+                evidence_range(entries, known, (u, v), scale, first, last, rows, own)
             slopes(u, pull, e.bias, row_sum, penalties, *part, own)
 
         run_lanes(list(itertools.pairwise(cuts.tolist())), list(sums), step, threads)
@@ -214,7 +215,7 @@ def evidence_rows(
         known = known_room(x, dtype, threads)
         codes = (
             looking(e, ALL, known),
-            address_of(evidence_range, (*before, known[0], u, v, scale, 0, 0, *after, sums[0])),
+            address_of(evidence_range, (entries, known[0], (u, v), scale, 0, 0, rows, sums[0])),
             address_of(slopes, (u, pull, e.bias, row_sum, penalties, 0, 0, sums[0])),
         )
         arguments = cuts, codes, e, known, (u, v), scale, penalties, (pull, row_sum, sums)

@@ -52,9 +52,9 @@ def descent_part(part, who, cuts, code, gram, pull, l1, start, out, how, level):
 
 
 @njit(**OUTSIDE)
-def lane_part(part, who, code, rows, x, other, weights, rule, start, out, how, room, sums):
-    """``hals_block``, whose address is ``code``, of every block of ``rows`` rows that belongs to a lane."""
-    lanes = sums[0].shape[0]
+def lane_part(part, who, code, rows, x, other, weights, rule, codes, how, room, sums):
+    """``hals_block``, whose address is ``code``, of every block of ``rows`` rows that belongs to a lane; ``codes`` are those before and after."""
+    lanes, (start, out) = sums[0].shape[0], codes
     (gram, l1), (sweeps, shrink, size) = rule, how
     pull, levels, heavy, cross, square = room
     own = pull[who], levels[who], heavy[who], cross[who], square[who]

@@ -98,7 +98,7 @@ class HalsPrimitives(FactorPrimitives):
             like = tuple(a[0] for a in own), lanes[0]
             code = address_of(hals_block, (values[:1], *given, old[:1], out[:1], *how, *like))
             rows, sums = block_rows(n, x.dtype.itemsize, size), (cross, squares, levels)
-            run_parts(lane_part, count, (code, rows, values, v, weights, rule, old, out, how, own, sums), self.threads)
+            run_parts(lane_part, count, (code, rows, values, v, weights, rule, (old, out), how, own, sums), self.threads)
         else:
 
             def step(sums: tuple[np.ndarray, ...], job: Job, scratch: dict[str, Any]) -> None:
