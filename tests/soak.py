@@ -2,8 +2,10 @@
 
     python tests/soak.py [--seconds 3600] [--rate 100] [--swaps 100] [--kill-every 60]
 
-Ends with code 1 where an answer was wrong, where a request failed for another reason than a killed worker, or where memory grew by more than 1 MB an hour
-(measured from the end of the first fifth on, when caches are full; in runs under ten minutes the growth is printed and not judged).
+Three workers serve. One of the two younger ones is killed each time, so that the oldest lives through the whole run and sees every swap: what a worker leaks shows in it.
+Ends with code 1 where an answer was wrong, where a request failed for another reason than a killed worker, where a tenth of the questions was not asked in time, or where
+the memory of all processes or of the oldest worker grew by more than 1 MB an hour (measured from the end of the first fifth on, when caches are full; in runs under ten
+minutes the growth is printed and not judged).
 """
 
 from __future__ import annotations
@@ -27,19 +29,25 @@ import numpy as np
 from eckart import ALS, load
 
 
-def memory(parent: int) -> float:
-    """Megabytes of a process and its children, shared pages counted once."""
-    total = 0
-    for pid in [parent, *children(parent)]:
-        try:
-            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            total += next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
-        except (OSError, StopIteration):
-            continue
-    return total / 1024
+def pages(pid: int, kind: str) -> float:
+    """Megabytes of a process: Pss counts a page that n processes share as 1/n of it, Rss counts it whole."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{kind}:")) / 1024
+    except (OSError, StopIteration):  # it has just been killed
+        return 0.0
+
+
+def growth(times: np.ndarray, held: np.ndarray) -> float:
+    """Megabytes an hour, from the median of the first third to that of the last."""
+    third = max(1, len(held) // 3)
+    return float(
+        (np.median(held[-third:]) - np.median(held[:third])) / max(1e-9, (times[-1] - times[0]) * 2 / 3) * 3600
+    )
 
 
 def children(parent: int) -> list[int]:
+    """The workers, oldest first."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -47,12 +55,12 @@ def children(parent: int) -> list[int]:
         except OSError:
             continue
         if int(fields[1]) == parent and b"spawn_main" in (folder / "cmdline").read_bytes():
-            found.append(int(folder.name))
-    return found
+            found.append((int(fields[19]), int(folder.name)))
+    return [pid for _, pid in sorted(found)]
 
 
 class Load(threading.Thread):
-    """Paced questions over one connection, each answer compared with the model's own."""
+    """Paced questions, each answer compared with the model's own; a new connection every 200 questions, so that young workers are asked, too."""
 
     def __init__(self, port: int, rate: float, wanted: dict[str, list[int]], end: float):
         super().__init__(daemon=True)
@@ -66,6 +74,9 @@ class Load(threading.Thread):
             due += 1 / self.rate
             time.sleep(max(0.0, due - time.monotonic()))
             row = random.choice(names)
+            if link is not None and (self.done + self.cut) % 200 == 0:
+                link.close()
+                link = None
             try:
                 link = link or http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
                 link.request(
@@ -75,13 +86,13 @@ class Load(threading.Thread):
                     {"content-type": "application/json"},
                 )
                 response = link.getresponse()
-                answer = json.loads(response.read())
+                body = response.read()
             except (OSError, http.client.HTTPException):  # the worker was killed while it answered
                 self.cut += 1
                 link = None
                 continue
-            if response.status != 200 or answer["answer"]["column"] != self.wanted[row]:
-                self.wrong.append(f"{row}: {response.status} {answer}")
+            if response.status != 200 or json.loads(body)["answer"]["column"] != self.wanted[row]:
+                self.wrong.append(f"{row}: {response.status} {body[:200]!r}")
             self.done += 1
 
 
@@ -136,7 +147,7 @@ def main() -> int:
             "--port",
             str(port),
             "--workers",
-            "2",
+            "3",
             "--slow",
             "3",
         ]
@@ -172,31 +183,36 @@ def _soak(
     for thread in (*load_threads, *others):
         thread.start()
     swaps = kills = 0
-    seen: list[tuple[float, float]] = []
+    seen: list[tuple[float, float, float]] = []
+    oldest = None
     while time.monotonic() < end:
         now = time.monotonic() - begin
         if now > (swaps + 1) * ask.seconds / (ask.swaps + 1):
             model.save(path)  # type: ignore[attr-defined]
             swaps += 1
-        if now > (kills + 1) * ask.kill_every and (alive := children(server.pid)):
-            os.kill(random.choice(alive), signal.SIGKILL)
+        alive = children(server.pid)
+        oldest = oldest or (alive[0] if alive else None)
+        if now > (kills + 1) * ask.kill_every and len(alive) > 1:
+            os.kill(random.choice(alive[1:]), signal.SIGKILL)
             kills += 1
-        if now > ask.seconds / 5:
-            seen.append((now, memory(server.pid)))
+        if now > ask.seconds / 5 and len(alive) == 3:
+            seen.append((now, sum(pages(pid, "Pss") for pid in (server.pid, *alive)), pages(alive[0], "Rss")))
         time.sleep(min(1.0, ask.seconds / 50))
     for thread in load_threads:
         thread.join(60)
     done, cut = sum(t.done for t in load_threads), sum(t.cut for t in load_threads)
     wrong = [w for t in load_threads for w in t.wrong]
-    times, held = np.array(seen).T
-    third = max(1, len(held) // 3)
-    growth = (np.median(held[-third:]) - np.median(held[:third])) / max(1e-9, (times[-1] - times[0]) * 2 / 3) * 3600
+    times, total, old = np.array(seen).T
+    grown = [growth(times, held) for held in (total, old)]
+    lived = children(server.pid)[0] == oldest
     print(
-        f"{done:,} answers, {len(wrong)} wrong, {cut} cut by {kills} killed workers, {swaps} swaps; {held[-1]:.0f} MB, growing by {growth:+.1f} MB an hour"
+        f"{done:,} answers, {len(wrong)} wrong, {cut} cut by {kills} killed workers, {swaps} swaps; all processes {total[-1]:.0f} MB, growing by {grown[0]:+.1f} MB an hour; "
+        f"the oldest worker {old[-1]:.0f} MB, growing by {grown[1]:+.1f} MB an hour{'' if lived else ', BUT IT DIED ON THE WAY'}"
     )
     for line in wrong[:5]:
         print(line)
-    return int(bool(wrong) or cut > 8 * kills or (ask.seconds >= 600 and growth > 1.0))
+    short = done + cut < 0.9 * ask.rate * ask.seconds
+    return int(bool(wrong) or not lived or short or cut > 8 * kills or (ask.seconds >= 600 and max(grown) > 1.0))
 
 
 if __name__ == "__main__":

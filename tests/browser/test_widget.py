@@ -14,8 +14,8 @@ import pytest
 from eckart import PCA
 
 WIDGET = Path(__file__).resolve().parents[2] / "src" / "eckart" / "studio" / "widget.js"
-HOST = """async ({files, place, style, height}) => {
-  const told = {files, place, style, height}, hear = new Set();
+HOST = """async ({files, place, page_style, height}) => {
+  const told = {files, place, page_style, height}, hear = new Set();
   const model = {
     get: (name) => told[name], on: (_, f) => hear.add(f), off: (_, f) => hear.delete(f),
     send: async (message) => {
@@ -67,7 +67,7 @@ def test_a_model_is_shown_in_a_notebook(browser, host, tmp_path_factory):
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.expose_function("askPython", ask)
     page.goto(host)
-    page.evaluate(HOST, {"files": page_files(), "place": f"#/model/{MODEL}", "style": STYLE, "height": 760})
+    page.evaluate(HOST, {"files": page_files(), "place": f"#/model/{MODEL}", "page_style": STYLE, "height": 760})
     frame = page.frames[-1]
     frame.wait_for_selector("text=certificate holds", timeout=30_000)
     frame.wait_for_selector("text=300 points in view", timeout=30_000)

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import numpy as np
 
@@ -52,18 +52,21 @@ def view(model: Any, data: Any = None, *, height: int = 720) -> Any:
     from eckart.studio.answers import Studio
     from eckart.studio.folder import Folder
 
-    model = load(model) if isinstance(model, (str, os.PathLike)) else model
+    name = MODEL
+    if isinstance(model, (str, os.PathLike)):
+        name = f"{Path(model).stem.lstrip('.')}.safetensors"  # the page's heading; a hidden file would not be shown
+        model = load(model)
     if not hasattr(model, "save"):
         raise InputTypeError(
             f"model is a {type(model).__name__}, wanted a fitted model of eckart, or the name of a model file"
         )
     held = tempfile.TemporaryDirectory(prefix="eckart-view-")
     place = Path(held.name)
-    model.save(place / MODEL)
+    model.save(place / name)
     file = None if data is None else write_data(data, place)
     studio = Studio(Folder.of(place))
-    studio.library.given[MODEL] = file
-    return widget(studio, held, height)
+    studio.library.given[name] = file
+    return widget(studio, held, name, height)
 
 
 def write_data(data: Any, place: Path) -> str:
@@ -159,12 +162,14 @@ def _widget_class() -> Any:
 
         _esm = Path(__file__).parent / "widget.js"
         files = traitlets.Dict().tag(sync=True)
-        place = traitlets.Unicode(f"#/model/{MODEL}").tag(sync=True)
-        style = traitlets.Unicode(STYLE).tag(sync=True)
+        place = traitlets.Unicode().tag(sync=True)
+        page_style = traitlets.Unicode(STYLE).tag(
+            sync=True
+        )  # "style" belongs to the notebook: it looks for a widget there
         height = traitlets.Int(720).tag(sync=True)
 
-        def __init__(self, studio: Any, held: Any, height: int):
-            super().__init__(files=page_files(), height=height)
+        def __init__(self, studio: Any, held: Any, name: str, height: int):
+            super().__init__(files=page_files(), place=f"#/model/{quote(name)}", height=height)
             self._studio, self._held = studio, held
             self.on_msg(self._asked)
 

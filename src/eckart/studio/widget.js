@@ -66,26 +66,39 @@ function stay(event, window) {
   window.dispatchEvent(new window.HashChangeEvent("hashchange"));
 }
 
-function render({ model, el }) {
-  const frame = document.createElement("iframe");
-  frame.title = "eckart studio";
-  frame.style.cssText = `width: 100%; height: ${model.get("height")}px; border: 0; display: block;`;
-  el.append(frame);
-  const window = frame.contentWindow, page = frame.contentDocument;
-  const files = model.get("files"), made = {};
+/** Write the page into a frame; a function that takes its questions off the model again. */
+function fill(frame, model, place, made) {
+  const window = frame.contentWindow, page = frame.contentDocument, files = model.get("files");
   const { ask, end } = relay(model, window);
   page.open();
   page.write('<!doctype html><html lang="en"><head><meta charset="utf-8"><title>eckart</title></head><body><div id="app"></div></body></html>');
   page.close();
   window.fetch = ask;
   window.EventSource = Silent;
-  window.location.hash = model.get("place");
+  window.history.replaceState(null, "", place);
+  window.history.pushState = window.history.replaceState;
   page.addEventListener("click", (event) => stay(event, window));
   for (const [path, text] of Object.entries(files)) {
     if (path.endsWith(".css")) page.head.append(Object.assign(page.createElement("style"), { textContent: text }));
   }
-  page.head.append(Object.assign(page.createElement("style"), { textContent: model.get("style") }));
+  page.head.append(Object.assign(page.createElement("style"), { textContent: model.get("page_style") }));
   page.body.append(Object.assign(page.createElement("script"), { type: "module", src: linker(files, made)("app.js") }));
+  return end;
+}
+
+function render({ model, el }) {
+  const frame = document.createElement("iframe");
+  frame.title = "eckart studio";
+  frame.style.cssText = `width: 100%; height: ${model.get("height")}px; border: 0; display: block;`;
+  const made = {};
+  let end = () => {};
+  // A frame has a page only once its cell is in the document, and loses it when the cell is moved; each time the browser then loads an empty one.
+  frame.addEventListener("load", () => {
+    if (frame.contentDocument.getElementById("app")) return;
+    end();
+    end = fill(frame, model, model.get("place"), made);
+  });
+  el.append(frame);
   return () => {
     end();
     frame.remove();

@@ -54,6 +54,18 @@ function Topics({ model, data, asked, got, onKept }) {
     </div></div>`;
 }
 
+/** Names of bubbles where they do not cover one another: in the middle, else above or below; a line has 16 pixels, a letter about 7. */
+function spread(bubbles) {
+  const taken = [];
+  return bubbles.map((bubble) => {
+    const half = 3.5 * bubble.name.length;
+    const free = (below) => taken.every((box) => Math.abs(box.x - bubble.x) > box.half + half || Math.abs(box.y - bubble.y - below) > 15);
+    const below = [5, bubble.r + 14, -bubble.r - 4, bubble.r + 30, -bubble.r - 20].find(free) ?? 5;
+    taken.push({ x: bubble.x, y: bubble.y + below, half });
+    return { ...bubble, below };
+  });
+}
+
 /** Topics on a plane: near ones use similar words, large ones are spoken of more. */
 function Plane({ got, chosen, model, asked }) {
   const [box, { width: wide }] = useSize();
@@ -65,11 +77,12 @@ function Plane({ got, chosen, model, asked }) {
   const scale = Math.min((width - 2 * padX) / (x1 - x0 || 1), (height - 2 * padY) / (y1 - y0 || 1));
   const px = (x) => width / 2 + (x - (x0 + x1) / 2) * scale, py = (y) => height / 2 - (y - (y0 + y1) / 2) * scale;
   const most = Math.max(...placed.map((one) => one.share));
+  const bubbles = spread([...placed].sort((a, b) => b.share - a.share).map((one) => ({ one, x: px(one.x), y: py(one.y), r: 6 + 22 * Math.sqrt(one.share / most), name: one.name ?? one.words[0]?.word ?? "" })));
   return html`<${Card} title="Map of topics" aside=${got.kept !== null && got.kept !== undefined && html`<span class="faint small">the plane keeps ${share(got.kept, 0)} of the distances</span>`}>
     <div ref=${box}><svg class="plane" width=${width} height=${height} role="group" aria-label="topics on a plane">
-      ${[...placed].sort((a, b) => b.share - a.share).map((one) => html`<a key=${one.number} href=${address(["model", model.file, "topics"], { ...asked, topic: one.number })} aria-label=${`${one.name ?? one.words[0]?.word}, ${topicName(one)}, ${share(one.share)}`}>
-        <circle class=${one === chosen ? "bubble on" : "bubble"} cx=${px(one.x)} cy=${py(one.y)} r=${6 + 22 * Math.sqrt(one.share / most)} style=${{ fill: classColour(one.number - 1) }} />
-        <text x=${px(one.x)} y=${py(one.y) + 5} text-anchor="middle">${one.name ?? one.words[0]?.word}</text></a>`)}
+      ${bubbles.map(({ one, x, y, r, name, below }) => html`<a key=${one.number} href=${address(["model", model.file, "topics"], { ...asked, topic: one.number })} aria-label=${`${name}, ${topicName(one)}, ${share(one.share)}`}>
+        <circle class=${one === chosen ? "bubble on" : "bubble"} cx=${x} cy=${y} r=${r} style=${{ fill: classColour(one.number - 1) }} />
+        <text x=${x} y=${y + below} text-anchor="middle">${name}</text></a>`)}
     </svg></div><//>`;
 }
 
