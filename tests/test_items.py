@@ -320,7 +320,7 @@ def test_compare_puts_all_on_one_split_in_one_table():
     assert "ndcg@5" in str(found)
     assert len(found.to_table()["model"]) == 3
     every = eckart.compare(taken(100, 30), at=5, random_state=0)
-    assert {row.model for row in every.table} == {"popularity", "als", "ease", "slim", "gf-cf"}
+    assert {row.model for row in every.table} == {"popularity", "als", "ease", "slim", "gf-cf", "blend"}
     assert all(row.certified for row in every.table if row.model in ("ease", "slim", "gf-cf"))
 
 
@@ -386,12 +386,12 @@ def shell(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-@pytest.mark.parametrize("method", ["ease", "slim", "gf-cf"])
+@pytest.mark.parametrize("method", ["ease", "slim", "gf-cf", "blend"])
 def test_shell_fits_and_recommends(method, likes, tmp_path):
     said = ("--rows", "user", "--columns", "page", "--feedback", "implicit", "--method", method)
     done = shell("complete", likes, *said, "--model", tmp_path / "m.safetensors")
     assert done.exit_code == 0, done.output
-    assert "certificate holds (global)" in done.output
+    assert f"certificate holds ({'statistical' if method == 'blend' else 'global'})" in done.output
     assert "rank" not in done.output
     lists = shell("recommend", tmp_path / "m.safetensors", "--row", "u3", "-n", "3")
     assert lists.exit_code == 0, lists.output
@@ -405,4 +405,4 @@ def test_shell_compares(likes):
     assert done.exit_code == 0, done.output
     assert {"ease", "gf-cf", "popularity"} <= {line.split()[0] for line in done.output.splitlines() if line}
     wrong = shell("compare", likes, "--rows", "user", "--columns", "page", "--methods", "kmeans")
-    assert "als, ease, slim, gf-cf" in str(wrong.exception)
+    assert "als, ease, slim, gf-cf, blend" in str(wrong.exception)

@@ -36,7 +36,7 @@ NETWORKS = {
     "NetworkRegressor": (network(eckart.NetworkRegressor), lambda: (parts(), parts()[:, 0])),
 }
 SMALL = {type(make()).__name__: (make, data) for make, data in reversed(FITS.values())}
-SMALL |= NETWORKS | {"EASE": (of(eckart.EASE, l2=1.0), parts)}
+SMALL |= NETWORKS | {"EASE": (of(eckart.EASE, l2=1.0), parts), "Blend": (of(eckart.Blend, {"ease": eckart.EASE(l2=1.0)}), parts)}
 
 
 def test_every_estimator_is_asked():
@@ -148,13 +148,13 @@ def test_what_was_fitted_cannot_be_changed_in_silence(name):
         if isinstance(static, property) and static.fset is None:
             with pytest.raises(AttributeError, match="cannot be set"):
                 setattr(model, attribute, value)
-    assert arrays or name in ("EASE", "SLIM", "SpectralFilter", "MixedTable", "TimeFactors")
+    assert arrays or name in ("EASE", "SLIM", "SpectralFilter", "Blend", "MixedTable", "TimeFactors")
 
 
 def test_verbose_prints_where_people_look(name, capsys):
     fit(name, verbose=True)
     told = capsys.readouterr()
-    assert told.out or name == "EASE"  # which is one closed form: there is nothing on the way to tell
+    assert told.out or name in ("EASE", "Blend")  # which is one closed form: there is nothing on the way to tell
 
 
 EARLY = {

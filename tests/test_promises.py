@@ -27,6 +27,7 @@ from eckart import (
     SVT,
     Autoencoder,
     BayesianMF,
+    Blend,
     ConvAutoencoder,
     ExactRecovery,
     GaussianMixture,
@@ -64,7 +65,12 @@ COMPLETERS = [
     BayesianMF(n_components=2, n_samples=8, burn_in=8, thin=1, random_state=0),
 ]
 
-ITEM_MODELS = [EASE(l2=1.0), SLIM(l2=1.0, l1=0.1), SpectralFilter(2, random_state=0)]  # their other promises are in test_items
+ITEM_MODELS = [
+    EASE(l2=1.0),
+    SLIM(l2=1.0, l1=0.1),
+    SpectralFilter(2, random_state=0),
+    Blend({"ease": EASE(l2=1.0), "gf-cf": SpectralFilter(2)}, random_state=0),
+]  # their other promises are in test_items
 
 MIXTURES = [
     GaussianMixture(2, random_state=0),

@@ -19,7 +19,7 @@ ALWAYS = {"PCA eigh", "PCA svd", "PCA randomized", "PCA sparse", "PCA gaps"}
 """Models that scale inside: they answer wherever their own variances can be written down."""
 
 
-UNITLESS = {"EASE", "SLIM", "SpectralFilter", "Mixture multinomial", "PLSA", "LDA online"}
+UNITLESS = {"EASE", "SLIM", "SpectralFilter", "Blend", "Mixture multinomial", "PLSA", "LDA online"}
 """Models for which data times a number are the same data (shares of a row, or what is there at all)."""
 
 

@@ -28,6 +28,7 @@ _PUBLIC = {
     "EASE": "eckart.complete.items.ease",
     "SLIM": "eckart.complete.items.slim",
     "SpectralFilter": "eckart.complete.items.spectral_filter",
+    "Blend": "eckart.complete.items.blend",
     "TimeFactors": "eckart.complete.series.time_factors",
     "MixedTable": "eckart.complete.tables.mixed_table",
     "recovery": "eckart.complete.nuclear.recovery",
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from eckart.complete.bayes.bayesian_mf import BayesianMF as BayesianMF
     from eckart.complete.compare_lists import compare as compare
     from eckart.complete.factors.als import ALS as ALS
+    from eckart.complete.items.blend import Blend as Blend
     from eckart.complete.items.ease import EASE as EASE
     from eckart.complete.items.slim import SLIM as SLIM
     from eckart.complete.items.spectral_filter import SpectralFilter as SpectralFilter

@@ -59,6 +59,7 @@ CASES: dict[str, tuple[str, dict, str, tuple[str, ...]]] = {
     "EASE": ("EASE", {"l2": 1.0}, "likes", ("transform",)),
     "SLIM": ("SLIM", {"l2": 1.0}, "likes", ("transform",)),
     "SpectralFilter": ("SpectralFilter", {"n_components": 2}, "likes", ("transform",)),
+    "Blend": ("Blend", {}, "likes", ("transform",)),
     "TimeFactors": ("TimeFactors", {"n_components": 1, "n_samples": 2, "burn_in": 1, "thin": 1, "period": 3}, "exact", ()),
     "MixedTable": ("MixedTable", {"n_components": 2, "max_iter": 5}, "gaps", ("transform", "impute")),
     "MixedTable huber": ("MixedTable", {"losses": {"x0": "huber"}, "max_iter": 5}, "gaps", ("transform",)),

@@ -342,6 +342,7 @@ QUESTIONS = {
     "EASE": item_model,
     "SLIM": item_model,
     "SpectralFilter": item_model,
+    "Blend": item_model,
     "TimeFactors": series,
     "MixedTable": mixed,
     "GaussianMixture": gaussian_mixture,

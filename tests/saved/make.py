@@ -283,6 +283,16 @@ def spectral_filter() -> Case:
 
 
 @case
+def blend() -> Case:
+    """Two members, both with a share whatever hidden entries say of so small a table."""
+    members = {"ease": eckart.EASE(2.0, strengths="raw"), "gf-cf": eckart.SpectralFilter(3, strengths="raw")}
+    model, ask = items(eckart.Blend(members, random_state=0))
+    fitted = {name: member.fit(model.observed_) for name, member in model._fresh((20, 12)).items()}
+    model._become(fitted, np.array([0.75, 0.25]), model.observed_, model.fit_.plan["told"], {})
+    return model, ask
+
+
+@case
 def time_factors() -> Case:
     r = rng(14)
     a = np.outer(r.random(6) + 1, np.sin(2 * np.pi * np.arange(40) / 8)) + 0.1 * r.standard_normal((6, 40))

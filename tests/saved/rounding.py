@@ -359,7 +359,7 @@ BOUNDS = {
     "LinearAutoencoder": _linear,
     **dict.fromkeys(("Autoencoder", "ConvAutoencoder", "NetworkClassifier", "NetworkRegressor"), _network),
     **dict.fromkeys(("ALS", "BayesianMF", "SVP", "SVT", "SoftImpute", "ExactRecovery"), _completer),
-    **dict.fromkeys(("EASE", "SLIM", "SpectralFilter"), _items),
+    **dict.fromkeys(("EASE", "SLIM", "SpectralFilter", "Blend"), _items),
     "TimeFactors": _series,
     "MixedTable": _mixed,
     **dict.fromkeys(("GaussianMixture", "Mixture"), _mixture),

@@ -21,7 +21,7 @@ Examples:
 
     eckart compare ratings.csv --rows user --columns movie --values rating --methods ease,gf-cf --at 20
 """
-METHODS = {"als": "ALS", "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter"}
+METHODS = {"als": "ALS", "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter", "blend": "Blend"}
 
 
 @options.spread
@@ -29,7 +29,7 @@ def compare(
     file: Annotated[str, typer.Argument(help="The data: triples, one observation a line.")],
     *,
     triples: TripleOptions,
-    methods: Annotated[str, option(help="Which, separated by commas: als, ease, slim, gf-cf.")] = "als,ease,slim,gf-cf",
+    methods: Annotated[str, option(help="Which, separated by commas: als, ease, slim, gf-cf, blend (of three of them).")] = "als,ease,slim,gf-cf,blend",
     at: Annotated[int, option(help="Length of the lists.")] = 10,
     held_out: options.HeldOut = None,
     seed: Annotated[int, option(help="Seed of every random choice.")] = 0,

@@ -48,12 +48,12 @@ Examples:
 
 METHODS = {
     "biases": "ALS", "als": "ALS", "bayes": "BayesianMF", "soft-impute": "SoftImpute", "svp": "SVP", "svt": "SVT", "exact": "ExactRecovery",
-    "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter", "series": "TimeFactors",
+    "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter", "blend": "Blend", "series": "TimeFactors",
 }  # fmt: skip
 BIASES = ("random_state", "n_threads", "verbose", "engine", "checkpoint", "max_iter")
 """Parameters of the model of biases alone."""
-ITEM_METHODS = ("ease", "slim", "gf-cf")
-"""Methods whose models hold weights between columns: they rank, they do not predict values."""
+ITEM_METHODS = ("ease", "slim", "gf-cf", "blend")
+"""Methods whose models hold weights between columns, or blend such models: they rank, they do not predict values."""
 
 
 @options.spread
@@ -67,7 +67,7 @@ def complete(
         option(
             help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact; "
             "series where columns are times; mixed for a wide table with categories, yes/no or dates beside numbers (auto takes it for such a table); "
-            "ease, slim or gf-cf with --feedback implicit."
+            "ease, slim, gf-cf or blend (of als, ease and gf-cf) with --feedback implicit."
         ),
     ] = "auto",
     components: Annotated[

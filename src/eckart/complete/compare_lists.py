@@ -17,10 +17,11 @@ import numpy as np
 from sklearn.base import clone
 
 from eckart.complete.factors.als import ALS
+from eckart.complete.items.blend import RANK, Blend
 from eckart.complete.items.ease import EASE
 from eckart.complete.items.slim import SLIM
 from eckart.complete.items.spectral_filter import SpectralFilter
-from eckart.complete.split import split
+from eckart.complete.split import train_and_hidden
 from eckart.errors import InputError, wrong
 from eckart.io.models.checkpoint import contents, digest, parameters_of
 from eckart.io.models.save import load
@@ -31,8 +32,6 @@ from eckart.metrics import coverage_at_k, ranking
 from eckart.trace import StopReason
 
 POPULARITY = "popularity"
-RANK = 64
-"""Rank of ALS where no models are named: lists want more dimensions than predictions do."""
 
 
 class Compared(NamedTuple):
@@ -111,7 +110,8 @@ def compare(
     Parameters
     ----------
     X, rows, columns, values, duplicates : the data, as for ``fit``.
-    models : estimators by name (they are not changed); None takes ALS for implicit feedback, EASE, SLIM and the spectral filter, with their defaults.
+    models : estimators by name (they are not changed); None takes ALS for implicit feedback, EASE, SLIM, the spectral filter and a blend, with their
+        defaults.
         Popularity, the columns that most rows have, is always among them.
     test : entries to judge by, of the same shape and ids as X, where there is a split already; None hides ``held_out`` of X.
     held_out : share or number of entries to hide.
@@ -133,7 +133,7 @@ def compare(
     if checkpoint is not None and (isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer))):
         raise wrong("random_state", random_state, "an int with checkpoint: the split is made again by it")
     chosen = _chosen(models, x, random_state, n_threads)
-    train, hidden = _parts(x, test, held_out, random_state)
+    train, hidden = train_and_hidden(x, test, held_out, random_state)
     relevant = hidden.to_scipy()
     asked = np.flatnonzero(np.diff(relevant.indptr))
     if not len(asked):
@@ -208,7 +208,7 @@ def _chosen(models: Mapping[str, Any] | None, x: Observed, seed: Any, threads: i
     """Fresh estimators by name."""
     if models is None:
         k = max(1, min(RANK, *x.shape))
-        models = {"als": ALS(k, feedback="implicit"), "ease": EASE(), "slim": SLIM(), "gf-cf": SpectralFilter()}
+        models = {"als": ALS(k, feedback="implicit"), "ease": EASE(), "slim": SLIM(), "gf-cf": SpectralFilter(), "blend": Blend()}
     found = {}
     for name, model in models.items():
         if not hasattr(model, "recommend") or not hasattr(model, "get_params"):
@@ -224,24 +224,6 @@ def _chosen(models: Mapping[str, Any] | None, x: Observed, seed: Any, threads: i
         if threads is not None and "n_threads" in params:
             found[name].set_params(n_threads=threads)
     return found
-
-
-def _parts(x: Observed, test: Any, held_out: float | int, seed: Any) -> tuple[Observed, Observed]:
-    if test is None:
-        parts = split(x, held_out, random_state=seed)
-        return parts.train, parts.test
-    other = observed(test)
-    same = all(_equal(a, b) for a, b in ((x.rows, other.rows), (x.columns, other.columns)))
-    if other.shape != x.shape or not same:
-        raise InputError(
-            f"test of shape {other.shape} came, wanted the rows and columns of X, shape {x.shape}, with the same ids"
-        )
-    return x, other
-
-
-def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:
-    """The same labels, or none on either side."""
-    return a is b if a is None or b is None else bool(np.array_equal(a, b))
 
 
 def _popular(train: Observed, asked: np.ndarray, n: int) -> np.ndarray:

@@ -401,7 +401,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
             x.shape != f.shape
             or x.indptr.dtype.kind not in "iu"
             or x.indices.dtype.kind not in "iu"
-            or x.data.dtype.kind != "f"
+            or x.data.dtype not in (np.float32, np.float64)
         ):
             raise FileError(f"observed entries of a matrix of shape {x.shape} came with factors of shape {f.shape}")
         prefix = "normaliser."

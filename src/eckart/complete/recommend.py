@@ -92,6 +92,7 @@ class Explanation:
     """Why a cell is predicted as it is: base (mean and biases) plus the share of each observed entry, largest first.
 
     Where the model knows attributes or time, ``parts`` splits the prediction into "history", "attributes", "time" and "bias" (mean and biases); they add up.
+    For a blend ``parts`` are what its members add.
     Under a loss the shares add up to the natural parameter (log odds, say), and ``on_scale`` is what that means on the scale of the data.
     """
 
@@ -104,7 +105,7 @@ class Explanation:
     on_scale: float | None = None
 
     def __str__(self) -> str:
-        told = "mean and biases" if not self.parts else "mean, biases, attributes and time"
+        told = "mean, biases, attributes and time" if "history" in self.parts else "mean and biases"
         lines = [f"row {self.row}, column {self.column}: {self.prediction:.4g} = {self.base:.4g} from {told}"]
         if self.on_scale is not None:
             lines[0] += f"; {self.on_scale:.4g} on the scale of the data"

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputTypeError, wrong
+from eckart.errors import InputError, InputTypeError, wrong
+from eckart.io.tables.triples import observed as read_observed
 from eckart.matrix import Counts, Observed
 from eckart.rng import generator
 
@@ -119,6 +120,25 @@ def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) 
     place = np.arange(observed.nnz) - np.repeat(observed.indptr[:-1] - first, counts)
     dealt[np.argsort(rows + rng.random(observed.nnz))] = place % n
     return (Split(_take(observed, dealt != i), _take(observed, dealt == i)) for i in range(n))
+
+
+def train_and_hidden(x: Observed, given: Any, held_out: float | int, seed: Any, name: str = "test") -> tuple[Observed, Observed]:
+    """X and the entries to judge by where these are ``given`` (with the rows and columns of X), else a random split of X."""
+    if given is None:
+        parts = split(x, held_out, random_state=seed)
+        return parts.train, parts.test
+    other = read_observed(given)
+    same = all(_equal(a, b) for a, b in ((x.rows, other.rows), (x.columns, other.columns)))
+    if other.shape != x.shape or not same:
+        raise InputError(
+            f"{name} of shape {other.shape} came, wanted the rows and columns of X, shape {x.shape}, with the same ids"
+        )
+    return x, other
+
+
+def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    """The same labels, or none on either side."""
+    return a is b if a is None or b is None else bool(np.array_equal(a, b))
 
 
 def _draw(observed: Any, held_out: float | int, keep_rows: bool, rng: np.random.Generator) -> np.ndarray:

@@ -10,14 +10,16 @@ each w.
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import logsumexp
 
 from eckart.errors import InputError
 from eckart.io.models.levels import NOTHING, Memory
 from eckart.matrix import Counts
 from eckart.optim.lbfgs import minimise
+from eckart.terms import Logistic
 from eckart.trace import Trace, Watcher, silent
 
+LOGISTIC = Logistic()
 LARGEST = 5000
 """Words up to which n x n numbers are held."""
 
@@ -67,8 +69,9 @@ def solve(
 
 
 def _negative(seen: np.ndarray, away: np.ndarray, s: np.ndarray) -> tuple[float, np.ndarray]:
-    soft = np.logaddexp(0.0, s)
-    return float((seen * (soft - s)).sum() + (away * soft).sum()), (seen + away) * expit(s) - seen
+    """Logistic losses of pairs that were seen (1) and of noise (0), and their gradient by s."""
+    soft = LOGISTIC.value(np.zeros(()), s)
+    return float((seen * (soft - s)).sum() + (away * soft).sum()), (seen + away) * LOGISTIC.mean(s) - seen
 
 
 def _softmax(seen: np.ndarray, s: np.ndarray) -> tuple[float, np.ndarray]:

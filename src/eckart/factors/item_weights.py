@@ -1,4 +1,4 @@
-"""ItemWeights: what every column adds to the score of every other, dense, sparse or of low rank."""
+"""ItemWeights: what every column adds to the score of every other, dense, sparse or of low rank; or the shares of a blend of such models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from eckart.errors import FileError
 from eckart.factors.checks import names, numbers, value
 
-ARRAYS = ("weights", "indptr", "indices", "data", "left", "right", "multipliers")
+ARRAYS = ("weights", "indptr", "indices", "data", "left", "right", "multipliers", "shares")
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,7 +18,8 @@ class ItemWeights:
     """Weights between the n columns of a matrix of ``n_rows`` rows: a row x scores the columns by x W, W = S + L R^T.
 
     S is ``weights`` (dense) or ``indptr``, ``indices``, ``data`` (compressed rows) or absent; ``left`` is L and ``right`` is R (n x k), or absent.
-    ``multipliers`` d belong to the constraint diag W = 0: (X^T X + l2 I)(I - W) = diag(d).
+    ``multipliers`` d belong to the constraint diag W = 0: (X^T X + l2 I)(I - W) = diag(d). ``shares`` are those of the members of a blend, whose weights
+    stand with the members.
 
     >>> w = ItemWeights(2, 3, left=np.ones((3, 1)), right=np.ones((3, 1)))
     >>> w.shape, w.k, w.dtype.name
@@ -34,6 +35,7 @@ class ItemWeights:
     left: np.ndarray | None = None
     right: np.ndarray | None = None
     multipliers: np.ndarray | None = None
+    shares: np.ndarray | None = None
     rows: np.ndarray | None = None
     columns: np.ndarray | None = None
 
@@ -49,7 +51,7 @@ class ItemWeights:
     @property
     def dtype(self) -> np.dtype:
         """Of the scores."""
-        return next(a for a in (self.weights, self.data, self.left) if a is not None).dtype
+        return next(a for a in (self.weights, self.data, self.left, self.shares) if a is not None).dtype
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values, for a model file."""
@@ -67,8 +69,10 @@ class ItemWeights:
         """Refuse what does not fit together (a file may hold anything)."""
         value("n_rows", self.n_rows, 0, whole=True)
         value("n", self.n, 1, whole=True)
-        if self.weights is None and self.data is None and self.left is None:
-            raise FileError("weights, data and left are missing, wanted one of them")
+        if all(a is None for a in (self.weights, self.data, self.left, self.shares)):
+            raise FileError("weights, data, left and shares are missing, wanted one of them")
+        if self.shares is not None:
+            numbers("shares", self.shares, (None,), 0.0)
         if self.weights is not None:
             numbers("weights", self.weights, (self.n, self.n))
         if self.data is not None:

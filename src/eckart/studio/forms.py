@@ -24,7 +24,7 @@ OWN = {
 CHOICES = {
     ("reduce", "method"): ["pca", "autoencoder", "conv_autoencoder"], ("reduce", "rotation"): ["varimax", "promax"],
     ("reduce", "solver"): ["auto", "eigh", "svd", "power", "randomized", "lanczos", "gradient"],
-    ("complete", "method"): ["auto", "als", "bayes", "biases", "soft-impute", "svp", "svt", "exact", "ease", "slim", "gf-cf"],
+    ("complete", "method"): ["auto", "als", "bayes", "biases", "soft-impute", "svp", "svt", "exact", "ease", "slim", "gf-cf", "blend"],
     ("complete", "feedback"): ["explicit", "implicit"], ("complete", "normalise"): ["column", "row", "both", "bias", "global"],
     ("explain", "method"): ["lda", "plsa", "nmf", "mixture"], ("explain", "learning"): ["gibbs", "cvb0", "variational", "online"],
     ("explain", "covariance"): ["full", "tied", "diag", "spherical", "unit", "factor"], ("explain", "family"): ["bernoulli", "multinomial"],

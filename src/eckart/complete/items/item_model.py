@@ -114,19 +114,7 @@ class ItemModel(Completer):
             own = (np.arange(len(at) + 1), at, np.arange(len(at)))
             best, values = replace(scores, entries=single).best(np.arange(len(at)), int(n), np.arange(scores.n), own)
             return Recommendations.of(ids, at, best, values, by="weight")
-        ids = self.row_ids
-        at = ids.indices_of(one_or_many(rows))
-        x = scores.entries
-        size = np.sqrt(
-            np.add.reduceat(np.append(x.data.astype(np.float64) ** 2, 0), x.indptr[:-1]) * (x.row_counts() > 0)
-        )
-        unit = replace(x, data=(x.data / np.repeat(np.where(size > 0, size, 1), x.row_counts())).astype(x.dtype))
-        t = unit.transposed()
-        own = (np.arange(len(at) + 1), at, np.arange(len(at)))
-        best, values = scores.engine.best_products(
-            SparseRows(unit.indptr, unit.indices, unit.data), at, SparseRows(t.indptr, t.indices, t.data), len(size), int(n), None, None, own
-        )  # fmt: skip
-        return Recommendations.of(ids, at, best, values, by="cosine")
+        return rows_alike(scores.entries, self.row_ids, rows, n, scores.engine)
 
     def explain(self, row: Any, column: Any, n: int = 10) -> Explanation:
         """The score of (row, column) as a sum over the entries of the row: share_i = x_i W_ij, exactly."""
@@ -160,9 +148,24 @@ class ItemModel(Completer):
             raise FileError(f"factors of kind {type(f).__name__} came, wanted ItemWeights")
         indptr, indices, data = (arrays[f"observed.{part}"] for part in ("indptr", "indices", "data"))
         x = Observed(indptr, indices, data, f.n, f.rows, f.columns)
-        if x.shape != f.shape or x.data.dtype.kind != "f" or {x.indptr.dtype.kind, x.indices.dtype.kind} - set("iu"):
+        if x.shape != f.shape or x.data.dtype not in (np.float32, np.float64) or {x.indptr.dtype.kind, x.indices.dtype.kind} - set("iu"):
             raise FileError(f"observed entries of a matrix of shape {x.shape} came with weights for shape {f.shape}")
         self._take(fit, x)
+
+
+def rows_alike(x: Observed, ids: Any, rows: Any, n: int, engine: Any) -> Recommendations:
+    """The n rows whose entries have the largest cosine with those of the rows with these ids."""
+    at = ids.indices_of(one_or_many(rows))
+    size = np.sqrt(
+        np.add.reduceat(np.append(x.data.astype(np.float64) ** 2, 0), x.indptr[:-1]) * (x.row_counts() > 0)
+    )
+    unit = replace(x, data=(x.data / np.repeat(np.where(size > 0, size, 1), x.row_counts())).astype(x.dtype))
+    t = unit.transposed()
+    own = (np.arange(len(at) + 1), at, np.arange(len(at)))
+    best, values = engine.best_products(
+        SparseRows(unit.indptr, unit.indices, unit.data), at, SparseRows(t.indptr, t.indices, t.data), len(size), int(n), None, None, own
+    )  # fmt: skip
+    return Recommendations.of(ids, at, best, values, by="cosine")
 
 
 def require_square(name: str, n: int, other: str) -> np.dtype:

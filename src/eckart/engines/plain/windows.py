@@ -7,7 +7,9 @@ from collections import defaultdict
 import numpy as np
 
 from eckart.engines.protocol.windows import LISTEN, PairEvidence, Pieces, WindowRule, rounds_of, turn
+from eckart.terms import Logistic
 
+LOGISTIC = Logistic()
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 SIX, TOGETHER = 6, 2
@@ -73,7 +75,7 @@ def _windows(
             g = rate * (label - times / (1.0 + np.exp(-scores)))
             if (piece + p) % LISTEN == 0:
                 heard += len(rows)
-                loss += float((times * np.logaddexp(0.0, scores)).sum() - scores[:, 0].sum())
+                loss += float((times * LOGISTIC.value(np.zeros(()), scores)).sum() - scores[:, 0].sum())
             for j in range(0, len(targets), SIX):
                 _update(x, y, rows, targets[j : j + SIX], g[:, j : j + SIX], rule.bias)
         pairs += len(window)
@@ -111,7 +113,7 @@ def _blocks(
                     if rule.bias >= 0:
                         x[w, rule.bias] = 1.0
                     if r % LISTEN == 0:
-                        loss += weight * float(np.logaddexp(0.0, -s if label else s))
+                        loss += weight * float(LOGISTIC.value(np.float64(label), np.float64(s)))
     return PairEvidence(loss, sum(pairs[::LISTEN]), sum(pairs))
 
 

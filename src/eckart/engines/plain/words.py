@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logsumexp, xlogy
+from scipy.special import logsumexp, xlogy
 
 from eckart.engines.host import Host, place
 from eckart.engines.plain.rows import ones_or
 from eckart.engines.protocol import CountRows, GloveTable, PairRule, PmiRule, ScoreEvidence, ScoreRule, strata_of
+from eckart.terms import Logistic
 
+LOGISTIC = Logistic()
 Total = defaultdict[tuple[int, int], float]
 
 
@@ -86,11 +88,11 @@ class PlainPairs:
             start, up, down = -xlogy(seen, q).sum(axis=1), seen, pairs[:, None] * np.exp(s - norm)
         else:
             r, away = rule.negatives, rule.negatives * pairs[:, None] * q
-            loss = (seen * np.logaddexp(0.0, -s) + away * np.logaddexp(0.0, s)).sum(axis=1)
+            loss = (seen * LOGISTIC.value(np.ones(()), s) + away * LOGISTIC.value(np.zeros(()), s)).sum(axis=1)
             both = seen + away
             cells = xlogy(both, both) - xlogy(seen, seen) - xlogy(away, away)
             bound, start = np.where(seen > 0, cells, 0.0).sum(axis=1), pairs * (np.log1p(r) + r * np.log1p(1.0 / r))
-            up, down = seen * expit(-s), away * expit(s)
+            up, down = seen * LOGISTIC.mean(-s), away * LOGISTIC.mean(s)
         w = ones_or(placed.weights, len(u))
         halves = [w[:, None] * (side @ v) for side in (up, down, up - down)]
         return ScoreEvidence(

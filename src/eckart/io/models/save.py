@@ -57,6 +57,7 @@ CLASSES = {
     "EASE": "eckart.complete.items.ease",
     "SLIM": "eckart.complete.items.slim",
     "SpectralFilter": "eckart.complete.items.spectral_filter",
+    "Blend": "eckart.complete.items.blend",
     "TimeFactors": "eckart.complete.series.time_factors",
     "MixedTable": "eckart.complete.tables.mixed_table",
     "GaussianMixture": "eckart.explain.mixtures.gaussian",

@@ -1,0 +1,340 @@
+"""Blend: several recommenders as one, by shares that hidden entries chose.
+
+With the scores s_m(x) of all columns by member m for a row x,
+
+    score(x) = sum_m c_m s_m(x) / rms(s_m(x)),      c >= 0, sum c = 1,     rms over the columns, for each row
+
+so that no member drowns the others, whatever its scale and however long the row. Some entries are hidden, all members are fitted to the rest, and the shares c
+are chosen by the lists of the hidden entries; what they gain is measured on rows that had no say in them (see ``blend_weights``). Then the members that have a
+share are fitted to all entries. A new row needs no fit but that of its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
+
+from eckart.certify.certificate import Certificate, Check
+from eckart.complete.completer import Completer
+from eckart.complete.factors.als import ALS
+from eckart.complete.items.blend_weights import Chosen, Pool, choose
+from eckart.complete.items.blended_scores import BlendedScores, comparable
+from eckart.complete.items.ease import EASE
+from eckart.complete.items.item_model import ItemModel, rows_alike
+from eckart.complete.items.spectral_filter import SpectralFilter
+from eckart.complete.recommend import Explanation, Recommendations, one_or_many
+from eckart.complete.split import train_and_hidden
+from eckart.errors import FileError, InputError, wrong
+from eckart.factors import ItemWeights
+from eckart.fit import Fit, fitted
+from eckart.io.models.save import pack, unpack
+from eckart.io.tables.triples import observed
+from eckart.matrix import Observed, squarable
+from eckart.parameters import check, number, one_of, param, whole
+from eckart.rng import generator
+from eckart.trace import StopReason, Trace
+
+SCORES = 2**29
+"""Bytes of the scores of one member by which shares are chosen: 3,000 rows of 41,000 columns, far more rows of fewer."""
+RANK = 64
+"""Rank of ALS where no members are named: lists want more dimensions than predictions do."""
+PROBLEM = "recommend by a mixture of models whose shares hidden entries chose; each model is judged by its own checks"
+KEPT = "the hidden entries were seen by the fit alone: what they said is that of the fit"
+
+
+@dataclass(eq=False, repr=False)
+class Blend(Completer):
+    """Recommend by several models at once, each with the share that hidden entries gave it.
+
+    Parameters
+    ----------
+    models : estimators for implicit feedback by name, which are not changed; None takes EASE, the spectral filter and ALS with their defaults.
+    held_out : share or number of entries that are hidden while the shares are chosen; ``fit(X, validation=...)`` takes given ones instead.
+    at : length of the lists that choose.
+    feedback : "implicit", the only one: absent means not taken up.
+    random_state, engine, n_threads, verbose : as in ``ALS``; members without a seed get this one.
+
+    Attributes
+    ----------
+    members_ : the fitted models that have a share, by name.
+    shares_ : their shares, by name; one model of share 1 where no mixture was better on rows that had no say in it.
+    fit_ : factors (``ItemWeights`` with the shares), certificate, trace, plan. certificate_.
+
+    The fit takes about twice the time of its members: once on the part that was not hidden, once on all entries.
+
+    The certificate is statistical: it holds where every member's own certificate holds and where, on rows that had no say in the shares, the mixture is not
+    behind the best member. What was measured there is told.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> tastes = np.where(np.arange(200)[:, None] % 2 == np.arange(30) % 2, 0.5, 0.05)
+    >>> x = np.where(rng.random(tastes.shape) < tastes, 1.0, np.nan)
+    >>> model = Blend({"ease": EASE(l2=10.0), "gf-cf": SpectralFilter(2)}, random_state=0).fit(x)
+    >>> round(sum(model.shares_.values()), 6), model.recommend(0, n=3).columns.shape, model.certificate_.holds
+    (1.0, (1, 3), True)
+    """
+
+    models: Any = param(None)
+    _: KW_ONLY
+    held_out: Any = param(0.1, number(0, above=True))
+    at: int = param(20, whole(1))
+    feedback: str = param("implicit", one_of("implicit"))
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        validation: Any = None,
+        sql: str | None = None,
+        weights: Any = None,
+        rows: Any = None,
+        columns: Any = None,
+        values: Any = None,
+        duplicates: str = "error",
+        memory: Any = None,
+    ) -> Self:
+        """Fit to the entries of X, as ``EASE``. ``validation``: entries to choose the shares by, of the shape and ids of X and not in it; the members are
+        fitted to X alone first and to both in the end."""
+        check(self)
+        if weights is not None:
+            raise InputError(
+                "weights= came, wanted the strengths in X itself, with strengths='raw' in the members that have them"
+            )
+        x = squarable(observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory))  # type: ignore[arg-type]
+        if min(x.shape) < 2:
+            raise InputError(
+                f"X has n_samples = {x.shape[0]} and n_features = {x.n_columns}, wanted two or more of both: shares are chosen by hidden entries"
+            )
+        train, hidden = train_and_hidden(x, validation, self.held_out, self.random_state, "validation")
+        chosen, names = self._chosen(train, hidden), list(self._fresh(x.shape))
+        every = x if validation is None else _union(x, hidden)
+        kept = [name for name, share in zip(names, chosen.shares) if share > 0]
+        fresh = self._fresh(x.shape)
+        members = {name: _whole(fresh[name].fit(every)) for name in kept}
+        shares = np.array([share for share in chosen.shares if share > 0])
+        self._become(
+            members, shares, every, self._told(names, chosen, hidden), {"members": kept, "hidden entries": hidden.nnz}
+        )
+        return self
+
+    def _become(
+        self, members: dict[str, Any], shares: np.ndarray, x: Observed, told: dict[str, Any], plan: dict[str, Any]
+    ) -> None:
+        factors = ItemWeights(x.shape[0], x.n_columns, shares=shares, rows=x.rows, columns=x.columns)
+        certificates = {name: member.certificate_ for name, member in members.items()}
+        certificate = _certificate(certificates, told)
+        self.members_ = members
+        self._take(Fit(factors, certificate, Trace("none"), plan | {"engine": self._engine().name, "told": told}), x)
+
+    def _fresh(self, shape: tuple[int, int]) -> dict[str, Any]:
+        """Members that are not fitted, by name, with the seed and the threads of the blend where they have none."""
+        models = self.models
+        if models is None:
+            models = {
+                "ease": EASE(),
+                "gf-cf": SpectralFilter(),
+                "als": ALS(max(1, min(RANK, *shape)), feedback="implicit"),
+            }
+        if not isinstance(models, Mapping) or not models:
+            raise wrong("models", models, "estimators by name, such as {'ease': EASE(), 'gf-cf': SpectralFilter()}")
+        found = {}
+        for name, model in models.items():
+            if not isinstance(model, (ItemModel, ALS)) or model.feedback != "implicit":
+                raise wrong("models", f"{name}: {model!r}", "EASE, SLIM, SpectralFilter or ALS(feedback='implicit')")
+            found[str(name)] = member = clone(model)
+            if member.random_state is None:
+                member.set_params(random_state=self.random_state)
+            if member.n_threads is None:
+                member.set_params(n_threads=self.n_threads)
+            if member.engine == "auto":
+                member.set_params(engine=self.engine)
+        return found
+
+    def _chosen(self, train: Observed, hidden: Observed) -> Chosen:
+        """Shares by the lists of hidden entries. One member is held at a time: of each only the scores of some rows are kept."""
+        relevant = hidden.to_scipy()
+        asked = np.flatnonzero(np.diff(relevant.indptr))
+        if not len(asked):
+            raise InputError("validation holds no entry, wanted at least one row with a hidden entry")
+        rng = generator(0 if self.random_state is None else self.random_state)
+        room = max(2, SCORES // (4 * train.n_columns))
+        if len(asked) > room:
+            asked = np.sort(rng.choice(asked, room, replace=False))
+        seen = train.to_scipy()[asked]
+        i = np.repeat(np.arange(len(asked)), np.diff(seen.indptr))
+        scores = []
+        for member in self._fresh(train.shape).values():
+            found = comparable(_whole(member.fit(train))._lowrank(), asked).astype(np.float32)
+            found[i, seen.indices] = -np.inf
+            scores.append(found)
+        return choose(Pool.of(scores, relevant[asked], int(self.at)), rng)
+
+    def _told(self, names: list[str], chosen: Chosen, hidden: Observed) -> dict[str, Any]:
+        """What hidden entries said."""
+        at = f"ndcg@{self.at}"
+        told: dict[str, Any] = {f"share of {name}": float(share) for name, share in zip(names, chosen.shares)}
+        told |= {f"{at} of {name}": float(value) for name, value in zip(names, chosen.members)}
+        told |= {
+            f"{at} of mixtures on rows that did not choose": chosen.blended,
+            "gain over the best member": chosen.gain,
+        }
+        return told | {"standard error of the gain": chosen.error, "hidden entries": hidden.nnz}
+
+    @fitted
+    def shares_(self) -> dict[str, float]:
+        """The share of each member."""
+        shares = self._fitted("shares_").factors.shares
+        return dict(zip(self.members_, shares.tolist()))
+
+    def _lowrank(self) -> Any:
+        check_is_fitted(self)
+        return self._blended([member._lowrank() for member in self.members_.values()], self.observed_)
+
+    def _blended(self, scores: list[Any], x: Observed) -> BlendedScores:
+        return BlendedScores(x, self.fit_.factors, scores, self._engine())
+
+    def _folded(self, X: Any) -> tuple[Any, Observed]:
+        check_is_fitted(self)
+        x = self._aligned(X)
+        return self._blended([member._folded(x)[0] for member in self.members_.values()], x), x
+
+    def fold_in(self, X: Any, *, axis: str = "rows") -> np.ndarray:
+        """Scores of all columns for new rows, without refitting. A new column needs a fit."""
+        if axis != "rows":
+            raise InputError(f"axis={axis!r} came, wanted 'rows': the weights of new columns need a new fit")
+        return self._folded(X)[0].block(slice(None))
+
+    def update(self, X: Any, *, axis: str = "rows") -> Self:
+        """Take in the full history of some rows: known ids are replaced, new ids are added; what members know of columns, and the shares, stay as they are."""
+        if axis != "rows":
+            raise InputError(f"axis={axis!r} came, wanted 'rows': the weights of new columns need a new fit")
+        check_is_fitted(self)
+        x = self._aligned(observed(X))
+        for member in self.members_.values():
+            member.update(x)
+        entries = next(iter(self.members_.values())).observed_
+        self._take(
+            replace(self.fit_, factors=replace(self.fit_.factors, n_rows=entries.shape[0], rows=entries.rows)), entries
+        )
+        return self
+
+    def _by_prediction(
+        self, f: Any, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, hidden: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return f.best(at, n, columns, None if hidden is None else seen)
+
+    def similar(self, *, rows: Any = None, columns: Any = None, n: int = 10) -> Recommendations:
+        """For columns: those with the largest score for a row that has this column alone. For rows: those with the most similar entries (cosines)."""
+        if (rows is None) == (columns is None):
+            raise InputError(f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them")
+        check_is_fitted(self)
+        if rows is not None:
+            return rows_alike(self.observed_, self.row_ids, rows, n, self._engine())
+        ids = self.column_ids
+        at = ids.indices_of(one_or_many(columns))
+        data = np.ones(len(at), self.observed_.dtype)
+        single = Observed(np.arange(len(at) + 1), at, data, ids.size, None, self.observed_.columns)
+        best, values = self._folded(single)[0].best(np.arange(len(at)), int(n), np.arange(ids.size), single)
+        return Recommendations.of(ids, at, best, values, by="prediction")
+
+    def explain(self, row: Any, column: Any, n: int = 10) -> Explanation:
+        """The score of (row, column) as a sum over the entries of the row; ``parts`` says what each member adds."""
+        scores, i = self._lowrank(), self.row_ids.index_of(row)
+        seen = int(self.observed_.row_counts()[i])
+        shares: dict[Any, list[float]] = {}
+        parts, base = {}, 0.0
+        for (name, member), weight in zip(self.members_.items(), scores.weights(i)):
+            why = member.explain(row, column, n=max(1, seen))
+            parts[name], base = weight * why.prediction, base + weight * why.base
+            for other, value, share in why.shares:
+                shares.setdefault(other, [value, 0.0])[1] += weight * share
+        first = sorted(shares, key=lambda name: -abs(shares[name][1]))[:n]
+        listed = [(name, shares[name][0], shares[name][1]) for name in first]
+        return Explanation(row, column, float(sum(parts.values())), float(base), listed, parts)
+
+    def certify(self, X: Any) -> Certificate:
+        """Measure the members' certificates again, from this model and data; what hidden entries said is that of the fit."""
+        fit = self._fitted("certify")
+        found = _certificate({name: member.certify(X) for name, member in self.members_.items()}, fit.plan["told"])
+        return replace(found, notes=(*found.notes, KEPT))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+    def extra_state(self) -> dict[str, np.ndarray]:
+        """The observed entries once, and the members, for the model file."""
+        x, headers = self.observed_, {}
+        state = {"observed.indptr": x.indptr, "observed.indices": x.indices, "observed.data": x.data}
+        for at, (name, member) in enumerate(self.members_.items()):
+            arrays, headers[name] = pack(member)
+            own = {part: a for part, a in arrays.items() if not part.startswith("observed.")}
+            state |= {f"member.{at}.{part}": a for part, a in own.items()}
+        self.fit_.plan["models"] = headers
+        return state
+
+    def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
+        f, headers = fit.factors, fit.plan.pop("models", None)
+        if (
+            not isinstance(f, ItemWeights)
+            or f.shares is None
+            or not isinstance(headers, dict)
+            or len(headers) != len(f.shares)
+        ):
+            raise FileError("shares and models came that are not those of a Blend, wanted one model for each share")
+        seen = {name: arrays[name] for name in ("observed.indptr", "observed.indices", "observed.data")}
+        members = {}
+        for at, (name, header) in enumerate(headers.items()):
+            prefix = f"member.{at}."
+            own = {part[len(prefix) :]: a for part, a in arrays.items() if part.startswith(prefix)}
+            members[name] = member = unpack(own | seen, header)
+            if not isinstance(member, (ItemModel, ALS)) or member.fit_.factors.shape != f.shape:
+                raise FileError(
+                    f"model {name!r} of a Blend is a {type(member).__name__} that does not fit the shape {f.shape}"
+                )
+        if not isinstance(fit.plan.get("told"), dict):
+            raise FileError(f"told={fit.plan.get('told')!r} came, wanted what hidden entries said")
+        self.members_ = members
+        self.models = {name: clone(member) for name, member in members.items()}
+        self._take(fit, next(iter(members.values())).observed_)
+
+
+def _certificate(members: dict[str, Certificate], told: dict[str, Any]) -> Certificate:
+    """Every check of the members, and that the mixture is not behind the best of them on rows that did not choose."""
+    checks = [replace(one, name=f"{name}: {one.name}") for name, own in members.items() for one in own.checks]
+    gain, error = float(told["gain over the best member"]), float(told["standard error of the gain"])
+    behind = 0.0 if len(members) == 1 else -gain / error if error > 0 else -np.sign(gain)
+    checks.append(
+        Check(
+            "behind the best member",
+            behind,
+            0.0,
+            "standard errors, by lists of rows that had no say in the shares; below 0 it is ahead",
+        )
+    )
+    notes = [f"{name}: {own.kind}" for name, own in members.items()]
+    notes += [f"{name}: {note}" for name, own in members.items() for note in own.notes]
+    return Certificate(PROBLEM, "statistical", tuple(checks), dict(told), tuple(notes))
+
+
+def _whole(model: Any) -> Any:
+    """A model whose fit has come to its end: nothing is chosen by half a fit, an interrupt is raised again."""
+    if model.fit_.trace.reason is StopReason.INTERRUPTED:
+        raise KeyboardInterrupt
+    return model
+
+
+def _union(x: Observed, more: Observed) -> Observed:
+    """The entries of both; where both have one, that of ``x``."""
+    a, b = x.to_scipy().tocoo(), more.to_scipy().tocoo()
+    i, j = (np.concatenate([a.coords[side], b.coords[side]]) for side in (0, 1))
+    _, first = np.unique(i.astype(np.int64) * x.n_columns + j, return_index=True)
+    data = np.concatenate([a.data, b.data.astype(a.data.dtype, copy=False)])
+    return Observed.from_codes(i[first], j[first], data[first], x.shape, x.rows, x.columns)
