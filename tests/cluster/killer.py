@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import threading
+from collections import Counter
 
 
 class Killer:
@@ -15,6 +16,7 @@ class Killer:
     def __init__(self, client, mean: float, seed: int = 0):
         self.client, self.mean, self.rng = client, mean, random.Random(seed)
         self.stop, self.killed = threading.Event(), 0
+        self.during: Counter[str] = Counter()
         self.thread = threading.Thread(target=self._run, daemon=True)
 
     def one(self) -> None:
@@ -25,6 +27,13 @@ class Killer:
         if alive:
             os.kill(self.rng.choice(alive), signal.SIGKILL)
             self.killed += 1
+            self.during[self.work()] += 1
+
+    def work(self) -> str:
+        """What the client waits for: the primitive of a call, or the first word of a key of Dask."""
+        keys = [str(key) for key, future in list(self.client.futures.items()) if future.status == "pending"]
+        words = {key.split("-")[3] if key.startswith("eckart-") and key.count("-") > 2 else key.split("-")[0].strip("('") for key in keys}
+        return " ".join(sorted(words)) or "between calls"
 
     def _run(self) -> None:
         while not self.stop.wait(self.rng.expovariate(1 / self.mean)):
