@@ -234,7 +234,7 @@ def test_a_hundred_fits_with_workers_that_live_five_seconds(processes, rows, rat
         "LDA online": lambda: LDA(2, random_state=0, learning_method="online", batch_size=50).fit(bag),
         "LinearAutoencoder": lambda: LinearAutoencoder(3, random_state=0).fit(x),
         "SVP": lambda: SVP(3, random_state=0, max_iter=3).fit(gaps),
-        "SoftImpute": lambda: SoftImpute(5.0, random_state=0, max_iter=3).fit(gaps),
+        "SoftImpute": lambda: SoftImpute(tau=5.0, random_state=0, max_iter=3).fit(gaps),
     }
     want = {name: fit() for name, fit in fits.items()}
     slow = x.map_blocks(_slowly, meta=np.empty((0, 0)))
