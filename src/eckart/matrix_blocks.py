@@ -215,14 +215,10 @@ def as_counts(x: Observed) -> Counts:
 
 @dataclass(frozen=True, eq=False)
 class ValueParts(_Over):
-    """Parts with other values at the same places: ``do`` of each, in another precision where one is given."""
+    """Parts with other values, of type ``dtype``, at the same places: ``do`` of each."""
 
     do: Callable[[Any], Any]
-    precision: np.dtype | None = None
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.parts.dtype if self.precision is None else self.precision
+    dtype: np.dtype
 
     @property
     def token(self) -> str:
@@ -231,7 +227,7 @@ class ValueParts(_Over):
     @property
     def turned(self) -> Any:
         other = getattr(self.parts, "turned", None)
-        return None if other is None else ValueParts(other, self.do, self.precision)
+        return None if other is None else ValueParts(other, self.do, self.dtype)
 
     def load(self, part: int) -> Any:
         return self.do(self.parts.load(part))
@@ -252,11 +248,8 @@ def with_values(x: Any, do: Callable[[Any], Any], dtype: Any = None) -> Any:
     """``do(x)``, a function of each entry's value; of a matrix in parts when they are read. ``dtype`` is that of the new values where it is another one."""
     if not isinstance(x, _Parted):
         return do(x)
-    precision = None if dtype is None else np.dtype(dtype)
-    if hasattr(x.parts, "mapped"):
-        parts = x.parts.mapped(do, dtype=precision or x.parts.dtype)
-    else:
-        parts = ValueParts(x.parts, do, precision)
+    dtype = np.dtype(dtype or x.parts.dtype)
+    parts = x.parts.mapped(do, dtype=dtype) if hasattr(x.parts, "mapped") else ValueParts(x.parts, do, dtype)
     return of_parts(parts, x.rows, x.columns)
 
 
