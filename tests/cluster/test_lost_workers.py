@@ -240,7 +240,7 @@ def test_a_hundred_fits_with_workers_that_live_five_seconds(processes, rows, rat
     slow = x.map_blocks(_slowly, meta=np.empty((0, 0)))
     codes = {"PCA": want["PCA"].transform(np.abs(rows)), "NMF": want["NMF"].transform(np.abs(rows))}
     done, longest = 0, 0.0
-    with Killer(processes, 2.5) as killer:  # two workers, five seconds each
+    with Killer(processes, 5.0) as killer:
         while done < 100:
             for name, fit in fits.items():
                 start = time.monotonic()
