@@ -215,9 +215,10 @@ def as_counts(x: Observed) -> Counts:
 
 @dataclass(frozen=True, eq=False)
 class ValueParts(_Over):
-    """Parts with other values at the same places: ``do`` of each."""
+    """Parts with other values, of type ``dtype``, at the same places: ``do`` of each."""
 
     do: Callable[[Any], Any]
+    dtype: np.dtype
 
     @property
     def token(self) -> str:
@@ -226,7 +227,7 @@ class ValueParts(_Over):
     @property
     def turned(self) -> Any:
         other = getattr(self.parts, "turned", None)
-        return None if other is None else ValueParts(other, self.do)
+        return None if other is None else ValueParts(other, self.do, self.dtype)
 
     def load(self, part: int) -> Any:
         return self.do(self.parts.load(part))
@@ -243,11 +244,12 @@ def words_for(do: Callable[..., Any]) -> str:
     return f"{do.__module__}.{do.__qualname__}"
 
 
-def with_values(x: Any, do: Callable[[Any], Any]) -> Any:
-    """``do(x)``, a function of each entry's value; of a matrix in parts when they are read."""
+def with_values(x: Any, do: Callable[[Any], Any], dtype: Any = None) -> Any:
+    """``do(x)``, a function of each entry's value; of a matrix in parts when they are read. ``dtype`` is that of the new values where it is another one."""
     if not isinstance(x, _Parted):
         return do(x)
-    parts = x.parts.mapped(do) if hasattr(x.parts, "mapped") else ValueParts(x.parts, do)
+    dtype = np.dtype(dtype or x.parts.dtype)
+    parts = x.parts.mapped(do, dtype=dtype) if hasattr(x.parts, "mapped") else ValueParts(x.parts, do, dtype)
     return of_parts(parts, x.rows, x.columns)
 
 
@@ -358,6 +360,25 @@ class ObservedParts(_Parted, Observed):
 
 class CountsParts(_Parted, Counts):
     """A sparse matrix as parts of its rows."""
+
+
+def some_entries(matrix: Any, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns and values of stored entries, given by their numbers in rising order; parts are read one after another.
+
+    >>> x = Observed(np.array([0, 1, 1, 3]), np.array([1, 0, 2]), np.array([5.0, 6.0, 7.0]), 3)
+    >>> [each.tolist() for each in some_entries(x, np.array([0, 2]))]
+    [[0, 2], [1, 2], [5.0, 7.0]]
+    """
+    if parts_of(matrix) is None:
+        return np.searchsorted(matrix.indptr, entries, side="right") - 1, matrix.indices[entries], matrix.data[entries]
+    found, row, entry = [], 0, 0
+    for p, rows in enumerate(matrix.parts.lengths):
+        part = matrix.parts.load(p)
+        mine = entries[np.searchsorted(entries, entry) : np.searchsorted(entries, entry + part.nnz)] - entry
+        found.append((np.searchsorted(part.indptr, mine, side="right") - 1 + row, part.indices[mine], part.data[mine]))
+        row, entry = row + rows, entry + part.nnz
+    rows, columns, values = (np.concatenate(each) for each in zip(*found))
+    return rows, columns, values
 
 
 def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:

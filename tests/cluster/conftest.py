@@ -26,7 +26,14 @@ def processes():
     from distributed import Client, LocalCluster
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    patient = {"distributed.comm.timeouts.connect": "300s"}  # on a busy machine a worker needs long to start, and its nanny gives up on one that fails to
+    patient = {
+        # on a busy machine a worker needs long to start, and its nanny gives up on one that fails to
+        "distributed.comm.timeouts.connect": "300s",
+        # the cluster looks once, so long after a worker was lost, whether it is back, and gives its place up if it is not: one that was killed again is not
+        "distributed.deploy.lost-worker-timeout": "1h",
+        # a worker is there when it can work: on a busy machine imports take longer than some of them live
+        "distributed.worker.preload": ["eckart.engines.cpu.engine", "eckart.engines.dask.runner"],
+    }
     with (
         dask.config.set(patient),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="2GB") as cluster,

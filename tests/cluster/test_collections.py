@@ -208,9 +208,10 @@ def test_the_same_partition_has_the_same_bits_on_every_runner(rows):
 
 @pytest.mark.parametrize("slices", [slice(None), slice(700, 3900)])
 def test_a_file_is_read_by_the_workers_block_by_block(rows, tmp_path, monkeypatch, slices):
-    from eckart.engines.blocks import engine
+    from eckart.clusters import traffic
 
-    monkeypatch.setattr(engine, "BLOCK_BYTES", 2**14)
+    monkeypatch.setattr(traffic, "BLOCK_BYTES", 2**14)
+    monkeypatch.setattr(traffic, "FILE_BLOCK_BYTES", 2**14)
     np.save(tmp_path / "x.npy", rows)
     x = tmp_path / "x.npy" if slices == slice(None) else np.load(tmp_path / "x.npy", mmap_mode="r")[slices]
     for solver in ("eigh", "randomized"):

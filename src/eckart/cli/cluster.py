@@ -69,8 +69,12 @@ def _local(count: int) -> Iterator[None]:
     from eckart.clusters.client import load_dask
 
     distributed = load_dask()
+    import dask
+
     logging.getLogger("distributed").setLevel(logging.ERROR)  # a worker that is started again is no news to a user
+    # Dask would give a worker up for good that is being started again for the second time when this is over
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster,
         distributed.Client(cluster),
     ):

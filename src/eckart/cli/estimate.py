@@ -8,6 +8,7 @@ Kernels that had to be compiled are there for the run itself and are told apart.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from eckart.cli.shell import Shell, lasting
-from eckart.clusters.traffic import BLOCK_BYTES, PLANNED_BLOCKS, Traffic, counted
+from eckart.clusters.traffic import PLANNED_BLOCKS, Traffic, block_bytes, counted
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
 
@@ -106,7 +107,8 @@ def _on_cluster(x: Any, passes: int, moved: float, shared: float, held: float) -
     rows, columns = x.shape
     assert rows is not None  # ``estimate`` has refused a stream of unknown length
     stored = float(rows * columns * size if isinstance(x, Dense) else x.nnz * (size + 4) + 8 * rows)
-    block = stored / max(PLANNED_BLOCKS, -(-stored // BLOCK_BYTES))
+    in_file = isinstance(x, Dense) and isinstance(x.values, np.memmap)
+    block = stored / max(PLANNED_BLOCKS, math.ceil(stored / block_bytes(stored, in_file)))
     here = 2 * held + shared + (stored if not isinstance(x, Dense) or x.in_memory else 0.0)
     return {"passes": passes, "network_bytes": moved, "worker_bytes": 3 * block + 2 * shared, "client_bytes": here}
 

@@ -25,6 +25,7 @@ from eckart.embed.sequences import Sequences
 from eckart.engines import engine_named
 from eckart.engines.protocol import CountRows, PairRule
 from eckart.errors import InputError, wrong
+from eckart.io.dask.known import is_collection
 from eckart.io.models.levels import NOTHING, Memory
 from eckart.matrix import Counts
 from eckart.parameters import whole
@@ -60,7 +61,8 @@ def cooccurrence(
 
     Parameters
     ----------
-    source : Sequences, or anything that ``eckart.sequences`` takes; ``options`` are its options (min_count, max_words, tokenizer ...).
+    source : Sequences, or anything that ``eckart.sequences`` takes; ``options`` are its options (min_count, max_words, tokenizer ...). A Dask bag of texts or
+        of lists is counted by the workers, partition by partition.
     window : words to look at on each side.
     weighting : what a word at distance d counts: ``"harmonic"`` 1/d, ``"flat"`` 1, ``"linear"`` (window - d + 1) / window.
     sides : ``"both"``, or words to the ``"left"`` or ``"right"`` only.
@@ -78,6 +80,10 @@ def cooccurrence(
     rule = pair_rule(window, weighting, sides)
     if isinstance(max_memory, bool) or not isinstance(max_memory, (int, np.integer)) or max_memory < 2**20:
         raise wrong("max_memory", max_memory, "a number of bytes, at least 2**20")
+    if is_collection(source):
+        from eckart.embed.collected import collected
+
+        return collected(source, rule, **options)[0]
     s = Sequences.of(source, n_threads=n_threads, verbose=verbose, **options)
     with progress(verbose) as watch:
         return count(s, rule, engine_named(engine, n_threads), int(max_memory), watch)

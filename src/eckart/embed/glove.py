@@ -150,7 +150,7 @@ class GloVe(WordModel):
     def fit(self, X: Any, y: Any = None) -> GloVe:
         """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
         self._check()
-        engine, rng, k = self._engine(), generator(self.random_state), int(self.n_components)
+        engine, rng, k = self._engine_for(X), generator(self.random_state), int(self.n_components)
         pairs = pairs_of(self, X, engine)
         require_room("n_components", k, 2.0 * len(pairs.words) * k, 4)
         x, weights = self._entries(pairs)
@@ -190,7 +190,7 @@ class GloVe(WordModel):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and the text (or co-occurrences) alone."""
-        f, engine = self._embedding(), self._engine()
+        f, engine = self._embedding(), self._engine_for(X)
         pairs = pairs_of(self, X, engine)
         if list(pairs.words) != list(f.columns):
             raise InputError("X has other words than the model, wanted the data that the model was fitted to")

@@ -14,9 +14,12 @@ from eckart.embed.cooccurrence import MOST_WINDOW
 from eckart.embed.items import look
 from eckart.embed.sequences import Sequences
 from eckart.embed.vectors import Vectors
+from eckart.engines import engine_named
+from eckart.errors import InputTypeError
 from eckart.factors import Embedding
 from eckart.fit import Estimator, fitted
 from eckart.index.labels import Labels, tidy
+from eckart.io.dask.known import is_collection
 from eckart.io.text.tokens import Tokenizer
 from eckart.io.text.vocabulary import corpus
 from eckart.parameters import check, flag, optional, param, whole
@@ -76,8 +79,24 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     def _sequences(self, X: Any) -> Sequences:
         """The door: sentences of anything that ``eckart.sequences`` takes."""
+        if is_collection(X):
+            raise InputTypeError(
+                f"X is a {type(X).__name__} of Dask, and {type(self).__name__} walks through sentences that are in one place; use PMI or GloVe, which count "
+                "where the partitions are, or give list(X)"
+            )
+        return Sequences.of(X, **self.word_options)
+
+    @property
+    def word_options(self) -> dict[str, Any]:
+        """What ``eckart.sequences`` is asked for."""
         names = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_length", "n_threads", "verbose")
-        return Sequences.of(X, **{name: getattr(self, name) for name in names})
+        return {name: getattr(self, name) for name in names}
+
+    def _engine_for(self, X: Any) -> Any:
+        """The engine that was asked for; of a Dask collection that of its cluster, where none was."""
+        if is_collection(X) and self.engine == "auto":
+            return engine_named("dask", self.n_threads, type(self).__name__)
+        return self._engine()
 
     def _bags(self, X: Any, f: Embedding) -> sparse.csr_array:
         """Texts x words: how often each known word stands in each text."""

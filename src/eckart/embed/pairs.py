@@ -9,6 +9,7 @@ import numpy as np
 from eckart.embed.cooccurrence import MAX_MEMORY, count, pair_rule
 from eckart.embed.sequences import Sequences
 from eckart.errors import InputError
+from eckart.io.dask.known import is_collection
 from eckart.io.models.levels import NOTHING, Memory
 from eckart.io.tables.frames import titles
 from eckart.io.text.tokens import Tokenizer
@@ -25,15 +26,22 @@ class Pairs(NamedTuple):
     rules: dict[str, Any]
 
 
-def source_of(model: Any, X: Any) -> Counts | Sequences:
-    """Counts as they are (also a SciPy sparse matrix), or sentences with the words that the model asks for."""
+def source_of(model: Any, X: Any) -> Counts | Sequences | Pairs:
+    """Counts as they are (also a SciPy sparse matrix), sentences with the words that the model asks for, or the pairs of a Dask collection of them."""
     if hasattr(X, "tocsr"):
         X = Counts.from_scipy(X)
+    if is_collection(X):
+        from eckart.embed.collected import collected
+
+        found, counts, rules = collected(X, pair_rule(model.window, model.weighting), **model.word_options)
+        return Pairs(checked(found), np.asarray(found.columns), counts, rules)
     return X if isinstance(X, Counts) else model._sequences(X)
 
 
-def contents_of(source: Counts | Sequences) -> tuple[np.ndarray, ...]:
+def contents_of(source: Counts | Sequences | Pairs) -> tuple[np.ndarray, ...]:
     """The arrays that name a source by its content."""
+    if isinstance(source, Pairs):
+        source = source.n
     if isinstance(source, Counts):
         names = () if source.columns is None else (np.asarray(source.columns),)
         return (source.indptr, source.indices, source.data, *names)
@@ -42,7 +50,9 @@ def contents_of(source: Counts | Sequences) -> tuple[np.ndarray, ...]:
 
 def pairs_of(model: Any, X: Any, engine: Any = None, memory: Memory = NOTHING) -> Pairs:
     """Counts as they are, or counted in sentences with the parameters of the model."""
-    X = source_of(model, X)
+    X = X if isinstance(X, Pairs) else source_of(model, X)
+    if isinstance(X, Pairs):
+        return X
     if isinstance(X, Counts):
         rule = Tokenizer(model.lowercase, model.numbers, model.min_length, model.tokenizer)
         words = X.columns if X.columns is not None else titles(list(range(X.n_columns)))

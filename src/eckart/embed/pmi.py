@@ -163,8 +163,8 @@ class PMI(WordModel):
     def fit(self, X: Any, y: Any = None) -> PMI:
         """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
         self._check()
-        engine, source = self._engine(), source_of(self, X)
-        k, n = int(self.n_components), len(source.words) if isinstance(source, Sequences) else source.n_columns
+        engine, source = self._engine_for(X), source_of(self, X)
+        k, n = int(self.n_components), source.n_columns if isinstance(source, Counts) else len(source.words)
         if k > n:
             raise wrong("n_components", k, f"1 to {n} for {n} words", "lower it, or lower min_count")
         file = Checkpoint.of_parts(self, lambda: contents_of(source), ignored=SHOWN, seconds=SECONDS)
@@ -188,7 +188,7 @@ class PMI(WordModel):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and the text (or co-occurrences) alone."""
-        f, engine = self._embedding(), self._engine()
+        f, engine = self._embedding(), self._engine_for(X)
         pairs = pairs_of(self, X, engine)
         if list(pairs.words) != list(f.columns):
             raise InputError("X has other words than the model, wanted the data that the model was fitted to")
@@ -205,9 +205,9 @@ class PMI(WordModel):
         with engine.at_work():
             return described(measured(c, basis, float(self.tol), np.random.default_rng(0)))
 
-    def _counted(self, source: Counts | Sequences, engine: Any, memory: Memory) -> tuple[Pairs, Memory]:
+    def _counted(self, source: Counts | Sequences | Pairs, engine: Any, memory: Memory) -> tuple[Pairs, Memory]:
         """The pairs of the source, and the level of what follows: pairs that had to be counted are kept beside its state."""
-        if isinstance(source, Counts):
+        if not isinstance(source, Sequences):
             return pairs_of(self, source), memory.inner(None)
         whole, words = (memory.last() or {}).get("whole"), source.words
         if whole is None:

@@ -256,6 +256,19 @@ class _Parts:
         return np.array(self._begins[:count], bool)
 
 
+def vocabulary_of_counts(
+    counts: np.ndarray, words: Callable[[np.ndarray], list[Any]], min_count: int, max_words: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The words that are kept, in their order, and their counts; ``words`` gives those of some numbers.
+
+    >>> kept, times = vocabulary_of_counts(np.array([1, 5, 3]), lambda at: [["b", "c", "a"][i] for i in at], 2, None)
+    >>> kept.tolist(), times.tolist()
+    (['c', 'a'], [5, 3])
+    """
+    _, kept, times = _vocabulary(_Read(counts, words), min_count, max_words)
+    return kept, times
+
+
 def _vocabulary(read: _Read, min_count: int, max_words: int | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The position of each number in the vocabulary (-1: none), its words, their counts."""
     good = np.flatnonzero(read.counts >= min_count)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputError
+from eckart.io.dask.known import is_collection
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +97,9 @@ class Projection:
         """Principal angles to another subspace, rising, in radians."""
         return principal_angles(self.basis, other.basis)
 
-    def _points(self, x: Any) -> np.ndarray:
-        x = np.asarray(x, np.float64)
+    def _points(self, x: Any) -> Any:
+        """One point, or many as rows; a Dask array stays one."""
+        x = x.astype(np.float64) if is_collection(x) and hasattr(x, "rechunk") else np.asarray(x, np.float64)
         if x.ndim not in (1, 2) or x.shape[-1] != self.n:
             raise InputError(f"points of shape {x.shape} came, wanted (..., {self.n})")
         return x

@@ -36,6 +36,7 @@ from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.matrix import Observed
+from eckart.matrix_blocks import some_entries
 from eckart.parameters import check, file_name, one_of, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, progress
@@ -364,9 +365,8 @@ def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:
     i, j = rng.integers(x.shape[0], size=PROBES), rng.integers(x.shape[1], size=PROBES)
     cells = posterior.draws(f, i, j).T.reshape(posterior.chains, -1, PROBES)
     entries = np.arange(x.nnz) if x.nnz <= JUDGED else np.sort(rng.choice(x.nnz, JUDGED, replace=False))
-    at = np.searchsorted(x.indptr, entries, side="right") - 1
-    mean, spread, noise = posterior.moments(f, at, x.indices[entries])
-    seen = x.data[entries]
+    at, columns, seen = some_entries(x, entries)
+    mean, spread, noise = posterior.moments(f, at, columns)
     if posterior.loss is not None and hasattr(posterior.loss, "grades"):
         seen = posterior.loss.grades()[seen.astype(np.intp)]
     residual = seen - mean

@@ -7,6 +7,7 @@ mean + b_i + c_j + u_i.v_j; with the factors of all states side by side it is on
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from eckart.factors import LowRank
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
 from eckart.matrix import Observed
+from eckart.matrix_blocks import of_each_part, parts_of, with_values
 from eckart.terms import Loss, Ordered
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -106,9 +108,8 @@ def solve(
 ) -> tuple[LowRank, Posterior, Trace]:
     """Run the chains; an interrupt keeps what was drawn so far. With a ``loss`` values come encoded, and mean and scale are those of its natural parameter."""
     if loss is None:
-        mean = float(np.average(x.data.astype(np.float64), weights=weights))
-        scale = float(np.sqrt(np.average((x.data - mean) ** 2, weights=weights))) or 1.0
-        y = replace(x, data=(x.data.astype(np.float64) - mean) / scale, rows=None, columns=None)
+        mean, scale = _mean_and_scale(x, weights)
+        y = with_values(x, partial(_standardised, mean, scale), np.float64)
     else:
         y, scale = replace(x, data=x.data.astype(np.float64), rows=None, columns=None), 1.0
         # thresholds were set so that s = 0 gives the shares of the grades
@@ -144,6 +145,27 @@ def solve(
     return factors, posterior, trace
 
 
+def _mean_and_scale(x: Observed, weights: np.ndarray | None) -> tuple[float, float]:
+    """Of the observed values; of parts where they are, in two passes."""
+    if weights is not None or parts_of(x) is None:
+        mean = float(np.average(x.data.astype(np.float64), weights=weights))
+        return mean, float(np.sqrt(np.average((x.data - mean) ** 2, weights=weights))) or 1.0
+    mean = sum(of_each_part(x, _total)) / x.nnz
+    return mean, float(np.sqrt(sum(of_each_part(x, partial(_square, mean))) / x.nnz)) or 1.0
+
+
+def _total(x: Observed) -> float:
+    return float(x.data.sum(dtype=np.float64))
+
+
+def _square(mean: float, x: Observed) -> float:
+    return float(np.square(x.data - mean, dtype=np.float64).sum())
+
+
+def _standardised(mean: float, scale: float, x: Observed) -> Observed:
+    return replace(x, data=(x.data.astype(np.float64) - mean) / scale, rows=None, columns=None)
+
+
 def _start(
     y: Observed,
     k: int,
@@ -172,7 +194,7 @@ def _start(
             chains.append(TimedChain(sides[0], sides[1], sides[2], seen.orders, noise, stream, engine))
         return chains
     x = engine.put(y, entry_weights=weights)
-    counts = y.row_counts(), y.column_counts()
+    counts = x.counts, x.column_counts
     if weights is not None:  # an entry without weight is none
         heavy = np.concatenate([[0], np.cumsum(weights > 0)])[y.indptr]
         counts = np.diff(heavy), np.bincount(y.indices[weights > 0], minlength=y.shape[1])

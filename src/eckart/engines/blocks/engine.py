@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from eckart.clusters.traffic import BLOCK_BYTES, PLANNED_BLOCKS, counting
+from eckart.clusters.traffic import PLANNED_BLOCKS, block_bytes, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.placed import BlockMatrix, Here, places_of
 from eckart.engines.blocks.rules import RULES, Rule
@@ -35,7 +36,7 @@ SERIES = ("a table of time series", "fewer rows or times")
 
 class BlocksEngine(CpuEngine):
     """``runner`` (None: this process) works on matrices that come as parts; with ``cut`` > 0 those in memory are cut too, into so many blocks or as many as
-    keep a block below 32 MB."""
+    keep a block below 32 MB (128 MB where they are a file)."""
 
     def __init__(self, n_threads: int | None = None, runner: Any = None, cut: int = 0):
         super().__init__(n_threads)
@@ -62,8 +63,9 @@ class BlocksEngine(CpuEngine):
         rows, size = matrix.shape[0], matrix.dtype.itemsize
         assert rows is not None
         stored = rows * matrix.shape[1] * size if isinstance(matrix, Dense) else matrix.nnz * (size + 4) + 8 * rows
+        in_file = isinstance(matrix, Dense) and isinstance(matrix.values, np.memmap)
         least = self.cut if counting() is None else max(self.cut, PLANNED_BLOCKS)
-        step = -(-rows // max(least, -(-stored // BLOCK_BYTES)))
+        step = -(-rows // max(least, math.ceil(stored / block_bytes(stored, in_file))))
         return MemoryParts(matrix, step) if step < rows else None
 
     def _runner(self, parts: Any) -> Any:

@@ -13,7 +13,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,15 +44,12 @@ class DaskRunner:
         self.prefix, self.calls = f"eckart-{uuid.uuid4().hex[:8]}", itertools.count()
 
     def place(self, parts: Any, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
-        call = self._name("place")
-        source = [_task_of(parts, at, f"{call}-read") for at in places]
-        made = [
-            later(_placed, f"{call}-{at.number}", task, at, w, e)
-            for task, at, w, e in zip(source, places, weights, entry_weights)
-        ]
+        handles = [_Handle(source_of(parts, at), (at, w, e)) for at, w, e in zip(places, weights, entry_weights)]
         size = getattr(parts, "nbytes", None)
-        kept = size is not None and size <= KEPT * cluster_memory(self.client)
-        return self._handles(made, kept)
+        # rows of a file are read through small buffers, out of the system's cache where it has them
+        if size is not None and size <= KEPT * cluster_memory(self.client) and not isinstance(handles[0].source, FileRows):
+            self._hold(handles)
+        return handles
 
     def derive(
         self,
@@ -65,22 +62,25 @@ class DaskRunner:
         call = self._name(do)
         given: Any = later(_same, f"{call}-shared", arguments) if bytes_of(arguments) > INLINE else arguments
         made = [
-            later(_attempt, f"{call}-{at.number}", do, h.task, at, given, mine, version())
+            _Handle(later(_attempt, f"{call}-{at.number}", do, *h.block, at, given, mine, version()))
             for h, at, mine in zip(handles, places, own or [{} for _ in places])
         ]
-        return self._handles(made, own is None and handles[0].held is not None)
+        if own is None and handles[0].held is not None:
+            self._hold(made)
+        return made
 
     def turn(self, x: Any, cuts: np.ndarray, places: list[Place]) -> list[Any]:
         call, starts = self._name("turn"), [at.first for at in x.places]
         split = [
-            later(_attempt, f"{call}-split-{at.number}", work.pieces, h.task, at, {"cuts": cuts}, {}, version())
+            later(_attempt, f"{call}-split-{at.number}", work.pieces, *h.block, at, {"cuts": cuts}, {}, version())
             for h, at in zip(x.handles, x.places)
         ]
         made = []
         for at in places:
             pieces = [later(_item, f"{call}-piece-{i}-{at.number}", block, at.number) for i, block in enumerate(split)]
-            made.append(later(_columns, f"{call}-{at.number}", x.kind, starts, x.shape[0], pieces))
-        return self._handles(made, True)
+            made.append(_Handle(later(_columns, f"{call}-{at.number}", x.kind, starts, x.shape[0], pieces)))
+        self._hold(made)
+        return made
 
     def call(
         self,
@@ -96,7 +96,7 @@ class DaskRunner:
             if bytes_of(shared) > INLINE:
                 given = later(_same, f"{name}-shared", shared)
             answers = [
-                later(_attempt, f"{name}-{at.number}", do, h.task, at, given, mine, version())
+                later(_attempt, f"{name}-{at.number}", do, *h.block, at, given, mine, version())
                 for h, at, mine in zip(handles, places, own)
             ]
             if join == "sum":
@@ -120,12 +120,6 @@ class DaskRunner:
             joined.add(answer, at.rows)
         return joined.joined()
 
-    def _handles(self, tasks: list[Any], kept: bool) -> list[Any]:
-        handles = [_Handle(task) for task in tasks]
-        if kept:
-            self._hold(handles)
-        return handles
-
     def _again(self, handles: list[Any]) -> None:
         """Blocks whose tasks Dask has given up are made anew."""
         held = [handle for handle in handles if handle.held is not None]
@@ -137,8 +131,12 @@ class DaskRunner:
         """Blocks that stay in the memory of the workers; one that is lost is made again by its task."""
         if not handles:
             return
+        call = self._name("place")
+        tasks = [
+            h.source if h.how is None else later(_placed, f"{call}-{h.how[0].number}", h.source, *h.how) for h in handles
+        ]
         with quiet():
-            for handle, held in zip(handles, self.client.persist([h.lazy for h in handles], optimize_graph=False)):
+            for handle, held in zip(handles, self.client.persist(tasks, optimize_graph=False)):
                 handle.held = held
 
     def _name(self, do: Any) -> str:
@@ -147,14 +145,15 @@ class DaskRunner:
 
 
 class _Handle:
-    """A block: the task that makes it, and the block itself while workers hold it."""
+    """A block: what gives it, how that is placed (its place and weights; None: it is placed), and the block itself while workers hold it."""
 
-    def __init__(self, lazy: Any):
-        self.lazy, self.held = lazy, None
+    def __init__(self, source: Any, how: tuple[Place, Any, Any] | None = None):
+        self.source, self.how, self.held = source, how, None
 
     @property
-    def task(self) -> Any:
-        return self.lazy if self.held is None else self.held
+    def block(self) -> tuple[Any, Any]:
+        """The block and how it is placed, as arguments of a task: reading, placing and working on it are one task, which leaves nothing but its answer."""
+        return (self.source, self.how) if self.held is None else (self.held, None)
 
 
 def _merged(parts: list[Any], name: str) -> Any:
@@ -167,8 +166,23 @@ def _merged(parts: list[Any], name: str) -> Any:
     raise AssertionError
 
 
-def _task_of(parts: Any, at: Place, name: str) -> Any:
-    """A part as a task that reads it; one in memory goes along."""
+class FileRows(NamedTuple):
+    """Rows of a file that every worker can see."""
+
+    path: str
+    offset: int
+    shape: tuple[int, int]
+    dtype: np.dtype
+
+    def read(self) -> Any:
+        """As a memory map, of which the engine reads as much at a time as its caches hold."""
+        from eckart.matrix import Dense
+
+        return Dense(np.memmap(self.path, self.dtype, "r", self.offset, self.shape))
+
+
+def source_of(parts: Any, at: Place) -> Any:
+    """A part as a task or as a place in a file; one in memory goes along."""
     tasks = getattr(parts, "tasks", None)
     if tasks is not None:
         return tasks[at.number]
@@ -181,9 +195,7 @@ def _task_of(parts: Any, at: Place, name: str) -> Any:
         and whole.flags.c_contiguous
     ):
         offset = whole.offset + at.first * whole.strides[0]
-        return later(
-            _file_rows, f"{name}-{at.number}", str(whole.filename), offset, (at.rows, whole.shape[1]), whole.dtype
-        )
+        return FileRows(str(whole.filename), offset, (at.rows, whole.shape[1]), whole.dtype)
     return parts.load(at.number)
 
 
@@ -226,23 +238,17 @@ def _pair(do: Any) -> Callable[..., Any]:
     return Pass if getattr(do, "name", "") == "hals_pass" else lambda *both: both
 
 
-def _file_rows(path: str, offset: int, shape: tuple[int, int], dtype: np.dtype) -> Any:
-    from eckart.matrix import Dense
-
-    with open(path, "rb") as file:
-        file.seek(offset)
-        return Dense(np.fromfile(file, dtype, shape[0] * shape[1]).reshape(shape))
-
-
-def _placed(matrix: Any, at: Place, weights: Any, entry_weights: Any) -> Any:
+def _placed(source: Any, at: Place, weights: Any, entry_weights: Any) -> Any:
+    matrix = source.read() if isinstance(source, FileRows) else source
     return work.placed(_engine(), matrix, at, weights, entry_weights)
 
 
 def _attempt(
-    do: Callable[..., Any], host: Any, at: Place, shared: dict[str, Any], own: dict[str, Any], made_by: str
-) -> Any:
+    do: Callable[..., Any], block: Any, how: tuple[Any, ...] | None, at: Place, shared: dict[str, Any], own: dict[str, Any], made_by: str
+) -> Any:  # fmt: skip
     if made_by != version():
         return _other_version(made_by)
+    host = block if how is None else _placed(block, *how)
     # some primitives overwrite the rows they are given, and a task may have to run again from the same ones
     mine = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in own.items()}
     return work.attempt(_engine(), do, host, at, settled(shared) | mine)

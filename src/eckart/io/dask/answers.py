@@ -87,11 +87,11 @@ def _of_frame(lean: Any, there: Any, verb: str, x: Any, args: tuple[Any, ...], n
 
 
 def _of_bag(lean: Any, there: Any, verb: str, x: Any) -> Any:
-    """Texts, counted by the words of the model, or sparse blocks."""
+    """Texts, counted by the words of the model (word models do that themselves), or sparse blocks."""
     import dask.array as da
     from dask import delayed
 
-    like = _example(lean, verb, lean.n_features_in_, (), {})
+    like = np.asarray(lean.transform([""])) if _of_words(lean) else _example(lean, verb, lean.n_features_in_, (), {})
     parts = [delayed(_called_on_bag, pure=False, traverse=False)(there, verb, part) for part in x.to_delayed()]
     shape = (np.nan, like.shape[1]) if like.ndim == 2 else (np.nan,)
     return da.concatenate([da.from_delayed(part, shape, like.dtype) for part in parts])
@@ -148,11 +148,18 @@ def _called_on_bag(model: Any, verb: str, items: Any) -> np.ndarray:
     from eckart.io.text.vocabulary import corpus
 
     items = list(items)
+    if _of_words(model):
+        return np.asarray(getattr(model, verb)(items))
     if items and hasattr(items[0], "tocsr"):
         block: Any = sparse.vstack(items, format="csr")
     else:
         block = corpus(items, vocabulary=model.fit_.factors.columns.tolist(), n_threads=1)
     return np.asarray(getattr(model, verb)(block))
+
+
+def _of_words(model: Any) -> bool:
+    """Whether a model has a vector for each word, and takes texts and lists as they are."""
+    return hasattr(model.fit_.factors, "vectors")
 
 
 def _example(lean: Any, verb: str, n: int, args: tuple[Any, ...], named: dict[str, Any]) -> np.ndarray:

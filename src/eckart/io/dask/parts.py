@@ -10,11 +10,11 @@ import numpy as np
 
 from eckart.clusters.client import client_of
 from eckart.clusters.tasks import computed
-from eckart.engines.protocol.refused import Place, Refused, raise_first, whole_rows
-from eckart.errors import InputError
+from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first, whole_rows
+from eckart.errors import InputError, InputTypeError
 from eckart.matrix import Matrix
 from eckart.matrix_blocks import EntryFacts, as_counts, without_gaps, words_for
-from eckart.merging import folded
+from eckart.merging import FAN, folded
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,34 @@ def each(do: Callable[[Any], Any], tasks: list[Any]) -> list[Any]:
     """``do`` of every part; the first part that was refused is raised."""
     from dask import delayed
 
-    return checked(run([delayed(_unless_refused, pure=False, traverse=False)(do, task) for task in tasks]))
+    return checked(run([delayed(_looked_at, pure=False, traverse=False)(do, task, i) for i, task in enumerate(tasks)]))
+
+
+def partitions(collection: Any) -> list[Any]:
+    """The partitions of a bag (or of a series) as tasks."""
+    if not hasattr(collection, "to_delayed") or getattr(collection, "ndim", 1) != 1:
+        raise InputTypeError(f"X is a {type(collection).__name__} of Dask, wanted a bag, or a series, of texts or of lists")
+    return list(collection.to_delayed())
+
+
+def summed(do: Callable[..., Any], tasks: list[Any], *shared: Any) -> Any:
+    """The sum of ``do(part, *shared)`` over all parts, in the tree of ``merging``, on the workers; None where every part gives None."""
+    from dask import delayed
+
+    given = [delayed(value, pure=False, traverse=False) for value in shared]
+    later = {"pure": False, "traverse": False}
+    parts = [delayed(refusing, **later)(do, task, i, *given) for i, task in enumerate(tasks)]
+    while len(parts) > 1:
+        parts = [delayed(_folded, **later)(parts[i : i + FAN]) for i in range(0, len(parts), FAN)]
+    return checked(run(parts))[0]
+
+
+def _folded(parts: list[Any]) -> Any:
+    return first_refused(parts) or folded(parts)
+
+
+def _looked_at(do: Callable[[Any], Any], part: Any, number: int) -> Any:
+    return part if isinstance(part, Refused) else refusing(do, part, number)
 
 
 def _unless_refused(do: Callable[[Any], Any], part: Any) -> Any:
