@@ -15,7 +15,7 @@ from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.coordinates import descend
-from eckart.engines.cuda.kernels.divergence import LONG, kl_steps, long_steps
+from eckart.engines.cuda.kernels import divergence
 from eckart.engines.cuda.kernels.products import row_products
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums
@@ -134,15 +134,12 @@ class DeviceParts:
             return self.on_cpu("kl_rows", x, other, start, rule, mass, steps=steps)
         h, u = self.tensor(other), self.tensor(start)
         new = torch.zeros_like(u)
-        total = torch.zeros(2, dtype=torch.float64, device=self.device)
         down, e = self.tensor(np.asarray(mass), other.dtype), x.entries
         if usable(h):
             value, kkt = self._kl_by_kernels(x, h.contiguous(), u.contiguous(), new, down, rule, steps)
             heavy = 1.0 if x.weights is None else x.weights
-            total += torch.stack([(heavy * value).sum(), (heavy * kkt).sum()])
-            self._kl_empty(x, u, new, down, rule, total)
-            return Descent(DeviceArray(new), *total.tolist())
-        below = padded_rows(h)
+            return Descent(DeviceArray(new), *torch.stack([(heavy * value).sum(), (heavy * kkt).sum()]).tolist())
+        below, total = padded_rows(h), torch.zeros(2, dtype=torch.float64, device=self.device)
         for chunk in e.chunks(h.shape[1]):
             a = chunk.numbers(e.data)
             w = chunk.seen.to(a.dtype) if e.weights is None else chunk.numbers(e.weights)
@@ -158,22 +155,21 @@ class DeviceParts:
     def _kl_by_kernels(
         self, x: Held, h: torch.Tensor, u: torch.Tensor, new: torch.Tensor, down: torch.Tensor, rule: KlRule, steps: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows with entries: short ones with all their steps in one launch, long ones step by step. Value and violations of each row before."""
+        """Short rows (and those without entries) with all their steps in one launch, long ones step by step. Value and violations of each row before."""
         e, own = x.entries, x.kind == "observed"
-        short, long, pieces = e.by_length(LONG)
-        value, kkt = kl_steps(e, short, h, u, down, rule, steps, LEAST, own, new)
+        limit = divergence.longest(h.shape[1])
+        groups, long, pieces = e.by_length(limit, divergence.SHORTEST)
+        value, kkt = divergence.kl_steps(e, groups, h, u, down, rule, steps, LEAST, own, new)
         if not len(long):
             return value, kkt
         weights = torch.ones_like(e.data) if e.weights is None else e.weights
-        if ("totals", LONG) not in x.kept:
+        if ("totals", limit) not in x.kept:
             heavy = e.data if e.weights is None else e.weights * e.data
-            x.kept["totals", LONG] = row_products(pieces, e.indices, heavy, torch.ones_like(h[:, :1]))[
-                :, 0
-            ].contiguous()
-        total = x.kept["totals", LONG]
-        mass = row_products(pieces, e.indices, weights, h).contiguous() if own else down
-        at = _floored(u[long], mass if own else mass.expand(len(long), -1), total, rule)
-        new[long] = long_steps(e, long, pieces, total, h, at, mass, rule, steps, LEAST, value, kkt)
+            sums = row_products(pieces, e.indices, heavy, torch.ones_like(h[:, :1]))
+            x.kept["totals", limit] = sums[:, 0].contiguous()
+        mass = row_products(pieces, e.indices, weights, h).contiguous() if own else down.contiguous()
+        total = x.kept["totals", limit]
+        divergence.long_steps(e, long, pieces, total, h, u, mass, rule, steps, LEAST, value, kkt, new)
         return value, kkt
 
     def _kl_empty(

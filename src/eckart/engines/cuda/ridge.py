@@ -104,7 +104,12 @@ class DeviceRidge:
         dual = None if small else Dual.of(system, k, v.dtype)
         below, shared = padded_rows(v, rule.bias), None if dual is None else padded_rows(dual.rows(v))
         failed = torch.zeros((), dtype=torch.bool, device=self.device)
-        for chunk in facts.entries.chunks(k + rule.bias, 0 if small else 2 * (k + 1) ** 2):
+
+        def beside(length: int) -> int:
+            """Numbers of a row beside what is gathered: its matrix and the factor."""
+            return 0 if small else 2 * (k + 1) ** 2 if dual is None or not dual.takes(length, k) else 2 * length**2
+
+        for chunk in facts.entries.chunks(k + rule.bias, beside):
             w, y, q = facts.at(chunk)
             if root is not None:
                 y = q = y * root
