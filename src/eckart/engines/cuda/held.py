@@ -374,7 +374,8 @@ def to_device(array: Any, device: torch.device, dtype: Any = None) -> torch.Tens
         if not host.flags.writeable:
             host = host.copy()
         tensor = torch.from_numpy(np.ascontiguousarray(host))
-    tensor = tensor.to(device)  # moved first: what is cast there is not moved twice as wide
+    # moved first: what is cast there is not moved twice as wide; memory of the host has been read when the call returns, and the device is not waited for
+    tensor = tensor.to(device, non_blocking=True)
     return tensor if dtype is None else tensor.to(torch_dtype(dtype))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.arrays import DeviceArray, all_fetched
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import usable
@@ -32,6 +32,7 @@ class DeviceParts:
     tensor: Any
     on_cpu: Any
     held: Any
+    twins: Any
 
     def _weights(self, x: Any) -> torch.Tensor | None:
         return None if x is None else self.held(x).weights
@@ -65,8 +66,8 @@ class DeviceParts:
         heavy = f if w is None else w[:, None] * f
         if not f.numel():
             return self.on_cpu("factor_sums", factor, x)
-        mass, square, most = (a.cpu().numpy() for a in (heavy.sum(0), f.T @ heavy, f.amax(0)))
-        return FactorSums(mass, square, float(f.min()), most)
+        mass, square, most, least = all_fetched(heavy.sum(0), f.T @ heavy, f.amax(0), f.min())
+        return FactorSums(mass, square, float(least), most)
 
     def sign_sums(self, factor: Any, x: Any = None) -> SignSums:
         f, w = self.tensor(factor, np.float64), self._weights(x)
@@ -74,7 +75,7 @@ class DeviceParts:
             return self.on_cpu("sign_sums", factor, x)
         both = torch.stack([f.clamp(min=0), (-f).clamp(min=0)])
         squares = (both * both).sum(1) if w is None else torch.einsum("i,sic->sc", w, both * both)
-        return SignSums(squares.cpu().numpy(), both.amax(1).cpu().numpy())
+        return SignSums(*all_fetched(squares, both.amax(1)))
 
     def rectified(self, factor: Any, scale: np.ndarray, least: float = 0.0, fill: float = 0.0) -> DeviceArray:
         out = self.tensor(factor) * self.tensor(np.asarray(scale), factor.dtype)
@@ -110,8 +111,7 @@ class DeviceParts:
             new, level = _coordinates(g, entry_product(x.entries, x.entries.data, v), l1, u, sweeps, x.weights, shrink)
             heavy = new if x.weights is None else new * x.weights.to(new.dtype)[:, None]
             cross, square = entry_product(x.T.entries, x.T.entries.data, heavy), new.double().T @ heavy.double()
-            sums = CrossSums(float(level[0]), float(level[1]), cross.double().cpu().numpy(), square.cpu().numpy())
-            return Pass(DeviceArray(new), sums)
+            return Pass(DeviceArray(new), self._cross_sums(level, cross.double(), square))
         cross = torch.zeros(v.shape, dtype=torch.float64, device=self.device)
         square = torch.zeros_like(g)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -125,8 +125,13 @@ class DeviceParts:
             square += new.double().T @ heavy.double()
             total += level
             out.append(new)
-        sums = CrossSums(float(total[0]), float(total[1]), cross.cpu().numpy(), square.cpu().numpy())
-        return Pass(DeviceArray(torch.cat(out) if out else u), sums)
+        return Pass(DeviceArray(torch.cat(out) if out else u), self._cross_sums(total, cross, square))
+
+    def _cross_sums(self, level: torch.Tensor, cross: torch.Tensor, square: torch.Tensor) -> CrossSums:
+        """The cross sums are kept on the device beside their copy: the other side's sweep takes them there."""
+        host = self.twins.copy(cross)
+        (value, kkt), whole = all_fetched(level, square)
+        return CrossSums(float(value), float(kkt), host, whole)
 
     def kl_rows(self, x: Any, other: Any, start: Any, rule: KlRule, mass: np.ndarray, *, steps: int = 1) -> Descent:
         x = self.held(x)
