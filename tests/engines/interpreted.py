@@ -18,8 +18,8 @@ from eckart.engines.cuda import dense, known, mixtures, parts, ridge, sampled, t
 from eckart.engines.cuda.engine import TorchEngine
 from eckart.engines.cuda.kernels import divergence, language
 from eckart.engines.protocol import KlRule, RidgeRule
-from eckart.engines.protocol.windows import Pieces, WindowRule
 from eckart.engines.protocol.mixtures import Gaussians
+from eckart.engines.protocol.windows import Pieces, WindowRule
 from eckart.matrix import Counts, Dense, Observed
 
 ROWS, COLUMNS, K = 7, 9, 5
@@ -44,7 +44,10 @@ def seen(e: Any, weights: Any = None) -> Any:
 
 def kl(place: Callable[[Any], Any], rule: KlRule, long: int) -> Callable[[Any], Any]:
     def do(e: Any) -> Any:
-        divergence.SHORTEST, divergence.MOST = min(long, 16), 16 * long  # rows with more entries go step by step, in pieces of that many
+        divergence.SHORTEST, divergence.MOST = (
+            min(long, 16),
+            16 * long,
+        )  # rows with more entries go step by step, in pieces of that many
         return e.kl_rows(place(e), np.abs(V), np.abs(U), rule, np.abs(V).sum(0), steps=3)
 
     return do
@@ -83,7 +86,9 @@ def skip_gram(together: bool, bias: int, part: tuple[int, int] = (0, len(TEXT)))
 def glove(e: Any) -> Any:
     """Each entry once, in whatever order: with words of their own, none of them matters to another."""
     alone = sparse.csr_matrix(np.diag(np.arange(1.0, 8.0)).astype(np.float32))
-    table = e.glove_table(e.put(Counts(alone.indptr, alone.indices, alone.data, 7), None, np.linspace(0.2, 1, 7).astype(np.float32)), 5)
+    table = e.glove_table(
+        e.put(Counts(alone.indptr, alone.indices, alone.data, 7), None, np.linspace(0.2, 1, 7).astype(np.float32)), 5
+    )
     start = np.ones((7, 3 * (K + 1)), np.float32)
     start[:, : K + 1] = np.sin(np.arange(7.0 * (K + 1))).reshape(7, -1)
     sides = e.take(start), e.take(start[::-1].copy())
@@ -184,5 +189,6 @@ if __name__ == "__main__":
         )
         # a hundred roundings of float32; many columns of few entries are ill-conditioned
         print(
-            f"{name}: {apart:.1e} {'same' if apart < (1e-3 if 'rough' in name else 1e-4 if 'many' in name else 2e-5) else 'DIFFERENT'}", flush=True
+            f"{name}: {apart:.1e} {'same' if apart < (1e-3 if 'rough' in name else 1e-4 if 'many' in name else 2e-5) else 'DIFFERENT'}",
+            flush=True,
         )

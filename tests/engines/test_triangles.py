@@ -103,9 +103,7 @@ def test_torch_rows_solved_among_their_entries(given, monkeypatch):
     assert used
     left = engine.get(found.left)
     ridges = rule.ridges(x.row_counts())[0]
-    wanted = [
-        dense_rows(x, right, w, base + l * np.eye(k), prior)[i] for i, l in enumerate(ridges)
-    ]
+    wanted = [dense_rows(x, right, w, base + l * np.eye(k), prior)[i] for i, l in enumerate(ridges)]
     for i, (u, _) in enumerate(wanted):
         np.testing.assert_allclose(left[i], u, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(found.value, theirs.value, rtol=1e-9)

@@ -261,9 +261,9 @@ def certify(
     if notes and "sketch" in notes:
         words = (*words, notes["sketch"])
     return certify_subspace(
-        c.image if c.matrix is not None or c.data is None else lambda v: (
-            c.product(v) if isinstance(v, np.ndarray) else c.inside(v)
-        ),
+        c.image
+        if c.matrix is not None or c.data is None
+        else lambda v: c.product(v) if isinstance(v, np.ndarray) else c.inside(v),
         basis.components,
         basis.scatter / basis.weight,
         c.total,

@@ -169,7 +169,6 @@ class Halves(NamedTuple):
                     total += (z[:m, :b] + (z[:m, b:] + z[m:, :b]) / LOW) / size
         return (total[:n] * self.back[:, None] + torch.outer(shift, sums))[:, :columns]
 
-
     def rough_gram_times(self, v: torch.Tensor, mean: torch.Tensor | None, w: torch.Tensor | None) -> torch.Tensor:
         """The same with the upper halves of the rows alone, and of their images: half of the bytes, less than half of the products.
 

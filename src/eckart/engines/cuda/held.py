@@ -256,9 +256,7 @@ class Entries:
             self._lists["ranges", step] = found
         return self._lists["ranges", step]
 
-    def by_length(
-        self, long: int, shortest: int
-    ) -> tuple[list[tuple[int, torch.Tensor]], torch.Tensor, Pieces]:
+    def by_length(self, long: int, shortest: int) -> tuple[list[tuple[int, torch.Tensor]], torch.Tensor, Pieces]:
         """(length, rows with up to so many entries and more than the group before) for doubled lengths from ``shortest`` to ``long``, the longest first so that
         what takes longest begins first; rows that are longer; and their pieces. Rows without entries are among the shortest."""
         if ("lengths", long, shortest) not in self._lists:

@@ -13,9 +13,8 @@ import torch
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Held, padded_rows
-from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels import divergence, usable
 from eckart.engines.cuda.kernels.coordinates import descend
-from eckart.engines.cuda.kernels import divergence
 from eckart.engines.cuda.kernels.products import row_products
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums

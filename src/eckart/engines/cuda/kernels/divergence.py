@@ -189,7 +189,9 @@ def long_steps(
             rows, pieces.long_first, pieces.long_last, pulled, logs, u, out, mass, totals, going, values, violations, *numbers, FIRST=step == 0, OWN=own,
             WIDTH=width, num_warps=1,
         )  # fmt: skip
-        if step % 8 == 7 and step + 1 < steps and not bool(going.any()):  # asking stops the device, so it is done now and then
+        if (
+            step % 8 == 7 and step + 1 < steps and not bool(going.any())
+        ):  # asking stops the device, so it is done now and then
             break
 
 

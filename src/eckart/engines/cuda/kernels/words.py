@@ -88,8 +88,12 @@ def _walk(
                 s = tl.sum(vx[:, None, :] * vy[None, :, :], 2)
                 g = tl.where(lanes == 0, 1.0, 0.0)[None, :] - times[None, :] / (1.0 + tl.exp(-s))
                 g = tl.where(there[:, None] & real[None, :], now * g, 0.0)
-                tl.atomic_add(ax, tl.sum(g[:, :, None] * vy[None, :, :], 1), mask=there[:, None] & moves[None, :], sem="relaxed")
-                tl.atomic_add(ay, tl.sum(g[:, :, None] * vx[:, None, :], 0), mask=real[:, None] & inside[None, :], sem="relaxed")
+                tl.atomic_add(
+                    ax, tl.sum(g[:, :, None] * vy[None, :, :], 1), mask=there[:, None] & moves[None, :], sem="relaxed"
+                )
+                tl.atomic_add(
+                    ay, tl.sum(g[:, :, None] * vx[:, None, :], 0), mask=real[:, None] & inside[None, :], sem="relaxed"
+                )
                 if listen:
                     soft = tl.maximum(s, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(s)))
                     part = times[None, :] * soft - tl.where(lanes == 0, s, 0.0)
