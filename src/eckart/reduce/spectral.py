@@ -159,7 +159,8 @@ def solve_krylov(
     kept = wanted if answered is None else answered
     ritz.trace.note = f"{ritz.products} columns multiplied"
     finest = 1e-12 if c.dtype == np.float64 else 1e-8  # what an exact solver is held to
-    return Spectrum(values[:kept], ritz.vectors[:, :kept].T, ritz.trace, max(tol, finest))
+    components = np.ascontiguousarray(ritz.vectors[:, :kept].T)  # rows are looked at one by one from here on
+    return Spectrum(values[:kept], components, ritz.trace, max(tol, finest))
 
 
 def _settle(c: Covariance, ritz: Ritz) -> None:
