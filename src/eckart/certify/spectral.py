@@ -49,11 +49,12 @@ def certify_subspace(
     probe: tuple[int, int] = PROBE,
     notes: tuple[str, ...] = (),
     extra: tuple[Check, ...] = (),
+    engine: Engine | None = None,
 ) -> Certificate:
     """Certificate of rows ``components`` with claimed eigenvalues ``values`` of the covariance behind ``product``.
 
     ``tol`` is the share of the captured variance that the solver was allowed to miss; residuals may then be up to about its square root.
-    ``held`` is C itself where it is at hand, with the engine that factors it.
+    ``held`` is C itself where it is at hand, with the engine that factors it; else ``engine`` is that of the products, where tall arrays then stay.
     ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero.
     """
     k, n = components.shape
@@ -63,13 +64,17 @@ def certify_subspace(
         return Certificate(
             PROBLEM, "global", extra, {"captured variance": 0.0, "total variance": float(total), "k": 0}, notes
         )
-    gram = v.T.astype(np.float64) @ v
+    if held is None and engine is not None:
+        v = engine.take(v)
+    exact: Any = v.astype(np.float64)
+    gram = exact.T @ exact
     orthonormal = float(np.abs(gram - np.eye(k)).max())
-    exact = v.astype(np.float64)
-    fresh = np.zeros((n, 0))
+    both = v
     if held is None and k < n:  # the first step of the remainder's estimate shares the pass over the data
-        fresh = _outside(rng.standard_normal((n, min(probe[1], n - k))), exact)
-    images = np.asarray(product(np.hstack([v, fresh.astype(v.dtype)])), np.float64)
+        drawn = rng.standard_normal((n, min(probe[1], n - k)))
+        fresh = _outside(drawn if engine is None else engine.take(drawn), exact)
+        both = np.hstack([v, fresh.astype(v.dtype)])
+    images = product(both).astype(np.float64, copy=False)
     v, image = exact, images[:, :k]
     scale = max(float(np.abs(values).max()), floor, np.finfo(float).tiny)
     inside = v.T @ image

@@ -56,10 +56,10 @@ class Covariance:
         out /= np.asarray(self.weight, out.dtype)
         return out
 
-    def inside(self, v: Tall) -> Tall:
-        """C V of an array of the engine, which stays there."""
+    def inside(self, v: Tall, rough: bool = False) -> Tall:
+        """C V of an array of the engine, which stays there; ``rough`` where an exact product judges what becomes of it."""
         assert self.data is not None
-        out = self.engine.gram_times(self.data, v, self._offset(), implicit=self.implicit)
+        out = self.engine.gram_times(self.data, v, self._offset(), implicit=self.implicit, rough=rough)
         return self.engine.outer(out, np.eye(v.shape[1]) / self.weight)
 
     def image(self, v: np.ndarray) -> np.ndarray:

@@ -261,13 +261,16 @@ def certify(
     if notes and "sketch" in notes:
         words = (*words, notes["sketch"])
     return certify_subspace(
-        c.image,
+        c.image
+        if c.matrix is not None or c.data is None
+        else lambda v: c.product(v) if isinstance(v, np.ndarray) else c.inside(v),
         basis.components,
         basis.scatter / basis.weight,
         c.total,
         rng=rng,
         tol=tol,
         held=None if c.matrix is None else (c.engine, c.matrix),
+        engine=c.engine if c.data is not None else None,
         floor=c.rounding,
         probe=SPARSE_PROBE if c.data is not None and c.data.kind == "counts" else PROBE,
         notes=words,

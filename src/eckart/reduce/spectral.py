@@ -16,11 +16,13 @@ from eckart.errors import InputError
 from eckart.io.models.levels import NOTHING, Memory
 from eckart.reduce import rank
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.krylov import block_krylov
+from eckart.reduce.krylov import Ritz, block_krylov
 from eckart.reduce.power import power_method
 from eckart.reduce.train_linear import train
 from eckart.trace import StopReason, Trace, Watcher
 
+ROUGH_TOL = 1e-5
+"""Shares of missing energy from which products may be rough: rounding changes energy by far less."""
 RANDOMIZED_TOL = 1e-4
 LANCZOS_TOL = 1e-7
 
@@ -145,8 +147,10 @@ def solve_krylov(
             start=start,
             watch=watch,
             memory=memory.inner((wanted, start)),
-            inside=None if c.matrix is not None else c.inside,
+            inside=None if c.matrix is not None else lambda v: c.inside(v, rough=tol >= ROUGH_TOL),
         )
+        if tol >= ROUGH_TOL and c.matrix is None:
+            _settle(c, ritz)
         values = np.maximum(ritz.values, 0.0)
         answered = _answered(k, values, c, wanted)
         if answered is not None or wanted >= most or ritz.trace.reason is StopReason.INTERRUPTED:
@@ -155,7 +159,18 @@ def solve_krylov(
     kept = wanted if answered is None else answered
     ritz.trace.note = f"{ritz.products} columns multiplied"
     finest = 1e-12 if c.dtype == np.float64 else 1e-8  # what an exact solver is held to
-    return Spectrum(values[:kept], ritz.vectors[:, :kept].T, ritz.trace, max(tol, finest))
+    components = np.ascontiguousarray(ritz.vectors[:, :kept].T)  # rows are looked at one by one from here on
+    return Spectrum(values[:kept], components, ritz.trace, max(tol, finest))
+
+
+def _settle(c: Covariance, ritz: Ritz) -> None:
+    """Rayleigh-Ritz by an exact product in the span that rough ones found; where arrays are NumPy's, products were exact."""
+    v = c.engine.take(np.ascontiguousarray(ritz.vectors))
+    if isinstance(v, np.ndarray):
+        return
+    small = c.engine.inner(v, c.inside(v))
+    values, turn = np.linalg.eigh((small + small.T) / 2)
+    ritz.values, ritz.vectors = values[::-1], c.engine.get(c.engine.outer(v, turn[:, ::-1]))
 
 
 def _block(k: int, oversample: int, sparse: bool) -> int:

@@ -162,8 +162,10 @@ class ALS(MappedModel):
         self._check(x)
         self._check_beside(beside)
         tamed = self._taming(x)
-        ridge, x = self.ridge_for(x), x if tamed is None else tamed.of(x)
         engine, rng = self._engine(), generator(self.random_state)
+        with engine.at_work():  # sums of squares in pieces too small for threads of BLAS
+            ridge = self.ridge_for(x)
+        x = x if tamed is None else tamed.of(x)
         by = self._normalise_by()
         for choice, met, wanted in (
             ("stop='held_out'", self.stop == "held_out", "stop='decrease' or 'gradient' with weights"),

@@ -51,6 +51,13 @@ def fetched(tensor: torch.Tensor) -> np.ndarray:
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor).numpy()
 
 
+def all_fetched(*tensors: torch.Tensor) -> list[np.ndarray]:
+    """Small tensors in float64 on the host, by one copy: each would wait for the device by itself."""
+    flat = torch.cat([each.reshape(-1).double() for each in tensors]).cpu().numpy()
+    ends = np.cumsum([each.numel() for each in tensors])[:-1]
+    return [part.reshape(each.shape) for part, each in zip(np.split(flat, ends), tensors)]
+
+
 def torch_dtype(dtype: Any) -> torch.dtype:
     return TORCH[np.dtype(dtype)]
 

@@ -172,7 +172,13 @@ class DeviceDense:
         return total.to(y.dtype).cpu().numpy()
 
     def gram_times(
-        self, x: Any, v: Any, mean: np.ndarray | None, weights: np.ndarray | None = None, implicit: bool = False
+        self,
+        x: Any,
+        v: Any,
+        mean: np.ndarray | None,
+        weights: np.ndarray | None = None,
+        implicit: bool = False,
+        rough: bool = False,
     ) -> np.ndarray:
         x = self.held(x, weights)
         if x.kind == "observed":
@@ -182,7 +188,8 @@ class DeviceDense:
             return self._answer(self._sparse_gram_times(x, block, mean), v)
         halves = self._halves(x)
         if halves is not None:
-            found = halves.gram_times(block, None if mean is None else self.tensor(mean, np.float64), x.weights)
+            at = None if mean is None else self.tensor(mean, np.float64)
+            found = (halves.rough_gram_times if rough else halves.gram_times)(block, at, x.weights)
             return self._answer(found.to(block.dtype), v)
         total = torch.zeros(block.shape, dtype=torch.float64, device=self.device)
         w = None if x.weights is None else x.weights.to(block.dtype)[:, None]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from eckart.engines.cpu.engine import CpuEngine
-from eckart.engines.cuda.arrays import DeviceArray, Twins, on_host, rounding
+from eckart.engines.cuda.arrays import DeviceArray, Twins, on_host, rounding, torch_dtype
 from eckart.engines.cuda.dense import DeviceDense
 from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.held import Held, Room, to_device
@@ -23,12 +23,15 @@ from eckart.engines.cuda.parts import DeviceParts
 from eckart.engines.cuda.ridge import DeviceRidge
 from eckart.engines.cuda.thin import DeviceThin
 from eckart.engines.cuda.topics import DeviceTopics
+from eckart.engines.cuda.words import DeviceWords
 from eckart.engines.host import Host
 from eckart.errors import InputError
 from eckart.matrix import Matrix
 
 
-class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMixtures, DeviceParts, DeviceTopics):
+class TorchEngine(
+    DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMixtures, DeviceParts, DeviceTopics, DeviceWords
+):
     """PyTorch on ``device``; ``n_threads`` is for what runs on the CPU engine."""
 
     name = "cuda"
@@ -41,7 +44,6 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
                 "engine='cuda' came, but this PyTorch sees no CUDA device; use engine='auto' or 'cpu', or install a PyTorch built for your GPU"
             )
         self.back, self.room = CpuEngine(n_threads), Room(self.device)
-        self.limited = n_threads is not None
         self.fallen: set[str] = set()
         self.twins = Twins()
 
@@ -64,11 +66,15 @@ class TorchEngine(DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMix
         return on_host(array)
 
     def normal(self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> DeviceArray:
-        """Drawn on the host, where the streams are those of every engine."""
-        return self.take(self.back.normal(seed, shape, dtype))
+        """Drawn on the host, where the streams are those of every engine: into locked memory, which PyTorch keeps for the next draw."""
+        if self.device.type != "cuda":
+            return self.take(self.back.normal(seed, shape, dtype))
+        drawn = torch.empty(shape, dtype=torch_dtype(dtype), pin_memory=True)
+        self.back.fill_normal(seed, drawn.numpy())
+        return DeviceArray(drawn.to(self.device, non_blocking=True))
 
     def at_work(self) -> Any:
-        return _AtWork(self.back if self.limited else None)
+        return _AtWork(self.back)
 
     def held(self, x: Any, weights: Any = None) -> Held:
         """A placed matrix, whatever came."""
@@ -129,11 +135,11 @@ for _family in TorchEngine.__bases__:
 
 
 class _AtWork:
-    """Products in full float32, put back after. Where the user said how many threads, BLAS on the host keeps to one, as inside the CPU engine; else it is
-    free between primitives: the host has nothing else to do, and large covariances are judged there."""
+    """Products in full float32, put back after. BLAS on the host keeps to one thread, as inside the CPU engine: what is left to it is small, and many threads
+    take some milliseconds to meet for eigenvalues that one finds in a fraction of that (large matrices are the device's)."""
 
-    def __init__(self, back: CpuEngine | None):
-        self._parts = [rounding("highest"), *([] if back is None else [back.at_work()])]
+    def __init__(self, back: CpuEngine):
+        self._parts = [rounding("highest"), back.at_work()]
 
     def __enter__(self) -> None:
         for part in self._parts:

@@ -16,6 +16,8 @@ from eckart.engines.cuda.kernels.rows import column_sums, halves, row_dots
 
 TERMS = 1024
 """Terms of a sum on tensor cores: its bias is then 5e-6 of it at the most, where all terms have one sign."""
+ROUGH_TERMS = 4096
+"""The same of rough products, whose bias may be 2e-5."""
 LOW = 2048.0
 """2^11: what brings the lower half of a number to the size of the upper one."""
 TOP = 14
@@ -165,6 +167,38 @@ class Halves(NamedTuple):
                 if part.shape[0] and part.shape[1]:
                     z = product(part.mT, own).sum(0, dtype=torch.float64)
                     total += (z[:m, :b] + (z[:m, b:] + z[m:, :b]) / LOW) / size
+        return (total[:n] * self.back[:, None] + torch.outer(shift, sums))[:, :columns]
+
+    def rough_gram_times(self, v: torch.Tensor, mean: torch.Tensor | None, w: torch.Tensor | None) -> torch.Tensor:
+        """The same with the upper halves of the rows alone, and of their images: half of the bytes, less than half of the products.
+
+        Rounding x to 11 bits adds noise that is the same in every product (of a positive semidefinite matrix near the true one); what is left out of the
+        images is other noise in every row, 2^-12 of it, and their sum over N rows has 2^-12 / sqrt(N).
+        """
+        n, columns = v.shape
+        b, m = -(-columns // 8) * 8, self.chunks * self.width
+        wide = torch.nn.functional.pad(v.double(), (0, b - columns))
+        shift = self.near if mean is None else self.near - mean
+        both, scale = _split(_padded(wide * self.back[:, None], m))
+        offset, back = (shift @ wide).float(), (1.0 / scale).float()
+        total = torch.zeros((m, b), dtype=torch.float64, device=v.device)
+        sums = torch.zeros(b, dtype=torch.float64, device=v.device)
+        step = max(ROUGH_TERMS, 4 * BLOCK // m // ROUGH_TERMS * ROUGH_TERMS)
+        for a in range(0, len(self.pairs), step):
+            rows = self.pairs[a : a + step, :m]
+            y = product(rows[None], both[None])[0]
+            y = torch.addcmul(offset, y[:, :b] + y[:, b:] / LOW, back)
+            if w is not None:
+                y = y * w[a : a + step, None].float()
+            sums += y.sum(0, dtype=torch.float64)
+            size = torch.exp2((TOP - torch.frexp(y.abs().amax(0)).exponent).clamp(-100, 100).float())
+            high, even = (y * size).half(), len(rows) // ROUGH_TERMS * ROUGH_TERMS
+            for part, own in (
+                (rows[:even].unflatten(0, (-1, ROUGH_TERMS)), high[:even].unflatten(0, (-1, ROUGH_TERMS))),
+                (rows[even:][None], high[even:][None]),
+            ):
+                if part.shape[0] and part.shape[1]:
+                    total += product(part.mT, own).sum(0, dtype=torch.float64) / size
         return (total[:n] * self.back[:, None] + torch.outer(shift, sums))[:, :columns]
 
 

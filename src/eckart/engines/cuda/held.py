@@ -27,12 +27,14 @@ SHARE = 0.6
 class Room:
     """Bytes that may be worked on at once; halved where a device ran out of memory.
 
-    On a GPU a block of dense rows is large enough that starting a product costs nothing against it, and a chunk of gathered rows fills the device; blocks of
-    CPU tensors fit in cache.
+    On a GPU a block of dense rows is large enough that starting a product costs nothing against it, and a chunk of gathered rows fills the device with a
+    sixteenth of its memory (what is made of a chunk takes some times its size); blocks of CPU tensors fit in cache.
     """
 
     def __init__(self, device: torch.device):
-        self.block, self.chunk = (2**27, 2**30) if device.type == "cuda" else (2**22, 2**24)
+        self.block, self.chunk = 2**22, 2**24
+        if device.type == "cuda":
+            self.block, self.chunk = 2**27, max(2**30, torch.cuda.get_device_properties(device).total_memory // 16)
 
     def smaller(self) -> None:
         self.block, self.chunk = self.block // 4, self.chunk // 4
@@ -254,15 +256,21 @@ class Entries:
             self._lists["ranges", step] = found
         return self._lists["ranges", step]
 
-    def by_length(self, long: int) -> tuple[torch.Tensor, torch.Tensor, Pieces]:
-        """Rows with up to ``long`` entries (and at least one), the longest first so that what takes longest begins first; longer ones; and their pieces."""
-        if ("lengths", long) not in self._lists:
+    def by_length(self, long: int, shortest: int) -> tuple[list[tuple[int, torch.Tensor]], torch.Tensor, Pieces]:
+        """(length, rows with up to so many entries and more than the group before) for doubled lengths from ``shortest`` to ``long``, the longest first so that
+        what takes longest begins first; rows that are longer; and their pieces. Rows without entries are among the shortest."""
+        if ("lengths", long, shortest) not in self._lists:
             order = torch.argsort(self.counts, descending=True, stable=True)
-            cut, filled = int((self.counts > long).sum()), int((self.counts > 0).sum())
-            rows = order[:cut]
-            pieces = Pieces.cut(self.indptr[rows], self.counts[rows], long)
-            self._lists["lengths", long] = (order[cut:filled], rows, pieces)
-        return self._lists["lengths", long]
+            ends = [shortest]
+            while ends[-1] < long:
+                ends.append(2 * ends[-1])
+            above = [int(n) for n in (self.counts[:, None] > torch.tensor(ends, device=order.device)).sum(0).tolist()]
+            cuts = zip(ends, above, [len(order), *above[:-1]])
+            groups = [(end, order[a:b]) for end, a, b in reversed(list(cuts)) if b > a]
+            rows = order[: above[-1]]
+            pieces = Pieces.cut(self.indptr[rows], self.counts[rows], ends[-1])
+            self._lists["lengths", long, shortest] = (groups, rows, pieces)
+        return self._lists["lengths", long, shortest]
 
     @cached_property
     def by_columns(self) -> torch.Tensor:
@@ -294,12 +302,12 @@ class Entries:
             low = high
         return found
 
-    def chunks(self, width: int, extra: int = 0) -> Iterator[Chunk]:
-        """The buckets in pieces that fit into the room for chunks, for gathers of ``width`` columns and ``extra`` numbers a row."""
+    def chunks(self, width: int, extra: int | Callable[[int], int] = 0) -> Iterator[Chunk]:
+        """The buckets in pieces that fit into the room for chunks, for gathers of ``width`` columns and ``extra`` numbers a row (which may depend on its
+        length)."""
         for length, rows in self.buckets:
-            step = max(
-                1, min(MOST_ROWS, self.room.chunk // (self.data.element_size() * (length * max(1, width) + extra)))
-            )
+            numbers = length * max(1, width) + (extra(length) if callable(extra) else extra)
+            step = max(1, min(MOST_ROWS, self.room.chunk // (self.data.element_size() * numbers)))
             for a in range(0, len(rows), step):
                 yield Chunk(self, rows[a : a + step], length)
 
@@ -364,7 +372,8 @@ def to_device(array: Any, device: torch.device, dtype: Any = None) -> torch.Tens
         if not host.flags.writeable:
             host = host.copy()
         tensor = torch.from_numpy(np.ascontiguousarray(host))
-    tensor = tensor.to(device)  # moved first: what is cast there is not moved twice as wide
+    # moved first: what is cast there is not moved twice as wide; memory of the host has been read when the call returns, and the device is not waited for
+    tensor = tensor.to(device, non_blocking=True)
     return tensor if dtype is None else tensor.to(torch_dtype(dtype))
 
 

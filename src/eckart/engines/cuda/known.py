@@ -25,6 +25,13 @@ class Known(NamedTuple):
     mean: float
     rule: RidgeRule
 
+    def evenly(self) -> tuple[Known, torch.Tensor | None]:
+        """Where every entry has one weight w: the same without it, and sqrt(w), with which V and y are to be multiplied."""
+        alone = self.own is not None and len(self.own) == 1 and self.weights is None and self.other is None
+        if not alone or self.rule.alpha:
+            return self, None
+        return self._replace(own=None), self.own.sqrt()  # type: ignore[union-attr]
+
     def at(self, chunk: Chunk) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]:
         """w (None: all one), y and q of the entries of a chunk; y and q are zero where nothing stands, and so is w."""
         a = chunk.numbers(self.entries.data)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from eckart.engines.cuda.arrays import all_fetched
 from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.mixtures import MOST, shared
@@ -51,12 +52,7 @@ class DeviceMixtures:
             sums = []
         if not sums:
             return self.on_cpu("gaussian_statistics", x, theta, watch)
-        found = [torch.stack(list(each)).sum(0) for each in zip(*sums)]
-        flat = torch.cat([each.reshape(-1) for each in found]).cpu().numpy()  # one way to the host for all
-        ends = np.cumsum([each.numel() for each in found])[:-1]
-        weight, bound, counts, shift, scatter = (
-            part.reshape(each.shape) for part, each in zip(np.split(flat, ends), found)
-        )
+        weight, bound, counts, shift, scatter = all_fetched(*(torch.stack(list(each)).sum(0) for each in zip(*sums)))
         if theta.kind == "tied":
             scatter = scatter.sum(axis=0)
         raw = SimpleNamespace(
@@ -85,7 +81,8 @@ class DeviceMixtures:
             return
         diagonal = theta.kind in DIAGONAL
         if "mean" not in x.kept:
-            x.kept["mean"] = _mean_and_squares(x, watch)
+            mean, around = _mean_and_squares(x, watch)
+            x.kept["mean"] = mean, around.cpu().numpy()
         origin, squares = x.kept["mean"]
 
         def there(a: Any) -> torch.Tensor:
@@ -96,9 +93,10 @@ class DeviceMixtures:
         if not diagonal:
             root = root if root.ndim == 3 else root.expand(len(means), -1, -1)
         precision = root if diagonal else torch.bmm(root, root.mT)
-        size = (precision if diagonal else precision.diagonal(dim1=1, dim2=2)) @ squares
+        # on the host, where both are: the device is not waited for
+        size = (1.0 / theta.variances if diagonal else np.square(theta.roots).sum(axis=-1)) @ squares
         n, k = means.shape[1], len(means)
-        if not bool((size <= SPREAD).all()) or (n > MOST_COLUMNS and not diagonal):
+        if not (size <= SPREAD).all() or (n > MOST_COLUMNS and not diagonal):
             near = _Deviations(means, constants, root, diagonal)
             for start, block in x.blocks():
                 step = max(1, x.room.chunk // (24 * k * n))
@@ -235,7 +233,7 @@ def _block_sums(parts: Any, block: torch.Tensor, w: torch.Tensor | None) -> tupl
     """weight, bound, counts, shift and scatter of some rows."""
     loglik, q = _shares(parts.logs(block), w)
     if w is None:
-        weight, bound = torch.tensor(float(len(block)), dtype=torch.float64, device=block.device), loglik.sum()
+        weight, bound = torch.full((), float(len(block)), dtype=torch.float64, device=block.device), loglik.sum()
     else:
         weight, bound = w.sum(), torch.where(w > 0, w * loglik, 0.0).sum()
     return weight, bound, *parts.sums(block, q)

@@ -13,6 +13,7 @@ from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import MOST_ROWS, Chunk
 from eckart.engines.cuda.kernels.ridge import SOLVED, eliminated, grams, weighted_images
 from eckart.engines.cuda.known import Known, row_sums
+from eckart.engines.cuda.triangles import Triangle
 
 
 class System(NamedTuple):
@@ -45,7 +46,9 @@ class System(NamedTuple):
         return u.to(dtype), part
 
 
-def _heavy(gathered: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def heavy_rows(
+    gathered: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
     """sqrt(w) v and q / sqrt(w) (0 where w is 0), so that one array gives both the matrix and the right-hand side."""
     if w is None:
         return gathered, q
@@ -61,7 +64,7 @@ def solved(
     k = gathered.shape[2] - (system.bias_ridge is not None)
     constant = (q.double() * y.double()).sum(1)
     seen = chunk.seen if w is None else w
-    heavy, pulls = _heavy(gathered, w, q)
+    heavy, pulls = heavy_rows(gathered, w, q)
     heavy = chunk.pieces(heavy)
     gram = chunk.whole(torch.bmm(heavy.mT, heavy))
     rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :k, 0]
@@ -102,7 +105,9 @@ def _factored(
     """``side`` is sum_j w v_j, ``pull`` sum_j q and ``weight`` sum_j w of each row: what the bias needs."""
     b: Any = None
     inverse: Any = None
-    a = gram + system.shift(rows, r.shape[1], gram.dtype)
+    a = gram if system.base is None else gram + system.base.to(gram.dtype)
+    a = a.clone() if a is gram else a
+    a.diagonal(dim1=1, dim2=2).add_(system.ridge[rows].to(a.dtype)[:, None])
     if system.prior is not None:
         r = r + system.prior[rows]
     if side is not None:
@@ -111,15 +116,18 @@ def _factored(
         inverse = torch.where(slack > 0, 1.0 / slack, 0.0)
         a = a - (side * inverse.to(a.dtype)[:, None])[:, :, None] * side[:, None, :]
         r = r - side * (pull * inverse).to(a.dtype)[:, None]
-    lower, info = torch.linalg.cholesky_ex(a)
-    if bool(info.any()):
+    lower = Triangle.of(a)
+    if bool(lower.failed()):
         return None
-    u = torch.linalg.solve_triangular(lower, r[:, :, None], upper=False)
-    u = torch.linalg.solve_triangular(lower.mT, u, upper=True)[:, :, 0]
-    rest = r - torch.bmm(a, u[:, :, None])[:, :, 0]
+    right = lower.forward(r[:, :, None])
+    if system.noise is not None:
+        right = torch.cat([right, system.noise[rows].to(a.dtype)[:, :, None]], 2)
+    found = lower.backward(right)
+    u = found[:, :, 0]
+    rest = r - torch.bmm(a, found[:, :, :1])[:, :, 0]
     gain = (u.double() * (r + rest).double()).sum(1)
     if system.noise is not None:
-        u = u + torch.linalg.solve_triangular(lower.mT, system.noise[rows].to(a.dtype)[:, :, None], upper=True)[:, :, 0]
+        u = u + found[:, :, 1]
     if side is not None:
         b = (pull - (side * u).sum(1, dtype=torch.float64)) * inverse
         gain = gain + pull * pull * inverse
@@ -238,7 +246,7 @@ def by_conjugate_gradients(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The rows of a chunk, their gathered rows of V at hand."""
     constant = (q.double() * y.double()).sum(1)
-    heavy, pulls = _heavy(gathered, w, q)
+    heavy, pulls = heavy_rows(gathered, w, q)
     heavy = chunk.pieces(heavy)
     ridge = system.ridge[chunk.rows].to(u.dtype)[:, None]
     base = None if system.base is None else system.base.to(u.dtype)

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.arrays import DeviceArray, all_fetched
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Held, padded_rows
-from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels import divergence, usable
 from eckart.engines.cuda.kernels.coordinates import descend
-from eckart.engines.cuda.kernels.divergence import LONG, kl_steps, long_steps
 from eckart.engines.cuda.kernels.products import row_products
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums
@@ -32,6 +31,7 @@ class DeviceParts:
     tensor: Any
     on_cpu: Any
     held: Any
+    twins: Any
 
     def _weights(self, x: Any) -> torch.Tensor | None:
         return None if x is None else self.held(x).weights
@@ -65,8 +65,8 @@ class DeviceParts:
         heavy = f if w is None else w[:, None] * f
         if not f.numel():
             return self.on_cpu("factor_sums", factor, x)
-        mass, square, most = (a.cpu().numpy() for a in (heavy.sum(0), f.T @ heavy, f.amax(0)))
-        return FactorSums(mass, square, float(f.min()), most)
+        mass, square, most, least = all_fetched(heavy.sum(0), f.T @ heavy, f.amax(0), f.min())
+        return FactorSums(mass, square, float(least), most)
 
     def sign_sums(self, factor: Any, x: Any = None) -> SignSums:
         f, w = self.tensor(factor, np.float64), self._weights(x)
@@ -74,7 +74,7 @@ class DeviceParts:
             return self.on_cpu("sign_sums", factor, x)
         both = torch.stack([f.clamp(min=0), (-f).clamp(min=0)])
         squares = (both * both).sum(1) if w is None else torch.einsum("i,sic->sc", w, both * both)
-        return SignSums(squares.cpu().numpy(), both.amax(1).cpu().numpy())
+        return SignSums(*all_fetched(squares, both.amax(1)))
 
     def rectified(self, factor: Any, scale: np.ndarray, least: float = 0.0, fill: float = 0.0) -> DeviceArray:
         out = self.tensor(factor) * self.tensor(np.asarray(scale), factor.dtype)
@@ -110,8 +110,7 @@ class DeviceParts:
             new, level = _coordinates(g, entry_product(x.entries, x.entries.data, v), l1, u, sweeps, x.weights, shrink)
             heavy = new if x.weights is None else new * x.weights.to(new.dtype)[:, None]
             cross, square = entry_product(x.T.entries, x.T.entries.data, heavy), new.double().T @ heavy.double()
-            sums = CrossSums(float(level[0]), float(level[1]), cross.double().cpu().numpy(), square.cpu().numpy())
-            return Pass(DeviceArray(new), sums)
+            return Pass(DeviceArray(new), self._cross_sums(level, cross.double(), square))
         cross = torch.zeros(v.shape, dtype=torch.float64, device=self.device)
         square = torch.zeros_like(g)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)
@@ -125,8 +124,13 @@ class DeviceParts:
             square += new.double().T @ heavy.double()
             total += level
             out.append(new)
-        sums = CrossSums(float(total[0]), float(total[1]), cross.cpu().numpy(), square.cpu().numpy())
-        return Pass(DeviceArray(torch.cat(out) if out else u), sums)
+        return Pass(DeviceArray(torch.cat(out) if out else u), self._cross_sums(total, cross, square))
+
+    def _cross_sums(self, level: torch.Tensor, cross: torch.Tensor, square: torch.Tensor) -> CrossSums:
+        """The cross sums are kept on the device beside their copy: the other side's sweep takes them there."""
+        host = self.twins.copy(cross)
+        (value, kkt), whole = all_fetched(level, square)
+        return CrossSums(float(value), float(kkt), host, whole)
 
     def kl_rows(self, x: Any, other: Any, start: Any, rule: KlRule, mass: np.ndarray, *, steps: int = 1) -> Descent:
         x = self.held(x)
@@ -134,15 +138,12 @@ class DeviceParts:
             return self.on_cpu("kl_rows", x, other, start, rule, mass, steps=steps)
         h, u = self.tensor(other), self.tensor(start)
         new = torch.zeros_like(u)
-        total = torch.zeros(2, dtype=torch.float64, device=self.device)
         down, e = self.tensor(np.asarray(mass), other.dtype), x.entries
         if usable(h):
             value, kkt = self._kl_by_kernels(x, h.contiguous(), u.contiguous(), new, down, rule, steps)
             heavy = 1.0 if x.weights is None else x.weights
-            total += torch.stack([(heavy * value).sum(), (heavy * kkt).sum()])
-            self._kl_empty(x, u, new, down, rule, total)
-            return Descent(DeviceArray(new), *total.tolist())
-        below = padded_rows(h)
+            return Descent(DeviceArray(new), *torch.stack([(heavy * value).sum(), (heavy * kkt).sum()]).tolist())
+        below, total = padded_rows(h), torch.zeros(2, dtype=torch.float64, device=self.device)
         for chunk in e.chunks(h.shape[1]):
             a = chunk.numbers(e.data)
             w = chunk.seen.to(a.dtype) if e.weights is None else chunk.numbers(e.weights)
@@ -158,22 +159,21 @@ class DeviceParts:
     def _kl_by_kernels(
         self, x: Held, h: torch.Tensor, u: torch.Tensor, new: torch.Tensor, down: torch.Tensor, rule: KlRule, steps: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows with entries: short ones with all their steps in one launch, long ones step by step. Value and violations of each row before."""
+        """Short rows (and those without entries) with all their steps in one launch, long ones step by step. Value and violations of each row before."""
         e, own = x.entries, x.kind == "observed"
-        short, long, pieces = e.by_length(LONG)
-        value, kkt = kl_steps(e, short, h, u, down, rule, steps, LEAST, own, new)
+        limit = divergence.longest(h.shape[1])
+        groups, long, pieces = e.by_length(limit, divergence.SHORTEST)
+        value, kkt = divergence.kl_steps(e, groups, h, u, down, rule, steps, LEAST, own, new)
         if not len(long):
             return value, kkt
         weights = torch.ones_like(e.data) if e.weights is None else e.weights
-        if ("totals", LONG) not in x.kept:
+        if ("totals", limit) not in x.kept:
             heavy = e.data if e.weights is None else e.weights * e.data
-            x.kept["totals", LONG] = row_products(pieces, e.indices, heavy, torch.ones_like(h[:, :1]))[
-                :, 0
-            ].contiguous()
-        total = x.kept["totals", LONG]
-        mass = row_products(pieces, e.indices, weights, h).contiguous() if own else down
-        at = _floored(u[long], mass if own else mass.expand(len(long), -1), total, rule)
-        new[long] = long_steps(e, long, pieces, total, h, at, mass, rule, steps, LEAST, value, kkt)
+            sums = row_products(pieces, e.indices, heavy, torch.ones_like(h[:, :1]))
+            x.kept["totals", limit] = sums[:, 0].contiguous()
+        mass = row_products(pieces, e.indices, weights, h).contiguous() if own else down.contiguous()
+        total = x.kept["totals", limit]
+        divergence.long_steps(e, long, pieces, total, h, u, mass, rule, steps, LEAST, value, kkt, new)
         return value, kkt
 
     def _kl_empty(

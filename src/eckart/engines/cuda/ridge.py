@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.dual import Dual
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.ridge import WIDEST
@@ -98,9 +99,24 @@ class DeviceRidge:
                 return self.on_cpu("ridge_rows", x, right, rule, **given)
             left, bias, value = found
             return RowSolution(DeviceArray(left), None if bias is None else DeviceArray(bias), float(value))
-        below = padded_rows(v, rule.bias)
-        for chunk in facts.entries.chunks(k + rule.bias, 0 if small else 2 * (k + 1) ** 2):
+        facts, root = (facts, None) if rule.bias else facts.evenly()
+        v = v if root is None else v * root
+        dual = None if small else Dual.of(system, k, v.dtype)
+        below, shared = padded_rows(v, rule.bias), None if dual is None else padded_rows(dual.rows(v))
+        failed = torch.zeros((), dtype=torch.bool, device=self.device)
+
+        def beside(length: int) -> int:
+            """Numbers of a row beside what is gathered: its matrix and the factor."""
+            return 0 if small else 2 * (k + 1) ** 2 if dual is None or not dual.takes(length, k) else 2 * length**2
+
+        for chunk in facts.entries.chunks(k + rule.bias, beside):
             w, y, q = facts.at(chunk)
+            if root is not None:
+                y = q = y * root
+            if dual is not None and dual.takes(chunk.length, k):
+                left[chunk.rows], part, bad = dual.solved(chunk, shared[chunk.columns], w, y, q)
+                failed, value = failed | bad, value + part
+                continue
             gathered = below[chunk.columns]
             if small:
                 u, part = by_conjugate_gradients(chunk, gathered, w, y, q, system, begun[chunk.rows], cg_steps)
@@ -114,6 +130,8 @@ class DeviceRidge:
                     assert found[1] is not None
                     bias[chunk.rows] = found[1]
             value += part
+        if bool(failed):
+            return self.on_cpu("ridge_rows", x, right, rule, **given)
         if prior is not None or noise is not None:
             empty = x.entries.empty
             if len(empty):

@@ -13,9 +13,14 @@ def at_entries(entries: Entries, u: torch.Tensor, v: torch.Tensor) -> torch.Tens
     """u_i.v_j at every stored entry, in row order."""
     if usable(v):
         return entry_dots(entries.pieces, entries.indices, u.to(v.dtype), v)
-    out = torch.empty(len(entries.data), dtype=u.dtype, device=u.device)
+    return at_pairs(entries.row_of, entries.indices, u, v)
+
+
+def at_pairs(rows: torch.Tensor, columns: torch.Tensor, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """u_i.v_j of pairs of rows, some at a time."""
+    out = torch.empty(len(rows), dtype=u.dtype, device=u.device)
     step = max(1, (2**26 if u.is_cuda else 2**20) // max(1, u.shape[1]))
     for a in range(0, len(out), step):
         at = slice(a, a + step)
-        out[at] = (u[entries.row_of[at]] * v[entries.indices[at]]).sum(1)
+        out[at] = (u[rows[at]] * v[columns[at]]).sum(1)
     return out

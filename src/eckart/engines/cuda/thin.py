@@ -15,6 +15,9 @@ from eckart.engines.cuda.arrays import DeviceArray
 WIDE = 512
 """Columns from which the eigenvectors of a symmetric matrix are found sooner on the device."""
 
+APART = 1e-4
+"""Share of a column's square that must be left of it beside all others, so that its direction is right to the square root of this times rounding."""
+
 
 class DeviceThin:
     """Products of tall thin arrays."""
@@ -55,7 +58,8 @@ class DeviceThin:
         return torch.linalg.qr(self.tensor(v, np.float64), mode="r")[1].cpu().numpy()
 
     def orth(self, v: Any, against: Any = None) -> Any:
-        """Classical Gram-Schmidt against the given columns and V (V^T V)^-1/2 by eigenvalues in float64, repeated until orthogonal to rounding."""
+        """Classical Gram-Schmidt against the given columns, then V L^-T with V^T V = L L^T, both in float64 and twice; where columns nearly depend on one
+        another, V (V^T V)^-1/2 by eigenvalues, repeated until orthogonal to rounding."""
         if not self._here(v, against):
             return self.on_cpu("orth", v, against)
         a = self.tensor(v)
@@ -65,6 +69,9 @@ class DeviceThin:
             return v[:, :0]
         q = None if against is None or not against.shape[1] else self.tensor(against, v.dtype)
         a = a / size
+        found = _by_triangles(a, q)
+        if found is not None:
+            return self._like(found, v, against)
         for attempt in range(3):
             if q is not None:
                 a = a - q @ (q.double().T @ a.double()).to(a.dtype)
@@ -111,3 +118,20 @@ class DeviceThin:
                 return self.on_cpu("eigh_top", c, k)
             return values.flip(0)[:k].cpu().numpy(), vectors[:, -k:].flip(1).cpu().numpy()
         return self.on_cpu("eigh_top", c, k)
+
+
+def _by_triangles(a: torch.Tensor, q: torch.Tensor | None) -> torch.Tensor | None:
+    """An orthonormal basis by two triangles; None where a column is mostly in the span of others, or of q."""
+    size = (a.double() ** 2).sum(0)
+    worst = []
+    for _ in range(2):
+        if q is not None:
+            a = a - q @ (q.double().T @ a.double()).to(a.dtype)
+        wide = a.double()
+        lower, info = torch.linalg.cholesky_ex(wide.T @ wide)
+        # what is left of every column beside the others, against its length before
+        worst += [torch.where(info == 0, (lower.diagonal() ** 2 / size).min(), 0.0)]
+        a = torch.linalg.solve_triangular(lower, wide.T, upper=False).T.to(a.dtype)
+        size = torch.ones_like(size)
+    left = torch.stack(worst).cpu()
+    return a.contiguous() if bool(left[0] > APART) and bool(left[1] > 0.5) else None

@@ -88,6 +88,7 @@ class PlainDense:
         mean: np.ndarray | None,
         weights: np.ndarray | None = None,
         implicit: bool = False,
+        rough: bool = False,
     ) -> np.ndarray:
         x = place(x, weights)
         a = _centered(x, mean)

@@ -221,9 +221,10 @@ class DenseFamily(Protocol):
         mean: np.ndarray | None,
         weights: np.ndarray | None = None,
         implicit: bool = False,
+        rough: bool = False,
     ) -> np.ndarray:
         """Xc^T diag(w) Xc V in one pass, n x b, where V is: on the host, or in the engine. ``implicit`` allows raw products, where means are not large against
-        spreads. Unknown entries count as the mean."""
+        spreads; ``rough`` those of entries rounded to 11 bits, for iterations that an exact product judges. Unknown entries count as the mean."""
         ...
 
     def misfit(self, x: Any, u: np.ndarray, mean: np.ndarray) -> Tall:

@@ -142,6 +142,7 @@ class DensePrimitives:
         mean: np.ndarray | None,
         weights: np.ndarray | None = None,
         implicit: bool = False,
+        rough: bool = False,
     ) -> np.ndarray:
         kept = isinstance(x, Host)
         x = place(x, weights)

@@ -1,0 +1,113 @@
+"""Cholesky factors of many positive definite matrices at once, and systems that are solved with them.
+
+    A = L L^T by columns of blocks:   S = A_{j.., j} - L_{j.., <j} L_{j, <j}^T,    L_jj L_jj^T = S_j,    L_{>j, j} = S_{>j} L_jj^-T
+
+Libraries factor a batch of matrices of some hundred columns many times slower than products of the same size take, and small ones well: here all but
+blocks of ``SMALL`` columns is products. Triangles are solved by the inverses of the blocks on the diagonal, whose condition is that of a block and not that
+of the matrix.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+SMALL = 32
+"""Columns up to which the library factors and inverts: 4,000 matrices of 32 columns take 0.36 ms on an H200, of 64 columns 1.5, of 128 columns 6."""
+BLOCK = 128
+"""Columns of a block whose inverse is made: products with wider ones are no faster, and inverses cost more."""
+
+
+class Triangle(NamedTuple):
+    """L + s I: its lower triangle (what stands above the diagonal is no part of it), and the inverses of its blocks on the diagonal."""
+
+    lower: torch.Tensor
+    inverses: tuple[torch.Tensor, ...]
+
+    @classmethod
+    def of(cls, a: torch.Tensor) -> Triangle:
+        """The Cholesky factor of each matrix of a batch, of which the lower triangle is read."""
+        n = a.shape[1]
+        lower, inverses = torch.zeros_like(a), []
+        for j in range(0, n, BLOCK):
+            end = min(n, j + BLOCK)
+            s = a[:, j:, j:end]
+            if j:
+                s = torch.baddbmm(s, lower[:, j:, :j], lower[:, j:end, :j].mT, alpha=-1)
+            own, inverse = _root(s[:, : end - j])
+            lower[:, j:end, j:end] = own
+            if end < n:
+                lower[:, end:, j:end] = torch.bmm(s[:, end - j :], inverse.mT)
+            inverses.append(inverse)
+        return cls(lower, tuple(inverses))
+
+    def plus(self, shift: float) -> Triangle:
+        """L + shift I."""
+        ends = zip(self.inverses, range(0, self.lower.shape[1], BLOCK))
+        blocks = [self.lower[:, j : j + len(i[0]), j : j + len(i[0])] for i, j in ends]
+        return self._replace(inverses=tuple(_inverted(own, shift) for own in blocks))
+
+    def failed(self) -> torch.Tensor:
+        """Whether a pivot was not positive, as a tensor: what follows such a pivot is not a number."""
+        return ~torch.isfinite(torch.stack([i[:, -1].sum() for i in self.inverses])).all()
+
+    def forward(self, right: torch.Tensor) -> torch.Tensor:
+        """L^-1 R of every matrix."""
+        out = torch.empty_like(right, memory_format=torch.contiguous_format)
+        for inverse, j in zip(self.inverses, range(0, right.shape[1], BLOCK)):
+            end = j + inverse.shape[1]
+            own = right[:, j:end]
+            if j:
+                own = torch.baddbmm(own, self.lower[:, j:end, :j], out[:, :j], alpha=-1)
+            out[:, j:end] = torch.bmm(inverse, own)
+        return out
+
+    def backward(self, right: torch.Tensor) -> torch.Tensor:
+        """L^-T R of every matrix."""
+        out = torch.empty_like(right, memory_format=torch.contiguous_format)
+        n = right.shape[1]
+        for inverse, j in reversed(list(zip(self.inverses, range(0, n, BLOCK)))):
+            end = j + inverse.shape[1]
+            own = right[:, j:end]
+            if end < n:
+                own = torch.baddbmm(own, self.lower[:, end:, j:end].mT, out[:, end:], alpha=-1)
+            out[:, j:end] = torch.bmm(inverse.mT, own)
+        return out
+
+
+def _half(n: int) -> int:
+    """Where a block is cut in two, at a multiple of ``SMALL``."""
+    return -(-n // (2 * SMALL)) * SMALL
+
+
+def _root(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """L and L^-1; not numbers from a pivot on that is not positive."""
+    n = a.shape[1]
+    if n <= SMALL:
+        lower, info = torch.linalg.cholesky_ex(a)
+        lower = torch.where((info == 0)[:, None, None], lower, torch.nan)
+        return lower, _inverted(lower, 0.0)
+    h = _half(n)
+    lower, inverse = torch.zeros_like(a, memory_format=torch.contiguous_format), torch.zeros_like(a)
+    first, back = _root(a[:, :h, :h])
+    lower[:, :h, :h], inverse[:, :h, :h] = first, back
+    side = torch.bmm(a[:, h:, :h], back.mT)
+    lower[:, h:, :h] = side
+    second, rest = _root(torch.baddbmm(a[:, h:, h:], side, side.mT, alpha=-1))
+    lower[:, h:, h:], inverse[:, h:, h:] = second, rest
+    inverse[:, h:, :h] = torch.bmm(rest, torch.bmm(side, back)).neg_()
+    return lower, inverse
+
+
+def _inverted(lower: torch.Tensor, plus: float) -> torch.Tensor:
+    """(L + plus I)^-1 of lower triangles."""
+    n = lower.shape[1]
+    if n <= SMALL:
+        eye = torch.eye(n, dtype=lower.dtype, device=lower.device)
+        return torch.linalg.solve_triangular(lower + plus * eye if plus else lower, eye.expand_as(lower), upper=False)
+    h, inverse = _half(n), torch.zeros_like(lower, memory_format=torch.contiguous_format)
+    inverse[:, :h, :h] = back = _inverted(lower[:, :h, :h], plus)
+    inverse[:, h:, h:] = rest = _inverted(lower[:, h:, h:], plus)
+    inverse[:, h:, :h] = torch.bmm(rest, torch.bmm(lower[:, h:, :h], back)).neg_()
+    return inverse

@@ -1,0 +1,133 @@
+"""Pairs of words on a device: skip-gram by programs that share the tables, GloVe by blocks without a common word. Repeatable skip-gram steps, and machines
+without Triton, are the CPU engine's."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.kernels import usable
+from eckart.engines.cuda.kernels.words import glove_steps, keep_words, walk
+from eckart.engines.cuda.sampled import at_pairs
+from eckart.engines.protocol.windows import LISTEN, PairEvidence, Pieces, WindowRule
+from eckart.engines.protocol.words import GloveTable
+
+APART = 32
+"""Words of the vocabulary for each program that walks over the text: with fewer, most programs would change the same rows, by what the tables were a while
+ago."""
+PROGRAMS = 4096
+"""Programs at the most: more do not run at the same time."""
+STRATA = 256
+"""Classes of words at the most: so many blocks of a round keep every multiprocessor busy, and a round still has many entries in each."""
+CLASS = 16
+"""Words of a class at the least."""
+
+
+class Corpus(NamedTuple):
+    """Pieces of a text on the device."""
+
+    ids: torch.Tensor
+    bounds: torch.Tensor
+    keep: torch.Tensor
+    chance: torch.Tensor
+    alias: torch.Tensor
+
+
+class DeviceWords:
+    """window_table, pair_step and the steps of GloVe."""
+
+    device: torch.device
+    tensor: Any
+    on_cpu: Any
+    held: Any
+    back: Any
+
+    def _by_kernels(self) -> bool:
+        return usable(torch.empty(0, device=self.device))
+
+    def window_table(self, rows: np.ndarray) -> Any:
+        """One more row, and columns up to whole sectors of memory."""
+        if not self._by_kernels():
+            return self.on_cpu("window_table", rows)
+        out = torch.zeros((len(rows) + 1, -(-rows.shape[1] // 8) * 8), dtype=torch.float32, device=self.device)
+        out[:-1, : rows.shape[1]] = self.tensor(rows, np.float32)
+        return DeviceArray(out)
+
+    def pair_step(
+        self,
+        pieces: Pieces,
+        x: Any,
+        y: Any,
+        part: tuple[int, int],
+        rule: WindowRule,
+        *,
+        rates: tuple[float, float],
+        seed: int,
+        together: bool = True,
+    ) -> PairEvidence:
+        if not isinstance(x, DeviceArray):
+            return self.on_cpu("pair_step", pieces, x, y, part, rule, rates=rates, seed=seed, together=together)
+        if not together:
+            hosts = [self.back.window_table(a.tensor[:-1].cpu().numpy()) for a in (x, y)]
+            told = self.on_cpu("pair_step", pieces, *hosts, part, rule, rates=rates, seed=seed, together=False)
+            for a, host in zip((x, y), hosts):
+                a.tensor.copy_(torch.from_numpy(host[:, : a.shape[1]]))
+            return told
+        if part[1] <= part[0]:
+            return PairEvidence(0.0, 0, 0)
+        corpus = self._corpus(pieces)
+        bounds = pieces.bounds[part[0] : part[1] + 1]
+        drawn = keep_words(corpus, part, int(np.diff(bounds).max()), seed)
+        programs = min(PROGRAMS, max(1, pieces.n // APART))
+        words = int(bounds[-1] - bounds[0])
+        found = walk(corpus, drawn, part, x.tensor, y.tensor, rule, rates, words, LISTEN, programs).tolist()
+        return PairEvidence(found[0], round(found[1]), round(found[2]))
+
+    def _corpus(self, pieces: Pieces) -> Corpus:
+        """Of the text that is walked over, placed once."""
+        kept = getattr(self, "_walked", None)
+        if kept is None or kept[0] is not pieces:
+            whole = [pieces.ids.astype(np.int32, copy=False), pieces.bounds.astype(np.int64, copy=False)]
+            whole += [a.astype(np.int64) for a in (pieces.keep, pieces.chance)]
+            placed = Corpus(*map(self.tensor, whole), self.tensor(pieces.alias.astype(np.int32, copy=False)))
+            self._walked = kept = (pieces, placed)
+        return kept[1]
+
+    def glove_table(self, x: Any, seed: int) -> GloveTable:
+        """Entries by more blocks than the CPU engine has, each in a random order."""
+        x = self.held(x)
+        if not self._by_kernels():
+            return self.on_cpu("glove_table", x, seed)
+        e = x.entries
+        strata = int(np.clip(x.shape[0] // CLASS, 1, STRATA))
+        rows = e.row_of
+        block = (rows % strata) * strata + e.indices % strata
+        draw = torch.Generator(self.device).manual_seed(seed)
+        mixed = torch.randperm(len(rows), generator=draw, device=self.device)
+        order = mixed[torch.argsort(block[mixed], stable=True)]
+        counts = torch.bincount(block, minlength=strata * strata)
+        ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        weights = torch.ones_like(e.data) if e.weights is None else e.weights
+        words = (a[order].to(torch.int32) for a in (rows, e.indices))
+        return GloveTable(*words, *(a[order].float() for a in (e.data, weights)), ends, strata)  # type: ignore[arg-type]
+
+    def glove_step(self, table: GloveTable, own: Any, other: Any, rate: float, order: np.ndarray) -> tuple[Any, Any]:
+        if not isinstance(table.rows, torch.Tensor):
+            return self.on_cpu("glove_step", table, own, other, rate, order)
+        both = [self.tensor(a, np.float32).clone() for a in (own, other)]
+        rounds = np.array([table.round(int(turn)) for turn in order])
+        for blocks in self.tensor(rounds):
+            glove_steps(table, blocks, *both, rate)
+        return DeviceArray(both[0]), DeviceArray(both[1])
+
+    def glove_loss(self, table: GloveTable, own: Any, other: Any) -> float:
+        if not isinstance(table.rows, torch.Tensor):
+            return self.on_cpu("glove_loss", table, own, other)
+        a, b = self.tensor(own, np.float32), self.tensor(other, np.float32)
+        k = a.shape[1] // 3 - 1
+        d = at_pairs(table.rows, table.columns, a[:, :k], b[:, :k]).double()
+        d += a[:, k][table.rows] + b[:, k][table.columns] - table.targets
+        return float((table.weights.double() * d * d).sum())
