@@ -38,7 +38,7 @@ def add_lane(lane, who, height, code, x, weights, empty, c, room, chunks, sums, 
                 for j in range(x.shape[1]):
                     chunk[i, j] = x[a + i, j]
             w = weights[a : a + count] if weights.shape[0] > 0 else weights
-            bound += call_for_number(code, (chunk, empty, empty, w, c, here, own, empty))
+            bound += call_for_number(code, (chunk, empty, empty, w, c, here, own, empty))  # type: ignore[call-arg]
         total += bound
     bounds[lane] = total
 
@@ -62,7 +62,7 @@ def sums_by_crew(x: Host, layout: Layout, height: int, lanes: int, threads: int)
     """What ``_sums`` of the primitives adds up over blocks of ``height`` rows, to the same bits; the room for it stays with the matrix between two steps."""
     k, p = layout.theta.k, layout.p
     shapes = {"counts": (k,), "shift": (k, p), "scatter": layout.scatter_shape}
-    key = "sums of mixtures", threads, lanes, *layout.shapes.values(), *shapes.values()
+    key = f"sums of mixtures {threads} {lanes} {layout.shapes} {shapes}"
     if key not in x.kept:
         room = [
             np.zeros((threads, *s), np.int64 if name == "rows" else np.float64) for name, s in layout.shapes.items()
