@@ -59,6 +59,7 @@ def lane_part(part, who, code, rows, x, other, weights, rule, codes, how, room, 
     pull, levels, heavy, cross, square = room
     own = pull[who], levels[who], heavy[who], cross[who], square[who]
     totals = sums[0][part], sums[1][part], sums[2][part]
+    totals[0][:], totals[1][:], totals[2][:] = 0, 0, 0  # what an earlier pass left there
     for a in range(part * rows, x.shape[0], lanes * rows):
         b = min(a + rows, x.shape[0])
         if weights.shape[0] > 0:

@@ -80,8 +80,6 @@ class HalsPrimitives(FactorPrimitives):
         rule, how = (g, kind.type(l1)), (sweeps, float(shrink), tile_size(kind))
         work, sweep, width = 2 * n * k + inner, cast(Any, hals_block), n * x.dtype.itemsize
         count = self._cross_lanes(x, k, work)
-        cross, squares, levels = np.zeros((count, n, k), kind), np.zeros((count, k, k)), np.zeros((count, 2))
-        lanes = list(zip(cross, squares, levels))
         # one block a lane where it fits a cache; the kernel works ``at_once`` rows of it at a time
         at_once = max(1, self._block(x, work, len(old)) // width)
         size = max(at_once, min(-(-len(old) // count), THIN // width)) * width
@@ -92,23 +90,34 @@ class HalsPrimitives(FactorPrimitives):
             )
             return pull, np.empty((threads, at_once, 2)), heavy, pulled, square
 
+        def partial() -> tuple[np.ndarray, ...]:
+            return np.zeros((count, n, k), kind), np.zeros((count, k, k)), np.zeros((count, 2))
+
         values = x.matrix.values if x.checked and self.threads > FEW else None
         if type(values) is np.ndarray and values.dtype == kind and values.flags.c_contiguous and len(old):
-            own, given = room(self.threads), (v, weights, *rule)
-            like = tuple(a[0] for a in own), lanes[0]
+            # kept between two passes: the system's pages would be asked for, and filled with zeros, by all threads at once in each of them
+            key = f"room of passes {count} {n} {k} {at_once} {self.threads} {kind}"
+            if key not in x.kept:
+                x.kept[key] = room(self.threads), partial()
+            (own, sums), given = x.kept[key], (v, weights, *rule)
+            like = tuple(a[0] for a in own), tuple(a[0] for a in sums)
             code = address_of(hals_block, (values[:1], *given, old[:1], out[:1], *how, *like))
-            rows, sums = block_rows(n, x.dtype.itemsize, size), (cross, squares, levels)
-            run_parts(lane_part, count, (code, rows, values, v, weights, rule, (old, out), how, own, sums), self.threads)
+            rows = block_rows(n, x.dtype.itemsize, size)
+            run_parts(
+                lane_part, count, (code, rows, values, v, weights, rule, (old, out), how, own, sums), self.threads
+            )
         else:
+            sums = partial()
 
-            def step(sums: tuple[np.ndarray, ...], job: Job, scratch: dict[str, Any]) -> None:
+            def step(own: tuple[np.ndarray, ...], job: Job, scratch: dict[str, Any]) -> None:
                 start, rows, fetch = job
                 block, part = np.ascontiguousarray(fetch(scratch), kind), slice(start, start + rows)
                 if "room" not in scratch:
                     scratch["room"] = tuple(a[0] for a in room(1))
-                sweep(block, v, weights[part], *rule, old[part], out[part], *how, scratch["room"], sums)
+                sweep(block, v, weights[part], *rule, old[part], out[part], *how, scratch["room"], own)
 
-            run_lanes(jobs(x.matrix, size), lanes, step, self.threads)
+            run_lanes(jobs(x.matrix, size), list(zip(*sums)), step, self.threads)
+        cross, squares, levels = sums
         level = levels.sum(axis=0)
         pulled = added_up(cross.reshape(count, -1), self.threads).reshape(n, k).astype(kind)
         return Pass(out, CrossSums(float(level[0]), float(level[1]), pulled, squares.sum(axis=0)))
