@@ -19,7 +19,6 @@ HERE = Path(__file__).resolve().parent
 
 
 FILES = (
-    "test_contract",
     "test_ridge_evidence",
     "test_mixture_contract",
     "test_nonnegative",
@@ -27,6 +26,7 @@ FILES = (
     "test_pairs",
     "test_pair_step",
     "test_triangles",
+    "test_contract",
 )
 
 
