@@ -217,7 +217,34 @@ def speed(folder: Path) -> Path:
     return target
 
 
-PICTURES = {draw.__name__: draw for draw in (reduce, complete, explain, embed, speed)}
+GPU_LINES = {"cores": ("16 cores", "#8a8a8a"), "from host": ("GPU, data on the host", "#7fb0e6"), "resident": ("GPU, data there", "#2f6db3"), "rival": ("PyTorch on the GPU, no certificate", "#d98032")}  # fmt: skip
+
+
+def gpu(folder: Path) -> Path:
+    """Seconds against stored numbers, one panel for each work of ``benchmarks/gpu_sizes.py``."""
+    lines = (BENCHMARKS / "results" / "gpu_sizes.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    works = list(dict.fromkeys(row["work"] for row in rows))
+    fig = Figure(figsize=(11, 2.9), layout="constrained")
+    for at, work in enumerate(works):
+        ax = fig.add_subplot(1, len(works), at + 1)
+        mine = [row for row in rows if row["work"] == work]
+        for key, (title, colour) in GPU_LINES.items():
+            seen = [(row["entries"], row[key]) for row in mine if key in row]
+            if seen:
+                ax.loglog(*zip(*seen), color=colour, marker="o", markersize=3, label=title)
+        ax.set_title(work, fontsize=8, color=INK)
+        ax.set_xlabel("stored numbers", fontsize=8, color=INK)
+        ax.tick_params(labelsize=7, labelcolor=INK)
+        ax.spines[["top", "right"]].set_visible(False)
+    fig.axes[0].set_ylabel("seconds of a fit", fontsize=8, color=INK)
+    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(GPU_LINES), fontsize=8, frameon=False)
+    target = folder / "gpu.png"
+    fig.savefig(target, dpi=150, facecolor="white")
+    return target
+
+
+PICTURES = {draw.__name__: draw for draw in (reduce, complete, explain, embed, speed, gpu)}
 
 
 def main(names: list[str], folder: Path = Path(__file__).parent / "images") -> list[Path]:

@@ -1,28 +1,39 @@
-"""All contract tests, and a fit of every model, on a CUDA device; prints one table. By hand, where there is a GPU: ``make test-gpu``."""
+"""All contract tests, and a fit of every model, on a CUDA device; prints one table. By hand, where there is a GPU: ``make test-gpu``.
+
+    python tests/gpu.py [cuda|cpu] [--no-cpu]      without the fits of the CPU engine beside them, whose kernels take minutes to compile on a new machine
+
+Files run side by side, in processes of their own.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
 
-def contracts(device: str) -> list[tuple[str, str]]:
+FILES = (
+    "test_ridge_evidence",
+    "test_mixture_contract",
+    "test_nonnegative",
+    "test_topics",
+    "test_pairs",
+    "test_pair_step",
+    "test_triangles",
+    "test_contract",
+)
+
+
+def contracts(device: str) -> Iterator[tuple[str, str]]:
     """(file, passed and failed) of the contract tests of the engine ``torch`` on this device."""
-    rows = []
-    files = (
-        "test_contract",
-        "test_ridge_evidence",
-        "test_mixture_contract",
-        "test_nonnegative",
-        "test_topics",
-        "test_pairs",
-        "test_pair_step",
-    )
-    for name in files:
+
+    def tested(name: str) -> list[tuple[str, str]]:
         words = [
             sys.executable,
             "-m",
@@ -34,17 +45,21 @@ def contracts(device: str) -> list[tuple[str, str]]:
             str(HERE / "engines" / f"{name}.py"),
             "-k",
             "torch",
+            *(["-n", "6"] if name == "test_contract" and find_spec("xdist") else []),
         ]
         done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "ECKART_TORCH_DEVICE": device})
         lines = done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or ["no output"]
         bad = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
-        rows.append((name, lines[-1]))
-        rows += [("", line) for line in bad[:12]]
-    return rows
+        return [(name, lines[-1]), *(("", line) for line in bad[:12])]
+
+    with ThreadPoolExecutor(len(FILES)) as pool:
+        for rows in pool.map(tested, FILES):
+            yield from rows
 
 
-def fits(device: str) -> list[tuple[str, str]]:
-    """(case, what came of it) for every model of ``engines/exchange.py``: the certificate and the answers against the CPU engine, and the same bits twice."""
+def fits(device: str, beside: bool) -> Iterator[tuple[str, str]]:
+    """(case, what came of it) for every model of ``engines/exchange.py``: the certificate, the same bits twice, and (``beside``) the answers against the CPU
+    engine."""
     import warnings
 
     import numpy as np
@@ -57,11 +72,10 @@ def fits(device: str) -> list[tuple[str, str]]:
     from eckart.engines.cuda import made
 
     warnings.simplefilter("ignore")
-    found = []
     for case, (name, options, kind, verbs) in CASES.items():
         x, answers, fallen, certificates = data()[kind], [], set(), []
         try:
-            for engine in (made(None, device), made(None, device), engine_named("cpu")):
+            for engine in (made(None, device), made(None, device), *([engine_named("cpu")] if beside else [])):
                 model = getattr(eckart, name)(**options, engine=engine)
                 if "random_state" in model.get_params():
                     model.set_params(random_state=0)
@@ -71,27 +85,30 @@ def fits(device: str) -> list[tuple[str, str]]:
                 fallen |= getattr(engine, "fallen", set())
             same = all(a.tobytes() == b.tobytes() for a, b in zip(answers[0], answers[1]))
             apart = max(
-                [float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in zip(answers[0], answers[2])],
+                [float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in zip(answers[0], answers[-1])],
                 default=0.0,
             )
             words = f"{'holds' if certificates[0] else 'FAILS':<6} {'same bits' if same else 'DIFFERENT':<10}"
-            words += f" {apart:8.1e} from the cpu; on cpu: {len(fallen)} primitives"
-            if certificates[0] != certificates[2]:
-                words += f" (the cpu's certificate {'holds' if certificates[2] else 'fails'})"
+            words += f" {apart:8.1e} from the cpu;" if beside else ""
+            words += f" on cpu: {len(fallen)} primitives"
+            if certificates[0] != certificates[-1]:
+                words += f" (the cpu's certificate {'holds' if certificates[-1] else 'fails'})"
         except Exception as error:
             words = f"ERROR  {type(error).__name__}: {str(error)[:120]}"
-        found.append((case, words))
-    return found
+        yield case, words
 
 
 if __name__ == "__main__":
     import torch
 
-    device = sys.argv[1] if len(sys.argv) > 1 else "cuda"
+    asked = [word for word in sys.argv[1:] if not word.startswith("--")]
+    device = asked[0] if asked else "cuda"
     if device == "cuda" and not torch.cuda.is_available():
         sys.exit("this PyTorch sees no CUDA device; `python tests/gpu.py cpu` runs the same tests on CPU tensors")
     print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name() if device == 'cuda' else 'CPU tensors'}")
-    table = contracts(device) + fits(device)
-    for name, words in table:
-        print(f"{name:<24} {words}", flush=True)
-    sys.exit(any("failed" in words or "ERROR" in words or "DIFFERENT" in words for _, words in table))
+    table = []
+    for rows in (contracts(device), fits(device, "--no-cpu" not in sys.argv)):
+        for name, words in rows:
+            print(f"{name:<24} {words}", flush=True)
+            table.append(words)
+    sys.exit(any("failed" in words or "ERROR" in words or "DIFFERENT" in words for words in table))

@@ -31,7 +31,8 @@ def matrices(seed: int, batch: int, n: int, stiff: float):
 @given(st.integers(0, 9), st.integers(1, 3), st.integers(1, 200), st.floats(0, 11), st.sampled_from([0.0, 1.0]))
 def test_torch_triangles_are_as_near_as_those_of_lapack(seed, batch, n, stiff, shift):
     a = matrices(seed, batch, n, stiff)
-    t = Triangle.of(torch.from_numpy(a).to(DEVICE))
+    below = np.where(np.tri(n, dtype=bool), a, np.nan)  # the lower triangle alone is read
+    t = Triangle.of(torch.from_numpy(below).to(DEVICE))
     assert not bool(t.failed())
     lower = torch.tril(t.lower).cpu().numpy()
     eps = np.finfo(float).eps * n
@@ -114,3 +115,17 @@ def test_torch_rows_solved_among_their_entries(given, monkeypatch):
         roots[:, :, j] = engine.get(engine.ridge_rows(x, right, rule, **more, noise=z).left) - left
     for root, (_, inverse) in zip(roots, wanted):
         np.testing.assert_allclose(root @ root.T, inverse, rtol=1e-8, atol=1e-10)
+
+
+def test_draws_ahead_are_those_of_the_streams(monkeypatch):
+    """Steps of two samplers in turn, one of them asked for twice: the numbers of the CPU engine, whether they were drawn ahead or not."""
+    from eckart.engines.cuda import draws
+
+    monkeypatch.setattr(draws, "WORTH", 1)
+    ours, cpu = draws.Draws(3), CpuEngine(2)
+    for step in (1, 2, 2, 3):
+        for seed in (5, 9):
+            got = ours.normal((seed, step, 0), (9000, 3), torch.float64)
+            assert got.numpy().tobytes() == cpu.normal((seed, step, 0), (9000, 3), np.float64).tobytes()
+    small = ours.normal(7, (5, 2), torch.float32)
+    assert small.numpy().tobytes() == cpu.normal(7, (5, 2), np.float32).tobytes()

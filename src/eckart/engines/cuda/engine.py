@@ -16,6 +16,7 @@ import torch
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray, Twins, on_host, rounding, torch_dtype
 from eckart.engines.cuda.dense import DeviceDense
+from eckart.engines.cuda.draws import Draws
 from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.held import Held, Room, to_device
 from eckart.engines.cuda.mixtures import DeviceMixtures
@@ -46,6 +47,7 @@ class TorchEngine(
         self.back, self.room = CpuEngine(n_threads), Room(self.device)
         self.fallen: set[str] = set()
         self.twins = Twins()
+        self.draws = Draws(self.back.threads)
 
     def put(
         self, matrix: Matrix | Held, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None
@@ -69,9 +71,7 @@ class TorchEngine(
         """Drawn on the host, where the streams are those of every engine: into locked memory, which PyTorch keeps for the next draw."""
         if self.device.type != "cuda":
             return self.take(self.back.normal(seed, shape, dtype))
-        drawn = torch.empty(shape, dtype=torch_dtype(dtype), pin_memory=True)
-        self.back.fill_normal(seed, drawn.numpy())
-        return DeviceArray(drawn.to(self.device, non_blocking=True))
+        return DeviceArray(self.draws.normal(seed, shape, torch_dtype(dtype)).to(self.device, non_blocking=True))
 
     def at_work(self) -> Any:
         return _AtWork(self.back)

@@ -257,13 +257,13 @@ class Entries:
         return self._lists["ranges", step]
 
     def by_length(self, long: int, shortest: int) -> tuple[list[tuple[int, torch.Tensor]], torch.Tensor, Pieces]:
-        """(length, rows with up to so many entries and more than the group before) for doubled lengths from ``shortest`` to ``long``, the longest first so that
+        """(length, rows with up to so many entries and more than the group before) for lengths four times as long each, from ``shortest`` to ``long``, the longest first so that
         what takes longest begins first; rows that are longer; and their pieces. Rows without entries are among the shortest."""
         if ("lengths", long, shortest) not in self._lists:
             order = torch.argsort(self.counts, descending=True, stable=True)
             ends = [shortest]
             while ends[-1] < long:
-                ends.append(2 * ends[-1])
+                ends.append(min(4 * ends[-1], long))
             above = [int(n) for n in (self.counts[:, None] > torch.tensor(ends, device=order.device)).sum(0).tolist()]
             cuts = zip(ends, above, [len(order), *above[:-1]])
             groups = [(end, order[a:b]) for end, a, b in reversed(list(cuts)) if b > a]

@@ -57,6 +57,19 @@ def heavy_rows(
     return gathered, torch.where(root > 0, q / root, 0.0)
 
 
+PANEL = 192
+"""Columns of a square that are made together: three of them for some hundred columns leave a third of its products out."""
+
+
+def lower_squares(rows: torch.Tensor) -> torch.Tensor:
+    """R^T R of a batch, of which the lower triangle is promised."""
+    k = rows.shape[2]
+    out = rows.new_empty(len(rows), k, k)
+    for p in range(0, k, PANEL):
+        torch.bmm(rows[:, :, p:].mT, rows[:, :, p : p + PANEL], out=out[:, p:, p : p + PANEL])
+    return out
+
+
 def solved(
     chunk: Chunk, gathered: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, q: torch.Tensor, system: System
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
@@ -66,9 +79,9 @@ def solved(
     seen = chunk.seen if w is None else w
     heavy, pulls = heavy_rows(gathered, w, q)
     heavy = chunk.pieces(heavy)
-    gram = chunk.whole(torch.bmm(heavy.mT, heavy))
+    gram = chunk.whole(torch.bmm(heavy.mT, heavy) if system.noise is None else lower_squares(heavy))
     rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :k, 0]
-    side = None if system.bias_ridge is None else gram[:, :k, k]
+    side = None if system.bias_ridge is None else gram[:, k, :k]
     sums = q.sum(1, dtype=torch.float64), seen.sum(1, dtype=torch.float64)
     return _in_time(chunk.rows, gram[:, :k, :k], rhs, side, sums, constant, system)
 
@@ -124,9 +137,11 @@ def _factored(
         right = torch.cat([right, system.noise[rows].to(a.dtype)[:, :, None]], 2)
     found = lower.backward(right)
     u = found[:, :, 0]
-    rest = r - torch.bmm(a, found[:, :, :1])[:, :, 0]
-    gain = (u.double() * (r + rest).double()).sum(1)
-    if system.noise is not None:
+    if system.noise is None:
+        rest = r - torch.bmm(a, found)[:, :, 0]
+        gain = (u.double() * (r + rest).double()).sum(1)
+    else:  # the value of a draw is not asked for, and its matrix may be a lower triangle
+        gain = (u.double() * r.double()).sum(1)
         u = u + found[:, :, 1]
     if side is not None:
         b = (pull - (side * u).sum(1, dtype=torch.float64)) * inverse

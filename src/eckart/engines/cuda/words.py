@@ -15,7 +15,7 @@ from eckart.engines.cuda.sampled import at_pairs
 from eckart.engines.protocol.windows import LISTEN, PairEvidence, Pieces, WindowRule
 from eckart.engines.protocol.words import GloveTable
 
-APART = 32
+APART = 64
 """Words of the vocabulary for each program that walks over the text: with fewer, most programs would change the same rows, by what the tables were a while
 ago."""
 PROGRAMS = 4096

@@ -14,13 +14,13 @@ import torch
 from eckart.engines.cuda.kernels.language import jit, power_of_two, tl
 from eckart.engines.cuda.kernels.products import Pieces
 
-MOST = 32768
-"""Numbers of H that a program keeps for all steps of a row: 64 in each thread of the largest program. Longer rows are cut into pieces that several programs
-walk over; then every step is a launch of its own."""
+MOST = 8192
+"""Numbers of H that a program keeps for all steps of a row, 64 in each of its threads. Longer rows are cut into pieces that several programs walk over; then
+every step is a launch of its own."""
 HELD = 2048
 """Numbers that a warp keeps: 64 in a thread."""
-SHORTEST = 16
-"""Entries of the shortest rows that one kernel is compiled for."""
+SHORTEST = 32
+"""Entries up to which rows go together as the shortest; from there to the longest in steps of four, each of which is a kernel to compile."""
 STEP = 32
 """Entries that a program gathers at once."""
 FAST = 1.75
