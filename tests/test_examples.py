@@ -43,7 +43,7 @@ def numbers(pattern: str, text: str) -> list[float]:
 def test_every_example_is_tested():
     names = {path.name for path in FOLDER.rglob("*.py")}
     reduce = {"plot_autoencoder.py", "plot_choose_k.py", "plot_digits.py", "plot_missing.py"}
-    completions = "cold_start item_response mixed_table path phase photograph rank recommend saddle series"
+    completions = "cold_start compare item_response mixed_table path phase photograph rank recommend saddle series"
     complete = {f"plot_{name}.py" for name in completions.split()}
     explain = {f"plot_{name}.py" for name in ("mixture", "parts", "topics")}
     embed = {f"plot_{name}.py" for name in ("baskets", "pmi_optimum", "words")}
@@ -255,6 +255,18 @@ def test_recommendations_follow_planted_tastes_and_are_explained(run):
     assert out.split("pia: ")[1].splitlines()[0].count("taco") == 4
     assert re.search(r"row nora, column curry \d+: [\d.]+ = [\d.]+ from mean and biases", out)
     assert re.search(r"like pasta 1: (pasta \d+ \([\d.]+\)(, )?){4}", out)
+
+
+def test_recommenders_are_compared_on_the_same_hidden_entries(run):
+    out, figures = run("plot_compare.py")
+    assert figures == 1
+    lines = [line.split() for line in out.splitlines() if re.match(r"(slim|ease|gf-cf|als|blend|popularity) ", line)]
+    ndcg = {line[0]: float(line[1]) for line in lines}
+    assert len(ndcg) == 6
+    assert min(ndcg["slim"], ndcg["ease"], ndcg["gf-cf"], ndcg["blend"]) > 1.5 * ndcg["popularity"]
+    assert ndcg["blend"] >= 0.9 * max(ndcg.values())
+    assert "certificate holds: True" in out
+    assert re.search(r"in parts: \w", out)
 
 
 def test_a_mixed_table_is_filled_better_than_by_its_columns_alone(run):

@@ -51,7 +51,8 @@ def test_6_2_the_objective_never_rises_and_the_certificate_speaks_of_the_loss():
     assert model.certificate_.holds
     f, seen = model.fit_.factors, ~np.isnan(x)
     g = np.where(seen, 1 / (1 + np.exp(-f.block(slice(None)))) - np.where(seen, x, 0.0), 0.0)
-    plan, counts = model.fit_.plan, seen.sum(axis=1) ** 0.5
+    plan = model.fit_.plan
+    counts = seen.sum(axis=1) ** plan["l2_power"]
     slope = g @ f.right + plan["l2"] * counts[:, None] * f.left
     assert np.linalg.norm(slope) <= 0.02 * 2 * np.linalg.norm(g @ f.right)
     p, hidden = model.predict(np.arange(150)), np.isnan(x)

@@ -140,8 +140,8 @@ def begin_near_mode(chain: Any, x: Placed) -> None:
     hold a chain that starts anywhere in tight steps for long."""
     e, own = chain.engine, chain.likelihood
     loss, mean, k = own.loss, own.mean, chain.rows.last.shape[1] - 1
-    ridge = RIDGES[loss.name]
-    problem = RidgeProblem.of(e, x, RidgeRule(ridge, 0.5, bias=True, bias_l2=0.3 * ridge))
+    ridge, power = RIDGES[loss.name]
+    problem = RidgeProblem.of(e, x, RidgeRule(ridge, power, bias=True, bias_l2=0.3 * ridge))
     rng, ends = np.random.default_rng(chain.seed), []
     for _ in range(FIRST_STARTS):
         point, right = begin(touched(problem, loss, mean, e), k, mean, e, rng)

@@ -65,7 +65,7 @@ class ALS(MappedModel):
         Explicit feedback only; see ``eckart.terms``.
     l2 : the ridge; None takes 0.003 for implicit feedback, 0.05 for measurements, and for ratings (few values, each many times) their standard deviation with
         the power 1/2: rows and columns of which little is known then lean on biases and mean. 0 is allowed: least squares of minimum norm. Logits, probits and
-        log rates have ridges of their own (0.7, 0.9 for grades, 1.5 for probits, 1 for counts) with the power 1/2.
+        log rates have ridges of their own: 0.2 with the power 3/4 for yes and no; 0.9 for grades, 1.5 for probits, 1 for counts with the power 1/2.
     l2_power : 1 scales the ridge by each row's count, 0 is one ridge for all. None takes 1, or 1/2 where l2 is None and values are ratings.
     biases : learn b_i and c_j with the ridge ``l2_bias`` (None: the same as l2; where that is chosen for ratings, three tenths of it). Explicit feedback only.
     nonnegative : U, V >= 0.
@@ -315,7 +315,7 @@ class ALS(MappedModel):
         """The ridge that a fit to these entries takes: as asked for, or by the kind of values."""
         l2, power, bias = self.l2, self.l2_power, self.l2_bias
         if l2 is None and power is None and self.loss in RIDGES:
-            l2, power = RIDGES[self.loss], RATINGS_POWER
+            l2, power = RIDGES[self.loss]
             bias = BIAS_SHARE * l2 if bias is None else bias
         if l2 is None and power is None and self.feedback == "explicit" and self.biases and on_a_scale(x) is not None:
             l2, power = facts_of(x).deviation, RATINGS_POWER

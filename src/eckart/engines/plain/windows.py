@@ -113,7 +113,7 @@ def _blocks(
                     if rule.bias >= 0:
                         x[w, rule.bias] = 1.0
                     if r % LISTEN == 0:
-                        loss += weight * float(LOGISTIC.value(np.float64(label), np.float64(s)))
+                        loss += weight * float(LOGISTIC.value(np.asarray(label), np.asarray(s)))
     return PairEvidence(loss, sum(pairs[::LISTEN]), sum(pairs))
 
 
