@@ -255,7 +255,7 @@ def test_a_hundred_fits_with_workers_that_live_five_seconds(processes, rows, rat
 
 
 def _slowly(block):
-    time.sleep(0.2)
+    time.sleep(0.05)
     return block
 
 
