@@ -163,7 +163,8 @@ def pca(way: str, path: Path, k: int) -> dict[str, Any]:
 
         few = np.random.default_rng(0).standard_normal((4000, 50)).astype(np.float32)
         eckart.PCA(k, svd_solver="randomized", random_state=0).fit(da.from_array(few, chunks=(500, 50)))
-    before, start = used() + (worker_cpu(client) if client else 0.0), time.perf_counter()
+    watched = Watched(client) if way == "dask" else None
+    mine, before, start = used(), used() + (worker_cpu(client) if client else 0.0), time.perf_counter()
     if way == "here":
         captured = float(model.fit(path).explained_variance_.sum())
     else:
@@ -186,10 +187,34 @@ def pca(way: str, path: Path, k: int) -> dict[str, Any]:
         "captured": captured,
         "peak": max(client.run(peak).values()) if client else peak(),
     }
+    if watched is not None:
+        out |= watched.found(wall) | {"cpu of client and scheduler": used() - mine}
     if client:
         client.close()
         client.cluster.close()
     return out
+
+
+class Watched:
+    """What the scheduler itself has seen since: tasks, their time, and workers that paused."""
+
+    def __init__(self, client: Any):
+        self.client, self.start = client, time.time()
+        client.get_task_stream(start="0s")  # from now on it is kept
+
+    def found(self, wall: float) -> dict[str, Any]:
+        tasks = [each for each in self.client.get_task_stream(start=self.start) if each["key"].startswith("eckart-")]
+        took = [stop["stop"] - stop["start"] for each in tasks for stop in each["startstops"] if stop["action"] == "compute"]
+        work = np.array([each for each in took if each > 0.01])  # the others add a few sums up
+        moved = sum(stop["stop"] - stop["start"] for each in tasks for stop in each["startstops"] if stop["action"] != "compute")
+        told = [event for topic in self.client.get_events().values() for _, event in topic if isinstance(event, dict)]
+        return {
+            "tasks on blocks": len(work),
+            "seconds of one": float(np.median(work)) if len(work) else None,
+            "share of the workers' time in tasks": float(np.sum(took)) / (WORKERS * wall),
+            "share in transfers": moved / (WORKERS * wall),
+            "pauses": sum(event.get("status") == "paused" for event in told),
+        }
 
 
 def spark(folder: Path, k: int, feedback: str) -> dict[str, Any]:

@@ -261,6 +261,11 @@ class Estimator(BaseEstimator):
         return tags
 
 
+def has_room(numbers: float, itemsize: int) -> bool:
+    """Whether this machine can hold so many numbers more."""
+    return numbers * itemsize <= available_memory()
+
+
 def require_room(name: str, value: Any, numbers: float, itemsize: int = 8) -> None:
     """Refuse a parameter whose arrays of so many numbers this machine cannot hold, before they are asked for."""
     needed, free = numbers * itemsize, available_memory()

@@ -32,7 +32,7 @@ def processes():
         # the cluster looks once, so long after a worker was lost, whether it is back, and gives its place up if it is not: one that was killed again is not
         "distributed.deploy.lost-worker-timeout": "1h",
         # a worker is there when it can work: on a busy machine imports take longer than some of them live
-        "distributed.worker.preload": ["eckart.engines.cpu.engine", "eckart.engines.dask.runner"],
+        "distributed.worker.preload": ["eckart.engines.dask.runner", "eckart.reduce.pca", "eckart.explain.parts.nmf", "eckart.io.text.vocabulary"],
     }
     with (
         dask.config.set(patient),

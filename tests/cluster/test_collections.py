@@ -168,6 +168,7 @@ def with_a_word(part):
             r"inf at row 3333, .*row 333 of partition 3",
         ),
         (lambda x: da.from_array(x[:, 0], chunks=100), "1D array"),
+        (lambda x: dd.from_pandas(pd.Series(x[:, 0]), npartitions=2), "X is a Series of Dask, wanted an array of two dimensions, a frame"),
         (lambda x: da.from_array(x.astype(str), chunks=(1000, 12)), "wanted numbers"),
         (lambda x: dd.from_pandas(pd.DataFrame({"a": x[:, 0], "b": "word"}), npartitions=2), "column 'b' holds"),
         (
@@ -181,7 +182,7 @@ def with_a_word(part):
             "sparse chunk among dense ones",
         ),
     ],
-    ids=["inf", "1D", "text", "a column of text", "mixed types", "mixed chunks"],
+    ids=["inf", "1D", "series", "text", "a column of text", "mixed types", "mixed chunks"],
 )
 def test_bad_rows_are_named_by_partition_and_row(rows, make, words):
     with pytest.raises(InputError, match=words):

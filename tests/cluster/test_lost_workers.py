@@ -238,7 +238,7 @@ def test_a_hundred_fits_with_workers_that_live_five_seconds(processes, rows, rat
     }
     want = {name: fit() for name, fit in fits.items()}
     slow = x.map_blocks(_slowly, meta=np.empty((0, 0)))
-    codes = {"PCA": want["PCA"].transform(np.abs(rows)), "NMF": want["NMF"].transform(np.abs(rows))}
+    codes = {name: transformed(want[name], slow) for name in ("PCA", "NMF")}
     done, longest = 0, 0.0
     with Killer(processes, 5.0) as killer:
         while done < 100:
@@ -255,7 +255,7 @@ def test_a_hundred_fits_with_workers_that_live_five_seconds(processes, rows, rat
 
 
 def _slowly(block):
-    time.sleep(0.2)
+    time.sleep(0.05)
     return block
 
 

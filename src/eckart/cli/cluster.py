@@ -75,7 +75,7 @@ def _local(count: int) -> Iterator[None]:
     # Dask would give a worker up for good that is being started again for the second time when this is over
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
-        distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL) as cluster,
         distributed.Client(cluster),
     ):
         yield

@@ -103,14 +103,21 @@ def _has_kernels(modules: set[str]) -> bool:
 def _on_cluster(x: Any, passes: int, moved: float, shared: float, held: float) -> dict[str, Any]:
     """Passes over the data, bytes through the network, and memory: of a worker, which holds a block three times over (as it came, as it is placed, and what is
     made of it) beside what all blocks share; and of this process, which holds the data and the rows of a pass, old and new."""
-    size = x.dtype.itemsize
-    rows, columns = x.shape
-    assert rows is not None  # ``estimate`` has refused a stream of unknown length
-    stored = float(rows * columns * size if isinstance(x, Dense) else x.nnz * (size + 4) + 8 * rows)
+    stored = _stored(x)
     in_file = isinstance(x, Dense) and isinstance(x.values, np.memmap)
     block = stored / max(PLANNED_BLOCKS, math.ceil(stored / block_bytes(stored, in_file)))
     here = 2 * held + shared + (stored if not isinstance(x, Dense) or x.in_memory else 0.0)
     return {"passes": passes, "network_bytes": moved, "worker_bytes": 3 * block + 2 * shared, "client_bytes": here}
+
+
+def _stored(x: Any) -> float:
+    """Bytes of the data: rows, entries, or (of sentences) the numbers of words."""
+    if not isinstance(x, (Dense, Observed, Counts)):
+        return float(x.ids.nbytes + x.pointers.nbytes)
+    size = x.dtype.itemsize
+    rows, columns = x.shape
+    assert rows is not None  # ``estimate`` has refused a stream of unknown length
+    return float(rows * columns * size if isinstance(x, Dense) else x.nnz * (size + 4) + 8 * rows)
 
 
 def _timed(x: Any, rows: int, work: Callable[[Any], Any], traffic: Traffic) -> tuple[float, float]:

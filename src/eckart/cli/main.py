@@ -17,7 +17,7 @@ from eckart.cli.database import with_database
 from eckart.cli.embed import embed
 from eckart.cli.explain import explain
 from eckart.cli.export import export
-from eckart.cli.plan import plan
+from eckart.cli.plan import of_verb, plan
 from eckart.cli.recommend import recommend
 from eckart.cli.reduce import reduce
 from eckart.cli.serve import serve
@@ -100,7 +100,7 @@ def run() -> None:
         "ignore", message=r"\w+ stopped at "
     )  # the report of a fit says that it ended early, and what to do
     try:
-        words, cluster = around(sys.argv[1:])
+        words, cluster = around(of_verb(sys.argv[1:]))
         with cluster:
             code = _without_types(typer.main.get_command(app))(words or ["--help"], standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)

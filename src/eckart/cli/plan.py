@@ -13,15 +13,30 @@ from eckart.cli.shell import Shell, lasting
 PLAN_HELP = """
 Estimate passes, time and memory of a reduction before running it, and say what would be chosen and why.
 
-The time is measured on a part of the rows. Every other verb has --plan, which measures a part of its own work. With --workers or --cluster the plan also
-says how many passes over the data there are, what goes through the network, and the memory of a worker and of this process.
+The time is measured on a part of the rows. With the name of another verb before its own words, that verb is planned (the same as its --plan). With --workers
+or --cluster the plan also says how many passes over the data there are, what goes through the network, and the memory of a worker and of this process.
 
 Examples:
 
     eckart plan data.npy --components 32
 
-    eckart complete ratings.csv --rows user --columns movie --values rating --plan
+    eckart plan complete ratings.csv --rows user --columns movie --values rating --workers 4
 """
+
+VERBS = ("reduce", "complete", "explain", "embed")
+
+
+def of_verb(words: list[str]) -> list[str]:
+    """The words of a command, ``plan VERB ...`` as the verb's own plan.
+
+    >>> of_verb(["plan", "complete", "ratings.csv", "-k", "3"])
+    ['complete', 'ratings.csv', '-k', '3', '--plan']
+    >>> of_verb(["plan", "reduce", "x.npy"]), of_verb(["plan", "embed"])
+    (['plan', 'x.npy'], ['plan', 'embed'])
+    """
+    if len(words) < 3 or words[0] != "plan" or words[1] not in VERBS:  # two words: a file of this name
+        return words
+    return ["plan", *words[2:]] if words[1] == "reduce" else [*words[1:], "--plan"]
 
 
 @options.spread

@@ -47,7 +47,7 @@ def client_of(given: Any = None, threads: int | None = None) -> Any:
         # a dashboard nobody asked for would take a port; processes would need a guarded main module
         with dask.config.set({"distributed.worker.memory.terminate": False}):
             made = distributed.Client(
-                processes=False, n_workers=1, threads_per_worker=threads or os.cpu_count() or 1, dashboard_address=None, set_as_default=False,
+                processes=False, n_workers=1, threads_per_worker=threads or os.cpu_count() or 1, dashboard_address=":0", set_as_default=False,
                 memory_limit=0,
             )  # fmt: skip
         _own[:] = [made]

@@ -15,8 +15,8 @@ import numpy as np
 
 BLOCK_BYTES = 2**25
 """Bytes in a block of a matrix that is cut before it is sent: tenths of a second of work, little beside the memory of a worker."""
-FILE_BLOCK_BYTES = 2**27
-"""The same for rows of a file, which no process holds: an eighth of a second of work, beside which what the scheduler does for a task is little."""
+FILE_BLOCK_BYTES = 2**28
+"""The same for rows of a file, which no process holds: tasks of more than a tenth of a second, beside which what the scheduler does for one is little."""
 FILE_BLOCKS = 16
 """Blocks of a file at the least, as long as they are not smaller than those of a matrix in memory: every worker of a small cluster has several."""
 PLANNED_BLOCKS = 2
@@ -59,7 +59,7 @@ def block_bytes(stored: float, in_file: bool) -> float:
     """Bytes of a block of so many: a function of the data alone, so that the same data have the same blocks on every cluster.
 
     >>> [block_bytes(gigabytes * 2**30, in_file=True) / 2**20 for gigabytes in (0.25, 1, 20)]
-    [32.0, 64.0, 128.0]
+    [32.0, 64.0, 256.0]
     """
     return min(max(stored / FILE_BLOCKS, BLOCK_BYTES), FILE_BLOCK_BYTES) if in_file else BLOCK_BYTES
 

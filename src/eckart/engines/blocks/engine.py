@@ -36,7 +36,7 @@ SERIES = ("a table of time series", "fewer rows or times")
 
 class BlocksEngine(CpuEngine):
     """``runner`` (None: this process) works on matrices that come as parts; with ``cut`` > 0 those in memory are cut too, into so many blocks or as many as
-    keep a block below 32 MB (128 MB where they are a file)."""
+    keep a block below 32 MB (256 MB where they are a file)."""
 
     def __init__(self, n_threads: int | None = None, runner: Any = None, cut: int = 0):
         super().__init__(n_threads)

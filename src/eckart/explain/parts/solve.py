@@ -85,6 +85,7 @@ def _one(
         left, right, extra = compressed(sides, start, options.tol)
         size = start.sketch[0].shape[1]  # type: ignore[index]
         notes = {"sketch": f"{extra} sweeps on a sketch of {size} columns first: they cost little there"}
+    del start  # its arrays have as many rows as the data
     how: dict[str, Any] = {
         "tol": options.tol,
         "max_iter": options.max_iter,

@@ -19,6 +19,7 @@ from eckart.engines.protocol import Engine, Placed, Tall
 from eckart.errors import InputError
 from eckart.explain.parts.loop import alternate
 from eckart.explain.parts.sides import SWEEPS, Sides, SquareSides
+from eckart.fit import has_room
 from eckart.reduce.krylov import block_krylov
 from eckart.rng import normal
 
@@ -116,9 +117,10 @@ def nndsvd(engine: Engine, x: Placed, images: Tall, basis: Tall, k: int, fill: f
 
 
 def worthwhile(sides: Sides, k: int) -> bool:
-    """Whether sweeps on a sketch are much cheaper than on the data."""
+    """Whether sweeps on a sketch are much cheaper than on the data, and there is room for them: they hold the sketch twice and W five times."""
     rows, n = sides.totals.rows, sides.x.shape[1]
-    return sides.x.kind == "dense" and rows * n > WORTH * (rows + n) * (k + OVERSAMPLE)
+    cheaper = sides.x.kind == "dense" and rows * n > WORTH * (rows + n) * (k + OVERSAMPLE)
+    return cheaper and has_room(rows * (2.0 * (k + OVERSAMPLE) + 5.0 * k), sides.x.dtype.itemsize)
 
 
 def compressed(sides: Sides, start: Start, tol: float) -> tuple[Tall, Tall, int]:

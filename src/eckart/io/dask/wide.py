@@ -18,7 +18,7 @@ def from_collection(source: Any, columns: Any = None, absent: str = "zero") -> M
     kind = type(source).__module__.split(".")[1] if type(source).__module__.startswith("dask.") else ""
     if kind == "array":
         return _from_array(source, absent)
-    if hasattr(source, "map_partitions") and hasattr(source, "columns"):
+    if hasattr(source, "map_partitions") and hasattr(source, "columns") and source.ndim == 2:
         return _from_frame(source, columns)
     if kind == "bag":
         return _from_bag(source, absent)
