@@ -2,7 +2,7 @@
 
 With ``--seeds n`` every test that draws numbers runs n times and each seed in it, of its data and of its models, is another one each time (``--first-seed 11``:
 others than those of an earlier run). Which tests draw is not guessed: a test that drew nothing in its first run is not run again. Tests of hypothesis have
-seeds of their own and are left out; what the tests of a file share is drawn once. ``--repeat-below 0.5`` repeats only those whose first run took less than so
+seeds of their own and are left out; fixtures that the tests of a file share are drawn once, what a file keeps in caches is drawn anew. ``--repeat-below 0.5`` repeats only those whose first run took less than so
 many seconds. With ``--block-rows n`` the automatic engine cuts every matrix in memory into
 blocks of n rows and works on these one after another.
 """
@@ -64,6 +64,7 @@ class MovedSeeds:
         for shift in self.shifts:
             self.shift, self.drew, begun = shift, False, time.perf_counter()
             item._initrequest()  # fixtures of the test itself are made anew
+            forget(item.module)
             for report in runtestprotocol(item, nextitem=nextitem, log=False):
                 if report.failed:  # the name stays as it is: processes side by side know a test by it
                     report.longrepr = f"{report.longreprtext}\n{item.nodeid} fails with --seeds 1 --first-seed {shift}"
@@ -73,6 +74,13 @@ class MovedSeeds:
         self.shift = 0
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
+
+
+def forget(module):
+    """Empty the caches (``functools.cache``) of a test file and of the helpers it took in: what they keep was drawn from other seeds."""
+    for value in vars(module).values():
+        if hasattr(value, "cache_clear") and not value.__module__.startswith("eckart"):
+            value.cache_clear()
 
 
 @pytest.fixture(autouse=True)

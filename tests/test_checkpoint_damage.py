@@ -87,7 +87,7 @@ CASES = {
     "GloVe": (lambda **more: GloVe(2, min_count=1, tol=0.0, **more), text, {"window": 3}),
     "SkipGram": (lambda **more: SkipGram(2, min_count=1, **{"sample": None} | more), text, {"window": 3}),
     "SkipGram exact": (
-        lambda **more: SkipGram(2, min_count=1, solver="exact", **{"max_iter": 9} | more),
+        lambda **more: SkipGram(2, min_count=1, solver="exact", **{"max_iter": 9, "sample": None} | more),
         lambda seed=0: text(seed)[:7],
         {"max_iter": 8},
     ),

@@ -98,11 +98,11 @@ PARTS = [
 
 WORD_MODELS = [
     SkipGram(4, window=2, min_count=2, sample=None, max_iter=8, deterministic=True, random_state=0),
-    SkipGram(4, window=2, min_count=2, loss="softmax", bias=True, max_iter=100, random_state=0),
+    SkipGram(4, window=2, min_count=2, sample=None, loss="softmax", bias=True, max_iter=100, random_state=0),
     PMI(3, min_count=2, random_state=0),
     PMI(3, min_count=2, kind="pmi", shift=5.0, add_context=True, random_state=0),
     GloVe(3, min_count=2, random_state=0),
-    GloVe(3, min_count=2, solver="adagrad", max_iter=50, random_state=0),
+    GloVe(3, min_count=2, solver="adagrad", max_iter=200, random_state=0),
 ]
 SMALL = {"max_iter": 4, "random_state": 0, "n_threads": 1}
 NETWORKS = [

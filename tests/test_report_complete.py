@@ -39,7 +39,8 @@ def held(ratings):
     return judge(ALS(2, random_state=0).fit, ratings, 0.2, 1)
 
 
-def test_judge_measures_what_it_says(ratings, held):
+def test_judge_measures_what_it_says(ratings):
+    held = judge(ALS(2, random_state=0).fit, ratings, 0.2, 1)
     assert held.share == pytest.approx(0.2, abs=0.01)
     again = ALS(2, random_state=0).fit(held.train)
     guess = again.fit_.factors.at(held.rows, held.test.indices)

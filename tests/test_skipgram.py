@@ -323,6 +323,14 @@ def test_text_without_pairs_is_refused():
         SkipGram().fit(Counts(np.array([0, 1]), np.array([0]), np.array([1.0]), 3))
 
 
+@pytest.mark.parametrize("options", [{"solver": "exact"}, {"loss": "softmax"}, {"deterministic": True}], ids=str)
+def test_a_sample_that_leaves_no_pair_is_refused(options):
+    model = SkipGram(2, min_count=1, sample=1e-9, random_state=0, **options)
+    with pytest.raises(InputError, match=r"sample=1e-09 .* no two of them .* sample=None"):
+        model.fit([["a", "b"], ["b", "c"], ["c", "a"]] * 4)
+    assert not hasattr(model, "fit_")
+
+
 @pytest.mark.parametrize("model", [eckart.PMI, eckart.GloVe])
 def test_counting_models_refuse_text_without_pairs_too(model):
     with pytest.raises(InputError, match="near each other"):

@@ -31,7 +31,8 @@ def test_the_planted_rank_is_chosen(found):
     assert found.table[found.chosen].error < 0.5
 
 
-def test_the_model_is_fitted_to_all_entries_with_the_best_parameters(found, planted):
+def test_the_model_is_fitted_to_all_entries_with_the_best_parameters(planted):
+    found = tune(planted, n_components=(2, 3), l2=(0.05, 0.01), random_state=0)
     assert found.model.n_components == found.best["n_components"]
     assert found.model.l2 == found.best["l2"]
     assert found.model.observed_.nnz == np.isfinite(planted).sum()

@@ -50,6 +50,15 @@ def test_word_similarity_is_the_rank_correlation_of_cosines():
     assert (found.found, found.total, found.missing, found.coverage) == (40, 40, (), 1.0)
 
 
+def test_words_beside_themselves_tie():
+    v = some()
+    same = [(f"w{i}", f"w{i}", float(i)) for i in range(20)]
+    other = [("w1", "w2", 3.0), ("w3", "w4", 2.0)]
+    found = metrics.word_similarity(v, [*same, *other]).rho
+    cosines = [1.0] * 20 + [v.similarity(a, b) for a, b, _ in other]
+    assert found == pytest.approx(stats.spearmanr(cosines, [s for *_, s in [*same, *other]]).statistic)
+
+
 def test_pairs_without_vectors_are_left_out_and_counted():
     v = some()
     pairs = pairs_of(v)

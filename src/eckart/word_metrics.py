@@ -130,6 +130,7 @@ def word_similarity(
     if lost and missing == "error":
         raise InputError(f"{lost[0]!r} has no vector ({len(lost)} words in all); drop it, or pass missing='skip'")
     cosines = np.where(known, np.einsum("ij,ij->i", vectors.unit[a], vectors.unit[b], dtype=np.float64), 0.0)
+    cosines[known & (a == b)] = 1.0  # of a word with itself: by rounding some would rank above others
     if missing == "skip":
         cosines, scores = cosines[known], scores[known]
     rho, p = spearman(cosines, scores)

@@ -88,7 +88,8 @@ def test_statistics_of_every_width(engine, kind, n, k):
 @pytest.mark.parametrize("far", [0.0, 1e5])
 def test_wide_rows(engine, kind, far):
     x, theta = make(kind, WIDE + 3, 3, far)
-    x, w = x[:6], np.random.default_rng(0).random(6)
+    rng = np.random.default_rng(0)
+    x, w = np.tile(theta.means, (2, 1)) + rng.standard_normal((6, WIDE + 3)), rng.random(6) + 0.1  # two rows of each: without any a mean says nothing
     x[3, 7] = np.nan
     placed = PLAIN.put(Dense(x), w)
     same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), PLAIN.gaussian_statistics(placed, theta), 1e-6)

@@ -220,7 +220,13 @@ class SkipGram(WordModel):
         """Expected pairs of windows of random length, after one thinning of the corpus that is always the same; of evenly spaced sentences where it is long."""
         part = thinned(s, keep_probability(s.counts, self.sample), most)
         rule = pair_rule(int(self.window), "linear")
-        return count(part, rule, engine or self._engine(), MAX_MEMORY, silent)
+        counts = count(part, rule, engine or self._engine(), MAX_MEMORY, silent)
+        if counts.nnz == 0:
+            raise InputError(
+                f"sample={self.sample} thins out so many of the {s.n_tokens} words that no two of them are left beside each other; "
+                "raise sample, or keep every word with sample=None"
+            )
+        return counts
 
     def _known(self, X: Any, f: Embedding) -> Sequences:
         """Sequences with the words of the model."""

@@ -108,13 +108,13 @@ def inverse_roots(covariance: np.ndarray) -> np.ndarray:
     try:
         lower = np.linalg.cholesky(stack)
     except np.linalg.LinAlgError:
-        lower = np.array([_root(s) for s in stack])
+        lower = np.array([lower_root(s) for s in stack])
     # LAPACK reads columns first: the lower triangle of L is the upper one of L^T, and C = (L^-1)^T = (L^T)^-1
     roots = np.array([dtrtri(low.T, lower=0)[0] for low in lower])
     return roots if covariance.ndim == 3 else roots[0]
 
 
-def _root(s: np.ndarray) -> np.ndarray:
+def lower_root(s: np.ndarray) -> np.ndarray:
     """Lower triangular L with L L^T = S, or near it where S is not positive definite."""
     try:
         return np.linalg.cholesky(s)

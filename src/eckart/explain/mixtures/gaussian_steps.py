@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.protocol import Engine, Placed
-from eckart.engines.protocol.mixtures import DIAGONAL, FactorStatistics, Gaussians
+from eckart.engines.protocol.mixtures import DIAGONAL, FactorStatistics, Gaussians, lower_root
 from eckart.trace import Watcher, silent
 
 FLOOR = 1e-6
@@ -117,12 +117,12 @@ class Rules:
         for z in range(k):
             count = max(float(s.counts[z]), 1e-300)
             second = s.second[z] if count > 1e-12 * s.weight else s.second[z] + np.eye(wide)
-            both = np.linalg.solve(second, s.cross[z].T).T
+            both = _times_inverse(s.cross[z], second)
             left = s.square[z] - np.einsum("ij,ij->i", both, s.cross[z])
             spread[z] = np.maximum(left / count + self.reg, self.floor)
             code = second[:-1, -1] / second[-1, -1]
             inner = second[:-1, :-1] / second[-1, -1] - np.outer(code, code)
-            loadings[z] = both[:, :-1] @ np.linalg.cholesky(inner)
+            loadings[z] = both[:, :-1] @ lower_root(inner)
             means[z] = both[:, -1] + both[:, :-1] @ code + self.origin
         return Gaussians(self.kind, weights, means, spread, loadings, self.origin)
 
@@ -150,6 +150,14 @@ class Rules:
         stack = theta.spread[None] if self.kind == "tied" else theta.spread
         least = np.linalg.eigvalsh(stack / np.outer(root, root))[:, 0]
         return np.flatnonzero(least <= 1 + 1e-6).tolist()  # rounding of an eigenvalue that was raised to one, with room
+
+
+def _times_inverse(cross: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """cross second^-1 of sums over codes; of least norm where rounding left the codes dependent, as where they are huge beside the 1 next to them."""
+    try:
+        return np.linalg.solve(second, cross.T).T
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(second, cross.T)[0].T
 
 
 @dataclass(eq=False)

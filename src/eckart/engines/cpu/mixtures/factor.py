@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eckart.engines.cpu.mixtures.missing import patterns
+from eckart.engines.cpu.mixtures.missing import inverse_above_one, patterns
 from eckart.engines.protocol.mixtures import LOG_2PI, Gaussians
 
 
@@ -63,9 +63,10 @@ class _Seen:
         w, s = theta.loadings[:, at], theta.spread[:, at]
         lifted = w / s[:, :, None]
         m = np.eye(w.shape[2]) + np.matmul(w.transpose(0, 2, 1), lifted)
-        logs = np.log(s).sum(axis=1) + np.linalg.slogdet(m)[1] + s.shape[1] * LOG_2PI
+        inverse, logdet = inverse_above_one(m)
+        logs = np.log(s).sum(axis=1) + logdet + s.shape[1] * LOG_2PI
         shifts = theta.means[:, at] - theta.origin[at]
-        return cls(at, w, s, shifts, lifted, np.linalg.inv(m), theta.log_weights - 0.5 * logs)
+        return cls(at, w, s, shifts, lifted, inverse, theta.log_weights - 0.5 * logs)
 
     def posterior(self, y: np.ndarray, z: int) -> tuple[np.ndarray, np.ndarray]:
         """log weight + log density, and codes, of rows y (counted from the origin) under component z."""

@@ -77,10 +77,25 @@ def conditional(theta: Gaussians, z: int, seen: np.ndarray, values: np.ndarray) 
         assert theta.loadings is not None
         w, psi = theta.loadings[z], theta.spread[z]
         p = w[seen] / psi[seen, None]
-        inverse = np.linalg.inv(np.eye(w.shape[1]) + w[seen].T @ p)
+        inverse = inverse_above_one(np.eye(w.shape[1]) + w[seen].T @ p)[0]
         variance = psi[gone] + np.einsum("ij,jk,ik->i", w[gone], inverse, w[gone])
         return theta.means[z, gone] + (d @ p @ inverse) @ w[gone].T, variance
     s = theta.covariance(z)
     gain = np.linalg.solve(s[np.ix_(seen, seen)], s[np.ix_(seen, gone)])
     variance = np.diagonal(s)[gone] - np.einsum("ij,ij->j", s[np.ix_(seen, gone)], gain)
     return theta.means[z, gone] + d @ gain, np.maximum(variance, 0.0)
+
+
+def inverse_above_one(m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """M^-1 and log |M| of M = I + W^T diag(1/s) W, or of a stack of them.
+
+    M has no eigenvalue below 1. Where the loadings are so large against s that rounding hides the I, M looks singular, and eigenvalues that came out
+    below 1 are set to 1.
+    """
+    try:
+        np.linalg.cholesky(m)
+        return np.linalg.inv(m), np.linalg.slogdet(m)[1]
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(m)
+        values = np.maximum(values, 1.0)
+        return (vectors / values[..., None, :]) @ np.swapaxes(vectors, -1, -2), np.log(values).sum(axis=-1)
