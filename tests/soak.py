@@ -2,10 +2,10 @@
 
     python tests/soak.py [--seconds 3600] [--rate 100] [--swaps 100] [--kill-every 60]
 
-Three workers serve. One of the two younger ones is killed each time, so that the oldest lives through the whole run and sees every swap: what a worker leaks shows in it.
-Ends with code 1 where an answer was wrong, where a request failed for another reason than a killed worker, where a tenth of the questions was not asked in time, or where
-the memory of all processes or of the oldest worker grew by more than 1 MB an hour (measured from the end of the first fifth on, when caches are full; in runs under ten
-minutes the growth is printed and not judged).
+Three workers serve. One of the two younger ones is killed each time, so that the oldest lives through the whole run and sees every swap: what a worker
+leaks shows in it. Ends with code 1 where an answer was wrong, where a request failed for another reason than a killed worker, where a tenth of the
+questions was not asked in time, or where the memory of all processes or of the oldest worker grew by more than 1 MB an hour (measured from the end of the
+first fifth on, when caches are full; in runs under ten minutes the growth is printed and not judged).
 """
 
 from __future__ import annotations
@@ -205,8 +205,9 @@ def _soak(
     times, total, old = np.array(seen).T
     grown = [growth(times, held) for held in (total, old)]
     lived = children(server.pid)[0] == oldest
+    print(f"{done:,} answers, {len(wrong)} wrong, {cut} cut by {kills} killed workers, {swaps} swaps")
+    print(f"all processes {total[-1]:.0f} MB, growing by {grown[0]:+.1f} MB an hour")
     print(
-        f"{done:,} answers, {len(wrong)} wrong, {cut} cut by {kills} killed workers, {swaps} swaps; all processes {total[-1]:.0f} MB, growing by {grown[0]:+.1f} MB an hour; "
         f"the oldest worker {old[-1]:.0f} MB, growing by {grown[1]:+.1f} MB an hour{'' if lived else ', BUT IT DIED ON THE WAY'}"
     )
     for line in wrong[:5]:

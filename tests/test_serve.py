@@ -507,3 +507,17 @@ def test_a_real_process_swaps_cuts_slow_clients_and_drains(files, tmp_path):
         process.kill()
         process.wait()
         said.close()
+
+
+def test_answers_of_worker_processes_are_sent_at_once(monkeypatch):
+    """Head and body are two packets; a socket without this option keeps the second back for 40 ms."""
+    import socket
+
+    from eckart.serve import slow
+
+    monkeypatch.setattr(slow.HttpToolsProtocol, "connection_made", lambda *_: None)
+    monkeypatch.setattr(slow.Prompt, "_begin", lambda *_: None)
+    with socket.socket() as held:
+        transport = type("Transport", (), {"get_extra_info": lambda self, name: held})()
+        slow.Prompt.connection_made(object.__new__(slow.Prompt), transport)
+        assert held.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

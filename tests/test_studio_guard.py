@@ -378,3 +378,13 @@ def test_a_model_that_is_replaced_is_read_again(around, client):
         )
     (around / "changing.safetensors").unlink()
     assert client.get("/api/model", params={"file": "changing.safetensors"}, headers=BEARER).status_code == 404
+
+
+def test_answers_are_sent_at_once():
+    """asyncio does so for sockets that it knows for TCP; others keep the second packet of an answer back for 40 ms."""
+    import socket
+
+    from eckart.studio.run import listening
+
+    with listening(None) as held:
+        assert held.proto == socket.IPPROTO_TCP

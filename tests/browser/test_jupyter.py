@@ -44,7 +44,9 @@ def lab(browser, studio, tmp_path_factory):
     folder = tmp_path_factory.mktemp("notebook")
     notebook(folder, studio.folder)
     # Nothing of the user's own Jupyter is read or written.
-    own = {name: str(tmp_path_factory.mktemp(name.lower())) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR", "JUPYTERLAB_WORKSPACES_DIR", "IPYTHONDIR")}  # fmt: skip
+    places = ("CONFIG_DIR", "DATA_DIR", "RUNTIME_DIR", "LAB_SETTINGS_DIR", "LAB_WORKSPACES_DIR")
+    names = [*(f"JUPYTER{'' if name.startswith('LAB') else '_'}{name}" for name in places), "IPYTHONDIR"]
+    own = {name: str(tmp_path_factory.mktemp(name.lower())) for name in names}
     words = ["--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0", "--ServerApp.token=notebook", f"--ServerApp.root_dir={folder}",
              "--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]  # fmt: skip
     process = subprocess.Popen(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from functools import cache
 from typing import Any
 
@@ -25,6 +26,8 @@ class Prompt(HttpToolsProtocol):
     timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
+        # Sockets that uvicorn hands to worker processes are not known for TCP and would wait 40 ms before the second packet of an answer.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().connection_made(transport)
         self._begin()
 

@@ -26,7 +26,7 @@ from eckart.io.models.mapped import load_mapped
 from eckart.io.models.save import CLASSES
 from eckart.serve.lists import Lists
 from eckart.serve.problems import Problem
-from eckart.studio.folder import Folder
+from eckart.studio.folder import Folder, kind_of
 from eckart.studio.jobs import Jobs
 from eckart.studio.tables import Sheet, naming, open_sheet
 
@@ -188,6 +188,12 @@ class Library:
         """The model of a file; damaged and hostile ones are refused with the reason."""
         path = self.folder.existing(file)
         mark = mark_of(path)
+        if kind_of(path) == "vectors":
+            raise Problem(
+                422,
+                f"{file} holds vectors without the model that made them; the studio shows models ('eckart embed ... --model'), "
+                f"and 'eckart neighbours {file} WORD' asks the vectors",
+            )
 
         def make() -> Opened:
             model = told(load_mapped, path)

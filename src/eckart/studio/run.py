@@ -74,7 +74,8 @@ def _get_ready() -> None:
 def listening(port: int | None) -> socket.socket:
     """A socket of this machine: the usual port or, where it is taken, any; a port that was asked for must be free."""
     for wanted in [USUAL_PORT, 0] if port is None else [port]:
-        held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        # The protocol is said so that asyncio knows it for TCP and sends at once: head and body of an answer are two packets, and the second would wait 40 ms.
+        held = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             held.bind((HOST, wanted))

@@ -11,6 +11,7 @@ import tempfile
 import weakref
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,10 @@ def _decimal(metadata: dict[bytes, bytes]) -> Any:
 
 
 def _from_sqlalchemy(database: Database, sql: str) -> Iterator[Any]:
-    connection = database.connection.execution_options(stream_results=True, max_row_buffer=BATCH_ROWS)
+    # Without parameters a % in the query is no mark of one, whatever the driver's marks are.
+    connection = database.connection.execution_options(
+        stream_results=True, max_row_buffer=BATCH_ROWS, no_parameters=True
+    )
     result = connection.exec_driver_sql(sql)
     if not result.returns_rows:
         raise _no_rows(sql)
@@ -211,17 +215,20 @@ def _from_sqlalchemy(database: Database, sql: str) -> Iterator[Any]:
 
 
 def _from_dbapi(database: Database, sql: str) -> Iterator[Any]:
-    """Rows of any driver. Those of PostgreSQL hold the whole answer unless the cursor has a name."""
+    """Rows of any driver. Those of PostgreSQL hold the whole answer unless the cursor has a name, those of MySQL unless it is of another class."""
     connection, how = database.connection, {}
-    if type(connection).__module__.partition(".")[0] in ("psycopg", "psycopg2"):
+    driver = type(connection).__module__.partition(".")[0]
+    named = driver in ("psycopg", "psycopg2")
+    if named:
         how = {"name": f"eckart_{secrets.token_hex(4)}"}
         if getattr(connection, "autocommit", False) is True:
             how["withhold"] = True  # type: ignore[assignment]
-    with closing(connection.cursor(**how)) as cursor:
+    classes = (import_module(f"{driver}.cursors").SSCursor,) if driver in ("pymysql", "MySQLdb") else ()
+    with closing(connection.cursor(*classes, **how)) as cursor:
         cursor.execute(sql)
         names, seen = None, 0
         while True:
-            rows = cursor.fetchmany(BATCH_ROWS) if cursor.description is not None or how else []
+            rows = cursor.fetchmany(BATCH_ROWS) if cursor.description is not None or named else []
             if names is None:
                 if cursor.description is None:
                     raise _no_rows(sql)

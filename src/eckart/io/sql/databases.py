@@ -1,4 +1,4 @@
-"""Opening what a caller names: a DuckDB or SQLite file, a table on disk, an address such as postgresql://host/shop, or a connection of theirs.
+"""Opening what a caller names: a DuckDB or SQLite file, a table on disk or in an S3-like store, an address such as postgresql://host/shop, or a connection.
 
 What is opened here is opened for reading, and closed again; a connection that came open stays open.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +39,11 @@ class Database:
 def is_address(source: Any) -> bool:
     """Whether a source is the address of a database server."""
     return isinstance(source, str) and ADDRESS.match(source) is not None
+
+
+def is_store(source: Any) -> bool:
+    """Whether a source is the address of files in an S3-like store."""
+    return isinstance(source, str) and source.startswith("s3://")
 
 
 def is_database(path: Any) -> bool:
@@ -84,7 +90,7 @@ def open_database(source: Any, write: bool = False) -> Database:
 def said(error: BaseException) -> str:
     """An error of a driver in one line: its first, without what points into the statement, and without passwords."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    kept = [line for line in lines if not re.match(r"(LINE \d|\^|\(Background on)", line)][:2]
+    kept = [line for line in lines if not re.match(r"(LINE \d|\^|\(Background on|\[SQL:)", line)][:2]
     return shown(" ".join(kept) or type(error).__name__)
 
 
@@ -173,6 +179,38 @@ def _tables(path: str) -> Database:
     return Database(connection, "duckdb", path, owned=True)
 
 
+def _store(address: str) -> Database:
+    """Files of an S3-like store as the view ``data`` of an empty database in memory; Arrow reads what the query needs of them.
+
+    Keys, region and another endpoint than Amazon's come from where Amazon's own programs take them (the environment, ~/.aws), or stand in the address
+    (?region=...&endpoint_override=...).
+    """
+    from pyarrow import dataset
+    from pyarrow.fs import FileSelector, FileSystem, FileType
+
+    connection = duckdb().connect(config=SETTINGS)
+    try:
+        system, path = FileSystem.from_uri(address)
+        files: Any = path
+        if _is_pattern(path):
+            folder = re.split(r"[*?\[]", path)[0].rpartition("/")[0]
+            found = system.get_file_info(FileSelector(folder, recursive=True))
+            files = sorted(f.path for f in found if f.type == FileType.File and fnmatch(f.path, path))
+            if not files:
+                raise FileError(f"{shown(address)} matches no file")
+        kind = {".csv": "csv", ".arrow": "ipc", ".feather": "ipc", ".ipc": "ipc"}.get(
+            Path(path).suffix.lower(), "parquet"
+        )
+        connection.register("data", dataset.dataset(files, filesystem=system, format=kind))
+    except (OSError, ValueError) as error:  # errors of the store, and of an address that is none
+        connection.close()
+        raise FileError(f"{shown(address)} cannot be read: {said(error)}") from None
+    except EckartError:
+        connection.close()
+        raise
+    return Database(connection, "duckdb", shown(address), owned=True)
+
+
 def _sqlite(file: Path, write: bool) -> Database:
     import sqlite3
 
@@ -182,8 +220,10 @@ def _sqlite(file: Path, write: bool) -> Database:
 
 
 def _server(address: str, write: bool) -> Database:
-    """A server by its address: PostgreSQL by ADBC or psycopg, all else by SQLAlchemy."""
+    """A server by its address: S3 by Arrow, PostgreSQL by ADBC or psycopg, all else by SQLAlchemy."""
     scheme, name = address.partition(":")[0].lower(), shown(address)
+    if is_store(address):
+        return _store(address)
     try:
         if scheme in ("postgresql", "postgres") and find_spec("adbc_driver_postgresql"):
             connection = import_module("adbc_driver_postgresql.dbapi").connect(address)
@@ -191,24 +231,47 @@ def _server(address: str, write: bool) -> Database:
         elif scheme in ("postgresql", "postgres") and find_spec("psycopg"):
             database = Database(import_module("psycopg").connect(address), "dbapi", name, owned=True)
         else:
-            database = Database(
-                _driver("sqlalchemy", f"reading {name}").create_engine(address).connect(),
-                "sqlalchemy",
-                name,
-                owned=True,
-            )
+            alchemy = _driver("sqlalchemy", f"reading {name}")
+            # Without a pool the session ends with the connection, and what was set in it.
+            engine = alchemy.create_engine(address, poolclass=alchemy.pool.NullPool)
+            database = Database(engine.connect(), "sqlalchemy", name, owned=True)
     except EckartError:
         raise
     except Exception as error:  # each driver has errors of its own
         raise FileError(f"{name} cannot be reached: {said(error)}") from None
-    if scheme in ("postgresql", "postgres") and not write:
+    if not write:
         _only_read(database)
     return database
 
 
+def dialect(database: Database) -> str:
+    """Which SQL a connection speaks, where it matters: "postgresql", "mysql" (MariaDB, too), "sqlite", "duckdb", or the name of its driver."""
+    if database.way in ("duckdb", "adbc"):
+        return "duckdb" if database.way == "duckdb" else "postgresql"
+    name = database.connection.dialect.name if database.way == "sqlalchemy" else _top(database.connection)
+    alike = {
+        "mariadb": "mysql",
+        "pymysql": "mysql",
+        "MySQLdb": "mysql",
+        "sqlite3": "sqlite",
+        "psycopg": "postgresql",
+        "psycopg2": "postgresql",
+    }
+    return alike.get(name, name)
+
+
+READ_ONLY = {
+    "postgresql": "set session characteristics as transaction read only",
+    "mysql": "set session transaction read only",
+    "sqlite": "pragma query_only = on",
+}
+
+
 def _only_read(database: Database) -> None:
-    """PostgreSQL refuses to write in this session from now on."""
-    statement = "set session characteristics as transaction read only"
+    """Servers that can be told so refuse to write in this session from now on; with others nothing is committed."""
+    statement = READ_ONLY.get(dialect(database))
+    if statement is None:
+        return
     if database.way == "sqlalchemy":
         database.connection.exec_driver_sql(statement)
     else:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from eckart.errors import EckartError, FileError, InputError, wrong
-from eckart.io.sql.databases import Database, is_address, open_database, said, shown
+from eckart.io.sql.databases import Database, dialect, is_address, is_store, open_database, said, shown
 
 RULES = ("error", "replace", "append")
 """What becomes of a table that is there already."""
@@ -35,6 +36,8 @@ def check_table(source: Any, table: str, if_exists: str = "error") -> None:
         raise wrong("if_exists", if_exists, "one of " + ", ".join(map(repr, RULES)))
     if not isinstance(table, str) or not table or "\0" in table:
         raise wrong("table", table, "the name of a table")
+    if is_store(source):
+        raise FileError(f"{source} is a store of files, wanted a database; write a file by --out instead")
     if isinstance(source, str) and not is_address(source) and not Path(source).exists():
         if not Path(source).parent.is_dir():
             raise FileError(f"{Path(source).parent} is not a folder; make it first")
@@ -83,6 +86,8 @@ def _there(database: Database, table: str) -> InputError:
 
 
 def _transact(database: Database, table: str, batches: Iterator[Any], rule: str) -> int:
+    if dialect(database) == "mysql":
+        return _exchange(database, table, batches, rule)
     connection = database.connection
     begins = database.way == "duckdb" or getattr(connection, "isolation_level", "") is None
     if begins:
@@ -100,11 +105,38 @@ def _transact(database: Database, table: str, batches: Iterator[Any], rule: str)
     return rows
 
 
-def _fill(database: Database, table: str, batches: Iterator[Any], rule: str) -> int:
+def _exchange(database: Database, table: str, batches: Iterator[Any], rule: str) -> int:
+    """MySQL ends a transaction where a table is made or dropped. So the rows go into a table of another name, which takes the wanted one in one step when all
+    are there; a killed process may leave that other table behind, and never a half of the wanted one."""
+    there = _columns(database, table)
+    if there is not None and rule == "error":
+        raise _there(database, table)
+    token = secrets.token_hex(4)
+    filled = table if there is not None and rule == "append" else f"{table[:40]}_new_{token}"  # names have 64 letters
+    try:
+        rows = _fill(database, filled, batches, rule, table)
+        database.connection.commit()
+        if filled != table:
+            old = f"{table[:40]}_old_{token}"
+            first = f"{quoted(table, '`')} to {quoted(old, '`')}, " if there is not None else ""
+            _run(database, f"rename table {first}{quoted(filled, '`')} to {quoted(table, '`')}")
+            if there is not None:
+                _run(database, f"drop table {quoted(old, '`')}")
+    except BaseException:
+        with suppress(Exception):  # the first error is the one to tell
+            database.connection.rollback()
+        if filled != table:
+            with suppress(Exception):
+                _run(database, f"drop table if exists {quoted(filled, '`')}")
+        raise
+    return rows
+
+
+def _fill(database: Database, table: str, batches: Iterator[Any], rule: str, called: str = "") -> int:
     first = next(batches, None)
     if first is None:
-        raise InputError(f"no row came for table {table!r}, wanted at least one")
-    names, there = first.schema.names, _columns(database, table)
+        raise InputError(f"no row came for table {called or table!r}, wanted at least one")
+    names, there, mark = first.schema.names, _columns(database, table), _mark(database)
     if there is not None and rule == "append":
         if set(there) != set(names):
             raise InputError(
@@ -114,10 +146,10 @@ def _fill(database: Database, table: str, batches: Iterator[Any], rule: str) -> 
         if there is not None and rule == "error":
             raise _there(database, table)
         if there is not None:
-            _run(database, f"drop table {quoted(table)}")
-        kinds = SQLITE if _top(database) == "sqlite3" else STANDARD
-        made = ", ".join(f"{quoted(f.name)} {_kind(f.type, kinds)}" for f in first.schema)
-        _run(database, f"create table {quoted(table)} ({made})")
+            _run(database, f"drop table {quoted(table, mark)}")
+        kinds = KINDS.get(dialect(database), STANDARD)
+        made = ", ".join(f"{quoted(f.name, mark)} {_kind(f.type, kinds)}" for f in first.schema)
+        _run(database, f"create table {quoted(table, mark)} ({made})")
     rows = 0
     for batch in _chain(first, batches):
         _insert(database, table, names, batch)
@@ -139,7 +171,7 @@ def _insert(database: Database, table: str, names: list[str], batch: Any) -> Non
         with connection.cursor() as cursor:
             cursor.adbc_ingest(table, batch, mode="append")
         return
-    rows = list(zip(*(_values(batch.column(j), _top(database)) for j in range(len(names)))))
+    rows = list(zip(*(_values(batch.column(j), dialect(database)) for j in range(len(names)))))
     if database.way == "sqlalchemy":
         from sqlalchemy import column, insert
         from sqlalchemy import table as named
@@ -147,45 +179,58 @@ def _insert(database: Database, table: str, names: list[str], batch: Any) -> Non
         into = insert(named(table, *map(column, names)))
         connection.execute(into, [dict(zip(names, row)) for row in rows])
         return
-    mark = "%s" if _top(database) in ("psycopg", "psycopg2", "pymysql", "MySQLdb") else "?"
+    listed = ", ".join(quoted(name, _mark(database)) for name in names)
+    into, value = f"insert into {quoted(table, _mark(database))} ({listed}) values", "?"
+    if dialect(database) in ("postgresql", "mysql"):
+        into, value = into.replace("%", "%%"), "%s"
     cursor = connection.cursor()
-    cursor.executemany(f"insert into {quoted(table)} ({listed}) values ({', '.join([mark] * len(names))})", rows)
+    cursor.executemany(f"{into} ({', '.join([value] * len(names))})", rows)
     cursor.close()
 
 
-def _values(column: Any, driver: str) -> list[Any]:
-    """Python values; SQLite keeps dates and decimals as text, which sorts as they do."""
+def _values(column: Any, speaks: str) -> list[Any]:
+    """Python values; SQLite keeps dates and decimals as text, which sorts as they do, and MySQL times of a zone as those of UTC."""
     import datetime
     import decimal
 
+    import pyarrow as pa
+
+    if speaks == "mysql" and pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
     plain = column.to_pylist()
-    if driver != "sqlite3":
+    if speaks != "sqlite":
         return plain
     return [str(v) if isinstance(v, (datetime.date, datetime.time, decimal.Decimal)) else v for v in plain]
 
 
 def _columns(database: Database, table: str) -> list[str] | None:
     """The names of a table's columns, or None where there is no such table (in the schema that is searched first)."""
-    if _top(database) == "sqlite3":
+    if database.way == "dbapi" and dialect(database) == "sqlite":
         return [row[1] for row in database.connection.execute(f"pragma table_info({quoted(table)})")] or None
-    if database.way == "sqlalchemy":
+    if database.way == "sqlalchemy" and dialect(database) != "mysql":  # whose inspector stumbles over marks in names
         from sqlalchemy import inspect
 
         looked = inspect(database.connection)
         return [c["name"] for c in looked.get_columns(table)] if looked.has_table(table) else None
-    ask = "select column_name from information_schema.columns where table_schema = current_schema() and table_name = '{}' order by ordinal_position"
-    statement = ask.format(table.replace("'", "''"))
+    ask = "select column_name from information_schema.columns where table_schema = {} and table_name = '{}' order by ordinal_position"
+    here = "database()" if dialect(database) == "mysql" else "current_schema()"
+    statement = ask.format(here, table.replace("'", "''"))
     if database.way == "duckdb":
         return [row[0] for row in database.connection.execute(statement).fetchall()] or None
+    if database.way == "sqlalchemy":
+        found = database.connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        return [row[0] for row in found.fetchall()] or None
     cursor = database.connection.cursor()
     cursor.execute(statement)
-    found = [row[0] for row in cursor.fetchall()]
+    names = [row[0] for row in cursor.fetchall()]
     cursor.close()
-    return found or None
+    return names or None
 
 
 STANDARD = {"integer": "bigint", "floating": "double precision", "text": "text", "bytes": "bytea"}
 SQLITE = {"integer": "integer", "floating": "real", "text": "text", "bytes": "blob"}
+MYSQL = {"integer": "bigint", "floating": "double", "text": "longtext", "bytes": "longblob"}
+KINDS = {"sqlite": SQLITE, "mysql": MYSQL}
 
 
 def _kind(kind: Any, words: dict[str, str]) -> str:
@@ -201,37 +246,40 @@ def _kind(kind: Any, words: dict[str, str]) -> str:
         return words["integer"]
     if t.is_floating(kind):
         return words["floating"]
-    if t.is_decimal(kind) and words is STANDARD:
+    if t.is_decimal(kind) and words is not SQLITE:
         return f"decimal({kind.precision}, {kind.scale})"
-    if t.is_date(kind) and words is STANDARD:
+    if t.is_date(kind) and words is not SQLITE:
         return "date"
+    if t.is_timestamp(kind) and words is MYSQL:
+        return "datetime(6)"
     if t.is_timestamp(kind) and words is STANDARD:
         return "timestamp" if kind.tz is None else "timestamp with time zone"
     return words["bytes"] if t.is_binary(kind) or t.is_large_binary(kind) else words["text"]
 
 
-def quoted(name: str) -> str:
+def quoted(name: str, mark: str = '"') -> str:
     """A name as SQL writes one that may hold anything.
 
     >>> quoted('my "best" table')
     '"my ""best"" table"'
     """
-    return '"' + name.replace('"', '""') + '"'
+    return mark + name.replace(mark, 2 * mark) + mark
+
+
+def _mark(database: Database) -> str:
+    """What stands around names: MySQL has a mark of its own."""
+    return "`" if dialect(database) == "mysql" else '"'
 
 
 def _run(database: Database, statement: str) -> None:
     if database.way == "duckdb":
         database.connection.execute(statement)
     elif database.way == "sqlalchemy":
-        database.connection.exec_driver_sql(statement)
+        database.connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
     else:
         cursor = database.connection.cursor()
         cursor.execute(statement)
         cursor.close()
-
-
-def _top(database: Database) -> str:
-    return type(database.connection).__module__.partition(".")[0]
 
 
 def _chain(first: Any, rest: Iterator[Any]) -> Iterator[Any]:

@@ -87,7 +87,7 @@ function Bar({ folder, jobs, menu, onMenu }) {
 function Side({ files, place, open }) {
   const link = (kind, one) => html`<li key=${one.file}><a href=${address([kind, one.file])} title=${one.file} aria-current=${place.path[0] === kind && place.path[1] === one.file ? "page" : undefined}>
     <span class="name">${kind === "model" ? one.file.replace(/\.safetensors$/, "") : one.file}</span>${one.verb && html`<span class="kind">${one.verb}</span>`}</a></li>`;
-  const models = files.filter((one) => one.kind === "model" || one.kind === "vectors");
+  const models = files.filter((one) => one.kind === "model");
   const data = files.filter((one) => ["data", "folder-of-images", "folder-of-texts"].includes(one.kind));
   const reports = files.filter((one) => one.kind === "report");
   return html`<nav class="side ${open ? "open" : ""}" aria-label="files of the folder">

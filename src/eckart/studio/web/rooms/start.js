@@ -7,7 +7,7 @@ import { Card, Empty, Words } from "../parts/ui.js";
 import { JobRows } from "./jobs.js";
 
 export function StartRoom({ folder, jobs, onUploaded }) {
-  const models = folder.files.filter((one) => one.kind === "model" || one.kind === "vectors");
+  const models = folder.files.filter((one) => one.kind === "model");
   const data = folder.files.filter((one) => ["data", "folder-of-images", "folder-of-texts"].includes(one.kind));
   return html`<div class="start">
     <header class="room-head"><div><h1>${folder.folder}</h1><p class="soft">${counted(data.length, "data file")}, ${counted(models.length, "model")}. Everything here stays on this machine.</p></div></header>
