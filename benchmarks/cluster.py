@@ -297,7 +297,7 @@ def sides(z: float) -> tuple[float, float]:
     return z // 145, z // 750 + 100
 
 
-def model(k: int, feedback: str, fit: list[float], check: float) -> None:
+def model(k: int, feedback: str, fit: list[float], check: float, asked: list[str]) -> None:
     """Fitted at two sizes, in one process and with one and two workers; asked at a third."""
     ways = {"here": 0, "dask1": 1, "dask2": 2}
     seen = {}
@@ -310,7 +310,7 @@ def model(k: int, feedback: str, fit: list[float], check: float) -> None:
     rows = np.array([[z, moved(*sides(z), k, w) if w else 0.0, float(w > 0)] for z, w in seen])
     cost = Cost(*nnls(rows / np.array(list(seen.values()))[:, None], np.ones(len(rows)))[0])
     print({name: f"{value:.3g}" for name, value in cost._asdict().items()})
-    for way in ("shards", "dask2") if check else ():
+    for way in asked if check else ():
         found = alone("als", way, str(ratings_folder(int(check))), str(k), feedback)
         want = cost.of(check, *sides(check), k, ways.get(way, 0))
         shown(f"{check:.0e} entries, {way}", found)
@@ -330,6 +330,7 @@ def main() -> None:
     told.add_argument("--feedback", default="implicit")
     told.add_argument("--fit", type=float, nargs=2, default=[1e6, 1e7])
     told.add_argument("--check", type=float, default=0.0, help="The model's answer at this size beside a run.")
+    told.add_argument("--ways", nargs="+", default=["shards", "dask2"], help="Ways in which that run is done.")
     ask = told.parse_args()
     if ask.what[0] == "one":
         kind, way, *rest = ask.what[1:]
@@ -342,7 +343,7 @@ def main() -> None:
         print(json.dumps(found), flush=True)
         os._exit(0)  # clusters take their time to go
     if ask.what[0] == "model":
-        model(ask.k, ask.feedback, ask.fit, ask.check)
+        model(ask.k, ask.feedback, ask.fit, ask.check, ask.ways)
         return
     if ask.what[0] in ("all", "als"):
         folder = str(ratings_folder(int(ask.ratings)))

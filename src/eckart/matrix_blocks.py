@@ -417,7 +417,8 @@ def even_cuts(counts: np.ndarray, blocks: int) -> np.ndarray:
 
 def gaps_of_file(matrix: Dense, room: float) -> Observed:
     """A memory map of rows, NaN for unknown, as parts that are made of the file in every pass; ``room`` bytes of them may be kept."""
-    block = min(FILE_BLOCK, max(LEAST_FILE_BLOCK, room / 4))  # two are held beside what is kept, as entries and as what a pass makes of them
+    # two are held beside what is kept, each several times over: as rows, as the places of its entries, by rows and by columns
+    block = min(FILE_BLOCK, max(LEAST_FILE_BLOCK, room / 16))
     rows = max(1, int(block) // max(1, matrix.shape[1] * matrix.dtype.itemsize))
     return ObservedParts(GapParts(MemoryParts(matrix, rows), room), matrix.rows, matrix.columns)
 

@@ -130,6 +130,42 @@ def _pretend(version):
     eckart.__version__ = version
 
 
+@pytest.mark.cluster
+@pytest.mark.parametrize("at", [2, 7])
+def test_a_client_that_loses_the_network_goes_on_or_says_so_and_leaves_nothing(processes, ratings, monkeypatch, at):
+    """The connection is cut in the middle of a call: the same bits after Dask has connected again, or one clear error; no task stays behind."""
+    from distributed import Client
+
+    from eckart.clusters import tasks
+    from eckart.clusters.client import ClusterError
+
+    def left():
+        return set(processes.run_on_scheduler(lambda dask_scheduler: list(map(str, dask_scheduler.tasks))))
+
+    whole = ALS(3, random_state=0, max_iter=4).fit(dd.from_pandas(ratings, npartitions=4), **HOW)
+    before, calls, wait = left(), [], tasks.wait
+
+    def wait_and_cut(client, futures):
+        calls.append(len(futures))
+        if len(calls) == at:
+            client.loop.add_callback(client.scheduler_comm.comm.abort)
+            time.sleep(0.2)
+        return wait(client, futures)
+
+    monkeypatch.setattr(tasks, "wait", wait_and_cut)
+    with Client(processes.scheduler.address):
+        try:
+            same_bits(whole, ALS(3, random_state=0, max_iter=4).fit(dd.from_pandas(ratings, npartitions=4), **HOW))
+        except ClusterError as error:
+            assert "was lost" in str(error)  # noqa: PT017
+    assert len(calls) >= at
+    gc.collect()
+    deadline = time.time() + 20
+    while left() - before and time.time() < deadline:
+        time.sleep(0.2)
+    assert not left() - before
+
+
 SCHEDULER = """
 import sys, numpy as np
 import dask.dataframe as dd, pandas as pd

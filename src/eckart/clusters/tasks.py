@@ -59,7 +59,12 @@ def computed(
         except (distributed.client.FuturesCancelledError, distributed.CancelledError, OSError) as error:
             if client.status != "running":
                 raise _gone(client) from None
-            lost = error
+            lost = error.with_traceback(None)
+            del futures
+            again()  # a client that was away for a moment has lost what it held
+            time.sleep(RESPITE)
+    if not isinstance(lost, distributed.KilledWorker):
+        raise _gone(client) from None
     # a task holds the partition, a copy in working precision and what it makes of it; a quarter of the memory is for all else
     most = (
         f". A worker has {limit / 2**30:.2f} GiB: partitions of at most {limit / 2**20 / 4:.0f} MiB would do"
