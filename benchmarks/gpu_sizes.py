@@ -17,8 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gpu import als, data, lda, mixture, pca, resident_engine
 from gpu_rivals import als_loop, pca_lowrank
+
+from gpu import als, data, lda, mixture, pca, resident_engine
 
 HERE = Path(__file__).resolve().parent
 WORKS: dict[str, tuple[list[tuple[int, ...]], str, Callable[..., Any], Callable[..., Any] | None]] = {

@@ -217,12 +217,17 @@ def speed(folder: Path) -> Path:
     return target
 
 
-GPU_LINES = {"cores": ("16 cores", "#8a8a8a"), "from host": ("GPU, data on the host", "#7fb0e6"), "resident": ("GPU, data there", "#2f6db3"), "rival": ("PyTorch on the GPU, no certificate", "#d98032")}  # fmt: skip
+GPU_LINES = {
+    "cores": ("16 cores", "#8a8a8a"),
+    "from host": ("GPU, data on the host", "#7fb0e6"),
+    "resident": ("GPU, data there", "#2f6db3"),
+    "rival": ("PyTorch on the GPU, no certificate", "#d98032"),
+}
 
 
 def gpu(folder: Path) -> Path:
     """Seconds against stored numbers, one panel for each work of ``benchmarks/gpu_sizes.py``."""
-    lines = (BENCHMARKS / "results" / "gpu_sizes.jsonl").read_text().splitlines()
+    lines = (RESULTS / "gpu_sizes.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     works = list(dict.fromkeys(row["work"] for row in rows))
     fig = Figure(figsize=(11, 2.9), layout="constrained")
@@ -238,7 +243,8 @@ def gpu(folder: Path) -> Path:
         ax.tick_params(labelsize=7, labelcolor=INK)
         ax.spines[["top", "right"]].set_visible(False)
     fig.axes[0].set_ylabel("seconds of a fit", fontsize=8, color=INK)
-    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(GPU_LINES), fontsize=8, frameon=False)
+    handles = fig.axes[0].get_legend_handles_labels()
+    fig.legend(*handles, loc="outside lower center", ncols=len(GPU_LINES), fontsize=8, frameon=False)
     target = folder / "gpu.png"
     fig.savefig(target, dpi=150, facecolor="white")
     return target

@@ -123,21 +123,27 @@ def entries():
     return x, rng.random(x.nnz).astype(np.float32)
 
 
+def on_host(table):
+    """A table whose arrays lie on a device, for NumPy."""
+    return type(table)(*(part.cpu().numpy() if hasattr(part, "cpu") else part for part in table))
+
+
 def test_glove_tables_hold_every_entry_once_in_its_block(engine, entries):
     x, weights = entries
     for e in (engine, PLAIN):
-        t = e.glove_table(e.put(x, entry_weights=weights), 7)
-        assert t.strata == 2
-        for b in range(4):
+        t = on_host(e.glove_table(e.put(x, entry_weights=weights), 7))
+        s = t.strata
+        assert s >= 2 if e is engine else s == 2  # an engine may deal words to more classes
+        for b in range(s * s):
             part = slice(t.ends[b], t.ends[b + 1])
-            assert (t.rows[part] % 2 * 2 + t.columns[part] % 2 == b).all()
+            assert (t.rows[part] % s * s + t.columns[part] % s == b).all()
         order = np.lexsort((t.columns, t.rows))
         np.testing.assert_array_equal(t.rows[order], np.repeat(np.arange(600), x.row_counts()))
         np.testing.assert_array_equal(t.columns[order], x.indices)
         np.testing.assert_array_equal(t.targets[order], x.data)
         np.testing.assert_array_equal(t.weights[order], weights)
         assert not np.array_equal(order, np.sort(order))
-        assert sorted(b for turn in range(2) for b in t.round(turn)) == list(range(4))
+        assert sorted(b for turn in range(s) for b in t.round(turn)) == list(range(s * s))
 
 
 def test_glove_step(engine, entries):
@@ -148,12 +154,13 @@ def test_glove_step(engine, entries):
     for side in (own, other):
         side[:, : k + 1] = rng.normal(0, 0.5, (600, k + 1))
     a, b, before = (own, other), (own.astype(float), other.astype(float)), own.copy()
-    for order in (np.array([1, 0]), np.array([0, 1])):
-        a, b = engine.glove_step(table, *a, 0.05, order), PLAIN.glove_step(table, *b, 0.05, order)
+    same = on_host(table)
+    for order in (np.arange(table.strata)[::-1].copy(), np.arange(table.strata)):
+        a, b = engine.glove_step(table, *a, 0.05, order), PLAIN.glove_step(same, *b, 0.05, order)
     np.testing.assert_array_equal(own, before)  # what came stays as it was
     for mine, theirs in zip(a, b):
-        np.testing.assert_allclose(mine, theirs, rtol=2e-3, atol=2e-4)
-    assert engine.glove_loss(table, *a) == pytest.approx(PLAIN.glove_loss(table, *b), rel=1e-3)
+        np.testing.assert_allclose(engine.get(mine), theirs, rtol=2e-3, atol=2e-4)
+    assert engine.glove_loss(table, *a) == pytest.approx(PLAIN.glove_loss(same, *b), rel=1e-3)
     assert engine.glove_loss(table, *a) < engine.glove_loss(table, own, other)
 
 
@@ -163,7 +170,8 @@ def test_glove_steps_stay_finite_where_residuals_are_large(engine, entries):
     table = engine.glove_table(large, 3)
     own, other = np.ones((600, 18), np.float32), np.ones((600, 18), np.float32)
     for _ in range(20):
-        own, other = engine.glove_step(table, own, other, 1.0, np.array([0, 1]))
+        own, other = engine.glove_step(table, own, other, 1.0, np.arange(table.strata))
+    own = engine.get(own)
     assert np.isfinite(own).all()
     assert (own[:, 6:] > 0).all()  # G and 1 / sqrt(G)
 

@@ -257,8 +257,8 @@ class Entries:
         return self._lists["ranges", step]
 
     def by_length(self, long: int, shortest: int) -> tuple[list[tuple[int, torch.Tensor]], torch.Tensor, Pieces]:
-        """(length, rows with up to so many entries and more than the group before) for lengths four times as long each, from ``shortest`` to ``long``, the longest first so that
-        what takes longest begins first; rows that are longer; and their pieces. Rows without entries are among the shortest."""
+        """(length, rows with up to so many entries and more than the group before), each length four times the one before, from ``shortest`` to ``long``, the
+        longest first so that what takes longest begins first; rows that are longer; and their pieces. Rows without entries are among the shortest."""
         if ("lengths", long, shortest) not in self._lists:
             order = torch.argsort(self.counts, descending=True, stable=True)
             ends = [shortest]

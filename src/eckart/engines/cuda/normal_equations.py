@@ -46,9 +46,7 @@ class System(NamedTuple):
         return u.to(dtype), part
 
 
-def heavy_rows(
-    gathered: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def heavy_rows(gathered: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """sqrt(w) v and q / sqrt(w) (0 where w is 0), so that one array gives both the matrix and the right-hand side."""
     if w is None:
         return gathered, q
