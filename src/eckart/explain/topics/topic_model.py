@@ -98,8 +98,8 @@ class TopicModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
 
 def by_size(t: Topics) -> np.ndarray:
-    """The order of topics from the largest to the smallest; equals keep their order."""
-    return np.argsort(-t.sizes, kind="stable")
+    """The order of topics from the largest to the smallest; those equal to nine digits, all that a sum in another order leaves, keep their order."""
+    return np.argsort(-np.round(t.sizes, 9), kind="stable")
 
 
 def reordered(t: Topics, order: np.ndarray) -> Topics:
