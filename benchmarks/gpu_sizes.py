@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 WORKS: dict[str, tuple[list[tuple[int, ...]], str, Callable[..., Any], Callable[..., Any] | None]] = {
     "PCA, 512 columns, k = 32": ([(n, 512) for n in (2_000, 10_000, 50_000, 200_000, 1_000_000)], "dense_rows", pca("auto", 32), pca_lowrank),
     "ALS, k = 64, 8 sweeps": (
-        [(n // 130, 27_000 * n // 18_000_000 + 300, n) for n in (100_000, 1_000_000, 4_000_000, 18_000_000)], "ratings", als(64, 8, biases=True), als_loop(64, 8)
+        [(n // 130, 27 * n // 18_000 + 300, n) for n in (100_000, 1_000_000, 4_000_000, 18_000_000)], "ratings", als(64, 8, biases=True), als_loop(64, 8)
     ),
     "mixture, diag, 32 columns and components, 50 steps": (
         [(n, 32, 32) for n in (2_000, 20_000, 200_000, 1_000_000)], "gaussians", mixture("diag", 32, 50), None
