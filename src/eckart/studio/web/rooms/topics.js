@@ -107,13 +107,16 @@ function Documents({ model, data, asked, topics }) {
     <${Document} model=${model} data=${data} at=${at} topics=${topics} />`;
 }
 
+/** An id for a heading: where texts have no ids of their own they are their own ids, and stand below in full. */
+const short = (id) => (String(id).length > 60 ? `${String(id).slice(0, 57)}…` : id);
+
 /** A document with each word in the colour of its topic; a topic can be pointed at in the legend. */
 function Document({ model, data, at, topics }) {
   const answer = useGet("topics/document", { file: model.file, data, at });
   const [only, setOnly] = useState(null);
   const named = new Map(topics.flatMap((one) => (one.members?.length ? one.members : [one.number]).map((member) => [member, one])));
   const owner = (number) => named.get(number)?.number ?? number;
-  return html`<${Card} title=${answer.value ? `Document ${answer.value.id ?? at}` : "Document"}><${Answer} of=${answer} lines=${6}>${(got) => html`
+  return html`<${Card} title=${answer.value ? `Document ${short(answer.value.id ?? at)}` : "Document"}><${Answer} of=${answer} lines=${6}>${(got) => html`
     <ul class="shares">${got.shares.slice(0, 6).map((one) => html`<li key=${one.number}><button type="button" class="chip" aria-pressed=${only === owner(one.number)} onClick=${() => setOnly(only === owner(one.number) ? null : owner(one.number))}><${Dot} colour=${classColour(owner(one.number) - 1)} />${one.name ?? `Topic ${one.number}`} <span class="faint">${share(one.share, 0)}</span></button></li>`)}</ul>
     <p class="reading">${got.text.map((run, i) => (run.number ? html`<span key=${i} class=${only !== null && only !== owner(run.number) ? "coloured off" : "coloured"} title=${named.get(run.number) ? topicName(named.get(run.number)) : `Topic ${run.number}`} style=${{ borderColor: classColour(owner(run.number) - 1), background: `color-mix(in srgb, ${classColour(owner(run.number) - 1)} ${Math.round(8 + 22 * (run.p ?? 0.5))}%, transparent)` }}>${run.text}</span>` : run.text))}</p>
     ${got.truncated && html`<p class="small faint">The text is longer; this is its beginning.</p>`}`}<//><//>`;
