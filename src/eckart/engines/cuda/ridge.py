@@ -113,7 +113,7 @@ class DeviceRidge:
             w, y, q = facts.at(chunk)
             if root is not None:
                 y = q = y * root
-            if dual is not None and dual.takes(chunk.length, k):
+            if dual is not None and shared is not None and dual.takes(chunk.length, k):
                 left[chunk.rows], part, bad = dual.solved(chunk, shared[chunk.columns], w, y, q)
                 failed, value = failed | bad, value + part
                 continue
