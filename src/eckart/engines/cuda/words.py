@@ -90,9 +90,9 @@ class DeviceWords:
         """Of the text that is walked over, placed once."""
         kept = getattr(self, "_walked", None)
         if kept is None or kept[0] is not pieces:
-            whole = [pieces.ids.astype(np.int32, copy=False), pieces.bounds.astype(np.int64, copy=False)]
-            whole += [a.astype(np.int64) for a in (pieces.keep, pieces.chance)]
-            placed = Corpus(*map(self.tensor, whole), self.tensor(pieces.alias.astype(np.int32, copy=False)))
+            kinds: Any = {"ids": np.int32, "bounds": np.int64, "keep": np.int64, "chance": np.int64, "alias": np.int32}
+            whole: Any = [self.tensor(getattr(pieces, name).astype(kind, copy=False)) for name, kind in kinds.items()]
+            placed = Corpus(*whole)
             self._walked = kept = (pieces, placed)
         return kept[1]
 
@@ -111,8 +111,9 @@ class DeviceWords:
         counts = torch.bincount(block, minlength=strata * strata)
         ends = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         weights = torch.ones_like(e.data) if e.weights is None else e.weights
-        words = (a[order].to(torch.int32) for a in (rows, e.indices))
-        return GloveTable(*words, *(a[order].float() for a in (e.data, weights)), ends, strata)  # type: ignore[arg-type]
+        words = [a[order].to(torch.int32) for a in (rows, e.indices)]
+        table: Any = [*words, *(a[order].float() for a in (e.data, weights)), ends, strata]
+        return GloveTable(*table)
 
     def glove_step(self, table: GloveTable, own: Any, other: Any, rate: float, order: np.ndarray) -> tuple[Any, Any]:
         if not isinstance(table.rows, torch.Tensor):
