@@ -240,7 +240,7 @@ def gpu(folder: Path) -> Path:
                 ax.loglog(*zip(*seen), color=colour, marker="o", markersize=3, label=title)
         ax.set_title(work, fontsize=8, color=INK)
         ax.set_xlabel("stored numbers", fontsize=8, color=INK)
-        ax.tick_params(labelsize=7, labelcolor=INK)
+        ax.tick_params(which="both", labelsize=7, labelcolor=INK)
         ax.spines[["top", "right"]].set_visible(False)
     fig.axes[0].set_ylabel("seconds of a fit", fontsize=8, color=INK)
     handles = fig.axes[0].get_legend_handles_labels()
