@@ -24,7 +24,11 @@ class Killer:
     def alive(self) -> list[int]:
         """Workers that are at work: one that is still starting does not live yet, and its nanny would give up on it for good."""
         known = set(self.client.scheduler_info(n_workers=-1)["workers"])
-        nannies = [w for w in self.client.cluster.workers.values() if w.process is not None and w.process.status.name == "running"]
+        nannies = [
+            w
+            for w in self.client.cluster.workers.values()
+            if w.process is not None and w.process.status.name == "running"
+        ]
         return [w.pid for w in nannies if w.pid and w.worker_address in known]
 
     def one(self) -> None:
@@ -40,7 +44,10 @@ class Killer:
     def work(self) -> str:
         """What the client waits for: the primitive of a call, or the first word of a key of Dask."""
         keys = [str(key) for key, future in list(self.client.futures.items()) if future.status == "pending"]
-        words = {key.split("-")[3] if key.startswith("eckart-") and key.count("-") > 2 else key.split("-")[0].strip("('") for key in keys}
+        words = {
+            key.split("-")[3] if key.startswith("eckart-") and key.count("-") > 2 else key.split("-")[0].strip("('")
+            for key in keys
+        }
         return " ".join(sorted(words)) or "between calls"
 
     def _run(self) -> None:

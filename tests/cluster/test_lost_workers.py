@@ -114,6 +114,7 @@ def test_ctrl_c_leaves_no_task_behind(processes, rows):
 
 @pytest.mark.cluster
 def test_a_worker_with_another_version_is_named(processes, rows):
+    processes.wait_for_workers(2, timeout=120)  # those of the tests before may still be starting again
     processes.run(_pretend, "0.0.1")
     try:
         with pytest.raises(

@@ -33,11 +33,15 @@ class Words(NamedTuple):
     sentences: int
 
 
-def collected(source: Any, rule: PairRule, min_count: int = 5, max_words: int | None = None, **how: Any) -> tuple[Counts, np.ndarray, dict[str, Any]]:
+def collected(
+    source: Any, rule: PairRule, min_count: int = 5, max_words: int | None = None, **how: Any
+) -> tuple[Counts, np.ndarray, dict[str, Any]]:
     """Words x words, how often each word stands in the text, and how text became words; ``how`` are options of ``eckart.sequences``."""
     how = {name: value for name, value in how.items() if name not in ("n_threads", "verbose")}
     if others := [name for name, value in how.items() if name not in RULES and value is not None]:
-        raise InputError(f"{others[0]}={how[others[0]]!r} came with a Dask collection, wanted it with files and tables only; leave it out")
+        raise InputError(
+            f"{others[0]}={how[others[0]]!r} came with a Dask collection, wanted it with files and tables only; leave it out"
+        )
     parts = partitions(source)
     number: dict[Any, int] = {}
     seen = [found for found in each(partial(_words, how), parts) if found is not None]
