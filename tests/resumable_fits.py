@@ -47,6 +47,11 @@ def parts(rows=60, n=20):
     return np.abs(rng.gamma(0.3, 1, (rows, 4)) @ rng.gamma(0.3, 1, (4, n)))
 
 
+def noisy_parts():
+    """Large enough for a sketch, with noise that it does not see: sweeps on the rows themselves are left to do."""
+    return parts(300, 250) + np.random.default_rng(7).random((300, 250))
+
+
 def holes():
     rng, a = np.random.default_rng(3), parts()
     a[rng.random(a.shape) < 0.2] = np.nan
@@ -87,7 +92,7 @@ FITS = {
         lambda: [counts()[:30], counts()[30:]],
     ),
     "NMF hals": (of(NMF, 4, n_init=2, tol=1e-5), parts),
-    "NMF sketch": (of(NMF, 3, tol=1e-9, max_iter=12), lambda: parts(300, 250)),
+    "NMF sketch": (of(NMF, 3, tol=1e-9, max_iter=12), noisy_parts),
     "NMF cd": (of(NMF, 4, solver="cd"), parts),
     "NMF als": (of(NMF, 4, solver="als", n_init=2, max_iter=40), parts),
     "NMF mm": (of(NMF, 4, beta_loss="kl", tol=1e-6), parts),

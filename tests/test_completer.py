@@ -202,7 +202,7 @@ def test_an_update_with_the_complete_history_changes_nothing(rng, options):
 def test_updates_take_in_new_rows_and_new_columns(rng, options, tmp_path):
     x, a = labelled(rng, "text", "text", n=14, m=11, mean=3.0, share=0.2)
     old = Observed.from_nan(a[:12, :9], x.rows[:12], x.columns[:9])
-    model = ALS(2, random_state=0, **options).fit(old)
+    model = ALS(3, random_state=0, **options).fit(old)  # rank 2 and a mean: a third factor where nothing else takes the mean in
     kept = model.predict(list(x.rows[:12]))
     changed = a[[3, 12, 13], :9].copy()
     changed[0] = 5.0
