@@ -102,7 +102,7 @@ export function useAnswer(ask, key) {
     );
     return () => stop.abort();
   }, [key]);
-  return state;
+  return { ...state, busy: Boolean(ask) && (state.busy || state.key !== key) }; // in the first picture of another question its answer is not there yet
 }
 
 export function useGet(path, asked) {
