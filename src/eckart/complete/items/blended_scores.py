@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from eckart.complete.items.row_scores import AT_ONCE, ScoresOfRows
 from eckart.factors import ItemWeights
 from eckart.matrix import Observed
 from eckart.matrix_blocks import some_rows
-
-AT_ONCE = 2**25
-"""Bytes of scores of one member that are held at once."""
 
 
 def comparable(scores: Any, rows: np.ndarray) -> np.ndarray:
@@ -34,7 +32,7 @@ def _tiles(rows: np.ndarray, columns: int) -> list[np.ndarray]:
 
 
 @dataclass(frozen=True, eq=False)
-class BlendedScores:
+class BlendedScores(ScoresOfRows):
     """The names that ``Completer`` asks of a completed matrix, for ``scores`` of the members with the shares of ``factors``."""
 
     entries: Observed
@@ -44,22 +42,6 @@ class BlendedScores:
     mean: float = 0.0
     row_bias: None = None
     column_bias: None = None
-
-    @property
-    def rows(self) -> np.ndarray | None:
-        return self.entries.rows
-
-    @property
-    def columns(self) -> np.ndarray | None:
-        return self.factors.columns
-
-    @property
-    def n(self) -> int:
-        return self.factors.n
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.entries.shape[0], self.n
 
     @property
     def dtype(self) -> np.dtype:

@@ -15,17 +15,11 @@ AT_ONCE = 2**25
 """Bytes of scores that are held at once."""
 
 
-@dataclass(frozen=True, eq=False)
-class RowScores:
-    """B = X W with W = S + L R^T: ``entries`` X (strengths as the fit sees them), ``linear`` S (dense, compressed rows, or None), ``factors`` with L and R."""
+class ScoresOfRows:
+    """What scores of the rows of ``entries`` for the columns of ``factors`` are called and how many there are."""
 
     entries: Observed
     factors: ItemWeights
-    linear: Any
-    engine: Any
-    mean: float = 0.0
-    row_bias: None = None
-    column_bias: None = None
 
     @property
     def rows(self) -> np.ndarray | None:
@@ -42,6 +36,19 @@ class RowScores:
     @property
     def shape(self) -> tuple[int, int]:
         return self.entries.shape[0], self.n
+
+
+@dataclass(frozen=True, eq=False)
+class RowScores(ScoresOfRows):
+    """B = X W with W = S + L R^T: ``entries`` X (strengths as the fit sees them), ``linear`` S (dense, compressed rows, or None), ``factors`` with L and R."""
+
+    entries: Observed
+    factors: ItemWeights
+    linear: Any
+    engine: Any
+    mean: float = 0.0
+    row_bias: None = None
+    column_bias: None = None
 
     @property
     def dtype(self) -> np.dtype:
