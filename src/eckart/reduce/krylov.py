@@ -102,7 +102,7 @@ def block_krylov(
             spaces = {name: (lambda a=a: engine.get(a)) for name, a in tall.items()} | {"t": t[:used, :used]}
             memory.offer(spaces | {"step": step, "used": used, "products": products, "trace": kept_trace(trace)})
             width = fresh.shape[1]
-            basis[:, used : used + width] = fresh
+            engine.write_columns(basis, used, fresh)
             q = basis[:, : used + width]
             crosses = isinstance(fresh, np.ndarray)
             image = engine.take(product(engine.get(fresh))) if crosses or inside is None else inside(fresh)

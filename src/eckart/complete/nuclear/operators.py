@@ -154,7 +154,7 @@ def partial_svd(
     if isinstance(first, np.ndarray) and getattr(z, "placed", False):
         first = placed(e, first)
     fresh, products = e.orth(first), 0
-    xs, qs, backs = (_Columns(size, limit + width, fresh) for size in (m, n, m))
+    xs, qs, backs = (_Columns(e, size, limit + width, fresh) for size in (m, n, m))
     x, q, back, r = xs.filled, qs.filled, backs.filled, np.zeros((0, 0))
     step = 0
     while True:
@@ -170,7 +170,7 @@ def partial_svd(
         a, theta, bt = np.linalg.svd(r, full_matrices=False)  # right-restricted: Z (X b) = theta (Q a)
         wanted = min(k, len(theta))
         missed = e.outer(x, -bt[:wanted].T * theta[:wanted], e.outer(back, a[:, :wanted]))
-        residuals = np.linalg.norm(missed, axis=0)
+        residuals = np.sqrt(np.diagonal(e.inner(missed, missed)))
         scale = float(theta[0]) if len(theta) else 0.0
         if len(theta) < k:
             residuals = np.append(residuals, np.inf)  # the basis does not hold k triples yet
@@ -197,8 +197,9 @@ def partial_svd(
 class _Columns:
     """Columns of a basis that grows, in one array: what is there is not copied when more comes."""
 
-    def __init__(self, rows: int, room: int, like: np.ndarray):
-        self.room, self.used = np.empty_like(like, shape=(rows, room), order="C"), 0  # rows together, as products want them
+    def __init__(self, engine: Any, rows: int, room: int, like: np.ndarray):
+        self.engine, self.used = engine, 0
+        self.room = np.empty_like(like, shape=(rows, room), order="C")  # rows together, as products want them
 
     @property
     def filled(self) -> np.ndarray:
@@ -208,8 +209,8 @@ class _Columns:
         end = self.used + more.shape[1]
         if end > self.room.shape[1]:
             old, self.room = self.filled, np.empty_like(self.room, shape=(len(self.room), 2 * end), order="C")
-            self.room[:, : self.used] = old
-        self.room[:, self.used : end] = more
+            self.engine.write_columns(self.room, 0, old)
+        self.engine.write_columns(self.room, self.used, more)
         self.used = end
         return self.filled
 

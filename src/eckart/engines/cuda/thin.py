@@ -57,6 +57,12 @@ class DeviceThin:
             return self.on_cpu("triangle", v)
         return torch.linalg.qr(self.tensor(v, np.float64), mode="r")[1].cpu().numpy()
 
+    def write_columns(self, into: Any, first: int, columns: Any) -> None:
+        if isinstance(into, np.ndarray):
+            self.on_cpu("write_columns", into, first, columns)
+        else:
+            into[:, first : first + columns.shape[1]] = columns
+
     def orth(self, v: Any, against: Any = None) -> Any:
         """Classical Gram-Schmidt against the given columns, then V L^-T with V^T V = L L^T, both in float64 and twice; where columns nearly depend on one
         another, V (V^T V)^-1/2 by eigenvalues, repeated until orthogonal to rounding."""

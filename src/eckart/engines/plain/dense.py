@@ -148,6 +148,9 @@ class PlainDense:
     def triangle(self, v: np.ndarray) -> np.ndarray:
         return np.asarray(np.linalg.qr(np.asarray(v, np.float64), mode="r"))
 
+    def write_columns(self, into: np.ndarray, first: int, columns: np.ndarray) -> None:
+        into[:, first : first + columns.shape[1]] = columns
+
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         values, vectors = np.linalg.eigh(np.asarray(c, np.float64))
         return values[::-1][:k], vectors[:, ::-1][:, :k]

@@ -271,6 +271,10 @@ class DenseFamily(Protocol):
         """R with R^T R = V^T V, as accurate as that of a QR factorization, in float64."""
         ...
 
+    def write_columns(self, into: Tall, first: int, columns: Tall) -> None:
+        """``columns`` in place of as many columns of ``into``, from ``first`` on: a basis grows so without being copied."""
+        ...
+
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k largest eigenvalues, falling, and their eigenvectors as columns."""
         ...

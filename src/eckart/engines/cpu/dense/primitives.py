@@ -240,6 +240,9 @@ class DensePrimitives:
     def triangle(self, v: np.ndarray) -> np.ndarray:
         return thin.triangle(v, self.threads)
 
+    def write_columns(self, into: np.ndarray, first: int, columns: np.ndarray) -> None:
+        thin.write_columns(into, first, columns, self.threads)
+
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         return eigh_top(c, k)
 
