@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from eckart.decompositions import eigh
 from eckart.engines.cuda.arrays import DeviceArray
 
 WIDE = 512
@@ -83,7 +84,7 @@ class DeviceThin:
                 a = a - q @ (q.double().T @ a.double()).to(a.dtype)
             gram = a.double()
             gram = (gram.T @ gram).cpu().numpy()
-            values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+            values, vectors = eigh((gram + gram.T) / 2)
             if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
                 break
             # what survived the first round but is still mostly noise of the subtraction is dropped in the second

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.engines.protocol.placed import Tall
 from eckart.trace import Watcher, silent
 
@@ -168,7 +169,7 @@ class Sketch:
             mean = self.mean + delta * (other.weight / weight)
         rows, lost = np.concatenate(stack), self.lost + other.lost
         if len(rows) > self.size:
-            values, u = np.linalg.eigh((rows @ rows.T).astype(np.float64))
+            values, u = eigh((rows @ rows.T).astype(np.float64))
             values, u = values[::-1], u[:, ::-1]
             lost += max(float(values[self.size]), 0.0)
             rows = u[:, : self.size].T.astype(self.dtype) @ rows
