@@ -1,7 +1,7 @@
 """Arrays of other libraries: a tensor in means a tensor out, in its library, on its device.
 
-Whatever speaks the array API standard (or is a PyTorch tensor) is copied to the host, computed with, and the answer goes back. A model that was fitted to
-such arrays shows its fitted attributes as such arrays, too.
+Whatever speaks the array API standard (or is a PyTorch tensor) is copied to the host, computed with, and the answer goes back; rows on a GPU stay there
+(``tables.device_rows``). A model that was fitted to such arrays shows its fitted attributes as such arrays, too.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
+
+from eckart.io.tables.device_rows import on_device
 
 M = TypeVar("M", bound=Callable[..., Any])
 
@@ -59,7 +61,7 @@ def in_kind(method: M) -> M:
     @wraps(method)
     def call(self: Any, X: Any, *args: Any, **named: Any) -> Any:
         back, before = way_back(X), vars(self).get("fit_")
-        value = method(self, X if back is None else on_host(X), *args, **named)
+        value = method(self, X if back is None or on_device(X) else on_host(X), *args, **named)
         if vars(self).get("fit_") is not before:
             vars(self).pop("_answers_in", None)
             if back is not None:

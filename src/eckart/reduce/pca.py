@@ -21,7 +21,7 @@ from eckart.errors import FileError, InputError
 from eckart.factors import Basis
 from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of, sample_weights
 from eckart.io.models.levels import NOTHING, Memory, resuming
-from eckart.io.namespaces import in_kind
+from eckart.io.namespaces import in_kind, on_host, way_back
 from eckart.io.read import read
 from eckart.io.tables.device_rows import same_kind
 from eckart.io.tables.numbers import numeric
@@ -423,7 +423,8 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
 
     def _codes(self, X: Any) -> np.ndarray:
         b = self._fitted("inverse_transform").factors
-        codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
+        codes = on_host(X) if way_back(X) else np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
+        codes = numeric(codes)
         if codes.ndim != 2 or codes.shape[1] != b.k:
             raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {b.k})")
         return codes
