@@ -22,6 +22,7 @@ from eckart.clusters.tasks import computed, later, quiet
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.rules import Join
+from eckart.engines.host import Host
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first
 from eckart.merging import FAN, folded
 
@@ -29,6 +30,8 @@ INLINE = 2**16
 """Bytes of shared arguments that go along with every task; more than that becomes a task of its own, which a worker fetches once."""
 LARGE = 2**22
 """Bytes from which NumPy asks for large pages."""
+MOST_LOOKED = 2**16
+"""Blocks that a worker remembers to have looked at."""
 KEPT = 0.4
 """Share of the cluster's memory that blocks may take for good; larger data are read again in every pass. Workers spill from 0.6 on."""
 
@@ -44,7 +47,8 @@ class DaskRunner:
         self.prefix, self.calls = f"eckart-{uuid.uuid4().hex[:8]}", itertools.count()
 
     def place(self, parts: Any, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
-        handles = [_Handle(source_of(parts, at), (at, w, e)) for at, w, e in zip(places, weights, entry_weights)]
+        name = self._name("place")
+        handles = [_Handle(source_of(parts, at), (at, w, e, name)) for at, w, e in zip(places, weights, entry_weights)]
         size = getattr(parts, "nbytes", None)
         # rows of a file are read through small buffers, out of the system's cache where it has them
         if size is not None and size <= KEPT * cluster_memory(self.client) and not isinstance(handles[0].source, FileRows):
@@ -145,9 +149,10 @@ class DaskRunner:
 
 
 class _Handle:
-    """A block: what gives it, how that is placed (its place and weights; None: it is placed), and the block itself while workers hold it."""
+    """A block: what gives it, how that is placed (its place and weights, and the name of the matrix; None: it is placed), and the block itself while workers
+    hold it."""
 
-    def __init__(self, source: Any, how: tuple[Place, Any, Any] | None = None):
+    def __init__(self, source: Any, how: tuple[Place, Any, Any, str] | None = None):
         self.source, self.how, self.held = source, how, None
 
     @property
@@ -238,9 +243,16 @@ def _pair(do: Any) -> Callable[..., Any]:
     return Pass if getattr(do, "name", "") == "hals_pass" else lambda *both: both
 
 
-def _placed(source: Any, at: Place, weights: Any, entry_weights: Any) -> Any:
+def _placed(source: Any, at: Place, weights: Any, entry_weights: Any, name: str) -> Any:
     matrix = source.read() if isinstance(source, FileRows) else source
-    return work.placed(_engine(), matrix, at, weights, entry_weights)
+    host = work.placed(_engine(), matrix, at, weights, entry_weights)
+    if isinstance(host, Host):
+        host.looked = (name, at.number) in _looked
+    return host
+
+
+_looked: set[tuple[str, int]] = set()
+"""Blocks, by matrix and number, whose entries a task of this worker has found finite: a block that is read again in every pass is looked at in the first."""
 
 
 def _attempt(
@@ -251,7 +263,12 @@ def _attempt(
     host = block if how is None else _placed(block, *how)
     # some primitives overwrite the rows they are given, and a task may have to run again from the same ones
     mine = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in own.items()}
-    return work.attempt(_engine(), do, host, at, settled(shared) | mine)
+    answer = work.attempt(_engine(), do, host, at, settled(shared) | mine)
+    if how is not None and getattr(host, "checked", False):
+        if len(_looked) >= MOST_LOOKED:
+            _looked.clear()
+        _looked.add((how[3], how[0].number))
+    return answer
 
 
 def settled(shared: dict[str, Any]) -> dict[str, Any]:
