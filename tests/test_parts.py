@@ -270,7 +270,7 @@ FEW = {"n_samples": 3, "burn_in": 2, "thin": 1, "n_chains": 1}
         (eckart.SoftImpute(tau=2.0), GRADES),  # biases are taken out
         (eckart.SoftImpute(tau=2.0, debias=True), NUMBERS),
         (eckart.ALS(2, loss="ordered", max_iter=5), GRADES),
-        (eckart.BayesianMF(2, likelihood="probit", **FEW), ANSWERS),
+        pytest.param(eckart.BayesianMF(2, likelihood="probit", **FEW), ANSWERS, marks=pytest.mark.slow),
         (eckart.BayesianMF(2, likelihood="ordinal", noise="row", **FEW), GRADES),
         (eckart.BayesianMF(2, likelihood="poisson", **FEW), COUNTS),
         (eckart.EASE(l2=2.0), GRADES),
@@ -309,6 +309,7 @@ def test_lists_by_chance_are_those_of_one_piece():
     assert one.by == parts.by == "chance"
 
 
+@pytest.mark.slow
 def test_a_price_is_chosen_on_hidden_entries_of_every_part():
     model = eckart.SoftImpute(random_state=0).fit(in_parts(NUMBERS))
     taus = [row[0] for row in model.fit_.plan["tau chosen on hidden entries"]]

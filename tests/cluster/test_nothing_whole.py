@@ -34,10 +34,11 @@ from eckart import (
     SpectralFilter,
     TimeFactors,
 )
+from eckart.clusters.client import ClusterError
 from eckart.engines.blocks import work
 from eckart.engines.blocks.engine import BlocksEngine
 from eckart.engines.dask import runner
-from eckart.errors import EckartError
+from eckart.errors import EckartError, InputError
 from eckart.io.dask import parts as task_parts
 from eckart.matrix_blocks import _Parted
 
@@ -188,7 +189,11 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+SHORT = ("ALS", "SVP", "LDA cvb0")
+"""What the suite runs of them; `make test-cluster` runs all."""
+
+
+@pytest.mark.parametrize("name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.cluster) for name in MODELS])
 def test_no_task_and_no_step_of_the_client_holds_the_whole_data(nobody, name):
     model, kind = MODELS[name]
     model.set_params(random_state=0)
@@ -237,3 +242,21 @@ def test_a_projection_of_an_array_stays_in_its_partitions():
     found = onto(x)
     assert found.chunks[0] == x.chunks[0]  # and nothing is computed yet
     np.testing.assert_allclose(found.compute(), onto(ROWS))
+
+
+def test_factors_that_do_not_fit_are_refused_with_the_numbers(nobody, monkeypatch):
+    """Factors of all rows stay in the process that calls, three times over in a sweep: 270 x 64 numbers of 8 bytes."""
+    from eckart import fit
+
+    x = eckart.read(DATA["numbers"](), **HOW)
+    monkeypatch.setattr(fit, "available_memory", lambda: 400_000.0)
+    with pytest.raises(InputError, match=r"n_components=64 came, wanted a number whose arrays fit .*need 0\.0 GiB, 0\.0 GiB are free; .*stay in this process"):
+        ALS(64).fit(x)
+
+
+def test_factors_that_no_worker_could_hold_are_refused_with_the_numbers(nobody, monkeypatch):
+    monkeypatch.setattr(runner, "least_memory", lambda client: 2.0**20)
+    monkeypatch.setattr(runner, "INLINE", 0)
+    with pytest.raises(ClusterError, match=r"factors of 0\.00 GiB go to every worker.*a worker has 0\.00 GiB; use fewer components"):
+        runner.DaskRunner(None, 1)._fits(2**20)
+    ALS(2, max_iter=2).fit(DATA["numbers"](), **HOW)  # what fits goes there

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from eckart.complete.completer import Completer
-from eckart.complete.folding import merge_entries
+from eckart.complete.folding import merge_entries, refuse_negative
 from eckart.complete.items.row_scores import RowScores
 from eckart.complete.recommend import Explanation, Recommendations, one_or_many
 from eckart.engines import available_memory
@@ -23,7 +23,7 @@ from eckart.factors import ItemWeights
 from eckart.fit import Fit
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
-from eckart.matrix_blocks import as_counts, facts_of, of_each_part, with_values
+from eckart.matrix_blocks import as_counts, with_values
 from eckart.parameters import one_of, param
 
 DOUBLE = 8192
@@ -41,8 +41,7 @@ class ItemModel(Completer):
     def _check_entries(self, x: Observed, weights: np.ndarray | None) -> None:
         if weights is not None:
             raise InputError("weights= came, wanted the strengths in X itself with strengths='raw'")
-        if facts_of(x).least < 0:
-            of_each_part(x, _refuse_negative)
+        refuse_negative(x, "of what a row took up")
 
     def _as_fitted(self, x: Observed) -> Observed:
         """Strengths: 1 for every value above 0, or the values."""
@@ -147,15 +146,6 @@ class ItemModel(Completer):
         if x.shape != f.shape or x.data.dtype not in (np.float32, np.float64) or {x.indptr.dtype.kind, x.indices.dtype.kind} - set("iu"):
             raise FileError(f"observed entries of a matrix of shape {x.shape} came with weights for shape {f.shape}")
         self._take(fit, x)
-
-
-def _refuse_negative(x: Observed) -> None:
-    if (x.data < 0).any():
-        at = int(np.argmax(x.data < 0))
-        row = int(np.searchsorted(x.indptr, at, side="right")) - 1
-        raise InputError(
-            f"Negative values in data: X holds {x.data[at]} at row {row}, column {x.indices[at]}, wanted strengths >= 0 of what a row took up"
-        )
 
 
 def _taken_up(x: Observed) -> Observed:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.clusters.client import client_of, cluster_memory, load_dask
+from eckart.clusters.client import ClusterError, client_of, cluster_memory, least_memory, load_dask
 from eckart.clusters.tasks import computed, later, quiet
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
@@ -30,6 +30,8 @@ INLINE = 2**16
 """Bytes of shared arguments that go along with every task; more than that becomes a task of its own, which a worker fetches once."""
 LARGE = 2**22
 """Bytes from which NumPy asks for large pages."""
+TIMES_OVER = 3.0
+"""A task holds its block as it came, in working precision, and what it makes of it."""
 MOST_LOOKED = 2**16
 """Blocks that a worker remembers to have looked at."""
 KEPT = 0.4
@@ -45,9 +47,14 @@ class DaskRunner:
         load_dask()
         self.client = client_of(client, threads)
         self.prefix, self.calls = f"eckart-{uuid.uuid4().hex[:8]}", itertools.count()
+        self.needs = 0.0
 
     def place(self, parts: Any, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
         name = self._name("place")
+        rows = max(at.rows for at in places)
+        share = rows / max(1, sum(at.rows for at in places))
+        stored = rows * parts.n_columns * parts.dtype.itemsize if parts.kind == "dense" else share * (getattr(parts, "nbytes", None) or 0.0)
+        self.needs = max(self.needs, TIMES_OVER * stored)
         handles = [_Handle(source_of(parts, at), (at, w, e, name)) for at, w, e in zip(places, weights, entry_weights)]
         size = getattr(parts, "nbytes", None)
         # rows of a file are read through small buffers, out of the system's cache where it has them
@@ -95,9 +102,13 @@ class DaskRunner:
         own: list[dict[str, Any]],
         join: Any,
     ) -> Any:
+        size = bytes_of(shared)
+        if size > INLINE:
+            self._fits(size)
+
         def build(name: str) -> list[Any]:
             given: Any = shared
-            if bytes_of(shared) > INLINE:
+            if size > INLINE:
                 given = later(_same, f"{name}-shared", shared)
             answers = [
                 later(_attempt, f"{name}-{at.number}", do, *h.block, at, given, mine, version())
@@ -111,7 +122,7 @@ class DaskRunner:
                 return [*rows, _merged(sums, name)]
             return answers
 
-        found = computed(self.client, build, lambda: self._name(do), lambda: self._again(handles))
+        found = computed(self.client, build, lambda: self._name(do), lambda: self._again(handles), self.needs)
         raise_first(found)
         if (traffic := counting()) is not None:
             traffic.add(len(self.client.scheduler_info(n_workers=-1)["workers"]), shared, own, found)
@@ -123,6 +134,15 @@ class DaskRunner:
         for answer, at in zip(found, places):
             joined.add(answer, at.rows)
         return joined.joined()
+
+    def _fits(self, size: int) -> None:
+        """Arguments that all blocks share lie in every worker twice: as they came, and in fresh memory (``settled``)."""
+        least = least_memory(self.client)
+        if 2 * size > least:
+            raise ClusterError(
+                f"factors of {size / 2**30:.2f} GiB go to every worker, which holds them twice, and a worker has {least / 2**30:.2f} GiB; use fewer "
+                "components, or workers with more memory"
+            )
 
     def _again(self, handles: list[Any]) -> None:
         """Blocks whose tasks Dask has given up are made anew."""

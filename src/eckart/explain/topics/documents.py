@@ -10,7 +10,7 @@ import numpy as np
 from eckart.errors import InputError
 from eckart.io.text.vocabulary import corpus
 from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
-from eckart.matrix_blocks import by_parts, facts_of, fewer, parts_of
+from eckart.matrix_blocks import by_parts, facts_of, fewer, of_each_part, parts_of
 
 LARGEST_COUNT = 1e12
 """A count beyond it is no count of words, and a thousand of them lose whole numbers in float64."""
@@ -69,6 +69,11 @@ def _sparse(matrix: Dense, name: str) -> Counts:
 
 def _refuse_bad(x: Counts) -> None:
     facts = facts_of(x)
+    if parts_of(x) is not None:
+        if facts.entries and not (facts.least >= 0 and np.isfinite(facts.total) and facts.most <= LARGEST_COUNT):
+            of_each_part(x, _refuse_bad)  # the first bad count is named where it is
+        squarable(x)
+        return
     if facts.entries and not (facts.least >= 0 and np.isfinite(facts.total)):
         row, word, value = _first(x, ~(np.isfinite(x.data) & (x.data >= 0)))
         kind = "Negative values in data" if value < 0 else "Input X contains NaN or infinity"
