@@ -149,6 +149,7 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
         """Says what each primitive took: a run of hours is watched."""
 
         def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
+            peak.phase = name
             print(
                 f"    {time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} processor seconds: {name}",
                 flush=True,

@@ -245,3 +245,92 @@ def test_strengths_are_brought_together_on_parts_as_in_memory(strengths):
     assert ("strengths" in one.fit_.plan) == (strengths != "raw")
     assert parts.fit_.plan.get("strengths") == pytest.approx(one.fit_.plan.get("strengths"))
     np.testing.assert_allclose(parts.column_factors_, one.column_factors_, rtol=1e-5, atol=1e-6)
+
+
+def graded(value):
+    rng = np.random.default_rng(3)
+    s = rng.standard_normal((70, 2)) @ rng.standard_normal((2, 14))
+    a = value(s, rng).astype(float)
+    return Observed.from_nan(np.where(rng.random(a.shape) < 0.5, np.nan, a))
+
+
+NUMBERS = graded(lambda s, rng: s + 0.1 * rng.standard_normal(s.shape))
+GRADES = graded(lambda s, rng: np.clip(np.round(3 + s), 1, 5))
+ANSWERS = graded(lambda s, rng: s > 0)
+COUNTS = graded(lambda s, rng: rng.poisson(np.exp(np.clip(s, -2, 2))))
+FEW = {"n_samples": 3, "burn_in": 2, "thin": 1, "n_chains": 1}
+
+
+@pytest.mark.parametrize(
+    ("model", "x"),
+    [
+        (eckart.SVP(2), NUMBERS),
+        (eckart.SVP(2, normalise="both"), NUMBERS),
+        (eckart.SVP(2, normalise="column"), GRADES),
+        (eckart.SoftImpute(tau=2.0), GRADES),  # biases are taken out
+        (eckart.SoftImpute(tau=2.0, debias=True), NUMBERS),
+        (eckart.ALS(2, loss="ordered", max_iter=5), GRADES),
+        pytest.param(eckart.BayesianMF(2, likelihood="probit", **FEW), ANSWERS, marks=pytest.mark.slow),
+        (eckart.BayesianMF(2, likelihood="ordinal", noise="row", **FEW), GRADES),
+        (eckart.BayesianMF(2, likelihood="poisson", **FEW), COUNTS),
+        (eckart.EASE(l2=2.0), GRADES),
+        (eckart.SLIM(l2=2.0), GRADES),
+        (eckart.SpectralFilter(3), GRADES),
+    ],
+    ids=lambda each: type(each).__name__ if hasattr(each, "fit") else "",
+)
+def test_completers_have_the_same_answer_and_the_same_lists_on_parts_without_reading_them_all(model, x, monkeypatch):
+    """A matrix that comes in parts, as shards and Dask collections do: checks, codes of grades, biases, noise at the entries, lists."""
+    from eckart.matrix_blocks import _Parted
+
+    monkeypatch.setattr(_Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory")))
+    model.set_params(random_state=0)
+    models = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for y in (x, in_parts(x)):
+            models.append(type(model)(**model.get_params()).fit(y))
+    close = 1e-4 if isinstance(model, eckart.SoftImpute) else 1e-6  # it stops by a tolerance, perhaps a step earlier
+    for field in fields(models[0].fit_.factors):
+        a, b = (getattr(m.fit_.factors, field.name) for m in models)
+        if isinstance(a, np.ndarray) and a.dtype.kind == "f":
+            np.testing.assert_allclose(b, a, rtol=close, atol=close * np.abs(a).max(initial=0), err_msg=field.name)
+    assert models[0].certificate_.holds == models[1].certificate_.holds
+    whole, parts = (m.recommend(n=3, by="prediction") for m in models)
+    np.testing.assert_allclose(parts.scores, whole.scores, rtol=1e-5, atol=1e-5)
+    assert (parts.positions == whole.positions).mean() > 0.95  # columns of equal score may change places
+    some = models[1].recommend([5, 40, 2], n=2, by="prediction", exclude_seen=False, candidates=[1, 3, 8])
+    np.testing.assert_array_equal(some.positions, models[0].recommend([5, 40, 2], n=2, by="prediction", exclude_seen=False, candidates=[1, 3, 8]).positions)
+
+
+def test_lists_by_chance_are_those_of_one_piece():
+    one, parts = (eckart.ALS(2, random_state=0, max_iter=5).fit(y).recommend(n=3, by="chance") for y in (GRADES, in_parts(GRADES)))
+    assert (one.positions == parts.positions).mean() > 0.9
+    assert one.by == parts.by == "chance"
+
+
+@pytest.mark.slow
+def test_a_price_is_chosen_on_hidden_entries_of_every_part():
+    model = eckart.SoftImpute(random_state=0).fit(in_parts(NUMBERS))
+    taus = [row[0] for row in model.fit_.plan["tau chosen on hidden entries"]]
+    assert model.tau_ in taus
+    known = NUMBERS.to_scipy().toarray()
+    error = model.fit_.factors.left @ model.fit_.factors.right.T - known
+    assert np.sqrt(np.mean(error[known != 0] ** 2)) < 0.5 * np.std(known[known != 0])
+
+
+def test_online_topics_of_parts_meet_every_document(monkeypatch):
+    from eckart.explain.topics import documents
+    from eckart.matrix_blocks import _Parted
+
+    x = eckart.read(data()["sparse"])
+    parts = in_parts(x)
+    monkeypatch.setattr(_Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory")))
+    order = np.random.default_rng(0).permutation(x.shape[0])
+    met = [part.to_scipy().toarray() for part in documents.batches(parts, 7, order)]
+    rows = np.concatenate(met)
+    np.testing.assert_array_equal(rows[np.lexsort(rows.T)], (d := x.to_scipy().toarray())[np.lexsort(d.T)])
+    for one, half in zip(documents.every_other(x), documents.every_other(parts)):
+        assert half.shape == one.shape
+        rows = [half.parts.load(p).to_scipy().toarray() for p in range(len(half.parts.lengths))]
+        np.testing.assert_array_equal(np.concatenate(rows), one.to_scipy().toarray())

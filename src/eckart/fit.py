@@ -266,12 +266,12 @@ def has_room(numbers: float, itemsize: int) -> bool:
     return numbers * itemsize <= available_memory()
 
 
-def require_room(name: str, value: Any, numbers: float, itemsize: int = 8) -> None:
+def require_room(name: str, value: Any, numbers: float, itemsize: int = 8, instead: str = "lower it") -> None:
     """Refuse a parameter whose arrays of so many numbers this machine cannot hold, before they are asked for."""
     needed, free = numbers * itemsize, available_memory()
     if needed > free:
         raise wrong(
-            name, value, f"a number whose arrays fit in memory: they would need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free", "lower it"
+            name, value, f"a number whose arrays fit in memory: they would need {needed / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB are free", instead
         )  # fmt: skip
 
 

@@ -215,10 +215,11 @@ def as_counts(x: Observed) -> Counts:
 
 @dataclass(frozen=True, eq=False)
 class ValueParts(_Over):
-    """Parts with other values, of type ``dtype``, at the same places: ``do`` of each."""
+    """Parts with other values, of type ``dtype``, at the same places: ``do`` of each, with arguments of its own where there are some."""
 
-    do: Callable[[Any], Any]
+    do: Callable[..., Any]
     dtype: np.dtype
+    given: list[tuple[Any, ...]] | None = None
 
     @property
     def token(self) -> str:
@@ -227,10 +228,25 @@ class ValueParts(_Over):
     @property
     def turned(self) -> Any:
         other = getattr(self.parts, "turned", None)
-        return None if other is None else ValueParts(other, self.do, self.dtype)
+        return None if other is None or self.given is not None else ValueParts(other, self.do, self.dtype)
 
     def load(self, part: int) -> Any:
-        return self.do(self.parts.load(part))
+        return self.do(self.parts.load(part), *(self.given[part] if self.given is not None else ()))
+
+
+@dataclass(frozen=True, eq=False)
+class FewerParts(_Over):
+    """Parts with some of the entries of others, or with some of their rows: ``do`` of each with arguments of its own."""
+
+    do: Callable[..., Any]
+    given: list[tuple[Any, ...]]
+    lengths: list[int]
+
+    entries = None
+    turned = None
+
+    def load(self, part: int) -> Any:
+        return self.do(self.parts.load(part), *self.given[part])
 
 
 def words_for(do: Callable[..., Any]) -> str:
@@ -244,22 +260,53 @@ def words_for(do: Callable[..., Any]) -> str:
     return f"{do.__module__}.{do.__qualname__}"
 
 
-def with_values(x: Any, do: Callable[[Any], Any], dtype: Any = None) -> Any:
-    """``do(x)``, a function of each entry's value; of a matrix in parts when they are read. ``dtype`` is that of the new values where it is another one."""
+def with_values(x: Any, do: Callable[..., Any], dtype: Any = None, rows: np.ndarray | None = None) -> Any:
+    """``do(x)``, a function of each entry's value; of a matrix in parts when they are read. ``dtype`` is that of the new values where it is another one.
+    With ``rows``, an array with a row for each row of x, ``do(x, rows)``."""
     if not isinstance(x, _Parted):
-        return do(x)
+        return do(x) if rows is None else do(x, rows)
     dtype = np.dtype(dtype or x.parts.dtype)
-    parts = x.parts.mapped(do, dtype=dtype) if hasattr(x.parts, "mapped") else ValueParts(x.parts, do, dtype)
-    return of_parts(parts, x.rows, x.columns)
+    given = None if rows is None else [(part,) for part in by_parts(x, rows)]
+    if hasattr(x.parts, "mapped"):
+        return of_parts(x.parts.mapped(do, given=given, dtype=dtype), x.rows, x.columns)
+    return of_parts(ValueParts(x.parts, do, dtype, given), x.rows, x.columns)
 
 
-def of_each_part(x: Any, do: Callable[[Any], Any]) -> list[Any]:
-    """``do`` of every part of a matrix, where they are; of one piece ``[do(x)]``."""
+def fewer(x: Any, do: Callable[..., Any], given: list[tuple[Any, ...]], lengths: list[int] | None = None) -> Any:
+    """A matrix in parts with some of its entries, or (``lengths`` of each part) of its rows, whose labels are lost then: ``do(part, *given[part])``."""
+    rows = x.rows if lengths is None else None
+    known = list(x.parts.lengths) if lengths is None else lengths
+    if hasattr(x.parts, "mapped"):
+        return of_parts(x.parts.mapped(do, given=given, entries=None, lengths=known), rows, x.columns)
+    return of_parts(FewerParts(x.parts, do, given, known), rows, x.columns)
+
+
+def by_parts(x: Any, rows: np.ndarray) -> list[np.ndarray]:
+    """An array with a row for each row of a matrix in parts, cut as it is."""
+    return np.split(rows, np.cumsum(x.parts.lengths)[:-1])
+
+
+def of_each_part(
+    x: Any, do: Callable[..., Any], given: list[tuple[Any, ...]] | None = None, shared: tuple[Any, ...] = ()
+) -> list[Any]:
+    """``do(part, *given[part], *shared)`` of every part of a matrix, where they are; of one piece ``[do(x)]``."""
     if not isinstance(x, _Parted):
-        return [do(x)]
+        return [do(x, *(given[0] if given else ()), *shared)]
     if hasattr(x.parts, "each"):
-        return x.parts.each(do)
-    return [do(x.parts.load(p)) for p in range(len(x.parts.lengths))]
+        return x.parts.each(do, given, shared)
+    return [do(x.parts.load(p), *(given[p] if given else ()), *shared) for p in range(len(x.parts.lengths))]
+
+
+def _entries_of(part: Any) -> int:
+    return part.nnz
+
+
+def _row_counts(part: Any) -> np.ndarray:
+    return part.row_counts()
+
+
+def _column_counts(part: Any) -> np.ndarray:
+    return part.column_counts()
 
 
 def without_gaps(rows: Any) -> Observed:
@@ -336,6 +383,12 @@ class _Parted:
             found = found.merge(EntryFacts.of(self.parts.load(p)))
         return found
 
+    def row_counts(self) -> np.ndarray:
+        return np.concatenate(of_each_part(self, _row_counts))
+
+    def column_counts(self) -> np.ndarray:
+        return sum(of_each_part(self, _column_counts))  # type: ignore[return-value]
+
     @property
     def indptr(self) -> np.ndarray:
         return self._whole[0]
@@ -351,7 +404,7 @@ class _Parted:
     @property
     def nnz(self) -> int:
         known = getattr(self.parts, "entries", None)
-        return len(self.data) if known is None else int(sum(known))
+        return self.facts.entries if known is None else int(sum(known))
 
 
 class ObservedParts(_Parted, Observed):
@@ -363,7 +416,7 @@ class CountsParts(_Parted, Counts):
 
 
 def some_entries(matrix: Any, entries: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows, columns and values of stored entries, given by their numbers in rising order; parts are read one after another.
+    """Rows, columns and values of stored entries, given by their numbers in rising order; parts answer where they are.
 
     >>> x = Observed(np.array([0, 1, 1, 3]), np.array([1, 0, 2]), np.array([5.0, 6.0, 7.0]), 3)
     >>> [each.tolist() for each in some_entries(x, np.array([0, 2]))]
@@ -371,14 +424,29 @@ def some_entries(matrix: Any, entries: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """
     if parts_of(matrix) is None:
         return np.searchsorted(matrix.indptr, entries, side="right") - 1, matrix.indices[entries], matrix.data[entries]
-    found, row, entry = [], 0, 0
-    for p, rows in enumerate(matrix.parts.lengths):
-        part = matrix.parts.load(p)
-        mine = entries[np.searchsorted(entries, entry) : np.searchsorted(entries, entry + part.nnz)] - entry
-        found.append((np.searchsorted(part.indptr, mine, side="right") - 1 + row, part.indices[mine], part.data[mine]))
-        row, entry = row + rows, entry + part.nnz
+    ends = np.cumsum(getattr(matrix.parts, "entries", None) or of_each_part(matrix, _entries_of))
+    mine = np.split(entries, np.searchsorted(entries, ends[:-1]))
+    first = np.concatenate([[0], ends[:-1]])
+    starts = np.concatenate([[0], np.cumsum(matrix.parts.lengths)[:-1]])
+    found = of_each_part(matrix, _picked, [(own - a, int(row)) for own, a, row in zip(mine, first, starts)])
     rows, columns, values = (np.concatenate(each) for each in zip(*found))
     return rows, columns, values
+
+
+def _picked(part: Any, entries: np.ndarray, row: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows = np.searchsorted(part.indptr, entries, side="right") - 1
+    return rows + row, part.indices[entries], part.data[entries]
+
+
+def first_rows(x: Any, entries: int) -> Any:
+    """The first rows of a matrix in parts, as one piece: whole parts, until there are so many entries."""
+    held: list[Any] = []
+    for p in range(len(x.parts.lengths)):
+        if sum(part.nnz for part in held) < entries:
+            held.append(x.parts.load(p))
+    indptr = np.concatenate([[0], np.cumsum(np.concatenate([part.row_counts() for part in held]), dtype=np.int64)])
+    indices, data = (np.concatenate([getattr(part, name) for part in held]) for name in ("indices", "data"))
+    return KINDS["observed" if isinstance(x, Observed) else "counts"](indptr, indices, data, x.n_columns)  # type: ignore[abstract]
 
 
 def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:

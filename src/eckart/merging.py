@@ -32,7 +32,8 @@ def folded(parts: list[Any]) -> Any:
 
 
 class Tree:
-    """Partial sums that come one after another, merged as soon as ``FAN`` neighbours of a level are there: the same sum as level by level.
+    """Partial sums that come one after another, merged in the order of ``folded`` over ``FAN`` neighbours of a level: the same sum as level by level, with one
+    partial sum held for each level.
 
     >>> tree = Tree()
     >>> for i in range(20):
@@ -42,22 +43,23 @@ class Tree:
     """
 
     def __init__(self) -> None:
-        self.levels: list[list[Any]] = []
+        self.levels: list[tuple[int, Any]] = []
 
     def add(self, part: Any, level: int = 0) -> None:
         if level == len(self.levels):
-            self.levels.append([])
-        self.levels[level].append(part)
-        if len(self.levels[level]) == FAN:
-            parts, self.levels[level] = self.levels[level], []
-            self.add(folded(parts), level + 1)
+            self.levels.append((0, None))
+        count, total = self.levels[level]
+        self.levels[level] = (count + 1, part if count == 0 else added(alone(total) if count == 1 else total, part))
+        if count + 1 == FAN:
+            whole, self.levels[level] = self.levels[level][1], (0, None)
+            self.add(whole, level + 1)
 
     def total(self) -> Any:
-        for level in range(len(self.levels)):
-            left = self.levels[level]
-            if left and any(self.levels[level + 1 :]):
-                self.levels[level + 1].append(folded(left))
-                self.levels[level] = []
-            elif left:
-                return folded(left)
-        return None
+        found: Any = None
+        there = False
+        for count, total in self.levels:
+            if count and there:
+                found = added(alone(total) if count == 1 else total, found)
+            elif count:
+                found, there = total, True
+        return found

@@ -36,6 +36,18 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.n
     return rng.standard_normal(shape).astype(dtype, copy=False)
 
 
+def stretch(seed: tuple[int, ...], first: int, last: int) -> np.ndarray:
+    """Standard normal numbers first .. last of those that engines draw for a tall array of one column with this seed.
+
+    >>> whole = np.concatenate([rng.standard_normal(part.stop - part.start) for part, rng in streams((7, 1), 9000)])
+    >>> bool((stretch((7, 1), 4000, 8500) == whole[4000:8500]).all())
+    True
+    """
+    a = first // STREAM_ROWS
+    parts = [np.random.default_rng((*seed, b)).standard_normal(STREAM_ROWS) for b in range(a, -(-last // STREAM_ROWS))]
+    return np.concatenate(parts)[first - a * STREAM_ROWS : last - a * STREAM_ROWS] if parts else np.zeros(0)
+
+
 def streams(seed: int | tuple[int, ...], rows: int) -> Iterator[tuple[slice, np.random.Generator]]:
     """Ranges of rows and the generator that draws for each, the same on every engine.
 

@@ -86,6 +86,39 @@ def test_a_task_that_no_worker_survives_ends_with_words(processes, monkeypatch):
         PCA(1).fit(x)
 
 
+@pytest.mark.cluster
+@pytest.mark.timeout(900)
+def test_a_partition_beyond_the_memory_of_a_worker_ends_with_what_it_takes_and_what_would_do(monkeypatch):
+    """A real limit: the nanny ends a worker that exceeds it. With partitions of the size that the error names the same data are fitted."""
+    import re
+
+    import dask
+    from distributed import Client, LocalCluster
+
+    from eckart.clusters import tasks
+    from eckart.clusters.client import ClusterError
+
+    monkeypatch.setattr(tasks, "ROUNDS", 1)
+    rows, columns = 900_000, 200  # 1.4 GB in all
+    # workers are ended at the limit, and not paused before: one task alone is too much for them
+    strict = {f"distributed.worker.memory.{level}": False for level in ("target", "spill", "pause")}
+    quick = {"distributed.scheduler.allowed-failures": 1, "distributed.deploy.lost-worker-timeout": "1h", "distributed.comm.timeouts.connect": "300s"}
+    with (
+        dask.config.set(strict | quick),
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, memory_limit="1500MB") as cluster,
+        Client(cluster),
+    ):
+        random = da.random.default_rng(0)
+        with pytest.raises(ClusterError, match=r"ended their workers again and again") as told:
+            PCA(2, svd_solver="eigh").fit(random.standard_normal((rows, columns), chunks=(rows, columns)))
+        takes, would = (int(re.search(words, str(told.value))[1]) for words in (r"takes about (\d+) MiB", r"at most (\d+) MiB would do"))
+        assert takes == round(3 * rows * columns * 8 / 2**20)
+        assert "A worker has 1.40 GiB" in str(told.value)
+        fewer = would * 2**20 // (columns * 8)
+        model = PCA(2, svd_solver="eigh").fit(random.standard_normal((rows, columns), chunks=(fewer, columns)))
+    assert model.certificate_.holds
+
+
 def test_ctrl_c_leaves_no_task_behind(processes, rows):
     def slow(block):
         time.sleep(2)  # one pass is not over when the interrupt comes

@@ -43,15 +43,10 @@ class Measured:
             )
         self.x, self.engine, self.pattern = x, engine, Sampling(x, engine)
         left, right = (placed(engine, a.astype(np.float64)) for a in (f.left, f.right))
-        inside = self.pattern.at(left, right)
-        rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
-        b = x.data.astype(np.float64) - f.mean
-        if f.row_bias is not None:
-            b -= f.row_bias[rows]
-        if f.column_bias is not None:
-            b -= f.column_bias[x.indices]
-        self.b = placed(engine, b)
-        self.rest = self.b - inside
+        self.b = self.pattern.values(1.0, np.float64)
+        if f.mean or f.row_bias is not None or f.column_bias is not None:
+            self.b = self.b - self.pattern.at(*(placed(engine, side) for side in offsets(f)))
+        self.rest = self.b - self.pattern.at(left, right)
         self.square = float(self.rest @ self.rest)
         self.norms = float(np.sum(np.square(left)) + np.sum(np.square(right)))
         ql, qr = engine.orth(left), engine.orth(right)
@@ -93,6 +88,13 @@ class Measured:
         parts = [[_norm(g.m), _norm(g.y)], [_norm(g.x), 0.0]]
         tops = [float(np.linalg.norm(np.array([parts[0], [parts[1][0], w]]), 2)) for w in (found, bound)]
         return tops[0], tops[1], how
+
+
+def offsets(f: LowRank) -> tuple[np.ndarray, np.ndarray]:
+    """mean + b_i + c_j as a product of two columns: (mean + b_i, 1) (1, c_j)^T."""
+    n, m = f.shape
+    b, c = (np.zeros(size) if bias is None else bias.astype(np.float64) for size, bias in ((n, f.row_bias), (m, f.column_bias)))
+    return np.column_stack([f.mean + b, np.ones(n)]), np.column_stack([np.ones(m), c])
 
 
 def _norm(a: np.ndarray) -> float:

@@ -55,6 +55,12 @@ def client_of(given: Any = None, threads: int | None = None) -> Any:
     return _own[0]
 
 
+def least_memory(client: Any) -> float:
+    """Bytes that the smallest worker may use; infinite where none has a limit."""
+    limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
+    return float(min((limit for limit in limits if limit), default=float("inf")))
+
+
 def cluster_memory(client: Any) -> float:
     """Bytes that all workers together may use; infinite where none has a limit."""
     limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]

@@ -31,9 +31,10 @@ def quiet() -> Any:
 
 
 def computed(
-    client: Any, build: Callable[[str], list[Any]], name: Callable[[], str], again: Callable[[], None] = lambda: None
+    client: Any, build: Callable[[str], list[Any]], name: Callable[[], str], again: Callable[[], None] = lambda: None, needs: float = 0.0
 ) -> list[Any]:
-    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them (``again`` is called before)."""
+    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them (``again`` is called before). ``needs`` is about
+    what the largest of them takes, in bytes, where that is known."""
     distributed = load_dask()
     lost: BaseException | None = None
     workers = client.scheduler_info(n_workers=-1)["workers"].values()  # now: later there may be none
@@ -66,11 +67,8 @@ def computed(
     if not isinstance(lost, distributed.KilledWorker):
         raise _gone(client) from None
     # a task holds the partition, a copy in working precision and what it makes of it; a quarter of the memory is for all else
-    most = (
-        f". A worker has {limit / 2**30:.2f} GiB: partitions of at most {limit / 2**20 / 4:.0f} MiB would do"
-        if limit
-        else ""
-    )
+    most = f". The largest takes about {needs / 2**20:.0f} MiB while it is worked on" if needs else ""
+    most += f". A worker has {limit / 2**30:.2f} GiB: partitions of at most {limit / 2**20 / 4:.0f} MiB would do" if limit else ""
     why = str(lost).split(". ")[0]
     raise ClusterError(
         f"tasks on blocks of the data ended their workers again and again ({why}); most often a partition is too large for a worker's memory{most}"

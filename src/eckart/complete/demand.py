@@ -32,6 +32,7 @@ from eckart.errors import FileError
 from eckart.factors import LowRank
 from eckart.fit import Fit
 from eckart.matrix import Observed, row_parts
+from eckart.matrix_blocks import first_rows, parts_of, with_values
 from eckart.metrics import ranking
 from eckart.trace import Trace
 
@@ -63,15 +64,19 @@ class Demand:
     liked: float
     spread: float
     table: list[list[float]]
+    n_rows: int | None = None
+    """Rows of the matrix; None: those of ``model``."""
 
     @classmethod
     def of(cls, x: Observed, *, engine: Any = "auto", n_threads: int | None = None) -> Demand:
         """Learned from the entries of ``x``; the same entries give the same answer."""
         how = {"engine": engine, "n_threads": n_threads}
-        table = _tried(x, how)
+        some = x if parts_of(x) is None else first_rows(x, JUDGED_ENTRIES)  # t and s of parts are those of as many entries
+        liked, spread = _likes(some.data)
+        table = _tried(some, liked, how)
         k, weight, *_ = max(table, key=lambda row: row[2])
-        model = _model(int(k), weight, how).fit(_mask(x))
-        return cls(model, x.column_counts(), *_likes(x.data), table)
+        model = _model(int(k), weight, how).fit(with_values(x, _mask))
+        return cls(model, x.column_counts(), liked, spread, table)
 
     @property
     def informative(self) -> bool:
@@ -99,7 +104,7 @@ class Demand:
         Phi <= 1, so a column behind the first c by p has at most the score 2 log p of the c-th: where the n-th best of the first c has more, the list is
         that of all columns; else c is doubled.
         """
-        left, right = _shrunk(d, counts, self.support, self.model.observed_.shape[0])
+        left, right = _shrunk(d, counts, self.support, self.n_rows or self.model.observed_.shape[0])
         right = right[columns]
         out = np.full((len(left), min(n, len(columns))), -1)
         todo, width = np.arange(len(left)), min(len(columns), 8 * n + 64)
@@ -186,7 +191,7 @@ def _shrunk(d: LowRank, counts: np.ndarray, support: np.ndarray, n_rows: int) ->
     return left.astype(d.left.dtype, copy=False), right.astype(d.left.dtype, copy=False)
 
 
-def _tried(x: Observed, how: dict[str, Any]) -> list[list[float]]:
+def _tried(x: Observed, liked: float, how: dict[str, Any]) -> list[list[float]]:
     """Each choice with its NDCG@10 on hidden likes, and how far that is above random lists; 0 where there is nothing to judge by."""
     if x.nnz < 2 or min(x.shape) < 2:
         return [[float(k), weight, 0.0, 0.0] for k, weight in CHOICES]
@@ -195,7 +200,7 @@ def _tried(x: Observed, how: dict[str, Any]) -> list[list[float]]:
     assert isinstance(some, Observed)
     parts = split(some, HIDDEN, random_state=0, keep_rows=False)
     train, relevant = parts.train, parts.test.to_scipy()
-    relevant.data = (relevant.data >= _likes(x.data)[0]).astype(relevant.dtype)
+    relevant.data = (relevant.data >= liked).astype(relevant.dtype)
     relevant.eliminate_zeros()
     rows = np.flatnonzero(np.diff(relevant.indptr) > 0)
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), JUDGED_ROWS)).astype(int)]

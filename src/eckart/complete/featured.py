@@ -84,7 +84,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
             x, when = timed(X, sql, time, table)
         parts = parts_of(x) is not None
         if parts and not (row_features is None and column_features is None and time is None):
-            raise InputError("row_features=, column_features= or time= came with data in parts, wanted data in memory")
+            raise InputError("row_features=, column_features= or time= came with data in parts, wanted data in memory; leave them out to fit the ids alone")
         notes, cold = list[str](), list[tuple[bool, Cold]]()
         sides: list[Known | None] = []
         for source, key, labels, where in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.index.labels import Labels
 from eckart.matrix import Counts, Dense, Observed
-from eckart.matrix_blocks import facts_of, parts_of
+from eckart.matrix_blocks import facts_of, of_each_part, parts_of
 
 
 def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
@@ -169,6 +170,19 @@ def mean_of(x: Observed, weights: np.ndarray | None) -> float:
         facts = facts_of(x)
         return facts.total / facts.entries
     return float(np.average(x.data, weights=weights))
+
+
+def refuse_negative(x: Observed, where: str) -> None:
+    """Strengths are 0 or more; the first that is not is named, in parts where they are."""
+    if facts_of(x).least < 0:
+        of_each_part(x, partial(_refuse_negative, where))
+
+
+def _refuse_negative(where: str, x: Observed) -> None:
+    if (x.data < 0).any():
+        at = int(np.argmax(x.data < 0))
+        row = int(np.searchsorted(x.indptr, at, side="right")) - 1
+        raise InputError(f"Negative values in data: X holds {x.data[at]} at row {row}, column {x.indices[at]}, wanted strengths >= 0 {where}")
 
 
 def limits(clip: Any, x: Observed, rates: bool = False) -> list[float] | None:

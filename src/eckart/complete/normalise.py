@@ -23,13 +23,17 @@ steps an iteration and have no slow direction. ``residual`` is measured at the r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.errors import InputTypeError, wrong
 from eckart.matrix import Observed
+from eckart.matrix_blocks import facts_of, parts_of, with_values
+from eckart.optim.tangent import Sampling
 
 KINDS = ("column", "row", "both", "bias", "global", None)
 TOLERANCE = 1e-12
@@ -69,11 +73,11 @@ class Normaliser:
                 f"the {self.shape[0]} rows of the fit",
                 "use for_rows(observed)",
             )
-        values = self._less_columns(observed)
-        for array, take_out in ((self.row_offset, np.subtract), (self.row_scale, np.divide)):
-            if array is not None:
-                take_out(values, np.repeat(array, observed.row_counts()), out=values)
-        return _with(observed, values)
+        rows = self.row_offset, self.row_scale
+        none = np.zeros(observed.shape[0]), np.ones(observed.shape[0])
+        known = [absent if a is None else a for a, absent in zip(rows, none)]
+        own = None if all(a is None for a in rows) else np.column_stack(known)
+        return with_values(observed, partial(_applied, replace(self, row_offset=None, row_scale=None)), rows=own)
 
     def apply_columns(self, observed: Observed) -> Observed:
         """The part that needs no row, (a - mean - c_j) / t_j, for any rows."""
@@ -148,6 +152,15 @@ class Normaliser:
         return values
 
 
+def _applied(columns: Normaliser, observed: Observed, rows: np.ndarray | None = None) -> Observed:
+    """x of some rows by the part that needs none, ``columns``, and the offsets and scales of ``rows``."""
+    values = columns._less_columns(observed)
+    if rows is not None:
+        offset, scale = np.repeat(rows, observed.row_counts(), axis=0).T
+        values = (values - offset) / scale
+    return _with(observed, values)
+
+
 def normalise(
     observed: Observed,
     by: str | None = "column",
@@ -156,6 +169,7 @@ def normalise(
     l2: float = 5.0,
     l2_by_count: bool = False,
     iterations: int = 1000,
+    engine: Any = None,
 ) -> tuple[Normaliser, Observed]:
     """Fit a Normaliser to the observed entries; return it and the normalised matrix (same entries, labels and precision).
 
@@ -166,6 +180,7 @@ def normalise(
     l2 : ridge of by="bias"; pulls the offsets of rows and columns with few entries towards 0
     l2_by_count : multiply l2 by each row's and column's count
     iterations : limit for by="bias"; ``Normaliser.residual`` says how far it came
+    engine : works on a matrix in parts, which must not be scaled
 
     >>> a = Observed.from_nan(np.array([[5.0, 3.0, np.nan], [4.0, np.nan, 1.0]]))
     >>> normaliser, x = normalise(a, "bias", l2=1.0)
@@ -183,6 +198,9 @@ def normalise(
         raise wrong("iterations", iterations, "an int >= 1")
     if by is None:
         return Normaliser(None, observed.shape), observed
+    if parts_of(observed) is not None:
+        fitted = _of_parts(observed, by, engine, float(l2), l2_by_count, iterations)
+        return fitted, fitted.apply(observed)
     mean = float(observed.data.mean(dtype=np.float64)) if observed.nnz else 0.0
     fitted = Normaliser(by, observed.shape, mean)
     values, size = fitted._less_columns(observed), np.abs(observed.data)
@@ -243,15 +261,26 @@ def _biases(
     """
     rows, columns = _rows(observed), observed.indices
     n, m = observed.shape
-    of_rows, of_columns = (_ridge(k, l2, l2_by_count) for k in (observed.row_counts(), observed.column_counts()))
+    sums = _Sums(
+        lambda c: np.bincount(rows, c[columns], n), lambda b: np.bincount(columns, b[rows], m), np.bincount(rows, values, n), np.bincount(columns, values, m)
+    )
+    counts = observed.row_counts(), observed.column_counts()
+    return _balanced(sums, _ridge(counts[0], l2, l2_by_count), _ridge(counts[1], l2, l2_by_count), iterations)
 
-    def row_sums(c: np.ndarray) -> np.ndarray:
-        return np.bincount(rows, c[columns], n)
 
-    def column_sums(b: np.ndarray) -> np.ndarray:
-        return np.bincount(columns, b[rows], m)
+class _Sums(NamedTuple):
+    """P c, P^T b, f and g of ``_biases``."""
 
-    f, g = np.bincount(rows, values, n), np.bincount(columns, values, m)
+    row_sums: Callable[[np.ndarray], np.ndarray]
+    column_sums: Callable[[np.ndarray], np.ndarray]
+    f: np.ndarray
+    g: np.ndarray
+
+
+def _balanced(sums: _Sums, of_rows: np.ndarray, of_columns: np.ndarray, iterations: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """b, c and the residual, by conjugate gradients."""
+    row_sums, column_sums, f, g = sums
+    m = len(g)
     first = max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0)) or 1.0
     f, g = f / first, g / first  # the problem is linear; in these units no square underflows
     c = np.zeros(m)
@@ -273,6 +302,29 @@ def _biases(
     b = (f - row_sums(c)) / of_rows
     gradient = g - column_sums(b) - of_columns * c
     return first * b, first * c, float(np.abs(gradient).max(initial=0.0))
+
+
+def _of_parts(observed: Any, by: str, engine: Any, l2: float, l2_by_count: bool, iterations: int) -> Normaliser:
+    """Of a matrix in parts: sums of rows and columns are products of the entries with ones."""
+    pattern, facts, (n, m) = Sampling(observed, engine), facts_of(observed), observed.shape
+    counts, counts_t = pattern.x.counts, pattern.x.column_counts
+    ones = np.ones((n, 1)), np.ones((m, 1))
+    fitted = Normaliser(by, (n, m), facts.total / max(facts.entries, 1))
+    values = pattern.values(1.0, np.float64) - pattern.at(fitted.mean * ones[0], ones[1])
+    if by == "bias":
+        where = pattern.at(*ones)
+        sums = _Sums(
+            lambda c: pattern.times(where, c[:, None])[:, 0], lambda b: pattern.times_t(where, b[:, None])[:, 0],
+            pattern.times(values, ones[1])[:, 0], pattern.times_t(values, ones[0])[:, 0],
+        )  # fmt: skip
+        b, c, residual = _balanced(sums, _ridge(counts, l2, l2_by_count), _ridge(counts_t, l2, l2_by_count), iterations)
+        fitted = replace(fitted, row_offset=b, column_offset=c, l2=l2, l2_by_count=bool(l2_by_count), residual=residual)
+    if by in ("column", "both"):
+        fitted = replace(fitted, column_offset=pattern.times_t(values, ones[0])[:, 0] / np.maximum(counts_t, 1))
+        values = values - pattern.at(ones[0], fitted.column_offset[:, None])  # type: ignore[index]
+    if by in ("row", "both"):
+        fitted = replace(fitted, row_offset=pattern.times(values, ones[1])[:, 0] / np.maximum(counts, 1))
+    return fitted
 
 
 def _ridge(counts: np.ndarray, l2: float, by_count: bool) -> np.ndarray:
@@ -311,6 +363,8 @@ def _check(observed: Any, n_columns: int | None = None) -> None:
         )
     if n_columns is not None and observed.n_columns != n_columns:
         raise wrong("observed", f"{observed.n_columns} columns", f"the {n_columns} columns of the fit")
+    if parts_of(observed) is not None:
+        return  # engines look at them
     bad = ~np.isfinite(observed.data)
     if bad.any():
         at = int(np.argmax(bad))

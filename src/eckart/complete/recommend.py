@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.complete.folding import on_a_scale
+from eckart.complete.lists_by_parts import best_by_parts
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.index.labels import Labels
 from eckart.matrix import Observed
-from eckart.matrix_blocks import some_rows
+from eckart.matrix_blocks import parts_of, some_rows
 from eckart.notebook import table
 
 MOST_SHOWN = 50
@@ -125,6 +126,10 @@ class Lean(NamedTuple):
 class Recommender:
     """recommend, similar and explain of a ``Completer``."""
 
+    _support: Any = None
+    """How often each column was observed, and the range of ratings, where the model has the entries of some rows alone."""
+    _scale: Any = None
+
     def recommend(
         self: Any,
         rows: Any = None,
@@ -177,13 +182,16 @@ class Recommender:
         )
         if exclude is not None:
             columns = np.setdiff1d(columns, self.column_ids.indices_of(one_or_many(exclude)))
-        support = self.observed_.column_counts()
+        support = self.observed_.column_counts() if self._support is None else self._support
         if min_support:
             columns = columns[support[columns] >= min_support]
         if not len(columns):
             named = "candidates=, exclude= and min_support=" if min_support else "candidates= and exclude="
             raise InputError(f"no column is left to recommend, wanted at least one; check {named}")
         hidden = None
+        if X is None and parts_of(seen) is not None:
+            best, scores = best_by_parts(self, at, int(n), columns, by, exclude_seen, support)
+            return Recommendations(ids.names(at), _names(self.column_ids, best), scores, best, np.where(best >= 0, support[best], 0), by)
         if exclude_seen:
             near, where = some_rows(seen, at)
             hidden = (near.indptr, near.indices, where) if len(columns) == f.n else (*_on(near, columns), where)
@@ -209,7 +217,7 @@ class Recommender:
         """Positions among ``columns`` and values of the model at them, by falling chance."""
         demand = self.demand()
         d = demand.fold(seen) if new else demand.rows(at)
-        scale = self.fit_.plan.get("clip") or on_a_scale(self.observed_) or (-np.inf, np.inf)
+        scale = self.fit_.plan.get("clip") or self._scale or on_a_scale(self.observed_) or (-np.inf, np.inf)
         rows = LowRank(
             f.left[at], f.right, f.mean, _taken(f.row_bias, at), f.column_bias, _taken(f.row_scale, at), f.column_scale
         )

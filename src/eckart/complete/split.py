@@ -21,6 +21,7 @@ import numpy as np
 from eckart.errors import InputError, InputTypeError, wrong
 from eckart.io.tables.triples import observed as read_observed
 from eckart.matrix import Counts, Observed
+from eckart.matrix_blocks import fewer, parts_of
 from eckart.rng import generator
 
 
@@ -82,6 +83,8 @@ def split(
         raise wrong("times", came, "one time for each entry, with by='time'")
     if per_row and by != "time":
         raise wrong("per_row", per_row, "False unless by='time'")
+    if parts_of(observed) is not None:
+        return _of_parts(observed, held_out, by, generator(random_state))
     if by == "row":
         return _by_row(observed, held_out, fold_in, generator(random_state))
     if by == "entry":
@@ -95,6 +98,21 @@ def split(
     if hidden.all():
         raise wrong("held_out", held_out, "a share that leaves a training entry", "lower it")
     return Split(_take(observed, ~hidden), _take(observed, hidden))
+
+
+def _of_parts(x: Any, held_out: Any, by: str, rng: np.random.Generator) -> Split:
+    """By entry, of a matrix in parts: every part hides its share, and keeps an entry of each of its rows and columns."""
+    if by != "entry" or not isinstance(held_out, float):
+        raise wrong("by, held_out", (by, held_out), "by='entry' and a share for data in parts")
+    seeds = rng.integers(2**63, size=len(x.parts.lengths)).tolist()
+    train, test = (fewer(x, _half, [(held_out, seed, side) for seed in seeds]) for side in (False, True))
+    return Split(train, test)
+
+
+def _half(part: Any, held_out: float, seed: int, hidden: bool) -> Any:
+    """The hidden entries of a part, or the others."""
+    drawn = _draw(part, held_out, True, generator(seed)) if part.nnz else np.zeros(0, bool)
+    return _take(part, drawn if hidden else ~drawn)
 
 
 def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) -> Iterator[Split]:

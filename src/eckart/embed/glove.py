@@ -28,6 +28,7 @@ from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import Embedding
 from eckart.fit import Fit, fitted, plan_of, require_room
+from eckart.io.dask.known import is_collection
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused, resumed_trace
 from eckart.matrix import Observed
@@ -150,6 +151,8 @@ class GloVe(WordModel):
     def fit(self, X: Any, y: Any = None) -> GloVe:
         """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
         self._check()
+        if is_collection(X) and self.solver == "adagrad":
+            raise InputError("solver='adagrad' came with a Dask collection and walks through all pairs in turn, in one place; use solver='als'")
         engine, rng, k = self._engine_for(X), generator(self.random_state), int(self.n_components)
         pairs = pairs_of(self, X, engine)
         require_room("n_components", k, 2.0 * len(pairs.words) * k, 4)

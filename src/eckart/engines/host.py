@@ -22,6 +22,8 @@ class Host:
     entry_weights: np.ndarray | None = None
     checked: bool = False
     """Whether a pass has seen all entries of dense rows and found them finite; sparse ones are checked at the door."""
+    looked: bool = False
+    """Whether such a pass is known to have been, of another copy of these rows: they are not looked at again, and all else goes on as if they were new."""
     kept: dict[str, Any] = field(default_factory=dict)
     """Layouts that an engine makes once for this matrix."""
     turn: Callable[[Any], Any] | None = None
@@ -29,7 +31,7 @@ class Host:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is made from the rest: layouts belong to the process that made them, which may be adding to them now."""
-        kept = ("matrix", "weights", "entry_weights", "checked", "turn")
+        kept = ("matrix", "weights", "entry_weights", "checked", "looked", "turn")
         return {name: self.__dict__[name] for name in kept} | {"kept": {}}
 
     @property

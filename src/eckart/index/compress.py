@@ -38,7 +38,7 @@ def compress(
         pointers, moved, data = by_key(columns, rows, values, shape[1])
         indptr = np.empty(shape[0] + 1, np.int64)
         indices, out = np.empty(len(data), index_dtype(shape[1])), np.empty_like(data)
-        flip(pointers, moved, data, indptr, indices, out)
+        flip(pointers, moved, data, indptr, indices, out, 0)
         return indptr, indices, out
     order = np.lexsort((columns, rows))
     return _pointers(rows, shape[0]), columns[order].astype(index_dtype(shape[1]), copy=False), values[order]
@@ -58,7 +58,7 @@ def transpose(
         from eckart.index.counting import flip
 
         out = np.empty(n_columns + 1, np.int64), np.empty(len(data), kind), np.empty_like(data)
-        flip(indptr, indices, data, *out)
+        flip(indptr, indices, data, *out, 0)
         return out
     from scipy import sparse
 

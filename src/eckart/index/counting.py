@@ -33,8 +33,8 @@ def by_key(keys: Any, others: Any, values: Any, size: int) -> Any:
 
 
 @njit(**OUTSIDE)
-def flip(indptr: Any, indices: Any, values: Any, out_indptr: Any, out_indices: Any, out_values: Any) -> None:
-    """The transpose of compressed rows; ``out_indptr`` has one more place than there are columns."""
+def flip(indptr: Any, indices: Any, values: Any, out_indptr: Any, out_indices: Any, out_values: Any, first: int) -> None:
+    """The transpose of compressed rows, counted from ``first``; ``out_indptr`` has one more place than there are columns."""
     n = out_indptr.shape[0] - 1
     out_indptr[:] = 0
     for p in range(indices.shape[0]):
@@ -46,22 +46,61 @@ def flip(indptr: Any, indices: Any, values: Any, out_indptr: Any, out_indices: A
         for p in range(indptr[i], indptr[i + 1]):
             w = at[indices[p]]
             at[indices[p]] = w + 1
-            out_indices[w] = i
+            out_indices[w] = first + i
             out_values[w] = values[p]
 
 
 @njit(**OUTSIDE)
-def dealt(keys: Any, owner: Any, ranges: int, words: Any) -> Any:
-    """Records (as ``words``, a row each) in order of the range ``owner[key]`` of their key, those of a range as they came, and where each range starts."""
-    at = np.zeros(ranges + 1, np.int64)
-    for p in range(keys.shape[0]):
-        at[owner[keys[p]] + 1] += 1
-    for r in range(ranges):
-        at[r + 1] += at[r]
-    starts, out = at.copy(), np.empty_like(words)
+def dealt(keys: Any, owner: Any, ranges: int, others: Any, values: Any) -> Any:
+    """Triples in order of the range ``owner[key]`` of their key, those of a range as they came, and where each range starts."""
+    at, to = np.zeros(ranges + 1, np.int64), np.empty(keys.shape[0], np.int32)
     for p in range(keys.shape[0]):
         r = owner[keys[p]]
-        for c in range(words.shape[1]):
-            out[at[r], c] = words[p, c]
-        at[r] += 1
-    return starts, out
+        to[p] = r
+        at[r + 1] += 1
+    for r in range(ranges):
+        at[r + 1] += at[r]
+    starts, out, beside, data = at.copy(), np.empty_like(keys), np.empty_like(others), np.empty_like(values)
+    for p in range(keys.shape[0]):
+        r = to[p]
+        w = at[r]
+        at[r] = w + 1
+        out[w] = keys[p]
+        beside[w] = others[p]
+        data[w] = values[p]
+    return starts, out, beside, data
+
+
+@njit(**OUTSIDE)
+def side_by_side(lengths: Any, indptr: Any, indices: Any, values: Any) -> Any:
+    """Pieces of the same rows, one after another, as one matrix: ``lengths[s, i]`` entries of row i are in piece s, and stand behind those of piece s - 1."""
+    at = indptr[:-1].copy()
+    out, data = np.empty_like(indices), np.empty_like(values)
+    p = 0
+    for s in range(lengths.shape[0]):
+        for i in range(lengths.shape[1]):
+            w = at[i]
+            for _ in range(lengths[s, i]):
+                out[w] = indices[p]
+                data[w] = values[p]
+                w += 1
+                p += 1
+            at[i] = w
+    return out, data
+
+
+@njit(**OUTSIDE)
+def tallied(ids: Any, low: int, counts: Any) -> None:
+    """``counts[id - low]`` raised by one for every id."""
+    for p in range(ids.shape[0]):
+        counts[ids[p] - low] += 1
+
+
+@njit(**OUTSIDE)
+def looked_up(ids: Any, low: int, table: Any) -> Any:
+    """``table[id - low]`` of every id; -1 outside."""
+    out = np.empty(ids.shape[0], table.dtype)
+    for p in range(ids.shape[0]):
+        at = np.int64(ids[p]) - low
+        out[p] = table[at] if 0 <= at < table.shape[0] else -1
+    return out

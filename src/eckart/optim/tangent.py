@@ -33,7 +33,7 @@ class Sampling:
     """Pi: the observed entries of a matrix, met by an engine. Numbers at the entries are in row order."""
 
     def __init__(self, x: Observed, engine: Engine):
-        self.engine, self.x = engine, engine.put(x)
+        self.engine, self.x, self.given = engine, engine.put(x), x
         self.shape: tuple[int, int] = x.shape
         self.nnz = x.nnz
 
@@ -45,6 +45,12 @@ class Sampling:
         own = self.x.counts[:, None] / columns, self.x.column_counts[:, None] / rows
         by_row, by_column = (placed(self.engine, np.maximum(a, least)) for a in own)
         return by_row, by_column
+
+    def values(self, size: float, dtype: Any) -> Tall:
+        """The entries divided by ``size``; those of a matrix in parts stay where they are."""
+        if hasattr(self.x, "stored"):
+            return self.x.stored(1.0 / size, dtype)
+        return placed(self.engine, (self.given.data / size).astype(dtype))
 
     def at(self, left: Tall, right: Tall) -> Tall:
         """U V^T at the entries."""

@@ -107,9 +107,11 @@ class Ordered(Loss):
         if self.thresholds or len(levels) < 2:
             return replace(self, levels=levels)
         codes = replace(self, levels=levels).encode(a).astype(np.intp)
-        shares = np.maximum(
-            np.bincount(codes, w, len(levels)), 0.5 * w.mean()
-        )  # half an observation of a grade that was not seen
+        return self.with_shares(levels, np.bincount(codes, w, len(levels)), 0.5 * w.mean())
+
+    def with_shares(self, levels: tuple[Any, ...], counts: np.ndarray, least: float = 0.5) -> Self:
+        """The levels and thresholds of so many observations of each; ``least`` is half of one, for a grade that was not seen."""
+        shares = np.maximum(counts, least)
         cuts = self.inverse(np.cumsum(shares)[:-1] / shares.sum())
         return replace(self, levels=levels, thresholds=tuple(map(float, cuts)))
 

@@ -19,6 +19,7 @@ from eckart.complete.bayes.links import AttributeLink, SeveralLinks
 from eckart.complete.bayes.posterior import Posterior, SideDraws, TimeDraws
 from eckart.complete.bayes.times import BINS, Sorted, TimedChain, level, settle, times_of_rows
 from eckart.complete.beside import NOTHING, Beside, Known
+from eckart.complete.factors.majorise import centre
 from eckart.factors import LowRank
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
@@ -111,9 +112,9 @@ def solve(
         mean, scale = _mean_and_scale(x, weights)
         y = with_values(x, partial(_standardised, mean, scale), np.float64)
     else:
-        y, scale = replace(x, data=x.data.astype(np.float64), rows=None, columns=None), 1.0
+        y, scale = with_values(x, _bare, np.float64), 1.0
         # thresholds were set so that s = 0 gives the shares of the grades
-        mean = 0.0 if isinstance(loss, Ordered) else float(loss.best_constant(y.data, np.ones(x.nnz)))
+        mean = 0.0 if isinstance(loss, Ordered) else centre(y, loss, None)
     chains = _start(y, k, n_chains, noise, features, beside, weights, rng, engine)
     if loss is not None:
         made = Likelihood.shared(loss, mean, y, lambda y, w: _sides(y, w, beside, engine))
@@ -162,6 +163,10 @@ def _square(mean: float, x: Observed) -> float:
     return float(np.square(x.data - mean, dtype=np.float64).sum())
 
 
+def _bare(x: Observed) -> Observed:
+    return replace(x, data=x.data.astype(np.float64), rows=None, columns=None)
+
+
 def _standardised(mean: float, scale: float, x: Observed) -> Observed:
     return replace(x, data=(x.data.astype(np.float64) - mean) / scale, rows=None, columns=None)
 
@@ -205,7 +210,7 @@ def _start(
     return chains
 
 
-def _sides(y: Observed, weights: np.ndarray, beside: Beside, engine: Any) -> dict[int, Any]:
+def _sides(y: Observed, weights: Any, beside: Beside, engine: Any) -> dict[int, Any]:
     """Entries placed as every side of the chains sees them, by the stream of its draws."""
     if beside.bins is None or beside.bin_of is None:
         x = engine.put(y, entry_weights=weights)

@@ -23,10 +23,11 @@ from eckart.certify.stationary import RidgeProblem
 from eckart.complete.bayes.chain import Draw, draw_rows
 from eckart.complete.factors.alternate import State, sweep
 from eckart.complete.factors.alternate import start as begin
-from eckart.complete.factors.majorise import RIDGES, touched
+from eckart.complete.factors.majorise import RIDGES, graded, touched
 from eckart.engines.protocol import Placed, RidgeRule, Tall
 from eckart.errors import InputError, wrong
 from eckart.matrix import Observed
+from eckart.matrix_blocks import of_each_part, parts_of, with_values
 from eckart.terms import Loss, Ordered, OrderedProbit, Poisson
 from eckart.trace import Trace
 
@@ -46,20 +47,33 @@ def loss_of(name: str, x: Observed) -> Loss:
     if name == "poisson":
         return Poisson()
     if name == "probit":
-        bad = np.flatnonzero((x.data != 0) & (x.data != 1))
-        if len(bad):
-            row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
-            raise InputError(
-                f"X holds {x.data[bad[0]]} at row {row}, column {x.indices[bad[0]]} with likelihood='probit', wanted 0 and 1; "
-                "use likelihood='ordinal' for more than two grades"
-            )
+        of_each_part(x, _yes_or_no)
         return OrderedProbit((0.0, 1.0), (0.0,))
-    loss = OrderedProbit().fitted_to(x.data)
+    loss = OrderedProbit().fitted_to(x.data) if parts_of(x) is None else graded(OrderedProbit(), x)
     if not 2 <= len(loss.levels) <= MOST_GRADES:
         raise wrong(
             "likelihood", name, f"2 to {MOST_GRADES} distinct values, X has {len(loss.levels)}", "use likelihood='gaussian' for numbers"
         )  # fmt: skip
     return loss
+
+
+def _yes_or_no(x: Observed) -> None:
+    bad = np.flatnonzero((x.data != 0) & (x.data != 1))
+    if len(bad):
+        row = int(np.searchsorted(x.indptr, bad[0], side="right")) - 1
+        raise InputError(
+            f"X holds {x.data[bad[0]]} at row {row}, column {x.indices[bad[0]]} with likelihood='probit', wanted 0 and 1; "
+            "use likelihood='ordinal' for more than two grades"
+        )
+
+
+def _log_counts(y: Observed) -> Observed:
+    return replace(y, data=np.log(y.data + 0.5))
+
+
+def _as_heavy(y: Observed) -> np.ndarray:
+    """The weights a + 1/2 of log(a + 1/2)."""
+    return np.exp(y.data)
 
 
 MOST_GRADES = 64
@@ -74,13 +88,13 @@ class Likelihood:
 
     @classmethod
     def shared(
-        cls, loss: Loss, mean: float, y: Observed, placed: Callable[[Observed, np.ndarray], dict[int, Placed]]
+        cls, loss: Loss, mean: float, y: Observed, placed: Callable[[Observed, Any], dict[int, Placed]]
     ) -> Callable[[], Likelihood]:
         """One for each chain; what is fixed about the entries ``y`` (counts: log(a + 1/2) with the weight a + 1/2, where steps begin) is made once:
-        ``placed`` lays entries and their weights out for every side, by the stream of its draws."""
+        ``placed`` lays entries and their weights out for every side, by the stream of its draws; weights of parts are a function of each."""
         first = {}
         if not isinstance(loss, Ordered):
-            first = placed(replace(y, data=np.log(y.data + 0.5)), y.data + 0.5)
+            first = placed(with_values(y, _log_counts), _as_heavy if parts_of(y) is not None else y.data + 0.5)
         return lambda: cls(loss, mean, first)
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
@@ -105,8 +119,7 @@ class Likelihood:
         solve: dict[str, Any] = {"mean": self.mean, "offset": offset, "base": side.precision, "prior": prior}
         rule = RidgeRule(0.0)
         if isinstance(self.loss, Ordered):
-            noise = e.normal((*seed, 4 + what), (side.x.nnz, 1), np.float64)
-            latent = e.augmented(side.x, self.loss, side.factors, design, noise, **here, **steepness(e, side.precisions, q))
+            latent = e.augmented(side.x, self.loss, side.factors, design, (*seed, 4 + what), **here, **steepness(e, side.precisions, q))
             p = 1.0 if side.precisions is None else side.precisions
             return draw_rows(e, latent, design, offset, p, q, side.precision, prior, z)
         at = e.ridge_rows(self.first[what], design, rule, **solve).left

@@ -18,7 +18,7 @@ from eckart.complete.factors.alternate import Progress, State, Stop, alternate, 
 from eckart.complete.factors.majorise import FACTORIZED, LOCATIONS, RIDGES, centre, encoded, loss_for, touched
 from eckart.complete.factors.mapped_model import MappedModel
 from eckart.complete.factors.strengths import Taming, taming
-from eckart.complete.folding import cast, entry_weights, limits, mean_of, on_a_scale
+from eckart.complete.folding import cast, entry_weights, limits, mean_of, on_a_scale, refuse_negative
 from eckart.complete.normalise import Normaliser, normalise
 from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
@@ -28,7 +28,7 @@ from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import refused
 from eckart.matrix import Observed
-from eckart.matrix_blocks import facts_of
+from eckart.matrix_blocks import facts_of, parts_of
 from eckart.parameters import check, file_name, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.terms import Loss
@@ -413,7 +413,10 @@ class ALS(MappedModel):
     def _check(self, x: Observed) -> None:
         check(self)
         rank = self._rank(x.shape)
-        require_room("n_components", rank, sum(x.shape) * float(rank), x.dtype.itemsize)
+        parts = parts_of(x) is not None
+        copies = COPIES if parts else 1.0
+        instead = "lower it, or fit where there is more memory: factors of all rows stay in this process" if parts else "lower it"
+        require_room("n_components", rank, copies * sum(x.shape) * float(rank), x.dtype.itemsize, instead)
         if self.loss != "squared" and self.feedback == "implicit":
             raise wrong("loss", self.loss, "'squared' with feedback='implicit'", "use feedback='explicit' for what was observed")
         if self.loss not in LOCATIONS and self._normalise_by() is not None:
@@ -426,12 +429,7 @@ class ALS(MappedModel):
             )
 
     def _check_implicit(self, x: Observed) -> None:
-        if facts_of(x).least < 0:
-            at = int(np.argmax(x.data < 0))
-            row = int(np.searchsorted(x.indptr, at, side="right")) - 1
-            raise InputError(
-                f"Negative values in data: X holds {x.data[at]} at row {row}, column {x.indices[at]}, wanted strengths >= 0 with feedback='implicit'"
-            )
+        refuse_negative(x, "with feedback='implicit'")
         if self._normalise_by() is not None:
             raise wrong("normalise", self.normalise, "None or 'auto' with feedback='implicit'")
         if self.stop == "held_out":
@@ -442,6 +440,8 @@ class ALS(MappedModel):
 
 RANK, LIST_RANK = 16, 64
 """k where none is said, for ratings and for implicit feedback. Plays of music: Recall@10 is .095 at 16, .119 at 64; ratings do not gain beyond 16."""
+COPIES = 3.0
+"""Of the factors during a sweep on parts: old, new, and turned for the kernel."""
 CHECKPOINT_SECONDS = 10.0
 CG_FROM = 64
 """Rank from which conjugate gradients take less time for the same objective: a step costs k, a Cholesky factor k^2 for each entry."""

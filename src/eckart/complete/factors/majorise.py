@@ -14,6 +14,7 @@ References: Jaakkola and Jordan 2000 (the bound of the logistic loss); Hunter an
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,13 @@ import numpy as np
 from eckart.certify.losses import given
 from eckart.certify.stationary import RidgePoint, RidgeProblem
 from eckart.engines.protocol import Engine, RowSolution
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError
 from eckart.matrix import Observed
-from eckart.matrix_blocks import facts_of, parts_of
+from eckart.matrix_blocks import facts_of, of_each_part, parts_of, with_values
 from eckart.terms import LOSSES, Loss, Ordered, loss_named
 from eckart.terms.absolute import CORNER
 from eckart.terms.huber import NORMAL_SHARE
+from eckart.terms.multinomial import levels_of
 from eckart.trace import Trace
 
 FACTORIZED = tuple(name for name in LOSSES if name != "multinomial")
@@ -46,19 +48,46 @@ def loss_for(name: str, x: Observed, weights: np.ndarray | None) -> Loss:
     loss = loss_named(name)
     if parts_of(x) is None:
         return loss.fitted_to(x.data, weights)
+    if weights is not None:
+        raise InputError("weights= came with data in parts, wanted data in memory; repeat entries that count more")
     facts = facts_of(x)
     if isinstance(loss, Ordered):
-        raise wrong(
-            "loss", name, "'squared', 'logistic', 'poisson' or 'huber' for data in parts", "grades are coded in memory"
-        )
+        return graded(loss, x)
     if name in ("huber", "absolute"):
         width = {"huber": "delta", "absolute": "corner"}[name]
         return replace(loss, **{width: (NORMAL_SHARE if name == "huber" else CORNER) * (facts.deviation or 1.0)})
     return loss
 
 
+def graded(loss: Ordered, x: Observed) -> Ordered:
+    """The loss of grades with their levels and thresholds, of entries in parts."""
+    values, counts = levels_of_parts(x)
+    return loss.with_shares(tuple(levels_of(values)), counts)
+
+
+def levels_of_parts(x: Observed) -> tuple[np.ndarray, np.ndarray]:
+    """The different values of the entries and how often each came, looked for where the parts are."""
+    found = of_each_part(x, _levels)
+    values, place = np.unique(np.concatenate([v for v, _ in found]), return_inverse=True)
+    return values, np.bincount(place, np.concatenate([n for _, n in found]), len(values))
+
+
+def _levels(part: Observed) -> tuple[np.ndarray, np.ndarray]:
+    values, counts = np.unique(part.data, return_counts=True)
+    return values[:MOST_LEVELS], counts[:MOST_LEVELS]  # more than that are numbers, which nobody takes for grades
+
+
+MOST_LEVELS = 2**12
+
+
+def _encoded(loss: Loss, part: Observed) -> Observed:
+    return replace(part, data=loss.encode(part.data).astype(part.dtype, copy=False))
+
+
 def encoded(x: Observed, loss: Loss) -> Observed:
     """The entries as the loss takes them; the first that it cannot have is named with its row and column."""
+    if parts_of(x) is not None and isinstance(loss, Ordered):
+        return with_values(x, partial(_encoded, loss))
     if parts_of(x) is not None:
         facts = facts_of(x)
         loss.encode(np.array([facts.least, facts.most]))
@@ -87,13 +116,11 @@ def _refused(loss: Loss, value: np.ndarray) -> bool:
 def centre(x: Observed, loss: Loss, weights: np.ndarray | None) -> float:
     """The best constant natural parameter of encoded entries."""
     if parts_of(x) is not None:
+        if isinstance(loss, Ordered):
+            return float(loss.best_constant(*levels_of_parts(x)))
         facts = facts_of(x)
         mean = facts.total / facts.entries
-        return (
-            float(loss.best_constant(np.full(facts.entries, mean), np.ones(facts.entries)))
-            if loss.name not in LOCATIONS
-            else mean
-        )
+        return mean if loss.name in LOCATIONS else float(loss.best_constant(np.array([mean]), np.ones(1)))
     return float(loss.best_constant(x.data.astype(np.float64), np.ones(x.nnz) if weights is None else weights))
 
 

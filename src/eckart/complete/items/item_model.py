@@ -6,13 +6,14 @@ So a new row needs no fit: its scores are a product. They are exact for it: thos
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from eckart.complete.completer import Completer
-from eckart.complete.folding import merge_entries
+from eckart.complete.folding import merge_entries, refuse_negative
 from eckart.complete.items.row_scores import RowScores
 from eckart.complete.recommend import Explanation, Recommendations, one_or_many
 from eckart.engines import available_memory
@@ -21,7 +22,8 @@ from eckart.errors import FileError, InputError
 from eckart.factors import ItemWeights
 from eckart.fit import Fit
 from eckart.io.tables.triples import observed
-from eckart.matrix import Counts, Observed
+from eckart.matrix import Observed
+from eckart.matrix_blocks import as_counts, with_values
 from eckart.parameters import one_of, param
 
 DOUBLE = 8192
@@ -39,23 +41,16 @@ class ItemModel(Completer):
     def _check_entries(self, x: Observed, weights: np.ndarray | None) -> None:
         if weights is not None:
             raise InputError("weights= came, wanted the strengths in X itself with strengths='raw'")
-        if (x.data < 0).any():
-            at = int(np.argmax(x.data < 0))
-            row = int(np.searchsorted(x.indptr, at, side="right")) - 1
-            raise InputError(
-                f"Negative values in data: X holds {x.data[at]} at row {row}, column {x.indices[at]}, wanted strengths >= 0 of what a row took up"
-            )
+        refuse_negative(x, "of what a row took up")
 
     def _as_fitted(self, x: Observed) -> Observed:
         """Strengths: 1 for every value above 0, or the values."""
-        if self.strengths == "raw":
-            return x
-        return replace(x, data=(x.data > 0).astype(x.dtype))
+        return x if self.strengths == "raw" else with_values(x, _taken_up)
 
     def _placed(self, x: Observed, engine: Any, dtype: Any) -> Any:
         """The strengths, absent ones zero, in the engine."""
-        y = self._as_fitted(x)
-        return engine.put(Counts(y.indptr, y.indices, y.data.astype(dtype), y.n_columns))
+        y = as_counts(with_values(self._as_fitted(x), partial(_cast, np.dtype(dtype)), dtype))
+        return engine.put(y)
 
     def _lowrank(self) -> Any:
         check_is_fitted(self)
@@ -151,6 +146,14 @@ class ItemModel(Completer):
         if x.shape != f.shape or x.data.dtype not in (np.float32, np.float64) or {x.indptr.dtype.kind, x.indices.dtype.kind} - set("iu"):
             raise FileError(f"observed entries of a matrix of shape {x.shape} came with weights for shape {f.shape}")
         self._take(fit, x)
+
+
+def _taken_up(x: Observed) -> Observed:
+    return replace(x, data=(x.data > 0).astype(x.dtype))
+
+
+def _cast(dtype: np.dtype, x: Observed) -> Observed:
+    return replace(x, data=x.data.astype(dtype), rows=None, columns=None)
 
 
 def rows_alike(x: Observed, ids: Any, rows: Any, n: int, engine: Any) -> Recommendations:

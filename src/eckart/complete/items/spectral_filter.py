@@ -14,6 +14,7 @@ Reference: Y. Shen et al., "How powerful is graph convolution for recommendation
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from eckart.factors import ItemWeights
 from eckart.fit import Fit, plan_of, require_room
 from eckart.io.models.levels import resuming
 from eckart.matrix import Counts, Observed
+from eckart.matrix_blocks import as_counts, of_each_part, with_values
 from eckart.parameters import check, file_name, number, param, whole
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.solve import Options, solve
@@ -121,12 +123,8 @@ class SpectralFilter(ItemModel):
     def _adjacency(self, x: Observed) -> tuple[Counts, np.ndarray]:
         """A, absent entries zero, and the degrees of columns."""
         y = self._as_fitted(x)
-        rows, values = np.repeat(np.arange(x.shape[0]), x.row_counts()), y.data.astype(np.float64)
-        d = np.bincount(rows, values, minlength=x.shape[0])
-        e = np.bincount(y.indices, values, minlength=x.n_columns)
-        scale = np.sqrt(d[rows] * e[y.indices])
-        data = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0).astype(x.dtype)
-        return Counts(y.indptr, y.indices, data, y.n_columns), e
+        e = np.sum(of_each_part(y, _column_sums), axis=0)
+        return as_counts(with_values(y, partial(_normalised, e))), e
 
     def _linear(self, w: ItemWeights) -> Any:
         """A^T A of the entries that the model knows, without its zeros."""
@@ -143,3 +141,15 @@ class SpectralFilter(ItemModel):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         return state | {"_made": {}} if "_made" in state else state
+
+
+def _column_sums(y: Observed) -> np.ndarray:
+    return np.bincount(y.indices, y.data.astype(np.float64), minlength=y.n_columns)
+
+
+def _normalised(e: np.ndarray, y: Observed) -> Observed:
+    """Rows of A, given the degrees of columns; without labels."""
+    rows, values = np.repeat(np.arange(y.shape[0]), y.row_counts()), y.data.astype(np.float64)
+    scale = np.sqrt(np.bincount(rows, values, minlength=y.shape[0])[rows] * e[y.indices])
+    data = np.divide(values, scale, out=np.zeros_like(values), where=scale > 0).astype(y.dtype)
+    return replace(y, data=data, rows=None, columns=None)

@@ -23,6 +23,7 @@ import numpy as np
 
 from eckart.complete.nuclear.operators import Operator, Products, Solution, low_rank_svd, partial_svd, shrink
 from eckart.complete.nuclear.riemannian import Descent, Point, merged
+from eckart.complete.nuclear.spectral_completer import entries_norm
 from eckart.errors import wrong
 from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.matrix import Observed
@@ -72,11 +73,11 @@ def solve(
     n, m = x.shape
     most = min(n, m) if max_rank is None else min(max_rank, n, m)
     pattern = Sampling(x, engine)
-    size = float(np.sqrt(np.mean(np.square(x.data, dtype=np.float64)))) if x.nnz else 0.0
+    size = entries_norm(x) / np.sqrt(x.nnz) if x.nnz else 0.0
     size = size or 1.0
     kept = memory.last()
     trace = resumed_trace("objective", kept and kept["trace"])
-    d = Descent(pattern, (x.data / size).astype(x.dtype), trace, watch)
+    d = Descent(pattern, pattern.values(size, x.dtype), trace, watch)
     with engine.at_work():
         begin = start or (np.zeros((n, 0), x.dtype), np.zeros(0), np.zeros((m, 0), x.dtype))
         run = _Run(d, most, rng, tol, max_iter)

@@ -66,7 +66,7 @@ class Descent:
     def __init__(
         self, pattern: Sampling, b: np.ndarray, trace: Trace | None = None, watch: Watcher = silent
     ):
-        self.pattern, self.b, self.watch = pattern, placed(pattern.engine, b), watch
+        self.pattern, self.b, self.watch = pattern, b, watch
         self.trace = Trace("objective") if trace is None else trace
         self.share = max(pattern.nnz, 1) / max(pattern.shape[0] * pattern.shape[1], 1)
         self.floor = 20 * float(np.finfo(b.dtype).eps)

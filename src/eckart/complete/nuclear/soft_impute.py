@@ -28,6 +28,7 @@ from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.levels import NOTHING, Memory, generator_at
 from eckart.matrix import Observed
+from eckart.matrix_blocks import parts_of
 from eckart.optim.tangent import Sampling
 from eckart.parameters import either, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
@@ -41,7 +42,8 @@ def debiased(
 ) -> Solution:
     """The least-squares fit of the rank that was found, started from B: the nuclear norm's shrinkage taken back."""
     size = entries_norm(x) or 1.0
-    d = Descent(Sampling(x, engine), (x.data / size).astype(x.dtype))
+    pattern = Sampling(x, engine)
+    d = Descent(pattern, pattern.values(size, x.dtype))
     with engine.at_work():
         at = d.point(*(memory.last() or (found.U, found.s / size, found.V)))
         try:
@@ -66,8 +68,7 @@ def choose_tau(
     rises. With ``debias`` the error is that of the answer without shrinkage, which wants a lower rank: shrinkage keeps noise small, least squares does not.
     """
     if x.nnz < 10:
-        top = float(np.linalg.norm(x.data.astype(np.float64)))
-        return max(top / 50, np.finfo(np.float64).tiny), []
+        return max(entries_norm(x) / 50, np.finfo(np.float64).tiny), []
     kept = memory.last()
     drawn = kept["drawn"] if kept else rng.bit_generator.state
     parts = split(x, share, random_state=generator_at(rng, drawn) if kept else rng)
@@ -88,7 +89,7 @@ def choose_tau(
             raise KeyboardInterrupt  # before there is an answer
         start, rank = (found.U, found.s, found.V), len(found.s)
         answer = debiased(train, found, engine=engine) if debias and rank else found
-        _, square = where.residual(test.data, (answer.U * answer.s).astype(test.dtype), answer.V)
+        _, square = where.residual(where.values(1.0, test.dtype), (answer.U * answer.s).astype(test.dtype), answer.V)
         error = float(np.sqrt(square / max(test.nnz, 1)))
         rises = 0 if error < 0.999 * min((row[1] for row in table), default=np.inf) else rises + 1
         table.append((tau, error, rank))
@@ -99,7 +100,8 @@ def choose_tau(
 
 def _top(x: Observed, engine: Any, rng: np.random.Generator) -> float:
     """tau_max = ||Pi(A)||_2, or 1 where that is 0."""
-    return largest(Sampling(x, engine), x.data.astype(np.float64), rng=rng, tol=1e-3) or 1.0
+    pattern = Sampling(x, engine)
+    return largest(pattern, pattern.values(1.0, np.float64), rng=rng, tol=1e-3) or 1.0
 
 
 @dataclass(eq=False, repr=False)
@@ -159,6 +161,8 @@ class SoftImpute(SpectralCompleter):
                 raise wrong(name, value, f"{wanted} with loss={self.loss!r}")
         if weights is not None:
             raise InputError("weights= came, SoftImpute counts every entry alike; use ALS for weighted entries")
+        if parts_of(x) is not None:
+            raise InputError(f"loss={self.loss!r} came with data in parts, wanted loss='squared'; use ALS(loss={self.loss!r})")
         loss = loss_for(self.loss, x, None)
         by = taken_out(loss, self.normalise)
         if by not in (None, "global", "bias"):

@@ -22,6 +22,7 @@ from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import Memory, resumed
 from eckart.matrix import Observed
+from eckart.matrix_blocks import facts_of, parts_of
 from eckart.parameters import check, file_name, one_of, param, whole
 from eckart.trace import StopReason, Trace, Watcher, progress
 
@@ -70,7 +71,7 @@ class SpectralCompleter(Completer):
                 f"weights= came, {type(self).__name__} counts every entry alike; use ALS for weighted entries"
             )
         engine, by = self._engine(), self._normalise_by(x)
-        norm, y = (None, x) if by is None else normalise(x, by)
+        norm, y = (None, x) if by is None else normalise(x, by, engine=engine)
         keeper = Checkpoint.of_fit(self, x, seconds=CHECKPOINT_SECONDS)
         with progress(self.verbose) as watch, resumed(keeper, self.random_state) as (memory, rng):
             solution, chosen = self._find(y, engine, rng, watch, memory)
@@ -108,6 +109,8 @@ class SpectralCompleter(Completer):
 
 def entries_norm(x: Observed) -> float:
     """||Pi(A)||_F, in double precision."""
+    if parts_of(x) is not None:
+        return float(np.sqrt(facts_of(x).square))
     return float(np.sqrt(np.sum(np.square(x.data, dtype=np.float64))))
 
 

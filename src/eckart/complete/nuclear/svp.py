@@ -68,7 +68,8 @@ def solve(
     trace = resumed_trace("1/2 (relative residual)^2 at the observed entries", kept and kept["trace"])
     if k == 0 or size == 0.0:
         return zero_solution(x, trace, {"relative residual": float(size > 0)})
-    d = Descent(Sampling(x, engine), (x.data / size).astype(x.dtype), trace, watch)
+    pattern = Sampling(x, engine)
+    d = Descent(pattern, pattern.values(size, x.dtype), trace, watch)
     steps = memory.inner({"trace": (trace.values, trace.seconds), "point": d.reached})
     stop = Stop(tol, max(fitted, d.floor), max_iter)
     with engine.at_work():

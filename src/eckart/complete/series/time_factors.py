@@ -139,7 +139,7 @@ class TimeFactors(Estimator):
         x = observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates)
         if parts_of(x) is not None:
             raise InputError(
-                "X came in parts (shards or a Dask collection), wanted a table in memory: chains go through all times of all rows at once"
+                "X came in parts (shards or a Dask collection), wanted a table in memory: chains go through all times at once; use BayesianMF or ALS"
             )
         self._take(*self._solve(squarable(x)))  # type: ignore[arg-type]
         self._say_if_early(self.fit_)

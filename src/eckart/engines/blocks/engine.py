@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.clusters.traffic import PLANNED_BLOCKS, block_bytes, counting
-from eckart.engines.blocks import work
+from eckart.engines.blocks import far, work
 from eckart.engines.blocks.placed import BlockMatrix, Here, places_of
 from eckart.engines.blocks.rules import RULES, Rule
 from eckart.engines.blocks.work import Primitive
@@ -42,7 +42,7 @@ class BlocksEngine(CpuEngine):
         super().__init__(n_threads)
         self.runner, self.cut, self.reason = runner, cut, ""
 
-    def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Any:
+    def put(self, matrix: Matrix, weights: np.ndarray | None = None, entry_weights: Any = None) -> Any:
         if isinstance(matrix, (BlockMatrix, Host)):
             return matrix
         parts = parts_of(matrix)
@@ -86,8 +86,8 @@ class BlocksEngine(CpuEngine):
         shown = matrix.rows, matrix.columns
         own = [None if w is None else w[at.first : at.first + at.rows] for at in places]
         x = BlockMatrix(parts.kind, parts.n_columns, parts.dtype, places, [], runner, *shown, w)
-        if entry_weights is None:
-            x.handles = runner.place(parts, places, own, [None] * len(places))
+        if entry_weights is None or callable(entry_weights):  # a function of each part, made where it is
+            x.handles = runner.place(parts, places, own, [entry_weights] * len(places))
         else:
             x.handles = runner.place(parts, places, [None] * len(places), [None] * len(places))
             ends = x.entry_starts
@@ -114,14 +114,14 @@ class BlocksEngine(CpuEngine):
         return made, self.loss_sums(x, loss, right=right, **of_rows, **at).value
 
     def augmented(
-        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, **at: Any
+        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: Any, **at: Any
     ) -> Any:
         if not isinstance(x, BlockMatrix):
             return super().augmented(x, loss, left, right, noise, **at)
         of_rows = {"left": left} | {name: at.pop(name, None) for name in ("own", "row_steep")}
-        flat, mine = np.ravel(noise), _by_places(x, of_rows)
+        mine = _by_places(x, of_rows)
         for each, (a, b) in zip(mine, itertools.pairwise(x.entry_starts)):
-            each["noise"] = flat[a:b]
+            each["noise"] = (noise, int(a), int(b)) if isinstance(noise, tuple) else np.ravel(noise)[a:b]
         return x.derived(work.augmented, own=mine, loss=loss, right=right, **at)
 
     def as_rows(self, tall: np.ndarray, x: Any) -> Any:
@@ -180,14 +180,18 @@ class BlocksEngine(CpuEngine):
         empty = Sketch(state.n, state.size, state.dtype, state.centered)
         return state.merge(x.each(work.sketched, {"empty": empty}, join="sum"))
 
-    def by_columns(self, x: Any, data: np.ndarray) -> np.ndarray:
+    def by_columns(self, x: Any, data: Any) -> Any:
+        if isinstance(data, far.FarEntries):
+            return data  # in whichever order they are made
         if not isinstance(x, BlockMatrix):
             return super().by_columns(x, data)
         if "order" not in x.kept:
             x.kept["order"] = np.argsort(np.concatenate(x.each(work.column_indices, join="sum")), kind="stable")
         return data[x.kept["order"]]
 
-    def entry_times_t(self, x: Any, t_data: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def entry_times_t(self, x: Any, t_data: Any, y: np.ndarray) -> np.ndarray:
+        if isinstance(t_data, far.FarEntries):
+            return t_data.times_t(y)
         return self.entry_times(x.T, t_data, y) if isinstance(x, BlockMatrix) else super().entry_times_t(x, t_data, y)
 
     def mutual_information(self, x: Any, rule: PmiRule, dtype: Any) -> CountRows:
@@ -268,6 +272,9 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
             x = self.put(x)
             if isinstance(x, Host):
                 return getattr(super(BlocksEngine, self), name)(x, *args, **named)
+        answer = far.PRIMITIVES[name](x, *args, **named) if name in far.PRIMITIVES else None
+        if answer is not None:
+            return answer
         bound = told.bind(self, x, *args, **named).arguments
         bound |= bound.pop("at", {})  # arguments that a family shares
         given = {key: value for key, value in bound.items() if key not in ("self", "x", *NOT_SENT)}

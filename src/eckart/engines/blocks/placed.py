@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from eckart.engines.blocks import work
+from eckart.engines.blocks.far import FarEntries, stored
 from eckart.engines.blocks.rules import Join
 from eckart.engines.protocol.refused import Place, Refused
 from eckart.matrix_blocks import even_cuts
@@ -101,6 +102,10 @@ class BlockMatrix:
     ) -> Any:
         """``do`` of every block, joined."""
         return self.runner.call(self.handles, self.places, do, shared or {}, own or [{} for _ in self.places], join)
+
+    def stored(self, scale: float, dtype: Any) -> FarEntries:
+        """The stored values times ``scale``, which stay where they are."""
+        return stored(self, scale, dtype)
 
     def derived(
         self,

@@ -15,6 +15,7 @@ from eckart.engines.protocol.refused import Place, Refused, whole_rows
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.rng import stretch
 
 
 def attempt(engine: Any, do: Callable[..., Any], host: Any, at: Place, arguments: dict[str, Any]) -> Any:
@@ -35,7 +36,7 @@ def placed(engine: Any, matrix: Matrix, at: Place, weights: Any, entry_weights: 
     if isinstance(matrix, Refused):
         return matrix
     try:
-        return engine.put(matrix, weights, entry_weights)
+        return engine.put(matrix, weights, entry_weights(matrix) if callable(entry_weights) else entry_weights)
     except InputError as error:
         return Refused(False, whole_rows(str(error), at))
 
@@ -45,9 +46,9 @@ def linearised(engine: Any, host: Host, **arguments: Any) -> Any:
     return engine.linearised(host, **arguments)[0]
 
 
-def augmented(engine: Any, host: Host, **arguments: Any) -> Any:
-    """A block with latent numbers in place of its values."""
-    return engine.augmented(host, **arguments)
+def augmented(engine: Any, host: Host, noise: Any, **arguments: Any) -> Any:
+    """A block with latent numbers in place of its values; ``noise`` is its own, or the seed of all and where its entries stand among them."""
+    return engine.augmented(host, noise=stretch(*noise) if isinstance(noise, tuple) else noise, **arguments)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def jobs(x: Matrix | Host, size: int = THIN, rows: int | None = None) -> Iterabl
 
     Dense rows of a placed matrix that no pass has seen yet are checked as they are fetched, while they come into the cache anyway.
     """
-    look = isinstance(x, Host) and not x.checked
+    look = isinstance(x, Host) and not (x.checked or x.looked)
     x = x.matrix if isinstance(x, Host) else x
     rows = rows or block_rows(x.shape[1], x.dtype.itemsize, size)
     found = ((start, count, _checked(start, fetch) if look else fetch) for start, count, fetch in _blocks(x, rows))

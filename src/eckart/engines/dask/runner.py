@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.clusters.client import client_of, cluster_memory, load_dask
+from eckart.clusters.client import ClusterError, client_of, cluster_memory, least_memory, load_dask
 from eckart.clusters.tasks import computed, later, quiet
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.rules import Join
+from eckart.engines.host import Host
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first
 from eckart.merging import FAN, folded
 
@@ -29,6 +30,10 @@ INLINE = 2**16
 """Bytes of shared arguments that go along with every task; more than that becomes a task of its own, which a worker fetches once."""
 LARGE = 2**22
 """Bytes from which NumPy asks for large pages."""
+TIMES_OVER = 3.0
+"""A task holds its block as it came, in working precision, and what it makes of it."""
+MOST_LOOKED = 2**16
+"""Blocks that a worker remembers to have looked at."""
 KEPT = 0.4
 """Share of the cluster's memory that blocks may take for good; larger data are read again in every pass. Workers spill from 0.6 on."""
 
@@ -42,9 +47,15 @@ class DaskRunner:
         load_dask()
         self.client = client_of(client, threads)
         self.prefix, self.calls = f"eckart-{uuid.uuid4().hex[:8]}", itertools.count()
+        self.needs = 0.0
 
     def place(self, parts: Any, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
-        handles = [_Handle(source_of(parts, at), (at, w, e)) for at, w, e in zip(places, weights, entry_weights)]
+        name = self._name("place")
+        rows = max(at.rows for at in places)
+        share = rows / max(1, sum(at.rows for at in places))
+        stored = rows * parts.n_columns * parts.dtype.itemsize if parts.kind == "dense" else share * (getattr(parts, "nbytes", None) or 0.0)
+        self.needs = max(self.needs, TIMES_OVER * stored)
+        handles = [_Handle(source_of(parts, at), (at, w, e, name)) for at, w, e in zip(places, weights, entry_weights)]
         size = getattr(parts, "nbytes", None)
         # rows of a file are read through small buffers, out of the system's cache where it has them
         if size is not None and size <= KEPT * cluster_memory(self.client) and not isinstance(handles[0].source, FileRows):
@@ -91,9 +102,13 @@ class DaskRunner:
         own: list[dict[str, Any]],
         join: Any,
     ) -> Any:
+        size = bytes_of(shared)
+        if size > INLINE:
+            self._fits(size)
+
         def build(name: str) -> list[Any]:
             given: Any = shared
-            if bytes_of(shared) > INLINE:
+            if size > INLINE:
                 given = later(_same, f"{name}-shared", shared)
             answers = [
                 later(_attempt, f"{name}-{at.number}", do, *h.block, at, given, mine, version())
@@ -107,7 +122,7 @@ class DaskRunner:
                 return [*rows, _merged(sums, name)]
             return answers
 
-        found = computed(self.client, build, lambda: self._name(do), lambda: self._again(handles))
+        found = computed(self.client, build, lambda: self._name(do), lambda: self._again(handles), self.needs)
         raise_first(found)
         if (traffic := counting()) is not None:
             traffic.add(len(self.client.scheduler_info(n_workers=-1)["workers"]), shared, own, found)
@@ -119,6 +134,15 @@ class DaskRunner:
         for answer, at in zip(found, places):
             joined.add(answer, at.rows)
         return joined.joined()
+
+    def _fits(self, size: int) -> None:
+        """Arguments that all blocks share lie in every worker twice: as they came, and in fresh memory (``settled``)."""
+        least = least_memory(self.client)
+        if 2 * size > least:
+            raise ClusterError(
+                f"factors of {size / 2**30:.2f} GiB go to every worker, which holds them twice, and a worker has {least / 2**30:.2f} GiB; use fewer "
+                "components, or workers with more memory"
+            )
 
     def _again(self, handles: list[Any]) -> None:
         """Blocks whose tasks Dask has given up are made anew."""
@@ -145,9 +169,10 @@ class DaskRunner:
 
 
 class _Handle:
-    """A block: what gives it, how that is placed (its place and weights; None: it is placed), and the block itself while workers hold it."""
+    """A block: what gives it, how that is placed (its place and weights, and the name of the matrix; None: it is placed), and the block itself while workers
+    hold it."""
 
-    def __init__(self, source: Any, how: tuple[Place, Any, Any] | None = None):
+    def __init__(self, source: Any, how: tuple[Place, Any, Any, str] | None = None):
         self.source, self.how, self.held = source, how, None
 
     @property
@@ -238,9 +263,16 @@ def _pair(do: Any) -> Callable[..., Any]:
     return Pass if getattr(do, "name", "") == "hals_pass" else lambda *both: both
 
 
-def _placed(source: Any, at: Place, weights: Any, entry_weights: Any) -> Any:
+def _placed(source: Any, at: Place, weights: Any, entry_weights: Any, name: str) -> Any:
     matrix = source.read() if isinstance(source, FileRows) else source
-    return work.placed(_engine(), matrix, at, weights, entry_weights)
+    host = work.placed(_engine(), matrix, at, weights, entry_weights)
+    if isinstance(host, Host):
+        host.looked = (name, at.number) in _looked
+    return host
+
+
+_looked: set[tuple[str, int]] = set()
+"""Blocks, by matrix and number, whose entries a task of this worker has found finite: a block that is read again in every pass is looked at in the first."""
 
 
 def _attempt(
@@ -251,7 +283,12 @@ def _attempt(
     host = block if how is None else _placed(block, *how)
     # some primitives overwrite the rows they are given, and a task may have to run again from the same ones
     mine = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in own.items()}
-    return work.attempt(_engine(), do, host, at, settled(shared) | mine)
+    answer = work.attempt(_engine(), do, host, at, settled(shared) | mine)
+    if how is not None and getattr(host, "checked", False):
+        if len(_looked) >= MOST_LOOKED:
+            _looked.clear()
+        _looked.add((how[3], how[0].number))
+    return answer
 
 
 def settled(shared: dict[str, Any]) -> dict[str, Any]:

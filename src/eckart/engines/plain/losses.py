@@ -18,6 +18,8 @@ from eckart.engines.protocol.losses import FLATTEST, HALVES
 class PlainLosses:
     """The family ``losses`` as part of ``PlainEngine``."""
 
+    normal: Any
+
     def linearised(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> tuple[Host, float]:
         x, loss = place(x), steep(x, loss, at)
         s = parameters(x, left, right, **at)
@@ -80,8 +82,10 @@ class PlainLosses:
         at[worse], beside[worse], after[worse] = u[worse], b[worse], before[worse]
         return RowSolution(at, None if own is None else beside, float(after.sum()))
 
-    def augmented(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, **at: Any) -> Host:
+    def augmented(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: Any, **at: Any) -> Host:
         x, loss = place(x), steep(x, loss, at)
+        if isinstance(noise, tuple):
+            noise = self.normal(noise, (x.nnz, 1), np.float64)
         s = parameters(x, left, right, **at)
         latent = loss.latent(np.asarray(x.matrix.data, np.float64), s, ndtr(np.ravel(noise)))
         return Host(replace(x.matrix, data=latent.astype(x.dtype)), None, x.entry_weights, checked=True)

@@ -90,8 +90,9 @@ class LossesFamily(Protocol):
         half of it, or half of that, and so on; after 40 halves the row stays. The value is that of all rows there."""
         ...
 
-    def augmented(self, x: Any, loss: Any, left: Tall, right: Tall, noise: Tall, **at: Unpack[At]) -> Placed:
-        """The same entries with draws of ``loss.latent`` in place of values, at the uniform numbers Phi(noise), one for each entry in row order."""
+    def augmented(self, x: Any, loss: Any, left: Tall, right: Tall, noise: Tall | tuple[int, ...], **at: Unpack[At]) -> Placed:
+        """The same entries with draws of ``loss.latent`` in place of values, at the uniform numbers Phi(noise), one for each entry in row order; ``noise`` may
+        be the seed of ``normal``, so that they are drawn where the entries are."""
         ...
 
     def slice_rows(

@@ -10,7 +10,7 @@ import numpy as np
 from eckart.errors import InputError
 from eckart.io.text.vocabulary import corpus
 from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
-from eckart.matrix_blocks import facts_of, parts_of
+from eckart.matrix_blocks import by_parts, facts_of, fewer, of_each_part, parts_of
 
 LARGEST_COUNT = 1e12
 """A count beyond it is no count of words, and a thousand of them lose whole numbers in float64."""
@@ -69,6 +69,11 @@ def _sparse(matrix: Dense, name: str) -> Counts:
 
 def _refuse_bad(x: Counts) -> None:
     facts = facts_of(x)
+    if parts_of(x) is not None:
+        if facts.entries and not (facts.least >= 0 and np.isfinite(facts.total) and facts.most <= LARGEST_COUNT):
+            of_each_part(x, _refuse_bad)  # the first bad count is named where it is
+        squarable(x)
+        return
     if facts.entries and not (facts.least >= 0 and np.isfinite(facts.total)):
         row, word, value = _first(x, ~(np.isfinite(x.data) & (x.data >= 0)))
         kind = "Negative values in data" if value < 0 else "Input X contains NaN or infinity"
@@ -97,7 +102,15 @@ def require_whole_numbers(x: Counts, method: str) -> None:
 
 
 def batches(x: Counts, size: int, order: np.ndarray) -> Iterator[Counts]:
-    """The documents in the given order, ``size`` at a time."""
+    """The documents in the given order, ``size`` at a time; of parts one part after another, its own documents in that order."""
+    if parts_of(x) is not None:
+        ends = np.cumsum(x.parts.lengths)  # type: ignore[attr-defined]
+        owner = np.searchsorted(ends, order, side="right")
+        for p in dict.fromkeys(owner.tolist()):  # parts in the order of their first documents
+            own = order[owner == p] - (ends[p] - x.parts.lengths[p])  # type: ignore[attr-defined]
+            part = x.parts.load(p)  # type: ignore[attr-defined]
+            yield from batches(Counts(part.indptr, part.indices, part.data, x.n_columns, None, x.columns), size, own)
+        return
     for first in range(0, len(order), size):
         yield _taken(x, order[first : first + size])
 
@@ -109,6 +122,10 @@ def _taken(x: Counts, rows: np.ndarray) -> Counts:
 
 def every_other(x: Counts) -> list[Counts]:
     """The documents 0, 2, 4 ... and 1, 3, 5 ..."""
+    if parts_of(x) is not None:
+        rows = by_parts(x, np.arange(x.shape[0]))
+        own = [[np.flatnonzero(part % 2 == first) for part in rows] for first in (0, 1)]
+        return [fewer(x, _taken, [(at,) for at in half], [len(at) for at in half]) for half in own]
     return [_taken(x, np.arange(first, x.shape[0], 2)) for first in (0, 1)]
 
 

@@ -33,19 +33,23 @@ class TaskParts:
     def load(self, part: int) -> Matrix:
         return checked(run([self.tasks[part]]))[0]
 
-    def each(self, do: Callable[[Any], Any]) -> list[Any]:
-        """``do`` of every part, on the workers."""
-        return each(do, self.tasks)
+    def each(self, do: Callable[..., Any], given: list[tuple[Any, ...]] | None = None, shared: tuple[Any, ...] = ()) -> list[Any]:
+        """``do(part, *given[part], *shared)`` of every part, on the workers."""
+        return each(do, self.tasks, given, shared)
 
     def facts(self) -> EntryFacts:
         """Of all stored entries, in one pass."""
         return folded(self.each(EntryFacts.of))
 
-    def mapped(self, do: Callable[[Any], Any], kind: str | None = None, **known: Any) -> TaskParts:
-        """Parts that ``do`` makes of these."""
+    def mapped(
+        self, do: Callable[..., Any], kind: str | None = None, given: list[tuple[Any, ...]] | None = None, **known: Any
+    ) -> TaskParts:
+        """Parts that ``do`` makes of these, with arguments of its own for each where they are given."""
         from dask import delayed
 
-        tasks = [delayed(_unless_refused, pure=True, traverse=False)(do, task) for task in self.tasks]
+        more = given or [()] * len(self.tasks)
+        later = delayed(_unless_refused, pure=given is None, traverse=False)
+        tasks = [later(do, task, *own) for task, own in zip(self.tasks, more)]
         return replace(self, kind=kind or self.kind, tasks=tasks, token=f"{self.token} {words_for(do)}", **known)
 
     def with_gaps(self) -> TaskParts:
@@ -62,11 +66,16 @@ def run(tasks: list[Any]) -> list[Any]:
     return computed(client_of(), lambda _: tasks, str)
 
 
-def each(do: Callable[[Any], Any], tasks: list[Any]) -> list[Any]:
-    """``do`` of every part; the first part that was refused is raised."""
+def each(
+    do: Callable[..., Any], tasks: list[Any], given: list[tuple[Any, ...]] | None = None, shared: tuple[Any, ...] = ()
+) -> list[Any]:
+    """``do(part, *given[part], *shared)`` of every part; the first part that was refused is raised."""
     from dask import delayed
 
-    return checked(run([delayed(_looked_at, pure=False, traverse=False)(do, task, i) for i, task in enumerate(tasks)]))
+    later = {"pure": False, "traverse": False}
+    common = [delayed(value, **later) for value in shared]
+    more = given or [()] * len(tasks)
+    return checked(run([delayed(_looked_at, **later)(do, task, i, *own, *common) for i, (task, own) in enumerate(zip(tasks, more))]))
 
 
 def partitions(collection: Any) -> list[Any]:
@@ -92,12 +101,12 @@ def _folded(parts: list[Any]) -> Any:
     return first_refused(parts) or folded(parts)
 
 
-def _looked_at(do: Callable[[Any], Any], part: Any, number: int) -> Any:
-    return part if isinstance(part, Refused) else refusing(do, part, number)
+def _looked_at(do: Callable[..., Any], part: Any, number: int, *more: Any) -> Any:
+    return part if isinstance(part, Refused) else refusing(do, part, number, *more)
 
 
-def _unless_refused(do: Callable[[Any], Any], part: Any) -> Any:
-    return part if isinstance(part, Refused) else do(part)
+def _unless_refused(do: Callable[..., Any], part: Any, *own: Any) -> Any:
+    return part if isinstance(part, Refused) else do(part, *own)
 
 
 def checked(values: list[Any]) -> list[Any]:

@@ -1,45 +1,51 @@
 """Observations that do not fit in memory: an external sort into shards of rows and shards of columns on the disk, read again in every sweep.
 
-Two passes over the table: the ids of both sides and how often each occurs, then the triples as positions, written to a file for each range of rows. Every range
-is sorted on its own, which makes a shard of rows, and its entries go on to a file for each range of columns, which makes the shards of columns. A shard is one
-file of pointers, indices and values; nothing else of the entries is held.
+Two passes over the table: the ids of both sides and how often each occurs, then the triples as positions, written to the files of their range of rows. Every
+range is sorted on its own, which makes a shard of rows; turned, it has a piece for each range of columns, whose entries are sorted already. A shard of columns
+is the pieces of all ranges of rows, which are laid side by side when it is read: it is never written as a whole. So an entry is written three times, and
+nothing but a few ranges is held.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.errors import FileError, InputError
 from eckart.index.compress import index_dtype
-from eckart.index.counting import dealt
+from eckart.index.counting import dealt, flip, side_by_side
 from eckart.index.ids import Place
-from eckart.index.labels import Labels
-from eckart.index.sides import Side, Sides, numbered
+from eckart.index.sides import Finder, Side, Tally
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, even_cuts
-from eckart.merging import Tree
 
-SHARD_SHARE = 16
-"""A shard takes at most this fraction of the memory: two are held while one is worked on, and sorting one takes four times its size."""
+SHARD_SHARE = 32
+"""A shard takes at most this fraction of the memory: two are held while one is worked on, a third in pieces, and threads sort two at a time, each of which
+takes four times its size."""
 LEAST_SHARD = 2**20
 """Bytes of a shard at the least: smaller files cost more to open than to read."""
+DEALT = 2**21
+"""Triples that are dealt to the files of their ranges at a time, at the most: a file then grows by tens of kilobytes or more at once."""
+TRIPLE_BYTES = 64
+"""Memory of a triple while it is dealt: as ids, as positions, in order of its range, and the next ones beside it."""
 
 Block = tuple[Any, Any, Any, Place]
 
 
 @dataclass(frozen=True, eq=False)
 class ShardParts:
-    """Parts of the rows of an Observed matrix, one file each; ``turned`` has the columns, as rows of the transpose."""
+    """Parts of the rows of an Observed matrix; ``turned`` has the columns, as rows of the transpose, in so many ``pieces`` each."""
 
     folder: Path
     side: str
@@ -49,6 +55,7 @@ class ShardParts:
     dtype: np.dtype
     token: str
     turned: Any = None
+    pieces: int = 1
 
     kind = "observed"
     room = 0.0
@@ -56,20 +63,29 @@ class ShardParts:
 
     def load(self, part: int) -> Observed:
         rows, count = self.lengths[part], self.entries[part]
-        try:
-            with open(_file(self.folder, self.side, part), "rb") as file:
-                indptr = np.fromfile(file, np.int64, rows + 1)
-                indices = np.fromfile(file, index_dtype(self.n_columns), count)
-                data = np.fromfile(file, self.dtype, count)
-        except OSError as error:
-            raise FileError(f"a shard of the data cannot be read ({error}); read the table again") from None
-        if len(data) != count:
-            raise FileError(f"{_file(self.folder, self.side, part)} ended early; read the table again")
+        sizes = self._read("lengths", part, np.dtype(np.int32), self.pieces * rows).reshape(self.pieces, rows)
+        indices = self._read("indices", part, index_dtype(self.n_columns), count)
+        data = self._read("data", part, self.dtype, count)
+        indptr = np.concatenate([[0], np.cumsum(sizes.sum(axis=0, dtype=np.int64))])
+        if int(indptr[-1]) != count:
+            raise FileError(f"{_file(self.folder, self.side, part, 'lengths')} was changed; read the table again")
+        if self.pieces > 1:
+            indices, data = side_by_side(sizes, indptr, indices, data)
         return Observed(indptr, indices, data, self.n_columns)
 
+    def _read(self, what: str, part: int, dtype: np.dtype, count: int) -> np.ndarray:
+        file = _file(self.folder, self.side, part, what)
+        try:
+            found = np.fromfile(file, dtype) if count else np.empty(0, dtype)
+        except OSError as error:
+            raise FileError(f"a shard of the data cannot be read ({error}); read the table again") from None
+        if len(found) != count:
+            raise FileError(f"{file} ended early; read the table again")
+        return found
 
-def _file(folder: Path, side: str, part: int) -> Path:
-    return folder / f"{side}-{part:05d}"
+
+def _file(folder: Path, side: str, part: int, what: str) -> Path:
+    return folder / f"{side}-{part:05d}-{what}"
 
 
 def sharded(
@@ -77,83 +93,126 @@ def sharded(
     duplicates: str = "error", blanks: tuple[str, ...] | None = None,
 ) -> ObservedParts:  # fmt: skip
     """The observations that ``blocks()`` gives (twice), in shards under ``folder`` (None: a temporary one), removed with the last matrix that reads them."""
-    tree: Any = Tree()
-    for rows, columns, values, at in blocks():
-        if len(rows):
-            dtype = np.dtype(np.float64) if values is None else numbers(values[:1], at).dtype
-            tree.add(Sides(Side.of(names[0], rows, at, blanks), Side.of(names[1], columns, at, blanks), dtype))
-    sides = tree.total()
-    if sides is None:
+    rows, columns = (Tally(name, blanks, memory / SHARD_SHARE) for name in names[:2])
+    dtype: np.dtype | None = None
+    for row_ids, column_ids, values, at in ahead(blocks()):
+        if len(row_ids):
+            own = np.dtype(np.float64) if values is None else numbers(values[:1], at).dtype
+            dtype = own if dtype is None else np.promote_types(dtype, own)
+            rows.take(row_ids, at)
+            columns.take(column_ids, at)
+    if dtype is None:
         raise InputError("the table has no row, wanted at least one observation")
     place = Path(tempfile.mkdtemp(prefix="eckart-shards-", dir=folder))
+    table = _Table(blocks, names, numbers, rows.side(), columns.side(), dtype, memory, duplicates, blanks)
     try:
-        parts = _written(place, blocks, sides, names, numbers, memory, duplicates, blanks)
+        parts = _written(place, table)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
-    x = ObservedParts(parts, sides.rows.labels, sides.columns.labels)
+    x = ObservedParts(parts, table.rows.labels, table.columns.labels)
     weakref.finalize(parts, shutil.rmtree, place, ignore_errors=True)
     return x
 
 
-def _written(
-    place: Path, blocks: Callable[[], Iterator[Block]], sides: Sides, names: tuple[str, str, str], numbers: Callable[..., np.ndarray],
-    memory: float, duplicates: str, blanks: tuple[str, ...] | None,
-) -> ShardParts:  # fmt: skip
-    total, dtype = int(sides.rows.counts.sum()), sides.dtype
-    n, m = len(sides.rows.labels), len(sides.columns.labels)
-    shards = max(1, -(-total * (4 + dtype.itemsize) // max(LEAST_SHARD, int(memory / SHARD_SHARE))))
-    cuts, cuts_t = even_cuts(sides.rows.counts, shards), even_cuts(sides.columns.counts, shards)
-    row_ids, column_ids = Labels(sides.rows.labels, n, "row"), Labels(sides.columns.labels, m, "column")
-    triple = np.dtype(
-        [
-            ("row", np.int32 if n < 2**31 else np.int64),
-            ("column", np.int32 if m < 2**31 else np.int64),
-            ("value", dtype),
-        ]
-    )
-    owner, owner_t = (np.repeat(np.arange(len(c) - 1, dtype=np.int32), np.diff(c)) for c in (cuts, cuts_t))
+class _Table(NamedTuple):
+    """What is known of a table after the first pass."""
 
-    def triples() -> Iterator[np.ndarray]:
-        for rows, columns, values, at in blocks():
-            found = np.empty(len(rows), triple)
-            found["row"] = numbered(row_ids, names[0], rows, at, blanks)
-            found["column"] = numbered(column_ids, names[1], columns, at, blanks)
-            found["value"] = 1.0 if values is None else numbers(values, at)
-            bad = np.flatnonzero(~np.isfinite(found["value"]))
-            if len(bad):
-                p = int(bad[0])
-                shown = sides.rows.labels[found["row"][p]], sides.columns.labels[found["column"][p]]
-                where = f"{at(p)} (row {shown[0]}, column {shown[1]})"
-                raise InputError(f"{names[2]} has {found['value'][p]} at {where}, wanted a finite number; drop the entries that have none")
-            yield found
+    blocks: Callable[[], Iterator[Block]]
+    names: tuple[str, str, str]
+    numbers: Callable[..., np.ndarray]
+    rows: Side
+    columns: Side
+    dtype: np.dtype
+    memory: float
+    duplicates: str
+    blanks: tuple[str, ...] | None
 
-    def by_rows() -> Iterator[Observed]:
-        for b, (first, last) in enumerate(pairwise(cuts)):
-            found = _taken(place, "raw", b, triple)
-            yield Observed.from_codes(
-                found["row"] - first, found["column"], found["value"], (int(last - first), m), sides.rows.labels[first:last], sides.columns.labels,
-                duplicates, None, lambda p: "some line", names[2],
-            )  # fmt: skip
+    def triples(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Positions of rows and columns, and values, block by block."""
+        room = self.memory / SHARD_SHARE
+        row_of = Finder(self.rows, "row", self.names[0], self.blanks, room)
+        column_of = Finder(self.columns, "column", self.names[1], self.blanks, room)
+        for rows, columns, values, at in self.blocks():
+            if not len(rows):
+                continue
+            i, j = row_of.codes(rows, at), column_of.codes(columns, at)
+            a = np.ones(len(i), self.dtype) if values is None else self.numbers(values, at).astype(self.dtype, copy=False)
+            if not np.isfinite(a).all():
+                p = int((~np.isfinite(a)).argmax())
+                where = f"{at(p)} (row {self.rows.labels[i[p]]}, column {self.columns.labels[j[p]]})"
+                raise InputError(f"{self.names[2]} has {a[p]} at {where}, wanted a finite number; drop the entries that have none")
+            yield i, j, a
 
-    def by_columns() -> Iterator[Observed]:
-        for b, (first, last) in enumerate(pairwise(cuts_t)):
-            found = _taken(place, "back", b, triple)
-            yield Observed.from_codes(found["column"] - first, found["row"], found["value"], (int(last - first), n))
 
-    for found in ahead(triples()):
-        _dealt(place, "raw", found, found["row"], owner, len(cuts) - 1)
-    entries = []
-    for b, x in enumerate(ahead(by_rows())):
-        entries.append(_kept(place, "rows", b, x))
-        back = np.empty(x.nnz, triple)
-        back["row"] = np.repeat(np.arange(cuts[b], cuts[b + 1]), x.row_counts())
-        back["column"], back["value"] = x.indices, x.data
-        _dealt(place, "back", back, back["column"], owner_t, len(cuts_t) - 1)
-    entries_t = [_kept(place, "columns", b, x) for b, x in enumerate(ahead(by_columns()))]
+def _written(place: Path, t: _Table) -> ShardParts:
+    total, n, m = int(t.rows.counts.sum()), len(t.rows.labels), len(t.columns.labels)
+    shards = max(1, -(-total * (4 + t.dtype.itemsize) // max(LEAST_SHARD, int(t.memory / SHARD_SHARE))))
+    cuts, cuts_t = even_cuts(t.rows.counts, shards), even_cuts(t.columns.counts, shards)
+    owner = np.repeat(np.arange(len(cuts) - 1, dtype=np.int32), np.diff(cuts))
+    most = int(np.clip(t.memory / TRIPLE_BYTES, 1, DEALT))
+    for found in ahead(_joined(t.triples(), most)):
+        _deal(place, cuts, *dealt(found[0], owner, len(cuts) - 1, *found[1:]))
+    entries, entries_t = [], np.zeros(len(cuts_t) - 1, np.int64)
+
+    def sorting(b: int) -> Callable[[], tuple[Observed, Any]]:
+        return lambda: _sorted(place, t, b, int(cuts[b]), int(cuts[b + 1]))
+
+    for b, (x, turned) in enumerate(in_order(map(sorting, range(len(cuts) - 1)), os.cpu_count() or 1)):
+        entries.append(x.nnz)
+        lengths = x.row_counts().astype(np.int32)
+        _add(place, "rows", b, lengths=lengths, indices=x.indices.astype(index_dtype(m), copy=False), data=x.data)
+        indptr, at, values = turned
+        for c, (first, last) in enumerate(pairwise(cuts_t)):
+            piece = slice(indptr[first], indptr[last])
+            lengths = np.diff(indptr[first : last + 1]).astype(np.int32)
+            _add(place, "columns", c, lengths=lengths, indices=at[piece], data=values[piece])
+            entries_t[c] += piece.stop - piece.start
     token = f"{place.name} {total}"
-    turned = ShardParts(place, "columns", np.diff(cuts_t).tolist(), entries_t, n, dtype, token)
-    return ShardParts(place, "rows", np.diff(cuts).tolist(), entries, m, dtype, token, turned)
+    turned = ShardParts(place, "columns", np.diff(cuts_t).tolist(), entries_t.tolist(), n, t.dtype, token, None, len(entries))
+    return ShardParts(place, "rows", np.diff(cuts).tolist(), entries, m, t.dtype, token, turned)
+
+
+def _sorted(place: Path, t: _Table, b: int, first: int, last: int) -> tuple[Observed, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """A range of rows in order, and the same by columns; rows are counted from the start of the matrix there."""
+    m = len(t.columns.labels)
+    kinds = (("row", index_dtype(last - first)), ("column", index_dtype(m)), ("value", t.dtype))
+    i, j, a = (_taken(place, b, what, dtype) for what, dtype in kinds)
+    x = Observed.from_codes(
+        i, j, a, (last - first, m), t.rows.labels[first:last], t.columns.labels, t.duplicates, None, lambda p: "some line", t.names[2]
+    )  # fmt: skip
+    del i, j, a
+    out = np.empty(m + 1, np.int64), np.empty(x.nnz, index_dtype(len(t.rows.labels))), np.empty_like(x.data)
+    flip(x.indptr, x.indices, x.data, *out, first)
+    return x, out
+
+
+def _joined(triples: Iterator[tuple[np.ndarray, ...]], most: int) -> Iterator[tuple[np.ndarray, ...]]:
+    """Blocks put together, up to so many triples, and cut where one has more."""
+    held: list[tuple[np.ndarray, ...]] = []
+    size = 0
+    for block in triples:
+        for a in range(0, len(block[0]), most):
+            part = tuple(each[a : a + most] for each in block)
+            if size + len(part[0]) > most and held:
+                yield tuple(np.concatenate(each) for each in zip(*held))
+                held, size = [], 0
+            held.append(part)
+            size += len(part[0])
+    if held:
+        yield tuple(np.concatenate(each) for each in zip(*held))
+
+
+def in_order(tasks: Iterable[Callable[[], Any]], threads: int) -> Iterator[Any]:
+    """Answers of tasks in their order, while threads work on as many further ones."""
+    with ThreadPoolExecutor(threads) as pool:
+        coming: deque[Any] = deque()
+        for task in tasks:
+            coming.append(pool.submit(task))
+            if len(coming) > threads:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
 
 
 def ahead(items: Iterator[Any]) -> Iterator[Any]:
@@ -165,31 +224,26 @@ def ahead(items: Iterator[Any]) -> Iterator[Any]:
             yield item
 
 
-def _dealt(place: Path, name: str, found: np.ndarray, keys: np.ndarray, owner: np.ndarray, ranges: int) -> None:
-    """Triples added to the file of their range, in the order they came."""
-    starts, out = dealt(keys, owner, ranges, found.view(np.uint32).reshape(len(found), found.itemsize // 4))
+def _deal(place: Path, cuts: np.ndarray, starts: np.ndarray, rows: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
+    """Triples added to the files of their range, rows counted from its start, in the order they came."""
     for b, (a, z) in enumerate(pairwise(starts)):
         if a < z:
-            with open(_file(place, name, b), "ab") as file:
-                out[a:z].tofile(file)
+            own = (rows[a:z] - cuts[b]).astype(index_dtype(int(cuts[b + 1] - cuts[b])))
+            _add(place, "raw", b, row=own, column=columns[a:z], value=values[a:z])
 
 
-def _taken(place: Path, name: str, part: int, dtype: np.dtype) -> np.ndarray:
+def _add(place: Path, side: str, part: int, **arrays: np.ndarray) -> None:
+    for what, array in arrays.items():
+        if len(array):
+            with open(_file(place, side, part, what), "ab") as file:
+                array.tofile(file)
+
+
+def _taken(place: Path, part: int, what: str, dtype: np.dtype) -> np.ndarray:
     """The triples of a range, whose file is not needed any more."""
-    file = _file(place, name, part)
+    file = _file(place, "raw", part, what)
     if not file.exists():
         return np.empty(0, dtype)
     found = np.fromfile(file, dtype)
     file.unlink()
     return found
-
-
-def _kept(place: Path, side: str, part: int, x: Observed) -> int:
-    with open(_file(place, side, part), "wb") as file:
-        for array in (
-            x.indptr.astype(np.int64, copy=False),
-            x.indices.astype(index_dtype(x.n_columns), copy=False),
-            x.data,
-        ):
-            array.tofile(file)
-    return x.nnz

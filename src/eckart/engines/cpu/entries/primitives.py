@@ -45,6 +45,7 @@ class LossPrimitives:
     """linearised, loss_sums, threshold_sums, shortened_rows, augmented, slice_rows on ``threads`` threads."""
 
     threads: int
+    normal: Any
 
     def linearised(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> tuple[Host, float]:
         from eckart.engines.cpu.entries.losses import linearised
@@ -80,10 +81,12 @@ class LossPrimitives:
 
 
     def augmented(
-        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, **at: Any
+        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: Any, **at: Any
     ) -> Host:
         from eckart.engines.cpu.entries.losses import augmented
 
+        if isinstance(noise, tuple):
+            noise = self.normal(noise, (x.nnz, 1), np.float64)
         return augmented(place(x), loss, left, right, noise, self.threads, **at)
 
     def slice_rows(
