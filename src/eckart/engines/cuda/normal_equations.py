@@ -5,13 +5,14 @@ a bias by its Schur complement: with a = sum_j w v_j, s = sum_j w + m_i:   G - a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import MOST_ROWS, Chunk
-from eckart.engines.cuda.kernels.ridge import SOLVED, eliminated, grams, weighted_images
+from eckart.engines.cuda.kernels.ridge import SOLVED, Halved, grams, solved_blocks, split_moments, weighted_images
 from eckart.engines.cuda.known import Known, row_sums
 from eckart.engines.cuda.triangles import Triangle
 
@@ -73,7 +74,7 @@ def solved(
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
     """Codes, biases and the sum of the values of a chunk; None where a matrix is not positive definite, even in float64."""
     k = gathered.shape[2] - (system.bias_ridge is not None)
-    constant = (q.double() * y.double()).sum(1)
+    constant = (q.double() * y.double()).sum()
     seen = chunk.seen if w is None else w
     heavy, pulls = heavy_rows(gathered, w, q)
     heavy = chunk.pieces(heavy)
@@ -81,7 +82,8 @@ def solved(
     rhs = chunk.whole(torch.bmm(heavy.mT, pulls.reshape(len(heavy), -1, 1)))[:, :k, 0]
     side = None if system.bias_ridge is None else gram[:, k, :k]
     sums = q.sum(1, dtype=torch.float64), seen.sum(1, dtype=torch.float64)
-    return _in_time(chunk.rows, gram[:, :k, :k], rhs, side, sums, constant, system)
+    found = _in_time(chunk.rows, gram[:, :k, :k], rhs, side, sums, system)
+    return None if found is None else (*found[:2], 0.5 * constant - found[2])
 
 
 def _in_time(
@@ -90,17 +92,16 @@ def _in_time(
     rhs: torch.Tensor,
     side: torch.Tensor | None,
     sums: tuple[torch.Tensor, torch.Tensor],
-    constant: torch.Tensor,
     system: System,
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
-    """Solved in working precision, or in float64 where a matrix is not positive definite in it."""
+    """Solved in working precision, or in float64 where a matrix is not positive definite in it; codes, biases, and what their values take off 1/2 sum q y."""
     for wide in (False, True):
         g, r = (a.double() if wide else a for a in (gram, rhs))
         s = side.double() if wide and side is not None else side
         found = _factored(rows, g, r, s, *sums, system)
         if found is not None:
             u, b, gain = found
-            return u.to(rhs.dtype), None if b is None else b.to(rhs.dtype), 0.5 * (constant - gain).sum()
+            return u.to(rhs.dtype), None if b is None else b.to(rhs.dtype), 0.5 * gain.sum()
     return None
 
 
@@ -147,68 +148,86 @@ def _factored(
     return u, b, gain
 
 
+class _Moments(NamedTuple):
+    """Of some rows: sum_j w v v^T, sum_j q v, sum_j w v (None without biases), sum_j q and sum_j w."""
+
+    gram: torch.Tensor
+    rhs: torch.Tensor
+    side: torch.Tensor | None
+    pull: torch.Tensor
+    weight: torch.Tensor
+
+
+def _moments(
+    facts: Known, v: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor, biased: bool, step: int
+) -> Iterator[tuple[slice, _Moments]]:
+    """Ranges of rows and their moments: by one walk over the entries where all weigh the same and columns are few, else by one for each of them."""
+    e = facts.entries
+    if w is None and v.shape[1] <= SOLVED:
+        halves = Halved.of(v)
+        for first, last, entry, pieces in e.ranges(step):
+            gram, rhs, side, pull = split_moments(pieces, e.indices, q, halves, entry)
+            at = slice(first, last)
+            yield at, _Moments(gram, rhs, side if biased else None, pull, e.counts[at].double())
+        return
+    rhs, side = entry_product(e, q, v), None
+    if biased:
+        side = entry_product(e, torch.ones_like(q) if w is None else w, v)
+    pull, weight = row_sums(e, q), e.counts.double() if w is None else row_sums(e, w)
+    for first, last, entry, pieces in e.ranges(step):
+        at = slice(first, last)
+        own = None if side is None else side[at]
+        yield at, _Moments(grams(pieces, e.indices, w, v, entry), rhs[at], own, pull[at], weight[at])
+
+
 def kernel_solved(
     facts: Known, v: torch.Tensor, system: System
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
     """All rows, some at a time, their matrices by a kernel; None where one is not positive definite, even in float64."""
     e, k = facts.entries, v.shape[1]
     w, y, q = facts.flat()
-    rhs = entry_product(e, q, v)
-    side = None
-    if system.bias_ridge is not None:
-        side = entry_product(e, torch.ones_like(q) if w is None else w, v)
-    constant, pull = row_sums(e, q.double() * y.double()), row_sums(e, q)
-    weight = e.counts.double() if w is None else row_sums(e, w)
-    left, bias = torch.empty_like(rhs), None if side is None else torch.empty_like(rhs[:, 0])
-    value = torch.zeros((), dtype=torch.float64, device=v.device)
-    for first, last, entry, pieces in e.ranges(max(1, min(MOST_ROWS, e.room.chunk // (4 * (k + 1) ** 2)))):
-        at, gram = slice(first, last), grams(pieces, e.indices, w, v, entry)
-        own = None if side is None else side[at]
+    biased = system.bias_ridge is not None
+    left, bias = v.new_empty(len(e.counts), k), v.new_empty(len(e.counts)) if biased else None
+    value = 0.5 * (q.double() * y.double()).sum()
+    for at, own in _moments(facts, v, w, q, biased, max(1, min(MOST_ROWS, e.room.chunk // (4 * (k + 1) ** 2)))):
         found = None
         if k <= SOLVED and system.noise is None:
-            found = _eliminated(at, gram, rhs[at], own, pull[at], weight[at], constant[at], system)
+            found = _by_blocks(at, own, system)
         if found is None:
-            rows = torch.arange(first, last, device=v.device)
-            found = _in_time(rows, gram, rhs[at], own, (pull[at], weight[at]), constant[at], system)
+            rows = torch.arange(at.start, at.stop, device=v.device)
+            found = _in_time(rows, own.gram, own.rhs, own.side, (own.pull, own.weight), system)
         if found is None:
             return None
         left[at] = found[0]
         if bias is not None:
             assert found[1] is not None
             bias[at] = found[1]
-        value += found[2]
+        value -= found[2]
     return left, bias, value
 
 
-def _eliminated(
-    at: slice,
-    gram: torch.Tensor,
-    r: torch.Tensor,
-    side: torch.Tensor | None,
-    pull: torch.Tensor,
-    weight: torch.Tensor,
-    constant: torch.Tensor,
-    system: System,
+def _by_blocks(
+    at: slice, own: _Moments, system: System
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
     """What ``_in_time`` gives, by a kernel that keeps each matrix to itself; None where a pivot is not positive."""
-    inverse = torch.zeros_like(pull)
+    r, side, inverse = own.rhs, own.side, torch.zeros_like(own.pull)
     if system.prior is not None:
         r = r + system.prior[at]
     if side is not None:
         assert system.bias_ridge is not None
-        slack = weight + system.bias_ridge[at]
+        slack = own.weight + system.bias_ridge[at]
         inverse = torch.where(slack > 0, 1.0 / torch.where(slack > 0, slack, 1.0), 0.0)
-        r = r - side * (pull * inverse).to(r.dtype)[:, None]
+        r = r - side * (own.pull * inverse).to(r.dtype)[:, None]
     base = None if system.base is None else system.base.to(r.dtype).contiguous()
     numbers = (system.ridge[at].to(r.dtype), inverse.to(r.dtype))
-    u, gain, pivots = eliminated(gram, r.contiguous(), side, base, *numbers)
+    u, gain, pivots = solved_blocks(own.gram, r.contiguous(), side, base, *numbers)
     if not bool((pivots > 0).all()):
         return None
     b = None
     if side is not None:
-        b = ((pull - (side * u).sum(1, dtype=torch.float64)) * inverse).to(r.dtype)
-        gain = gain + pull * pull * inverse
-    return u, b, 0.5 * (constant - gain).sum()
+        b = ((own.pull - (side * u).sum(1, dtype=torch.float64)) * inverse).to(r.dtype)
+        gain = gain + own.pull * own.pull * inverse
+    return u, b, 0.5 * gain.sum()
 
 
 def images_by_conjugate_gradients(
