@@ -115,17 +115,3 @@ def test_torch_rows_solved_among_their_entries(given, monkeypatch):
         roots[:, :, j] = engine.get(engine.ridge_rows(x, right, rule, **more, noise=z).left) - left
     for root, (_, inverse) in zip(roots, wanted):
         np.testing.assert_allclose(root @ root.T, inverse, rtol=1e-8, atol=1e-10)
-
-
-def test_draws_ahead_are_those_of_the_streams(monkeypatch):
-    """Steps of two samplers in turn, one of them asked for twice: the numbers of the CPU engine, whether they were drawn ahead or not."""
-    from eckart.engines.cuda import draws
-
-    monkeypatch.setattr(draws, "WORTH", 1)
-    ours, cpu = draws.Draws(3), CpuEngine(2)
-    for step in (1, 2, 2, 3):
-        for seed in (5, 9):
-            got = ours.normal((seed, step, 0), (9000, 3), torch.float64)
-            assert got.numpy().tobytes() == cpu.normal((seed, step, 0), (9000, 3), np.float64).tobytes()
-    small = ours.normal(7, (5, 2), torch.float32)
-    assert small.numpy().tobytes() == cpu.normal(7, (5, 2), np.float32).tobytes()
