@@ -13,7 +13,7 @@ import torch
 from eckart.engines.cuda.arrays import squares
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import MOST_ROWS, Chunk
-from eckart.engines.cuda.kernels.ridge import SOLVED, Halved, grams, solved_blocks, split_moments, weighted_images
+from eckart.engines.cuda.kernels.ridge import SOLVED, Descents, Halved, grams, solved_blocks, split_moments, weighted_images
 from eckart.engines.cuda.known import Known, row_sums
 from eckart.engines.cuda.triangles import Triangle
 
@@ -270,15 +270,18 @@ def images_by_conjugate_gradients(
     """All rows at once, G d by a kernel; rows without entries are zero."""
     e = facts.entries
     w, y, q = facts.flat()
-    ridge = system.ridge.to(v.dtype)[:, None]
+    ridge = system.ridge.to(v.dtype)
     base = None if system.base is None else system.base.to(v.dtype)
-
-    def apply(d: torch.Tensor) -> torch.Tensor:
-        image = weighted_images(e.pieces, e.indices, w, v, d) + ridge * d
-        return image if base is None else image + d @ base
-
-    u, rest = conjugate_gradients(apply, entry_product(e, q, v), torch.where(e.counts[:, None] > 0, start, 0.0), steps)
-    return u, None, 0.5 * ((q.double() * y.double()).sum() - rest.sum())
+    u = torch.where(e.counts[:, None] > 0, start, 0.0)
+    image, rhs = weighted_images(e.pieces, e.indices, w, v, u, q)
+    assert rhs is not None
+    way = Descents.of(u, rhs)
+    way.advance(image, None if base is None else u @ base, ridge, first=True)
+    for _ in range(steps):
+        image, _ = weighted_images(e.pieces, e.indices, w, v, way.d)
+        way.advance(image, None if base is None else way.d @ base, ridge)
+    gain = (way.u * (rhs + way.rest)).sum(dtype=torch.float64)
+    return way.u, None, 0.5 * ((q.double() * y.double()).sum() - gain)
 
 
 def conjugate_gradients(

@@ -140,14 +140,15 @@ class Halved(NamedTuple):
 
 @jit
 def _images(
-    first, last, row, line, indices, weights, right, vectors, out, k, WEIGHTED: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr,
+    first, last, row, line, indices, weights, targets, right, vectors, out, pulls, k, WEIGHTED: tl.constexpr, PULLED: tl.constexpr, STEP: tl.constexpr,
+    WIDTH: tl.constexpr,
 ):  # fmt: skip
     piece = tl.program_id(0)
     columns = tl.arange(0, WIDTH)
     inside = columns < k
     begin, end = tl.load(first + piece), tl.load(last + piece)
     d = tl.load(vectors + tl.load(row + piece) * k + columns, mask=inside, other=0.0)
-    total = tl.zeros([STEP, WIDTH], dtype=right.dtype.element_ty)
+    total, pulled = tl.zeros([STEP, WIDTH], dtype=right.dtype.element_ty), tl.zeros([STEP, WIDTH], dtype=right.dtype.element_ty)
     for e in range(begin, end, STEP):
         at = e + tl.arange(0, STEP)
         seen = at < end
@@ -157,22 +158,93 @@ def _images(
         if WEIGHTED:
             s = s * tl.load(weights + at, mask=seen, other=0.0)
         total += s[:, None] * v
-    tl.store(out + tl.load(line + piece) * k + columns, tl.sum(total, 0), mask=inside)
+        if PULLED:
+            pulled += tl.load(targets + at, mask=seen, other=0.0)[:, None] * v
+    own = tl.load(line + piece) * k + columns
+    tl.store(out + own, tl.sum(total, 0), mask=inside)
+    if PULLED:
+        tl.store(pulls + own, tl.sum(pulled, 0), mask=inside)
 
 
 def weighted_images(
-    pieces: Pieces, indices: torch.Tensor, weights: torch.Tensor | None, right: torch.Tensor, vectors: torch.Tensor
-) -> torch.Tensor:
-    """sum_j w_ij (v_j . d_i) v_j of every row."""
+    pieces: Pieces,
+    indices: torch.Tensor,
+    weights: torch.Tensor | None,
+    right: torch.Tensor,
+    vectors: torch.Tensor,
+    targets: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """sum_j w_ij (v_j . d_i) v_j of every row; and, where there are targets, sum_j q_ij v_j by the same walk."""
     k = right.shape[1]
     out, width = right.new_empty(pieces.lines, k), power_of_two(k)
+    pulls = None if targets is None else torch.empty_like(out)
     if pieces.rows:
         _images[(len(pieces.first),)](
-            pieces.first, pieces.last, pieces.row, pieces.line, indices, right if weights is None else weights, right, vectors.contiguous(), out, k,
-            WEIGHTED=weights is not None, STEP=16, WIDTH=width, num_warps=min(8, max(2, width // 64)),
+            pieces.first, pieces.last, pieces.row, pieces.line, indices, right if weights is None else weights, right if targets is None else targets,
+            right, vectors.contiguous(), out, out if pulls is None else pulls, k, WEIGHTED=weights is not None, PULLED=targets is not None, STEP=16,
+            WIDTH=width, num_warps=min(8, max(2, width // 64)),
         )  # fmt: skip
         join(pieces, out)
-    return out[: pieces.rows]
+        if pulls is not None:
+            join(pieces, pulls)
+    return out[: pieces.rows], None if pulls is None else pulls[: pieces.rows]
+
+
+@jit
+def _advance(image, more, ridges, d, u, r, squares, firsts, k, FIRST: tl.constexpr, BASED: tl.constexpr, WIDTH: tl.constexpr):
+    """A step of conjugate gradients of a row along d, G d = image + d P + l d; FIRST: d is u, and what is left of r becomes the first direction."""
+    i = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, WIDTH)
+    inside = columns < k
+    at = i * k + columns
+    own = tl.load((u if FIRST else d) + at, mask=inside, other=0.0)
+    g = tl.load(image + at, mask=inside, other=0.0) + tl.load(ridges + i) * own
+    if BASED:
+        g += tl.load(more + at, mask=inside, other=0.0)
+    rest = tl.load(r + at, mask=inside, other=0.0)
+    if FIRST:
+        rest -= g
+        square = tl.sum(rest.to(tl.float64) * rest.to(tl.float64), 0)
+        tl.store(firsts + i, square)
+        along = rest
+    else:
+        before, along = tl.load(squares + i), tl.sum(own.to(tl.float64) * g.to(tl.float64), 0)
+        going = (before > 1e-14 * tl.load(firsts + i)) & (along > 0)
+        step = tl.where(going, before / tl.where(going, along, 1.0), 0.0).to(own.dtype)
+        tl.store(u + at, tl.load(u + at, mask=inside, other=0.0) + step * own, mask=inside)
+        rest -= step * g
+        new = tl.sum(rest.to(tl.float64) * rest.to(tl.float64), 0)
+        turn = tl.where(going, new / tl.where(going, before, 1.0), 0.0).to(own.dtype)
+        square = tl.where(going, new, 0.0)
+        along = rest + turn * own
+    tl.store(r + at, rest, mask=inside)
+    tl.store(d + at, along, mask=inside)
+    tl.store(squares + i, square)
+
+
+class Descents(NamedTuple):
+    """Rows on their way by conjugate gradients: codes, what is left of the right-hand sides, directions, squares of what is left now and at first."""
+
+    u: torch.Tensor
+    rest: torch.Tensor
+    d: torch.Tensor
+    squares: torch.Tensor
+    firsts: torch.Tensor
+
+    @classmethod
+    def of(cls, u: torch.Tensor, rhs: torch.Tensor) -> Descents:
+        squares, firsts = (torch.empty(len(u), dtype=torch.float64, device=u.device) for _ in range(2))
+        return cls(u.clone(), rhs.clone(), torch.empty_like(rhs), squares, firsts)
+
+    def advance(self, image: torch.Tensor, more: torch.Tensor | None, ridge: torch.Tensor, first: bool = False) -> None:
+        """A step with the image of d under sum_j w v v^T, and ``more`` of it; the first call takes the image of u and begins. A row that has arrived stays."""
+        rows, k = self.u.shape
+        width = power_of_two(k)
+        if rows:
+            _advance[(rows,)](
+                image, image if more is None else more, ridge, self.d, self.u, self.rest, self.squares, self.firsts, k, FIRST=first,
+                BASED=more is not None, WIDTH=width, num_warps=1 if width <= 256 else 4,
+            )  # fmt: skip
 
 
 SOLVED = 128
