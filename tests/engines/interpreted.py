@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from eckart.engines.cuda import dense, known, mixtures, parts, ridge, sampled, topics, words
+from eckart.engines.cuda import dense, known, mixtures, parts, ridge, sampled, topics, triangles, words
 from eckart.engines.cuda.engine import TorchEngine
 from eckart.engines.cuda.kernels import divergence, language
 from eckart.engines.protocol import KlRule, RidgeRule
@@ -175,7 +175,7 @@ def flat(value: Any) -> list[np.ndarray]:
 
 
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
-    for module in (dense, known, mixtures, parts, ridge, sampled, topics, words):
+    for module in (dense, known, mixtures, parts, ridge, sampled, topics, triangles, words):
         module.usable = lambda tensor: kernels  # type: ignore[attr-defined]
     return flat(do(TorchEngine(1, "cpu")))
 

@@ -13,7 +13,7 @@ from weakref import ref
 import numpy as np
 import torch
 
-from eckart.engines.cuda.device_array import TORCH, DeviceArray
+from eckart.engines.cuda.device_array import NUMPY, TORCH, DeviceArray
 
 
 class Twins:
@@ -34,9 +34,9 @@ class Twins:
         return held[1] if held is not None and held[0]() is array else None
 
 
-LOCKED = 2**20, 2**29
+LOCKED = 2**20, 2**25
 """Bytes of an array that is copied to the host through locked memory: the device writes there thirty times as fast, and PyTorch keeps it for the next copy.
-Smaller ones gain nothing, larger ones would take memory from other programs."""
+Smaller ones gain nothing; larger ones, which stay with a model, take longer to lock than to copy."""
 
 
 def on_host(array: Any) -> np.ndarray:
@@ -45,9 +45,14 @@ def on_host(array: Any) -> np.ndarray:
 
 
 def fetched(tensor: torch.Tensor) -> np.ndarray:
-    """A copy on the host."""
-    if not tensor.is_cuda or not LOCKED[0] <= tensor.numel() * tensor.element_size() <= LOCKED[1]:
+    """A copy on the host. Memory for large ones is NumPy's, which asks the system for large pages: a first touch of small ones takes longer than the copy."""
+    size = tensor.numel() * tensor.element_size()
+    if not tensor.is_cuda or size < LOCKED[0]:
         return tensor.cpu().numpy()
+    if size > LOCKED[1]:
+        host = np.empty(tuple(tensor.shape), NUMPY[tensor.dtype])
+        torch.from_numpy(host).copy_(tensor)
+        return host
     return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor).numpy()
 
 

@@ -68,15 +68,18 @@ NARROW = ("cuda",)
 
 def drawn_in_float32(facts: Known, v: torch.Tensor, system: System) -> bool:
     """Whether draws may be made in float32. Rounding changes G by E, ||E|| <= eps ||G||, and a draw u by G^-1 E u, which is eps ||G|| ||G^-1/2|| ||u|| standard
-    deviations at the most. With ||G||, ||G^-1|| and E ||u||^2 bounded by the trace of G, tr P^-1 and tr P^-1: eps tr G tr P^-1."""
+    deviations at the most. ||G|| is bounded by its trace, E ||u||^2 is about tr P^-1, and ||G^-1|| <= ||P^-1|| <= tr(P^-8)^1/8."""
     if v.dtype != torch.float64 or v.device.type not in NARROW or system.noise is None or system.base is None or system.bias_ridge is not None:
         return False
     lower, info = torch.linalg.cholesky_ex(system.base)
-    spread = torch.cholesky_inverse(lower).trace()
+    inverse = torch.cholesky_inverse(lower)
+    size = inverse.trace()
+    fourth = torch.linalg.matrix_power(inverse / size, 4)
+    spread = size * torch.linalg.matrix_norm(fourth) ** 0.25
     w, e, each = facts.flat()[0], facts.entries, (v * v).sum(1)[facts.entries.indices]
     most = row_sums(e, each if w is None else w * each).amax() if len(each) else spread.new_zeros(())
-    bound = float(torch.where(info == 0, (most + system.base.trace()) * spread, torch.inf))
-    return bound * torch.finfo(torch.float32).eps <= SLACK
+    bound = (most + system.base.trace()) * (spread * size).sqrt()
+    return float(torch.where(info == 0, bound, torch.inf)) * torch.finfo(torch.float32).eps <= SLACK
 
 
 def heavy_rows(gathered: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
