@@ -109,7 +109,7 @@ def costs(x: Matrix, k: Any) -> dict[str, tuple[int, float, float]]:
 
 def _automatic(x: Dense | Counts, k: Any, costs: dict[str, tuple[int, float, float]]) -> tuple[str, str]:
     rows, n = x.shape
-    stream = isinstance(x, Dense) and not x.in_memory
+    stream = isinstance(x, Dense) and not x.in_memory and not getattr(x.values, "at_hand", False)
     shape = f"{'unknown' if rows is None else rows} x {n}"
     if stream:
         if n <= STATISTIC_COLUMNS:

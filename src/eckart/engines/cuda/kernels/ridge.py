@@ -174,15 +174,16 @@ def weighted_images(
     vectors: torch.Tensor,
     targets: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """sum_j w_ij (v_j . d_i) v_j of every row; and, where there are targets, sum_j q_ij v_j by the same walk."""
+    """sum_j w_ij (v_j . d_i) v_j of every row; and, where there are targets, sum_j q_ij v_j by the same walk. Up to 256 columns a warp has a row to itself:
+    with four of them, which wait for one another at every few entries, it takes twice as long."""
     k = right.shape[1]
     out, width = right.new_empty(pieces.lines, k), power_of_two(k)
     pulls = None if targets is None else torch.empty_like(out)
     if pieces.rows:
         _images[(len(pieces.first),)](
             pieces.first, pieces.last, pieces.row, pieces.line, indices, right if weights is None else weights, right if targets is None else targets,
-            right, vectors.contiguous(), out, out if pulls is None else pulls, k, WEIGHTED=weights is not None, PULLED=targets is not None, STEP=16,
-            WIDTH=width, num_warps=min(8, max(2, width // 64)),
+            right, vectors.contiguous(), out, out if pulls is None else pulls, k, WEIGHTED=weights is not None, PULLED=targets is not None,
+            STEP=8 if width <= 64 else 4, WIDTH=width, num_warps=max(1, width // 256),
         )  # fmt: skip
         join(pieces, out)
         if pulls is not None:
