@@ -120,7 +120,8 @@ class DeviceRidge:
             return 0 if small else 2 * (k + 1) ** 2 if dual is None or not dual.takes(length, k) else 2 * length**2
 
         for chunk in facts.entries.chunks(k + rule.bias, beside):
-            w, y, q = (None if a is None else a.to(v.dtype) for a in facts.at(chunk))
+            w, y, q = facts.at(chunk)
+            w, y, q = None if w is None else w.to(v.dtype), y.to(v.dtype), q.to(v.dtype)
             if root is not None:
                 y = q = y * root.to(v.dtype)
             if dual is not None and shared is not None and dual.takes(chunk.length, k):

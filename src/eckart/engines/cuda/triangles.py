@@ -3,8 +3,8 @@
     A = L L^T by columns of blocks:   S = A_{j.., j} - L_{j.., <j} L_{j, <j}^T,    L_jj L_jj^T = S_j,    L_{>j, j} = S_{>j} L_jj^-T
 
 Libraries factor a batch of matrices of some hundred columns many times slower than products of the same size take, and small ones well: here all but
-blocks of ``SMALL`` columns is products (in float32 a kernel takes whole blocks). Triangles are solved by the inverses of the blocks on the diagonal, whose condition is that of a block and not that
-of the matrix.
+blocks of ``SMALL`` columns is products (in float32 a kernel takes whole blocks). Triangles are solved by the inverses of the blocks on the diagonal, whose
+condition is that of a block and not that of the matrix.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ def _split_moments(
 def split_moments(
     pieces: Pieces, indices: torch.Tensor, targets: torch.Tensor, halves: Halved, offset: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """sum_j v_j v_j^T (rows x k x k), sum_j q_j v_j, sum_j v_j in float32 and sum_j q_j in float64 of the rows of these pieces, whose entries are counted from
-    ``offset`` on, by one walk over them. Rows of V come as halves: of v = h + l / 2048 the products h h^T + (h l^T + l h^T) / 2048 are made, on tensor cores."""
+    """sum_j v_j v_j^T (rows x k x k), sum_j q_j v_j, sum_j v_j in float32 and sum_j q_j in float64 of the rows of these pieces, their entries counted from
+    ``offset`` on, by one walk over them. Rows of V come as halves: of v = h + l / 2048 the products h h^T + (h l^T + l h^T) / 2048 are made on tensor cores."""
     k, tile, device = halves.k, halves.pairs.shape[1] // 2, targets.device
     gram, pull, side = (targets.new_empty(pieces.lines, n) for n in (k * k, k, k))
     sums = torch.empty((pieces.lines, 1), dtype=torch.float64, device=device)
