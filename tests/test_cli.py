@@ -335,7 +335,9 @@ def test_interrupt_ends_with_130_and_leaves_no_file(tmp_path):
         np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": (rows, 64)})
         out.truncate(out.tell() + rows * 256)
     command = program("reduce", tmp_path / "big.npy", "-k", 1, "--out", tmp_path / "o.csv")
+    usual = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background of a shell ignores interrupts, and so would its child
     job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, usual)
     try:
         time.sleep(4)
         assert job.poll() is None, job.communicate()

@@ -609,6 +609,20 @@ def test_products_at_the_stored_entries(engine, k, dtype):
 
 
 @dtypes
+@pytest.mark.parametrize("rows", [0, 1, 40_000])
+@pytest.mark.parametrize("columns", [0, 1, 9])
+def test_columns_are_written_where_they_belong(engine, rows, columns, dtype):
+    rng = np.random.default_rng(rows)
+    room, more = (rng.standard_normal((rows, k)).astype(dtype) for k in (12, columns))
+    wanted = room.copy()
+    wanted[:, 2 : 2 + columns] = more
+    for part in (more, np.asfortranarray(more)):
+        into = engine.take(room.copy())
+        engine.write_columns(into, 2, engine.take(part))
+        np.testing.assert_array_equal(engine.get(into), wanted)
+
+
+@dtypes
 @pytest.mark.parametrize("k", [1, 7, 16, 33])
 def test_sampled(engine, dtype, k):
     x, rng = ratings(dtype), np.random.default_rng(1)

@@ -19,6 +19,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.spectral import remainder_norm
+from eckart.decompositions import svd
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError
 from eckart.factors import LowRank
@@ -54,7 +55,7 @@ class Measured:
         self.square = float(self.rest @ self.rest)
         self.norms = float(np.sum(np.square(left)) + np.sum(np.square(right)))
         ql, qr = engine.orth(left), engine.orth(right)
-        a, s, ct = np.linalg.svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
+        a, s, ct = svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
         # values that are rounding alone would make directions out of nothing
         real = s > 1e-14 * max(float(s[0]) if len(s) else 0.0, np.finfo(float).tiny)
         self.u, self.s, self.v = engine.outer(ql, a[:, real]), s[real], engine.outer(qr, ct[real].T)

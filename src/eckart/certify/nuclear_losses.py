@@ -18,6 +18,7 @@ import numpy as np
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.nuclear import PROBES, SURE
 from eckart.certify.spectral import remainder_norm
+from eckart.decompositions import svd
 from eckart.engines.protocol import Engine
 from eckart.factors import LowRank
 from eckart.matrix import Observed
@@ -51,7 +52,7 @@ def loss_gap_certificate(
         by_column = pattern.by_columns(g)
         # ||U V^T||_* from the k x k triangles of both
         sizes = (
-            np.linalg.svd(engine.triangle(left) @ engine.triangle(right).T, compute_uv=False) if f.k else np.zeros(0)
+            svd(engine.triangle(left) @ engine.triangle(right).T, compute_uv=False) if f.k else np.zeros(0)
         )
         value = float(np.sum(loss.value(a, s))) + tau * float(sizes.sum())
 

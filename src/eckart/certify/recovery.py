@@ -27,6 +27,7 @@ import numpy as np
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.nuclear import PROBES, SURE, Measured, dual_point
 from eckart.certify.spectral import FAILURE
+from eckart.decompositions import eigvalsh
 from eckart.engines import engine_named
 from eckart.errors import InputTypeError
 from eckart.factors import LowRank
@@ -164,7 +165,7 @@ def _dense_smallest(t: Tangent, x: Observed) -> float:
         ]
         block = np.hstack(parts)
         gram += block.T @ block
-    return max(float(np.linalg.eigvalsh(gram)[0]), 0.0)
+    return max(float(eigvalsh(gram)[0]), 0.0)
 
 
 def _lanczos_smallest(t: Tangent, rng: np.random.Generator, dimension: int) -> tuple[float, str, bool]:
@@ -215,4 +216,4 @@ def _extreme(t: Tangent, apply: Any, start: Coordinates, steps: int) -> tuple[fl
         before, q = q, Coordinates(*(a / beta for a in w))
     count = len(diagonal)
     t = np.diag(diagonal) + np.diag(off[: count - 1], 1) + np.diag(off[: count - 1], -1)
-    return float(np.linalg.eigvalsh(t)[-1]), count
+    return float(eigvalsh(t)[-1]), count

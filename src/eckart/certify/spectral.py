@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
+from eckart.decompositions import eigh, eigvalsh
 from eckart.engines.protocol import Engine
 
 PROBE = (5, 8)
@@ -87,8 +88,8 @@ def certify_subspace(
     captured = float(np.trace(inside))
     residuals = np.linalg.norm(image - v * values, axis=0)
     outside = image - v @ inside
-    nuclear = float(np.sqrt(np.maximum(np.linalg.eigvalsh(outside.T @ outside), 0.0)).sum())
-    theta = np.sort(np.linalg.eigvalsh((inside + inside.T) / 2))[::-1]
+    nuclear = float(np.sqrt(np.maximum(eigvalsh(outside.T @ outside), 0.0)).sum())
+    theta = np.sort(eigvalsh((inside + inside.T) / 2))[::-1]
     facts: dict[str, Any] = {"k": k, "captured variance": captured, "total variance": float(total)}
     rounding = 30 * eps * np.sqrt(n) * scale
     if k >= n:
@@ -175,7 +176,7 @@ def remainder_norm(
         grown[:, len(t) :] = h
         grown[len(t) :, :] = h.T
         t = grown
-        xi, done = max(float(np.linalg.eigvalsh((t + t.T) / 2)[-1]), 0.0), done + 1
+        xi, done = max(float(eigvalsh((t + t.T) / 2)[-1]), 0.0), done + 1
         fresh = image
     if used >= n:
         return xi, xi, "exact up to rounding: the whole complement was searched"
@@ -235,7 +236,7 @@ def _outside(w: np.ndarray, basis: np.ndarray) -> np.ndarray:
             break
         w = w - basis @ inside
         w = w - basis @ (basis.T @ w)
-        squares, turn = np.linalg.eigh(w.T @ w)
+        squares, turn = eigh(w.T @ w)
         keep = squares > least**2
         w = w @ (turn[:, keep] / np.sqrt(squares[keep]))
     return w

@@ -263,9 +263,9 @@ def thinned(s: Sequences, keep: np.ndarray, most: int) -> Sequences:
     lengths = np.diff(pointers)[chosen]
     if stride > 1:
         ids = np.concatenate([ids[pointers[c] : pointers[c + 1]] for c in chosen])
-    kept = np.random.default_rng(0).random(len(ids), np.float32) < keep[ids]
-    so_far = np.concatenate([[0], np.cumsum(kept)])
-    return Sequences(ids[kept], so_far[np.concatenate([[0], np.cumsum(lengths)])], s.words, s.counts)
+    kept = np.flatnonzero(np.random.default_rng(0).random(len(ids), np.float32) < keep[ids])
+    ends = np.searchsorted(kept, np.concatenate([[0], np.cumsum(lengths)]))
+    return Sequences(ids[kept], ends, s.words, s.counts)
 
 
 def _shares(counts: np.ndarray, exponent: float) -> np.ndarray:

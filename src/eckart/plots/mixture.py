@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.errors import InputError, wrong
 from eckart.plots.style import CLASSES, FAINT, INK, SOFT, new_axes, plain
 
@@ -123,7 +124,7 @@ def blended(posteriors: np.ndarray) -> np.ndarray:
 
 def _ellipses(ax: Any, centre: np.ndarray, covariance: np.ndarray, colour: str) -> None:
     """The ellipses that hold a share of a normal distribution: (x - m)^T C^-1 (x - m) = -2 log(1 - share)."""
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    values, vectors = eigh((covariance + covariance.T) / 2)
     turn = np.linspace(0, 2 * np.pi, 121)
     circle = np.stack([np.cos(turn), np.sin(turn)])
     for share in LEVELS:

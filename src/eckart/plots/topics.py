@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.errors import InputError, wrong
 from eckart.plots.style import BLUE, CLASSES, FAINT, INK, ORANGE, SOFT, new_axes, plain
 
@@ -158,7 +159,7 @@ def scaled(distances: np.ndarray) -> tuple[np.ndarray, float]:
     k = len(distances)
     centred = -0.5 * distances**2
     centred = centred - centred.mean(axis=0) - centred.mean(axis=1)[:, None] + centred.mean()
-    values, vectors = np.linalg.eigh(centred)
+    values, vectors = eigh(centred)
     values, vectors = np.clip(values[::-1], 0, None), vectors[:, ::-1]
     signs = np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(k)] < 0, -1.0, 1.0)
     xy = (vectors * signs * np.sqrt(values))[:, :2]

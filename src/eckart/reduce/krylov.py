@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eckart.decompositions import eigh, eigvalsh
 from eckart.engines.protocol import Engine, Tall
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.rng import normal
@@ -55,7 +56,7 @@ def missing_energy(values: np.ndarray, last: np.ndarray, remainder: np.ndarray, 
         raised = np.diag(values) + b.T @ b / gap
     if not np.isfinite(raised).all():
         return linear
-    quadratic = float(np.sort(np.linalg.eigvalsh(raised))[::-1][:k].sum() - values[:k].sum())
+    quadratic = float(np.sort(eigvalsh(raised))[::-1][:k].sum() - values[:k].sum())
     return max(0.0, min(linear, quadratic))
 
 
@@ -104,7 +105,7 @@ def block_krylov(
             spaces = {name: (lambda a=a: engine.get(a)) for name, a in tall.items()} | {"t": t[:used, :used]}
             memory.offer(spaces | {"step": step, "used": used, "products": products, "trace": kept_trace(trace)})
             width = fresh.shape[1]
-            basis[:, used : used + width] = fresh
+            engine.write_columns(basis, used, fresh)
             q = basis[:, : used + width]
             crosses = isinstance(fresh, np.ndarray)
             image = engine.take(product(engine.get(fresh))) if crosses or inside is None else inside(fresh)
@@ -115,7 +116,7 @@ def block_krylov(
             t[used : used + width, : used + width] = coupling.T
             used += width
             small = t[:used, :used]
-            values, s = np.linalg.eigh((small + small.T) / 2)
+            values, s = eigh((small + small.T) / 2)
             values, s = values[::-1], s[:, ::-1]
             scale = float(max(abs(values[0]), abs(values[-1]), np.finfo(float).tiny))
             noise = 4 * np.finfo(dtype).eps * scale

@@ -18,6 +18,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.gaps import certify_gaps
+from eckart.decompositions import eigh, svd
 from eckart.engines.protocol import Engine, GapStatistics, SeenColumns
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
@@ -118,7 +119,7 @@ def _expand(g: Gaussian, stats: GapStatistics) -> Gaussian:
     weight = stats.second[k, k]
     mean = stats.second[:k, k] / weight
     covariance = stats.second[:k, :k] / weight - np.outer(mean, mean)
-    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 1e-12))
     return Gaussian(g.w @ root, g.mu + g.w @ mean, g.s2)
 
@@ -126,7 +127,7 @@ def _expand(g: Gaussian, stats: GapStatistics) -> Gaussian:
 def to_basis(g: Gaussian, k: int, weight: float, x: Any) -> Basis:
     """Canonical form: orthonormal components by falling variance; k beyond the columns of W is filled with directions of variance s2."""
     n = len(g.mu)
-    u, s, _ = np.linalg.svd(g.w, full_matrices=k > g.w.shape[1])
+    u, s, _ = svd(g.w, full_matrices=k > g.w.shape[1])
     values = np.full(k, g.s2)
     values[: len(s)] += s[:k] ** 2
     components = u[:, :k].T

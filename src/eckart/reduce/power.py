@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.errors import InputError, wrong
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.rng import generator
@@ -101,7 +102,7 @@ def _polish(product: Callable, vectors: np.ndarray) -> tuple[np.ndarray, np.ndar
     q = np.linalg.qr(vectors)[0]
     image = np.column_stack([product(column) for column in q.T])
     small = q.T @ image
-    values, s = np.linalg.eigh((small + small.T) / 2)
+    values, s = eigh((small + small.T) / 2)
     # by falling magnitude; of a pair +l, -l the positive one first
     order = np.lexsort((-values, -np.round(np.abs(values), 12)))
     values, s = values[order], s[:, order]
@@ -178,7 +179,7 @@ def _two_dimensional(
     w /= size
     image_w = product(w)
     t = np.array([[theta, v @ image_w], [v @ image_w, w @ image_w]])
-    values, s = np.linalg.eigh(t)
+    values, s = eigh(t)
     big = 1 if abs(values[1]) >= abs(values[0]) * (1 - 1e-9) else 0
     u = s[0, big] * v + s[1, big] * w
     residual = np.linalg.norm(s[0, big] * image + s[1, big] * image_w - values[big] * u)

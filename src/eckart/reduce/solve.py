@@ -9,6 +9,7 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.spectral import PROBE, SPARSE_PROBE, certify_subspace, mean_check
+from eckart.decompositions import svd
 from eckart.engines import available_memory
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError
@@ -308,7 +309,7 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
     elif not isinstance(k, (int, np.integer)):
         g, _ = gaps.fit_gaussian(x, min(n - 1, most, 200), weight, **how, memory=task.memory.inner(None))
         values = (
-            np.concatenate([np.linalg.svd(g.w, compute_uv=False) ** 2, np.zeros(max(n - g.w.shape[1], 0))])[:n] + g.s2
+            np.concatenate([svd(g.w, compute_uv=False) ** 2, np.zeros(max(n - g.w.shape[1], 0))])[:n] + g.s2
         )
         total = float(values.sum())
         k = (

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.engines.protocol import Engine, Tall
 from eckart.errors import InputError
 from eckart.io.models.levels import NOTHING, Memory
@@ -185,7 +186,7 @@ def _settle(c: Covariance, ritz: Ritz) -> None:
         order = np.argsort(-values, kind="stable")
         ritz.values, ritz.vectors, ritz.images = values[order], ritz.vectors[:, order], image[:, order]
         return
-    values, turn = np.linalg.eigh((small + small.T) / 2)
+    values, turn = eigh((small + small.T) / 2)
     ritz.values, ritz.vectors = values[::-1], c.engine.get(c.engine.outer(v, turn[:, ::-1]))
 
 
@@ -259,5 +260,5 @@ def canonical(c: Covariance, directions: np.ndarray) -> tuple[np.ndarray, np.nda
     """Rayleigh-Ritz in the span of columns: the orthonormal, variance-ordered basis of that subspace."""
     q = np.linalg.qr(directions)[0]
     small = q.T @ np.asarray(c.product(q), np.float64)
-    values, s = np.linalg.eigh((small + small.T) / 2)
+    values, s = eigh((small + small.T) / 2)
     return np.maximum(values[::-1], 0.0), (q @ s[:, ::-1]).T

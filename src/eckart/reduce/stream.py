@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Check
+from eckart.decompositions import svd
 from eckart.engines.protocol import Engine, Moments, Sketch
 from eckart.matrix import Dense
 from eckart.reduce.covariance import Covariance
@@ -32,7 +33,7 @@ def sketch_size(k: Any, n: int) -> int:
 def spectrum_of_sketch(sketch: Sketch, k: Any, engine: Engine) -> tuple[Covariance, Spectrum]:
     """Eigenpairs of the sketch, and a covariance that multiplies through it."""
     validate_components(k, sketch.rows, sketch.n)
-    _, s, vt = np.linalg.svd(sketch.b.astype(np.float64), full_matrices=False)
+    _, s, vt = svd(sketch.b.astype(np.float64), full_matrices=False)
     values = s**2 / sketch.weight
     total = sketch.total / sketch.weight
     kept = min(pick(k, values, total, sketch.weight, sketch.rows, sketch.n), len(values))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.plots.topics import distributions
 from eckart.report.mixtures import _covariances, means_of
 from eckart.serve.problems import Problem
@@ -41,7 +42,7 @@ def mixture(opened: Opened, x: str | None, y: str | None, level: float) -> dict[
 
 
 def _ellipse(centre: np.ndarray, covariance: np.ndarray, level: float) -> dict[str, float]:
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    values, vectors = eigh((covariance + covariance.T) / 2)
     reach = np.sqrt(np.clip(values[::-1], 0, None) * -2 * np.log1p(-level))
     first = vectors[:, 1]
     return {

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.serve.problems import Problem
 from eckart.studio.library import Library, Opened, Rows
 
@@ -234,7 +235,7 @@ def principal_axes(x: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
         gram += part.T @ part
         mean += np.ones(len(part), x.dtype) @ part
     mean /= count
-    values, vectors = np.linalg.eigh(gram - count * np.outer(mean, mean))
+    values, vectors = eigh(gram - count * np.outer(mean, mean))
     values, vectors = np.clip(values[::-1], 0, None), vectors[:, ::-1]
     vectors = vectors[:, : max(2, min(most, n))]
     sign = np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])] < 0, -1.0, 1.0)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
+from eckart.decompositions import eigh
 from eckart.matrix import Observed
 
 DENSE_LIMIT = 4000
@@ -84,12 +85,12 @@ class Spectral(Link):
     def __init__(self, x: Any, d: int):
         n, f = x.shape
         if n <= f:
-            values, a = np.linalg.eigh((x @ x.T).toarray())
+            values, a = eigh((x @ x.T).toarray())
             keep = values > 1e-9 * max(values[-1], 1e-300)
             self.square, scaled = values[keep], a[:, keep] * np.sqrt(values[keep])
             self.axes = (x.T @ a[:, keep]) / np.sqrt(values[keep])
         else:
-            values, q = np.linalg.eigh((x.T @ x).toarray())
+            values, q = eigh((x.T @ x).toarray())
             keep = values > 1e-9 * max(values[-1], 1e-300)
             self.square, self.axes = values[keep], q[:, keep]
             scaled = x @ self.axes

@@ -25,6 +25,7 @@ import numpy as np
 
 from eckart.certify.stationary import GRADIENT_LIMIT, RidgePoint, RidgeProblem
 from eckart.complete.factors.majorise import loss_sweep
+from eckart.decompositions import eigh
 from eckart.engines.protocol import Engine
 from eckart.terms import Loss, Ordered
 from eckart.trace import StopReason, Trace, Watcher, silent
@@ -192,7 +193,7 @@ def balance(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | Non
         root = np.linalg.cholesky(u).T
     except np.linalg.LinAlgError:
         return None
-    square, turn = np.linalg.eigh(root @ v @ root.T)
+    square, turn = eigh(root @ v @ root.T)
     if not square[0] > 1e-10 * square[-1]:  # a direction that carries nothing: its balance would divide by rounding
         return None
     size = square**0.25

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.decompositions import svd
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.optim.tangent import Sampling, placed
@@ -154,7 +155,7 @@ def partial_svd(
     if isinstance(first, np.ndarray) and getattr(z, "placed", False):
         first = placed(e, first)
     fresh, products = e.orth(first), 0
-    xs, qs, backs = (_Columns(size, limit + width, fresh) for size in (m, n, m))
+    xs, qs, backs = (_Columns(e, size, limit + width, fresh) for size in (m, n, m))
     x, q, back, r = xs.filled, qs.filled, backs.filled, np.zeros((0, 0))
     step = 0
     while True:
@@ -167,10 +168,10 @@ def partial_svd(
         q = qs.append(new)
         back = backs.append(z.times_t(new)) if new.shape[1] else back
         products += fresh.shape[1] + new.shape[1]
-        a, theta, bt = np.linalg.svd(r, full_matrices=False)  # right-restricted: Z (X b) = theta (Q a)
+        a, theta, bt = svd(r, full_matrices=False)  # right-restricted: Z (X b) = theta (Q a)
         wanted = min(k, len(theta))
         missed = e.outer(x, -bt[:wanted].T * theta[:wanted], e.outer(back, a[:, :wanted]))
-        residuals = np.linalg.norm(missed, axis=0)
+        residuals = np.sqrt(np.diagonal(e.inner(missed, missed)))
         scale = float(theta[0]) if len(theta) else 0.0
         if len(theta) < k:
             residuals = np.append(residuals, np.inf)  # the basis does not hold k triples yet
@@ -186,7 +187,7 @@ def partial_svd(
                 break
         fresh = following
     # one half step better: the left space alone, Q^T Z = (Z^T Q)^T
-    _, s, ut = np.linalg.svd(e.triangle(back), full_matrices=False)
+    _, s, ut = svd(e.triangle(back), full_matrices=False)
     real = int((s > 50 * eps * max(scale, np.finfo(float).tiny)).sum())
     kept = min(k, real)
     left = e.outer(q, ut[:kept].T)
@@ -197,8 +198,9 @@ def partial_svd(
 class _Columns:
     """Columns of a basis that grows, in one array: what is there is not copied when more comes."""
 
-    def __init__(self, rows: int, room: int, like: np.ndarray):
-        self.room, self.used = np.empty_like(like, shape=(rows, room), order="C"), 0  # rows together, as products want them
+    def __init__(self, engine: Any, rows: int, room: int, like: np.ndarray):
+        self.engine, self.used = engine, 0
+        self.room = np.empty_like(like, shape=(rows, room), order="C")  # rows together, as products want them
 
     @property
     def filled(self) -> np.ndarray:
@@ -208,8 +210,8 @@ class _Columns:
         end = self.used + more.shape[1]
         if end > self.room.shape[1]:
             old, self.room = self.filled, np.empty_like(self.room, shape=(len(self.room), 2 * end), order="C")
-            self.room[:, : self.used] = old
-        self.room[:, self.used : end] = more
+            self.engine.write_columns(self.room, 0, old)
+        self.engine.write_columns(self.room, self.used, more)
         self.used = end
         return self.filled
 
@@ -230,7 +232,7 @@ def _scaled(values: np.ndarray | None, block: np.ndarray) -> np.ndarray:
 def low_rank_svd(engine: Any, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """U, s, V of the product ``left right^T`` from orthonormal bases of both."""
     ql, qr = engine.orth(left), engine.orth(right)
-    a, s, bt = np.linalg.svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
+    a, s, bt = svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
     return engine.outer(ql, a), s, engine.outer(qr, bt.T)
 
 
@@ -286,7 +288,7 @@ def randomized_svd(
         for _ in range(power_iterations):
             q = z.engine.orth(z.times(z.engine.orth(z.times_t(q))))
         small = z.times_t(q).astype(np.float64)
-    v, s, ut = np.linalg.svd(small, full_matrices=False)
+    v, s, ut = svd(small, full_matrices=False)
     kept = min(k, len(s))
     left, values, right = q @ ut[:kept].T.astype(z.dtype), s[:kept], v[:, :kept].astype(z.dtype)
     if kept < k:  # the matrix has fewer directions than asked for: zeros with any orthonormal vectors

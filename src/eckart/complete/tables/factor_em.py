@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.engines.protocol import FilledMoments
 
 INNER = 12
@@ -52,7 +53,7 @@ class Gaussian:
         more = k - self.k
         scale = np.sqrt(self.psi)
         rest = (cov - self.w @ self.w.T) / np.outer(scale, scale)
-        values, vectors = np.linalg.eigh(rest)
+        values, vectors = eigh(rest)
         # a tenth of a noise at least: a direction of length 0 stays 0 in EM
         size = np.sqrt(np.maximum(values[::-1][:more] - 1, 0.1))
         return replace(self, w=np.hstack([self.w, scale[:, None] * vectors[:, ::-1][:, :more] * size]))
@@ -172,7 +173,7 @@ def em_move(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> float:
 def start(y: np.ndarray, gaps: Gaps, k: int) -> Gaussian:
     """The leading directions of second moments by pairs of scores, where both are seen."""
     both = np.maximum(gaps.seen.T @ gaps.seen, 1.0)
-    values, vectors = np.linalg.eigh((y.T @ y) / both)
+    values, vectors = eigh((y.T @ y) / both)
     n = y.shape[1]
     # 0.3: a noise that is neither certain nor all there is; a direction of length 0 would stay 0 in EM
     w = vectors[:, ::-1][:, :k] * np.sqrt(0.8 * np.maximum(values[::-1][:k], 0.05))

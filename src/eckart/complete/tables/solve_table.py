@@ -14,6 +14,7 @@ from eckart.complete.tables.columns import Part, laid_out, parts_for
 from eckart.complete.tables.factor_em import Gaussian, em_move, factor_gradient, penalty
 from eckart.complete.tables.fit_table import Placed, Scores, descend, expected, without_itself
 from eckart.complete.tables.links import CELLS, fit_link, link_gradient
+from eckart.decompositions import svd
 from eckart.errors import InputError, wrong
 from eckart.factors import MixedColumns
 from eckart.fit import Fit, plan_of
@@ -90,7 +91,7 @@ def _constant(cells: Cells) -> Any:
 def _signed(g: Gaussian) -> Gaussian:
     """Principal axes of W psi^-1/2 in falling order, the largest weight of each positive: the same fit has one answer."""
     scale = np.sqrt(g.psi)[:, None]
-    _, _, turn = np.linalg.svd(g.w / scale, full_matrices=False)
+    _, _, turn = svd(g.w / scale, full_matrices=False)
     w = g.w @ turn.T
     largest = w[np.abs(w).argmax(axis=0), np.arange(w.shape[1])]
     return replace(g, w=w * np.where(largest < 0, -1.0, 1.0))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu import ahead
+from eckart.engines.cpu.dense.gaps import GapPrimitives
 from eckart.engines.cpu.dense.primitives import DensePrimitives
 from eckart.engines.cpu.entries.primitives import LossPrimitives, SampledPrimitives
 from eckart.engines.cpu.items.primitives import ItemPrimitives
@@ -26,6 +27,7 @@ from eckart.scheduler import resolve_threads, run_lanes, single_threaded_blas
 
 class CpuEngine(
     DensePrimitives,
+    GapPrimitives,
     SampledPrimitives,
     LossPrimitives,
     RidgePrimitives,

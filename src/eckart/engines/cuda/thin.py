@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from eckart.decompositions import eigh
 from eckart.engines.cuda.arrays import DeviceArray
 
 WIDE = 512
@@ -57,6 +58,12 @@ class DeviceThin:
             return self.on_cpu("triangle", v)
         return torch.linalg.qr(self.tensor(v, np.float64), mode="r")[1].cpu().numpy()
 
+    def write_columns(self, into: Any, first: int, columns: Any) -> None:
+        if isinstance(into, np.ndarray):
+            self.on_cpu("write_columns", into, first, columns)
+        else:
+            into[:, first : first + columns.shape[1]] = columns
+
     def orth(self, v: Any, against: Any = None) -> Any:
         """Classical Gram-Schmidt against the given columns, then V L^-T with V^T V = L L^T, both in float64 and twice; where columns nearly depend on one
         another, V (V^T V)^-1/2 by eigenvalues, repeated until orthogonal to rounding."""
@@ -77,7 +84,7 @@ class DeviceThin:
                 a = a - q @ (q.double().T @ a.double()).to(a.dtype)
             gram = a.double()
             gram = (gram.T @ gram).cpu().numpy()
-            values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+            values, vectors = eigh((gram + gram.T) / 2)
             if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
                 break
             # what survived the first round but is still mostly noise of the subtraction is dropped in the second

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from eckart.decompositions import eigh, svd
 from eckart.engines.host import Host, place
 from eckart.engines.plain.rows import entry_rows, ones_or
 from eckart.engines.protocol import (
@@ -107,7 +108,7 @@ class PlainDense:
         a = _array(x)
         w = ones_or(x.weights, len(a))
         mean = w @ a / w.sum() if centered else np.zeros(a.shape[1])
-        _, values, right = np.linalg.svd(np.sqrt(w)[:, None] * (a - mean), full_matrices=False)
+        _, values, right = svd(np.sqrt(w)[:, None] * (a - mean), full_matrices=False)
         return Decomposition(len(a), float(w.sum()), mean, values, right)
 
     def sketch(self, x: Matrix | Host, state: Sketch, watch: Watcher = silent) -> Sketch:
@@ -133,7 +134,7 @@ class PlainDense:
         least = 1e-10 * max(np.linalg.norm(u, axis=0).max(initial=0.0), 1e-300)
         for _ in range(2):  # what the first subtraction leaves of ``against`` by rounding, the second takes off
             u = u if against is None else u - against @ (against.T @ u)
-            u, s, _ = np.linalg.svd(u, full_matrices=False)
+            u, s, _ = svd(u, full_matrices=False)
             u, least = u[:, s > least], 0.5
         return u
 
@@ -148,8 +149,11 @@ class PlainDense:
     def triangle(self, v: np.ndarray) -> np.ndarray:
         return np.asarray(np.linalg.qr(np.asarray(v, np.float64), mode="r"))
 
+    def write_columns(self, into: np.ndarray, first: int, columns: np.ndarray) -> None:
+        into[:, first : first + columns.shape[1]] = columns
+
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        values, vectors = np.linalg.eigh(np.asarray(c, np.float64))
+        values, vectors = eigh(np.asarray(c, np.float64))
         return values[::-1][:k], vectors[:, ::-1][:, :k]
 
     def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:

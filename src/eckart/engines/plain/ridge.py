@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.engines.host import place
 from eckart.engines.plain.rows import entry_rows, ones_or
 from eckart.engines.protocol import PrecisionDraws, RidgeRule, RowSolution
@@ -136,7 +137,7 @@ def _least(gram: np.ndarray, rhs: np.ndarray, nonnegative: bool) -> np.ndarray:
         return np.linalg.lstsq(gram, rhs, rcond=1e-11)[0]
     from scipy.optimize import nnls
 
-    values, vectors = np.linalg.eigh(gram)
+    values, vectors = eigh(gram)
     kept = values > 1e-11 * max(values.max(initial=0.0), 1e-300)
     root = np.sqrt(values[kept])
     return nnls(root[:, None] * vectors[:, kept].T, vectors[:, kept].T @ rhs / root)[0] if kept.any() else 0.0 * rhs

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.engines.protocol.placed import Tall
 from eckart.trace import Watcher, silent
 
@@ -168,7 +169,7 @@ class Sketch:
             mean = self.mean + delta * (other.weight / weight)
         rows, lost = np.concatenate(stack), self.lost + other.lost
         if len(rows) > self.size:
-            values, u = np.linalg.eigh((rows @ rows.T).astype(np.float64))
+            values, u = eigh((rows @ rows.T).astype(np.float64))
             values, u = values[::-1], u[:, ::-1]
             lost += max(float(values[self.size]), 0.0)
             rows = u[:, : self.size].T.astype(self.dtype) @ rows
@@ -269,6 +270,10 @@ class DenseFamily(Protocol):
 
     def triangle(self, v: Tall) -> np.ndarray:
         """R with R^T R = V^T V, as accurate as that of a QR factorization, in float64."""
+        ...
+
+    def write_columns(self, into: Tall, first: int, columns: Tall) -> None:
+        """``columns`` in place of as many columns of ``into``, from ``first`` on: a basis grows so without being copied."""
         ...
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

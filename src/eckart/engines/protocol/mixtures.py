@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.engines.protocol.placed import Tall
 from eckart.trace import Watcher, silent
 
@@ -119,7 +120,7 @@ def lower_root(s: np.ndarray) -> np.ndarray:
     try:
         return np.linalg.cholesky(s)
     except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(s)
+        values, vectors = eigh(s)
         floor = max(values[-1] * len(values) * np.finfo(float).eps, TINY)  # what rounding may hide in an eigenvalue
         lower = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, floor))).T, mode="r")).T
         return lower * np.sign(np.diagonal(lower))

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.decompositions import eigh, eigvalsh
 from eckart.engines.protocol import Engine, Placed
 from eckart.engines.protocol.mixtures import DIAGONAL, FactorStatistics, Gaussians, lower_root
 from eckart.trace import Watcher, silent
@@ -104,7 +105,7 @@ class Rules:
                     np.linalg.cholesky(s - np.eye(len(root)))
                     continue
                 except np.linalg.LinAlgError:
-                    values, vectors = np.linalg.eigh(s)
+                    values, vectors = eigh(s)
                 if values[0] < 1.0:
                     lifted = (vectors * np.maximum(values, 1.0)) @ vectors.T
                     stack[z] = 0.5 * (lifted + lifted.T) * size
@@ -148,7 +149,7 @@ class Rules:
             return [z for z in range(theta.k) if (theta.variances[z] <= floor * (1 + 1e-9)).any()]
         root = np.sqrt(self.floor)
         stack = theta.spread[None] if self.kind == "tied" else theta.spread
-        least = np.linalg.eigvalsh(stack / np.outer(root, root))[:, 0]
+        least = eigvalsh(stack / np.outer(root, root))[:, 0]
         return np.flatnonzero(least <= 1 + 1e-6).tolist()  # rounding of an eigenvalue that was raised to one, with room
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
+from eckart.decompositions import eigvalsh
 from eckart.engines.protocol.mixtures import Gaussians
 from eckart.errors import InputError, wrong
 from eckart.explain.mixtures.gaussian_solve import to_factors
@@ -58,7 +59,7 @@ def _inverse(precisions: np.ndarray, kind: str, name: str = "precisions_init") -
     if stack.ndim != 3 or stack.shape[1] != stack.shape[2]:
         raise InputError(f"{name} of shape {precisions.shape} came, wanted square matrices")
     for z, p in enumerate(stack):
-        if not np.allclose(p, p.T) or np.linalg.eigvalsh(p)[0] <= 0:
+        if not np.allclose(p, p.T) or eigvalsh(p)[0] <= 0:
             raise InputError(
                 f"{name} of component {z} is not symmetric and positive definite"
                 + ("; give the inverse of a covariance" if name != "covariances_" else "")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.decompositions import eigh, svd
 from eckart.engines.protocol import Engine, Placed
 from eckart.engines.protocol.mixtures import Gaussians
 from eckart.explain.mixtures.gaussian_steps import Rules, Scale
@@ -146,7 +147,7 @@ def units(sample: Sample, whiten: bool) -> np.ndarray:
         scaled = sample.filled - found.mean[0]
         scaled *= scale
         return scaled
-    values, vectors = np.linalg.eigh(scatter * np.outer(scale, scale))
+    values, vectors = eigh(scatter * np.outer(scale, scale))
     kept = values > 1e-9 * values[-1]  # directions that the sample does not have, but for rounding
     turned = scale[:, None] * vectors[:, kept] / np.sqrt(values[kept])
     return engine.get(engine.times(Dense(sample.filled), turned, found.mean[0]))
@@ -181,7 +182,7 @@ def _factor_start(
         rows = np.argsort(-q[:, z], kind="stable")[:512]
         mass = q[rows, z] if (q[rows, z] > 0).sum() > r else np.ones(len(rows))
         part = (points[rows] - means[z]) * np.sqrt(mass / mass.sum())[:, None]
-        _, s, vt = np.linalg.svd(part, full_matrices=False)
+        _, s, vt = svd(part, full_matrices=False)
         loadings[z, :, : min(r, len(s))] = (vt[:r] * np.sqrt(0.9) * s[:r, None]).T
         taken = (loadings[z] ** 2).sum(axis=1)
         spread[z] = np.maximum(spread[z] - taken, 0.1 * spread[z])

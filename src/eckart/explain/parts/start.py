@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.engines.protocol import Engine, Placed, Tall
 from eckart.errors import InputError
 from eckart.explain.parts.loop import alternate
@@ -96,7 +97,7 @@ def sketch(sides: Sides, k: int, rng: np.random.Generator) -> tuple[Tall, Tall]:
 
 def nndsvd(engine: Engine, x: Placed, images: Tall, basis: Tall, k: int, fill: float) -> tuple[Tall, Tall, bool]:
     """W and H^T from the sketch A ~ B Y^T, zeros filled, and whether every component has a singular value; one that has none is zero before it is filled."""
-    square, turn = np.linalg.eigh(engine.factor_sums(images, x).square)
+    square, turn = eigh(engine.factor_sums(images, x).square)
     size = np.sqrt(np.maximum(square[::-1][:k], 0.0))
     turn = turn[:, ::-1][:, :k]
     if len(size) < k:  # fewer columns in the sketch than components

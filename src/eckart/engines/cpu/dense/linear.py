@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from eckart.decompositions import eigh, svd
 from eckart.engines.cpu.dense import thin as tall
 
 
@@ -25,7 +26,7 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
         v, gram = tall.outer_inner(v, turn, against, threads)
         if against is not None:
             gram = tall.subtract_inner(v, against, gram, threads)
-        values, vectors = np.linalg.eigh((gram + gram.T) / 2)
+        values, vectors = eigh((gram + gram.T) / 2)
         if attempt and np.abs(values - 1.0).max(initial=0.0) < 100 * eps:
             return v
         # what survived the first round but is still mostly noise of the subtraction is dropped in the second
@@ -69,20 +70,17 @@ def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def svd_of(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Singular values and right vectors: divide and conquer, else QR iteration, else through a QR factorization: a finite matrix always gets an answer."""
+    """Singular values and right vectors, where no method converges through the triangle of a QR factorization: a finite matrix always gets an answer."""
     import scipy.linalg as sl
 
     from eckart.scheduler import single_threaded_blas
 
     with single_threaded_blas():
-        for driver in ("gesdd", "gesvd"):
-            try:
-                _, s, vt = sl.svd(a, full_matrices=False, lapack_driver=driver, check_finite=False)
-                return s, vt
-            except np.linalg.LinAlgError:
-                continue
-        r = sl.qr(a, mode="r", pivoting=False, check_finite=False)[0]
-        values, vectors = np.linalg.eigh(r.T @ r)
+        try:
+            return svd(a, full_matrices=False)[1:]
+        except np.linalg.LinAlgError:
+            r = sl.qr(a, mode="r", pivoting=False, check_finite=False)[0]
+        values, vectors = eigh(r.T @ r)
         return np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T
 
 

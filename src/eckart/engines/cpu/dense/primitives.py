@@ -19,8 +19,6 @@ from eckart.engines.host import Host, place
 from eckart.engines.protocol import (
     ColumnMoments,
     Decomposition,
-    GapCodes,
-    GapStatistics,
     Keeper,
     Moments,
     SeenColumns,
@@ -39,7 +37,7 @@ SEGMENT = 16
 
 
 class DensePrimitives:
-    """Dense and sparse rows against thin matrices; rows with gaps under a Gaussian."""
+    """Dense and sparse rows against thin matrices."""
 
     threads: int
 
@@ -240,6 +238,9 @@ class DensePrimitives:
     def triangle(self, v: np.ndarray) -> np.ndarray:
         return thin.triangle(v, self.threads)
 
+    def write_columns(self, into: np.ndarray, first: int, columns: np.ndarray) -> None:
+        thin.write_columns(into, first, columns, self.threads)
+
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         return eigh_top(c, k)
 
@@ -307,42 +308,6 @@ class DensePrimitives:
             part = replace(m, data=(m.data.astype(np.float64) * factor).astype(x.dtype))
         return Host(part, x.weights, x.entry_weights, checked=True)
 
-    def gap_statistics(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
-        x = place(x)
-        return _gap_kernels(x).gap_statistics(x.matrix, w, mean, noise, x.weights, self.threads)
-
-    def gap_solve(self, stats: GapStatistics) -> tuple[np.ndarray, np.ndarray]:
-        size = stats.gram.shape[1]
-        a, misfit = np.empty(stats.cross.shape), np.empty(len(stats.cross))
-
-        def step(_: None, part: tuple[int, int], scratch: dict) -> None:
-            at = slice(*part)
-            gram, cross = stats.gram[at], stats.cross[at]
-            ridge = 1e-12 * np.trace(gram, axis1=1, axis2=2)[:, None, None] / size * np.eye(size)
-            a[at] = np.linalg.solve(gram + ridge, cross[:, :, None])[:, :, 0]
-            image = np.matmul(gram, a[at][:, :, None])[:, :, 0]
-            misfit[at] = stats.square[at] + np.einsum("jr,jr->j", a[at], image - 2 * cross)
-
-        parts = thin.parts_of(len(a), size**3)
-        run_lanes(parts, [None] * len(parts), step, self.threads)
-        return a, misfit
-
-    def gap_codes(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
-        x = place(x)
-        return _gap_kernels(x).gap_codes(x.matrix, w, mean, noise, self.threads)
-
-    def gap_expect(
-        self, x: Matrix | Host, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float
-    ) -> np.ndarray:
-        from eckart.engines.cpu.dense.missing_rows import expected_rows
-
-        x = place(x)
-        m, u = x.matrix, np.ascontiguousarray(u, np.float64)
-        z = self.gap_codes(x, u * gain, mean, noise).codes
-        out = np.empty(z.shape, x.dtype)
-        self._over_rows(m, lambda a, b: expected_rows(m.indptr, m.indices, m.data, u, gain, mean, z, a, b, out))
-        return out
-
     @staticmethod
     def _thin(x: Host, v: np.ndarray) -> np.ndarray:
         """V in working precision; for sparse products its rows start on cache lines."""
@@ -409,19 +374,6 @@ class DensePrimitives:
         parts = balanced(m.indptr, len(lanes))
         run_lanes(parts, lanes, lambda sums, part, scratch: work(*part, sums), self.threads)
         return thin.tree_sum(lanes, self.threads)
-
-
-def _gap_kernels(x: Host) -> Any:
-    """Mask products where many entries are observed, rows of entries where few are."""
-    if (
-        x.nnz >= 0.05 * x.matrix.shape[0] * x.shape[1]
-    ):  # from about here BLAS on zeros is quicker than scalars on entries
-        from eckart.engines.cpu.dense import missing_masks
-
-        return missing_masks
-    from eckart.engines.cpu.dense import missing_rows
-
-    return missing_rows
 
 
 def _centered(x: Host, mean: np.ndarray) -> Host:

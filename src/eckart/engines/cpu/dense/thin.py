@@ -93,11 +93,28 @@ def triangle(v: np.ndarray, threads: int) -> np.ndarray:
     found: list[list[np.ndarray]] = [[] for _ in parts]
 
     def step(own: list, part: tuple[int, int], scratch: dict) -> None:
-        own.append(np.linalg.qr(v[part[0] : part[1]].astype(np.float64), mode="r"))
+        own.append(_top_of_qr(v[part[0] : part[1]]))
 
     run_lanes(parts, found, step, threads)
     tops = [r for own in found for r in own]
-    return np.asarray(np.linalg.qr(np.vstack(tops), mode="r") if tops else np.zeros((0, v.shape[1])))
+    return _top_of_qr(np.vstack(tops)) if tops else np.zeros((0, v.shape[1]))
+
+
+def _top_of_qr(v: np.ndarray) -> np.ndarray:
+    """R of one range of rows. LAPACK by SciPy lets other threads work meanwhile; ``np.linalg.qr`` keeps the interpreter to itself."""
+    from scipy.linalg.lapack import dgeqrf
+
+    if not v.size:
+        return np.zeros((0, v.shape[1]))
+    return np.triu(dgeqrf(np.array(v, np.float64, order="F"), overwrite_a=True)[0][: v.shape[1]])
+
+
+def write_columns(into: np.ndarray, first: int, columns: np.ndarray, threads: int) -> None:
+    """into[:, first:] = columns, as far as these go: a copy that is worth threads where it is the first to touch the memory."""
+    part = into[:, first : first + columns.shape[1]]
+    if part.size:
+        cuts = cuts_of(len(part), 0, 0, 2 * part.shape[1] * part.itemsize)
+        thin(cuts, part, plus=by_rows(columns, into.dtype), threads=threads)
 
 
 def outer_inner(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from eckart.decompositions import eigh
 from eckart.engines.protocol.mixtures import DIAGONAL, LOG_2PI, Gaussians
 
 
@@ -96,6 +97,6 @@ def inverse_above_one(m: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         np.linalg.cholesky(m)
         return np.linalg.inv(m), np.linalg.slogdet(m)[1]
     except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(m)
+        values, vectors = eigh(m)
         values = np.maximum(values, 1.0)
         return (vectors / values[..., None, :]) @ np.swapaxes(vectors, -1, -2), np.log(values).sum(axis=-1)

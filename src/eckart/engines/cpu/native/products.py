@@ -5,7 +5,7 @@ Matrices come as addresses and leading dimensions, so that one compiled kernel s
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -156,8 +156,13 @@ def added_up(sums: np.ndarray, threads: int) -> np.ndarray:
     entries = sums.shape[1]
     total = np.empty(entries)
     parts = max(1, min(64, entries * len(sums) // SUMS))
-    run_parts(added_part, parts, (np.linspace(0, entries, parts + 1).astype(np.int64), sums, total), threads)
+    run_parts(added_part, parts, (_even_cuts(entries, parts), sums, total), threads)
     return total
+
+
+@lru_cache(maxsize=256)
+def _even_cuts(entries: int, parts: int) -> np.ndarray:
+    return np.linspace(0, entries, parts + 1).astype(np.int64)
 
 
 @njit(**OUTSIDE)

@@ -9,10 +9,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 
-@intrinsic
-def prefetch(typingctx, array, row, column):
-    """Ask for the cache line of array[row, column]; never faults and changes nothing."""
-
+def _hint(to_write: int):
     def codegen(context, builder, signature, args):
         view = context.make_array(signature.args[0])(context, builder, args[0])
         strides = cgutils.unpack_tuple(builder, view.strides)
@@ -23,10 +20,22 @@ def prefetch(typingctx, array, row, column):
         )
         kind = ir.FunctionType(ir.VoidType(), [address.type, i32, i32, i32])
         hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(hint, [address, i32(0), i32(3), i32(1)])
+        builder.call(hint, [address, i32(to_write), i32(3), i32(1)])
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, types.intp), codegen
+    return codegen
+
+
+@intrinsic
+def prefetch(typingctx, array, row, column):
+    """Ask for the cache line of array[row, column]; never faults and changes nothing."""
+    return types.void(array, types.intp, types.intp), _hint(0)
+
+
+@intrinsic
+def prefetch_to_write(typingctx, array, row, column):
+    """The same for a line that will be written: it is taken from the other cores at once, not a second time when the writing comes."""
+    return types.void(array, types.intp, types.intp), _hint(1)
 
 
 def aligned_zeros(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:

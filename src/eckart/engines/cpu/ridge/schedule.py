@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import OUTSIDE
+from eckart.decompositions import eigh
 from eckart.engines.cpu.dense.thin import by_rows, thin
 from eckart.engines.cpu.dense.thin import cuts_of as thin_cuts
 from eckart.engines.cpu.entries.entry import ALL, entries_of, known_room, looked_at, looking, next_rows
@@ -210,7 +211,7 @@ def turned_once(right: np.ndarray, base: np.ndarray, threads: int) -> dict[str, 
 
 def _diagonal(base: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvectors and eigenvalues (>= 0) of the common matrix: in their basis it is diagonal for every row."""
-    values, vectors = np.linalg.eigh(base[:k, :k])
+    values, vectors = eigh(base[:k, :k])
     return vectors, np.maximum(values, 0.0)
 
 

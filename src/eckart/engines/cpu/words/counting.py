@@ -45,23 +45,24 @@ class PairCounting:
         sentences = int(np.searchsorted(pointers, last)) - sentence
         text = np.empty(last - first + 2 * window + sentences + 2, np.uint32)
         parts, sizes = _laid_out(pointers, sentence, sentence + sentences, max(0, first - window), n)
-        partial = [np.zeros(n, np.int64) for _ in parts]
+        partial = np.zeros((len(parts), n), np.int64)
         ends = np.full((len(parts), 3), -1, np.int64)
 
         def lay(at: int, part: tuple[int, int], scratch: dict) -> None:
             ends[at] = lay_out(np.asarray(ids), pointers, part, first, last, window, sizes[at], text, partial[at])
 
         run_lanes(parts, list(range(len(parts))), lay, self.threads)
-        counts, met = np.sum(partial, axis=0), ends[:, 0] >= 0
-        begin, end = (int(ends[met, 0].min()), int(ends[met, 1].max())) if met.any() else (-1, -1)
+        counts = partial.sum(axis=0)
         text = text[: ends[-1, 2]]
         size = len(text)
         starts = np.concatenate([[0], np.cumsum(counts)])
         positions = np.empty(starts[-1], np.int32 if size < 2**31 else np.int64)
-        at = starts[:-1].copy()
-        cuts = np.searchsorted(starts, np.linspace(0, starts[-1], self.threads + 1)[1:-1]).tolist()
-        words = list(itertools.pairwise([0, *cuts, n]))
-        run_lanes(words, words, lambda _, part, scratch: place(text, begin, end, *part, at, positions), self.threads)
+        behind = np.cumsum(partial, axis=0) - partial + starts[:-1]  # words of earlier parts come first
+
+        def put(at: int, part: tuple[int, int], scratch: dict) -> None:
+            place(text, *part, behind[at], positions)
+
+        run_lanes([(int(a), int(b)) for a, b, _ in ends], list(range(len(parts))), put, self.threads)
         sides = int(rule.left) + int(rule.right)
         bounds = np.minimum(counts * window * sides, n)
         parts = list(_parts(bounds, counts, piece))

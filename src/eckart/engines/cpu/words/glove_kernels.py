@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import OUTSIDE
-from eckart.engines.cpu.registers.prefetch import prefetch
+from eckart.engines.cpu.registers.prefetch import prefetch, prefetch_to_write
 
 FAST = {"contract", "reassoc", "nsz"}
 AHEAD = 4
@@ -91,8 +91,8 @@ def glove_steps(entries, first, last, lr, k, own, other):
     for t in range(first, last):
         soon = min(t + AHEAD, last - 1)
         for c in range(0, 3 * width, line):
-            prefetch(own, np.int64(rows[soon]), c)
-            prefetch(other, np.int64(columns[soon]), c)
+            prefetch_to_write(own, np.int64(rows[soon]), c)
+            prefetch_to_write(other, np.int64(columns[soon]), c)
         i, j = rows[t], columns[t]
         d = own[i, k] + other[j, k] - ys[t]
         for c in range(k):

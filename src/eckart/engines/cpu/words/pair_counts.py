@@ -54,11 +54,11 @@ def lay_out(ids, pointers, sentences, first, last, window, size, text, counts):
 
 
 @njit(**OUTSIDE)
-def place(text, begin, end, first, last, at, positions):
-    """Positions of words first..last among text[begin:end], ascending; ``at[w]`` is where those of word w begin, and is moved to their end."""
+def place(text, begin, end, at, positions):
+    """Positions of the words of text[begin:end], ascending for each word; ``at[w]`` is where those of word w go, and is moved to their end."""
     for p in range(begin, end):
         w = text[p]
-        if first <= w < last:
+        if w < at.shape[0]:  # not the end of a sentence
             positions[at[w]] = p
             at[w] += 1
 

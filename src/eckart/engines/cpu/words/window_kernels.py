@@ -19,7 +19,7 @@ from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.native.words import call_for_number
-from eckart.engines.cpu.registers.prefetch import prefetch
+from eckart.engines.cpu.registers.prefetch import prefetch_to_write
 from eckart.engines.cpu.registers.windows import SIX, sample_scores, sample_update, window_scores, window_update
 from eckart.engines.protocol.windows import LISTEN
 
@@ -182,10 +182,10 @@ def train_pieces(corpus, first, last, x, y, rule, rates, seed, scratch):
                     )
                     for j in range(negatives + 1):
                         for c in range(0, columns, 16):
-                            prefetch(y, targets[then, pair, j], c)
+                            prefetch_to_write(y, targets[then, pair, j], c)
                 if p + window + 1 < n:
                     for c in range(0, columns, 16):
-                        prefetch(x, kept[p + window + 1], c)
+                        prefetch_to_write(x, kept[p + window + 1], c)
             if p < 0:
                 continue
             listen = (piece + p) % LISTEN == 0
@@ -282,8 +282,8 @@ def step_block(samples, ends, block, x, y, rule, rates):
                 at = min(t + i + AHEAD, last - 1)
                 soon = np.int64(samples[at, 1])
                 for c in range(0, columns, 16):
-                    prefetch(x, np.int64(samples[at, 0]), c)
-                    prefetch(y, soon ^ (soon >> 63), c)
+                    prefetch_to_write(x, np.int64(samples[at, 0]), c)
+                    prefetch_to_write(y, soon ^ (soon >> 63), c)
             sample_scores(x, y, four, 0, s, columns)
             for i in range(FOUR):
                 g[i] = sigmoid(s[i])
