@@ -302,3 +302,27 @@ def test_certificate_takes_products_that_the_solver_made(monkeypatch):
     assert again.holds
     for name in ("captured variance", "largest residual", "upper bound for any k directions"):
         assert model.certificate_[name] == pytest.approx(again[name], rel=0.02)
+
+
+def test_rows_on_a_device_never_come_to_the_host(monkeypatch):
+    """Tensors that say they are a GPU's: fit, transform and fit_transform read them where they are, and answer in tensors."""
+    from eckart.io import namespaces, read
+    from eckart.io.tables import device_rows
+
+    for module in (namespaces, read, device_rows):
+        monkeypatch.setattr(module, "on_device", lambda x: isinstance(x, torch.Tensor))
+
+    def refused(*_):
+        raise AssertionError("rows were copied to the host")
+
+    monkeypatch.setattr(namespaces, "on_host", refused)
+    monkeypatch.setattr(DeviceRows, "blocks", refused)
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor((rng.standard_normal((300, 40)) * np.arange(1, 41) ** -0.7).astype(np.float32))
+    model = PCA(3, svd_solver="eigh", random_state=0, engine=made(1, "cpu"))
+    codes = model.fit_transform(x)
+    assert isinstance(codes, torch.Tensor)
+    assert torch.equal(codes, model.fit(x).transform(x))
+    assert model.fit_.plan["solver"] == "eigh"
+    plan = PCA(3, random_state=0, engine=made(1, "cpu")).fit(x).fit_.plan
+    assert "row blocks" not in plan["reason"]  # they are at hand

@@ -1,6 +1,7 @@
 """Arrays of other libraries: a tensor in means a tensor out, in its library, on its device.
 
-Whatever speaks the array API standard (or is a PyTorch tensor) is copied to the host, computed with, and the answer goes back. A model that was fitted to
+Whatever speaks the array API standard (or is a PyTorch tensor) is copied to the host, computed with, and the answer goes back; rows on a GPU stay there where
+the engine can take them. A model that was fitted to
 such arrays shows its fitted attributes as such arrays, too.
 """
 
@@ -13,6 +14,8 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
+
+from eckart.io.tables.device_rows import on_device
 
 M = TypeVar("M", bound=Callable[..., Any])
 
@@ -53,13 +56,15 @@ def on_host(x: Any) -> np.ndarray:
     return np.asarray(x) if hasattr(x, "__array__") else np.from_dlpack(x)
 
 
-def in_kind(method: M) -> M:
-    """A method of rows X that answers in the library of X; after a fit, fitted attributes answer in it, too (``fit.fitted`` asks for ``_answers_in``)."""
+def in_kind(method: M, there: bool = False) -> M:
+    """A method of rows X that answers in the library of X; after a fit, fitted attributes answer in it, too (``fit.fitted`` asks for ``_answers_in``).
+    ``there``: rows that lie on a GPU come as they are, for a method that reads them through the door."""
 
     @wraps(method)
     def call(self: Any, X: Any, *args: Any, **named: Any) -> Any:
         back, before = way_back(X), vars(self).get("fit_")
-        value = method(self, X if back is None else on_host(X), *args, **named)
+        as_it_is = back is None or (there and on_device(X))
+        value = method(self, X if as_it_is else on_host(X), *args, **named)
         if vars(self).get("fit_") is not before:
             vars(self).pop("_answers_in", None)
             if back is not None:
@@ -67,6 +72,11 @@ def in_kind(method: M) -> M:
         return value if back is None else _returned(value, back)
 
     return call  # type: ignore[return-value]
+
+
+def rows_in_kind(method: M) -> M:
+    """``in_kind`` of a method to which rows on a GPU come without a copy through the host."""
+    return in_kind(method, there=True)
 
 
 def _is_tensor(x: Any) -> bool:

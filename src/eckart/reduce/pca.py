@@ -21,7 +21,7 @@ from eckart.errors import FileError, InputError
 from eckart.factors import Basis
 from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of, sample_weights
 from eckart.io.models.levels import NOTHING, Memory, resuming
-from eckart.io.namespaces import in_kind
+from eckart.io.namespaces import in_kind, rows_in_kind
 from eckart.io.read import read
 from eckart.io.tables.device_rows import same_kind
 from eckart.io.tables.numbers import numeric
@@ -127,7 +127,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
     _parts: dict[str, Any] = field(init=False)
     _scale: np.ndarray | None = field(init=False)
 
-    @in_kind
+    @rows_in_kind
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
         """Fit to rows of X: array, frame, sparse matrix, file, or iterator of row blocks; NaN marks a missing entry."""
         options = self._options()
@@ -233,7 +233,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         self._become(fit, scale)
         self._stream = state
 
-    @in_kind
+    @rows_in_kind
     def transform(self, X: Any) -> Any:
         """Codes of rows: (x - mean) U, scaled to unit variance if ``whiten``; a row with gaps gets its expected code given what is there.
 
@@ -241,7 +241,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         """
         return same_kind(X, self._encode(X))
 
-    @in_kind
+    @rows_in_kind
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """fit(X).transform(X), reading X once through the door."""
         matrix = X if hasattr(X, "columns") or isinstance(X, np.ndarray) else read(X)
