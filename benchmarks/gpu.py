@@ -8,8 +8,7 @@ compilation; ``from host`` is a later fit on arrays of the host; ``resident`` on
 the CPU engine on all cores of the same machine, after a first fit on a small part that compiles its kernels. Data are made from fixed seeds. ``on cpu``
 names the primitives that the CUDA engine left to the CPU engine. ``rival`` is what a user of PyTorch would write or call (``gpu_rivals.py``), data
 resident. ``--quick`` makes one run of each and skips CPU runs that would take long; ``--small`` tries the script on tiny data, without a GPU on CPU tensors.
-``--profile`` fits every work with resident data in one process and says where the seconds go: for
-each primitive its calls and its own seconds (the device is waited for, so the sum is larger than the time of the fit), ``cpu:`` what the CPU engine did.
+``--profile`` fits every work in one process (``gpu_profile.py``) and says where the seconds go.
 """
 
 from __future__ import annotations
@@ -154,6 +153,7 @@ WORKS = {
     "als": Work("ALS 18 M ratings, k=64, 8 sweeps", "0.3", RATINGS, als(64, 8, biases=True), als_loop(64, 8)),
     "als-implicit-64": Work("ALS implicit 18 M, k=64, 4 sweeps", "0.12", RATINGS, als(64, 4, **IMPLICIT)),
     "als-implicit-256": Work("ALS implicit 18 M, k=256, 4 sweeps", "0.32", RATINGS, als(256, 4, **IMPLICIT), None, True),
+    "als-implicit-1024": Work("ALS implicit 18 M, k=1024, 4 sweeps", "runs", RATINGS, als(1024, 4, **IMPLICIT), None, True),
     "bayes": Work("BayesianMF 10 M ratings, d=64, 4 sweeps", "", data("ratings", 70_000, 10_000, 10_000_000), bayes(64, 3)),
     "bayes-512": Work("BayesianMF 10 M ratings, d=512, 2 chains of 2 sweeps", "1.6", data("ratings", 70_000, 10_000, 10_000_000), bayes(512, 1), None, True),
     "soft-impute": Work("SoftImpute 100,000 x 100,000, 10 M entries, tau 60", "15",
@@ -237,89 +237,6 @@ def measure(name: str, small: bool, cpu: bool, repeats: int) -> dict[str, Any]:
     return out
 
 
-class Profile:
-    """The own seconds and calls of every primitive of an engine; the device is waited for at both ends of each."""
-
-    def __init__(self, engine: Any, wait: Callable[[], None]):
-        self.own: dict[str, list[float]] = {}
-        self.inside: list[float] = []
-        self.wait = wait
-        names = {n for family in type(engine).__mro__ for n in vars(family) if not n.startswith("_")}
-        for name in sorted(names - {"held", "at_work", "known", "reason", "name", "device", "on_cpu", "put"}):
-            if callable(getattr(engine, name, None)):
-                setattr(engine, name, self._timed(getattr(engine, name), lambda args, name=name: name))
-        engine.on_cpu = self._timed(engine.on_cpu, lambda args: f"cpu:{args[0]}")
-
-    def _timed(self, do: Callable[..., Any], title: Callable[[Any], str]) -> Callable[..., Any]:
-        def call(*args: Any, **named: Any) -> Any:
-            self.wait()
-            begun = time.perf_counter()
-            self.inside.append(0.0)
-            try:
-                return do(*args, **named)
-            finally:
-                self.wait()
-                took, nested = time.perf_counter() - begun, self.inside.pop()
-                if self.inside:
-                    self.inside[-1] += took
-                found = self.own.setdefault(title(args), [0.0, 0])
-                found[0] += took - nested
-                found[1] += 1
-
-        return call
-
-    def said(self, most: int = 9) -> str:
-        first = sorted(self.own.items(), key=lambda item: -item[1][0])[:most]
-        return ", ".join(f"{name} {own:.3f} ({calls:g})" for name, (own, calls) in first if own > 5e-4)
-
-
-def profile(names: list[str], small: bool, limit: float) -> None:
-    """Resident seconds of every work and where they go, in this process."""
-    import traceback
-    import warnings
-
-    import torch
-
-    from eckart.engines.cuda import made
-
-    warnings.simplefilter("ignore")
-    device, begun = "cuda" if torch.cuda.is_available() else "cpu", time.perf_counter()
-    wait = torch.cuda.synchronize if device == "cuda" else (lambda: None)
-    kept: tuple[Any, Any] = (None, None)
-    for name in names:
-        work, start = WORKS[name], time.perf_counter()
-        if start - begun > limit:
-            print(f"{name:<17} no time left", flush=True)
-            continue
-        try:
-            if kept[0] is not work.make:
-                kept = (work.make, work.make(small))
-            prepared, engine, runs, model = time.perf_counter() - start, resident_engine(made(None, device)), [], None
-            for _ in range(3):
-                if sum(runs) > 12:
-                    break
-                wait()
-                start = time.perf_counter()
-                model = work.do(kept[1], engine)
-                wait()
-                runs.append(time.perf_counter() - start)
-            holds = getattr(getattr(model, "certificate_", None), "holds", "")
-            said = f"{name:<17} target {work.target:>5}  runs {' '.join(f'{r:.3f}' for r in runs)}  data {prepared:.1f}  holds {holds}"
-            print(said, flush=True)
-            watched = Profile(engine, wait)
-            if min(runs) < 30:
-                work.do(kept[1], engine)
-                print(f"    {watched.said()}", flush=True)
-            if holds is False:
-                print("   ", str(model.certificate_)[:600])
-        except Exception as error:
-            print(f"{name:<17} FAILED {error!r:.300}", flush=True)
-            traceback.print_exc(limit=-3)
-        engine = model = None
-        if device == "cuda":
-            torch.cuda.empty_cache()
-
-
 def row(name: str, found: dict[str, Any]) -> str:
     if "error" in found:
         return f"{name:<17} FAILED: {found['error'].strip().splitlines()[-1][:150]}"
@@ -348,6 +265,8 @@ def main() -> None:
         print("\n" + json.dumps(measure(asked.work, asked.small, cpu, 1 if asked.quick else 3), default=float))
         return
     if asked.profile:
+        from gpu_profile import profile
+
         profile(asked.only, asked.small, asked.limit)
         return
     heads = ("cold", "from host", "resident", "cpu", "rival", "GiB")

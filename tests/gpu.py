@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -53,8 +53,8 @@ def contracts(device: str) -> Iterator[tuple[str, str]]:
         return [(name, lines[-1]), *(("", line) for line in bad[:12])]
 
     with ThreadPoolExecutor(len(FILES)) as pool:
-        for rows in pool.map(tested, FILES):
-            yield from rows
+        for done in as_completed([pool.submit(tested, name) for name in FILES]):
+            yield from done.result()
 
 
 def fits(device: str, beside: bool) -> Iterator[tuple[str, str]]:

@@ -167,7 +167,7 @@ def test_products_of_halves_have_the_precision_of_float32(shape, weighted):
             (want @ probe / size).abs().max() + 1
         )
     v = torch.as_tensor(rng.standard_normal((shape[1], 5)) / units[:, None], dtype=torch.float32)
-    kept = halves.Halves.of(x)
+    kept = halves.Halves.of(x, halves.columns_of(x, None))
     for centre in (mean, None):
         c = x.double() if centre is None else apart
         image = c.T @ (each[:, None] * (c @ v.double()))
@@ -303,3 +303,43 @@ def test_auto_takes_stored_zeros_to_the_gpu_and_leaves_observed_entries(monkeypa
     assert found is worth
     assert ("20 entries" in words) == (kind == "counts")
     assert auto.worth_moving(x, False)[0] is (worth and auto.START * stored <= 20)
+
+
+def test_certificate_takes_products_that_the_solver_made(monkeypatch):
+    """Settled vectors are multiplied once: the certificate adds its own probes, and says what one made anew from the data says."""
+    rng = np.random.default_rng(0)
+    x = (rng.standard_normal((3000, 120)) * np.arange(1, 121) ** -0.7).astype(np.float32)
+    engine, widths = made(1, "cpu"), []
+    times = engine.gram_times
+    monkeypatch.setattr(engine, "gram_times", lambda x, v, *a, **b: widths.append(v.shape[1]) or times(x, v, *a, **b))
+    model = PCA(10, svd_solver="randomized", random_state=0, engine=engine).fit(x)
+    assert widths[-5:] == [8] * 5  # the probes; with the vectors their first product would have 18 columns
+    again = model.certify(x)
+    assert model.certificate_.holds
+    assert again.holds
+    for name in ("captured variance", "largest residual", "upper bound for any k directions"):
+        assert model.certificate_[name] == pytest.approx(again[name], rel=0.02)
+
+
+def test_rows_on_a_device_never_come_to_the_host(monkeypatch):
+    """Tensors that say they are a GPU's: fit, transform and fit_transform read them where they are, and answer in tensors."""
+    from eckart.io import namespaces, read
+    from eckart.io.tables import device_rows
+
+    for module in (namespaces, read, device_rows):
+        monkeypatch.setattr(module, "on_device", lambda x: isinstance(x, torch.Tensor))
+
+    def refused(*_):
+        raise AssertionError("rows were copied to the host")
+
+    monkeypatch.setattr(namespaces, "on_host", refused)
+    monkeypatch.setattr(DeviceRows, "blocks", refused)
+    rng = np.random.default_rng(0)
+    x = torch.as_tensor((rng.standard_normal((300, 40)) * np.arange(1, 41) ** -0.7).astype(np.float32))
+    model = PCA(3, svd_solver="eigh", random_state=0, engine=made(1, "cpu"))
+    codes = model.fit_transform(x)
+    assert isinstance(codes, torch.Tensor)
+    assert torch.equal(codes, model.fit(x).transform(x))
+    assert model.fit_.plan["solver"] == "eigh"
+    plan = PCA(3, random_state=0, engine=made(1, "cpu")).fit(x).fit_.plan
+    assert "row blocks" not in plan["reason"]  # they are at hand

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from eckart.engines.cuda import dense, known, mixtures, parts, ridge, sampled, topics, words
+from eckart.engines.cuda import dense, known, mixtures, parts, ridge, sampled, topics, triangles, words
 from eckart.engines.cuda.engine import TorchEngine
 from eckart.engines.cuda.kernels import divergence, language
 from eckart.engines.protocol import KlRule, RidgeRule
@@ -154,6 +154,10 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "draws with one weight for all": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), own=2.5, noise=U),
     "ridge with a base": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), base=GRAM, prior=U),
     "ridge of many columns": lambda e: e.ridge_rows(seen(e), WIDE, RidgeRule(0.3, 1.0)),
+    **{
+        f"ridge of many columns in {blocks} blocks": lambda e, k=k: e.ridge_rows(seen(e), WIDE[:, :k], BIASED, mean=0.5)
+        for blocks, k in (("two", 20), ("three", 41), ("four", 60), ("four large", 100))
+    },
     "conjugate gradients": lambda e: e.ridge_rows(
         seen(e), V, RidgeRule(0.3, alpha=2.0, shift=1.0), base=GRAM, start=U, cg_steps=3
     ),
@@ -171,7 +175,7 @@ def flat(value: Any) -> list[np.ndarray]:
 
 
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
-    for module in (dense, known, mixtures, parts, ridge, sampled, topics, words):
+    for module in (dense, known, mixtures, parts, ridge, sampled, topics, triangles, words):
         module.usable = lambda tensor: kernels  # type: ignore[attr-defined]
     return flat(do(TorchEngine(1, "cpu")))
 

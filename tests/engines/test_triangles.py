@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
 
 from eckart.engines.cpu.engine import CpuEngine  # noqa: E402
-from eckart.engines.cuda import dual, made  # noqa: E402
+from eckart.engines.cuda import dual, made, normal_equations  # noqa: E402
 from eckart.engines.cuda.triangles import Triangle  # noqa: E402
 from eckart.engines.protocol import RidgeRule  # noqa: E402
 from eckart.matrix import Observed  # noqa: E402
@@ -86,6 +86,7 @@ def dense_rows(x, right, w, base, prior):
 def test_torch_rows_solved_among_their_entries(given, monkeypatch):
     """Rows shorter and longer than the columns, and one without entries: solutions, the value, and the covariance of draws, root by root."""
     monkeypatch.setattr(dual, "FROM", 8)
+    monkeypatch.setattr(normal_equations, "NARROW", ())
     k = 12
     x, right, base, prior, rng = problem(k, [3, 9, 1, 0, 30, 5])
     w = rng.random(x.nnz) * 3
@@ -117,15 +118,33 @@ def test_torch_rows_solved_among_their_entries(given, monkeypatch):
         np.testing.assert_allclose(root @ root.T, inverse, rtol=1e-8, atol=1e-10)
 
 
-def test_draws_ahead_are_those_of_the_streams(monkeypatch):
-    """Steps of two samplers in turn, one of them asked for twice: the numbers of the CPU engine, whether they were drawn ahead or not."""
-    from eckart.engines.cuda import draws
+@pytest.mark.parametrize(("k", "among"), [(13, 8), (70, 8), (70, 10**6)])
+def test_torch_draws_in_float32_are_those_in_float64(k, among, monkeypatch):
+    """Within a hundredth of a standard deviation in every direction, also of rows with hundreds of entries; not taken where noise is so small that rounding
+    would show."""
+    monkeypatch.setattr(dual, "FROM", among)
+    x, right, base, prior, rng = problem(k, [3, 9, 1, 0, 400, 40, 150], seed=3)
+    right[:, -1] = 1.0  # the column of a bias
+    base = base * k  # factors whose scores have variance one
+    engine, z = made(None, DEVICE), rng.standard_normal(prior.shape)
+    sure, dtypes = normal_equations.drawn_in_float32, []
+    monkeypatch.setattr(normal_equations, "NARROW", (DEVICE,))
 
-    monkeypatch.setattr(draws, "WORTH", 1)
-    ours, cpu = draws.Draws(3), CpuEngine(2)
-    for step in (1, 2, 2, 3):
-        for seed in (5, 9):
-            got = ours.normal((seed, step, 0), (9000, 3), torch.float64)
-            assert got.numpy().tobytes() == cpu.normal((seed, step, 0), (9000, 3), np.float64).tobytes()
-    small = ours.normal(7, (5, 2), torch.float32)
-    assert small.numpy().tobytes() == cpu.normal(7, (5, 2), np.float32).tobytes()
+    def told(*args):
+        dtypes.append(sure(*args))
+        return dtypes[-1]
+
+    monkeypatch.setattr("eckart.engines.cuda.ridge.drawn_in_float32", told)
+    for precision, narrow in ((2.5, True), (1e5, False)):
+        more = {"base": base, "prior": prior, "own": precision, "noise": z}
+        got = np.asarray(engine.get(engine.ridge_rows(x, right, RidgeRule(0.0), **more).left))
+        assert dtypes.pop() is narrow
+        monkeypatch.setattr(normal_equations, "NARROW", ())
+        exact = np.asarray(engine.get(engine.ridge_rows(x, right, RidgeRule(0.0), **more).left))
+        monkeypatch.setattr(normal_equations, "NARROW", (DEVICE,))
+        assert got.dtype == exact.dtype == np.float64
+        for i in range(x.shape[0]):
+            v = right[x.indices[x.indptr[i] : x.indptr[i + 1]]]
+            moved = got[i] - exact[i]
+            assert np.sqrt(moved @ (precision * v.T @ v + base) @ moved) < 0.01
+        assert np.array_equal(got, exact) is not narrow

@@ -51,12 +51,14 @@ def certify_subspace(
     notes: tuple[str, ...] = (),
     extra: tuple[Check, ...] = (),
     engine: Engine | None = None,
+    known: Any = None,
 ) -> Certificate:
     """Certificate of rows ``components`` with claimed eigenvalues ``values`` of the covariance behind ``product``.
 
     ``tol`` is the share of the captured variance that the solver was allowed to miss; residuals may then be up to about its square root.
     ``held`` is C itself where it is at hand, with the engine that factors it; else ``engine`` is that of the products, where tall arrays then stay.
-    ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero.
+    ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero. ``known`` is the product with these very components, inside the
+    engine, where it has been made.
     """
     k, n = components.shape
     eps = float(np.finfo(components.dtype).eps)
@@ -74,8 +76,12 @@ def certify_subspace(
     if held is None and k < n:  # the first step of the remainder's estimate shares the pass over the data
         drawn = rng.standard_normal((n, min(probe[1], n - k)))
         fresh = _outside(drawn if engine is None else engine.take(drawn), exact)
-        both = np.hstack([v, fresh.astype(v.dtype)])
-    images = product(both).astype(np.float64, copy=False)
+        both = np.hstack([v, fresh.astype(v.dtype)]) if known is None else fresh.astype(v.dtype)
+    if known is not None and both is v:
+        images = known.astype(np.float64, copy=False)
+    else:
+        images = product(both).astype(np.float64, copy=False)
+        images = images if known is None else np.hstack([known.astype(np.float64), images])
     v, image = exact, images[:, :k]
     scale = max(float(np.abs(values).max()), floor, np.finfo(float).tiny)
     inside = v.T @ image

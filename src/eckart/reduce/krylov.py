@@ -30,13 +30,15 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 @dataclass
 class Ritz:
-    """Ritz values (falling), vectors as columns, residual norms, and the trace of the error bound."""
+    """Ritz values (falling), vectors as columns, residual norms, and the trace of the error bound; exact images of the vectors inside the engine, where they
+    were measured."""
 
     values: np.ndarray
     vectors: np.ndarray
     residuals: np.ndarray
     trace: Trace
     products: int
+    images: Tall | None = None
 
 
 def missing_energy(values: np.ndarray, last: np.ndarray, remainder: np.ndarray, k: int) -> float:

@@ -109,7 +109,7 @@ def costs(x: Matrix, k: Any) -> dict[str, tuple[int, float, float]]:
 
 def _automatic(x: Dense | Counts, k: Any, costs: dict[str, tuple[int, float, float]]) -> tuple[str, str]:
     rows, n = x.shape
-    stream = isinstance(x, Dense) and not x.in_memory
+    stream = isinstance(x, Dense) and not x.in_memory and not getattr(x.values, "at_hand", False)
     shape = f"{'unknown' if rows is None else rows} x {n}"
     if stream:
         if n <= STATISTIC_COLUMNS:
@@ -117,7 +117,7 @@ def _automatic(x: Dense | Counts, k: Any, costs: dict[str, tuple[int, float, flo
         return "randomized", f"{shape} as row blocks, too wide for its covariance"
     assert rows is not None
     many = not isinstance(k, (int, np.integer)) or 2 * int(k) > min(rows, n)
-    if isinstance(x, Dense) and max(rows, n) <= SMALL:
+    if isinstance(x, Dense) and x.in_memory and max(rows, n) <= SMALL:
         return "svd", f"{shape} is small: full decomposition, no tolerance needed"
     if isinstance(k, (int, np.integer)) and k == 0:
         return "eigh" if n <= STATISTIC_COLUMNS else "randomized", "no component asked for: mean and variance only"

@@ -126,7 +126,7 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
         if failed:
             raise failed
     basis = to_basis(c, spectrum, x.columns)
-    certificate = certify(c, basis, spectrum.tol, task.rng, spectrum.notes)
+    certificate = certify(c, basis, spectrum.tol, task.rng, spectrum.notes, _turned(engine, spectrum))
     described = asdict(plan) | plan_of(engine) | {"k": basis.k, "tol": spectrum.tol}
     spread = None if placed.kind == "counts" else c.deviations  # counts have one unit
     return with_units(Fit(basis, certificate, spectrum.trace, described), spread, c.mean)
@@ -236,10 +236,16 @@ def _tail_shape(c: Covariance, s: spectral.Spectrum, left: float) -> float | Non
     return float(np.clip(square / left**2, 1.0 / c.n, 1.0))
 
 
+def _turned(engine: Engine, s: spectral.Spectrum) -> Any:
+    """The images of the components with the signs of the basis, where the solver left them."""
+    return None if s.images is None else engine.outer(s.images, np.diag(signs(s.components)))
+
+
 def certify(
-    c: Covariance, basis: Basis, tol: float, rng: np.random.Generator, notes: dict[str, Any] | None = None
+    c: Covariance, basis: Basis, tol: float, rng: np.random.Generator, notes: dict[str, Any] | None = None, images: Any = None
 ) -> Certificate:
-    """The certificate of a basis for a covariance, with the check of the statistic where it replaced the data."""
+    """The certificate of a basis for a covariance, with the check of the statistic where it replaced the data. ``images`` are C V of these components,
+    inside the engine, where they are known."""
     extra: tuple[Check, ...] = ()
     if c.centered:
         extra = (mean_check(basis.mean, c.mean, np.sqrt(max(c.total, c.rounding, np.finfo(float).tiny)), c.dtype),)
@@ -276,6 +282,7 @@ def certify(
         probe=SPARSE_PROBE if c.data is not None and c.data.kind == "counts" else PROBE,
         notes=words,
         extra=extra,
+        known=images,
     )
 
 

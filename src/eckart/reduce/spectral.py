@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from eckart.decompositions import eigh
-from eckart.engines.protocol import Engine
+from eckart.engines.protocol import Engine, Tall
 from eckart.errors import InputError
 from eckart.io.models.levels import NOTHING, Memory
 from eckart.reduce import rank
@@ -30,7 +30,8 @@ LANCZOS_TOL = 1e-7
 
 @dataclass
 class Spectrum:
-    """Leading eigenvalues (falling) of the covariance, components as rows; ``all_values`` is the whole spectrum where known."""
+    """Leading eigenvalues (falling) of the covariance, components as rows; ``all_values`` is the whole spectrum where known, ``images`` are exact products of
+    the covariance with these very components (columns, inside the engine), where the solver made them."""
 
     values: np.ndarray
     components: np.ndarray
@@ -38,6 +39,7 @@ class Spectrum:
     tol: float
     all_values: np.ndarray | None = None
     notes: dict[str, Any] = field(default_factory=dict)
+    images: Tall | None = None
 
 
 def pick(k: Any, values: np.ndarray, total: float, weight: float, rows: int, n: int) -> int:
@@ -161,15 +163,29 @@ def solve_krylov(
     ritz.trace.note = f"{ritz.products} columns multiplied"
     finest = 1e-12 if c.dtype == np.float64 else 1e-8  # what an exact solver is held to
     components = np.ascontiguousarray(ritz.vectors[:, :kept].T)  # rows are looked at one by one from here on
-    return Spectrum(values[:kept], components, ritz.trace, max(tol, finest))
+    images = None if ritz.images is None else ritz.images[:, :kept]
+    return Spectrum(values[:kept], components, ritz.trace, max(tol, finest), images=images)
+
+
+DIAGONAL = 2.0**-12
+"""What exact products between different vectors may be, of the largest variance, for rough ones to have been right: residuals may be a hundred times that."""
 
 
 def _settle(c: Covariance, ritz: Ritz) -> None:
-    """Rayleigh-Ritz by an exact product in the span that rough ones found; where arrays are NumPy's, products were exact."""
+    """Rayleigh-Ritz by an exact product in the span that rough ones found; where arrays are NumPy's, products were exact.
+
+    Vectors that are settled already stay as they are, so that the certificate need not multiply them again.
+    """
     v = c.engine.take(np.ascontiguousarray(ritz.vectors))
     if isinstance(v, np.ndarray):
         return
-    small = c.engine.inner(v, c.inside(v))
+    image = c.inside(v)
+    small = c.engine.inner(v, image)
+    values = np.diagonal(small)
+    if np.abs(small - np.diag(values)).max(initial=0.0) <= DIAGONAL * np.abs(values).max(initial=0.0):
+        order = np.argsort(-values, kind="stable")
+        ritz.values, ritz.vectors, ritz.images = values[order], ritz.vectors[:, order], image[:, order]
+        return
     values, turn = eigh((small + small.T) / 2)
     ritz.values, ritz.vectors = values[::-1], c.engine.get(c.engine.outer(v, turn[:, ::-1]))
 

@@ -80,10 +80,9 @@ class Side:
 
     @classmethod
     def of(cls, engine: Any, x: Placed, counts: np.ndarray, d: int, link: Link | None) -> Side:
-        n = len(counts)
-        last = np.zeros((n, d))
-        last[:, -1] = 1
-        return cls(x, engine.take(counts[:, None], np.float64), engine.take(np.ones((n, 1))), engine.take(last), link)
+        ones = engine.take(np.ones((len(counts), 1)))
+        last = engine.outer(ones, np.append(np.zeros(d - 1), 1.0)[None])  # made where it is used: it is as large as the factors
+        return cls(x, engine.take(counts[:, None], np.float64), ones, last, link)
 
     @property
     def rows(self) -> int:
@@ -245,7 +244,8 @@ def normal_wishart(
     t = np.zeros((d, d))
     t[np.diag_indices(d)] = np.sqrt(rng.chisquare(degrees - np.arange(d)))
     t[np.tril_indices(d, -1)] = rng.standard_normal(d * (d - 1) // 2)
-    root = linalg.solve_triangular(np.linalg.cholesky(s), t, lower=True, trans="T")
-    noise = np.linalg.solve(root.T, rng.standard_normal(d))
+    lower = np.linalg.cholesky(s)
+    root = linalg.solve_triangular(lower, t, lower=True, trans="T")
+    noise = lower @ linalg.solve_triangular(t, rng.standard_normal(d), lower=True, trans="T")  # M^-T z = C T^-T z
     mu = n * m / (MEAN_WEIGHT + n) + noise / np.sqrt(MEAN_WEIGHT + n)
     return mu, root @ root.T, root

@@ -158,8 +158,7 @@ def begin_near_mode(chain: Any, x: Placed) -> None:
     rng, ends = np.random.default_rng(chain.seed), []
     for _ in range(FIRST_STARTS):
         point, right = begin(touched(problem, loss, mean, e), k, mean, e, rng)
-        left = e.take(np.zeros((chain.rows.rows, k)), x.dtype)
-        state, trace = State(point._replace(left=left, right=e.take(right), loss=loss)), Trace("objective")
+        state, trace = State(point._replace(right=e.take(right), loss=loss)), Trace("objective")
         for _ in range(FIRST_SWEEPS):
             state = sweep(problem, state, e, trace)
         ends.append((trace.values[-1], state.point))

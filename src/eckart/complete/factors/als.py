@@ -255,7 +255,6 @@ class ALS(MappedModel):
         rank = self._rank(problem.x.shape)
         point, right = start(near, rank, mean, engine, rng)
         point = point._replace(loss=loss)
-        left = np.zeros((problem.x.shape[0] or 0, rank), right.dtype)
         if self.warm_start and "fit_" in vars(self):
             old = self._lowrank()
             if old.shape != problem.x.shape:
@@ -263,16 +262,18 @@ class ALS(MappedModel):
                     f"X has shape {problem.x.shape}, the fitted model {old.shape}: warm_start=True wants the same rows and columns; use update for new ones"
                 )
             k = min(old.k, rank)
+            left = np.array(engine.get(point.left))
             right[:, k:] *= right.dtype.type(0.1)
             right[:, :k], left[:, :k] = old.right[:, :k], old.left[:, :k]
             if self.nonnegative:
                 left, right = np.maximum(left, 0), np.maximum(right, 0)
+            point = point._replace(left=engine.take(left))
             if point.column_bias is not None and old.column_bias is not None:
                 point = point._replace(column_bias=engine.take(old.column_bias))
         if maps is not None:
             bias = None if point.column_bias is None else engine.get(point.column_bias)
             return mapped.begin(maps, right, bias, mean, loss, engine)
-        return State(point._replace(left=engine.take(left), right=engine.take(right)))
+        return State(point._replace(right=engine.take(right)))
 
     def _problem(self, engine: Any, x: Observed, weights: np.ndarray | None, ridge: Ridge) -> RidgeProblem:
         unobserved = float(self.unobserved_weight) if self.feedback == "implicit" else 0.0

@@ -27,7 +27,6 @@ from eckart.certify.stationary import GRADIENT_LIMIT, RidgePoint, RidgeProblem
 from eckart.complete.factors.majorise import loss_sweep
 from eckart.decompositions import eigh
 from eckart.engines.protocol import Engine
-from eckart.rng import normal
 from eckart.terms import Loss, Ordered
 from eckart.trace import StopReason, Trace, Watcher, silent
 
@@ -202,8 +201,8 @@ def balance(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray] | Non
 
 
 def start(problem: RidgeProblem, k: int, mean: float, engine: Engine, rng: np.random.Generator) -> tuple[RidgePoint, np.ndarray]:
-    """The point with V spanning a randomized range of D^-1/2 R D^-1/2, R the entries less mean and plain biases (for implicit feedback: the weights); and V
-    on the host."""
+    """The point with U = 0 and V spanning a randomized range of D^-1/2 R D^-1/2, R the entries less mean and plain biases (for implicit feedback: the
+    weights); V is on the host."""
     x, rule, rule_t = problem.x, problem.rule, problem.rule_t
     n, m, dtype = len(x.counts), x.shape[1], x.dtype
     row_bias = column_bias = None
@@ -213,16 +212,17 @@ def start(problem: RidgeProblem, k: int, mean: float, engine: Engine, rng: np.ra
     shade = (np.maximum(side.counts, 1.0) ** (-0.5 * rule.power) for side in (x, x.T))
     rows, columns = (a.astype(dtype) for a in shade)
     scales = engine.take(rows), engine.take(columns)
-    block = engine.take(normal(rng, (m, min(k, n, m)), dtype))
+    block = engine.normal(int(rng.integers(2**62)), (m, min(k, n, m)), dtype)
     found = engine.orth(engine.offset_times(x, block, mean, row_bias, column_bias, *scales))
     block = engine.orth(engine.offset_times(x.T, found, mean, column_bias, row_bias, *scales[::-1]))
     got = block.shape[1]
-    right = np.empty((m, k), dtype)
-    right[:, got:] = normal(rng, (m, k - got), dtype) * dtype.type(0.1 / np.sqrt(k))
-    spanned = engine.get(block) * columns[:, None]
     square = engine.inner(block, block, engine.take(np.square(columns, dtype=np.float64)))
-    size = float(np.sqrt(np.trace(square) / spanned.size)) if got else 1.0
-    right[:, :got] = spanned * dtype.type(0.3 / (size or 1.0))
+    size = float(np.sqrt(np.trace(square) / (m * got))) if got else 1.0
+    right = engine.get(block) * (columns * dtype.type(0.3 / (size or 1.0)))[:, None]
+    if got < k:
+        more = engine.get(engine.normal(int(rng.integers(2**62)), (m, k - got), dtype))
+        right = np.hstack([right, more * dtype.type(0.1 / np.sqrt(k))])
     if rule.nonnegative:
         right = np.abs(right)
-    return RidgePoint(None, None, row_bias, column_bias, mean), right
+    nothing = engine.outer(found, np.zeros((found.shape[1], k)))  # zeros where the engine's arrays are
+    return RidgePoint(nothing, None, row_bias, column_bias, mean), right

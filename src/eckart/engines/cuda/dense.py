@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from eckart.engines.cuda.arrays import WORTH_SPLITTING, DeviceArray, add_square, fetched
-from eckart.engines.cuda.halves import Halves, columns_of, scatter_of
+from eckart.engines.cuda.halves import Halves, Sums, columns_of, scatter_of
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.products import entry_sums, row_products
@@ -108,7 +108,7 @@ class DeviceDense:
         for start, block in self._whole(x, watch):
             w = None if x.weights is None else x.weights[start : start + len(block)]
             if usable(block):
-                found = columns_of(block, w)
+                found = self._columns(x) if w is None and block is x.resident else columns_of(block, w)
                 parts.append((found.weight, found.mean, found.square))
                 rows += len(block)
                 continue
@@ -124,6 +124,12 @@ class DeviceDense:
         mean = at[0] + (each @ (at - at[0])) / total
         spread = squares.sum(0) + each @ (at - mean) ** 2
         return ColumnMoments(rows, float(total), mean.cpu().numpy(), spread.cpu().numpy())
+
+    def _columns(self, x: Held) -> Sums:
+        """Of resident rows without weights, summed once."""
+        if "columns" not in x.kept:
+            x.kept["columns"] = columns_of(x.resident, None)  # type: ignore[arg-type]
+        return x.kept["columns"]
 
     def _sparse_column_moments(self, x: Held) -> ColumnMoments:
         """Absent entries are zeros: about the mean of a column they add its square for each of them."""
@@ -223,7 +229,7 @@ class DeviceDense:
                 and 4 * whole.numel() > KEPT * torch.cuda.mem_get_info(self.device)[0]
             ):
                 whole = None
-            x.kept["halves"] = None if whole is None else Halves.of(whole)
+            x.kept["halves"] = None if whole is None else Halves.of(whole, self._columns(x))
         return x.kept["halves"]
 
     def _sparse_gram_times(self, x: Held, v: torch.Tensor, mean: np.ndarray | None) -> torch.Tensor:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import torch
 
+from eckart.engines.cuda.arrays import squares
 from eckart.engines.cuda.held import Chunk
-from eckart.engines.cuda.normal_equations import System, heavy_rows
+from eckart.engines.cuda.normal_equations import System, heavy_rows, widened
 from eckart.engines.cuda.triangles import Triangle
 
 FROM = 128
@@ -64,19 +65,30 @@ class Dual(NamedTuple):
         """V L^-T, whose rows are gathered."""
         return v if self.inverse is None else v @ self.inverse.T
 
+    def narrow(self, more: int) -> Dual:
+        """In float32, with columns of zeros (``System.narrow``)."""
+        scale, prior, noise = None if self.scale is None else self.scale.float(), self.prior, self.noise
+        return self._replace(
+            scale=scale,
+            prior=None if prior is None else widened(prior, more),
+            noise=None if noise is None else widened(noise, more),
+        )
+
     def back(self, s: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """L^-T s."""
-        return s * self.scale[rows][:, None] if self.inverse is None else s @ self.inverse  # type: ignore[index]
+        if self.inverse is None:
+            return s * self.scale[rows][:, None]  # type: ignore[index]
+        return s[:, : len(self.inverse)].to(self.inverse.dtype) @ self.inverse
 
     def solved(
         self, chunk: Chunk, gathered: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, q: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Codes, the sum of the values (without the noise), and whether a matrix failed."""
-        constant = (q * y).sum()
+        constant = (q * y).sum(dtype=torch.float64)
         b, pulls = heavy_rows(gathered, w, q)
         if self.scale is not None:
             b = b * self.scale[chunk.rows][:, None, None]
-        matrix = torch.bmm(b, b.mT)
+        matrix = squares(b, across=True)
         matrix.diagonal(dim1=1, dim2=2).add_(1.0)
         lower = Triangle.of(matrix)
         s = b.new_zeros(len(b), b.shape[2]) if self.prior is None else self.prior[chunk.rows]
@@ -89,5 +101,6 @@ class Dual(NamedTuple):
         known = known + torch.bmm(b.mT, lower.backward(right))
         u = known[:, :, 0]
         image = torch.bmm(b, known[:, :, :1])[:, :, 0]
-        gain = 2 * ((image * pulls).sum() + (u * s).sum()) - (u * u).sum() - (image * image).sum()
+        pairs = ((2, image, pulls), (2, u, s), (-1, u, u), (-1, image, image))
+        gain = sum(sign * (one * two).sum(dtype=torch.float64) for sign, one, two in pairs)
         return self.back(known.sum(2), chunk.rows), 0.5 * (constant - gain), lower.failed()

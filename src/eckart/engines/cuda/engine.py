@@ -16,7 +16,6 @@ import torch
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray, Twins, on_host, rounding, torch_dtype
 from eckart.engines.cuda.dense import DeviceDense
-from eckart.engines.cuda.draws import Draws
 from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.held import Held, Room, to_device
 from eckart.engines.cuda.mixtures import DeviceMixtures
@@ -47,7 +46,6 @@ class TorchEngine(
         self.back, self.room = CpuEngine(n_threads), Room(self.device)
         self.fallen: set[str] = set()
         self.twins = Twins()
-        self.draws = Draws(self.back.threads)
 
     def put(
         self, matrix: Matrix | Held, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None
@@ -68,10 +66,12 @@ class TorchEngine(
         return on_host(array)
 
     def normal(self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> DeviceArray:
-        """Drawn on the host, where the streams are those of every engine: into locked memory, which PyTorch keeps for the next draw."""
+        """On a GPU by its own generator, whose streams begin at a hash of the seed: other numbers than those of the host, drawn where they are used."""
         if self.device.type != "cuda":
             return self.take(self.back.normal(seed, shape, dtype))
-        return DeviceArray(self.draws.normal(seed, shape, torch_dtype(dtype)).to(self.device, non_blocking=True))
+        state = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1  # PyTorch takes 63 bits
+        draw = torch.Generator(self.device).manual_seed(state)
+        return DeviceArray(torch.randn(shape, generator=draw, device=self.device, dtype=torch_dtype(dtype)))
 
     def at_work(self) -> Any:
         return _AtWork(self.back)

@@ -121,11 +121,10 @@ class Halves(NamedTuple):
     width: int
 
     @classmethod
-    def of(cls, x: torch.Tensor) -> Halves:
+    def of(cls, x: torch.Tensor, sums: Sums) -> Halves:
         n = x.shape[1]
         chunks = max(1, -(-n // TERMS))
         width = -(-n // (8 * chunks)) * 8
-        sums = columns_of(x, None)
         scales = scales_of(sums.most)
         return cls(
             halves(x, sums.near, scales, None, chunks * width), sums.near.double(), 1.0 / scales.double(), chunks, width

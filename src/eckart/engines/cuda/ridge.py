@@ -21,12 +21,17 @@ from eckart.engines.cuda.known import Known, row_sums
 from eckart.engines.cuda.normal_equations import (
     System,
     by_conjugate_gradients,
+    drawn_in_float32,
     images_by_conjugate_gradients,
     kernel_solved,
     solved,
+    widened,
 )
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import RidgeRule, RowSolution
+
+EVEN = 8
+"""Rows of a multiple of so many float32 numbers are read in whole pieces."""
 
 
 class DeviceRidge:
@@ -102,7 +107,12 @@ class DeviceRidge:
         facts, root = (facts, None) if rule.bias else facts.evenly()
         v = v if root is None else v * root
         dual = None if small else Dual.of(system, k, v.dtype)
-        below, shared = padded_rows(v, rule.bias), None if dual is None else padded_rows(dual.rows(v))
+        shared = None if dual is None else dual.rows(v)
+        if drawn_in_float32(facts, v, system):
+            v, system, more = widened(v, -k % EVEN), system.narrow(-k % EVEN), -k % EVEN
+            if dual is not None and shared is not None:
+                shared, dual = widened(shared, more), dual.narrow(more)
+        below, shared = padded_rows(v, rule.bias), None if shared is None else padded_rows(shared)
         failed = torch.zeros((), dtype=torch.bool, device=self.device)
 
         def beside(length: int) -> int:
@@ -111,11 +121,12 @@ class DeviceRidge:
 
         for chunk in facts.entries.chunks(k + rule.bias, beside):
             w, y, q = facts.at(chunk)
+            w, y, q = None if w is None else w.to(v.dtype), y.to(v.dtype), q.to(v.dtype)
             if root is not None:
-                y = q = y * root
+                y = q = y * root.to(v.dtype)
             if dual is not None and shared is not None and dual.takes(chunk.length, k):
-                left[chunk.rows], part, bad = dual.solved(chunk, shared[chunk.columns], w, y, q)
-                failed, value = failed | bad, value + part
+                u, part, bad = dual.solved(chunk, shared[chunk.columns], w, y, q)
+                left[chunk.rows], failed, value = u[:, :k].to(left.dtype), failed | bad, value + part
                 continue
             gathered = below[chunk.columns]
             if small:
@@ -125,7 +136,7 @@ class DeviceRidge:
                 found = solved(chunk, gathered, w, y, q, system)
                 if found is None:
                     return self.on_cpu("ridge_rows", x, right, rule, **given)
-                left[chunk.rows], part = found[0], found[2]
+                left[chunk.rows], part = found[0][:, :k].to(left.dtype), found[2]
                 if bias is not None:
                     assert found[1] is not None
                     bias[chunk.rows] = found[1]
@@ -135,8 +146,8 @@ class DeviceRidge:
         if prior is not None or noise is not None:
             empty = x.entries.empty
             if len(empty):
-                left[empty], part = system.of_empty(empty, k, v.dtype)
-                value += part
+                u, part = system.of_empty(empty, v.shape[1], left.dtype)
+                left[empty], value = u[:, :k], value + part
         return RowSolution(DeviceArray(left), None if bias is None else DeviceArray(bias), float(value))
 
     def bias_rows(self, x: Any, rule: RidgeRule, offset: Any, weights: Any = None, *, mean: float = 0.0) -> DeviceArray:

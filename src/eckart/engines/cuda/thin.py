@@ -117,13 +117,14 @@ class DeviceThin:
         return int(torch.linalg.cholesky_ex(below)[1]) == 0
 
     def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """By the device for large matrices; where its method fails, by the CPU engine, whose methods always answer."""
-        if self.device.type == "cuda" and len(c) >= WIDE and k:
+        """By the device for large matrices; where its method fails, by the CPU engine, whose methods always answer. The library fails too where PyTorch keeps
+        all memory of the device for itself, so that is given back first."""
+        for _ in range(2 if self.device.type == "cuda" and len(c) >= WIDE and k else 0):
             try:
                 values, vectors = torch.linalg.eigh(self.tensor(c, np.float64))
+                return values.flip(0)[:k].cpu().numpy(), vectors[:, -k:].flip(1).cpu().numpy()
             except torch.linalg.LinAlgError:
-                return self.on_cpu("eigh_top", c, k)
-            return values.flip(0)[:k].cpu().numpy(), vectors[:, -k:].flip(1).cpu().numpy()
+                torch.cuda.empty_cache()
         return self.on_cpu("eigh_top", c, k)
 
 

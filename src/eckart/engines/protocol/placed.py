@@ -86,7 +86,8 @@ class PlacingFamily(Protocol):
         ...
 
     def normal(self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> Tall:
-        """Standard normal numbers, drawn where they are used, from ``rng.streams``; the same for the same seed on every engine up to rounding."""
+        """Standard normal numbers, drawn where they are used; the same for the same seed on every engine of the host (``rng.streams``) up to rounding. A GPU
+        draws by its own generator: other numbers, the same ones on the same kind of GPU."""
         ...
 
     def at_work(self) -> AbstractContextManager[None]:

@@ -30,6 +30,8 @@ class DeviceRows:
 
     columns = None
     rereadable = True
+    at_hand = True
+    """Passes over the rows cost no reading: solvers are chosen as for rows in memory."""
 
     def __init__(self, tensor: Any, source: Any = None):
         if tensor.ndim != 2:
