@@ -109,7 +109,12 @@ def _taken(x: Counts, rows: np.ndarray) -> Counts:
 
 def every_other(x: Counts) -> list[Counts]:
     """The documents 0, 2, 4 ... and 1, 3, 5 ..."""
-    return [_taken(x, np.arange(first, x.shape[0], 2)) for first in (0, 1)]
+    return [every(x, 2, first) for first in (0, 1)]
+
+
+def every(x: Counts, step: int, first: int = 0) -> Counts:
+    """Every ``step``-th document."""
+    return _taken(x, np.arange(first, x.shape[0], step))
 
 
 def tokens_of(x: Counts) -> float:
