@@ -24,6 +24,7 @@ from eckart.errors import InputError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
 from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares, placed
+from eckart.singular import svd
 
 PROBES = ((8, 4), (24, 4), (60, 6))
 """Steps and random starts of the norm's bound; the next pair is tried where the bound decides."""
@@ -54,7 +55,7 @@ class Measured:
         self.square = float(self.rest @ self.rest)
         self.norms = float(np.sum(np.square(left)) + np.sum(np.square(right)))
         ql, qr = engine.orth(left), engine.orth(right)
-        a, s, ct = np.linalg.svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
+        a, s, ct = svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
         # values that are rounding alone would make directions out of nothing
         real = s > 1e-14 * max(float(s[0]) if len(s) else 0.0, np.finfo(float).tiny)
         self.u, self.s, self.v = engine.outer(ql, a[:, real]), s[real], engine.outer(qr, ct[real].T)

@@ -22,6 +22,7 @@ from eckart.engines.protocol import Engine
 from eckart.factors import LowRank
 from eckart.matrix import Observed
 from eckart.optim.tangent import Sampling
+from eckart.singular import svd
 from eckart.terms import Loss
 
 
@@ -51,7 +52,7 @@ def loss_gap_certificate(
         by_column = pattern.by_columns(g)
         # ||U V^T||_* from the k x k triangles of both
         sizes = (
-            np.linalg.svd(engine.triangle(left) @ engine.triangle(right).T, compute_uv=False) if f.k else np.zeros(0)
+            svd(engine.triangle(left) @ engine.triangle(right).T, compute_uv=False) if f.k else np.zeros(0)
         )
         value = float(np.sum(loss.value(a, s))) + tau * float(sizes.sum())
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from eckart.engines.protocol import Engine, Tall
 from eckart.matrix import Observed
+from eckart.singular import svd
 
 
 def placed(engine: Engine, array: Any) -> Any:
@@ -116,7 +117,7 @@ class Tangent:
         core = np.zeros((k + len(rx), k + len(ry)))
         core[:k, :k] = np.diag(s) + g.m
         core[k:, :k], core[:k, k:] = rx, ry.T
-        a, values, bt = np.linalg.svd(core)
+        a, values, bt = svd(core)
         kind = self.left.dtype
         turn_left, turn_right = a[:, :k].astype(kind), bt[:k].T.astype(kind)
         left = self.engine.outer(self.left, turn_left[:k], self.engine.outer(qx, turn_left[k:]))

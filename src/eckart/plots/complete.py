@@ -9,6 +9,7 @@ import numpy as np
 
 from eckart.errors import InputError, wrong
 from eckart.plots.style import BLUE, CLASSES, FAINT, INK, ORANGE, SOFT, new_axes, plain
+from eckart.singular import svd
 
 FEW_VALUES = 40
 """Up to this many distinct values (ratings) each has a bar of its own."""
@@ -212,7 +213,7 @@ def principal(f: Any, dimensions: int) -> tuple[np.ndarray, np.ndarray]:
     for _ in range(12):
         p = np.linalg.qr(u @ (v.T @ q))[0]
         q = np.linalg.qr(v @ (u.T @ p))[0]
-    a, s, bt = np.linalg.svd((p.T @ u) @ (v.T @ q))
+    a, s, bt = svd((p.T @ u) @ (v.T @ q))
     a, b, s = (p @ a)[:, :dimensions], (q @ bt.T)[:, :dimensions], s[:dimensions]
     sign = np.where(np.abs(b).max(axis=0, initial=0) == b.max(axis=0, initial=0), 1.0, -1.0)
     return a * sign * np.sqrt(s), b * sign * np.sqrt(s)

@@ -23,6 +23,7 @@ from eckart.errors import InputError
 from eckart.factors import Basis, signs
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
 from eckart.reduce.krylov import block_krylov
+from eckart.singular import svd
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 NOISE_FLOOR = 1e-9
@@ -126,7 +127,7 @@ def _expand(g: Gaussian, stats: GapStatistics) -> Gaussian:
 def to_basis(g: Gaussian, k: int, weight: float, x: Any) -> Basis:
     """Canonical form: orthonormal components by falling variance; k beyond the columns of W is filled with directions of variance s2."""
     n = len(g.mu)
-    u, s, _ = np.linalg.svd(g.w, full_matrices=k > g.w.shape[1])
+    u, s, _ = svd(g.w, full_matrices=k > g.w.shape[1])
     values = np.full(k, g.s2)
     values[: len(s)] += s[:k] ** 2
     components = u[:, :k].T

@@ -14,6 +14,7 @@ import numpy as np
 
 from eckart.errors import InputError
 from eckart.io.dask.known import is_collection
+from eckart.singular import svd
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +123,7 @@ class AffineMap:
 
     def is_projection(self, tol: float = 1e-9) -> bool:
         """Whether the linear part is symmetric and idempotent: the cosines between the subspaces are all 0 or 1."""
-        cosines = np.linalg.svd(self.core, compute_uv=False) if self.core.size else np.zeros(0)
+        cosines = svd(self.core, compute_uv=False) if self.core.size else np.zeros(0)
         return bool(np.all(np.minimum(np.abs(cosines), np.abs(1 - cosines)) <= tol))
 
 
@@ -132,7 +133,7 @@ def orthonormal(span: Any, tol: float | None = None) -> np.ndarray:
     size = float(np.abs(v).max(initial=0.0))
     if size == 0.0:
         return np.zeros((len(v), 0))
-    u, s, _ = np.linalg.svd(v / size, full_matrices=False)
+    u, s, _ = svd(v / size, full_matrices=False)
     cut = (max(v.shape) * np.finfo(np.float64).eps if tol is None else tol) * s[0]
     return u[:, s > cut]
 
@@ -152,7 +153,7 @@ def principal_angles(a: Any, b: Any) -> np.ndarray:
         u, v = v, u
     if v.shape[1] == 0:
         return np.zeros(0)
-    _, cosines, right = np.linalg.svd(u.T @ v)
+    _, cosines, right = svd(u.T @ v)
     aligned = v @ right.T
     sines = np.linalg.norm(aligned - u @ (u.T @ aligned), axis=0)
     return np.where(cosines > np.sqrt(0.5), np.arcsin(np.minimum(sines, 1.0)), np.arccos(np.clip(cosines, -1.0, 1.0)))

@@ -22,6 +22,7 @@ from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import STATISTIC_COLUMNS, Plan, choose, em_plan, require_memory, validate_components
 from eckart.reduce.standardise import Units, divided, in_words, scale_of
 from eckart.reduce.stream import sketch_covariance
+from eckart.singular import svd
 from eckart.trace import Watcher, silent
 
 
@@ -301,7 +302,7 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
     elif not isinstance(k, (int, np.integer)):
         g, _ = gaps.fit_gaussian(x, min(n - 1, most, 200), weight, **how, memory=task.memory.inner(None))
         values = (
-            np.concatenate([np.linalg.svd(g.w, compute_uv=False) ** 2, np.zeros(max(n - g.w.shape[1], 0))])[:n] + g.s2
+            np.concatenate([svd(g.w, compute_uv=False) ** 2, np.zeros(max(n - g.w.shape[1], 0))])[:n] + g.s2
         )
         total = float(values.sum())
         k = (

@@ -17,6 +17,7 @@ from eckart.matrix import Dense
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import STATISTIC_COLUMNS, validate_components
 from eckart.reduce.spectral import Spectrum, pick
+from eckart.singular import svd
 from eckart.trace import Trace, Watcher
 
 SKETCH_LIMIT = 0.02
@@ -32,7 +33,7 @@ def sketch_size(k: Any, n: int) -> int:
 def spectrum_of_sketch(sketch: Sketch, k: Any, engine: Engine) -> tuple[Covariance, Spectrum]:
     """Eigenpairs of the sketch, and a covariance that multiplies through it."""
     validate_components(k, sketch.rows, sketch.n)
-    _, s, vt = np.linalg.svd(sketch.b.astype(np.float64), full_matrices=False)
+    _, s, vt = svd(sketch.b.astype(np.float64), full_matrices=False)
     values = s**2 / sketch.weight
     total = sketch.total / sketch.weight
     kept = min(pick(k, values, total, sketch.weight, sketch.rows, sketch.n), len(values))

@@ -10,6 +10,7 @@ from eckart import plots
 from eckart.matrix import Dense, Matrix
 from eckart.report.html import Report
 from eckart.report.samples import some_rows
+from eckart.singular import svd
 
 COLUMNS = 8
 """Columns by which a component is described."""
@@ -87,7 +88,7 @@ def _map(model: Any, part: Matrix, q: np.ndarray, means: Any, names: list[str]) 
         ax = plots.soft_clusters(values, q, means=means, covariances=covariances, names=names, weights=weights)
         return ax, "Rows in the colours of their components; ellipses hold half and 90% of each"
     centre = values.mean(axis=0)
-    axes = np.linalg.svd(values - centre, full_matrices=False)[2][:2].T
+    axes = svd(values - centre, full_matrices=False)[2][:2].T
     flat = None if means is None else (means - centre) @ axes
     turned = None if covariances is None else np.einsum("ji,kjl,lm->kim", axes, covariances, axes)
     words = ["first direction", "second direction"]

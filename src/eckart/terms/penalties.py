@@ -10,6 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from eckart.singular import svd
+
 
 @dataclass(frozen=True)
 class Penalty:
@@ -104,10 +106,10 @@ class Nuclear(Penalty):
     name: ClassVar[str] = "nuclear"
 
     def value(self, x: np.ndarray) -> float:
-        return self.strength * float(np.linalg.svd(x, compute_uv=False).sum())
+        return self.strength * float(svd(x, compute_uv=False).sum())
 
     def prox(self, v: np.ndarray, t: float) -> np.ndarray:
-        left, size, right = np.linalg.svd(v, full_matrices=False)
+        left, size, right = svd(v, full_matrices=False)
         return (left * np.maximum(size - t * self.strength, 0)) @ right
 
     def conjugate(self, y: np.ndarray) -> float:

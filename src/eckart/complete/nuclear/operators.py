@@ -25,6 +25,7 @@ from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.optim.tangent import Sampling, placed
 from eckart.rng import generator, normal
+from eckart.singular import svd
 from eckart.trace import Trace
 
 Product = Callable[[np.ndarray], np.ndarray]
@@ -167,7 +168,7 @@ def partial_svd(
         q = qs.append(new)
         back = backs.append(z.times_t(new)) if new.shape[1] else back
         products += fresh.shape[1] + new.shape[1]
-        a, theta, bt = np.linalg.svd(r, full_matrices=False)  # right-restricted: Z (X b) = theta (Q a)
+        a, theta, bt = svd(r, full_matrices=False)  # right-restricted: Z (X b) = theta (Q a)
         wanted = min(k, len(theta))
         missed = e.outer(x, -bt[:wanted].T * theta[:wanted], e.outer(back, a[:, :wanted]))
         residuals = np.linalg.norm(missed, axis=0)
@@ -186,7 +187,7 @@ def partial_svd(
                 break
         fresh = following
     # one half step better: the left space alone, Q^T Z = (Z^T Q)^T
-    _, s, ut = np.linalg.svd(e.triangle(back), full_matrices=False)
+    _, s, ut = svd(e.triangle(back), full_matrices=False)
     real = int((s > 50 * eps * max(scale, np.finfo(float).tiny)).sum())
     kept = min(k, real)
     left = e.outer(q, ut[:kept].T)
@@ -230,7 +231,7 @@ def _scaled(values: np.ndarray | None, block: np.ndarray) -> np.ndarray:
 def low_rank_svd(engine: Any, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """U, s, V of the product ``left right^T`` from orthonormal bases of both."""
     ql, qr = engine.orth(left), engine.orth(right)
-    a, s, bt = np.linalg.svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
+    a, s, bt = svd(engine.inner(ql, left) @ engine.inner(qr, right).T, full_matrices=False)
     return engine.outer(ql, a), s, engine.outer(qr, bt.T)
 
 
@@ -286,7 +287,7 @@ def randomized_svd(
         for _ in range(power_iterations):
             q = z.engine.orth(z.times(z.engine.orth(z.times_t(q))))
         small = z.times_t(q).astype(np.float64)
-    v, s, ut = np.linalg.svd(small, full_matrices=False)
+    v, s, ut = svd(small, full_matrices=False)
     kept = min(k, len(s))
     left, values, right = q @ ut[:kept].T.astype(z.dtype), s[:kept], v[:, :kept].astype(z.dtype)
     if kept < k:  # the matrix has fewer directions than asked for: zeros with any orthonormal vectors

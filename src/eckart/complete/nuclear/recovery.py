@@ -22,6 +22,7 @@ from eckart.engines import engine_named
 from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.matrix import Observed
+from eckart.singular import svd
 
 __all__ = ["Recovery", "incoherence", "recovery", "recovery_certificate"]
 
@@ -203,7 +204,7 @@ def incoherence(fit: Any, block: int = 2**22) -> float:
 def _triples(f: LowRank) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     ql, rl = np.linalg.qr(f.left.astype(np.float64))
     qr, rr = np.linalg.qr(f.right.astype(np.float64))
-    a, s, bt = np.linalg.svd(rl @ rr.T)
+    a, s, bt = svd(rl @ rr.T)
     real = s > 1e-12 * max(float(s[0]) if len(s) else 0.0, np.finfo(float).tiny)
     return ql @ a[:, : len(s)][:, real], s[real], qr @ bt[: len(s)][real].T
 

@@ -19,6 +19,7 @@ from eckart.factors import MixedColumns
 from eckart.fit import Fit, plan_of
 from eckart.io.models.levels import NOTHING, Memory
 from eckart.io.tables.mixed import Cells
+from eckart.singular import svd
 from eckart.trace import Trace, Watcher
 
 
@@ -90,7 +91,7 @@ def _constant(cells: Cells) -> Any:
 def _signed(g: Gaussian) -> Gaussian:
     """Principal axes of W psi^-1/2 in falling order, the largest weight of each positive: the same fit has one answer."""
     scale = np.sqrt(g.psi)[:, None]
-    _, _, turn = np.linalg.svd(g.w / scale, full_matrices=False)
+    _, _, turn = svd(g.w / scale, full_matrices=False)
     w = g.w @ turn.T
     largest = w[np.abs(w).argmax(axis=0), np.arange(w.shape[1])]
     return replace(g, w=w * np.where(largest < 0, -1.0, 1.0))

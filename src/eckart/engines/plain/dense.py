@@ -20,6 +20,7 @@ from eckart.engines.protocol import (
     refuse_bad,
 )
 from eckart.matrix import Dense, Matrix
+from eckart.singular import svd
 from eckart.trace import Watcher, silent
 
 
@@ -107,7 +108,7 @@ class PlainDense:
         a = _array(x)
         w = ones_or(x.weights, len(a))
         mean = w @ a / w.sum() if centered else np.zeros(a.shape[1])
-        _, values, right = np.linalg.svd(np.sqrt(w)[:, None] * (a - mean), full_matrices=False)
+        _, values, right = svd(np.sqrt(w)[:, None] * (a - mean), full_matrices=False)
         return Decomposition(len(a), float(w.sum()), mean, values, right)
 
     def sketch(self, x: Matrix | Host, state: Sketch, watch: Watcher = silent) -> Sketch:
@@ -133,7 +134,7 @@ class PlainDense:
         least = 1e-10 * max(np.linalg.norm(u, axis=0).max(initial=0.0), 1e-300)
         for _ in range(2):  # what the first subtraction leaves of ``against`` by rounding, the second takes off
             u = u if against is None else u - against @ (against.T @ u)
-            u, s, _ = np.linalg.svd(u, full_matrices=False)
+            u, s, _ = svd(u, full_matrices=False)
             u, least = u[:, s > least], 0.5
         return u
 

@@ -15,6 +15,7 @@ from eckart.engines.protocol import Engine, Placed
 from eckart.engines.protocol.mixtures import Gaussians
 from eckart.explain.mixtures.gaussian_steps import Rules, Scale
 from eckart.matrix import Dense
+from eckart.singular import svd
 
 SAMPLE_ROWS, SAMPLE_BYTES = 2**15, 2**26
 """Rows and bytes of a sample at the most: seeding looks for groups of some hundredths of the rows, and these are enough to see them."""
@@ -181,7 +182,7 @@ def _factor_start(
         rows = np.argsort(-q[:, z], kind="stable")[:512]
         mass = q[rows, z] if (q[rows, z] > 0).sum() > r else np.ones(len(rows))
         part = (points[rows] - means[z]) * np.sqrt(mass / mass.sum())[:, None]
-        _, s, vt = np.linalg.svd(part, full_matrices=False)
+        _, s, vt = svd(part, full_matrices=False)
         loadings[z, :, : min(r, len(s))] = (vt[:r] * np.sqrt(0.9) * s[:r, None]).T
         taken = (loadings[z] ** 2).sum(axis=1)
         spread[z] = np.maximum(spread[z] - taken, 0.1 * spread[z])

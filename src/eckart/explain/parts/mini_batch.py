@@ -106,10 +106,8 @@ class MiniBatchNMF(NMF):
             given = self._given(W, H, x, options)
             start = None if given is None else np.concatenate([part.ravel() for part in given])
             with progress(bool(self.verbose)) as watch, resuming(self, matrix, rows, y=start) as (memory, rng):
-                if (kept := memory.last()) is not None:
-                    stream = Stream(**kept["stream"])
-                else:
-                    stream = self._first(matrix, rows, options, rng, given)
+                kept = memory.last()
+                stream = self._first(matrix, rows, options, rng, given) if kept is None else Stream(**kept["stream"])
                 # the same for all entries: codes that tell nothing yet, of the size of the data
                 count = matrix.shape[0] or 0
                 even = float(np.sqrt(engine.totals(x).total / max(count * x.shape[1] * options.k, 1)))

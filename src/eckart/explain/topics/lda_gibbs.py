@@ -4,7 +4,8 @@
 
 EM (``topic_em``) finds the neighbourhood in a few dozen cheap sweeps; a chain does not leave it. Where topics are of very unequal size about every second
 climb splits the largest and loses the smallest, and ends clearly lower: so several are tried, on some of the documents where there are many, and the
-highest is kept. The chain starts at draws from its posterior, learns alpha and eta while it burns in, and the words' counts are then averaged over ``n_samples`` sweeps: phi_zw = (mean n_wz + eta) / sum, an estimate of the posterior mean that no single draw reaches.
+highest is kept. The chain starts at draws from its posterior, learns alpha and eta while it burns in, and the words' counts are then averaged over
+``n_samples`` sweeps: phi_zw = (mean n_wz + eta) / sum, an estimate of the posterior mean that no single draw reaches.
 
 References: Griffiths and Steyvers (2004); Newman, Asuncion, Smyth and Welling (2009) for documents that are sampled side by side.
 """
