@@ -87,10 +87,14 @@ def _climbed(
     best: Climbed | None = None
     for tried, stream in enumerate(rng.spawn(starts)):
         found = ascend(docs if some is None else some, priors, rng=stream, **how)
-        watch("starts", tried + 1, starts)
-        if best is None or found.ascent.bound > best.ascent.bound:
+        stopped = found.ascent.trace.reason is StopReason.INTERRUPTED
+        if best is None or (found.ascent.bound > best.ascent.bound and not stopped):
             best = found
-        if found.ascent.trace.reason is StopReason.INTERRUPTED:
+        try:
+            watch("starts", tried + 1, starts)
+        except KeyboardInterrupt:
+            stopped = True
+        if stopped:
             best.ascent.trace.reason = StopReason.INTERRUPTED
             return best
     assert best is not None
