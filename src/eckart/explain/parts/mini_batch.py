@@ -216,8 +216,10 @@ class MiniBatchNMF(NMF):
             stream, left, sides = self._step(placed, unit, stream, fade, mass, codes[at])
             codes[at] = engine.get(left)
             # a moving average over about a pass: single batches differ
-            found = sides.rows(left, engine.take(stream.right, placed.dtype), still=True)
-            share, value = min(1.0, size / (count + 1)), max(found.value, 0.0) / max(mass, 1e-300)
+            right = engine.take(stream.right, placed.dtype)
+            found = sides.rows(left, right, still=True)
+            share, value = min(1.0, size / (count + 1)), sides.data_term(found, left, right) + sides.cost_left(left)
+            value /= max(mass, 1e-300)
             trace.add(value if not len(trace) else (1 - share) * trace.values[-1] + share * value)
             watch("batches", done + 1, int(self.max_iter) * steps)
             moved = float(np.linalg.norm(stream.right - before)) / max(float(np.linalg.norm(stream.right)), 1e-300)
