@@ -3,13 +3,17 @@
 With ``--seeds n`` every test that draws numbers runs n times and each seed in it, of its data and of its models, is another one each time (``--first-seed 11``:
 others than those of an earlier run). Which tests draw is not guessed: a test that drew nothing in its first run is not run again. Tests of hypothesis have
 seeds of their own and are left out. Fixtures that the tests of a file share are drawn once; what the file keeps in caches is drawn anew with every seed.
-``--repeat-below 0.5`` repeats only those whose first run took less than so many seconds. With ``--block-rows n`` the automatic engine cuts every matrix in
-memory into blocks of n rows and works on these one after another.
+``--repeat-below 0.5`` repeats only those whose first run took less than so many seconds, ``--repeat-above`` the others; ``--seconds-each 20`` repeats each
+until so many seconds are spent on it; ``--seed-notes FILE`` adds one line for each test that drew: its name, its seconds, on how many seeds it ran and on
+which it failed. With ``--block-rows n`` the automatic engine cuts every matrix in memory into blocks of n rows and works on these one after another.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,19 +30,31 @@ def add_options(parser):
     parser.addoption("--seeds", type=int, default=0, help="run every test that draws numbers with so many seeds")
     parser.addoption("--first-seed", type=int, default=1, help="the first of these seeds")
     parser.addoption("--repeat-below", type=float, default=1e9, help="seconds of a test that is run on more than one seed")
+    parser.addoption("--repeat-above", type=float, default=0.0, help="seconds from which a test is run on more than one seed")
+    parser.addoption("--seconds-each", type=float, default=1e9, help="seconds after which a test is not repeated any more")
+    parser.addoption("--seed-notes", default=None, help="a file that gets a line of JSON for each test that drew")
     parser.addoption("--block-rows", type=int, default=0, help="cut matrices into blocks of so many rows")
 
 
 def pytest_configure(config):
     if config.getoption("--seeds"):
-        config.pluginmanager.register(MovedSeeds(*map(config.getoption, ("--first-seed", "--seeds", "--repeat-below"))))
+        alone()
+        words = ("--first-seed", "--seeds", "--repeat-above", "--repeat-below", "--seconds-each", "--seed-notes")
+        config.pluginmanager.register(MovedSeeds(*map(config.getoption, words)))
+
+
+def alone():
+    """Give a test process a core of its own where there are more than two: else each starts as many threads as there are cores."""
+    worker, cores = os.environ.get("PYTEST_XDIST_WORKER"), sorted(getattr(os, "sched_getaffinity", lambda _: ())(0))
+    if worker is not None and len(cores) > 2:
+        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 
 class MovedSeeds:
     """Every seed that is a number is moved while a test runs; sequences and generators stay as they are."""
 
-    def __init__(self, first: int, count: int, below: float):
-        self.shifts, self.below = range(first, first + count), below
+    def __init__(self, first: int, count: int, above: float, below: float, each: float, notes: str | None):
+        self.shifts, self.repeated, self.each, self.notes = range(first, first + count), (above, below), each, notes
         self.shift, self.drew = 0, False
         self.original = np.random.default_rng
         np.random.default_rng = self.default_rng
@@ -61,16 +77,25 @@ class MovedSeeds:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        started, runs, failed = time.perf_counter(), 0, []
         for shift in self.shifts:
             self.shift, self.drew, begun = shift, False, time.perf_counter()
             item._initrequest()  # fixtures of the test itself are made anew
             forget(item.module)
             for report in runtestprotocol(item, nextitem=nextitem, log=False):
                 if report.failed:  # the name stays as it is: processes side by side know a test by it
+                    failed.append(shift)
                     report.longrepr = f"{report.longreprtext}\n{item.nodeid} fails with --seeds 1 --first-seed {shift}"
                 item.ihook.pytest_runtest_logreport(report=report)
-            if not self.drew or (shift == self.shifts[0] and time.perf_counter() - begun >= self.below):
+            runs, now = runs + 1, time.perf_counter()
+            started = started if runs > 1 else now  # the first run may have compiled
+            rare = shift == self.shifts[0] and not self.repeated[0] <= now - begun < self.repeated[1]
+            if not self.drew or rare or now - started >= self.each:
                 break
+        if self.notes and (self.drew or failed):
+            seconds = time.perf_counter() - started
+            with Path(self.notes).open("a") as file:  # one short write: processes side by side do not mix their lines
+                file.write(json.dumps([item.nodeid, round(seconds, 2), runs, failed]) + "\n")
         self.shift = 0
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True

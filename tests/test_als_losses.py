@@ -117,7 +117,7 @@ def test_probabilities_grades_and_rates():
 def test_rates_stay_inside_the_counts():
     """Rates are exponentials: beside the data they would be many times the largest count, and one such cell outweighs all others."""
     rng = RNG(5)
-    size = np.exp(rng.normal(0, 1.2, 40))[:, None] * np.exp(rng.normal(0, 1.2, 30))
+    size = np.exp(rng.normal(0, 1.6, 40))[:, None] * np.exp(rng.normal(0, 1.6, 30))
     a = rng.poisson(np.minimum(size, 6.0)).astype(float)  # rates that end where an exponential does not
     x = np.where((rng.random(a.shape) < 0.4) | (size > 25), np.nan, a)
     fits = {clip: ALS(2, loss="poisson", clip=clip, random_state=0).fit(x).predict(np.arange(40)) for clip in ("auto", False, (0.5, 3.0))}

@@ -42,7 +42,8 @@ def planted():
 @every
 def test_planted_topics_are_found(planted, method):
     phi, theta, x = planted
-    model = LDA(4, learning_method=method, random_state=0).fit(x)
+    starts = {"cvb0": 4, "variational": 4}.get(method, 1)  # a single climb may end where two topics share one; Gibbs tries several by itself
+    model = LDA(4, learning_method=method, random_state=0, n_init=starts).fit(x)
     partner, overlap = align_topics(phi, model)
     assert overlap.min() > 0.97
     assert np.abs(model.transform(x)[:, partner] - theta).mean() < 0.06

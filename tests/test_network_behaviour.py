@@ -116,9 +116,9 @@ def test_weight_decay_shrinks_the_weights(rng, model):
         return sum(float((w**2).sum()) for w in f.weights.values() if w.ndim > 1)
 
     free, little, much = size(0.0), size(0.01), size(0.3)
-    # the loss pulls against it: of the squares 0.5 to 0.7 are left, on every one of eight seeds
+    # the loss pulls against it: of the squares 0.5 to 0.85 are left on 30 seeds
     assert little < 0.98 * free
-    assert much < 0.8 * little
+    assert much < 0.9 * little
 
 
 # ---- Gaussian codes

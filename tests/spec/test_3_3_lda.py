@@ -55,8 +55,9 @@ def test_3_3_alpha_and_eta_are_fixed_or_learned(planted):
     alpha = np.array([0.05, 0.1, 0.4, 0.8])
     phi = rng.dirichlet(np.full(200, 0.05), 4)
     x = np.vstack([rng.multinomial(150, t @ phi) for t in rng.dirichlet(alpha, 1500)])
-    learned = LDA(4, random_state=0, burn_in=60, n_init=4).fit(x)  # of topics so unequal a single start often splits the largest and loses the least
-    partner, _ = align_topics(phi, learned)
+    learned = LDA(4, random_state=0, burn_in=60).fit(x)
+    partner, overlap = align_topics(phi, learned)
+    assert overlap.min() > 0.95  # every second climb of EM splits the largest topic and loses the smallest: the best of several is taken
     np.testing.assert_allclose(learned.doc_topic_prior_[partner], alpha, rtol=0.35)
     assert learned.topic_word_prior_ == pytest.approx(0.05, rel=0.6)
     fixed = LDA(4, doc_topic_prior=0.5, topic_word_prior=0.01, random_state=0, max_iter=3).fit(x[:50])

@@ -19,7 +19,7 @@ from eckart.certify.nonnegative import certify_parts
 from eckart.engines.protocol import Placed
 from eckart.errors import InputError, wrong
 from eckart.explain.parts.nmf import NMF
-from eckart.explain.parts.online import Stream
+from eckart.explain.parts.online import Stream, known
 from eckart.explain.parts.options import Options, options_of
 from eckart.explain.parts.sides import sides_of
 from eckart.explain.parts.solve import encode, plan_of
@@ -106,17 +106,14 @@ class MiniBatchNMF(NMF):
             given = self._given(W, H, x, options)
             start = None if given is None else np.concatenate([part.ravel() for part in given])
             with progress(bool(self.verbose)) as watch, resuming(self, matrix, rows, y=start) as (memory, rng):
-                if (kept := memory.last()) is not None:
-                    stream = Stream(**kept["stream"])
-                else:
-                    stream = (
-                        self._first(matrix, options, rng) if given is None else Stream.begin(given[1], options.loss)
-                    )
+                kept = memory.last()
+                stream = self._first(matrix, rows, options, rng, given) if kept is None else Stream(**kept["stream"])
                 # the same for all entries: codes that tell nothing yet, of the size of the data
                 count = matrix.shape[0] or 0
                 even = float(np.sqrt(engine.totals(x).total / max(count * x.shape[1] * options.k, 1)))
                 codes = np.full((count, options.k), even, x.dtype) if given is None else given[0]
-                stream, codes, trace = self._passes(matrix, rows, stream, codes, memory, watch)
+                unit = options_of(self, x, 1.0)
+                stream, codes, trace = self._passes(matrix, rows, unit, stream, codes, memory, watch)
             memory.end(trace)
             right = engine.take(stream.right, x.dtype)
             left = encode(x, right, options, engine, engine.take(codes, x.dtype), SETTLED)
@@ -162,20 +159,46 @@ class MiniBatchNMF(NMF):
             raise InputError(f"H of shape {found.shape} came with init='custom', wanted {wanted} finite numbers >= 0")
         return Stream.begin(np.array(found.T, x.dtype, order="C"), options.loss)
 
-    def _first(self, matrix: Matrix, options: Options, rng: np.random.Generator) -> Stream:
-        """The start: H of a short fit to the first rows."""
-        part = next(row_parts(matrix, max(int(self.batch_size), FIRST_ROWS)))
-        return self._begin(self._engine().put(part), options, rng)
+    def _first(
+        self,
+        matrix: Matrix,
+        rows: np.ndarray | None,
+        options: Options,
+        rng: np.random.Generator,
+        given: tuple[np.ndarray, np.ndarray] | None,
+    ) -> Stream:
+        """The start: H of a short fit to the first rows, or the one given, with the statistics of these rows in place of all.
+
+        Without them the first batch would be all that H knows: under the divergences, whose steps multiply, what that batch does not use dies out, and
+        rows of other kinds find their parts gone.
+        """
+        engine, part = self._engine(), next(row_parts(matrix, max(int(self.batch_size), FIRST_ROWS)))
+        some = part.shape[0] or 0
+        heavy = None if rows is None else rows[:some]
+        x = engine.put(part, heavy)
+        if given is None:
+            found = self._short_fit(x, options, rng)
+            given = found.left, found.right
+        sides = sides_of(x, options, engine, options.penalties._replace(m1=0.0, m2=0.0))
+        count, mass = (matrix.shape[0] or 0, some) if rows is None else (float(rows.sum()), float(rows[:some].sum()))
+        return known(sides, given[0][:some], given[1], count / mass if mass > 0 else 1.0)
 
     def _steps(self, rows: int) -> int:
         """Batches of a pass."""
         return max(-(-rows // int(self.batch_size)), 1)
 
     def _passes(
-        self, matrix: Matrix, rows: np.ndarray | None, stream: Stream, codes: np.ndarray, memory: Memory, watch: Watcher
+        self,
+        matrix: Matrix,
+        rows: np.ndarray | None,
+        unit: Options,
+        stream: Stream,
+        codes: np.ndarray,
+        memory: Memory,
+        watch: Watcher,
     ) -> tuple[Stream, np.ndarray, Trace]:
         """Batch after batch until H stands still or the objective of a row no longer falls; ``codes`` are those of all rows, before and after."""
-        count = matrix.shape[0] or 0
+        count, engine = matrix.shape[0] or 0, self._engine()
         size, steps = min(int(self.batch_size), max(count, 1)), self._steps(count)
         fade = float(self.forget_factor) ** (size / max(count, 1))
         trace, least, idle, still = Trace("objective of a row"), np.inf, 0, 0
@@ -189,11 +212,14 @@ class MiniBatchNMF(NMF):
             at = slice(done % steps * size, (done % steps + 1) * size)
             heavy = None if rows is None else rows[at]
             mass, before = float(part.shape[0] or 0) if heavy is None else float(heavy.sum()), stream.right
-            placed = self._engine().put(part, heavy)
-            stream, left, measured = self._step(placed, stream, fade if done else 0.0, mass, codes[at])
-            codes[at] = self._engine().get(left)
+            placed = engine.put(part, heavy)
+            stream, left, sides = self._step(placed, unit, stream, fade, mass, codes[at])
+            codes[at] = engine.get(left)
             # a moving average over about a pass: single batches differ
-            share, value = min(1.0, size / (count + 1)), measured.objective / max(mass, 1e-300)
+            right = engine.take(stream.right, placed.dtype)
+            found = sides.rows(left, right, still=True)
+            share, value = min(1.0, size / (count + 1)), sides.data_term(found, left, right) + sides.cost_left(left)
+            value /= max(mass, 1e-300)
             trace.add(value if not len(trace) else (1 - share) * trace.values[-1] + share * value)
             watch("batches", done + 1, int(self.max_iter) * steps)
             moved = float(np.linalg.norm(stream.right - before)) / max(float(np.linalg.norm(stream.right)), 1e-300)

@@ -43,6 +43,13 @@ class Stream:
         return cls(right, np.zeros({"kl": (k,), "beta": (n, k)}.get(loss, (k, k))), np.zeros((n, k)))
 
 
+def known(sides: Sides, left: np.ndarray, right: np.ndarray, scale: float) -> Stream:
+    """A stream that begins at H and knows its first rows, those of ``sides``, by their W, as if they were ``scale`` times as many."""
+    engine, dtype = sides.engine, sides.x.dtype
+    square, cross = _statistics(sides, engine.take(left, dtype), engine.take(right, dtype))
+    return Stream(right, scale * square, scale * cross, weight=scale * sides.totals.weight)
+
+
 def take(stream: Stream, sides: Sides, options: Options, fade: float, start: Tall | None = None) -> tuple[Stream, Tall]:
     """The stream after one more block, and the block's W. ``sides`` are those of the block without penalties on H; ``fade`` is g.
 

@@ -12,7 +12,7 @@ from eckart.engines.protocol import BetaRule, Engine, KlRule, Placed, Tall
 from eckart.errors import wrong
 from eckart.explain.parts.loop import alternate, projected
 from eckart.explain.parts.options import Options
-from eckart.explain.parts.sides import Penalties, Sides, sides_of
+from eckart.explain.parts.sides import STEPS, Penalties, Sides, sides_of
 from eckart.explain.parts.start import Start, begin, compressed, sketch, worthwhile
 from eckart.factors import LowRank
 from eckart.fit import Fit, kept_fit, resumed_fit
@@ -171,7 +171,7 @@ def _encode_beta(x: Placed, right: Tall, options: Options, engine: Engine, start
     """The same under a beta-divergence: plain steps, and for new rows over-relaxed ones until nothing moves."""
     rule, mass = BetaRule(options.beta, *options.penalties.left, tol=tol, fast=tol < STEP), engine.factor_mass(right)
     if start is not None:
-        found = engine.beta_rows(x, right, start, rule, mass, steps=20 if tol == STEP else 2000).factor
+        found = engine.beta_rows(x, right, start, rule, mass, steps=STEPS if tol == STEP else 2000).factor
     else:  # a row of zeros begins at equal shares
         start = engine.take(np.broadcast_to(x.dtype.type(0), (x.shape[0] or 0, right.shape[1])))
         begun = engine.beta_rows(x, right, start, rule._replace(tol=0.0, fast=False), mass, steps=50).factor

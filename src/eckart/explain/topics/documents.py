@@ -126,7 +126,12 @@ def every_other(x: Counts) -> list[Counts]:
         rows = by_parts(x, np.arange(x.shape[0]))
         own = [[np.flatnonzero(part % 2 == first) for part in rows] for first in (0, 1)]
         return [fewer(x, _taken, [(at,) for at in half], [len(at) for at in half]) for half in own]
-    return [_taken(x, np.arange(first, x.shape[0], 2)) for first in (0, 1)]
+    return [every(x, 2, first) for first in (0, 1)]
+
+
+def every(x: Counts, step: int, first: int = 0) -> Counts:
+    """Every ``step``-th document."""
+    return _taken(x, np.arange(first, x.shape[0], step))
 
 
 def tokens_of(x: Counts) -> float:

@@ -32,6 +32,7 @@ from eckart.explain.topics.documents import (
     batches,
     common_words,
     counted,
+    every,
     every_other,
     require_whole_numbers,
     tokens_of,
@@ -284,7 +285,9 @@ class LDA(TopicModel):
         if method == "gibbs":
             burn_in = lda_gibbs.burn_in_for(tokens_of(x)) if self.burn_in is None else int(self.burn_in)
             sweeps: Any = {"burn_in": burn_in, "n_samples": int(self.n_samples)}
-            return partial(lda_gibbs.solve, docs, max_iter=most, n_init=starts, **sweeps)
+            step = lda_gibbs.trial_step(tokens_of(x), int(self.n_components))
+            some = None if step == 1 or parts_of(x) is not None else engine.put(every(x, step))
+            return partial(lda_gibbs.solve, docs, max_iter=most, n_init=starts, some=some, **sweeps)
         if method == "cvb0":
             drawn = parts_of(x) is None and whole_numbers(x)  # priors are learned from drawn counts, for which documents must be in one place
             kinds: Any = {"whole": drawn, "dtype": _precision(engine, docs)}

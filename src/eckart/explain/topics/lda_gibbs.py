@@ -2,21 +2,25 @@
 
     p(z_i = z | the rest)  proportional to  (n_dz + alpha_z) (n_wz + eta) / (n_z + n eta)
 
-EM (``topic_em``) finds the neighbourhood in a few dozen cheap sweeps; the chain starts at draws from its posterior, learns alpha and eta while it burns in, and
-the words' counts are then averaged over ``n_samples`` sweeps: phi_zw = (mean n_wz + eta) / sum, an estimate of the posterior mean that no single draw reaches.
+EM (``topic_em``) finds the neighbourhood in a few dozen cheap sweeps; a chain does not leave it. Where topics are of very unequal size about every second
+climb splits the largest and loses the smallest, and ends clearly lower: so several are tried, on some of the documents where there are many, and the
+highest is kept. The chain starts at draws from its posterior, learns alpha and eta while it burns in, and the words' counts are then averaged over
+``n_samples`` sweeps: phi_zw = (mean n_wz + eta) / sum, an estimate of the posterior mean that no single draw reaches.
 
 References: Griffiths and Steyvers (2004); Newman, Asuncion, Smyth and Welling (2009) for documents that are sampled side by side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eckart.explain.topics.judge import align_topics
-from eckart.explain.topics.lda_em import ascend
+from eckart.explain.topics.lda_em import Climbed, ascend
 from eckart.explain.topics.priors import DOCUMENTS, WORDS, Priors, Solved
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
 from eckart.trace import StopReason, Trace, Watcher, silent
@@ -24,6 +28,10 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 LEARN_FROM, LEARN_EVERY = 6, 4
 """The sweep from which priors are learned (the first draws are still those of EM), and how often."""
 BURN_TOKENS = 2.5e8
+STARTS = 12
+"""Climbs that are tried for one fit: if half of them lose a topic, all of them do once in four thousand times."""
+TRIAL_TOKENS, TOPIC_TOKENS = 2**17, 2**12
+"""Tokens on which they are tried, and for every topic at least: enough to see a topic of a hundredth of the corpus, few enough to cost less than the chain."""
 QUANTITY = "log-likelihood of a token given the others"
 
 
@@ -38,14 +46,17 @@ def solve(
     engine: Any,
     rng: np.random.Generator,
     first: np.ndarray | None = None,
+    some: Any = None,
     watch: Watcher = silent,
     memory: Memory = NOTHING,
 ) -> Solved:
-    """The best of ``n_init`` chains; an interrupt keeps what there is."""
+    """The best of ``n_init`` chains; an interrupt keeps what there is. ``some``: the documents on which starts are tried, where they are not all."""
     chains = [_resumed(kept, priors) for kept in memory.last() or ()]
     for stream in rng.spawn(n_init)[len(chains) :]:
         inner = memory.inner(lambda: [c._asdict() | {"trace": kept_trace(c.trace)} for c in chains])
-        chains.append(_one(docs, priors, max_iter, burn_in, n_samples, engine, stream, first, watch, inner))
+        how: dict[str, Any] = {"engine": engine, "rng": stream, "watch": watch}
+        begin = partial(_climbed, docs, some, first, -(-STARTS // n_init), max_iter=max_iter, **how)
+        chains.append(_one(docs, priors, begin, burn_in, n_samples, memory=inner, **how))
         if chains[-1].trace.reason is StopReason.INTERRUPTED:
             break
     best = max(chains, key=_value)
@@ -56,15 +67,51 @@ def solve(
     return best._replace(facts={"starts": len(chains), "overlap between starts": float(np.mean(overlap))})
 
 
+def _climbed(
+    docs: Any,
+    some: Any,
+    first: np.ndarray | None,
+    starts: int,
+    priors: Priors,
+    memory: Memory,
+    *,
+    max_iter: int,
+    rng: np.random.Generator,
+    watch: Watcher,
+    engine: Any,
+) -> Climbed:
+    """Where EM ends: from ``first``, or the highest of several climbs, of which the one on some of the documents goes on over all."""
+    how: dict[str, Any] = {"tol": 0.0, "max_iter": max_iter, "engine": engine}
+    if first is not None or starts == 1 or max_iter == 0:
+        return ascend(docs, priors, first=first, rng=rng, watch=watch, memory=memory, **how)
+    best: Climbed | None = None
+    for tried, stream in enumerate(rng.spawn(starts)):
+        found = ascend(docs if some is None else some, priors, rng=stream, **how)
+        stopped = found.ascent.trace.reason is StopReason.INTERRUPTED
+        if best is None or (found.ascent.bound > best.ascent.bound and not stopped):
+            best = found
+        try:
+            watch("starts", tried + 1, starts)
+        except KeyboardInterrupt:
+            stopped = True
+        if stopped:
+            best.ascent.trace.reason = StopReason.INTERRUPTED
+            return best
+    assert best is not None
+    if some is None:
+        return best
+    return ascend(docs, priors, first=best.words, rng=rng, watch=watch, memory=memory, **how)
+
+
 def _one(
     docs: Any,
     priors: Priors,
-    max_iter: int,
+    begin: Callable[[Priors, Memory], Climbed],
     burn_in: int,
     n_samples: int,
+    *,
     engine: Any,
     rng: np.random.Generator,
-    first: np.ndarray | None,
     watch: Watcher,
     memory: Memory,
 ) -> Solved:
@@ -73,8 +120,7 @@ def _one(
     fixed = replace(priors, learn_alpha=False, learn_eta=False)
     ascent = memory.last()
     if ascent is None:
-        how: dict[str, Any] = {"engine": engine, "rng": rng, "first": first, "watch": watch}
-        begun = ascend(docs, fixed, tol=0.0, max_iter=max_iter, memory=memory.inner(None), **how)
+        begun = begin(fixed, memory.inner(None))
         ascent = len(begun.ascent.trace) - 1
         if begun.ascent.trace.reason is StopReason.INTERRUPTED:
             trace.reason = StopReason.INTERRUPTED
@@ -113,6 +159,15 @@ def _value(found: Solved) -> float:
     """Mean log-likelihood of a token given the others over the last half of the trace."""
     v = found.trace.values
     return float(np.mean(v[len(v) // 2 :])) if v else -np.inf
+
+
+def trial_step(tokens: float, k: int) -> int:
+    """Every how many-th document the starts are tried on.
+
+    >>> [trial_step(tokens, 10) for tokens in (1e4, 2.5e6, 1e9)]
+    [1, 20, 7630]
+    """
+    return max(int(np.ceil(tokens / max(TRIAL_TOKENS, TOPIC_TOKENS * k))), 1)
 
 
 def burn_in_for(tokens: float) -> int:

@@ -62,20 +62,24 @@ class DivergencePrimitives:
         def step(_: Any, job: Job, scratch: dict[str, Any]) -> None:
             part = slice(job[0], job[0] + job[1])
             a, v = _cells(x, job, scratch)
-            totals = (v * a).sum(axis=1)
-            u = _begun(out[part].astype(np.float64), mass, totals)
+            totals, floor = (v * a).sum(axis=1), _floor(a, v)
+            least = _least(mass, totals)
+            u = ended = _begun(out[part].astype(np.float64), least)
             moving = np.arange(len(u))  # rows whose steps have not ended: each ends on its own
             for s in range(steps):
-                up, down, values = _sums(a[moving], v[moving], u[moving], h, rule.beta, s == 0)
-                new, own, kkt = _stepped(u[moving], up, down, mass, totals[moving], rule)
+                up, down, values = _sums(a, v, u, h, rule.beta, floor, s == 0)
                 if s == 0:
+                    own, kkt = _judged(u, up, down, rule)
                     level[part, 0], level[part, 1] = values + own, kkt
-                moved = np.abs(new - u[moving]) @ mass > rule.tol * (new @ mass)
-                u[moving] = new
-                moving = moving[moved]
-                if not len(moving):
+                new = _stepped(u, up, down, least, rule)
+                moved = np.abs(new - u) @ mass > rule.tol * (new @ mass)
+                ended[moving] = u = new
+                if not moved.any():
                     break
-            out[part] = u
+                if not moved.all():
+                    moving = moving[moved]
+                    a, v, u, least, floor = (some[moved] for some in (a, v, u, least, floor))
+            out[part] = ended
 
         run_lanes(self._beta_jobs(x, steps * h.shape[1]), [None] * PARTS, step, self.threads)
         return Descent(out, *weighted(level, x.weights))
@@ -91,7 +95,7 @@ class DivergencePrimitives:
             part = slice(job[0], job[0] + job[1])
             a, v = _cells(x, job, scratch)
             v = v if x.weights is None else v * x.weights[part, None]
-            up, down, values = _sums(a.T, v.T, h, w[part], beta, True)
+            up, down, values = _sums(a.T, v.T, h, w[part], beta, _floor(a.T, v.T), True)
             lane[0] = lane[0].merge(BetaSums(up, down, (v * a).sum(axis=0), float(values.sum())))
 
         run_lanes(blocks, lanes, step, self.threads)
@@ -101,7 +105,9 @@ class DivergencePrimitives:
         return found
 
     def beta_step(self, right: np.ndarray, sums: BetaSums, mass: np.ndarray, rule: BetaRule) -> Descent:
-        new, own, kkt = _stepped(np.asarray(right, np.float64), sums.up, sums.down, mass, sums.totals, rule)
+        u = np.asarray(right, np.float64)
+        own, kkt = _judged(u, sums.up, sums.down, rule)
+        new = _stepped(u, sums.up, sums.down, _least(mass, sums.totals), rule)
         return Descent(new.astype(right.dtype), sums.value + float(own.sum()), float(kkt.sum()))
 
     def multiplied_rows(self, gram: np.ndarray, pull: np.ndarray, start: np.ndarray, l1: float = 0.0) -> Descent:
@@ -137,20 +143,29 @@ def _cells(x: Host, job: Job, scratch: dict[str, Any]) -> tuple[np.ndarray, np.n
     return a, v.astype(np.float64)
 
 
-def _begun(u: np.ndarray, mass: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """At least a share LEAST of each component, so that it can come back; equal shares where there is nothing."""
-    share = totals[:, None] * np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)
-    return np.where(u.any(axis=1, keepdims=True), np.maximum(u, LEAST * share), share / u.shape[1])
+def _least(mass: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """A share LEAST of each component of a row, so that it can come back."""
+    return LEAST * totals[:, None] * np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)
+
+
+def _begun(u: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """At least that; equal shares where there is nothing."""
+    return np.where(u.any(axis=1, keepdims=True), np.maximum(u, least), least / (LEAST * u.shape[1]))
+
+
+def _floor(a: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """What s = u.h is at the least in each row."""
+    known = v > 0
+    mean = np.where(known, a, 0.0).sum(axis=1, keepdims=True) / np.maximum(known.sum(axis=1, keepdims=True), 1)
+    return np.maximum(LOWEST * mean, 1e-150)
 
 
 def _sums(
-    a: np.ndarray, v: np.ndarray, u: np.ndarray, h: np.ndarray, b: float, valued: bool
+    a: np.ndarray, v: np.ndarray, u: np.ndarray, h: np.ndarray, b: float, floor: np.ndarray, valued: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """num and den of some rows, and the divergence of each (zeros unless ``valued``)."""
-    count = np.maximum((v > 0).sum(axis=1, keepdims=True), 1)
-    mean = np.where(v > 0, a, 0.0).sum(axis=1, keepdims=True) / count
-    s = np.maximum(u @ h.T, np.maximum(LOWEST * mean, 1e-150))
-    rest = v * s ** (b - 2)
+    s = np.maximum(u @ h.T, floor)
+    rest = v / (s * s) if b == 0 else v * s ** (b - 2)  # a power of -2 costs ten times a division
     values = np.zeros(len(a))
     if valued and b == 0:
         ratio = np.where(v > 0, a / s, 1.0)
@@ -164,21 +179,22 @@ def _sums(
     return (rest * a) @ h, (rest * s) @ h, values
 
 
-def _stepped(
-    u: np.ndarray, up: np.ndarray, down: np.ndarray, mass: np.ndarray, totals: np.ndarray, rule: BetaRule
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows after a step; their penalties and their violations before it."""
-    first = down + rule.l1
-    slope = first + rule.l2 * u
+def _judged(u: np.ndarray, up: np.ndarray, down: np.ndarray, rule: BetaRule) -> tuple[np.ndarray, np.ndarray]:
+    """The penalties of some rows, and their violations."""
+    slope = down + rule.l1 + rule.l2 * u
     own = rule.l1 * u.sum(axis=1) + 0.5 * rule.l2 * np.einsum("ij,ij->i", u, u)
     size = np.maximum(np.einsum("ij,ij->i", u, up), np.einsum("ij,ij->i", u, slope))[:, None]
     rest = 1 - np.divide(up, slope, out=np.zeros_like(up), where=slope > 0)
     share = np.divide(u * slope, size, out=np.zeros_like(u), where=size > 0)
-    kkt = size[:, 0] * (np.maximum(np.minimum(share, rest), -1) ** 2).sum(axis=1)
-    bend = first + np.sqrt(first**2 + 4 * rule.l2 * u * up)
+    return own, size[:, 0] * (np.maximum(np.minimum(share, rest), -1) ** 2).sum(axis=1)
+
+
+def _stepped(u: np.ndarray, up: np.ndarray, down: np.ndarray, least: np.ndarray, rule: BetaRule) -> np.ndarray:
+    """Rows after a step."""
+    first = down + rule.l1
+    bend = first + np.sqrt(first**2 + 4 * rule.l2 * u * up) if rule.l2 else 2 * first
     root = np.divide(2 * up, bend, out=np.zeros_like(up), where=bend > 0)
-    least = LEAST * totals[:, None] * np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)
-    return np.maximum(u * root**rule.power, least), own, kkt
+    return np.maximum(u * root**rule.power, least)
 
 
 def _multiply(gram: np.ndarray, l1: float) -> Any:
