@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,10 @@ class TorchEngine(
         if self.device.type != "cuda":
             return self.take(self.back.normal(seed, shape, dtype))
         return DeviceArray(self.draws.normal(seed, shape, torch_dtype(dtype)).to(self.device, non_blocking=True))
+
+    def together(self, x: Any, works: list[Callable[[Any], Any]]) -> list[Any]:
+        """One after the other: a single piece of work fills the device."""
+        return [work(self) for work in works]
 
     def at_work(self) -> Any:
         return _AtWork(self.back)
