@@ -176,6 +176,18 @@ class BayesianMF(Featured):
         plain = super().predict_proba(rows, columns, unknown=unknown)
         return self._over_draws(plain, rows, columns, "probabilities", time)
 
+    def _natural(self, rows: Any, columns: Any, unknown: str) -> np.ndarray:
+        """What is not known is taken for what is expected of a new row or column."""
+        out = super()._natural(rows, columns, unknown)
+        if unknown == "mean":
+            i, j = pairs(rows, columns)
+            at, to = self.row_ids.find(i), self.column_ids.find(j)
+            new, step = np.flatnonzero((at < 0) | (to < 0)), max(1, CELLS // self.posterior_.size)
+            for a in range(0, len(new), step):
+                part = new[a : a + step]
+                out[part] = self.posterior_.of_new(self._lowrank(), at[part], to[part])
+        return out
+
     def _over_draws(self, plain: np.ndarray, rows: Any, columns: Any, of: str, time: Any = None) -> np.ndarray:
         """Means over the draws where row and column are known, ``plain`` elsewhere."""
         i, j = pairs(rows, columns)
@@ -209,8 +221,9 @@ class BayesianMF(Featured):
 
         That deviation holds both what is not known about the cell and the noise; it is NaN where a row or column is unknown, since nothing was learned
         about it. With a matrix of new rows instead of ids, every cell of these rows. Ids that the fit did not know are predicted from their attributes where a
-        frame in ``row_features`` or ``column_features`` has them. ``time`` (one, or one for each cell) says when, for a model of ``fit(..., time=)``; without
-        it the answer is the mean over the times of the row's own entries.
+        frame in ``row_features`` or ``column_features`` has them; with ``unknown="mean"`` others are what the learned priors expect of a row or column of which
+        nothing is known. ``time`` (one, or one for each cell) says when, for a model of ``fit(..., time=)``; without it the answer is the mean over the times of
+        the row's own entries.
         """
         if row_features is not None or column_features is not None:
             model = self._extended(row_features, column_features)
