@@ -140,11 +140,10 @@ def level(draws: dict[str, np.ndarray], shares: np.ndarray) -> dict[str, np.ndar
         extra = mean[:, -1] if side == "columns" else np.zeros(s)
         for name in ("factors", "link"):
             if f"{side}.{name}" in draws:
-                a = draws[f"{side}.{name}"]
-                moved = np.einsum("snd,sed->sne", a.astype(np.float64), turn)
-                if name == "factors":
-                    moved[:, :, -1] += extra[:, None]
-                out[f"{side}.{name}"] = moved.astype(a.dtype)
+                moved = draws[f"{side}.{name}"].copy()
+                for a, w, more in zip(moved, mean, extra):  # T leaves all but the last column as it is
+                    a[:, -1] += a[:, :-1] @ w[:-1] + (more if name == "factors" else 0.0)
+                out[f"{side}.{name}"] = moved
         mu = np.einsum("sed,sd->se", turn, draws[f"{side}.mu"])
         mu[:, -1] += extra
         out[f"{side}.mu"] = mu

@@ -81,10 +81,12 @@ def _away(seen, scheme, i, row, wild):
 
 
 @njit(**INSIDE, fastmath=FAST)
-def _add_covariance(m, gaps, times, noise, a, block, second):
-    """second[H, H] += times (A^T A + noise_H), L A given in ``a`` (one column for each gap), the lower triangle of it; ``block`` is room."""
+def _add_covariance(m, scheme, gaps, times, a, block, second):
+    """second[H, H] += times (A^T A + noise_H), A = L^-1 W_H^T, the lower triangle of it; ``a`` and ``block`` are room."""
     k, h = m.shape[0], gaps.shape[0]
     for r in range(k):  # a row of A at a time
+        for g in range(h):
+            a[r, g] = scheme.factors[gaps[g], r]
         for q in range(r):
             v = m[r, q]
             for g in range(h):
@@ -104,7 +106,31 @@ def _add_covariance(m, gaps, times, noise, a, block, second):
         j = gaps[g]
         for f in range(g + 1):
             second[j, gaps[f]] += block[g, f]
-        second[j, j] += times * noise[j]
+        second[j, j] += times * scheme.noise[j]
+
+
+@njit(**INSIDE, fastmath=FAST)
+def _add_inverse(m, gaps, times, a, second):
+    """second[H, H] += times A^T A, A = L^-1, the lower triangle of it: A is a triangle itself; ``a`` is room."""
+    h = gaps.shape[0]
+    for r in range(h):  # a row of A at a time
+        for g in range(r):
+            a[r, g] = 0.0
+        a[r, r] = 1.0
+        for q in range(r):
+            v = m[r, q]
+            for g in range(q + 1):
+                a[r, g] -= v * a[q, g]
+        v = 1.0 / m[r, r]
+        for g in range(r + 1):
+            a[r, g] *= v
+    for g in range(h):
+        j = gaps[g]
+        for f in range(g + 1):
+            s = 0.0
+            for r in range(g, h):
+                s += a[r, g] * a[r, f]
+            second[j, gaps[f]] += times * s
 
 
 @njit(**OUTSIDE, fastmath=FAST)
@@ -113,7 +139,7 @@ def filled_patterns(seen, scheme, first, last, away, second, wild):
     Huber's loss leaves to ``wild``; returns the sum over rows of |O| log 2 pi + log |cov of r_O|."""
     n, k = scheme.factors.shape
     room, z = np.empty((max(n, k), max(n, k))), np.empty(max(n, k))
-    a, block, none = np.empty((max(n, k), n)), np.empty((n, n)), np.zeros(n)
+    a, block = np.empty((max(n, k), n)), np.empty((n, n))
     gaps = np.empty(n, np.int64)
     missing = np.empty(n, np.bool_)
     total = 0.0
@@ -165,13 +191,7 @@ def filled_patterns(seen, scheme, first, last, away, second, wild):
                 for g in range(h):
                     row[gaps[g]] = z[g]
         if by_codes and h:
-            for r in range(k):
-                for g in range(h):
-                    a[r, g] = scheme.factors[gaps[g], r]
-            _add_covariance(m, gaps[:h], rows, scheme.noise, a, block, second)
+            _add_covariance(m, scheme, gaps[:h], rows, a, block, second)
         elif h:
-            for r in range(h):
-                for g in range(h):
-                    a[r, g] = 1.0 if r == g else 0.0
-            _add_covariance(m, gaps[:h], rows, none, a, block, second)
+            _add_inverse(m, gaps[:h], rows, a, second)
     return total
