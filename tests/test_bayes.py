@@ -14,7 +14,7 @@ from eckart.complete.bayes import bayesian_mf as bayes_module
 from eckart.complete.bayes import gibbs
 from eckart.complete.bayes.bayesian_mf import BayesianMF
 from eckart.complete.bayes.chain import draw_rows, normal_wishart
-from eckart.complete.bayes.features import Iterative, Spectral, link_of, pattern
+from eckart.complete.bayes.features import DIRECTIONS, Iterative, Spectral, link_of, pattern
 from eckart.engines import engine_named
 from eckart.errors import InputError
 from eckart.matrix import Observed
@@ -383,3 +383,28 @@ def test_movielens_accuracy_and_calibration():
     low, high = model.interval(i, j)
     assert np.sqrt(np.mean((model.predict(i, j) - test[:, 2]) ** 2)) < 0.906
     assert 0.85 < np.mean((low <= test[:, 2]) & (test[:, 2] <= high)) < 0.95
+
+
+def test_an_unknown_row_is_what_the_priors_expect_of_one():
+    rng = np.random.default_rng(3)
+    taste = rng.standard_normal((25, 2))
+    a = 1.0 + (rng.standard_normal((200, 2)) * 0.3 + [1.5, -1.0]) @ taste.T + 0.1 * rng.standard_normal((200, 25))
+    table = np.where(rng.random(a.shape) < 0.6, a, np.nan)
+    model = BayesianMF(2, n_samples=40, burn_in=60, thin=1, clip=False, random_state=0).fit(table)
+    expected = a.mean(axis=0)  # of a new row: rows like these columns in common, which no bias of a row says
+    new = model.predict(np.full(25, 999), np.arange(25), unknown="mean")
+    assert np.sqrt(np.mean((new - expected) ** 2)) < 0.15 * expected.std()
+    both = model.predict([999, 3], [999, 999], unknown="mean")
+    np.testing.assert_allclose(both[0], expected.mean(), atol=0.6)  # columns are few: their prior mean is known to about std / 5
+    assert np.isfinite(both).all()
+
+
+def test_of_very_many_directions_the_leading_ones_have_coefficients():
+    rng = np.random.default_rng(0)
+    for shape in ((260, 180), (180, 260)):
+        x = Observed.from_nan(np.where(rng.random(shape) < 0.2, 1.0, np.nan))
+        link, whole = link_of(x, 3), np.linalg.svd(pattern(x).toarray(), compute_uv=False)
+        assert len(link.coefficients) == DIRECTIONS
+        np.testing.assert_allclose(np.sort(link.square)[::-1], whole[:DIRECTIONS] ** 2, rtol=1e-8)
+        link.put(rng.standard_normal(link.coefficients.shape), 1.0)
+        np.testing.assert_allclose(link.now, pattern(x) @ link.weights(), atol=1e-9)

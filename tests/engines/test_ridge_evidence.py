@@ -136,6 +136,46 @@ def test_misfit_penalty_and_precisions(engine, dtype):
     assert engine.precision_rows((3, 2), misfit, counts, 4.0, 2.0, 1e-9).total != got.total
 
 
+@pytest.mark.parametrize("d", [1, 4, 9])
+def test_pairs_of_two_sides(engine, d):
+    rng = np.random.default_rng(8)
+    one, two = rng.standard_normal((30, d)), rng.standard_normal((7, d))
+    first, second = rng.integers(30, size=5000), rng.integers(7, size=5000)
+    for at in (slice(0, 5000), slice(0, 1), slice(0, 0)):
+        got, want = (e.pair_rows(e.take(one), e.take(two), first[at], second[at]) for e in (engine, JUDGE))
+        for a, b in zip(map(engine.get, got), want):
+            assert a.shape == b.shape
+            assert_close(a, b, np.float64)
+    # a third side z = (v, 1) sees v.(u + w) and the rest as an offset: together all that three ids say
+    (u, b), (w, c), v = np.split(one[3], [d - 1]), np.split(two[2], [d - 1]), rng.standard_normal(d - 1)
+    design, offset = (np.asarray(engine.get(a)) for a in engine.pair_rows(engine.take(one), engine.take(two), np.array([3]), np.array([2])))
+    assert design[0, :-1] @ v + offset[0, 0] == pytest.approx(float(u @ v + w @ v + u @ w + b[0] + c[0]))
+
+
+def test_works_at_the_same_time_answer_in_their_order(engine):
+    x = engine.put(ratings(np.float64))
+    seen = []
+
+    def work(number):
+        def run(own):
+            seen.append(own)
+            return number, np.asarray(own.get(own.normal((number, 1), (50, 2), np.float64)))
+
+        return run
+
+    found = engine.together(x, [work(number) for number in range(5)])
+    assert [number for number, _ in found] == list(range(5))
+    for number, values in found:
+        np.testing.assert_array_equal(values, JUDGE.normal((number, 1), (50, 2), np.float64))
+    assert len(seen) == 5
+
+    def failing(own):
+        raise RuntimeError("one of them")
+
+    with pytest.raises(RuntimeError, match="one of them"):
+        engine.together(x, [work(0), failing, work(1)])
+
+
 def test_normal_numbers_are_those_of_the_judge(engine):
     """A GPU draws its own, the same ones again."""
     got = np.asarray(engine.get(engine.normal((7, 3), (9000, 3), np.float64)))

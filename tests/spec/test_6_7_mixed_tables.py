@@ -97,7 +97,7 @@ def test_6_7_4_no_step_raises_the_objective(seed, loss, l2):
     y = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 6)) + 0.3 * rng.standard_normal((60, 6))
     y[0] *= 20
     parts = laid_out([Part(f"x{j}", "number", loss_named(loss).fitted_to(y[:, j])) for j in range(6)])
-    table = Scores.of(parts, holes(rng, y / y.std(axis=0), 0.3))
+    table = Scores(parts, holes(rng, y / y.std(axis=0), 0.3))
     values = descend(Placed.of(table, CPU), some_gaussian(rng, 6, 2), l2, 0.0, 15).trace.values
     assert max(b - a for a, b in itertools.pairwise(values)) <= 1e-9 * max(map(abs, values))
 
@@ -109,11 +109,11 @@ def test_6_7_5_a_seen_cell_is_predicted_without_itself(seed, width):
     g, y = some_gaussian(rng, 5, 2), rng.standard_normal((4, 5))
     y[0, 4] = np.nan
     part = Part("first", "category", loss_named("squared"), scores=np.zeros((0, width)))
-    table = Scores.of((part, *numbers(5)[width:]), y)
+    table = Scores((part, *numbers(5)[width:]), y)
     found = without_itself(table, g, expected(table, g), part, np.arange(4))
     hidden = y.copy()
     hidden[:, :width] = np.nan
-    direct = expected(Scores.of(table.parts, hidden), g).scores[:, :width]
+    direct = expected(Scores(table.parts, hidden), g).scores[:, :width]
     np.testing.assert_allclose(found, direct, atol=1e-8)
 
 

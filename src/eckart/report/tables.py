@@ -57,7 +57,7 @@ def _judged(model: Any, frame: Any, gaps: dict[str, int]) -> list[list[Any]]:
         seen = np.flatnonzero(~np.isnan(a))
         if part.cycle or not len(seen):
             continue
-        y = model._from_others(Scores.of(table.parts, table.y[seen]), part)
+        y = model._from_others(Scores(table.parts, table.y[seen]), part)
         if part.discrete:
             share = np.bincount(a[seen].astype(np.intp), minlength=len(part.levels)).max() / len(seen)
             wrong, plain = float(np.mean(part.probabilities(y).argmax(axis=1) != a[seen])), 1 - float(share)

@@ -127,9 +127,10 @@ def solve(
     kept = Kept(chains, draws, x.dtype, beside)
     trace = Trace("log-likelihood of an observed entry", reason=StopReason.MAX_ITER)
     sweep = _resume(keeper, kept, trace)
+    works: list[Any] = [partial(_swept, chain) for chain in chains]
     try:
         while sweep < total:
-            trace.add(np.mean([chain.sweep() for chain in chains]) - np.log(scale))
+            trace.add(np.mean(engine.together(chains[0].rows.x, works)) - np.log(scale))
             sweep += 1
             if sweep > burn_in and (sweep - burn_in) % thin == 0:
                 kept.add()
@@ -144,6 +145,12 @@ def solve(
             kept.add()
     factors, posterior = kept.finish(mean, scale, x, features)
     return factors, posterior, trace
+
+
+def _swept(chain: Chain, engine: Any) -> float:
+    """A sweep of a chain on the engine that it has for it: chains share the threads before the rows of one do, since they wait for nothing in one another."""
+    chain.engine = engine
+    return chain.sweep()
 
 
 def _mean_and_scale(x: Observed, weights: np.ndarray | None) -> tuple[float, float]:

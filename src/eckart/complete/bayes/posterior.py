@@ -133,6 +133,19 @@ class Posterior:
             out += self.scale * (np.einsum("psk,psk->ps", both, away[:, :, :-1], dtype=np.float64) + away[:, :, -1])
         return out
 
+    def of_new(self, f: LowRank, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """The mean over draws of the cells (i, j), where -1 stands for a row or column of which nothing is known: in every draw it is at the mean of its prior,
+        whose factors are not zero where rows have a taste in common."""
+        s, k = self.size, f.k // self.size
+        sides, root = [], np.sqrt(self.scale / s)
+        for own, factor, at in ((self.rows, f.left, i), (self.columns, f.right, j)):
+            centre = np.broadcast_to(own.mu.astype(np.float64), (len(at), *own.mu.shape)).copy()
+            centre[at >= 0, :, :-1] = factor[at[at >= 0]].reshape(-1, s, k) / root
+            centre[at >= 0, :, -1] = own.bias[at[at >= 0]]
+            sides.append(centre)
+        u, v = sides
+        return self.mean + self.scale * (np.einsum("psk,psk->ps", u[:, :, :-1], v[:, :, :-1]) + u[:, :, -1] + v[:, :, -1]).mean(axis=1)
+
     def loss_at(self, t: int, i: Any = None, j: Any = None) -> Any:
         """The likelihood of draw t; at the cells (i, j), where grades have noise levels of their own (None: those of no row or column)."""
         assert self.loss is not None

@@ -57,16 +57,13 @@ class TimedChain(Chain):
     def _seen(self, side: Side, other: Side) -> tuple[Tall, Tall, Tall | None]:
         one, two, order = self.others[id(side)]
         get, take = self.engine.get, self.engine.take
-        design, b = np.take(get(one.factors), order.first, axis=0), np.take(get(two.factors), order.second, axis=0)
-        offset = design[:, -1] + b[:, -1] + np.einsum("ek,ek->e", design[:, :-1], b[:, :-1])
-        design += b
-        design[:, -1] = 1.0
+        design, offset = self.engine.pair_rows(one.factors, two.factors, order.first, order.second)
         q = None
         for s, at in ((one, order.first), (two, order.second)):
             if s.precisions is not None:
                 own = np.take(get(s.precisions), at, axis=0)
                 q = own if q is None else q * own
-        return take(design), take(offset[:, None]), None if q is None else take(q)
+        return design, offset, None if q is None else take(q)
 
     def _prior(
         self, side: Side, total: np.ndarray, gram: np.ndarray, scatter: tuple[np.ndarray, int] | None
@@ -143,11 +140,10 @@ def level(draws: dict[str, np.ndarray], shares: np.ndarray) -> dict[str, np.ndar
         extra = mean[:, -1] if side == "columns" else np.zeros(s)
         for name in ("factors", "link"):
             if f"{side}.{name}" in draws:
-                a = draws[f"{side}.{name}"]
-                moved = np.einsum("snd,sed->sne", a.astype(np.float64), turn)
-                if name == "factors":
-                    moved[:, :, -1] += extra[:, None]
-                out[f"{side}.{name}"] = moved.astype(a.dtype)
+                moved = draws[f"{side}.{name}"].copy()
+                for a, w, more in zip(moved, mean, extra):  # T leaves all but the last column as it is
+                    a[:, -1] += a[:, :-1] @ w[:-1] + (more if name == "factors" else 0.0)
+                out[f"{side}.{name}"] = moved
         mu = np.einsum("sed,sd->se", turn, draws[f"{side}.mu"])
         mu[:, -1] += extra
         out[f"{side}.mu"] = mu

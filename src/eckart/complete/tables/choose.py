@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.complete.tables.factor_em import Gaussian, start
-from eckart.complete.tables.fit_table import Placed, Scores, descend, expected
+from eckart.complete.tables.fit_table import Climb, Placed, Scores, descend
 
 ROWS = 1000
 """Rows by which rank and ridge are chosen: more would tell candidates apart that hardly differ."""
@@ -51,21 +51,22 @@ def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Genera
     for p in table.parts:
         if not p.cycle:
             hidden[:, p.at] = (rng.random(len(rows)) < SHARE)[:, None] & ~np.isnan(truth[:, p.at])
-    part = Scores.of(table.parts, np.where(hidden, np.nan, truth))
+    part = Scores(table.parts, np.where(hidden, np.nan, truth))
     placed, n = Placed.of(part, engine), truth.shape[1]
     top = max(1, min(RANKS[-1], n - 1, len(rows) - 1))
     ranks = [k] if k is not None else [r for r in RANKS if r < top] + [top]
     ridges = RIDGES if l2 is None else (l2,)
+    away = _Away(part, truth, hidden)
     tried: list[tuple[Candidate, Gaussian]] = []
 
-    def measure(g: Gaussian, ridge: float) -> Gaussian:
-        g = descend(placed, g, ridge, LOOSE, STEPS).g
-        tried.append((Candidate(g.k, ridge, _error(part, truth, hidden, g)), g))
-        return g
+    def measure(g: Gaussian, ridge: float) -> Climb:
+        climb = descend(placed, g, ridge, LOOSE, STEPS)
+        tried.append((Candidate(climb.g.k, ridge, away.error(climb.g, engine.get(climb.codes))), climb.g))
+        return climb
 
-    g = None
+    climb = None
     for rank in ranks:
-        g = measure(start(np.nan_to_num(part.y), part.gaps, rank) if g is None else _grown(placed, g, rank), ridges[0])
+        climb = measure(start(part.y, rank) if climb is None else _grown(climb, len(rows), rank), ridges[0])
         errors = [one.error for one, _ in tried]
         small = [errors[i] > (1 - ENOUGH) * min(errors[:i]) for i in range(1, len(errors))]
         if (small[-1:] == [True] and rank >= MANY) or small[-2:] == [True, True]:
@@ -78,14 +79,24 @@ def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Genera
     return Choice(best[0], [one for one, _ in tried], best[1])
 
 
-def _error(part: Scores, truth: np.ndarray, hidden: np.ndarray, g: Gaussian) -> float:
-    away = np.where(hidden, truth - expected(part, g).scores, 0.0)
-    each = [((away[:, p.at] ** 2).sum(), hidden[:, p.at].sum()) for p in part.parts]
-    return float(np.mean([square / count for square, count in each if count] or [1.0]))
+class _Away:
+    """The cells that are hidden: their true scores, and how far expected ones are from them."""
+
+    def __init__(self, part: Scores, truth: np.ndarray, hidden: np.ndarray):
+        self.i, self.j = np.nonzero(hidden)
+        self.truth = truth[self.i, self.j]
+        self.owner = np.repeat(np.arange(len(part.parts)), [p.width for p in part.parts])[self.j]
+        self.counts = np.bincount(self.owner, minlength=len(part.parts))
+
+    def error(self, g: Gaussian, codes: np.ndarray) -> float:
+        """The mean over columns of squared errors at hidden cells."""
+        there = g.mu[self.j] + np.einsum("ek,ek->e", codes[self.i], g.w[self.j])
+        squares, seen = np.bincount(self.owner, (self.truth - there) ** 2, len(self.counts)), self.counts > 0
+        return float(np.mean(squares[seen] / self.counts[seen])) if seen.any() else 1.0
 
 
-def _grown(table: Placed, g: Gaussian, k: int) -> Gaussian:
+def _grown(climb: Climb, rows: int, k: int) -> Gaussian:
     """With more directions: the leading ones of what is left unexplained."""
-    m, _ = table.moments(g)
-    mu = m.first / table.rows
-    return g.grown(k, m.second / table.rows - np.outer(mu, mu))
+    assert climb.moments is not None
+    mu = climb.moments.first / rows
+    return climb.g.grown(k, climb.moments.second / rows - np.outer(mu, mu))

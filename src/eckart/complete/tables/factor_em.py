@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import lapack
 
 from eckart.decompositions import eigh
 from eckart.engines.protocol import FilledMoments
@@ -114,23 +115,24 @@ def factor_steps(
     g: Gaussian, cov: np.ndarray, rows: float, l2: float, wild: np.ndarray, steps: int = INNER
 ) -> Gaussian:
     """Inner EM steps on the covariance of complete rows."""
-    k, w, psi = g.k, g.w, g.psi
+    k, w, psi, one = g.k, g.w, g.psi, np.eye(g.k)
+    own, ridge, more = np.diagonal(cov), (l2 / rows) * one, (2 * wild + PRIOR_ROWS * PRIOR_NOISE) / rows
     for _ in range(steps):
-        scaled = w / psi[:, None]
-        s = np.linalg.inv(np.eye(k) + scaled.T @ w)
-        b = s @ scaled.T  # E[z] = b (y - mu)
+        scaled = (w / psi[:, None]).T
+        # systems of a few unknowns: LAPACK itself, since NumPy's way to it takes longer than the work
+        found = lapack.dposv(scaled @ w + one, np.hstack([scaled, one]))[1]
+        b, s = found[:, : len(w)], found[:, len(w) :]  # E[z] = b (y - mu), and the covariance of z
         cb = cov @ b.T
         zz = b @ cb + s
         zz = 0.5 * (zz + zz.T)
-        w = np.linalg.solve(zz + (l2 / rows) * np.eye(k), cb.T).T
-        left = np.diag(cov) - np.einsum("jk,jk->j", w, cb)  # the misfit and l2 |w|^2 / rows together
-        psi = (rows * left + 2 * wild + PRIOR_ROWS * PRIOR_NOISE) / (rows + PRIOR_ROWS + k)
-        psi = np.maximum(psi, LEAST_NOISE)
+        w = lapack.dposv(zz + ridge, cb.T)[1].T
+        left = own - np.einsum("jk,jk->j", w, cb)  # the misfit and l2 |w|^2 / rows together
+        psi = np.maximum((left + more) * (rows / (rows + PRIOR_ROWS + k)), LEAST_NOISE)
         # parameter expansion: W takes over the second moment of the codes where that gains more than the ridge costs
-        root = np.linalg.cholesky(zz)  # any root will do: codes may be turned
+        root = lapack.dpotrf(zz, lower=1, clean=1)[0]  # any root will do: codes may be turned
         wider = w @ root
-        cost = 0.5 * l2 * float((((wider**2) - (w**2)).sum(axis=1) / psi).sum())
-        if 0.5 * rows * (float(np.trace(zz)) - k - 2 * float(np.log(np.diagonal(root)).sum())) >= cost:
+        cost = 0.5 * l2 * float((wider * wider - w * w).sum(axis=1) @ (1.0 / psi))
+        if 0.5 * rows * (float(zz.trace()) - k - 2 * float(np.log(root.diagonal()).sum())) >= cost:
             w = wider
     return Gaussian(w, g.mu, psi)
 
@@ -170,9 +172,11 @@ def em_move(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> float:
     return float(max(means.max(initial=0.0), np.abs(psi / g.psi - 1).max(initial=0.0)))
 
 
-def start(y: np.ndarray, gaps: Gaps, k: int) -> Gaussian:
-    """The leading directions of second moments by pairs of scores, where both are seen."""
-    both = np.maximum(gaps.seen.T @ gaps.seen, 1.0)
+def start(y: np.ndarray, k: int) -> Gaussian:
+    """The leading directions of second moments by pairs of scores, where both are seen (y is NaN where not)."""
+    seen = (~np.isnan(y)).astype(np.float64)
+    y = np.nan_to_num(y)
+    both = np.maximum(seen.T @ seen, 1.0)
     values, vectors = eigh((y.T @ y) / both)
     n = y.shape[1]
     # 0.3: a noise that is neither certain nor all there is; a direction of length 0 would stay 0 in EM

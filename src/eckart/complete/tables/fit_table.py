@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,11 +24,10 @@ class Scores:
 
     parts: tuple[Part, ...]
     y: np.ndarray
-    gaps: Gaps
 
-    @classmethod
-    def of(cls, parts: tuple[Part, ...], y: np.ndarray) -> Scores:
-        return cls(parts, y, Gaps.of_mask(~np.isnan(y)))
+    @cached_property
+    def gaps(self) -> Gaps:
+        return Gaps.of_mask(~np.isnan(self.y))
 
     @property
     def rows(self) -> int:
@@ -75,10 +74,12 @@ class Placed:
 
 
 class Climb(NamedTuple):
-    """Where the loop ended, and its history."""
+    """Where the loop ended, and its history; moments of complete rows there and codes of rows (on the engine), unless it was interrupted between them."""
 
     g: Gaussian
     trace: Trace
+    moments: FilledMoments | None
+    codes: Tall | None
 
 
 QUANTITY = "objective per seen score"
@@ -88,7 +89,7 @@ def descend(
     table: Placed, g: Gaussian, l2: float, tol: float, max_iter: int, watch: Watcher = silent, memory: Memory = NOTHING
 ) -> Climb:
     """Steps until F falls by at most ``tol`` for each seen score; F before each step, divided by their number, goes to the trace."""
-    trace, codes, count = Trace(QUANTITY, reason=StopReason.MAX_ITER), None, max(float(table.x.nnz), 1.0)
+    trace, codes, m, count = Trace(QUANTITY, reason=StopReason.MAX_ITER), None, None, max(float(table.x.nnz), 1.0)
     if (kept := memory.last()) is not None:
         g, trace = like(g, kept["g"]), resumed_trace(QUANTITY, kept["trace"])
         trace.reason = StopReason.MAX_ITER
@@ -105,12 +106,12 @@ def descend(
                 break
             if len(trace) > max_iter:
                 break
-            g = m_step(g, m, table.rows, l2, m.wild)
+            g, m = m_step(g, m, table.rows, l2, m.wild), None
     except KeyboardInterrupt:
         if not len(trace):
             raise
         trace.reason = StopReason.INTERRUPTED
-    return Climb(g, trace)
+    return Climb(g, trace, m, codes)
 
 
 class Expected(NamedTuple):
@@ -133,6 +134,20 @@ def expected(table: Scores, g: Gaussian, steps: int = 50) -> Expected:
             break
     assert t is not None
     return Expected(z, t, cov)
+
+
+def settled(table: Scores, g: Gaussian, engine: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of rows and their expected scores, by the engine where rows are many."""
+    if table.robust or table.rows < MANY:
+        found = expected(table, g)
+        return found.codes, found.scores
+    with engine.at_work():
+        codes = engine.get(Placed.of(table, engine).moments(g)[1])
+    return codes, g.mu + codes @ g.w.T
+
+
+MANY = 300
+"""Rows from which on the kernels of a fit are worth being loaded: fewer take NumPy some milliseconds."""
 
 
 def without_itself(table: Scores, g: Gaussian, found: Expected, part: Part, rows: np.ndarray) -> np.ndarray:

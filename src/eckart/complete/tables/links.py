@@ -7,7 +7,7 @@ covariance C = W S W^T of the scores of the cell and their noise Psi (all given 
 
     y - Psi (Psi - C)^-1 (y - s).
 
-Newton steps, halved until the sum falls; the steps of a category with three levels or more take the bound 1/2 of the curvature instead.
+Newton steps, halved until the sum falls; those of a category with many levels, whose curvature is a large matrix, take its bound 1/2 instead.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ RIDGE = 1.0
 INTERCEPT = 1e-6
 """Ridge of an intercept, for each cell: next to none, and the answer is one."""
 STEPS = 2000
+LEVELS = 8
+"""Of a category up to which steps are Newton's: eight levels and seven scores have 64 unknowns. They need some five steps, those by the bound a hundred."""
 GAIN, STILL = 1e-7, 1e-4
 """Stop when a step gains less than the first for a cell and the gradient is below the second of what adds up to it, a tenth of what its certificate allows."""
 CELLS = 2000
@@ -50,7 +52,7 @@ def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
     if moves[0]:
         link[:, 0] = loss.best_constant(a, np.ones(len(a)))
     f = x[:, moves]
-    fixed = np.linalg.inv(0.5 * f.T @ f + np.diag(ridge[moves])) if wide > 1 else None
+    fixed = np.linalg.inv(0.5 * f.T @ f + np.diag(ridge[moves])) if wide > LEVELS else None
 
     def natural(m: np.ndarray) -> np.ndarray:
         s = x @ m.T
@@ -66,6 +68,8 @@ def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
         slope = g.T @ f + (ridge * link)[:, moves]
         if fixed is not None:
             step = -slope @ fixed
+        elif wide > 1:
+            step = -np.linalg.solve(_bend_of_levels(loss.mean(s), f, ridge), slope.ravel()).reshape(slope.shape)
         else:
             curved = (f * bend(loss, a, s)[:, None]).T @ f + np.diag(ridge[moves])
             step = -np.linalg.solve(curved, slope[0])[None]
@@ -99,6 +103,16 @@ def link_gradient(part: Part, a: np.ndarray, y: np.ndarray) -> float:
     slope, size = g.T @ x + ridge * part.link, np.abs(g).T @ np.abs(x) + np.abs(ridge * part.link)
     first = int(isinstance(part.loss, Ordered))  # thresholds are its intercepts
     return float(np.linalg.norm(slope[:, first:])) / max(float(np.linalg.norm(size[:, first:])), 1e-300)
+
+
+def _bend_of_levels(p: np.ndarray, f: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+    """Second derivatives of the sum by A (levels x scores), sum (diag p - p p^T) kron f f^T and the ridge."""
+    n, k = p.shape
+    each = (p[:, :, None] * f[:, None, :]).reshape(n, -1)
+    out = -(each.T @ each).reshape(k, f.shape[1], k, f.shape[1])
+    for g in range(k):
+        out[g, :, g] += (each.reshape(n, k, -1)[:, g].T @ f) + np.diag(ridge)
+    return out.reshape(each.shape[1], each.shape[1])
 
 
 def bend(loss: Loss, a: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from eckart.certify.certificate import Certificate
 from eckart.complete.tables.columns import Part
 from eckart.complete.tables.factor_em import Gaussian
-from eckart.complete.tables.fit_table import Placed, Scores, expected
+from eckart.complete.tables.fit_table import Placed, Scores, expected, settled
 from eckart.complete.tables.solve_table import measured, scores_of, solve
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.factors import MixedColumns
@@ -151,12 +151,12 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def transform(self, X: Any) -> np.ndarray:
         """The expected hidden numbers of rows, k for each, given their seen cells."""
         table, _ = self._scores(X)
-        return expected(table, self._gaussian()).codes
+        return settled(table, self._gaussian(), self._engine())[0]
 
     def impute(self, X: Any) -> Any:
         """The same table with its gaps filled: numbers by their expectation, levels by the likeliest one; types, categories, order and index stay."""
         table, frame = self._scores(X)
-        scores = expected(table, self._gaussian()).scores
+        _, scores = settled(table, self._gaussian(), self._engine())
         found: dict[str, np.ndarray] = {}
         for p in self.parts_:
             if not p.cycle:
@@ -201,7 +201,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             raise wrong("row", row, f"the position of a row, from 0 to {frame.rows - 1}")
         y = table.y[row : row + 1 or None][:1].copy()
         y[:, part.at] = np.nan
-        one = Scores.of(table.parts, y)
+        one = Scores(table.parts, y)
         found = expected(one, g)
         away = one.targets(found.scores)[0][0] - one.gaps.seen[0] * g.mu
         pull = (
@@ -316,7 +316,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         for p in self.parts_:
             if p.name == part.name:
                 y[:, p.at] = np.nan
-        return expected(Scores.of(table.parts, y), self._gaussian()).scores[:, part.at]
+        return settled(Scores(table.parts, y), self._gaussian(), self._engine())[1][:, part.at]
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors

@@ -12,7 +12,7 @@ from eckart.certify.tables import certify_table
 from eckart.complete.tables.choose import Choice, choose
 from eckart.complete.tables.columns import Part, laid_out, parts_for
 from eckart.complete.tables.factor_em import Gaussian, em_move, factor_gradient, penalty
-from eckart.complete.tables.fit_table import Placed, Scores, descend, expected, without_itself
+from eckart.complete.tables.fit_table import Expected, Placed, Scores, descend, expected, without_itself
 from eckart.complete.tables.links import CELLS, fit_link, link_gradient
 from eckart.decompositions import svd
 from eckart.errors import InputError, wrong
@@ -59,8 +59,9 @@ def solve(
     placed = Placed.of(table, engine)
     climb = descend(placed, chosen.g, chosen.best.l2, tol, max_iter, watch, memory)
     g = _signed(climb.g)
-    laid = _linked(table, g, codes)
-    certificate = measured(replace(table, parts=laid), placed, g, chosen.best.l2, codes, climb.trace)
+    found = _found(table, g)
+    laid = _linked(table, g, codes, found)
+    certificate = measured(replace(table, parts=laid), placed, g, chosen.best.l2, codes, climb.trace, found)
     plan = {
         **plan_of(engine),
         "solver": "EM over missing cells, factor analysis of n x n moments", "rank": chosen.best.k, "l2": chosen.best.l2,
@@ -76,7 +77,7 @@ def scores_of(parts: tuple[Part, ...], columns: list[Cells]) -> tuple[Scores, li
     found = [p.codes(by_name[p.name]) for p in parts]
     codes = [a for a, _ in found]
     strange = {p.name: levels for p, (_, levels) in zip(parts, found) if levels}
-    return Scores.of(parts, np.hstack([p.encode(a) for p, a in zip(parts, codes)])), codes, strange
+    return Scores(parts, np.hstack([p.encode(a) for p, a in zip(parts, codes)])), codes, strange
 
 
 def _constant(cells: Cells) -> Any:
@@ -97,11 +98,16 @@ def _signed(g: Gaussian) -> Gaussian:
     return replace(g, w=w * np.where(largest < 0, -1.0, 1.0))
 
 
-def _linked(table: Scores, g: Gaussian, codes: list[np.ndarray]) -> tuple[Part, ...]:
+def _found(table: Scores, g: Gaussian) -> Expected | None:
+    """What is expected of rows, where links or robust columns ask for it."""
+    return expected(table, g) if table.robust or any(p.linked for p in table.parts) else None
+
+
+def _linked(table: Scores, g: Gaussian, codes: list[np.ndarray], found: Expected | None) -> tuple[Part, ...]:
     """The parts with their links fitted to seen cells, as the other cells of their rows predict them."""
-    found, out = expected(table, g), []
+    out = []
     for p, a in zip(table.parts, codes):
-        if p.linked:
+        if p.linked and found is not None:
             rows = _some(a)
             p = fit_link(p, a[rows], without_itself(table, g, found, p, rows))
         out.append(p)
@@ -115,17 +121,23 @@ def _some(a: np.ndarray) -> np.ndarray:
 
 
 def measured(
-    table: Scores, placed: Placed, g: Gaussian, l2: float, codes: list[np.ndarray], trace: Trace | None
+    table: Scores,
+    placed: Placed,
+    g: Gaussian,
+    l2: float,
+    codes: list[np.ndarray],
+    trace: Trace | None,
+    found: Expected | None = None,
 ) -> Certificate:
-    """The certificate from data and model alone."""
-    found = expected(table, g)
-    m, _ = placed.moments(g, placed.engine.take(found.codes))
+    """The certificate from data and model alone; ``found``: what is expected of rows, where it is known already."""
+    found = found or _found(table, g)
+    m, _ = placed.moments(g, None if found is None else placed.engine.take(found.codes))
     value = float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)
     links = {
         p.name: link_gradient(p, a[rows], without_itself(table, g, found, p, rows))
-        for p, a in zip(table.parts, codes) if p.linked and len(rows := _some(a))
+        for p, a in zip(table.parts, codes) if found is not None and p.linked and len(rows := _some(a))
     }  # fmt: skip
-    count = int(table.gaps.seen.sum())
+    count = int(np.count_nonzero(~np.isnan(table.y)))
     facts: dict[str, object] = {
         "seen scores": count,
         "rows": table.rows,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -72,6 +74,18 @@ class CpuEngine(
 
         run_lanes(streams(seed, shape[0]), [None] * 64, step, self.threads)
         return out
+
+    def together(self, x: Any, works: list[Callable[[Any], Any]]) -> list[Any]:
+        at_once = min(self.threads, len(works)) if isinstance(x, Host) else 1  # what lies elsewhere has threads of its own
+        own = self if at_once <= 1 else copy(self)
+        own.threads = max(1, self.threads // max(1, at_once))
+        answers: list[Any] = [None] * len(works)
+
+        def step(_: None, at: int, scratch: dict) -> None:
+            answers[at] = works[at](own)
+
+        run_lanes(range(len(works)), [None] * len(works), step, at_once)
+        return answers
 
     def expect(self, model: str) -> None:
         ahead.expect(model)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,10 @@ class TorchEngine(
         state = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]) >> 1  # PyTorch takes 63 bits
         draw = torch.Generator(self.device).manual_seed(state)
         return DeviceArray(torch.randn(shape, generator=draw, device=self.device, dtype=torch_dtype(dtype)))
+
+    def together(self, x: Any, works: list[Callable[[Any], Any]]) -> list[Any]:
+        """One after the other: a single piece of work fills the device."""
+        return [work(self) for work in works]
 
     def at_work(self) -> Any:
         return _AtWork(self.back)

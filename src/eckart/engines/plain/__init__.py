@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -61,6 +62,9 @@ class PlainEngine(
         for part, rng in streams(seed, shape[0]):
             out[part] = rng.standard_normal(out[part].shape)
         return out
+
+    def together(self, x: Any, works: list[Callable[[Any], Any]]) -> list[Any]:
+        return [work(self) for work in works]
 
     def at_work(self) -> Any:
         return nullcontext()

@@ -105,6 +105,13 @@ class PlainRidge:
             out[i] = omega[part_of(x, i)] @ (values - at(offset, seen) - v[seen] @ u[i]) ** 2
         return out
 
+    def pair_rows(
+        self, one: np.ndarray, two: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        x, y = np.asarray(one, np.float64)[first], np.asarray(two, np.float64)[second]
+        design = np.column_stack([x[:, :-1] + y[:, :-1], np.ones(len(x))])
+        return design, (x[:, -1] + y[:, -1] + (x[:, :-1] * y[:, :-1]).sum(axis=1))[:, None]
+
     def precision_rows(
         self, seed: tuple[int, ...], misfit: np.ndarray, counts: np.ndarray, shape: float, scale: float, floor: float
     ) -> PrecisionDraws:

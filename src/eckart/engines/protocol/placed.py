@@ -6,6 +6,7 @@ scalars) cross freely; tall ones cross by ``take`` and ``get``, at the start and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -88,6 +89,11 @@ class PlacingFamily(Protocol):
     def normal(self, seed: int | tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> Tall:
         """Standard normal numbers, drawn where they are used; the same for the same seed on every engine of the host (``rng.streams``) up to rounding. A GPU
         draws by its own generator: other numbers, the same ones on the same kind of GPU."""
+        ...
+
+    def together(self, x: Any, works: list[Callable[[Any], Any]]) -> list[Any]:
+        """The answers of ``work(engine)`` for pieces of work on the placed matrix x that have nothing to wait for in one another: at the same time where that
+        pays, each on an engine with its share of the threads."""
         ...
 
     def at_work(self) -> AbstractContextManager[None]:

@@ -89,6 +89,11 @@ class RidgeFamily(Protocol):
         """sum_j weights_ij other_j (a_ij - offset_j - u_i.v_j)^2 of every row, N x 1 in float64."""
         ...
 
+    def pair_rows(self, one: Tall, two: Tall, first: np.ndarray, second: np.ndarray) -> tuple[Tall, Tall]:
+        """For x = (u, b) = one[first[p]] and y = (w, d) = two[second[p]], k numbers and a bias each: the design (u + w, 1) and the offset b + d + u.w of every
+        pair p (pairs x 1), in float64."""
+        ...
+
     def precision_rows(
         self, seed: tuple[int, ...], misfit: Tall, counts: Tall, shape: float, scale: float, floor: float
     ) -> PrecisionDraws:

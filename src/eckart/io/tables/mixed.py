@@ -257,6 +257,9 @@ def _into_pandas(frame: Any, found: dict[str, tuple[Cells, np.ndarray]]) -> Any:
             if getattr(kind, "tz", None) is not None:
                 answers = answers.dt.tz_localize("UTC").dt.tz_convert(kind.tz)
             answers = answers.astype(kind)
+        elif cells.kind == "number" and kind == np.float64:  # the most usual column, whole
+            out.isetitem(j, pd.Series(np.where(gap, values, cells.values), index=frame.index, name=name))
+            continue
         else:
             answers = pd.Series(_answers(cells, values), dtype=kind)
         new = column.copy()

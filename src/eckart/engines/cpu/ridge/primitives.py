@@ -57,6 +57,13 @@ class RidgePrimitives:
 
         return misfit_rows(place(x), left, right, self.threads, **more)
 
+    def pair_rows(
+        self, one: np.ndarray, two: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from eckart.engines.cpu.entries.pairs import pair_rows
+
+        return pair_rows(one, two, first, second, self.threads)
+
     def precision_rows(
         self, seed: tuple[int, ...], misfit: np.ndarray, counts: np.ndarray, shape: float, scale: float, floor: float
     ) -> PrecisionDraws:

@@ -62,7 +62,12 @@ class TablePrimitives:
         start = np.zeros((len(order), k)) if codes is None else np.ascontiguousarray(codes, np.float64)
         out = np.empty((len(order), k))
         seen = Seen(m.indptr, m.indices, np.asarray(m.data, np.float64), order, starts)
-        scheme = Scheme(w, w / noise[:, None], mean, noise, d, start)
+        scaled = w / noise[:, None]
+        system = np.eye(k) + scaled.T @ w  # M of a complete row
+        to_codes = np.linalg.solve(system, scaled.T).T
+        precision = np.diag(1.0 / noise) - scaled @ to_codes.T
+        whole = float(np.linalg.slogdet(system)[1] + np.log(noise).sum())
+        scheme = Scheme(w, scaled, precision, whole, mean, noise, d, start)
         lanes = [
             (np.zeros(n), np.zeros((n, n)), np.zeros((n, n)), np.zeros(1), np.zeros(n))
             for _ in range(lanes_for(len(parts), 16 * n * n))
@@ -70,8 +75,15 @@ class TablePrimitives:
 
         def step(lane: tuple[np.ndarray, ...], part: tuple[int, int], scratch: dict) -> None:
             first, products, spread, loglik, wild = lane
-            full = np.empty((starts[part[1]] - starts[part[0]], n))
-            loglik += filled_patterns(seen, scheme, *part, full, out, spread, wild)
+            begin, end = starts[part[0]], starts[part[1]]
+            away = np.empty((end - begin, n))
+            logs = filled_patterns(seen, scheme, *part, away, spread, wild)
+            codes = away @ to_codes  # the code of a row is linear in its scores: that of its expected ones
+            out[order[begin:end]] = codes
+            # the square of what is seen is that of the complete row, whose gaps make it least
+            square = (away * away).sum(axis=0) @ (1.0 / noise) - np.vdot(away @ scaled, codes)
+            loglik -= 0.5 * (logs + square)
+            full = away + mean
             first += full.sum(axis=0)
             products += full.T @ full
 
