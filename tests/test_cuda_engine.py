@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent / "engines"))
 from exchange import CASES, data
 
 import eckart
-from eckart import ALS, NMF, PCA, SVP, SVT, InputError, SoftImpute
+from eckart import ALS, NMF, PCA, SVP, SVT, GaussianMixture, InputError, SoftImpute
 from eckart.engines import auto, choose, engine_named
 from eckart.engines.cuda import made
 from eckart.matrix import Counts, Dense, Observed
@@ -260,6 +260,23 @@ def test_rows_on_a_device_are_taken_as_they_lie():
         PCA(2, engine=engine).fit(Dense(DeviceRows(spoilt)))
     with pytest.raises(InputError, match="1 dimension"):
         DeviceRows(rows.tensor[0])
+
+
+def test_a_tensor_on_a_device_does_not_go_through_the_host(monkeypatch):
+    """A tensor of the CPU stands in for one of a GPU."""
+    x = data()["dense"]
+    tensor, engine = torch.as_tensor(x), made(1, "cpu")
+    for place in ("eckart.io.read", "eckart.io.namespaces", "eckart.io.tables.device_rows"):
+        monkeypatch.setattr(f"{place}.on_device", lambda a: a is tensor)
+    monkeypatch.setattr("eckart.io.namespaces.on_host", lambda a: pytest.fail("rows were copied to the host"))
+    want = PCA(2, random_state=0, engine="cpu", svd_solver="eigh").fit(x)
+    model = PCA(2, random_state=0, engine=engine, svd_solver="eigh").fit(tensor)
+    codes = model.transform(tensor)
+    assert isinstance(codes, torch.Tensor)
+    assert isinstance(model.components_, torch.Tensor)
+    np.testing.assert_allclose(codes.numpy(), want.transform(x), atol=1e-10)
+    mixture = GaussianMixture(2, random_state=0, engine=engine).fit(tensor)
+    assert isinstance(mixture.predict(tensor), torch.Tensor)
 
 
 @pytest.mark.parametrize(("least", "name"), [(10, "cuda"), (10**6, "cpu")])

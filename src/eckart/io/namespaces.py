@@ -1,8 +1,7 @@
 """Arrays of other libraries: a tensor in means a tensor out, in its library, on its device.
 
-Whatever speaks the array API standard (or is a PyTorch tensor) is copied to the host, computed with, and the answer goes back; rows on a GPU stay there where
-the engine can take them. A model that was fitted to
-such arrays shows its fitted attributes as such arrays, too.
+Whatever speaks the array API standard (or is a PyTorch tensor) is copied to the host, computed with, and the answer goes back; rows on a GPU stay there
+(``tables.device_rows``). A model that was fitted to such arrays shows its fitted attributes as such arrays, too.
 """
 
 from __future__ import annotations
@@ -56,15 +55,13 @@ def on_host(x: Any) -> np.ndarray:
     return np.asarray(x) if hasattr(x, "__array__") else np.from_dlpack(x)
 
 
-def in_kind(method: M, there: bool = False) -> M:
-    """A method of rows X that answers in the library of X; after a fit, fitted attributes answer in it, too (``fit.fitted`` asks for ``_answers_in``).
-    ``there``: rows that lie on a GPU come as they are, for a method that reads them through the door."""
+def in_kind(method: M) -> M:
+    """A method of rows X that answers in the library of X; after a fit, fitted attributes answer in it, too (``fit.fitted`` asks for ``_answers_in``)."""
 
     @wraps(method)
     def call(self: Any, X: Any, *args: Any, **named: Any) -> Any:
         back, before = way_back(X), vars(self).get("fit_")
-        as_it_is = back is None or (there and on_device(X))
-        value = method(self, X if as_it_is else on_host(X), *args, **named)
+        value = method(self, X if back is None or on_device(X) else on_host(X), *args, **named)
         if vars(self).get("fit_") is not before:
             vars(self).pop("_answers_in", None)
             if back is not None:
@@ -72,11 +69,6 @@ def in_kind(method: M, there: bool = False) -> M:
         return value if back is None else _returned(value, back)
 
     return call  # type: ignore[return-value]
-
-
-def rows_in_kind(method: M) -> M:
-    """``in_kind`` of a method to which rows on a GPU come without a copy through the host."""
-    return in_kind(method, there=True)
 
 
 def _is_tensor(x: Any) -> bool:

@@ -21,7 +21,7 @@ from eckart.errors import FileError, InputError
 from eckart.factors import Basis
 from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of, sample_weights
 from eckart.io.models.levels import NOTHING, Memory, resuming
-from eckart.io.namespaces import in_kind, rows_in_kind
+from eckart.io.namespaces import in_kind, on_host, way_back
 from eckart.io.read import read
 from eckart.io.tables.device_rows import same_kind
 from eckart.io.tables.numbers import numeric
@@ -127,7 +127,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
     _parts: dict[str, Any] = field(init=False)
     _scale: np.ndarray | None = field(init=False)
 
-    @rows_in_kind
+    @in_kind
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> PCA:
         """Fit to rows of X: array, frame, sparse matrix, file, or iterator of row blocks; NaN marks a missing entry."""
         options = self._options()
@@ -233,7 +233,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         self._become(fit, scale)
         self._stream = state
 
-    @rows_in_kind
+    @in_kind
     def transform(self, X: Any) -> Any:
         """Codes of rows: (x - mean) U, scaled to unit variance if ``whiten``; a row with gaps gets its expected code given what is there.
 
@@ -241,7 +241,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         """
         return same_kind(X, self._encode(X))
 
-    @rows_in_kind
+    @in_kind
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
         """fit(X).transform(X), reading X once through the door."""
         matrix = X if hasattr(X, "columns") or isinstance(X, np.ndarray) else read(X)
@@ -423,7 +423,8 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
 
     def _codes(self, X: Any) -> np.ndarray:
         b = self._fitted("inverse_transform").factors
-        codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
+        codes = on_host(X) if way_back(X) else np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
+        codes = numeric(codes)
         if codes.ndim != 2 or codes.shape[1] != b.k:
             raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {b.k})")
         return codes

@@ -11,7 +11,6 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.decompositions import eigh
 from eckart.engines.cpu.entries.entry import FAST
 from eckart.engines.cpu.ridge.cholesky import equations
 
@@ -30,7 +29,7 @@ def minimum_norm_row(gram, rhs, old, cut, square):
         for c in range(r, n):
             full[r, c] = gram[r, c]
             full[c, r] = gram[r, c]
-    values, vectors = eigh(full)
+    values, vectors = np.linalg.eigh(full)  # noqa: TID251  (compiled)
     out, kept = np.zeros(n), np.zeros(n)
     worth = 0.0
     for t in range(n):
