@@ -26,6 +26,29 @@ def floor(gigabytes: float = 0.0, **teraflops: float) -> float:
     return max(gigabytes * 1e9 / BANDWIDTH, sum(1e12 * count / RATES[kind] for kind, count in teraflops.items()))
 
 
+def walks(entries: float, columns: int, times: int) -> float:
+    """Gigabytes of so many walks over sparse entries, each of which reads a row of float32 numbers, its own number and where it stands."""
+    return entries * (4 * columns + 12) * times / 1e9
+
+
+FLOORS = {
+    "pca": floor(16.4 * 7 + 8.2 * 5),  # sums, 5 steps with halves, one exact product, 5 of the certificate
+    "pca-exact": floor(16.4, half=1.5 * 34),  # the square from halves, of which one product is made above the diagonal alone
+    "pca-sparse": floor(walks(24e6, 32, 20) + walks(24e6, 1, 20)),  # 10 steps, and the certificate's
+    "als": floor(walks(18e6, 64, 16 + 8)),  # half sweeps; start and certificate
+    "als-implicit-64": floor(walks(18e6, 64, 32 + 8)),  # 4 walks a half sweep
+    "als-implicit-256": floor(walks(18e6, 256, 32 + 8)),
+    "als-implicit-1024": floor(walks(18e6, 1024, 32 + 8)),
+    "bayes-512": floor(walks(10e6, 513, 8), tf32=4 * 17.0),  # matrices of columns and of long rows, systems of short ones; two products each
+    "gmm-diag": floor(double=100 * 0.033),
+    "gmm-full": floor(double=20 * 0.026),
+    "nmf-kl": floor(walks(2e6, 50, 400)),
+    "lda": floor(walks(2e6, 50, 80)),
+    "top": floor(30.0, single=0.48),
+}
+"""Seconds of the works below which no version of the same method can fall much: for each the numbers that it reads, or multiplies."""
+
+
 class Profile:
     """The own seconds and calls of every primitive of an engine; the device is waited for at both ends of each."""
 
