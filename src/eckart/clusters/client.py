@@ -56,9 +56,15 @@ def client_of(given: Any = None, threads: int | None = None) -> Any:
 
 
 def least_memory(client: Any) -> float:
-    """Bytes that the smallest worker may use; infinite where none has a limit."""
+    """Bytes that the smallest worker may use, or, where all have just died, could when somebody last asked; infinite where none has a limit."""
     limits = [worker["memory_limit"] for worker in client.scheduler_info(n_workers=-1)["workers"].values()]
-    return float(min((limit for limit in limits if limit), default=float("inf")))
+    if limits:
+        _least[client.id] = float(min((limit for limit in limits if limit), default=float("inf")))
+    return _least.get(client.id, float("inf"))
+
+
+_least: dict[str, float] = {}
+"""The last answer for each client."""
 
 
 def cluster_memory(client: Any) -> float:

@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from eckart.clusters.client import ClusterError, load_dask
+from eckart.clusters.client import ClusterError, least_memory, load_dask
 
 ROUNDS = 6
 """How often tasks are sent anew after workers died under them; Dask itself runs a task four times before it gives up on it."""
+TIMES_OVER = 3.0
+"""A task holds its block as it came, in working precision, and what it makes of it."""
 RESPITE = 1.0
 """Seconds before tasks of the same name are sent again, so that the scheduler has let go of those that failed."""
 PATIENCE = 300.0
@@ -33,12 +35,11 @@ def quiet() -> Any:
 def computed(
     client: Any, build: Callable[[str], list[Any]], name: Callable[[], str], again: Callable[[], None] = lambda: None, needs: float = 0.0
 ) -> list[Any]:
-    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them (``again`` is called before). ``needs`` is
-    about what the largest of them takes, in bytes, where that is known."""
+    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them (``again`` is called before). ``needs``
+    is about what the largest of them takes, in bytes, where that is known."""
     distributed = load_dask()
     lost: BaseException | None = None
-    workers = client.scheduler_info(n_workers=-1)["workers"].values()  # now: later there may be none
-    limit = min((worker["memory_limit"] for worker in workers if worker["memory_limit"]), default=0)
+    limit = least_memory(client)  # now: later there may be none
     for _ in range(ROUNDS):
         futures: list[Any] = []
         try:
@@ -68,7 +69,7 @@ def computed(
         raise _gone(client) from None
     # a task holds the partition, a copy in working precision and what it makes of it; a quarter of the memory is for all else
     most = f". The largest takes about {needs / 2**20:.0f} MiB while it is worked on" if needs else ""
-    most += f". A worker has {limit / 2**30:.2f} GiB: partitions of at most {limit / 2**20 / 4:.0f} MiB would do" if limit else ""
+    most += f". A worker has {limit / 2**30:.2f} GiB: partitions of at most {limit / 2**20 / 4:.0f} MiB would do" if limit < float("inf") else ""
     why = str(lost).split(". ")[0]
     raise ClusterError(
         f"tasks on blocks of the data ended their workers again and again ({why}); most often a partition is too large for a worker's memory{most}"

@@ -30,6 +30,8 @@ from eckart.trace import Watcher, silent
 
 NOT_SENT = ("watch", "keeper")
 """Arguments that belong to the process that runs the solver."""
+FEW_ROWS = 2**14
+"""Rows of tall factors that are looked at in double precision at a time: there may be millions."""
 SERIES = ("a table of time series", "fewer rows or times")
 """What needs all entries in one place, and what to do where there is no room."""
 
@@ -140,7 +142,10 @@ class BlocksEngine(CpuEngine):
         if not isinstance(x, BlockMatrix):
             return super().ridge_penalty(x, rule, factor, bias)
         ridge, bias_ridge = rule.ridges(x.counts)
-        total = float(np.trace(self.inner(factor, factor, ridge)))
+        ridge, total = np.broadcast_to(ridge, len(factor)), 0.0
+        for a in range(0, len(factor), FEW_ROWS):
+            part = factor[a : a + FEW_ROWS].astype(np.float64)
+            total += float(ridge[a : a + FEW_ROWS] @ np.einsum("ij,ij->i", part, part))
         return 0.5 * (total + (0.0 if bias is None else float(bias_ridge @ np.square(bias, dtype=np.float64))))
 
     def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:

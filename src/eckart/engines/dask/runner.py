@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.clusters.client import ClusterError, client_of, cluster_memory, least_memory, load_dask
-from eckart.clusters.tasks import computed, later, quiet
+from eckart.clusters.tasks import TIMES_OVER, computed, later, quiet
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.rules import Join
@@ -30,8 +30,6 @@ INLINE = 2**16
 """Bytes of shared arguments that go along with every task; more than that becomes a task of its own, which a worker fetches once."""
 LARGE = 2**22
 """Bytes from which NumPy asks for large pages."""
-TIMES_OVER = 3.0
-"""A task holds its block as it came, in working precision, and what it makes of it."""
 MOST_LOOKED = 2**16
 """Blocks that a worker remembers to have looked at."""
 KEPT = 0.4
@@ -48,6 +46,7 @@ class DaskRunner:
         self.client = client_of(client, threads)
         self.prefix, self.calls = f"eckart-{uuid.uuid4().hex[:8]}", itertools.count()
         self.needs = 0.0
+        least_memory(self.client)  # for the words of an error, when the first tasks end all workers at once
 
     def place(self, parts: Any, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
         name = self._name("place")

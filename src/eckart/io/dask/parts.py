@@ -61,13 +61,13 @@ class TaskParts:
         return self.mapped(as_counts, "counts")
 
 
-def run(tasks: list[Any]) -> list[Any]:
-    """The values of tasks, on the cluster that a fit would use."""
-    return computed(client_of(), lambda _: tasks, str)
+def run(tasks: list[Any], needs: float = 0.0) -> list[Any]:
+    """The values of tasks, on the cluster that a fit would use; ``needs`` as in ``computed``."""
+    return computed(client_of(), lambda _: tasks, str, needs=needs)
 
 
 def each(
-    do: Callable[..., Any], tasks: list[Any], given: list[tuple[Any, ...]] | None = None, shared: tuple[Any, ...] = ()
+    do: Callable[..., Any], tasks: list[Any], given: list[tuple[Any, ...]] | None = None, shared: tuple[Any, ...] = (), needs: float = 0.0
 ) -> list[Any]:
     """``do(part, *given[part], *shared)`` of every part; the first part that was refused is raised."""
     from dask import delayed
@@ -75,7 +75,8 @@ def each(
     later = {"pure": False, "traverse": False}
     common = [delayed(value, **later) for value in shared]
     more = given or [()] * len(tasks)
-    return checked(run([delayed(_looked_at, **later)(do, task, i, *own, *common) for i, (task, own) in enumerate(zip(tasks, more))]))
+    made = [delayed(_looked_at, **later)(do, task, i, *own, *common) for i, (task, own) in enumerate(zip(tasks, more))]
+    return checked(run(made, needs))
 
 
 def partitions(collection: Any) -> list[Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.clusters.tasks import TIMES_OVER
 from eckart.errors import InputError, InputTypeError
 from eckart.index.entries import floating
 from eckart.io.dask.parts import TaskParts, each, refusing
@@ -136,7 +137,8 @@ def _joined(
     if not first:
         raise InputError("X has no row, wanted at least one")
     if not sparse and not unknown:  # chunks may be sparse without their array saying so
-        kind = each(_kind_of_chunk, [chunks[first[0]]])[0] or kind
+        largest = TIMES_OVER * sizes[first[0]] * n * (8 if dtype is None else dtype.itemsize)
+        kind = each(_kind_of_chunk, [chunks[first[0]]], needs=largest)[0] or kind
         kind = "observed" if kind == "counts" and absent == "unknown" else kind
     made = [
         delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n, absent)

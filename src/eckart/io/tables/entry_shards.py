@@ -8,6 +8,7 @@ nothing but a few ranges is held.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -84,6 +86,12 @@ class ShardParts:
         return found
 
 
+def _give_back() -> None:
+    """Memory that sorting let go, and that C keeps for later, back to the system: the fit that follows may need it for other things."""
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def _file(folder: Path, side: str, part: int, what: str) -> Path:
     return folder / f"{side}-{part:05d}-{what}"
 
@@ -110,6 +118,7 @@ def sharded(
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
+    _give_back()
     x = ObservedParts(parts, table.rows.labels, table.columns.labels)
     weakref.finalize(parts, shutil.rmtree, place, ignore_errors=True)
     return x
