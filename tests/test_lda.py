@@ -18,7 +18,7 @@ from eckart.engines import engine_named
 from eckart.engines.protocol.topics import TopicDraw
 from eckart.explain.topics.lda_variational import VariationalProblem
 from eckart.explain.topics.lda_variational import solve as solve_variational
-from eckart.explain.topics.priors import Priors, dirichlet_of_logs, learned_alpha, learned_eta, symmetric_of_logs
+from eckart.explain.topics.priors import TABLE, Priors, _Rise, dirichlet_of_logs, learned_alpha, learned_eta, symmetric_of_logs
 from eckart.factors import Topics
 from eckart.fit import Fit
 from eckart.matrix import Counts
@@ -125,6 +125,15 @@ def test_two_thousand_topics_in_single_precision_are_finite(rng, method):
     assert np.isfinite(model.components_).all()
     assert np.isfinite(model.transform(x)).all()
     assert np.isfinite(model.perplexity(x))
+
+
+@pytest.mark.parametrize("most", [3, TABLE - 1, TABLE, TABLE + 1, 3 * TABLE])
+def test_sums_of_a_prior_step_are_differences_of_digamma(rng, most):
+    """Counts beyond the table have their own way; at its edge both must agree."""
+    n = rng.integers(0, most, (40, 3))
+    n[0], n[1] = most, [0, most, 1]
+    a = np.array([0.03, 0.7, 12.0])
+    assert_allclose(_Rise(n)(a), (digamma(n + a) - digamma(a)).sum(axis=0), rtol=1e-10)
 
 
 # ---- the variational bound

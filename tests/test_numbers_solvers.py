@@ -9,6 +9,7 @@ from scipy.special import gammaln
 
 from eckart import ALS, BayesianMF, InputError, LinearAutoencoder, Projection, coherence
 from eckart.complete.bayes.features import Iterative
+from eckart.complete.nuclear.operators import randomized_svd
 from eckart.complete.nuclear.recovery import recovery
 from eckart.embed.sequences import BATCH_CHARACTERS, _Occurrences, _Parts
 from eckart.explain.mixtures.mixture import FamilyStatistics
@@ -439,3 +440,19 @@ def test_the_ridge_of_the_absolute_loss_is_that_of_squares_in_deviations():
     assert squared.l2 == pytest.approx(spread)
     assert (absolute.l2, absolute.l2_bias) == pytest.approx((squared.l2 / spread, squared.l2_bias / spread))
     assert squared.l2_bias == pytest.approx(0.3 * spread)
+
+
+@pytest.mark.parametrize("single_pass", [False, True])
+@pytest.mark.parametrize("rank", [0, 1, 3])
+def test_as_many_triples_as_were_asked_for_whatever_the_rank(rank, single_pass):
+    """Beyond the rank: zeros, with vectors that are orthonormal to all others."""
+    rng = np.random.default_rng(11)
+    a = rng.standard_normal((8, rank)) @ rng.standard_normal((rank, 6))
+    for k in range(7):
+        u, s, v = randomized_svd(a, k, oversampling=2, single_pass=single_pass, random_state=0)
+        assert (u.shape, s.shape, v.shape) == ((8, k), (k,), (6, k))
+        np.testing.assert_allclose(u.T @ u, np.eye(k), atol=1e-9)
+        np.testing.assert_allclose(v.T @ v, np.eye(k), atol=1e-9)
+        np.testing.assert_allclose(s, np.r_[np.linalg.svd(a, compute_uv=False), np.zeros(k)][:k], atol=1e-9)
+        if k >= rank:
+            np.testing.assert_allclose(u * s @ v.T, a, atol=1e-9)

@@ -33,8 +33,8 @@ from eckart.trace import StopReason, Trace, Watcher, progress
 
 FIRST_ROWS = 1024
 """Rows to which the start is fitted: enough for parts to be seen in, few enough to be quick."""
-SETTLED = 1e-7
-"""Steps of the codes, as shares of them, at which they count as solved in the end: the objective is then known to about six digits."""
+SETTLED = 1e-6
+"""Steps of the codes, as shares of them, at which they count as solved in the end: the objective is then known to about five digits."""
 
 
 @dataclass(eq=False, repr=False)
