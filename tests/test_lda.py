@@ -18,7 +18,15 @@ from eckart.engines import engine_named
 from eckart.engines.protocol.topics import TopicDraw
 from eckart.explain.topics.lda_variational import VariationalProblem
 from eckart.explain.topics.lda_variational import solve as solve_variational
-from eckart.explain.topics.priors import TABLE, Priors, _Rise, dirichlet_of_logs, learned_alpha, learned_eta, symmetric_of_logs
+from eckart.explain.topics.priors import (
+    TABLE,
+    Priors,
+    _Rise,
+    dirichlet_of_logs,
+    learned_alpha,
+    learned_eta,
+    symmetric_of_logs,
+)
 from eckart.factors import Topics
 from eckart.fit import Fit
 from eckart.matrix import Counts
