@@ -123,9 +123,10 @@ def test_diversity():
     assert topic_diversity(np.eye(3), n=1) == 1.0
 
 
-def test_the_number_of_topics_is_a_table_with_the_best_first(corpus):
-    _, x = corpus
-    table = eckart.select_topics(eckart.LDA(random_state=0, learning_method="cvb0", n_init=3), np.vstack([x] * 2), [1, 3, 8])
+def test_the_number_of_topics_is_a_table_with_the_best_first(corpus, rng):
+    phi, _ = corpus
+    x = np.vstack([rng.multinomial(60, t @ phi) for t in rng.dirichlet(np.full(3, 0.3), 240)])  # no document twice: copies reward too many topics
+    table = eckart.select_topics(eckart.LDA(random_state=0, learning_method="cvb0", n_init=3), x, [1, 3, 8])
     assert [set(row) for row in table] == [{"n_components", "perplexity", "npmi", "diversity", "seconds"}] * 3
     assert table[0]["n_components"] == 3
     assert table[0]["perplexity"] < table[1]["perplexity"] < table[2]["perplexity"]

@@ -163,6 +163,8 @@ REFUSALS = {
     "conjugate gradients": (lambda: ALS(1, solver="cg").fit(holes()), "'auto' or 'cholesky' with biases"),
     "weights, soft": (lambda: SoftImpute(tau=1.0).fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "counts every entry alike"),
     "weights, svp": (lambda: SVP(1).fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "SVP counts every entry alike"),
+    "similar, neither": (lambda: fitted("ease").similar(), "exactly one of them"),
+    "similar, both": (lambda: fitted("ease").similar(rows=[0], columns=[1]), "exactly one of them"),
     "weights, items": (lambda: EASE().fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "strengths='raw'"),
     "rank of svp": (lambda: svp.solve(observed(), -1, **WITH), "k=-1 came, wanted 0 or more"),
     "rank of exact": (lambda: exact.solve(observed(), -1, **WITH), "k=-1 came, wanted 0 or more"),

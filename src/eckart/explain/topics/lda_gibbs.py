@@ -164,8 +164,8 @@ def _value(found: Solved) -> float:
 def trial_step(tokens: float, k: int) -> int:
     """Every how many-th document the starts are tried on.
 
-    >>> [trial_step(tokens, 10) for tokens in (1e4, 2.5e6, 1e9)]
-    [1, 20, 7630]
+    >>> [trial_step(tokens, 10) for tokens in (1e4, 2.5e6, 1e9)], trial_step(2.5e6, 100)
+    ([1, 20, 7630], 7)
     """
     return max(int(np.ceil(tokens / max(TRIAL_TOKENS, TOPIC_TOKENS * k))), 1)
 
