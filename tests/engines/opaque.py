@@ -85,6 +85,11 @@ class OpaqueEngine:
 
         return call
 
+    def together(self, x: Any, works: list[Any]) -> list[Any]:
+        """Each piece of work has this engine, through which it asks for all that is tall."""
+        self.log.append(("together", 0))
+        return [work(self) for work in works]
+
     def put(self, *args: Any, **named: Any) -> HiddenMatrix:
         self.log.append(("put", 0))
         return HiddenMatrix(self.inner_engine.put(*self._inside(args, "put"), **self._inside(named, "put")))

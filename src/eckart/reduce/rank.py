@@ -47,7 +47,7 @@ def gavish_donoho(values: np.ndarray, rows: float, n: int, total: float | None =
 
     >>> rng = np.random.default_rng(0)
     >>> x = rng.standard_normal((500, 3)) @ rng.standard_normal((3, 50)) * 3 + rng.standard_normal((500, 50))
-    >>> gavish_donoho(eigvalsh(np.cov(x.T))[::-1], 500, 50)
+    >>> gavish_donoho(np.linalg.eigvalsh(np.cov(x.T))[::-1], 500, 50)
     3
     """
     if len(values) == 0 or values[0] <= 0:
