@@ -334,3 +334,29 @@ def test_online_topics_of_parts_meet_every_document(monkeypatch):
         assert half.shape == one.shape
         rows = [half.parts.load(p).to_scipy().toarray() for p in range(len(half.parts.lengths))]
         np.testing.assert_array_equal(np.concatenate(rows), one.to_scipy().toarray())
+
+
+def test_rows_that_came_unaligned_have_the_same_bits():
+    """What comes through a socket may begin anywhere; products of it have the bits of products at home."""
+    import pickle
+
+    from eckart.engines.choose import engine_named
+    from eckart.engines.host import Host
+    from eckart.matrix import Dense
+
+    rng = np.random.default_rng(0)
+    x, v = rng.standard_normal((500, 12)), rng.standard_normal((12, 3))
+    engine = engine_named("cpu", 1)
+    raw = np.zeros(x.nbytes + 64, np.uint8)
+    begin = -raw.ctypes.data % 64 + 1
+    away = raw[begin : begin + x.nbytes].view(x.dtype).reshape(x.shape)
+    away[...] = x
+    assert not away.flags.aligned
+    wanted = engine.gram_times(engine.put(Dense(x)), v, None)
+    assert engine.gram_times(engine.put(Dense(away)), v, None).tobytes() == wanted.tobytes()
+    sent = Host(Dense(away))
+    buffers: list = []
+    data = pickle.dumps(sent, protocol=5, buffer_callback=buffers.append)
+    came = pickle.loads(data, buffers=buffers)
+    assert came.matrix.values.flags.aligned
+    assert engine.gram_times(came, v, None).tobytes() == wanted.tobytes()

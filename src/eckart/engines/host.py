@@ -34,6 +34,10 @@ class Host:
         kept = ("matrix", "weights", "entry_weights", "checked", "looked", "turn")
         return {name: self.__dict__[name] for name in kept} | {"kept": {}}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.matrix = _in_line(self.matrix)
+
     @property
     def kind(self) -> str:
         return {Dense: "dense", Counts: "counts", Observed: "observed"}[_base(self.matrix)]
@@ -97,7 +101,7 @@ def place(matrix: Matrix | Host, weights: np.ndarray | None = None, entry_weight
             else replace(matrix, weights=weights, entry_weights=entry_weights)
         )
     if isinstance(matrix, Dense):
-        return Host(matrix, _numbers(weights))
+        return Host(_in_line(matrix), _numbers(weights))
     if matrix.data.dtype != matrix.dtype:
         matrix = replace(matrix, data=matrix.data.astype(matrix.dtype))
     refuse_bad_entries(
@@ -105,6 +109,19 @@ def place(matrix: Matrix | Host, weights: np.ndarray | None = None, entry_weight
     )
     entries = None if entry_weights is None else np.ascontiguousarray(entry_weights, matrix.dtype)
     return Host(matrix, _numbers(weights), entries, checked=True)
+
+
+def aligned(a: np.ndarray) -> np.ndarray:
+    """The array, or a copy where its numbers do not begin at multiples of their size, as in what came through a socket: NumPy would copy it for each product,
+    a transposed one in another order, and a sum would have other bits than at another place in memory."""
+    return a if a.flags.aligned else a.copy(order="K")
+
+
+def _in_line(matrix: Any) -> Any:
+    """Dense rows in memory, aligned; a map of a file stays one."""
+    if isinstance(matrix, Dense) and type(matrix.values) is np.ndarray and not matrix.values.flags.aligned:
+        return replace(matrix, values=aligned(matrix.values))
+    return matrix
 
 
 def _numbers(weights: np.ndarray | None) -> np.ndarray | None:

@@ -22,7 +22,7 @@ from eckart.clusters.tasks import TIMES_OVER, computed, later, quiet
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.rules import Join
-from eckart.engines.host import Host
+from eckart.engines.host import Host, aligned
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first
 from eckart.merging import FAN, folded
 
@@ -295,7 +295,7 @@ def settled(shared: dict[str, Any]) -> dict[str, Any]:
     pages and across cache lines, and kernels gather rows of it at random."""
     if _settled[0] is not shared:
         moved = {
-            name: roomy(a) if isinstance(a, np.ndarray) and a.nbytes >= LARGE and a.flags.c_contiguous else a
+            name: a if not isinstance(a, np.ndarray) else roomy(a) if a.nbytes >= LARGE and a.flags.c_contiguous else aligned(a)
             for name, a in shared.items()
         }
         _settled[:] = [shared, moved]
