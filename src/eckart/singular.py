@@ -1,7 +1,7 @@
 """The singular value decomposition of a small matrix that does not give up.
 
-LAPACK's quicker routine (gesdd, by divide and conquer, which NumPy calls) fails to converge on some ordinary matrices, one in millions: matrices with a few
-large and many small singular values that solvers meet near their end. The older routine (gesvd, by QR steps) takes these.
+LAPACK's quicker routine (gesdd, by divide and conquer, which NumPy calls) fails to converge on a few ordinary matrices, such as one of 36 rows with
+two large and many small singular values that a solver met near its end. The older routine (gesvd, by QR steps) takes these.
 """
 
 from __future__ import annotations
