@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -126,7 +128,9 @@ def test_diversity():
 def test_the_number_of_topics_is_a_table_with_the_best_first(corpus, rng):
     phi, _ = corpus
     x = np.vstack([rng.multinomial(60, t @ phi) for t in rng.dirichlet(np.full(3, 0.3), 240)])  # no document twice: copies reward too many topics
+    begin = time.perf_counter()
     table = eckart.select_topics(eckart.LDA(random_state=0, learning_method="cvb0", n_init=3), x, [1, 3, 8])
+    assert 0 < sum(row["seconds"] for row in table) <= time.perf_counter() - begin
     assert [set(row) for row in table] == [{"n_components", "perplexity", "npmi", "diversity", "seconds"}] * 3
     assert table[0]["n_components"] == 3
     assert table[0]["perplexity"] < table[1]["perplexity"] < table[2]["perplexity"]

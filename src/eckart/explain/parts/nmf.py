@@ -38,7 +38,7 @@ FIRST = 50
 """Sweeps on the first block of a stream."""
 RANDOM_STARTS = 6
 """Short fits to the first block where chance begins: with four groups of rows one in six ends where two of them share a part (Itakura and Saito, 60 seeds;
-least squares one in forty or so), and later steps do not leave such a place."""
+least squares one in seventy), and later steps do not leave such a place."""
 BLOCK = 2**22
 """Entries of a block of a stream: enough rows for a statistic that tells something, few enough for memory."""
 

@@ -19,6 +19,9 @@ from eckart.engines.cpu.registers.prefetch import prefetch
 FAST = {"contract", "reassoc", "nsz"}
 AHEAD = 8  # entries between a prefetch and its use: a token takes longer than an entry of a sweep
 BLOCK = 16  # weights that are skipped together; rows are padded to whole blocks
+APART = 128
+"""Numbers left free on both sides of weights that a loop writes while it adds them up. The compiler takes such a loop by vectors where what it writes lies at
+least four vectors from what it reads, and one by one elsewhere, with sums of other roundings: bits must not depend on where memory was found."""
 
 
 @njit(**INSIDE, inline="always")
@@ -42,7 +45,7 @@ def draw_rows(tokens, words, shares, seed, first, last, topics, moves):
     """Topics of the tokens drawn from theta_dz phi_wz alone, where a chain begins; each token is listed in ``moves``. Returns how many there are."""
     k = words.shape[1]
     indptr, indices, starts = tokens.indptr, tokens.indices, tokens.starts
-    weight = np.empty(k, words.dtype)
+    weight = np.empty(k + 2 * APART, words.dtype)[APART : APART + k]
     count = 0
     for d in range(first, last):
         for p in range(indptr[d], indptr[d + 1]):
@@ -77,7 +80,7 @@ def gibbs_rows(tokens, prior, seed, first, last, topics, table, sizes, live, mov
     line = 64 // table.itemsize
     indptr, indices, starts = tokens.indptr, tokens.indices, tokens.starts
     end = indices.shape[0] - 1
-    here, weight = np.zeros(k, table.dtype), np.empty(k, table.dtype)
+    here, weight = np.zeros(k, table.dtype), np.empty(k + 2 * APART, table.dtype)[APART : APART + k]
     inverse = np.empty(k, table.dtype)
     one = table.dtype.type(1.0)
     zero = one - one

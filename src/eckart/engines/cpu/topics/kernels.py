@@ -73,17 +73,19 @@ def _share(theta, pull, prior):
     """theta <- (theta pull + prior) / sum, in place; where that is 0 it stays. Returns how far it moved, sum |change|."""
     k = len(theta)
     size = pull[0] - pull[0]
+    # sums have loops of their own: one that writes, too, is taken by vectors or one by one as its arrays happen to lie, and its sum rounded as that goes
     for c in range(k):
         pull[c] = theta[c] * pull[c] + prior[c]
+    for c in range(k):
         size += pull[c]
     if not size > 0:
         return 0.0
     moved = size - size
     scale = 1 / size
     for c in range(k):
-        new = pull[c] * scale
-        moved += abs(new - theta[c])
-        theta[c] = new
+        moved += abs(pull[c] * scale - theta[c])
+    for c in range(k):
+        theta[c] = pull[c] * scale
     return float(moved)
 
 
