@@ -45,8 +45,8 @@ class DeviceArray:
     ndim = property(lambda self: self.tensor.ndim)
 
     @property
-    def T(self) -> _Turned:
-        return _Turned(self)
+    def T(self) -> Turned:
+        return Turned(self)
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -139,8 +139,8 @@ class DeviceArray:
         return f"DeviceArray({self.shape}, {self.dtype}, {self.tensor.device})"
 
 
-class _Turned:
-    """The transpose, for products with another tall array."""
+class Turned:
+    """The transpose, for products with another tall array and for the host."""
 
     __array_ufunc__ = None
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
 from eckart.engines.cpu.row_blocks import jobs
-from eckart.engines.cuda.arrays import torch_dtype
+from eckart.engines.cuda.arrays import fetched, torch_dtype
+from eckart.engines.cuda.device_array import NUMPY
 from eckart.engines.cuda.kernels.products import Pieces
 from eckart.engines.host import Host
 from eckart.engines.protocol import refuse_bad
+from eckart.matrix import Dense
 
 SHARE = 0.6
 """Share of the free memory of the device that dense rows may take: the rest is for blocks, factors and products."""
@@ -53,6 +56,18 @@ class Held:
     @classmethod
     def of(cls, host: Host, device: torch.device, room: Room) -> Held:
         return cls(lambda: host, host, device, room)
+
+    @classmethod
+    def of_rows(cls, rows: torch.Tensor, x: Held) -> Held:
+        """Dense rows that were made on the device and are known to be finite, with the weights of the rows of x."""
+
+        def fetch() -> Host:
+            return Host(Dense(fetched(rows)), x.host.weights, checked=True)
+
+        facts = SimpleNamespace(kind="dense", rows=None, columns=None, shape=tuple(rows.shape), dtype=NUMPY[rows.dtype], nnz=rows.numel(), weighted=x.weighted)
+        made = cls(fetch, facts, x.device, x.room)
+        made.__dict__.update(resident=rows.contiguous(), weights=x.weights, checked=True)
+        return made
 
     @cached_property
     def host(self) -> Host:

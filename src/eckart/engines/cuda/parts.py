@@ -56,9 +56,18 @@ class DeviceParts:
         weight = float(rows) if w is None else float(w.sum())
         return Totals(rows, weight, weight * n, float(columns.sum()), float(square), columns)
 
+    def zero_filled(self, x: Any) -> Held:
+        x = self.held(x)
+        return self.on_cpu("zero_filled", x) if x.kind == "observed" else x
+
+    def as_rows(self, tall: Any, x: Any) -> Held:
+        x = self.held(x)
+        return Held.of_rows(tall.tensor, x) if isinstance(tall, DeviceArray) else self.on_cpu("as_rows", tall, x)
+
     def factor_mass(self, factor: Any, x: Any = None) -> np.ndarray:
-        f, w = self.tensor(factor, np.float64), self._weights(x)
-        return (f.sum(0) if w is None else w @ f).cpu().numpy()
+        """Kept on the device beside its copy: the other side's steps take it there."""
+        f, w = self.tensor(factor), self._weights(x)
+        return self.twins.copy(f.sum(0, dtype=torch.float64) if w is None else w @ f.double())
 
     def factor_sums(self, factor: Any, x: Any = None) -> FactorSums:
         f, w = self.tensor(factor, np.float64), self._weights(x)
@@ -138,7 +147,7 @@ class DeviceParts:
             return self.on_cpu("kl_rows", x, other, start, rule, mass, steps=steps)
         h, u = self.tensor(other), self.tensor(start)
         new = torch.zeros_like(u)
-        down, e = self.tensor(np.asarray(mass), other.dtype), x.entries
+        down, e = self.tensor(mass, other.dtype), x.entries
         if usable(h):
             value, kkt = self._kl_by_kernels(x, h.contiguous(), u.contiguous(), new, down, rule, steps)
             heavy = 1.0 if x.weights is None else x.weights
@@ -166,12 +175,13 @@ class DeviceParts:
         value, kkt = divergence.kl_steps(e, groups, h, u, down, rule, steps, LEAST, own, new)
         if not len(long):
             return value, kkt
-        weights = torch.ones_like(e.data) if e.weights is None else e.weights
         if ("totals", limit) not in x.kept:
             heavy = e.data if e.weights is None else e.weights * e.data
             sums = row_products(pieces, e.indices, heavy, torch.ones_like(h[:, :1]))
             x.kept["totals", limit] = sums[:, 0].contiguous()
-        mass = row_products(pieces, e.indices, weights, h).contiguous() if own else down.contiguous()
+        mass = down.contiguous()
+        if own:
+            mass = row_products(pieces, e.indices, torch.ones_like(e.data) if e.weights is None else e.weights, h)
         total = x.kept["totals", limit]
         divergence.long_steps(e, long, pieces, total, h, u, mass, rule, steps, LEAST, value, kkt, new)
         return value, kkt
