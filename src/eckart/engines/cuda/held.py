@@ -272,13 +272,13 @@ class Entries:
         return self._lists["ranges", step]
 
     def by_length(self, long: int, shortest: int) -> tuple[list[tuple[int, torch.Tensor]], torch.Tensor, Pieces]:
-        """(length, rows with up to so many entries and more than the group before), each length four times the one before, from ``shortest`` to ``long``, the
+        """(length, rows with up to so many entries and more than the group before), each length ``GROWTH`` times the one before, from ``shortest`` to ``long``, the
         longest first so that what takes longest begins first; rows that are longer; and their pieces. Rows without entries are among the shortest."""
         if ("lengths", long, shortest) not in self._lists:
             order = torch.argsort(self.counts, descending=True, stable=True)
             ends = [shortest]
             while ends[-1] < long:
-                ends.append(min(4 * ends[-1], long))
+                ends.append(min(GROWTH * ends[-1], long))
             above = [int(n) for n in (self.counts[:, None] > torch.tensor(ends, device=order.device)).sum(0).tolist()]
             cuts = zip(ends, above, [len(order), *above[:-1]])
             groups = [(end, order[a:b]) for end, a, b in reversed(list(cuts)) if b > a]
@@ -327,6 +327,8 @@ class Entries:
                 yield Chunk(self, rows[a : a + step], length)
 
 
+GROWTH = 4
+"""How much longer the rows of the next group may be: fewer kernels to compile, against numbers that are read for nothing."""
 MOST_ROWS = 65535
 """Matrices that batched routines of CUDA libraries take at once."""
 PIECE = 4096

@@ -23,6 +23,8 @@ SHORTEST = 32
 """Entries up to which rows go together as the shortest; from there to the longest in steps of four, each of which is a kernel to compile."""
 STEP = 32
 """Entries that a program gathers at once."""
+LINES = 16
+"""Sums of pieces of a long row that are added up at once, each in its order: one after the other they would wait for memory every time."""
 FAST = 1.75
 """The power of over-relaxed factors."""
 
@@ -128,7 +130,7 @@ def _pulls(
 @jit
 def _joined(
     rows, first, last, pulled, logs, u, out, mass, totals, going, values, violations, k, l1, l2, power, tol, least, FIRST: tl.constexpr,
-    OWN: tl.constexpr, WIDTH: tl.constexpr,
+    OWN: tl.constexpr, LINES: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
     """The step of a long row whose pieces have been pulled; a row that moves no more stays."""
     at = tl.program_id(0)
@@ -136,14 +138,18 @@ def _joined(
         return
     columns = tl.arange(0, WIDTH)
     inside = columns < k
-    sum_up, sum_logs = tl.zeros([WIDTH], dtype=tl.float64), tl.zeros([1], dtype=tl.float64)
-    for line in range(tl.load(first + at), tl.load(last + at)):
-        sum_up += tl.load(pulled + line * k + columns, mask=inside, other=0.0).to(tl.float64)
+    sum_up, sum_logs = tl.zeros([LINES, WIDTH], dtype=tl.float64), tl.zeros([LINES], dtype=tl.float64)
+    end = tl.load(last + at)
+    for begin in range(tl.load(first + at), end, LINES):
+        line = begin + tl.arange(0, LINES)
+        there = line < end
+        some = tl.load(pulled + line[:, None] * k + columns[None, :], mask=there[:, None] & inside[None, :], other=0.0)
+        sum_up += some.to(tl.float64)
         if FIRST:
-            sum_logs += tl.load(logs + line)
+            sum_logs += tl.load(logs + line, mask=there, other=0.0)
     total = tl.load(totals + at)
     kind = pulled.dtype.element_ty
-    up = sum_up.to(kind)
+    up = tl.sum(sum_up, 0).to(kind)
     i = tl.load(rows + at)
     old = tl.load(u + i * k + columns, mask=inside, other=0.0)
     down = tl.load(mass + (at * k if OWN else 0) + columns, mask=inside, other=0.0)
@@ -187,7 +193,7 @@ def long_steps(
         )  # fmt: skip
         _joined[(len(rows),)](
             rows, pieces.long_first, pieces.long_last, pulled, logs, u, out, mass, totals, going, values, violations, *numbers, FIRST=step == 0, OWN=own,
-            WIDTH=width, num_warps=1,
+            LINES=LINES, WIDTH=width, num_warps=4,
         )  # fmt: skip
         if (
             step % 8 == 7 and step + 1 < steps and not bool(going.any())
