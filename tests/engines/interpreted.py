@@ -45,10 +45,7 @@ def seen(e: Any, weights: Any = None) -> Any:
 
 def kl(place: Callable[[Any], Any], rule: KlRule, long: int) -> Callable[[Any], Any]:
     def do(e: Any) -> Any:
-        divergence.SHORTEST, divergence.MOST = (
-            min(long, 16),
-            16 * long,
-        )  # rows with more entries go step by step, in pieces of that many
+        divergence.PIECE = long
         return e.kl_rows(place(e), np.abs(V), np.abs(U), rule, np.abs(V).sum(0), steps=3)
 
     return do

@@ -271,21 +271,15 @@ class Entries:
             self._lists["ranges", step] = found
         return self._lists["ranges", step]
 
-    def by_length(self, long: int, shortest: int) -> tuple[list[tuple[int, torch.Tensor]], torch.Tensor, Pieces]:
-        """(length, rows with up to so many entries and more than the group before), each length ``GROWTH`` times the one before, from ``shortest`` to ``long``, the
-        longest first so that what takes longest begins first; rows that are longer; and their pieces. Rows without entries are among the shortest."""
-        if ("lengths", long, shortest) not in self._lists:
-            order = torch.argsort(self.counts, descending=True, stable=True)
-            ends = [shortest]
-            while ends[-1] < long:
-                ends.append(min(GROWTH * ends[-1], long))
-            above = [int(n) for n in (self.counts[:, None] > torch.tensor(ends, device=order.device)).sum(0).tolist()]
-            cuts = zip(ends, above, [len(order), *above[:-1]])
-            groups = [(end, order[a:b]) for end, a, b in reversed(list(cuts)) if b > a]
-            rows = order[: above[-1]]
-            pieces = Pieces.cut(self.indptr[rows], self.counts[rows], ends[-1])
-            self._lists["lengths", long, shortest] = (groups, rows, pieces)
-        return self._lists["lengths", long, shortest]
+    def lines(self, limit: int) -> tuple[Pieces, torch.Tensor, torch.Tensor]:
+        """Pieces of at most so many entries, and of every row the first and last of the lines that its pieces write."""
+        if ("lines", limit) not in self._lists:
+            pieces = Pieces.of(self.indptr, limit)
+            first = torch.arange(pieces.rows, device=self.data.device)
+            last = first + 1
+            first[pieces.long_rows], last[pieces.long_rows] = pieces.long_first, pieces.long_last
+            self._lists["lines", limit] = (pieces, first, last)
+        return self._lists["lines", limit]
 
     @cached_property
     def by_columns(self) -> torch.Tensor:
@@ -327,8 +321,6 @@ class Entries:
                 yield Chunk(self, rows[a : a + step], length)
 
 
-GROWTH = 4
-"""How much longer the rows of the next group may be: fewer kernels to compile, against numbers that are read for nothing."""
 MOST_ROWS = 65535
 """Matrices that batched routines of CUDA libraries take at once."""
 PIECE = 4096
