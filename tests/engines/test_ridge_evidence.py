@@ -190,6 +190,17 @@ def test_normal_numbers_are_those_of_the_judge(engine):
     assert (np.asarray(engine.normal((7, 4), (9000, 3), np.float64)) != got).all()
 
 
+def test_starts_come_from_the_generator(engine):
+    """The next numbers of it; on a GPU other ones, the same for the same state."""
+    first, again, other = (np.asarray(engine.get(engine.drawn(np.random.default_rng(seed), (400, 3), np.float32))) for seed in (3, 3, 4))
+    assert first.dtype == np.float32
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).all()
+    np.testing.assert_allclose(first.T @ first / 400, np.eye(3), atol=0.3)
+    if getattr(getattr(engine, "device", None), "type", "cpu") == "cpu":
+        np.testing.assert_array_equal(first, np.random.default_rng(3).standard_normal((400, 3)).astype(np.float32))
+
+
 def test_sums_of_evidence_merge():
     one, two = EvidenceSums(*range(14)), EvidenceSums(*range(14, 28))
     assert one.merge(two) == EvidenceSums(*range(14, 42, 2))

@@ -22,7 +22,6 @@ import numpy as np
 from eckart.decompositions import eigh, eigvalsh
 from eckart.engines.protocol import Engine, Tall
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
-from eckart.rng import normal
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 Product = Callable[[np.ndarray], np.ndarray]
@@ -105,10 +104,10 @@ def block_krylov(
     of arrays of the engine that are not NumPy's, and do not cross."""
     block = max(1, min(block, n))
     limit = min(n, max_basis or max(k + 8 * block, 4 * k))
-    first = (
-        normal(rng, (n, block), dtype) if start is None else np.column_stack([start, normal(rng, (n, block), dtype)])
-    )
-    fresh = engine.orth(engine.take(first, dtype))
+    first = engine.drawn(rng, (n, block), dtype)
+    if start is not None:
+        first = np.column_stack([engine.take(start, dtype), first])
+    fresh = engine.orth(first)
     basis = np.empty_like(fresh, dtype, order="C", shape=(n, min(n, limit + block)))  # the space stays in the engine; blocks cross
     used, products = 0, 0
     t = np.zeros((basis.shape[1], basis.shape[1]))
@@ -164,7 +163,7 @@ def block_krylov(
                 if used >= k:
                     trace.reason = StopReason.CONVERGED
                     break
-                following = engine.orth(engine.take(normal(rng, (n, min(block, n - used)), dtype)), q)
+                following = engine.orth(engine.drawn(rng, (n, min(block, n - used)), dtype), q)
             if used + following.shape[1] > basis.shape[1]:
                 keep = min(max(k + block, k + k // 2), used - 1)
                 basis[:, :keep] = engine.outer(q, s[:, :keep])
