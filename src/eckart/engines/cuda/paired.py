@@ -19,7 +19,7 @@ from eckart.engines.cuda.kernels.squares import add_up
 
 
 class Paired(NamedTuple):
-    """Rows of h beside l with a row of zeros below, and 1 / s^2."""
+    """Rows of h beside l (an even number of columns) with a row of zeros below, and 1 / s^2."""
 
     pairs: torch.Tensor
     back: torch.Tensor
@@ -34,7 +34,7 @@ class Paired(NamedTuple):
 
     def down(self, chunk: Chunk, base: torch.Tensor | None, ridge: torch.Tensor) -> torch.Tensor:
         """sum_j v_j v_j^T + P + l_i I of the rows of a chunk, of which the lower triangle is promised."""
-        pairs = chunk.pieces(self.pairs[chunk.columns])
+        pairs = chunk.pieces(self._gathered(chunk))
         k = pairs.shape[2] // 2
         high = pairs[:, :, :k]
         whole, cross = (chunk.whole(product(high.mT, other)) for other in (high, pairs[:, :, k:]))
@@ -42,10 +42,14 @@ class Paired(NamedTuple):
 
     def across(self, chunk: Chunk) -> torch.Tensor:
         """I + (v_j . v_j') of the entries of each row of a chunk, of which the lower triangle is promised."""
-        pairs = self.pairs[chunk.columns]
+        pairs = self._gathered(chunk)
         k = pairs.shape[2] // 2
         high, low = pairs[:, :, :k], pairs[:, :, k:]
         return self._added(product(high, high.mT), product(high, low.mT), None, torch.ones(len(pairs), device=pairs.device))
+
+    def _gathered(self, chunk: Chunk) -> torch.Tensor:
+        """rows x length x 2 k, moved in pieces of 8 bytes."""
+        return self.pairs.view(torch.int64)[chunk.columns].view(torch.float16)
 
     def _added(self, whole: torch.Tensor, cross: torch.Tensor, base: torch.Tensor | None, ridge: torch.Tensor) -> torch.Tensor:
         if usable(whole):

@@ -95,7 +95,7 @@ class DeviceParts:
 
     def leap(self, new: Any, old: Any, stride: float) -> DeviceArray:
         a = self.tensor(new)
-        return DeviceArray((a + stride * (a - self.tensor(old, new.dtype))).clamp_(min=0))
+        return DeviceArray(torch.add(a, a - self.tensor(old, new.dtype), alpha=stride).clamp_(min=0))
 
     def cleaned(self, factor: Any, mass: np.ndarray, share: float) -> DeviceArray:
         f = self.tensor(factor)
@@ -148,9 +148,8 @@ class DeviceParts:
         h, u = self.tensor(other), self.tensor(start)
         down, e = self.tensor(mass, other.dtype), x.entries
         if usable(h):
-            new, value, kkt = self._kl_by_kernels(x, h.contiguous(), u.contiguous(), down, rule, steps)
-            sums = torch.stack([value, kkt])
-            return Descent(DeviceArray(new), *(sums.sum(1) if x.weights is None else sums @ x.weights).tolist())
+            new, both = self._kl_by_kernels(x, h.contiguous(), u.contiguous(), down, rule, steps)
+            return Descent(DeviceArray(new), *(both.sum(1) if x.weights is None else both @ x.weights).tolist())
         new = torch.zeros_like(u)
         below, total = padded_rows(h), torch.zeros(2, dtype=torch.float64, device=self.device)
         for chunk in e.chunks(h.shape[1]):
@@ -167,7 +166,7 @@ class DeviceParts:
 
     def _kl_by_kernels(
         self, x: Held, h: torch.Tensor, u: torch.Tensor, down: torch.Tensor, rule: KlRule, steps: int
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """All rows after the steps; value and violations of each before."""
         e, mass = x.entries, down.contiguous()
         if ("totals", h.dtype) not in x.kept:

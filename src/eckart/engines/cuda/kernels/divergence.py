@@ -112,13 +112,13 @@ def _stepped(
 
 def kl_steps(
     entries: Any, totals: torch.Tensor, other: torch.Tensor, start: torch.Tensor, mass: torch.Tensor, rule: Any, steps: int, least: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-    """All rows after the steps, two launches each; value and violations of each before the first, in float64 (without the entries' part of the value where it is
-    not asked for). ``totals`` are sums of w a of the rows, ``mass`` is one for all rows, or one for each."""
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
+    """All rows after the steps, two launches each; values and violations (2 x rows) before the first, in float64 (without the entries' part of the value where
+    it is not asked for). ``totals`` are sums of w a of the rows, ``mass`` is one for all rows, or one for each."""
     k, width, own = other.shape[1], power_of_two(other.shape[1]), mass.ndim == 2
     pieces, first, last = entries.lines(PIECE)
     out, pulled = torch.empty_like(start), other.new_empty(pieces.lines, k)
-    values, violations, logs = (torch.zeros(n, dtype=torch.float64, device=out.device) for n in (len(start), len(start), pieces.lines))
+    both, logs = (torch.empty(shape, dtype=torch.float64, device=out.device) for shape in ((2, len(start)), pieces.lines))
     going = torch.ones(len(start), dtype=torch.int32, device=out.device)
     weights = entries.data if entries.weights is None else entries.weights
     l1, least = float(rule.l1), float(least)
@@ -130,10 +130,10 @@ def kl_steps(
             least, **kinds, WEIGHTED=entries.weights is not None, STEP=8 if width <= 64 else 4, num_warps=max(1, width // 256),
         )  # fmt: skip
         _stepped[(len(start),)](
-            first, last, pulled, logs, u, out, mass, totals, going, values, violations, *numbers, **kinds, LINES=LINES, num_warps=max(1, width // 256),
+            first, last, pulled, logs, u, out, mass, totals, going, both[0], both[1], *numbers, **kinds, LINES=LINES, num_warps=max(1, width // 256),
         )  # fmt: skip
         if (
             step % 8 == 7 and step + 1 < steps and not bool(going.any())
         ):  # asking stops the device, so it is done now and then
             break
-    return out, values, violations
+    return out, both
