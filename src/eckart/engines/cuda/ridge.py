@@ -111,12 +111,13 @@ class DeviceRidge:
         v = v if root is None else v * root
         dual = None if small else Dual.of(system, k, v.dtype)
         shared = None if dual is None else dual.rows(v)
-        if drawn_in_float32(facts, v, system):
+        narrow = drawn_in_float32(facts, v, system)
+        if narrow:
             v, system, more = widened(v, -k % EVEN), system.narrow(-k % EVEN), -k % EVEN
             if dual is not None and shared is not None:
                 shared, dual = widened(shared, more), dual.narrow(more)
         pairs, images = None, None
-        if v.dtype == torch.float32 and system.noise is not None and facts.even and not rule.bias:
+        if narrow and facts.even:
             pairs, images = Paired.of(v), entry_product(facts.entries, facts.flat()[2].to(v.dtype), v)
             images = images if root is None else images * root.to(v.dtype)
             images = images if system.prior is None else images + system.prior
