@@ -15,7 +15,19 @@ import numpy as np
 from scipy import sparse
 
 from eckart.engines import engine_named
-from eckart.engines.cuda import dense, known, mixtures, normal_equations, paired, parts, ridge, sampled, topics, triangles, words
+from eckart.engines.cuda import (
+    dense,
+    known,
+    mixtures,
+    normal_equations,
+    paired,
+    parts,
+    ridge,
+    sampled,
+    topics,
+    triangles,
+    words,
+)
 from eckart.engines.cuda.engine import TorchEngine
 from eckart.engines.cuda.kernels import divergence, language
 from eckart.engines.protocol import KlRule, RidgeRule
