@@ -109,6 +109,7 @@ def certify_subspace(
             )
             if apart is not product and rough is not None:
                 beta = min((np.sqrt(beta) + rough[1] * np.sqrt(total)) ** 2, max(left, beta))
+                how = f"{how}, raised by what rounding entries by {rough[1]:.0e} of their size can hide"
         upper = float(np.maximum(theta, beta).sum()) + nuclear
     upper = max(min(upper, float(total)), captured)
     facts |= {
