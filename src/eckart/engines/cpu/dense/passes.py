@@ -74,13 +74,17 @@ class MomentsLane:
 
 def means_stand_out(x: Host, blocks: int) -> bool:
     """Whether means are so large against the spread of the first rows that every lane takes them off at once, instead of finding out by a product of its own.
-    Rows that come as a stream are not looked at."""
+    Rows that come as a stream are not looked at, nor those with weights, whose means are taken off in any case."""
     array = x.matrix.array if isinstance(x.matrix, Dense) and x.matrix.in_memory else np.zeros((0, 0))
-    if len(array) < FIRST_ROWS or blocks < FEW:
+    if len(array) < FIRST_ROWS or blocks < FEW or x.weights is not None:
         return False
-    some = array[:FIRST_ROWS].astype(np.float64)
+    from eckart.engines.cpu.dense.columns import column_sums
+
+    shift, (total, square) = array[0].astype(np.float64), np.zeros((2, array.shape[1]))
+    column_sums(array[:FIRST_ROWS], np.ones(FIRST_ROWS), shift, total, square)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, spread = some.mean(axis=0), some.var(axis=0)
+        total /= FIRST_ROWS
+        mean, spread = shift + total, np.maximum(square / FIRST_ROWS - total * total, 0.0)
         return bool(np.isfinite(spread).all() and not _raw_is_fine(mean, spread, blocks))
 
 

@@ -245,10 +245,10 @@ class DensePrimitives:
         return eigh_top(c, k)
 
     def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
-        return covariance(scatter, weight, mean)
+        return covariance(scatter, weight, mean, self.threads)
 
     def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
-        return is_below(c, q, r, bound)
+        return is_below(c, q, r, bound, self.threads)
 
     def svd(self, x: Matrix | Host, centered: bool) -> Decomposition:
         x = place(x)
