@@ -14,9 +14,11 @@ PART = 2**20
 """Multiply-adds in a range of rows: some 50 to 100 microseconds of one core, many times what it costs a thread of the crew to take a range."""
 READ = 2**19
 """Bytes in a range of rows: few columns take longer to read than to multiply."""
+LINE = 64
+"""Bytes of a cache line."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)  # a growing basis asks for hundreds of them
 def cuts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> np.ndarray:
     """Where ranges of rows begin and end; ``work`` is the number of multiply-adds a row, ``read`` the bytes of a row, ``partial_bytes`` the size of a range's
     own sum.
@@ -113,7 +115,8 @@ def write_columns(into: np.ndarray, first: int, columns: np.ndarray, threads: in
     """into[:, first:] = columns, as far as these go: a copy that is worth threads where it is the first to touch the memory."""
     part = into[:, first : first + columns.shape[1]]
     if part.size:
-        cuts = cuts_of(len(part), 0, 0, 2 * part.shape[1] * part.itemsize)
+        row = max(part.shape[1] * part.itemsize, min(part.strides[0], LINE))  # a cache line is fetched whole
+        cuts = cuts_of(len(part), 0, 0, 2 * row)
         thin(cuts, part, plus=by_rows(columns, into.dtype), threads=threads)
 
 
