@@ -16,6 +16,8 @@ READ = 2**19
 """Bytes in a range of rows: few columns take longer to read than to multiply."""
 LINE = 64
 """Bytes of a cache line."""
+CREW = 4
+"""Threads above which the crew adds up arrays: with fewer, threads of Python lose less than it takes to load what is compiled."""
 
 
 @lru_cache(maxsize=4096)  # a growing basis asks for hundreds of them
@@ -161,6 +163,11 @@ def largest(v: np.ndarray, threads: int) -> float:
 def tree_sum(parts: list[np.ndarray], threads: int) -> np.ndarray:
     """The pairwise sum of arrays of one shape, in place and in a fixed order; ranges of entries on threads."""
     flat = [part.reshape(-1) for part in parts]
+    if len(parts) > 1 and threads > CREW and flat[0].dtype in (np.float32, np.float64):
+        from eckart.engines.cpu.native.products import tree_sum as by_crew
+
+        by_crew(flat, threads)
+        return parts[0]
     count = max(1, flat[0].size // 2**16)
 
     def step(_: None, i: int, scratch: dict) -> None:
