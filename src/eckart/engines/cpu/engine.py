@@ -86,7 +86,11 @@ class CpuEngine(
         out = np.empty(shape, dtype)
 
         def step(_: None, item: tuple[slice, np.random.Generator], scratch: dict) -> None:
-            out[item[0]] = item[1].standard_normal(out[item[0]].shape)
+            part = out[item[0]]
+            if part.dtype == np.float64:
+                item[1].standard_normal(out=part)
+            else:
+                part[...] = item[1].standard_normal(part.shape)
 
         run_lanes(streams(seed, shape[0]), [None] * 64, step, self.threads)
         return out
