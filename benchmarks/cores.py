@@ -473,7 +473,6 @@ def profile(do: Callable[[], Any], threads: int) -> None:
     from threading import get_ident
 
     from eckart import scheduler
-
     from eckart.engines.cpu.native import crew
 
     do()

@@ -27,7 +27,6 @@ from eckart.matrix import Matrix
 from eckart.rng import streams
 from eckart.scheduler import resolve_threads, run_lanes, single_threaded_blas
 
-
 COPIED = 2**21
 """Bytes of an array from which a copy of it (another type, rows for columns) is worth threads: a millisecond of one core."""
 
