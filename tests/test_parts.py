@@ -17,9 +17,11 @@ import eckart
 from eckart.engines.blocks.engine import BlocksEngine
 from eckart.engines.blocks.rules import RULES
 from eckart.engines.protocol import Moments
+from eckart.entry_facts import EntryFacts
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
-from eckart.matrix_blocks import EntryFacts, MemoryParts, even_cuts, facts_of, of_parts, parts_of
+from eckart.matrix_blocks import even_cuts, facts_of, of_parts, parts_of
+from eckart.matrix_parts import MemoryParts
 from eckart.merging import FAN, Tree, folded
 
 sys.path.insert(0, str(Path(__file__).parent / "engines"))
@@ -189,7 +191,8 @@ def test_every_rule_names_a_primitive_and_its_arguments():
 def test_parts_are_named_by_words_that_every_process_says():
     """A checkpoint names its data by them; the address of a function would be another one after a crash."""
     from eckart.complete.factors.strengths import Taming
-    from eckart.matrix_blocks import MemoryParts, ValueParts, of_parts
+    from eckart.matrix_blocks import of_parts
+    from eckart.matrix_parts import MemoryParts, ValueParts
 
     class Named(MemoryParts):
         token = "shards"

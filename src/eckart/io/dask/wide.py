@@ -11,7 +11,8 @@ from eckart.errors import InputError, InputTypeError
 from eckart.index.entries import floating
 from eckart.io.dask.parts import TaskParts, each, refusing
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
-from eckart.matrix_blocks import kind_of, of_parts
+from eckart.matrix_blocks import of_parts
+from eckart.matrix_parts import kind_of
 
 
 def from_collection(source: Any, columns: Any = None, absent: str = "zero") -> Matrix:
