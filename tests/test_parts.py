@@ -312,6 +312,18 @@ def test_lists_by_chance_are_those_of_one_piece():
     assert one.by == parts.by == "chance"
 
 
+def test_a_blend_of_parts_lists_for_every_row_what_its_own_entries_say():
+    tastes = np.where(np.arange(60)[:, None] % 2 == np.arange(30) % 2, 0.5, 0.05)
+    x = Observed.from_nan(np.where(np.random.default_rng(0).random(tastes.shape) < tastes, 1.0, np.nan))
+    members = {"gf-cf": eckart.SpectralFilter(2), "als": eckart.ALS(2, feedback="implicit")}
+    model = eckart.Blend(members, random_state=0).fit(in_parts(x))
+    scores = model._lowrank().block(np.arange(60))
+    scores[x.to_scipy().nonzero()] = -np.inf
+    lists = model.recommend(n=3)
+    np.testing.assert_allclose(lists.scores, np.sort(scores, axis=1)[:, :-4:-1], rtol=1e-10)
+    np.testing.assert_array_equal(model.recommend([45, 3], n=3).positions, lists.positions[[45, 3]])
+
+
 @pytest.mark.slow
 def test_a_price_is_chosen_on_hidden_entries_of_every_part():
     model = eckart.SoftImpute(random_state=0).fit(in_parts(NUMBERS))
