@@ -12,7 +12,8 @@ A subclass provides
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -49,11 +50,13 @@ def of_levels(model: Any) -> bool:
     )
 
 
-class Completer(NewRows, Recommender, TransformerMixin, Estimator):
+class Completer(NewRows, Recommender, TransformerMixin, Estimator, ABC):
     """Shared verbs of ``ALS``, ``BayesianMF``, ``SVP``, ``SVT``, ``SoftImpute``, ``ExactRecovery`` and the item models; see each of them."""
 
     observed_: Observed
     normaliser_: Normaliser | None = None
+    _solve: Callable[..., Fit]
+    _fold_rule: Callable[[], RidgeRule]
     _demand: Any = None
     _row_ids: Labels | None = None
     _column_ids: Labels | None = None
@@ -90,14 +93,9 @@ class Completer(NewRows, Recommender, TransformerMixin, Estimator):
         self._take(fit, x)
         self._say_if_early(fit)
 
-    def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
-        raise NotImplementedError
-
-    def _fold_rule(self) -> RidgeRule:
-        raise NotImplementedError
-
+    @abstractmethod
     def certify(self, X: Any) -> Certificate:
-        raise NotImplementedError
+        """Measure the certificate again, from this model and data alone."""
 
     def _take(self, fit: Fit, x: Observed) -> None:
         self.fit_, self.observed_ = fit, x

@@ -25,5 +25,5 @@ class ArrayOperators:
     __truediv__, __rtruediv__ = _both(np.true_divide)
     __matmul__, __rmatmul__ = _both(np.matmul)
 
-    def __neg__(self) -> Any:
+    def __neg__(self: Any) -> Any:
         return np.negative(self)

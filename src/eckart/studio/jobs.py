@@ -346,6 +346,6 @@ def keeps_state(verb: str, options: dict[str, Any]) -> bool:
 
 def reports(verb: str, options: Any) -> bool:
     """Whether the verb draws a report: methods that only rank have none."""
-    from eckart.cli.complete import ITEM_METHODS
+    from eckart.cli.complete_options import ITEM_METHODS
 
     return not (verb == "complete" and isinstance(options, dict) and options.get("method") in ITEM_METHODS)

@@ -13,7 +13,7 @@ Reference: Y. Shen et al., "How powerful is graph convolution for recommendation
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -73,6 +73,8 @@ class SpectralFilter(ItemModel):
     _: KW_ONLY
     alpha: float = param(0.3, number(0))
     checkpoint: Any = param(None, file_name())
+
+    _gram: Any = field(init=False)
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         check(self)
@@ -144,7 +146,7 @@ class SpectralFilter(ItemModel):
 
     def _take(self, fit: Fit, x: Observed) -> None:
         super()._take(fit, x)
-        self._gram: Any = None
+        self._gram = None
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -6,6 +6,7 @@ code of a new row is the nuclear norm's price for it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -40,15 +41,17 @@ class SpectralCompleter(Completer):
     normalise: str | None = param(None, one_of(*KINDS))
     checkpoint: Any = param(None, file_name())
 
+    @abstractmethod
     def _find(
         self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
     ) -> tuple[Solution, dict[str, Any]]:
-        raise NotImplementedError
+        """The solver: the solution and what the plan says of it."""
 
+    @abstractmethod
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
     ) -> Certificate:
-        raise NotImplementedError
+        """The certificate of these factors."""
 
     @fitted
     def singular_values_(self) -> np.ndarray:

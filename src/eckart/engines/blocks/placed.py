@@ -188,7 +188,7 @@ class Here:
         ]
         made = [work.columns_of(x.kind, starts, x.shape[0], [block[j] for block in split]) for j in range(len(places))]
         hosts = [self.engine.put(matrix, None, w) for matrix, w in made]
-        return [_Loaded(lambda host=host: host, self) for host in hosts]
+        return [_Loaded(itertools.repeat(host).__next__, self) for host in hosts]
 
 
 class _Loaded:
