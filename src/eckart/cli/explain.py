@@ -224,7 +224,7 @@ def _run(
     fitted.fit_.plan.update(work.reading.plan(x))
     if judged is not None:
         fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.plan()
-    _summary(fitted, x, time.perf_counter() - begin, top, shell)
+    _summary(fitted, time.perf_counter() - begin, top, shell)
     soft = fitted.predict_proba if hasattr(fitted, "predict_proba") else fitted.transform
     names = [f"{type(fitted).__name__.lower()}{z}" for z in range(fitted.fit_.factors.k)]
     labels = work.data.labels
@@ -298,19 +298,19 @@ def _builder(method: str, told: dict[str, Any], always: dict[str, Any]) -> Calla
     return builder(method, METHODS, told, name="Mixture" if other else None, **always)
 
 
-def _summary(model: Any, x: Any, seconds: float, top: int, shell: Shell) -> None:
+def _summary(model: Any, seconds: float, top: int, shell: Shell) -> None:
     from eckart.cli.building import limit_reached
     from eckart.factors import Components
 
     f = model.fit_.factors
     shell.outcome(model, seconds, limit_reached(model))
-    told = _components(model, f, top) if isinstance(f, Components) else _topics(model, x, top)
+    told = _components(model, f, top) if isinstance(f, Components) else _topics(model, top)
     for word, z, size, words in told:
         shell.say(word, f"{z:>3} {size:>6.1%}  {words}".rstrip())
     shell.answer["components"] = [{"number": z, "share": size, "words": words} for _, z, size, words in told]
 
 
-def _topics(model: Any, x: Any, top: int) -> list[tuple[str, int, float, str]]:
+def _topics(model: Any, top: int) -> list[tuple[str, int, float, str]]:
     import numpy as np
 
     from eckart.factors import Topics
