@@ -23,14 +23,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from eckart.certify.certificate import Certificate
 from eckart.complete.folding import entry_weights, is_matrix, pairs, put_observed
+from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.new_rows import NewRows
 from eckart.complete.normalise import Normaliser
 from eckart.complete.recommend import Recommender
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Estimator, Fit, fitted
-from eckart.index.labels import Labels
+from eckart.fit import Fit, fitted
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
 from eckart.matrix_blocks import some_rows
@@ -50,16 +50,13 @@ def of_levels(model: Any) -> bool:
     )
 
 
-class Completer(NewRows, Recommender, TransformerMixin, Estimator, ABC):
+class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
     """Shared verbs of ``ALS``, ``BayesianMF``, ``SVP``, ``SVT``, ``SoftImpute``, ``ExactRecovery`` and the item models; see each of them."""
 
-    observed_: Observed
     normaliser_: Normaliser | None = None
     _solve: Callable[..., Fit]
     _fold_rule: Callable[[], RidgeRule]
     _demand: Any = None
-    _row_ids: Labels | None = None
-    _column_ids: Labels | None = None
 
     def fit(
         self,
@@ -98,8 +95,8 @@ class Completer(NewRows, Recommender, TransformerMixin, Estimator, ABC):
         """Measure the certificate again, from this model and data alone."""
 
     def _take(self, fit: Fit, x: Observed) -> None:
-        self.fit_, self.observed_ = fit, x
-        self._row_ids = self._column_ids = self._demand = None
+        super()._take(fit, x)
+        self._demand = None
 
     def demand(self) -> Any:
         """What rows are likely to take up (``complete.demand.Demand``), learned from the observed entries once; ``recommend`` orders by it."""
@@ -109,22 +106,6 @@ class Completer(NewRows, Recommender, TransformerMixin, Estimator, ABC):
             check_is_fitted(self)
             self._demand = Demand.of(self.observed_, engine=self.engine, n_threads=self.n_threads)
         return self._demand
-
-    @property
-    def row_ids(self) -> Labels:
-        """From row ids to positions and back."""
-        if self._row_ids is None:
-            f = self._lowrank()
-            self._row_ids = Labels(f.rows, f.shape[0], "row")
-        return self._row_ids
-
-    @property
-    def column_ids(self) -> Labels:
-        """From column ids to positions and back."""
-        if self._column_ids is None:
-            f = self._lowrank()
-            self._column_ids = Labels(f.columns, f.shape[1], "column")
-        return self._column_ids
 
     @fitted
     def row_biases_(self) -> np.ndarray | None:
@@ -255,21 +236,9 @@ class Completer(NewRows, Recommender, TransformerMixin, Estimator, ABC):
             return np.asarray([str(c) for c in f.columns], object)
         return np.asarray([f"x{j}" for j in range(f.n)] if input_features is None else input_features, object)
 
-    def _entries_state(self) -> dict[str, np.ndarray]:
-        """The observed entries, for the model file."""
-        return {f"observed.{part}": getattr(self.observed_, part) for part in ("indptr", "indices", "data")}
-
-    def _entries_of(self, arrays: dict[str, np.ndarray], f: Any, kept: str) -> Observed:
-        """The observed entries of a model file; refused where they do not fit what else was ``kept``."""
-        indptr, indices, data = (arrays[f"observed.{part}"] for part in ("indptr", "indices", "data"))
-        x = Observed(indptr, indices, data, f.n, f.rows, f.columns)
-        if x.shape != f.shape or x.data.dtype not in (np.float32, np.float64) or {x.indptr.dtype.kind, x.indices.dtype.kind} - set("iu"):
-            raise FileError(f"observed entries of a matrix of shape {x.shape} came with {kept} shape {f.shape}")
-        return x
-
     def extra_state(self) -> dict[str, np.ndarray]:
         """The observed entries and the normaliser, for the model file."""
-        state = self._entries_state()
+        state = super().extra_state()
         if self.normaliser_ is not None:
             arrays, values = self.normaliser_.to_state()
             state |= {f"normaliser.{name}": a for name, a in arrays.items()}

@@ -293,10 +293,8 @@ class ALS(Choices, MappedModel):
 
     def certify(self, X: Any, weights: Any = None) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._with_all_rows(self._judged(X))
+        x = self._as_of_fit(self._with_all_rows(self._judged(X)))
         f, norm = self._lowrank(), self.normaliser_
-        if x.shape != f.shape:
-            raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
         engine = self._engine()
         with engine.at_work():
             y = self._as_fitted(x)

@@ -26,6 +26,7 @@ from eckart.complete.items.blended_scores import BlendedScores, comparable
 from eckart.complete.items.ease import EASE
 from eckart.complete.items.item_model import ItemModel, RowScorer, refuse_columns, rows_alike
 from eckart.complete.items.spectral_filter import SpectralFilter
+from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.recommend import Explanation, Recommendations, one_or_many, one_side
 from eckart.complete.split import train_and_hidden
 from eckart.errors import FileError, InputError, wrong
@@ -269,7 +270,7 @@ class Blend(RowScorer):
 
     def extra_state(self) -> dict[str, np.ndarray]:
         """The observed entries once, and the members, for the model file."""
-        state, headers = self._entries_state(), {}
+        state, headers = KeptEntries.extra_state(self), {}
         for at, (name, member) in enumerate(self.members_.items()):
             arrays, headers[name] = pack(member)
             own = {part: a for part, a in arrays.items() if not part.startswith("observed.")}

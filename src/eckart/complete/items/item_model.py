@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from eckart.complete.completer import Completer
 from eckart.complete.folding import merge_entries, refuse_negative
 from eckart.complete.items.row_scores import RowScores
+from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.recommend import Explanation, Recommendations, one_or_many, one_side
 from eckart.engines import available_memory
 from eckart.engines.protocol import SparseRows
@@ -145,9 +146,7 @@ class ItemModel(RowScorer):
         ]
         return Explanation(row, column, float(shares.sum()), 0.0, listed)
 
-    def extra_state(self) -> dict[str, np.ndarray]:
-        """The observed entries, for the model file."""
-        return self._entries_state()
+    extra_state = KeptEntries.extra_state  # there is no normaliser and no demand
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors

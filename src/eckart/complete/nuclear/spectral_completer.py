@@ -96,10 +96,7 @@ class SpectralCompleter(Completer):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._judged(X)
-        f = self._lowrank()
-        if x.shape != f.shape:
-            raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
+        x, f = self._as_of_fit(self._judged(X)), self._lowrank()
         y = x if self.normaliser_ is None else self.normaliser_.apply(x)
         bare = LowRank(f.left, f.right)
         return self._evidence(y, bare, self.fit_.plan, self._engine(), np.random.default_rng(0))
