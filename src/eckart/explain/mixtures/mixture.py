@@ -20,7 +20,7 @@ from eckart.engines.protocol import Engine, GapsFound, Placed
 from eckart.engines.protocol.mixtures import Posteriors
 from eckart.errors import InputError, InputTypeError
 from eckart.explain.em import Ascent, best_of, climb, index_of
-from eckart.explain.mixtures.families import FAMILY, Family, family_named
+from eckart.explain.mixtures.families import FAMILY, family_named
 from eckart.explain.mixtures.gaussian_solve import EMPTY, REVIVALS
 from eckart.explain.mixtures.gaussian_steps import Scale, scale_of
 from eckart.explain.mixtures.starts import WAYS, Sample
@@ -64,7 +64,7 @@ class FamilyProblem:
     """Rows and a family: the two steps of EM for ``em.climb``. Gaussians have primitives of their own."""
 
     x: Placed
-    family: Family
+    family: Any
     engine: Engine
 
     def expect(self, theta: Theta) -> FamilyStatistics:
