@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from eckart.notebook import shown, table, verdict
 
@@ -20,6 +25,27 @@ class Check:
     @property
     def passed(self) -> bool:
         return bool(self.value <= self.limit)
+
+
+def finite(value: float, what: str = "objective") -> Check:
+    """Whether a number is one."""
+    return Check("finite", 0.0 if math.isfinite(value) else 1.0, 0.0, f"the {what} is a finite number")
+
+
+def never_rises(
+    values: Sequence[float], limit: float, least: float = 0.0, when: str = "at a half sweep", scale: float | None = None
+) -> list[Check]:
+    """A check of a history that has to fall; none where there is no step in it. A rise is relative to the size of the numbers whose rounding the values
+    carry: the largest of them, or the objective at zero (``least``)."""
+    if len(values) < 2:
+        return []
+    rise = max(max(b - a for a, b in itertools.pairwise(values)), 0.0) / (scale or max(least, *map(abs, values)) or 1.0)
+    return [Check("never rises", rise, limit, f"largest rise of the objective {when}, relative")]
+
+
+def roundings(dtype: Any) -> float:
+    """Of a sum of squares in working precision, over a few dozen partial sums."""
+    return 50 * float(np.finfo(dtype).eps)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from eckart.certify.glove import GloveProblem, certify_glove
 from eckart.embed import glove_adagrad, glove_als
 from eckart.embed.cooccurrence import WEIGHTINGS
 from eckart.embed.model import WordModel
-from eckart.embed.pairs import Pairs, pairs_of
+from eckart.embed.pairs import Pairs, pairs_of, pairs_of_fit
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import Embedding
@@ -194,9 +194,7 @@ class GloVe(WordModel):
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and the text (or co-occurrences) alone."""
         f, engine = self._embedding(), self._engine_for(X)
-        pairs = pairs_of(self, X, engine)
-        if list(pairs.words) != list(f.columns):
-            raise InputError("X has other words than the model, wanted the data that the model was fitted to")
+        pairs = pairs_of_fit(self, X, engine, f.columns)
         with engine.at_work():
             problem = self._problem(*self._entries(pairs), engine)
             return certify_glove(problem, f, engine, self.fit_.trace, self.fit_.plan["objective"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -50,7 +51,7 @@ def split_rows(rows: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarr
     return np.sort(order[count:]), np.sort(order[:count])
 
 
-class NetworkShell(NetworkParameters):
+class NetworkShell(NetworkParameters, ABC):
     """Base of the estimators with a network inside."""
 
     # ---- data
@@ -216,9 +217,9 @@ class NetworkShell(NetworkParameters):
         numbers("held_out", arrays["held_out"], (None,))
         super().restore(factors, certificate, trace, plan, arrays)
 
+    @abstractmethod
     def _fits(self, f: Network, out: int) -> None:
         """Refuse factors of another kind of network."""
-        raise NotImplementedError
 
     def _store(self, fit: Any, arrays: dict[str, np.ndarray]) -> None:
         self.fit_ = fit

@@ -161,11 +161,7 @@ class BayesianMF(Featured):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._with_all_rows(self._judged(X))
-        if x.shape != self._lowrank().shape:
-            raise InputError(
-                f"X has shape {x.shape}, wanted {self._lowrank().shape}: the data that the model was fitted to"
-            )
+        x = self._as_of_fit(self._with_all_rows(self._judged(X)))
         return certify(self._as_fitted(x), self._lowrank(), self.posterior_)
 
     def _as_fitted(self, x: Observed) -> Observed:
