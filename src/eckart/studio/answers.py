@@ -331,10 +331,6 @@ def _moved(studio: Studio, ask: Ask) -> Any:
     return embed.moved(studio.library, studio.side(ask), studio.side(ask, "other"), ask.count("n", 30))
 
 
-def _form(verb: str) -> Callable[[Studio, Ask], Any]:
-    return lambda studio, ask: forms.form(verb)
-
-
 def _start(studio: Studio, ask: Ask) -> Answer:
     job = studio.jobs.start(ask.raw("verb"), ask.raw("file"), ask.raw("options") or {}, ask.raw("name"))
     return as_json(job.told(), 201)
@@ -365,6 +361,6 @@ PLACES: dict[tuple[str, str], Callable[[Studio, Ask], Any]] = {
     ("GET", "embed/odd"): lambda s, a: embed.odd(s.model(a, "embed"), a.listed("words")),
     ("POST", "compare/match"): _match, ("GET", "compare/neighbours"): _side_by_side, ("GET", "compare/moved"): _moved,
     ("GET", "jobs"): lambda s, a: {"jobs": s.jobs.listed()}, ("POST", "jobs"): _start,
-    **{("GET", f"verbs/{verb}"): _form(verb) for verb in forms.VERBS},
+    **{("GET", f"verbs/{verb}"): (lambda studio, ask, verb=verb: forms.form(verb)) for verb in forms.VERBS},
 }  # fmt: skip
 """All places, by method and what follows /api/."""
