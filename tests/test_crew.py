@@ -71,6 +71,32 @@ def test_callers_side_by_side():
     assert not wrong
 
 
+def test_two_callers_have_a_crew_each(monkeypatch):
+    """Neither waits for the other, and neither falls back on threads of Python."""
+    fallen = []
+    monkeypatch.setattr(crew, "run_lanes", lambda *given: fallen.append(given))
+    marked(40, 4)
+    first = crew.crew(free=True)
+    try:
+        assert (marked(40, 4)[0] == 1).all()
+        second = crew.crew(free=True)
+        assert second is not None
+        assert second is not first
+        second.lock.release()
+    finally:
+        first.lock.release()
+    assert not fallen
+    taken = [crew.crew(free=True) for _ in range(crew.SIDE_BY_SIDE + 1)]
+    try:
+        assert taken[-1] is None
+        assert len(set(taken)) == crew.SIDE_BY_SIDE + 1
+        marked(40, 4)
+        assert len(fallen) == 1
+    finally:
+        for team in taken[:-1]:
+            team.lock.release()
+
+
 def in_child(answers) -> None:
     answers.put(int(marked(50, 4)[0].sum()))
 
@@ -89,7 +115,7 @@ def test_a_forked_process_has_a_crew_of_its_own():
 
 
 def test_without_a_crew_threads_of_python_do_the_same(monkeypatch):
-    monkeypatch.setattr(crew, "crew", lambda: None)
+    monkeypatch.setattr(crew, "crew", lambda free: None)
     for threads in THREADS:
         times, by = marked(70, threads)
         assert (times == 1).all()

@@ -9,6 +9,7 @@ import numpy as np
 
 from eckart.engines.cpu.parts.factors import FactorPrimitives
 from eckart.engines.cpu.parts.ranges import (
+    CREW_GRAIN,
     GATHER,
     CrossLane,
     entries_of,
@@ -47,7 +48,7 @@ class HalsPrimitives(FactorPrimitives):
         dtype, p = u.dtype, np.ascontiguousarray(pull, u.dtype)
         g, low = np.ascontiguousarray(gram, dtype), dtype.type(l1)
         out, level, how = np.empty_like(u), np.empty((len(u), 2)), (sweeps, float(shrink), tile_size(dtype))
-        cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1))
+        cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1), CREW_GRAIN)
         code = address_of(hals_range, (g, p[:1], low, u[:1], out[:1], *how, level[:1]))
         run_parts(descent_part, len(cuts) - 1, (cuts, code, g, p, low, u, out, how, level), self.threads)
         return Descent(out, *weighted(level, None))
