@@ -207,8 +207,8 @@ def normalise(
             fitted = replace(fitted, column_scale=np.repeat(spread, observed.n_columns))
     elif by == "bias":
         sums = BiasSums.of(_rows(observed), columns, values, observed.shape)
-        diagonals = (ridged(number, float(l2), l2_by_count) for number in (observed.row_counts(), counts))
-        b, c, residual = balanced(sums, *diagonals, iterations)
+        of_rows, of_columns = (ridged(number, float(l2), l2_by_count) for number in (observed.row_counts(), counts))
+        b, c, residual = balanced(sums, of_rows, of_columns, iterations)
         fitted = replace(
             fitted, row_offset=b, column_offset=c, l2=float(l2), l2_by_count=bool(l2_by_count), residual=residual
         )

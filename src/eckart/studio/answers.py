@@ -16,8 +16,9 @@ from eckart.studio.asks import Answer, Ask, as_json, numbers
 from eckart.studio.complete import position
 from eckart.studio.folder import Folder
 from eckart.studio.jobs import Jobs
-from eckart.studio.library import Library, Opened, Rows, verb_of
+from eckart.studio.library import Library
 from eckart.studio.names import found_by
+from eckart.studio.opened import Opened, Rows, verb_of
 from eckart.studio.places import Side, side_of
 from eckart.studio.suggest import offers
 
@@ -331,6 +332,10 @@ def _moved(studio: Studio, ask: Ask) -> Any:
     return embed.moved(studio.library, studio.side(ask), studio.side(ask, "other"), ask.count("n", 30))
 
 
+def _form(verb: str) -> Callable[[Studio, Ask], Any]:
+    return lambda studio, ask: forms.form(verb)
+
+
 def _start(studio: Studio, ask: Ask) -> Answer:
     job = studio.jobs.start(ask.raw("verb"), ask.raw("file"), ask.raw("options") or {}, ask.raw("name"))
     return as_json(job.told(), 201)
@@ -361,6 +366,6 @@ PLACES: dict[tuple[str, str], Callable[[Studio, Ask], Any]] = {
     ("GET", "embed/odd"): lambda s, a: embed.odd(s.model(a, "embed"), a.listed("words")),
     ("POST", "compare/match"): _match, ("GET", "compare/neighbours"): _side_by_side, ("GET", "compare/moved"): _moved,
     ("GET", "jobs"): lambda s, a: {"jobs": s.jobs.listed()}, ("POST", "jobs"): _start,
-    **{("GET", f"verbs/{verb}"): (lambda studio, ask, verb=verb: forms.form(verb)) for verb in forms.VERBS},
+    **{("GET", f"verbs/{verb}"): _form(verb) for verb in forms.VERBS},
 }  # fmt: skip
 """All places, by method and what follows /api/."""

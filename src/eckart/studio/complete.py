@@ -18,7 +18,8 @@ from eckart.errors import EckartError
 from eckart.matrix import Observed
 from eckart.serve.problems import Problem
 from eckart.studio.errors import hidden_errors, order_of, ranks_values
-from eckart.studio.library import Library, Opened, told
+from eckart.studio.library import Library
+from eckart.studio.opened import Opened, told
 from eckart.studio.tables import cell
 
 MOST_RATINGS = 10_000
