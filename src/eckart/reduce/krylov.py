@@ -126,22 +126,25 @@ def block_krylov(
             width = fresh.shape[1]
             engine.write_columns(basis, used, fresh)
             q = basis[:, : used + width]
-            crosses = isinstance(fresh, np.ndarray) or inside is None
-            image = ahead if ahead is not None else engine.take(product(engine.get(fresh))) if crosses else inside(fresh)
+            stays = None if isinstance(fresh, np.ndarray) else inside
+            if ahead is not None:
+                image = ahead
+            else:
+                image = engine.take(product(engine.get(fresh))) if stays is None else stays(fresh)
             products += width
             coupling = engine.inner(q, image)
             image = engine.outer(q, -coupling, image)
             t[: used + width, used : used + width] = coupling
             t[used : used + width, : used + width] = coupling.T
             used += width
-            if crosses or not len(values):  # where arrays stay in the engine the noise is that of the step before: it works on while eigenvalues are found
+            if stays is None or not len(values):  # where arrays stay in the engine the noise is that of the step before: it works on while eigenvalues are found
                 values, s, noise = _ritz(t[:used, :used], dtype)
             length = float(np.sqrt(max(np.trace(engine.inner(image, image)), 0.0)))
             following = engine.orth(image, q) if length > noise * np.sqrt(width) else image[:, :0]
             remainder, ahead = engine.inner(following, image), None
-            if not crosses:
+            if stays is not None:
                 if 0 < following.shape[1] <= basis.shape[1] - used and step < max_steps and _seems_far(trace, tol):
-                    ahead = inside(following)
+                    ahead = stays(following)
                 values, s, noise = _ritz(t[:used, :used], dtype)
             residuals = np.linalg.norm(remainder @ s[used - width :], axis=0)
             missing = 1.0
