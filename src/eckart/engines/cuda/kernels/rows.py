@@ -146,9 +146,10 @@ def halves(
 def _added(parts, out, count, size, WIDTH: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * WIDTH + tl.arange(0, WIDTH)
     inside = at < size
-    total = tl.zeros([WIDTH], dtype=tl.float64)
-    for part in range(0, count):
-        total += tl.load(parts + part * size + at, mask=inside, other=0.0).to(tl.float64)
+    total, here = tl.zeros([WIDTH], dtype=tl.float64), parts + at
+    for _ in range(0, count):
+        total += tl.load(here, mask=inside, other=0.0).to(tl.float64)
+        here += size
     tl.store(out + at, total, mask=inside)
 
 
