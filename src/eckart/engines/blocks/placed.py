@@ -46,8 +46,10 @@ class Runner(Protocol):
         shared: dict[str, Any],
         own: list[dict[str, Any]],
         join: Any,
+        into: np.ndarray | None = None,
     ) -> Any:
-        """``do`` of every block with the arguments that all share and its own, joined; the first refusal in the order of blocks is raised."""
+        """``do`` of every block with the arguments that all share and its own, joined; the first refusal in the order of blocks is raised. ``into`` is an array
+        that the first answer may overwrite, block by block."""
         ...
 
     def turn(self, x: BlockMatrix, cuts: np.ndarray, places: list[Place]) -> list[Any]:
@@ -99,9 +101,10 @@ class BlockMatrix:
         shared: dict[str, Any] | None = None,
         own: list[dict[str, Any]] | None = None,
         join: Any = "rows",
+        into: np.ndarray | None = None,
     ) -> Any:
         """``do`` of every block, joined."""
-        return self.runner.call(self.handles, self.places, do, shared or {}, own or [{} for _ in self.places], join)
+        return self.runner.call(self.handles, self.places, do, shared or {}, own or [{} for _ in self.places], join, into)
 
     def stored(self, scale: float, dtype: Any) -> FarEntries:
         """The stored values times ``scale``, which stay where they are."""
@@ -192,8 +195,9 @@ class Here:
         shared: dict[str, Any],
         own: list[dict[str, Any]],
         join: Any,
+        into: np.ndarray | None = None,
     ) -> Any:
-        found, gaps = Join(join, sum(at.rows for at in places)), None
+        found, gaps = Join(join, sum(at.rows for at in places), into), None
         with ThreadPoolExecutor(1) as ahead:  # the next block is read while this one is worked on
             coming = ahead.submit(handles[0])
             for i, (at, mine) in enumerate(zip(places, own)):
@@ -207,6 +211,7 @@ class Here:
                     gaps = gaps or answer  # an infinity further on would count more
                 elif gaps is None:
                     found.add(answer, at.rows)
+                host = answer = None  # neither this block nor its answer lies beside the next
         if gaps is not None:
             raise gaps.error()
         return found.joined()
