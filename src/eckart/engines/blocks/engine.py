@@ -304,7 +304,7 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
                     mine[key] = value[a:b]
         answer = x.each(Primitive(name), given, own, rule.join, into)
         if rule.inside:
-            x.kept["made"] = weakref.ref(answer[0])
+            x.kept["made"] = weakref.ref(answer[0] if isinstance(answer, tuple) else answer)
         bound.get("watch", silent)("reading rows", x.shape[0], x.shape[0])
         return answer
 

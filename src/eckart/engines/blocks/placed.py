@@ -16,6 +16,7 @@ from eckart.engines.blocks.far import FarEntries, stored
 from eckart.engines.blocks.rules import Join
 from eckart.engines.protocol.refused import Place, Refused
 from eckart.matrix_blocks import even_cuts
+from eckart.scheduler import give_back
 
 
 class Runner(Protocol):
@@ -214,7 +215,10 @@ class Here:
                 host = answer = None  # neither this block nor its answer lies beside the next
         if gaps is not None:
             raise gaps.error()
-        return found.joined()
+        answer = found.joined()
+        if self.room < float("inf"):
+            give_back()  # blocks of a pass leave holes of their size, and the next pass needs other sizes
+        return answer
 
     def turn(self, x: BlockMatrix, cuts: np.ndarray, places: list[Place]) -> list[Any]:
         starts = [at.first for at in x.places]

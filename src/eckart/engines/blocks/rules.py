@@ -61,7 +61,7 @@ RULES: dict[str, Rule] = {
     "group_sums": Rule("sum"),
     "nearest": Rule("rows"),
     "topic_totals": Rule("sum"),
-    "topic_fold": Rule("rows", rows=("shares",)),
+    "topic_fold": Rule("rows", rows=("shares",), inside="shares"),
     "topic_sweep": Rule(("rows", "sum"), rows=("shares",), inside="shares"),
     "topic_bayes": Rule(("rows", "sum"), rows=("gamma",), inside="gamma"),
     "topic_scores": Rule(("sum", "sum"), rows=("shares",)),
