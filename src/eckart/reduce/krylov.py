@@ -113,7 +113,7 @@ def block_krylov(
     t = np.zeros((basis.shape[1], basis.shape[1]))
     trace = Trace("energy still missing, relative")
     values, s, residuals = np.empty(0), np.empty((0, 0)), np.empty(0)
-    begun, ahead = 1, None
+    begun, ahead = 1, None  # ``ahead``: the product with ``fresh``, where it has been asked for
     if (kept := memory.last()) is not None:
         begun, used, products, fresh = kept["step"], kept["used"], kept["products"], engine.take(kept["fresh"])
         basis[:, :used], t[:used, :used] = kept["basis"], kept["t"]
@@ -127,17 +127,17 @@ def block_krylov(
             engine.write_columns(basis, used, fresh)
             q = basis[:, : used + width]
             stays = None if isinstance(fresh, np.ndarray) else inside
-            if ahead is not None:
-                image = ahead
-            else:
-                image = engine.take(product(engine.get(fresh))) if stays is None else stays(fresh)
+            if ahead is None:
+                ahead = engine.take(product(engine.get(fresh))) if stays is None else stays(fresh)
+            image = ahead
             products += width
             coupling = engine.inner(q, image)
             image = engine.outer(q, -coupling, image)
             t[: used + width, used : used + width] = coupling
             t[used : used + width, : used + width] = coupling.T
             used += width
-            if stays is None or not len(values):  # where arrays stay in the engine the noise is that of the step before: it works on while eigenvalues are found
+            # where arrays stay in the engine the noise is that of the step before: it works on while eigenvalues are found
+            if stays is None or not len(values):
                 values, s, noise = _ritz(t[:used, :used], dtype)
             length = float(np.sqrt(max(np.trace(engine.inner(image, image)), 0.0)))
             following = engine.orth(image, q) if length > noise * np.sqrt(width) else image[:, :0]
