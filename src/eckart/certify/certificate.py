@@ -97,7 +97,8 @@ class Certificate:
             f"  {'ok  ' if c.passed else 'FAIL'}  {c.name:<{width}}  {c.value:.3g} <= {c.limit:.3g}   {c.meaning}"
             for c in self.checks
         ]
-        lines += [f"        {name:<{width}}  {_show(value)}" for name, value in self.facts.items()]
+        told = {name: f"{value:.6g}" if isinstance(value, float) else str(value) for name, value in self.facts.items()}
+        lines += [f"        {name:<{width}}  {value}" for name, value in told.items()]
         lines += [f"  note      {note}" for note in self.notes]
         if not self.holds:
             lines.append(f"  reason    {self.reason}")
@@ -128,7 +129,3 @@ class Certificate:
     def from_dict(cls, d: dict[str, Any]) -> Certificate:
         checks = tuple(Check(c["name"], float(c["value"]), float(c["limit"]), c["meaning"]) for c in d["checks"])
         return cls(d["problem"], d["kind"], checks, dict(d["facts"]), tuple(d["notes"]))
-
-
-def _show(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -108,7 +108,8 @@ class Demand:
         out = np.full((len(left), min(n, len(columns))), -1)
         todo, width = np.arange(len(left)), min(len(columns), 8 * n + 64)
         while len(todo):
-            first, chance = engine.top_columns(left[todo], right, width, None, _hidden_of(hidden, todo))
+            without = None if hidden is None else (hidden[0], hidden[1], hidden[2][todo])
+            first, chance = engine.top_columns(left[todo], right, width, None, without)
             guess = np.clip(f.at(np.repeat(todo, first.shape[1]), columns[np.maximum(first, 0)].ravel()), *scale)
             liked = log_ndtr((guess.reshape(first.shape).astype(np.float64) - self.liked) / self.spread)
             taken = POWER * np.log(np.maximum(chance.astype(np.float64), LEAST))
@@ -240,8 +241,3 @@ def _mask(x: Observed) -> Observed:
 
 def _model(k: int, weight: float, how: dict[str, Any]) -> ALS:
     return ALS(k, feedback="implicit", unobserved_weight=weight, max_iter=SWEEPS, tol=LOOSE, random_state=0, **how)
-
-
-def _hidden_of(hidden: Any, rows: np.ndarray) -> Any:
-    """What is left out, for some of the rows asked for."""
-    return None if hidden is None else (hidden[0], hidden[1], hidden[2][rows])

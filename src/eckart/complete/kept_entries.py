@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.complete.folding import pairs
 from eckart.errors import FileError, InputError
 from eckart.fit import Estimator, Fit
 from eckart.index.labels import Labels
@@ -40,6 +41,12 @@ class KeptEntries(Estimator):
             f = self._fitted("column_ids").factors
             self._column_ids = Labels(f.columns, f.shape[1], "column")
         return self._column_ids
+
+    def _cells(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Positions of the cells (rows[p], columns[p]), by id; one id on either side stands for all."""
+        self._fitted("cells")
+        i, j = pairs(rows, columns)
+        return self.row_ids.indices_of(i), self.column_ids.indices_of(j)
 
     def _as_of_fit(self, x: Observed) -> Observed:
         """Entries of the shape that the model was fitted to, for a certificate."""

@@ -199,7 +199,7 @@ class ALS(Choices, MappedModel):
                 state, trace, errors = alternate(problem, state, rule, engine, watch, keep, judged)
                 proof = certify_factors if loss is None else certify_loss
                 certificate = proof(problem, state.point, engine, trace, errors)
-                point = _on_host(state.point, engine)
+                point = state.point._replace(**{name: engine.get(a) for name, a in state.point.tall().items()})
             else:
                 state, trace, errors = alternate(maps, state, rule, engine, watch, keep, judged, mapped.sweep)
                 certificate = certify_mapped(maps, state.point, engine, trace, errors)
@@ -329,8 +329,3 @@ def _held_out(engine: Any, judge: Any, maps: MappedProblem | None) -> Callable[[
         return float(np.sqrt(2.0 * misfit / judge.nnz))
 
     return error
-
-
-def _on_host(point: RidgePoint, engine: Any) -> RidgePoint:
-    """The same numbers, out of the engine."""
-    return point._replace(**{name: engine.get(a) for name, a in point.tall().items()})

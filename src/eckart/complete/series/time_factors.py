@@ -294,11 +294,6 @@ class TimeFactors(KeptEntries):
         x, _ = in_time(squarable(observed(X)))  # type: ignore[arg-type]
         return certify(self._as_of_fit(x), f)
 
-    def _cells(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
-        self._series()
-        i, j = pairs(rows, columns)
-        return self.row_ids.indices_of(i), self.column_ids.indices_of(j)
-
     def _found(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
         """Positions, -1 for ids that the table lacks."""
         i, j = pairs(rows, columns)
@@ -332,12 +327,8 @@ def certify(x: Observed, f: Series) -> Certificate:
         "noise standard deviation": float(np.sqrt(np.mean(np.square(f.sigma, dtype=np.float64)))),
         "observed entries in their 90 % interval": float(np.mean(np.abs(residual) <= ndtri(0.95) * spread)),
     }
-    chains = f.probes.shape[0]
-    notes = () if chains > 1 else ("one chain only: that all chains agree was not tested; use n_chains >= 2",)
     problem = "posterior mean of a table of time series"
-    return certify_chains(
-        f.probes.astype(np.float64), f.levels.astype(np.float64), problem=problem, facts=facts, notes=notes
-    )
+    return certify_chains(f.probes.astype(np.float64), f.levels.astype(np.float64), problem=problem, facts=facts)
 
 
 def _reach(level: float) -> float:

@@ -51,12 +51,8 @@ class FamilyStatistics:
     found: Any
 
     def merge(self, other: FamilyStatistics) -> FamilyStatistics:
-        return FamilyStatistics(
-            self.weight + other.weight,
-            self.bound + other.bound,
-            self.counts + other.counts,
-            self.found.merge(other.found),
-        )
+        sums = self.weight + other.weight, self.bound + other.bound, self.counts + other.counts
+        return FamilyStatistics(*sums, self.found.merge(other.found))
 
 
 @dataclass(eq=False)

@@ -132,7 +132,8 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
             if self.init == "custom" and self.n_components in ("auto", None) and np.ndim(H) == 2:
                 options = replace(options, k=len(H))
             given = self._given(W, H, x, options)
-            fits = resuming(self, matrix, _all_weights(rows, entry), y=_joined(given))
+            start = None if given is None else np.concatenate([part.ravel() for part in given])
+            fits = resuming(self, matrix, _all_weights(rows, entry), y=start)
             with progress(bool(self.verbose)) as watch, fits as (memory, rng):
                 ends = solve(x, options, engine=engine, rng=rng, given=given, watch=watch, memory=memory)
             memory.end(ends.fit.trace)
@@ -288,8 +289,3 @@ def _all_weights(rows: np.ndarray | None, entries: np.ndarray | None) -> np.ndar
     """Weights of rows and of entries, for what a checkpoint says of the data."""
     found = [part for part in (rows, entries) if part is not None]
     return np.concatenate([[len(part) for part in found], *found]) if found else None
-
-
-def _joined(given: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray | None:
-    """The start that was given, as one array."""
-    return None if given is None else np.concatenate([part.ravel() for part in given])

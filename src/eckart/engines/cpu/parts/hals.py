@@ -42,7 +42,7 @@ class HalsPrimitives(FactorPrimitives):
         from eckart.engines.cpu.native.crew import address_of, run_parts
         from eckart.engines.cpu.parts.factor_kernels import descent_part
         from eckart.engines.cpu.parts.kernels import hals_range
-        from eckart.engines.cpu.registers.tiles import tile_size
+        from eckart.engines.cpu.registers.vectors import tile_size
 
         u = np.ascontiguousarray(start)
         dtype, p = u.dtype, np.ascontiguousarray(pull, u.dtype)
@@ -74,7 +74,7 @@ class HalsPrimitives(FactorPrimitives):
         from eckart.engines.cpu.native.products import added_up
         from eckart.engines.cpu.parts.factor_kernels import lane_part
         from eckart.engines.cpu.parts.kernels import hals_block
-        from eckart.engines.cpu.registers.tiles import tile_size
+        from eckart.engines.cpu.registers.vectors import tile_size
 
         v, g = np.ascontiguousarray(right, kind), np.ascontiguousarray(gram, kind)
         weights = np.empty(0, kind) if x.weights is None else x.weights.astype(kind)
@@ -185,7 +185,7 @@ class HalsPrimitives(FactorPrimitives):
         shrink: float = 0.0,
     ) -> Descent:
         from eckart.engines.cpu.parts.kernels import seen_range
-        from eckart.engines.cpu.registers.tiles import tile_size
+        from eckart.engines.cpu.registers.vectors import tile_size
         from eckart.engines.cpu.ridge.schedule import row_scratch
 
         x, dtype, k = place(x), start.dtype, start.shape[1]
@@ -206,7 +206,7 @@ class HalsPrimitives(FactorPrimitives):
 def _hals(gram: np.ndarray, dtype: np.dtype, l1: float, sweeps: int, shrink: float) -> Callable[..., None]:
     """hals_range of some rows: sweep(pull, start, out, level)."""
     from eckart.engines.cpu.parts.kernels import hals_range
-    from eckart.engines.cpu.registers.tiles import tile_size
+    from eckart.engines.cpu.registers.vectors import tile_size
 
     g, size, low = np.ascontiguousarray(gram, dtype), tile_size(dtype), dtype.type(l1)
     return lambda pull, start, out, level: hals_range(g, pull, low, start, out, sweeps, float(shrink), size, level)

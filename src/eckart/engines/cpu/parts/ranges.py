@@ -118,7 +118,7 @@ class _Wide(np.ndarray):
 def new_factor(rows: int, k: int, dtype: np.dtype) -> np.ndarray:
     """Zeros for k columns and those that fill up registers."""
     from eckart.engines.cpu.registers.prefetch import aligned_zeros
-    from eckart.engines.cpu.registers.tiles import tile_size
+    from eckart.engines.cpu.registers.vectors import tile_size
 
     size = tile_size(dtype)
     return aligned_zeros((rows, -(-max(1, k) // size) * size), dtype)

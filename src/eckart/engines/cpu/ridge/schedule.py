@@ -17,7 +17,7 @@ from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.words import call_kernel
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
-from eckart.engines.cpu.registers.tiles import tile_size
+from eckart.engines.cpu.registers.vectors import tile_size
 from eckart.engines.cpu.ridge.cg import cg_range
 from eckart.engines.cpu.ridge.cholesky import Form, Penalties, Rows, Solved, cholesky_range
 from eckart.engines.cpu.ridge.dual import dual_range
