@@ -375,7 +375,8 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray,
         or (np.diff(indptr) < 0).any()
     ):
         raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
-    if len(indices) and not (indices.min() >= 0 and indices.max() < n):
+    # one look at both ends: a negative number, read without its sign, is larger than any index
+    if len(indices) and not indices.view(f"u{indices.itemsize}").max() < n:
         raise InputError(
             f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
         )
