@@ -375,8 +375,9 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray,
         or (np.diff(indptr) < 0).any()
     ):
         raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
-    # one look at both ends: a negative number, read without its sign, is larger than any index
-    if len(indices) and not indices.view(f"u{indices.itemsize}").max() < n:
+    # one look for both ends: a negative number, read without its sign, is larger than any index
+    ends = indices.view(f"u{indices.itemsize}") if indices.dtype.kind == "i" else indices
+    if len(indices) and not (ends.max() < n and (ends is not indices or ends.min() >= 0)):
         raise InputError(
             f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
         )
