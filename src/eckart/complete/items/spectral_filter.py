@@ -74,7 +74,7 @@ class SpectralFilter(ItemModel):
     alpha: float = param(0.3, number(0))
     checkpoint: Any = param(None, file_name())
 
-    _gram: Any = field(init=False)
+    _gram: Any = field(init=False, default=None)
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         check(self)
