@@ -43,9 +43,9 @@ class TimedChain(Chain):
     """A chain with bins of time; the matrices of rows, columns and bins have one column for each pair of the two other sides."""
 
     def __init__(
-        self, rows: Side, columns: Side, bins: Side, orders: dict[int, Order], noise: str, rng: Any, engine: Any
+        self, rows: Side, columns: Side, bins: Side, orders: dict[int, Order], noise: str, tails: str, rng: Any, engine: Any
     ):
-        super().__init__(rows, columns, noise, rng, engine)
+        super().__init__(rows, columns, noise, tails, rng, engine)
         self.bins = bins
         self.others = {
             id(rows): (columns, bins, orders[0]),
