@@ -91,12 +91,9 @@ def test_verbs_of_a_model_with_heavy_tails(tmp_path, more):
     np.testing.assert_array_equal(again.predict(*cells), model.predict(*cells))
     np.testing.assert_array_equal(again.posterior_.rows.tails, model.posterior_.rows.tails)
     new = model.transform(a[:4])
-    assert np.isfinite(new).all() and np.sqrt(np.mean((new - truth[:4]) ** 2)) < truth.std()
-    longer = model.update(a[:4])
-    assert (longer or model).posterior_.rows.tails.shape[0] == (longer or model).posterior_.rows.bias.shape[0]
-    told = model.explain(0, 3)
-    shares = sum(share for _, share in told.contributions) if hasattr(told, "contributions") else None
-    assert shares is None or np.isfinite(shares)
+    assert np.sqrt(np.mean((new - truth[:4]) ** 2)) < truth.std()
+    longer = model.update(a[:4]).posterior_.rows
+    assert longer.tails.shape == longer.bias.shape
 
 
 def test_a_killed_fit_with_heavy_tails_goes_on_with_the_same_bits(tmp_path):
@@ -125,7 +122,7 @@ def test_a_killed_fit_with_heavy_tails_goes_on_with_the_same_bits(tmp_path):
 
 def test_heavy_tails_of_a_likelihood_are_refused():
     a = np.random.default_rng(0).integers(0, 2, (20, 10)).astype(float)
-    with pytest.raises(InputError, match="tails='heavy'.*'normal' with likelihood='probit'"):
+    with pytest.raises(InputError, match=r"tails='heavy'.*'normal' with likelihood='probit'"):
         BayesianMF(2, tails="heavy", likelihood="probit").fit(a)
 
 
@@ -141,4 +138,5 @@ def test_predictions_are_means_of_draws_inside_the_range():
     np.testing.assert_allclose(model.predict(i, j, return_std=True)[0], inside, rtol=1e-10)
     free = BayesianMF(2, n_samples=60, burn_in=60, thin=1, clip=False, random_state=0).fit(a).predict(i, j)
     far = (free > 4.8) & (inside < 4.99)
-    assert far.any() and (inside[far] < np.clip(free, 1, 5)[far]).all()
+    assert far.any()
+    assert (inside[far] < np.clip(free, 1, 5)[far]).all()

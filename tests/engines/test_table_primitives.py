@@ -73,7 +73,8 @@ def test_factor_steps(engine, k, l2, still):
     found, wanted = engine.factor_steps(cov, w, noise, rule), JUDGE.factor_steps(cov, w, noise, rule)
     np.testing.assert_allclose(found[1], wanted[1], rtol=1e-7)
     np.testing.assert_allclose(found[0] @ found[0].T, wanted[0] @ wanted[0].T, rtol=1e-6, atol=1e-7)
-    assert found[1].min() >= 0.05 and noise.max() < 2  # and what was given stays
+    assert found[1].min() >= 0.05
+    assert noise.max() < 2  # what was given stays
     values = [value(*engine.factor_steps(cov, w, noise, rule._replace(steps=steps, still=0.0))) for steps in (0, 1, 2, 5, 25)]
     assert np.all(np.diff(values) < 0)
     assert (value(*found) > values[-1]) == (still > 0)

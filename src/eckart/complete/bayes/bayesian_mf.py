@@ -71,8 +71,8 @@ class BayesianMF(Featured):
     noise : "common" (one variance), "row", "column" or "both": every row and column has a noise level of its own, learned with a common prior. Ratings gain
         by "row" and "both"; where errors of the largest entries count most, "common" is safer.
     tails : "normal", or "heavy": the priors of factors are t distributions, one for rows and one for columns, whose degrees of freedom are learned (up to 512,
-        which is normal), so that some rows may be far from the others. With noise="both" errors were lower on all of four sets of ratings and answers, with "common" higher
-        on three. With likelihood="gaussian".
+        which is normal), so that some rows may be far from the others. With noise="both" errors were lower on all of four sets of ratings and answers,
+        with "common" higher on three. With likelihood="gaussian".
     implicit_features : True lets the factors depend on which columns a row observes and which rows observe a column, whatever the values (SVD++ in
         both directions); "rows" or "columns" does so for one side. Attributes by id and the time of entries are given to ``fit``.
     clip : (low, high) for predictions, True (the observed range), False, or "auto": the observed range of a rating scale (few values, each many times).

@@ -165,8 +165,9 @@ class Chain:
         logs = sum(side.logs for side in (self.rows, self.columns))
         return 0.5 * (logs / max(1, size) + np.log(self.alpha / (2 * np.pi)) - self.alpha * square / max(1, size))
 
-    def _draw_rest(self) -> Tall:
-        """What is neither a row nor a column; nothing here."""
+    def _draw_rest(self) -> Tall | None:
+        """What is neither a row nor a column; nothing here. Returns the misfit, where there is a new one."""
+        return None
 
     def _square(self, misfit: Tall) -> float:
         """sum p_i q_j w_ij (a_ij - prediction)^2 over the entries, given the misfit of the columns."""

@@ -63,8 +63,8 @@ class Link:
     def draw(
         self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
     ) -> np.ndarray:
-        """Draw the coefficients and lambda given ``rest`` = U - mu; returns X B. ``root`` is a square root of the precision L, root root^T = L; ``w`` are weights
-        of rows (n x 1)."""
+        """Draw the coefficients and lambda given ``rest`` = U - mu; returns X B. ``root`` is a square root of the precision L, root root^T = L; ``w`` are
+        weights of rows (n x 1)."""
         raise NotImplementedError
 
     def weights(self) -> np.ndarray:

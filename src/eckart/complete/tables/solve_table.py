@@ -127,7 +127,7 @@ def measured(
     seen: dict[int, tuple[np.ndarray, np.ndarray]] | None = None,
     m: FilledMoments | None = None,
 ) -> Certificate:
-    """The certificate from data and model alone; ``seen``: cells and what is expected of them, ``m``: moments of complete rows, where they are known already."""
+    """The certificate from data and model alone; ``seen``: cells and what is expected of them, ``m``: moments of complete rows, where both are known."""
     if m is None:
         m, _ = placed.moments(g, placed.engine.take(expected(table, g).codes) if table.robust else None)
     value = float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)

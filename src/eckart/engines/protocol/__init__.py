@@ -53,7 +53,8 @@ from eckart.engines.protocol.words import (
 
 __all__ = [
     "BetaRule", "BetaSums",
-    "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorRule", "FactorSums", "FilledMoments", "GapCodes",
+    "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorRule", "FactorSums", "FilledMoments",
+    "GapCodes",
     "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "LagProducts", "LossSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule",
     "PrecisionDraws", "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "SparseColumns", "SparseRows", "Tall",
     "ThresholdSums", "TopicStatistics", "Totals", "ZeroDiagonal", "first_bad", "refuse_bad", "strata_of",

@@ -65,7 +65,7 @@ class TablesFamily(Protocol):
 
         for the covariance C of complete rows, noise_j >= ``least``: at most ``steps``, until no noise changes by more than the share ``still``. With
         b = (I + W^T noise^-1 W)^-1 W^T noise^-1 a code has the mean b (y - mean); zz = b C b^T + (I + W^T noise^-1 W)^-1 is its second moment, W = C b^T
-        (zz + l2/rows I)^-1, noise_j = (rows (C_jj - w_j.(C b^T)_j) + more_j) / (rows + degrees). Then W takes over the root of zz where that gains more than the
-        ridge costs (parameter expansion).
+        (zz + l2/rows I)^-1, noise_j = (rows (C_jj - w_j.(C b^T)_j) + more_j) / (rows + degrees). Then W takes over the root of zz where that gains more than
+        the ridge costs (parameter expansion).
         """
         ...
