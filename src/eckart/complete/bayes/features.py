@@ -148,7 +148,7 @@ class Iterative(Link):
         self.now = self._times(self.coefficients)
         return self.now
 
-    def _solve(self, right: np.ndarray, w: np.ndarray | None) -> np.ndarray:
+    def _solve(self, right: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
         """(X^T W X + lambda I) B = right, all columns at once, preconditioned by the diagonal, from the last B."""
         scale = (1.0 / (self.diagonal + self.strength))[:, None]
 
