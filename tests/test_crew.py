@@ -20,6 +20,7 @@ from sklearn.base import clone
 
 from eckart import ALS, NMF, BayesianMF, GaussianMixture, Observed
 from eckart.engines.cpu.dense import thin
+from eckart.engines.cpu.dense.linear import orth
 from eckart.engines.cpu.native import crew
 from eckart.engines.cpu.native.crew import run_parts
 from eckart.engines.cpu.ridge.cholesky import Rows
@@ -71,6 +72,32 @@ def test_callers_side_by_side():
     assert not wrong
 
 
+def test_two_callers_have_a_crew_each(monkeypatch):
+    """Neither waits for the other, and neither falls back on threads of Python."""
+    fallen = []
+    monkeypatch.setattr(crew, "run_lanes", lambda *given: fallen.append(given))
+    marked(40, 4)
+    first = crew.crew(free=True)
+    try:
+        assert (marked(40, 4)[0] == 1).all()
+        second = crew.crew(free=True)
+        assert second is not None
+        assert second is not first
+        second.lock.release()
+    finally:
+        first.lock.release()
+    assert not fallen
+    taken = [crew.crew(free=True) for _ in range(crew.SIDE_BY_SIDE + 1)]
+    try:
+        assert taken[-1] is None
+        assert len(set(taken)) == crew.SIDE_BY_SIDE + 1
+        marked(40, 4)
+        assert len(fallen) == 1
+    finally:
+        for team in taken[:-1]:
+            team.lock.release()
+
+
 def in_child(answers) -> None:
     answers.put(int(marked(50, 4)[0].sum()))
 
@@ -89,7 +116,7 @@ def test_a_forked_process_has_a_crew_of_its_own():
 
 
 def test_without_a_crew_threads_of_python_do_the_same(monkeypatch):
-    monkeypatch.setattr(crew, "crew", lambda: None)
+    monkeypatch.setattr(crew, "crew", lambda free: None)
     for threads in THREADS:
         times, by = marked(70, threads)
         assert (times == 1).all()
@@ -143,6 +170,24 @@ def test_thin_products_have_the_same_bits_on_any_number_of_threads():
     q, v = rng.standard_normal((40_000, 24)).astype(np.float32), rng.standard_normal((40_000, 16)).astype(np.float32)
     assert len({thin.inner(q, v, None, threads).tobytes() for threads in THREADS}) == 1
     assert len({b"".join(a.tobytes() for a in thin.outer_inner(v, 0.7, q, threads)) for threads in THREADS}) == 1
+
+
+@pytest.mark.parametrize("rows", [9, 40_001], ids=["one range", "many"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_product_in_its_own_place_is_the_same_to_the_bit(rows, dtype):
+    """A range that overwrote rows before it had read them would show in every number after them."""
+    rng = np.random.default_rng(0)
+    v, s = (rng.standard_normal((n, 24)).astype(dtype) for n in (rows, 24))
+    for threads in THREADS:
+        fresh, own = thin.outer_inner(v, s, None, threads), v.copy()
+        inside = thin.outer_inner(own, s, None, threads, inside=True)
+        assert inside[0] is own
+        assert [a.tobytes() for a in inside] == [a.tobytes() for a in fresh]
+    narrow, own = thin.outer_inner(v, s[:, :7], None, 2), v.copy()
+    np.testing.assert_array_equal(thin.outer_inner(own, s[:, :7], None, 2, inside=True)[0], narrow[0])
+    np.testing.assert_array_equal(own, v)  # a narrower product has no place in it
+    orth(own, None, 2)
+    np.testing.assert_array_equal(own, v)
 
 
 @njit(nogil=True, cache=True)
@@ -232,13 +277,56 @@ def test_weighted_rows_of_a_mixture_by_the_crew(dtype, monkeypatch):
             for few in (0, 99):
                 monkeypatch.setattr(mixtures, "FEW", few)
                 placed = engine_named("cpu", 3).put(Dense(values), weights)
-                sums = [engine_named("cpu", 3).gaussian_statistics(placed, theta) for _ in range(2)][
-                    1
-                ]  # the first looks for gaps
-                found.append(
-                    [np.asarray(value).tobytes() for value in vars(sums).values() if not isinstance(value, str)]
-                )
-            assert found[0] == found[1]
+                sums = [engine_named("cpu", 3).gaussian_statistics(placed, theta) for _ in range(2)]
+                found += [
+                    [np.asarray(value).tobytes() for value in vars(own).values() if not isinstance(value, str)]
+                    for own in sums  # the first looks for gaps
+                ]
+                assert placed.checked
+            assert all(each == found[0] for each in found)
+
+
+def test_the_crew_looks_once_for_gaps_and_leaves_rows_with_gaps_alone(monkeypatch):
+    from eckart.engines import engine_named
+    from eckart.engines.cpu.mixtures import crew as mixtures
+    from eckart.engines.protocol.mixtures import Gaussians
+    from eckart.matrix import Dense
+
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((2000, 4))
+    x[7, 2] = np.nan
+    theta = Gaussians("diag", np.full(3, 1 / 3), rng.standard_normal((3, 4)), rng.random((3, 4)) + 0.5)
+    monkeypatch.setattr(mixtures, "WORTH", 0)
+    looks, real, found = [], mixtures.largest, []
+    monkeypatch.setattr(mixtures, "largest", lambda *given: (looks.append(1), real(*given))[1])
+    for few in (0, 99):
+        monkeypatch.setattr(mixtures, "FEW", few)
+        placed = engine_named("cpu", 3).put(Dense(x))
+        sums = [engine_named("cpu", 3).gaussian_statistics(placed, theta) for _ in range(2)][1]
+        found.append([np.asarray(value).tobytes() for value in vars(sums).values() if not isinstance(value, str)])
+        assert not placed.checked
+    assert found[0] == found[1]
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 16, 31])
+def test_partial_sums_are_added_up_in_one_order(count, dtype):
+    rng = np.random.default_rng(count)
+    parts = [rng.standard_normal((300, 211)).astype(dtype) for _ in range(count)]
+    found = [thin.tree_sum([part.copy() for part in parts], threads) for threads in THREADS]
+    assert len({total.tobytes() for total in found}) == 1
+    np.testing.assert_allclose(found[0], np.sum(parts, axis=0), atol=50 * count * np.finfo(dtype).eps)
+
+
+def test_columns_are_written_between_others():
+    rng = np.random.default_rng(0)
+    for rows, width in ((7, 1), (50_000, 1), (50_000, 3)):
+        into, columns = rng.standard_normal((rows, 9)), rng.standard_normal((rows, width))
+        wanted = into.copy()
+        wanted[:, 4 : 4 + width] = columns
+        thin.write_columns(into, 4, columns, 3)
+        np.testing.assert_array_equal(into, wanted)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

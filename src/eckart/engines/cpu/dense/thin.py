@@ -14,9 +14,13 @@ PART = 2**20
 """Multiply-adds in a range of rows: some 50 to 100 microseconds of one core, many times what it costs a thread of the crew to take a range."""
 READ = 2**19
 """Bytes in a range of rows: few columns take longer to read than to multiply."""
+LINE = 64
+"""Bytes of a cache line."""
+CREW = 4
+"""Threads above which the crew adds up arrays: with fewer, threads of Python lose less than it takes to load what is compiled."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)  # a growing basis asks for hundreds of them
 def cuts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> np.ndarray:
     """Where ranges of rows begin and end; ``work`` is the number of multiply-adds a row, ``read`` the bytes of a row, ``partial_bytes`` the size of a range's
     own sum.
@@ -49,7 +53,8 @@ def thin(
     plus: np.ndarray | None = None, scale: float = 1.0, other: np.ndarray | None = None, threads: int,
 ) -> np.ndarray | None:  # fmt: skip
     """Out = alpha Left S + beta Out by ranges of rows, and Other^T Out in float64 where ``other`` is given; where ``plus`` is, Out starts from ``scale plus``
-    and beta is one. All matrices have contiguous rows and Out's type. A single range needs no thread, and nothing that is compiled."""
+    and beta is one. All matrices have contiguous rows and Out's type. ``left`` may be Out itself. A single range needs no thread, and nothing that is
+    compiled."""
     if len(cuts) > 2:
         from eckart.engines.cpu.native.products import products
 
@@ -59,7 +64,7 @@ def thin(
             np.multiply(plus, out.dtype.type(scale), out=out)
         if left is not None and s is not None:
             if plus is None and beta == 0.0:
-                np.matmul(left, s, out=out)
+                np.matmul(left, s, out=out)  # which sees where both are one
             else:
                 out += alpha * (left @ s)
         return None if other is None else (other.T @ out).astype(np.float64)
@@ -113,18 +118,19 @@ def write_columns(into: np.ndarray, first: int, columns: np.ndarray, threads: in
     """into[:, first:] = columns, as far as these go: a copy that is worth threads where it is the first to touch the memory."""
     part = into[:, first : first + columns.shape[1]]
     if part.size:
-        cuts = cuts_of(len(part), 0, 0, 2 * part.shape[1] * part.itemsize)
+        row = max(part.shape[1] * part.itemsize, min(part.strides[0], LINE))  # a cache line is fetched whole
+        cuts = cuts_of(len(part), 0, 0, 2 * row)
         thin(cuts, part, plus=by_rows(columns, into.dtype), threads=threads)
 
 
 def outer_inner(
-    v: np.ndarray, s: np.ndarray | float, q: np.ndarray | None, threads: int
+    v: np.ndarray, s: np.ndarray | float, q: np.ndarray | None, threads: int, inside: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """W = V S, and Q^T W (W^T W where there is no Q) in float64, in one pass over the rows."""
+    """W = V S, and Q^T W (W^T W where there is no Q) in float64, in one pass over the rows; ``inside`` V's own place, where W is as wide."""
     dtype, scaled = v.dtype, isinstance(s, float)
     v, by = by_rows(v, dtype), None if scaled else by_rows(np.asarray(s), dtype)
     width = v.shape[1] if by is None else by.shape[1]
-    out = np.empty((len(v), width), dtype)
+    out = v if inside and width == v.shape[1] else np.empty((len(v), width), dtype)
     left = out if q is None else by_rows(q, dtype)
     columns = v.shape[1] + width + (0 if q is None else left.shape[1])
     work = width * ((1 if scaled else v.shape[1]) + left.shape[1])
@@ -158,6 +164,11 @@ def largest(v: np.ndarray, threads: int) -> float:
 def tree_sum(parts: list[np.ndarray], threads: int) -> np.ndarray:
     """The pairwise sum of arrays of one shape, in place and in a fixed order; ranges of entries on threads."""
     flat = [part.reshape(-1) for part in parts]
+    if len(parts) > 1 and threads > CREW and flat[0].dtype in (np.float32, np.float64):
+        from eckart.engines.cpu.native.products import tree_sum as by_crew
+
+        by_crew(flat, threads)
+        return parts[0]
     count = max(1, flat[0].size // 2**16)
 
     def step(_: None, i: int, scratch: dict) -> None:
