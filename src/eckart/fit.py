@@ -25,6 +25,7 @@ from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.matrix_blocks import gaps_of_file
 from eckart.notebook import table
 from eckart.parameters import either, flag, optional, param, seed, whole
+from eckart.scheduler import MOST_THREADS
 from eckart.trace import StopReason, Trace
 
 T = TypeVar("T")
@@ -148,7 +149,7 @@ class Estimator(BaseEstimator):
     _: KW_ONLY
     random_state: Any = param(None, seed())
     engine: Any = param("auto")
-    n_threads: int | None = param(None, optional(whole(1)))
+    n_threads: int | None = param(None, optional(whole(1, MOST_THREADS)))
     verbose: Any = param(False, either(flag(), whole(0), wanted="True, False or an int >= 0"))
 
     fit_: Fit = field(init=False)
@@ -316,7 +317,7 @@ def sample_weights(weights: Any, rows: int) -> np.ndarray | None:
         return None
     try:
         w = np.asarray(weights, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"sample_weight is not numeric ({error}), wanted one number for each row") from None
     if w.ndim == 0:
         w = np.full(rows, float(w))

@@ -348,7 +348,7 @@ def _errors(truth: Any, predicted: Any, sample_weight: Any) -> tuple[np.ndarray,
 def _finite(name: str, values: Any) -> np.ndarray:
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise wrong(name, type(values).__name__, "an array of numbers") from None
     bad = ~np.isfinite(array)
     if bad.any():

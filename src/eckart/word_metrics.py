@@ -298,7 +298,7 @@ def _triples(pairs: Any, encoding: str) -> tuple[list[Any], list[Any], np.ndarra
             try:
                 a, b, score = triple
                 rows.append((a, b, _number(score)))
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 raise InputError(f"pairs[{i}]={triple!r} came, wanted (word, word, score)") from None
     else:
         raise InputTypeError(f"pairs={pairs!r} came, wanted the name of a file or (word, word, score) triples")

@@ -105,7 +105,7 @@ def moments(times: Any, dates: bool | None, where: str = "time") -> tuple[np.nda
         numeric = all(isinstance(x, (int, float, np.number)) for x in a.ravel())
         try:
             a = a.astype(np.float64) if numeric else a.astype("M8[us]")
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise wrong(where, f"values such as {a.ravel()[0]!r}", "numbers or dates") from None
     came = a.dtype.kind == "M"
     if a.dtype.kind not in "Mfiu":

@@ -171,7 +171,7 @@ def numbers_of(y: Any, rows: int) -> np.ndarray:
     given = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
     try:
         values = given.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError("y is not numeric, wanted one number (or one row of numbers) for each row of X") from None
     if values.ndim == 2 and values.shape[1] == 1:
         import warnings

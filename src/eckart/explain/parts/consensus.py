@@ -53,7 +53,7 @@ def agree(ends: Ends) -> Consensus:
     from scipy.optimize import linear_sum_assignment
 
     stacks = [_unit(right.T.astype(np.float64)) for right in ends.rights]
-    centres, runs = stacks[int(np.argmin(ends.values))], len(stacks)
+    centres, runs = stacks[ends.best], len(stacks)
     if runs == 1:  # one agrees with itself
         return Consensus(centres, np.ones(len(centres)), 1.0, tuple(ends.values))
     matched = np.array(stacks)

@@ -49,7 +49,7 @@ from eckart.io.read import read
 from eckart.io.text.shards import Shards, pieces
 from eckart.matrix import Counts
 from eckart.matrix_blocks import parts_of
-from eckart.parameters import check, file_name, flag, number, one_of, optional, param, whole
+from eckart.parameters import check, file_name, flag, number, one_of, optional, param, starts, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
 
@@ -140,7 +140,7 @@ class LDA(TopicModel):
     max_doc_update_iter: int = param(100, whole(1))
     burn_in: int | None = param(None, optional(whole(0)))
     n_samples: int = param(30, whole(1))
-    n_init: int = param(1, whole(1))
+    n_init: int = param(1, starts())
     seed_words: Any = param(None)
     seed_weight: float = param(100.0, number(0))
     warm_start: bool = param(False, flag())
@@ -452,7 +452,7 @@ class LDA(TopicModel):
             return np.array(begin)
         try:
             out = np.array(1.0 / self.n_components if value is None else value, np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise wrong(name, value, "'auto', None, a number > 0 or an array of them") from None
         if out.shape not in shapes:
             raise InputError(f"{name} has shape {out.shape}, wanted {' or '.join(map(str, shapes))}")

@@ -29,7 +29,7 @@ class Marks(NamedTuple):
         for mark in [given] if isinstance(given, (str, int, float)) else given:
             try:
                 numbers.append(float(mark))
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 words.append(str(mark))
         return cls(tuple(words), tuple(x for x in numbers if x == x))
 
