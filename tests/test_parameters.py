@@ -132,12 +132,12 @@ def test_what_is_no_engine_is_refused(name):
         model = getattr(eckart, name)(**SMALL.get(name, {}))
         if "engine" not in model.get_params():
             continue
-        with pytest.raises(eckart.InputError, match="engine=.* came, wanted"):
+        with pytest.raises(eckart.InputError, match=r"engine=.* came, wanted"):
             model.set_params(engine=value).fit(*DATA.get(name, (TABLE,)))
 
 
 @pytest.mark.parametrize(("name", "parameter"), [c for c in cases() if c[1] in ("n_init", "n_threads")])
 def test_starts_and_threads_have_a_limit(name, parameter):
     most = 100_000 if parameter == "n_init" else 4096
-    with pytest.raises(eckart.InputError, match=f"{parameter}={most + 1} came, wanted .*int from 1 to {most}"):
+    with pytest.raises(eckart.InputError, match=rf"{parameter}={most + 1} came, wanted .*int from 1 to {most}"):
         getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: most + 1}).fit(*DATA.get(name, (TABLE,)))

@@ -1,7 +1,7 @@
 """Arguments of verbs, held to what is written beside them: a flag is True or False, an int is an int, a text is a text.
 
-A verb says ``n: int = 10`` or ``by: str = "size"``; whoever calls it with something else learns so in one line, from here, instead of from whatever NumPy or
-Python meets first. Annotations of other kinds (``Any``, arrays) are the verb's own matter, and so are ranges.
+A verb of a model, or a public function, says ``n: int = 10`` or ``by: str = "size"``; whoever calls it with something else learns so in one line, from here,
+instead of from whatever NumPy or Python meets first. Annotations of other kinds (``Any``, arrays) are the verb's own matter, and so are ranges.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from types import FunctionType
+from typing import Any, TypeVar, cast
+
+import numpy as np
 
 from eckart.errors import wrong
 from eckart.parameters import COUNTABLE, Rule, either, flag, is_int, number, one_of
 
 C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
 
 KINDS: dict[str, Rule] = {
     "bool": flag(),
@@ -22,6 +26,22 @@ KINDS: dict[str, Rule] = {
     "float": number(finite=False),
     "str": Rule("a text", lambda v: isinstance(v, str)),
     "None": one_of(None),
+}
+
+
+def _several(one: str, wanted: str) -> Rule:
+    fits = KINDS[one].fits
+    return Rule(
+        wanted, lambda v: (isinstance(v, (list, tuple, range)) or (isinstance(v, np.ndarray) and v.ndim == 1)) and all(map(fits, v))
+    )
+
+
+KINDS |= {
+    "Sequence[int]": _several("int", "a list of ints"),
+    "Sequence[float]": _several("float", "a list of numbers"),
+    "Sequence[str]": _several("str", "a list of texts"),
+    "tuple[str, ...]": _several("str", "a tuple of texts"),
+    "list[str]": _several("str", "a list of texts"),
 }
 
 
@@ -36,7 +56,7 @@ def rule_of(annotation: Any) -> Rule | None:
     return either(*found) if found and len(found) == len(kinds) else None
 
 
-def held(verb: Callable[..., Any]) -> Callable[..., Any]:
+def held(verb: F) -> F:
     """The verb, with its arguments checked before it begins.
 
     >>> def first(values: Any, n: int = 1) -> Any:
@@ -57,7 +77,6 @@ def held(verb: Callable[..., Any]) -> Callable[..., Any]:
         if value is not usual[name] and not rules[name].fits(value):
             raise wrong(name, value, rules[name].wanted)
 
-    @functools.wraps(verb)
     def method(*args: Any, **named: Any) -> Any:
         for at, name in given:
             if at < len(args):
@@ -67,7 +86,10 @@ def held(verb: Callable[..., Any]) -> Callable[..., Any]:
                 check(name, value)
         return verb(*args, **named)
 
-    return method
+    # with the names of the verb's own module around it: by them doctest knows which functions belong to a module
+    home = getattr(inspect.unwrap(verb), "__globals__", {})
+    found = FunctionType(method.__code__, home, method.__name__, method.__defaults__, method.__closure__)
+    return cast(F, functools.update_wrapper(found, verb))
 
 
 def hold(kind: C) -> C:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 LONGEST = 500
 """Characters of a value in an error: enough to know it again, few enough for one screen."""
 
@@ -49,13 +48,13 @@ class MissingError(EckartError, ImportError):
 
 def wrong(name: str, came: object, wanted: str, do: str = "") -> InputError:
     """An InputError in the house grammar: ``name=came came, wanted ...; do``."""
-    return InputError(f"{name}={told(came)} came, wanted {wanted}" + (f"; {do}" if do else ""))
+    return InputError(f"{name}={written(came)} came, wanted {wanted}" + (f"; {do}" if do else ""))
 
 
-def told(value: object) -> str:
-    """A value as an error tells it: as Python writes it, cut where it is long; what cannot be written (an int of 5,000 digits) by its type.
+def written(value: object) -> str:
+    """A value as an error writes it: as Python writes it, cut where it is long; what cannot be written (an int of 5,000 digits) by its type.
 
-    >>> told("a" * 1000)[-6:], told(10**5000)
+    >>> written("a" * 1000)[-6:], written(10**5000)
     ('aa ...', 'a value of type int')
     """
     try:

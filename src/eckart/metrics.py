@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.errors import InputError, wrong
 from eckart.word_metrics import analogies as analogies
 from eckart.word_metrics import word_similarity as word_similarity
@@ -53,6 +54,7 @@ def mae(truth: Any, predicted: Any, sample_weight: Any = None) -> float:
     return top * float(np.average(error, weights=weight))
 
 
+@held
 def precision_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     """Mean over rows of hits among the first k, divided by k; never by min(k, number relevant), which is not precision.
 
@@ -69,6 +71,7 @@ def precision_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     return _mean("precision", recommended, relevant, k)
 
 
+@held
 def recall_at_k(recommended: Any, relevant: Any, k: int = 10, *, truncated: bool = False) -> float:
     """Mean over rows of hits among the first k, divided by the number relevant (plain) or by min(k, number relevant) (truncated).
 
@@ -80,6 +83,7 @@ def recall_at_k(recommended: Any, relevant: Any, k: int = 10, *, truncated: bool
     return _mean("recall_truncated" if truncated else "recall", recommended, relevant, k)
 
 
+@held
 def ndcg_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     """Mean over rows of the discounted gain sum h_q / log2(q + 1), divided by that of a list with min(k, number relevant) hits in front.
 
@@ -89,6 +93,7 @@ def ndcg_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     return _mean("ndcg", recommended, relevant, k)
 
 
+@held
 def map_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     """Mean over rows of the average precision: precision@q summed over the ranks q <= k of hits, divided by min(k, number relevant).
 
@@ -98,6 +103,7 @@ def map_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     return _mean("map", recommended, relevant, k)
 
 
+@held
 def mrr_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     """Mean over rows of 1 / rank of the first hit, 0 where the first k have none.
 
@@ -107,6 +113,7 @@ def mrr_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     return _mean("mrr", recommended, relevant, k)
 
 
+@held
 def hit_rate_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     """Share of rows with at least one hit among the first k.
 
@@ -116,6 +123,7 @@ def hit_rate_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     return _mean("hit_rate", recommended, relevant, k)
 
 
+@held
 def coverage_at_k(recommended: Any, n_columns: int, k: int = 10) -> float:
     """Share of the ``n_columns`` columns that stand among the first k of at least one row; every row counts.
 
@@ -150,11 +158,12 @@ class Ranking:
         return "\n".join([*lines, f"over {self.rows} rows; {self.left_out} without a relevant column left out"])
 
 
+@held
 def ranking(
     recommended: Any,
     relevant: Any,
     k: int = 10,
-    metrics: Sequence[str] = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate"),
+    metrics: str | Sequence[str] = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate"),
     per_row: bool = False,
 ) -> Ranking:
     """Several measures of the same lists, each with its standard error std / sqrt(rows), rows being the sampled unit.
@@ -194,6 +203,7 @@ def ranking(
     return Ranking(int(k), mean, error, len(counted), len(lists) - len(counted), *kept)
 
 
+@held
 def bootstrap_interval(
     values: Any, level: float = 0.95, *, resamples: int = 1000, random_state: Any = None
 ) -> tuple[float, float]:

@@ -34,6 +34,9 @@ class Rule(NamedTuple):
 COUNTABLE = 2**63
 """No machine counts so far: a larger int would end in an error of NumPy, or in none that can be printed. Seeds may have any size."""
 
+SIZES = (1e-150, 1e150)
+"""Of numbers beyond these the square, or a quotient with the data, leaves the range of a float64."""
+
 
 def param(default: Any, rule: Rule | None = None) -> Any:
     """A field with a default and a rule; without a rule the estimator checks it itself, against other parameters or the data."""
@@ -61,6 +64,9 @@ def check(model: Any, *names: str) -> None:
             raise wrong(f.name, value, rule.wanted)
         if is_int(value) and abs(value) >= COUNTABLE and f.name != "random_state":
             raise wrong(f.name, value, f"{rule.wanted}, below 2**63")
+        low, high = SIZES
+        if isinstance(value, (float, np.floating)) and value != 0 and np.isfinite(value) and not low <= abs(value) <= high:
+            raise wrong(f.name, value, f"{rule.wanted}, of a size from {low:g} to {high:g}")
 
 
 def whole(low: int, high: int | None = None) -> Rule:

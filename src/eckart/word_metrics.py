@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 
 BLOCK_SCORES = 2**23
@@ -101,6 +102,7 @@ class Analogies:
         return "\n".join(map(str, (*self.sections, self.semantic, self.syntactic, self.all)))
 
 
+@held
 def word_similarity(
     vectors: Any, pairs: Any, *, ignore_case: bool = True, missing: str = "skip", encoding: str = "utf-8"
 ) -> WordSimilarity:
@@ -137,6 +139,7 @@ def word_similarity(
     return WordSimilarity(rho, p, int(known.sum()), len(first), lost)
 
 
+@held
 def analogies(
     vectors: Any,
     questions: Any,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, written, wrong
 from eckart.index.labels import Labels, shown
 from eckart.io.tables.attributes import Encoding, joined
 
@@ -106,7 +106,7 @@ def moments(times: Any, dates: bool | None, where: str = "time") -> tuple[np.nda
         try:
             a = a.astype(np.float64) if numeric else a.astype("M8[us]")
         except (TypeError, ValueError, OverflowError):
-            raise wrong(where, f"values such as {a.ravel()[0]!r}", "numbers or dates") from None
+            raise wrong(where, f"values such as {written(a.ravel()[0])}", "numbers or dates") from None
     came = a.dtype.kind == "M"
     if a.dtype.kind not in "Mfiu":
         raise wrong(where, f"values of type {a.dtype}", "numbers or dates")

@@ -26,7 +26,10 @@ def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
             raise wrong("weights", f"an Observed of shape {weights.shape}", "one that has the same entries as X")
         w = np.asarray(weights.data, np.float64)
     else:
-        w = np.asarray(weights, np.float64)
+        try:
+            w = np.asarray(weights, np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise wrong("weights", weights, "numbers, one for each entry of X") from None
         if w.shape == x.shape:
             rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
             w = w[rows, x.indices]

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.errors import InputTypeError, wrong
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of, parts_of, with_values
@@ -161,6 +162,7 @@ def _applied(columns: Normaliser, observed: Observed, rows: np.ndarray | None = 
     return _with(observed, values)
 
 
+@held
 def normalise(
     observed: Observed,
     by: str | None = "column",

@@ -208,6 +208,8 @@ class Labels:
     def _find_integer(self, ids: np.ndarray) -> np.ndarray:
         if ids.dtype.kind == "O":  # whole numbers of mixed types
             return np.array([self._find_one(x) for x in ids], np.int64)
+        if ids.dtype.kind in "SU":  # texts are no whole numbers
+            return np.full(len(ids), -1, np.int64)
         if ids.dtype.kind == "f":
             whole = (ids == np.rint(ids)) & (np.abs(ids) < 2.0**63)
             return np.where(whole, self._find_integer(np.where(whole, ids, 0).astype(np.int64)), -1)
@@ -226,7 +228,7 @@ class Labels:
         return _searched(keys, order, asked)
 
     def _find_one(self, x: Any) -> int:
-        whole = isinstance(x, (int, float, np.number)) and abs(float(x)) < 2.0**63 and int(x) == x
+        whole = isinstance(x, (int, float, np.number)) and abs(x) < 2.0**63 and int(x) == x
         return int(self._find_integer(np.array([int(x)], np.int64))[0]) if whole else -1
 
     def _find_date(self, ids: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eckart.decompositions import svd
-from eckart.errors import InputError
+from eckart.errors import InputError, wrong
 from eckart.io.dask.known import is_collection
 
 
@@ -173,7 +173,10 @@ def subspace_distance(a: Any, b: Any) -> float:
 
 
 def _matrix(name: str, values: Any) -> np.ndarray:
-    v = np.asarray(values, np.float64)
+    try:
+        v = np.asarray(values, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise wrong(name, values, "columns of a matrix of numbers") from None
     v = v[:, None] if v.ndim == 1 else v
     if v.ndim != 2:
         raise InputError(f"{name} has {v.ndim} dimensions, wanted columns of a matrix")

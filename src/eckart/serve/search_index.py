@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.complete.recommend import scoring
 from eckart.errors import FileError, InputTypeError, MissingError, wrong
 from eckart.factors import LowRank
@@ -106,6 +107,7 @@ class Exported:
         return f"{what}; searched with {self.width} candidates, recall@{BEST} of {self.asked:,} queries against exact search is {self.recall:.4f}"
 
 
+@held
 def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 1000, seed: int = 0) -> Exported:
     """Write the column vectors of a model as an index or a table, and measure what the index finds.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.errors import wrong
 from eckart.explain.parts.options import beta_of
 from eckart.explain.parts.solve import Ends
@@ -70,6 +71,7 @@ def agree(ends: Ends) -> Consensus:
     )
 
 
+@held
 def select_rank(
     X: Any,
     ks: Iterable[int] = range(2, 11),

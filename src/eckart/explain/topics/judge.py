@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.explain.topics.documents import as_counts, whole_numbers
@@ -45,6 +46,7 @@ class Completion:
         return float(np.exp(-self.log_likelihood))
 
 
+@held
 def split_tokens(X: Any, share: float = 0.5, random_state: Any = None) -> tuple[Counts, Counts]:
     """Two halves of the same documents: each token goes to the first with probability ``share``, else to the second.
 
@@ -65,6 +67,7 @@ def split_tokens(X: Any, share: float = 0.5, random_state: Any = None) -> tuple[
     return _kept(x, first), _kept(x, x.data - first)
 
 
+@held
 def document_completion(
     words: Any,
     seen: Any,
@@ -106,6 +109,7 @@ def document_completion(
     return Completion(value / total, total)
 
 
+@held
 def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability") -> list[list[Any]]:
     """The n first words of each topic by p(w|z), or by lift p(w|z) / p(w) among words worth at least a token; positions where words have no names.
 
@@ -124,6 +128,7 @@ def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability")
     return [[int(j) if t.columns is None else t.columns[j] for j in row] for row in order]
 
 
+@held
 def coherence(topics: Any, X: Any, n: int = 10) -> np.ndarray:
     """NPMI of each topic: the mean over the pairs of its n most probable words, from the documents that hold them.
 
@@ -161,6 +166,7 @@ def coherence(topics: Any, X: Any, n: int = 10) -> np.ndarray:
     return np.array(out)
 
 
+@held
 def topic_diversity(topics: Any, n: int = 25) -> float:
     """The share of different words among the n most probable words of all topics.
 
@@ -190,6 +196,7 @@ def align_topics(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
     return partner, value
 
 
+@held
 def select_topics(
     model: Any,
     X: Any,

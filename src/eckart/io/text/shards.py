@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from eckart.arguments import held
 from eckart.errors import FileError, InputError
 from eckart.io.dask.known import is_collection
 from eckart.io.models.whole_files import check_place, replacing
@@ -77,6 +78,7 @@ def pieces(source: Any) -> Iterator[Matrix] | None:
     return map(read, source)
 
 
+@held
 def write_shards(blocks: Iterable[Any], folder: Any, name: str = "part") -> Shards:
     """Write sparse blocks of documents to ``folder``/part-00000.npz and so on, each under a temporary name until complete.
 

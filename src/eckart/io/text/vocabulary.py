@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.errors import InputError, InputTypeError, wrong
 from eckart.index.compress import index_dtype, transpose
 from eckart.io.tables.frames import titles
@@ -110,6 +111,7 @@ class Lexicon:
         rehash(self._hashes, self.count, self._table)
 
 
+@held
 def corpus(
     source: Any,
     *,
