@@ -56,6 +56,34 @@ def rule_of(annotation: Any) -> Rule | None:
     return either(*found) if found and len(found) == len(kinds) else None
 
 
+def numbers(name: str, value: Any, wanted: str) -> np.ndarray:
+    """An array of float64, or one clear error.
+
+    >>> numbers("a", ["x"], "a matrix of numbers")
+    Traceback (most recent call last):
+    eckart.errors.InputError: a=['x'] came, wanted a matrix of numbers
+    """
+    try:
+        return np.asarray(value, np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise wrong(name, value, wanted) from None
+
+
+def precision(dtype: Any) -> np.dtype:
+    """float32 or float64; anything else is refused.
+
+    >>> precision("float32"), precision(float)
+    (dtype('float32'), dtype('float64'))
+    """
+    try:
+        found = np.dtype(dtype)
+    except (TypeError, ValueError):
+        found = np.dtype(object)
+    if dtype is None or found not in (np.float32, np.float64):
+        raise wrong("dtype", dtype, "float32 or float64")
+    return found
+
+
 def held(verb: F) -> F:
     """The verb, with its arguments checked before it begins.
 

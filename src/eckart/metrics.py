@@ -28,6 +28,7 @@ import numpy as np
 
 from eckart.arguments import held
 from eckart.errors import InputError, wrong
+from eckart.parameters import seed
 from eckart.word_metrics import analogies as analogies
 from eckart.word_metrics import word_similarity as word_similarity
 
@@ -202,6 +203,9 @@ def ranking(
     kept = (values, counted) if per_row else (None, None)
     return Ranking(int(k), mean, error, len(counted), len(lists) - len(counted), *kept)
 
+MOST_RESAMPLES = 1_000_000
+"""Resamples at the most: the ends of an interval do not move any more long before."""
+
 
 @held
 def bootstrap_interval(
@@ -218,8 +222,10 @@ def bootstrap_interval(
         raise wrong("values", f"an array of shape {values.shape}", "one number for each row, at least one")
     if not 0 < level < 1:
         raise wrong("level", level, "a number between 0 and 1")
-    if not isinstance(resamples, (int, np.integer)) or resamples < 1:
-        raise wrong("resamples", resamples, "an int >= 1")
+    if not 1 <= resamples <= MOST_RESAMPLES:
+        raise wrong("resamples", resamples, f"an int from 1 to {MOST_RESAMPLES}")
+    if not seed().fits(random_state):
+        raise wrong("random_state", random_state, seed().wanted)
     rng = np.random.default_rng(random_state)
     means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(resamples)]
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
@@ -297,7 +303,7 @@ def _relevant(relevant: Any) -> tuple[np.ndarray, np.ndarray, int | None]:
         relevant = relevant.tocsr()
     if hasattr(relevant, "indptr"):
         return np.diff(relevant.indptr), relevant.indices, int(relevant.shape[1])
-    if not isinstance(relevant, (Sequence, np.ndarray)) or isinstance(relevant, (str, bytes)):
+    if not isinstance(relevant, (Sequence, np.ndarray)) or isinstance(relevant, (str, bytes)) or getattr(relevant, "ndim", 1) == 0:
         raise wrong("relevant", type(relevant).__name__, "Observed, a SciPy sparse matrix or one integer array per row")
     parts = [np.asarray(part) for part in relevant]
     for row, part in enumerate(parts):

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
-from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.errors import FileError, InputError, InputTypeError, written, wrong
 
 BLOCK_SCORES = 2**23
 METHODS = ("add", "multiply")
@@ -296,15 +296,15 @@ def _triples(pairs: Any, encoding: str) -> tuple[list[Any], list[Any], np.ndarra
                 if number == 1 and len(cells) >= 3:
                     continue  # titles
                 raise FileError(f"{pairs}, line {number}: {line!r} came, wanted two words and a number") from None
-    elif isinstance(pairs, Iterable):
+    elif isinstance(pairs, Iterable) and getattr(pairs, "ndim", 1):
         for i, triple in enumerate(pairs):
             try:
                 a, b, score = triple
                 rows.append((a, b, _number(score)))
             except (TypeError, ValueError, OverflowError):
-                raise InputError(f"pairs[{i}]={triple!r} came, wanted (word, word, score)") from None
+                raise InputError(f"pairs[{i}]={written(triple)} came, wanted (word, word, score)") from None
     else:
-        raise InputTypeError(f"pairs={pairs!r} came, wanted the name of a file or (word, word, score) triples")
+        raise InputTypeError(f"pairs={written(pairs)} came, wanted the name of a file or (word, word, score) triples")
     if not rows:
         raise InputError("no pair of words came, wanted at least one")
     first, second, scores = zip(*rows)
@@ -345,9 +345,11 @@ def _questions(questions: Any, encoding: str) -> tuple[list[str], np.ndarray, li
     elif isinstance(questions, dict):
         for name, part in questions.items():
             names.append(str(name))
+            if not isinstance(part, (list, tuple, np.ndarray)):
+                raise InputError(f"questions[{name!r}]={written(part)} came, wanted a list of four words each")
             for i, question in enumerate(part):
-                if isinstance(question, (str, bytes)) or len(question) != 4:
-                    raise InputError(f"questions[{name!r}][{i}]={question!r} came, wanted four words")
+                if not isinstance(question, (list, tuple, np.ndarray)) or len(question) != 4:
+                    raise InputError(f"questions[{name!r}][{i}]={written(question)} came, wanted four words")
                 of.append(len(names) - 1)
                 asked.append(tuple(question))
     else:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError
+from eckart.errors import InputError, written
 
 MOST_COMPARED = 10_000
 """Above this many labels the near ones of an unknown id are its neighbours in order, not the most similar ones."""
@@ -28,6 +28,8 @@ def tidy(ids: Any) -> np.ndarray:
     if isinstance(ids, (str, bytes)):
         raise InputError(f"{ids!r} came, wanted a list of ids; write [{ids!r}]")
     if not hasattr(ids, "dtype") and not hasattr(ids, "__array__"):
+        if not hasattr(ids, "__iter__"):
+            raise InputError(f"{written(ids)} came, wanted a list of ids")
         ids = list(ids)
         ids = np.fromiter(ids, dtype=object, count=len(ids))
     array = np.asarray(ids)
@@ -85,7 +87,7 @@ def shown(label: Any) -> str:
     """A label as an error message writes it."""
     if isinstance(label, (np.datetime64, dt.date)):
         return str(label)
-    return repr(label.item() if isinstance(label, np.generic) else label)
+    return written(label.item() if isinstance(label, np.generic) else label)
 
 
 class Labels:

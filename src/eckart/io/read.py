@@ -69,7 +69,7 @@ def read(
     source: Any,
     sql: str | None = None,
     *,
-    columns: list[str] | None = None,
+    columns: Any = None,
     index: str | None = None,
     key: str | None = None,
     absent: str | None = None,

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arguments import held
+from eckart.arguments import held, numbers
 from eckart.decompositions import eigh
 from eckart.errors import InputError, wrong
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
@@ -218,10 +218,8 @@ def _product_of(a: Any, n: int | None) -> tuple[Callable[[np.ndarray], np.ndarra
         if n is None:
             raise wrong("n", n, "the size of the matrix, since a function does not tell it")
         return a, n
-    try:
-        a = a if hasattr(a, "shape") and getattr(a, "dtype", None) != np.dtype(object) else np.asarray(a, np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise wrong("a", a, "a square symmetric matrix, or a function v -> a v") from None
+    if not hasattr(a, "shape") or getattr(a, "dtype", None) == np.dtype(object):
+        a = numbers("a", a, "a square symmetric matrix, or a function v -> a v")
     if len(a.shape) != 2 or a.shape[0] != a.shape[1]:
         raise InputError(f"a has shape {a.shape}, wanted a square symmetric matrix")
     if isinstance(a, np.ndarray):

@@ -24,6 +24,7 @@ from eckart.arguments import held
 from eckart.complete.recommend import scoring
 from eckart.errors import FileError, InputTypeError, MissingError, wrong
 from eckart.factors import LowRank
+from eckart.io.models.whole_files import named
 from eckart.io.tables.write import label_array
 
 ENDINGS = (".usearch", ".faiss", ".parquet")
@@ -209,7 +210,7 @@ def _width(index: Any, v: SearchVectors, at: np.ndarray) -> tuple[int, float]:
 
 
 def _checked(path: Any, endings: tuple[str, ...]) -> Path:
-    target = Path(path)
+    target = named(path)
     if target.suffix.lower() not in endings:
         raise FileError(f"{target} ends in {target.suffix!r}, wanted one of {', '.join(endings)}")
     if not target.parent.is_dir():

@@ -11,13 +11,13 @@ alignment             the pairing of two models' topics with the largest total o
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from eckart.arguments import held
+from eckart.arguments import held, numbers
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.explain.topics.documents import as_counts, whole_numbers
@@ -95,7 +95,7 @@ def document_completion(
     a, b = as_counts(read(seen), "document_completion"), as_counts(read(scored), "document_completion")
     if a.shape != b.shape:
         raise InputError(f"seen has shape {a.shape} and scored {b.shape}, wanted two halves of the same documents")
-    p = np.maximum(np.asarray(words, np.float64), FLOOR)
+    p = np.maximum(numbers("words", words, "p(w|z), topics x words"), FLOOR)
     if p.ndim != 2 or p.shape[1] != a.shape[1]:
         raise InputError(f"words has shape {p.shape}, wanted topics x {a.shape[1]} words")
     phi = np.ascontiguousarray((p / p.sum(axis=1, keepdims=True)).T)
@@ -119,6 +119,10 @@ def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability")
     """
     if by not in ("probability", "lift"):
         raise wrong("by", by, "'probability' or 'lift'")
+    if n < 1:
+        raise wrong("n", n, "an int >= 1")
+    if not isinstance(topics, Topics) and (np.ndim(topics) != 2 or not np.size(topics)):
+        raise InputError(f"topics of shape {np.shape(topics)} came, wanted p(w|z), topics x words")
     t = topics if isinstance(topics, Topics) else Topics(np.asarray(topics, float), np.zeros(len(topics)), np.full(len(topics), 1 / len(topics)))  # fmt: skip
     p = t.words.astype(np.float64)
     if by == "lift":
@@ -281,7 +285,9 @@ def _rows(x: Counts, rows: np.ndarray) -> Counts:
 def _distributions(model: Any) -> np.ndarray:
     """p(w|z) in float64 of a model, its factors, or an array."""
     model = getattr(getattr(model, "fit_", None), "factors", model)
-    p = np.asarray(model.words if isinstance(model, Topics) else model, np.float64)
+    p = numbers("topics", model.words if isinstance(model, Topics) else model, "p(w|z), topics x words")
+    if p.ndim != 2 or not (np.isfinite(p) & (p >= 0)).all():
+        raise InputError(f"topics of shape {p.shape} came, wanted finite shares >= 0, topics x words")
     return p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300)
 
 
@@ -291,7 +297,13 @@ def _tops(topics: Any, n: int) -> tuple[list[list[Any]], np.ndarray | None]:
     if isinstance(topics, Topics) or (isinstance(topics, np.ndarray) and topics.dtype.kind == "f"):
         plain = replace(topics, columns=None) if isinstance(topics, Topics) else topics
         return top_words(plain, n), None
-    return [list(top)[:n] for top in topics], None
+    if n < 1:
+        raise wrong("n", n, "an int >= 1")
+    lists = isinstance(topics, Iterable) and not isinstance(topics, (str, bytes, dict)) and getattr(topics, "ndim", 1) != 0
+    tops = [list(top)[:n] if isinstance(top, (list, tuple, np.ndarray)) else [] for top in topics] if lists else []
+    if not tops or not all(tops):
+        raise wrong("topics", topics, "a topic model, p(w|z), or a list of words for each topic")
+    return tops, None
 
 
 def _positions(words: list[Any], names: np.ndarray | None, n: int) -> list[int]:
