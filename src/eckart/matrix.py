@@ -391,7 +391,7 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray,
 
 def _check_labels(matrix: Any) -> None:
     for name, labels, size in (("rows", matrix.rows, matrix.shape[0]), ("columns", matrix.columns, matrix.shape[1])):
-        if labels is not None and not hasattr(labels, "__len__"):
+        if labels is not None and (not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0):
             raise wrong(name, labels, "None or an array of labels")
         if labels is not None and size is not None and len(labels) != size:
             raise wrong(name, f"{len(labels)} labels", f"{size}, one for each of the {name}")

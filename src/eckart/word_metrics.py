@@ -124,7 +124,7 @@ def word_similarity(
     if missing not in ("skip", "zeros", "error"):
         raise wrong("missing", missing, "'skip', 'zeros' or 'error'")
     first, second, scores = _triples(pairs, encoding)
-    look = _Lookup(vectors.words, ignore_case)
+    look = _Lookup(_words_of(vectors), ignore_case)
     a, b = look(first), look(second)
     known = (a >= 0) & (b >= 0)
     sides = zip(zip(first, a), zip(second, b))
@@ -257,6 +257,12 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[place]
+
+
+def _words_of(vectors: Any) -> Any:
+    if not hasattr(vectors, "words") or not hasattr(vectors, "unit"):
+        raise wrong("vectors", vectors, "Vectors, or anything with words and unit")
+    return vectors.words
 
 
 class _Lookup:

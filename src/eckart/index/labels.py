@@ -39,7 +39,10 @@ def tidy(ids: Any) -> np.ndarray:
         return array.astype(object)
     if array.dtype.kind != "O":
         return array.astype(array.dtype.newbyteorder("="), copy=False)
-    return _native(array, set(map(type, array)))
+    types = set(map(type, array))
+    if types & {list, dict, set, np.ndarray}:
+        raise InputError(f"ids of types {', '.join(sorted(t.__name__ for t in types))} came, wanted texts, numbers or dates")
+    return _native(array, types)
 
 
 def _native(array: np.ndarray, types: set[type]) -> np.ndarray:

@@ -162,7 +162,10 @@ def labels_of(y: Any, rows: int) -> np.ndarray:
     """One label for each row."""
     from sklearn.utils.validation import column_or_1d
 
-    labels = column_or_1d(y.to_numpy() if hasattr(y, "to_numpy") else y, warn=True)
+    try:
+        labels = column_or_1d(y.to_numpy() if hasattr(y, "to_numpy") else y, warn=True)
+    except (TypeError, ValueError) as error:  # scikit-learn's words, in an error of ours
+        raise InputError(str(error)) from None
     return _as_many(labels, rows)
 
 

@@ -86,9 +86,11 @@ def power_method(
             image = product(v)
             return image - found @ (found.T @ image)
 
-        first = start if start is not None and i == 0 else rng.standard_normal(n)
+        first = numbers("start", start, f"{n} numbers") if start is not None and i == 0 else rng.standard_normal(n)
+        if first.shape != (n,) or not np.isfinite(first).all() or not first.any():
+            raise wrong("start", start, f"{n} finite numbers, not all of them 0")
         scale = float(np.abs(values[:i]).max(initial=0.0))
-        pair = _one_pair(deflated, np.asarray(first, np.float64), found, tol, max_iter, rng, trace, scale, inner)
+        pair = _one_pair(deflated, first, found, tol, max_iter, rng, trace, scale, inner)
         values[i], vectors[:, i], residuals[i], iterations[i], rates[i], ok = pair
         done &= ok
         watch("components", i + 1, k)

@@ -100,7 +100,12 @@ def document_completion(
         raise InputError(f"words has shape {p.shape}, wanted topics x {a.shape[1]} words")
     phi = np.ascontiguousarray((p / p.sum(axis=1, keepdims=True)).T)
     on, k = engine_named(engine, n_threads), len(p)
-    alpha = np.broadcast_to(np.asarray(prior, np.float64), (k,))
+    alpha = numbers("prior", prior, f"a number > 0, or {k} of them")
+    if alpha.shape not in ((), (1,), (k,)) or not (np.isfinite(alpha) & (alpha > 0)).all():
+        raise wrong("prior", prior, f"a number > 0, or {k} of them")
+    if steps < 1:
+        raise wrong("steps", steps, "an int >= 1")
+    alpha = np.broadcast_to(alpha, (k,))
     with on.at_work():
         shares = on.topic_fold(on.put(a), phi, alpha, np.full(k, 1.0 / k), steps=steps)
         value, total = on.topic_scores(on.put(b), phi, shares, 1e-300)

@@ -326,6 +326,8 @@ def _named(rows: Iterator[Document], name: str | None) -> Iterator[Document]:
 
 
 def _listed(source: Iterable[Any]) -> Iterator[Document]:
+    if getattr(source, "ndim", 1) == 0:
+        raise InputTypeError(f"documents are a {type(source).__name__} without dimensions, wanted a path, a table, or a list of texts")
     rows = iter(source)
     head = list(islice(rows, 1))
     pairs = bool(head) and isinstance(head[0], (tuple, list))

@@ -89,7 +89,7 @@ def write_shards(blocks: Iterable[Any], folder: Any, name: str = "part") -> Shar
     from scipy import sparse
 
     files, place = [], named(folder)
-    if not isinstance(blocks, Iterable) or isinstance(blocks, (str, bytes, dict)):
+    if not isinstance(blocks, Iterable) or isinstance(blocks, (str, bytes, dict)) or getattr(blocks, "ndim", 1) == 0:
         raise wrong("blocks", blocks, "sparse matrices, one after another")
     for i, block in enumerate(blocks):
         file = check_place(place / f"{name}-{i:05d}.npz")
