@@ -20,8 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -464,19 +465,43 @@ def say(row: dict[str, Any]) -> None:
 
 
 def profile(do: Callable[[], Any], threads: int) -> None:
-    """Where the seconds go: pieces of work on threads (how often, seconds of the clock, seconds of one core inside, threads called), and what lies between
-    them on one thread, by cProfile, which sleeps while threads work."""
+    """Where the seconds go: pieces of work on threads (how often, seconds of the clock, seconds of cores inside, threads called; of the crew's pieces the
+    seconds of cores count what threads wait awake, and a piece inside another is shown as well), and what lies between them on one thread, by cProfile,
+    which sleeps while threads work."""
     import cProfile
     import pstats
     from threading import get_ident
 
     from eckart import scheduler
+    from eckart.engines.cpu.native import crew
 
     do()
     run, _ = timed(do, threads)
     found: dict[Any, list[float]] = {}
     profiler, caller, team = cProfile.Profile(), get_ident(), scheduler._Team
-    helping, running = team.help_out, team.run
+    helping, running, serving = team.help_out, team.run, crew._Crew.run
+    depth = 0
+
+    @contextmanager
+    def apart(name: Callable[[], Any], inside: Callable[[], tuple[float, float]]) -> Iterator[None]:
+        """A piece of work under its name: not the profiler's, which sleeps until the outermost piece of the caller is done."""
+        nonlocal depth
+        own = get_ident() == caller
+        if own:
+            depth += 1
+            profiler.disable()
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - begin
+            row = found.setdefault(name(), [0.0] * 5)
+            for at, more in enumerate((1, seconds, *inside(), seconds if own and depth == 1 else 0.0)):
+                row[at] += more
+            if own:
+                depth -= 1
+                if not depth:
+                    profiler.enable()
 
     def help_out(self: Any) -> int:
         begin = time.thread_time()
@@ -486,33 +511,30 @@ def profile(do: Callable[[], Any], threads: int) -> None:
             self.inside = getattr(self, "inside", 0.0) + time.thread_time() - begin
 
     def run_team(self: Any) -> None:
-        own = get_ident() == caller
-        if own:
-            profiler.disable()
-        begin = time.perf_counter()
-        try:
+        code = getattr(self.step, "__code__", None)
+        where = (code.co_filename, code.co_firstlineno, code.co_name) if code else ("", 0, str(self.step))
+        with apart(lambda: where, lambda: (self.inside, self.called + 1)):
             running(self)
-        finally:
-            code = getattr(self.step, "__code__", None)
-            row = found.setdefault(
-                (code.co_filename, code.co_firstlineno, code.co_name) if code else ("", 0, str(self.step)), [0.0] * 4
-            )
-            for at, more in enumerate((1, time.perf_counter() - begin, self.inside, self.called + 1)):
-                row[at] += more
-            if own:
-                profiler.enable()
 
-    team.help_out, team.run = help_out, run_team  # type: ignore[method-assign]
+    def run_crew(self: Any, kernel: int, count: int, arguments: tuple, most: int) -> None:
+        code = next((form[0].py_func.__code__ for form, at in crew._addresses.items() if at == kernel), None)
+        where = (code.co_filename, code.co_firstlineno, code.co_name) if code else ("", 0, "kernel")
+        begun: list[float] = []
+        with apart(lambda: where, lambda: (time.process_time() - begun[0], most)):
+            begun.append(time.process_time())
+            serving(self, kernel, count, arguments, most)
+
+    team.help_out, team.run, crew._Crew.run = help_out, run_team, run_crew  # type: ignore[method-assign]
     try:
         seen, _ = timed(lambda: profiler.runcall(do), threads)
     finally:
-        team.help_out, team.run = helping, running  # type: ignore[method-assign]
-    inside = sum(row[1] for row in found.values())
+        team.help_out, team.run, crew._Crew.run = helping, running, serving  # type: ignore[method-assign]
+    inside = sum(row[4] for row in found.values())
     print(
         f"{run['seconds']:.3f} s at {threads} threads, {run['busy']} cores busy; watched {seen['seconds']:.3f}, of which {inside:.3f} in pieces"
     )
     print(f"{'pieces of work':<58}{'times':>7}{'clock':>9}{'core s':>9}{'threads':>9}{'lost':>9}")
-    for (file, line, name), row in sorted(found.items(), key=lambda pair: -pair[1][1])[:14]:
+    for (file, line, name), row in sorted(found.items(), key=lambda pair: -pair[1][1])[:20]:
         label = f"{'/'.join(Path(file).parts[-2:])}:{line} {name}"
         print(
             f"{label[:57]:<58}{row[0]:>7.0f}{row[1]:>9.3f}{row[2]:>9.3f}{row[3] / row[0]:>9.1f}{row[1] - row[2] / threads:>9.3f}"

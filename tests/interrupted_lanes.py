@@ -11,7 +11,7 @@ from types import FrameType
 
 import numpy as np
 
-from eckart import scheduler
+from eckart import scheduler, teams
 
 
 class Interrupted:
@@ -57,7 +57,7 @@ def main(seconds: float) -> None:
     done = Interrupted(work, seconds)
     scheduler.run_lanes(list(range(40)), [None] * 16, lambda lane, item, scratch: time.sleep(0.01), 8)
     time.sleep(0.2)
-    print(done.runs, done.count, len(scheduler._crews[(os.getpid(), 8)].idle))
+    print(done.runs, done.count, len(teams._crews[(os.getpid(), 8)].idle))
 
 
 if __name__ == "__main__":

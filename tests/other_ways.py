@@ -126,7 +126,7 @@ def in_blocks(request, monkeypatch):
         pytest.skip(f"blocks of fewer than {least.args[0]} rows: {least.args[1]}")
     from eckart.engines.blocks.engine import BlocksEngine
     from eckart.matrix import Dense
-    from eckart.matrix_blocks import MemoryParts
+    from eckart.matrix_parts import MemoryParts
 
     made = BlocksEngine.__init__
 

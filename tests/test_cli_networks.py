@@ -56,6 +56,14 @@ def test_reduce_by_convolutions_shows_filters(done):
     assert "What the first layer sees" in Path("r.html").read_text()
 
 
+def test_the_engine_of_a_network_is_asked_for_as_that_of_other_models(done, refused):
+    words = ["reduce", "images.npy", "--method", "autoencoder", "-k", 2, "--hidden", "4", "--epochs", 2, "--threads", 1]
+    done(*words, "--engine", "cpu", "--model", "m.safetensors")
+    assert eckart.load("m.safetensors").fit_.plan["engine_reason"] == "asked for"
+    assert "wanted 'auto', 'cpu' or 'cuda': networks run in PyTorch" in refused(*words, "--engine", "plain")
+    assert "leave one of them out" in refused(*words, "--engine", "cpu", "--device", "cuda")
+
+
 def test_what_does_not_belong_together_is_refused(refused, data, tmp_path):
     assert "--rotation varimax came with --method autoencoder" in refused(
         "reduce", "images.npy", "--method", "autoencoder", "--rotation", "varimax"

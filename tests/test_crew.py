@@ -71,6 +71,32 @@ def test_callers_side_by_side():
     assert not wrong
 
 
+def test_two_callers_have_a_crew_each(monkeypatch):
+    """Neither waits for the other, and neither falls back on threads of Python."""
+    fallen = []
+    monkeypatch.setattr(crew, "run_lanes", lambda *given: fallen.append(given))
+    marked(40, 4)
+    first = crew.crew(free=True)
+    try:
+        assert (marked(40, 4)[0] == 1).all()
+        second = crew.crew(free=True)
+        assert second is not None
+        assert second is not first
+        second.lock.release()
+    finally:
+        first.lock.release()
+    assert not fallen
+    taken = [crew.crew(free=True) for _ in range(crew.SIDE_BY_SIDE + 1)]
+    try:
+        assert taken[-1] is None
+        assert len(set(taken)) == crew.SIDE_BY_SIDE + 1
+        marked(40, 4)
+        assert len(fallen) == 1
+    finally:
+        for team in taken[:-1]:
+            team.lock.release()
+
+
 def in_child(answers) -> None:
     answers.put(int(marked(50, 4)[0].sum()))
 
@@ -89,7 +115,7 @@ def test_a_forked_process_has_a_crew_of_its_own():
 
 
 def test_without_a_crew_threads_of_python_do_the_same(monkeypatch):
-    monkeypatch.setattr(crew, "crew", lambda: None)
+    monkeypatch.setattr(crew, "crew", lambda free: None)
     for threads in THREADS:
         times, by = marked(70, threads)
         assert (times == 1).all()
@@ -232,13 +258,56 @@ def test_weighted_rows_of_a_mixture_by_the_crew(dtype, monkeypatch):
             for few in (0, 99):
                 monkeypatch.setattr(mixtures, "FEW", few)
                 placed = engine_named("cpu", 3).put(Dense(values), weights)
-                sums = [engine_named("cpu", 3).gaussian_statistics(placed, theta) for _ in range(2)][
-                    1
-                ]  # the first looks for gaps
-                found.append(
-                    [np.asarray(value).tobytes() for value in vars(sums).values() if not isinstance(value, str)]
-                )
-            assert found[0] == found[1]
+                sums = [engine_named("cpu", 3).gaussian_statistics(placed, theta) for _ in range(2)]
+                found += [
+                    [np.asarray(value).tobytes() for value in vars(own).values() if not isinstance(value, str)]
+                    for own in sums  # the first looks for gaps
+                ]
+                assert placed.checked
+            assert all(each == found[0] for each in found)
+
+
+def test_the_crew_looks_once_for_gaps_and_leaves_rows_with_gaps_alone(monkeypatch):
+    from eckart.engines import engine_named
+    from eckart.engines.cpu.mixtures import crew as mixtures
+    from eckart.engines.protocol.mixtures import Gaussians
+    from eckart.matrix import Dense
+
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((2000, 4))
+    x[7, 2] = np.nan
+    theta = Gaussians("diag", np.full(3, 1 / 3), rng.standard_normal((3, 4)), rng.random((3, 4)) + 0.5)
+    monkeypatch.setattr(mixtures, "WORTH", 0)
+    looks, real, found = [], mixtures.largest, []
+    monkeypatch.setattr(mixtures, "largest", lambda *given: (looks.append(1), real(*given))[1])
+    for few in (0, 99):
+        monkeypatch.setattr(mixtures, "FEW", few)
+        placed = engine_named("cpu", 3).put(Dense(x))
+        sums = [engine_named("cpu", 3).gaussian_statistics(placed, theta) for _ in range(2)][1]
+        found.append([np.asarray(value).tobytes() for value in vars(sums).values() if not isinstance(value, str)])
+        assert not placed.checked
+    assert found[0] == found[1]
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 16, 31])
+def test_partial_sums_are_added_up_in_one_order(count, dtype):
+    rng = np.random.default_rng(count)
+    parts = [rng.standard_normal((300, 211)).astype(dtype) for _ in range(count)]
+    found = [thin.tree_sum([part.copy() for part in parts], threads) for threads in THREADS]
+    assert len({total.tobytes() for total in found}) == 1
+    np.testing.assert_allclose(found[0], np.sum(parts, axis=0), atol=50 * count * np.finfo(dtype).eps)
+
+
+def test_columns_are_written_between_others():
+    rng = np.random.default_rng(0)
+    for rows, width in ((7, 1), (50_000, 1), (50_000, 3)):
+        into, columns = rng.standard_normal((rows, 9)), rng.standard_normal((rows, width))
+        wanted = into.copy()
+        wanted[:, 4 : 4 + width] = columns
+        thin.write_columns(into, 4, columns, 3)
+        np.testing.assert_array_equal(into, wanted)
 
 
 @pytest.mark.parametrize("threads", [1, 3])

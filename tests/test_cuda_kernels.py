@@ -20,8 +20,9 @@ from eckart.engines.cuda import made, mixtures  # noqa: E402
 from eckart.engines.cuda.arrays import Twins  # noqa: E402
 from eckart.engines.cuda.kernels.products import Pieces  # noqa: E402
 from eckart.engines.protocol.mixtures import Gaussians  # noqa: E402
+from eckart.entry_facts import EntryFacts  # noqa: E402
 from eckart.matrix import Dense, Observed  # noqa: E402
-from eckart.matrix_blocks import EntryFacts, facts_of  # noqa: E402
+from eckart.matrix_blocks import facts_of  # noqa: E402
 
 
 @settings(max_examples=60, deadline=None)

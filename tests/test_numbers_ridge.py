@@ -194,7 +194,8 @@ def test_thresholds(rng):
         ]
     )
     expected = 0.5 * slope @ np.linalg.solve(bend, slope) / value(base)
-    assert losses.threshold_gradient(p, at, ENGINE) == pytest.approx(expected, rel=1e-3)
+    found = losses.best_thresholds(ENGINE.threshold_sums(p.x, at.loss, at.left, at.right, **losses.given(at)), None)
+    assert found.value == pytest.approx(expected, rel=1e-3)
     c = losses.certify_loss(p, at, ENGINE, traced(1.0))
     assert c["thresholds"] == pytest.approx(expected, rel=1e-3)
     limits = {check.name: check.limit for check in c.checks}

@@ -17,9 +17,11 @@ import eckart
 from eckart.engines.blocks.engine import BlocksEngine
 from eckart.engines.blocks.rules import RULES
 from eckart.engines.protocol import Moments
+from eckart.entry_facts import EntryFacts
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
-from eckart.matrix_blocks import EntryFacts, MemoryParts, even_cuts, facts_of, of_parts, parts_of
+from eckart.matrix_blocks import even_cuts, facts_of, of_parts, parts_of
+from eckart.matrix_parts import MemoryParts
 from eckart.merging import FAN, Tree, folded
 
 sys.path.insert(0, str(Path(__file__).parent / "engines"))
@@ -189,7 +191,8 @@ def test_every_rule_names_a_primitive_and_its_arguments():
 def test_parts_are_named_by_words_that_every_process_says():
     """A checkpoint names its data by them; the address of a function would be another one after a crash."""
     from eckart.complete.factors.strengths import Taming
-    from eckart.matrix_blocks import MemoryParts, ValueParts, of_parts
+    from eckart.matrix_blocks import of_parts
+    from eckart.matrix_parts import MemoryParts, ValueParts
 
     class Named(MemoryParts):
         token = "shards"
@@ -307,6 +310,18 @@ def test_lists_by_chance_are_those_of_one_piece():
     one, parts = (eckart.ALS(2, random_state=0, max_iter=5).fit(y).recommend(n=3, by="chance") for y in (GRADES, in_parts(GRADES)))
     assert (one.positions == parts.positions).mean() > 0.9
     assert one.by == parts.by == "chance"
+
+
+def test_a_blend_of_parts_lists_for_every_row_what_its_own_entries_say():
+    tastes = np.where(np.arange(60)[:, None] % 2 == np.arange(30) % 2, 0.5, 0.05)
+    x = Observed.from_nan(np.where(np.random.default_rng(0).random(tastes.shape) < tastes, 1.0, np.nan))
+    members = {"gf-cf": eckart.SpectralFilter(2), "als": eckart.ALS(2, feedback="implicit")}
+    model = eckart.Blend(members, random_state=0).fit(in_parts(x))
+    scores = model._lowrank().block(np.arange(60))
+    scores[x.to_scipy().nonzero()] = -np.inf
+    lists = model.recommend(n=3)
+    np.testing.assert_allclose(lists.scores, np.sort(scores, axis=1)[:, :-4:-1], rtol=1e-10)
+    np.testing.assert_array_equal(model.recommend([45, 3], n=3).positions, lists.positions[[45, 3]])
 
 
 @pytest.mark.slow

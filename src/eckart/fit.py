@@ -316,10 +316,12 @@ def one_kind_of_names(matrix: Matrix) -> Matrix:
     return matrix
 
 
-def sample_weights(weights: Any, rows: int) -> np.ndarray | None:
-    """Row weights as float64, or one clear error."""
+def sample_weights(weights: Any, rows: int | None) -> np.ndarray | None:
+    """Row weights as float64, or one clear error; ``rows`` is None for a stream of unknown length."""
     if weights is None:
         return None
+    if rows is None:
+        raise InputError("sample_weight came with a stream of unknown length, wanted data whose number of rows is known")
     try:
         w = np.asarray(weights, np.float64)
     except (TypeError, ValueError, OverflowError) as error:

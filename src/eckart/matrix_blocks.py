@@ -6,111 +6,23 @@ for all of them at once: whatever works on entries in memory works on parts, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from operator import attrgetter, methodcaller
+from typing import Any
 
 import numpy as np
 
+from eckart.entry_facts import EntryFacts, LookedUp
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
+from eckart.matrix_parts import FewerParts, MemoryParts, PartsOver, ValueParts
 
-KINDS = {"dense": Dense, "counts": Counts, "observed": Observed}
 FILE_BLOCK, LEAST_FILE_BLOCK = 2**24, 2**20
 """Most and least bytes of a file whose known entries are listed at a time: as entries they take three times as much, and the next block is made
 while one is worked on."""
-
-
-class Parts(Protocol):
-    """Parts of the rows of one matrix. ``load`` may be called again, in any order; an empty part is left out."""
-
-    kind: str
-    """"dense", "counts" or "observed", as in ``engines.protocol.Placed``."""
-    lengths: Sequence[int]
-    """Rows of each part."""
-    n_columns: int
-    dtype: np.dtype
-
-    @property
-    def token(self) -> str:
-        """What tells these data from others, without reading them where that can be helped."""
-        ...
-
-    def load(self, part: int) -> Matrix:
-        """One part in memory, rows counted from its own start."""
-        ...
-
-
-class EntryFacts(NamedTuple):
-    """Of the stored entries of a matrix: how many, their sum and that of their squares, the least and the largest, whether all are whole numbers, and the
-    different values among the first 10,000 (or a few more, where parts are merged; None where they are more than 64)."""
-
-    entries: int
-    total: float
-    square: float
-    least: float
-    most: float
-    whole: bool
-    values: np.ndarray | None
-    looked: int
-
-    @classmethod
-    def of(cls, matrix: Any) -> EntryFacts:
-        facts = LookedUp(matrix.data)
-        return cls(*(getattr(facts, name) for name in cls._fields))
-
-    def merge(self, other: EntryFacts) -> EntryFacts:
-        """Of both, these first."""
-        values, looked = self.values, self.looked
-        if looked < 10_000:
-            both = None if values is None or other.values is None else np.union1d(values, other.values)
-            values, looked = (both if both is not None and len(both) <= 64 else None), looked + other.looked
-        whole = self.whole and other.whole
-        least, most = min(self.least, other.least), max(self.most, other.most)
-        sums = self.entries + other.entries, self.total + other.total, self.square + other.square
-        return EntryFacts(*sums, least, most, whole, values, looked)
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation."""
-        return _deviation(self)
-
-
-def _deviation(facts: Any) -> float:
-    count = facts.entries
-    return float(np.sqrt(max(facts.square / count - (facts.total / count) ** 2, 0.0))) if count else 0.0
-
-
-def _squares(a: np.ndarray) -> float:
-    total = 0.0
-    with np.errstate(over="ignore"):  # entries that cannot be squared are refused elsewhere
-        for start in range(0, len(a), 2**16):  # so many numbers in float64 stay in cache
-            wide = a[start : start + 2**16].astype(np.float64, copy=False)
-            total += float(wide @ wide)
-    return total
-
-
-class LookedUp:
-    """The facts of entries in memory, each looked for when it is asked for: every one of them is a pass over the entries."""
-
-    def __init__(self, entries: np.ndarray):
-        self._a = entries
-
-    entries = property(lambda self: len(self._a))
-    total = cached_property(lambda self: float(self._a.sum(dtype=np.float64)))
-    square = cached_property(lambda self: _squares(self._a))
-    least = cached_property(lambda self: float(self._a.min(initial=np.inf)))
-    most = cached_property(lambda self: float(self._a.max(initial=-np.inf)))
-    whole = cached_property(lambda self: bool((self._a == np.rint(self._a)).all()))
-    looked = property(lambda self: min(len(self._a), 10_000))
-    deviation = property(_deviation)
-
-    @cached_property
-    def values(self) -> np.ndarray | None:
-        head = np.unique(self._a[:10_000])
-        return head if len(head) <= 64 else None
 
 
 def facts_of(matrix: Any) -> EntryFacts | LookedUp:
@@ -118,64 +30,8 @@ def facts_of(matrix: Any) -> EntryFacts | LookedUp:
     return matrix.facts if isinstance(matrix, _Parted) else LookedUp(matrix.data)
 
 
-def kind_of(matrix: Matrix) -> str:
-    """The word for a matrix's kind."""
-    return next(name for name, base in KINDS.items() if isinstance(matrix, base))
-
-
 @dataclass(frozen=True, eq=False)
-class MemoryParts:
-    """A matrix in memory (or a memory map), cut after every ``rows`` rows."""
-
-    matrix: Matrix
-    rows: int
-
-    @property
-    def kind(self) -> str:
-        return kind_of(self.matrix)
-
-    @property
-    def n_columns(self) -> int:
-        return self.matrix.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.matrix.dtype
-
-    @property
-    def nbytes(self) -> float:
-        m = self.matrix
-        return float(m.array.nbytes if isinstance(m, Dense) else m.indptr.nbytes + m.indices.nbytes + m.data.nbytes)
-
-    @cached_property
-    def lengths(self) -> list[int]:
-        count = self.matrix.shape[0]
-        assert count is not None
-        return [min(self.rows, count - a) for a in range(0, count, self.rows)]
-
-    def load(self, part: int) -> Matrix:
-        a = part * self.rows
-        m, b = self.matrix, a + self.lengths[part]
-        if isinstance(m, Dense):
-            return Dense(m.array[a:b])
-        first, last = m.indptr[a], m.indptr[b]
-        return type(m)(m.indptr[a : b + 1] - first, m.indices[first:last], m.data[first:last], m.n_columns)
-
-
-@dataclass(frozen=True, eq=False)
-class _Over:
-    """Parts that are others, read in another way: what is not said here, those answer."""
-
-    parts: Any
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.parts, name)
-
-
-@dataclass(frozen=True, eq=False)
-class GapParts(_Over):
+class GapParts(PartsOver):
     """Dense parts whose NaN are entries that nobody knows; an engine may keep so many bytes of them."""
 
     room: float = float("inf")
@@ -187,7 +43,7 @@ class GapParts(_Over):
 
 
 @dataclass(frozen=True, eq=False)
-class ZeroParts(_Over):
+class ZeroParts(PartsOver):
     """Partly observed parts whose absent entries are zero."""
 
     kind = "counts"
@@ -211,53 +67,6 @@ def as_counts(x: Observed) -> Counts:
         parts = x.parts.as_counts() if hasattr(x.parts, "as_counts") else ZeroParts(x.parts)
         return CountsParts(parts, x.rows, x.columns)
     return Counts(x.indptr, x.indices, x.data, x.n_columns, x.rows, x.columns)
-
-
-@dataclass(frozen=True, eq=False)
-class ValueParts(_Over):
-    """Parts with other values, of type ``dtype``, at the same places: ``do`` of each, with arguments of its own where there are some."""
-
-    do: Callable[..., Any]
-    dtype: np.dtype
-    given: list[tuple[Any, ...]] | None = None
-
-    @property
-    def token(self) -> str:
-        return f"{self.parts.token} {words_for(self.do)}"
-
-    @property
-    def turned(self) -> Any:
-        other = getattr(self.parts, "turned", None)
-        return None if other is None or self.given is not None else ValueParts(other, self.do, self.dtype)
-
-    def load(self, part: int) -> Any:
-        return self.do(self.parts.load(part), *(self.given[part] if self.given is not None else ()))
-
-
-@dataclass(frozen=True, eq=False)
-class FewerParts(_Over):
-    """Parts with some of the entries of others, or with some of their rows: ``do`` of each with arguments of its own."""
-
-    do: Callable[..., Any]
-    given: list[tuple[Any, ...]]
-    lengths: list[int]
-
-    entries = None
-    turned = None
-
-    def load(self, part: int) -> Any:
-        return self.do(self.parts.load(part), *self.given[part])
-
-
-def words_for(do: Callable[..., Any]) -> str:
-    """A function and what it was given, in words that are the same in every process: a checkpoint names its data by them.
-
-    >>> words_for(without_gaps)
-    'eckart.matrix_blocks.without_gaps'
-    """
-    if isinstance(do, partial):
-        return f"{words_for(do.func)} {do.args!r}"
-    return f"{do.__module__}.{do.__qualname__}"
 
 
 def with_values(x: Any, do: Callable[..., Any], dtype: Any = None, rows: np.ndarray | None = None) -> Any:
@@ -295,18 +104,6 @@ def of_each_part(
     if hasattr(x.parts, "each"):
         return x.parts.each(do, given, shared)
     return [do(x.parts.load(p), *(given[p] if given else ()), *shared) for p in range(len(x.parts.lengths))]
-
-
-def _entries_of(part: Any) -> int:
-    return part.nnz
-
-
-def _row_counts(part: Any) -> np.ndarray:
-    return part.row_counts()
-
-
-def _column_counts(part: Any) -> np.ndarray:
-    return part.column_counts()
 
 
 def without_gaps(rows: Any) -> Observed:
@@ -367,11 +164,7 @@ class _Parted:
 
     @cached_property
     def _whole(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        loaded = [self.parts.load(p) for p in range(len(self.parts.lengths))]
-        counts = np.concatenate([part.row_counts() for part in loaded])
-        indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
-        indices = np.concatenate([part.indices.astype(index_dtype(self.n_columns), copy=False) for part in loaded])
-        return indptr, indices, np.concatenate([part.data for part in loaded])
+        return _one_below_another([self.parts.load(p) for p in range(len(self.parts.lengths))], self.n_columns)
 
     @cached_property
     def facts(self) -> EntryFacts:
@@ -384,10 +177,10 @@ class _Parted:
         return found
 
     def row_counts(self) -> np.ndarray:
-        return np.concatenate(of_each_part(self, _row_counts))
+        return np.concatenate(of_each_part(self, methodcaller("row_counts")))
 
     def column_counts(self) -> np.ndarray:
-        return sum(of_each_part(self, _column_counts))  # type: ignore[return-value]
+        return sum(of_each_part(self, methodcaller("column_counts")))  # type: ignore[return-value]
 
     @property
     def indptr(self) -> np.ndarray:
@@ -407,6 +200,13 @@ class _Parted:
         return self.facts.entries if known is None else int(sum(known))
 
 
+def _one_below_another(parts: list[Any], n_columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    counts = np.concatenate([part.row_counts() for part in parts])
+    indptr = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    indices = np.concatenate([part.indices.astype(index_dtype(n_columns), copy=False) for part in parts])
+    return indptr, indices, np.concatenate([part.data for part in parts])
+
+
 class ObservedParts(_Parted, Observed):
     """A partly observed matrix as parts of its rows."""
 
@@ -423,8 +223,8 @@ def some_entries(matrix: Any, entries: np.ndarray) -> tuple[np.ndarray, np.ndarr
     [[0, 2], [1, 2], [5.0, 7.0]]
     """
     if parts_of(matrix) is None:
-        return np.searchsorted(matrix.indptr, entries, side="right") - 1, matrix.indices[entries], matrix.data[entries]
-    ends = np.cumsum(getattr(matrix.parts, "entries", None) or of_each_part(matrix, _entries_of))
+        return _picked(matrix, entries, 0)
+    ends = np.cumsum(getattr(matrix.parts, "entries", None) or of_each_part(matrix, attrgetter("nnz")))
     mine = np.split(entries, np.searchsorted(entries, ends[:-1]))
     first = np.concatenate([[0], ends[:-1]])
     starts = np.concatenate([[0], np.cumsum(matrix.parts.lengths)[:-1]])
@@ -438,15 +238,17 @@ def _picked(part: Any, entries: np.ndarray, row: int) -> tuple[np.ndarray, np.nd
     return rows + row, part.indices[entries], part.data[entries]
 
 
+def _in_memory(x: Any) -> type[Observed] | type[Counts]:
+    return Observed if isinstance(x, Observed) else Counts
+
+
 def first_rows(x: Any, entries: int) -> Any:
     """The first rows of a matrix in parts, as one piece: whole parts, until there are so many entries."""
     held: list[Any] = []
     for p in range(len(x.parts.lengths)):
         if sum(part.nnz for part in held) < entries:
             held.append(x.parts.load(p))
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate([part.row_counts() for part in held]), dtype=np.int64)])
-    indices, data = (np.concatenate([getattr(part, name) for part in held]) for name in ("indices", "data"))
-    return KINDS["observed" if isinstance(x, Observed) else "counts"](indptr, indices, data, x.n_columns)  # type: ignore[abstract]
+    return _in_memory(x)(*_one_below_another(held, x.n_columns), x.n_columns)
 
 
 def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:
@@ -455,21 +257,17 @@ def some_rows(matrix: Any, rows: np.ndarray) -> tuple[Any, np.ndarray]:
         return matrix, rows
     ends = np.cumsum(matrix.parts.lengths)
     at = np.searchsorted(ends, rows, side="right")
-    counts, indices, data = (
-        [np.zeros(0, np.int64)] * len(rows),
-        [np.zeros(0, np.int32)] * len(rows),
-        [np.zeros(0)] * len(rows),
-    )
+    counts = np.zeros(len(rows), np.int64)
+    indices, data = [np.zeros(0, np.int32)] * len(rows), [np.zeros(0)] * len(rows)
     for p in np.unique(at):
         part = matrix.parts.load(int(p))
         for q in np.flatnonzero(at == p):
             i = rows[q] - (ends[p] - matrix.parts.lengths[p])
             span = slice(part.indptr[i], part.indptr[i + 1])
-            counts[q], indices[q], data[q] = np.array([span.stop - span.start]), part.indices[span], part.data[span]
-    indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts or [np.zeros(0, np.int64)]))]).astype(np.int64)
+            counts[q], indices[q], data[q] = span.stop - span.start, part.indices[span], part.data[span]
+    indptr = np.concatenate([[0], np.cumsum(counts)])
     at_columns, values = (np.concatenate(each) if len(rows) else np.zeros(0) for each in (indices, data))
-    kind = Observed if isinstance(matrix, Observed) else Counts
-    return kind(indptr, at_columns, values, matrix.n_columns), np.arange(len(rows))
+    return _in_memory(matrix)(indptr, at_columns, values, matrix.n_columns), np.arange(len(rows))
 
 
 def even_cuts(counts: np.ndarray, blocks: int) -> np.ndarray:
@@ -493,11 +291,8 @@ def gaps_of_file(matrix: Dense, room: float) -> Observed:
 
 def parts_of(matrix: Matrix) -> Any:
     """The parts that a matrix consists of, or None where it is one piece."""
-    return getattr(matrix.values if isinstance(matrix, Dense) else matrix, "parts", None) if _parted(matrix) else None
-
-
-def _parted(matrix: Matrix) -> bool:
-    return isinstance(matrix, _Parted) or (isinstance(matrix, Dense) and isinstance(matrix.values, DenseParts))
+    rows = matrix.values if isinstance(matrix, Dense) else matrix
+    return rows.parts if isinstance(rows, (_Parted, DenseParts)) else None
 
 
 def of_parts(parts: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Matrix:

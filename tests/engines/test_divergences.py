@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from registry import JUDGE
-from test_nonnegative import close, data, factors, same
+from test_nonnegative import assert_close, assert_same, data, factors
 
 from eckart.engines import engine_named
 from eckart.engines.protocol import BetaRule
@@ -30,12 +30,12 @@ def test_steps_of_rows_and_columns(engine, dtype, weighted, kind, rule):
     (w, h), x = factors(dtype, 5), data(dtype, kind, weighted)
     loose = 300 if rule.beta < 1 else 20  # s^(b - 2) of a small s magnifies the rounding of s
     got, want = (e.beta_rows(x, h, w, rule, h.sum(axis=0, dtype=float), steps=2) for e in (engine, JUDGE))
-    same(got, want, dtype, loose)
+    assert_same(got, want, dtype, loose)
     got, want = engine.beta_sums(x, w, h, rule.beta), JUDGE.beta_sums(x, w, h, rule.beta)
     for a, b in zip(got, want):
-        close(np.asarray(a), np.asarray(b), dtype, loose)
+        assert_close(np.asarray(a), np.asarray(b), dtype, loose)
     mass = JUDGE.factor_mass(w, x)
-    same(engine.beta_step(h, got, mass, rule), JUDGE.beta_step(h, want, mass, rule), dtype, loose)
+    assert_same(engine.beta_step(h, got, mass, rule), JUDGE.beta_step(h, want, mass, rule), dtype, loose)
     assert engine.beta_size(x, rule.beta) == pytest.approx(JUDGE.beta_size(x, rule.beta), rel=1e-5)
 
 
@@ -46,17 +46,17 @@ def test_steps_for_least_squares(engine, dtype, weighted, kind):
     (w, h), x = factors(dtype, 5), data(dtype, kind, weighted)
     gram = h.T @ h
     got, want = (e.multiplied_pass(x, h, w, gram, 0.1) for e in (engine, JUDGE))
-    close(got.factor, want.factor, dtype, 5)
+    assert_close(got.factor, want.factor, dtype, 5)
     for a, b in zip(got.sums, want.sums):
-        close(np.asarray(a), np.asarray(b), dtype, 30)
-    same(*(e.multiplied_rows(gram, w, w[::-1], 0.1) for e in (engine, JUDGE)), dtype, 5)
+        assert_close(np.asarray(a), np.asarray(b), dtype, 30)
+    assert_same(*(e.multiplied_rows(gram, w, w[::-1], 0.1) for e in (engine, JUDGE)), dtype, 5)
 
 
 @dtypes
 def test_zeros_are_sprinkled_with_small_numbers(engine, dtype):
     w = factors(dtype, 5)[0]
     got, want = engine.sprinkled(w, 0.01, 7), JUDGE.sprinkled(w, 0.01, 7)
-    close(got, want, dtype)
+    assert_close(got, want, dtype)
     assert (got[w > 0] == w[w > 0]).all()
     assert (got[w == 0] > 0).all()
     assert got[w == 0].std() == pytest.approx(0.01 * np.sqrt(1 - 2 / np.pi), rel=0.2)

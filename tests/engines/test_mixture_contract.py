@@ -50,7 +50,7 @@ def holes(x, rng):
     return out
 
 
-def same(got, want, rtol=1e-9):
+def assert_same(got, want, rtol=1e-9):
     assert type(got) is type(want)
     for name, value in vars(want).items():
         if isinstance(value, str):
@@ -74,14 +74,14 @@ def test_statistics(engine, kind, gaps, weighted):
     x = holes(x, rng) if gaps else x
     w = rng.random(ROWS) * (rng.random(ROWS) < 0.8) if weighted else None
     placed = PLAIN.put(Dense(x), w)
-    same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), PLAIN.gaussian_statistics(placed, theta))
+    assert_same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), PLAIN.gaussian_statistics(placed, theta))
 
 
 @kinds
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (2, 7), (8, 3), (17, 4)])
 def test_statistics_of_every_width(engine, kind, n, k):
     x, theta = make(kind, n, k)
-    same(engine.gaussian_statistics(Dense(x), theta), PLAIN.gaussian_statistics(Dense(x), theta))
+    assert_same(engine.gaussian_statistics(Dense(x), theta), PLAIN.gaussian_statistics(Dense(x), theta))
 
 
 @pytest.mark.parametrize("kind", ["full", "tied"])
@@ -92,7 +92,7 @@ def test_wide_rows(engine, kind, far):
     x, w = np.tile(theta.means, (2, 1)) + rng.standard_normal((6, WIDE + 3)), rng.random(6) + 0.1  # two rows of each: without any a mean says nothing
     x[3, 7] = np.nan
     placed = PLAIN.put(Dense(x), w)
-    same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), PLAIN.gaussian_statistics(placed, theta), 1e-6)
+    assert_same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), PLAIN.gaussian_statistics(placed, theta), 1e-6)
     got, want = (e.gaussian_posteriors(Dense(x), theta, shares=True) for e in (engine, PLAIN))
     np.testing.assert_allclose(got.loglik, want.loglik, rtol=1e-8)
 
@@ -115,9 +115,9 @@ def test_the_way_rows_come_does_not_matter(engine, kind):
     want = PLAIN.gaussian_statistics(Dense(gaps), theta)
     blocks = Dense(IteratorBlocks([gaps[i : i + 7] for i in range(0, ROWS, 7)]))
     for matrix in (blocks, Observed.from_nan(gaps), Dense(np.asfortranarray(gaps))):
-        same(engine.gaussian_statistics(matrix, theta), want)
+        assert_same(engine.gaussian_statistics(matrix, theta), want)
     rounded = Dense(x.astype(np.float32))
-    same(engine.gaussian_statistics(rounded, theta), PLAIN.gaussian_statistics(rounded, theta))
+    assert_same(engine.gaussian_statistics(rounded, theta), PLAIN.gaussian_statistics(rounded, theta))
 
 
 @kinds
@@ -125,9 +125,9 @@ def test_parts_merge_to_the_whole(kind):
     x, theta = make(kind)
     engine = ENGINES["cpu, 1 thread"]
     a, b = (engine.gaussian_statistics(Dense(part), theta) for part in (x[:31], x[31:]))
-    same(a.merge(b), engine.gaussian_statistics(Dense(x), theta))
+    assert_same(a.merge(b), engine.gaussian_statistics(Dense(x), theta))
     twice = engine.gaussian_statistics(engine.put(Dense(x), np.full(ROWS, 2.0)), theta)
-    same(engine.gaussian_statistics(Dense(x), theta).scaled(2.0), twice)
+    assert_same(engine.gaussian_statistics(Dense(x), theta).scaled(2.0), twice)
 
 
 @kinds
@@ -208,7 +208,7 @@ def test_statistics_with_shares_that_are_given(engine, kind, n):
         if matrix.shape[0] is None:
             continue  # a sample is in memory
         got, want = (e.share_statistics(e.put(matrix, w), q, kind) for e in (engine, PLAIN))
-        same(got, want)
+        assert_same(got, want)
     with pytest.raises(GapsFound):
         engine.share_statistics(Dense(np.where(x > x.mean(), x, np.nan)), q, kind)
 
@@ -290,5 +290,5 @@ def test_sums_cut_by_components_are_the_same(engine, gaps, monkeypatch):
     monkeypatch.setattr(primitives, "_lanes", lambda layout, blocks: 2)
     called, real = [], primitives.MixturePrimitives._sums_by_component
     monkeypatch.setattr(primitives.MixturePrimitives, "_sums_by_component", lambda *a: called.append(1) or real(*a))
-    same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), want)
+    assert_same(engine.gaussian_statistics(engine.put(Dense(x), w), theta), want)
     assert called or engine.name != "cpu"

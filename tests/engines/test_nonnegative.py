@@ -48,15 +48,15 @@ def factors(dtype, k, turned=False):
     return (h, w) if turned else (w, h)
 
 
-def close(got, want, dtype, factor=1.0):
+def assert_close(got, want, dtype, factor=1.0):
     limit = (3e-5 if dtype == np.float32 else 1e-10) * factor
     scale = float(np.abs(want).max(initial=0.0)) or 1.0
     np.testing.assert_allclose(np.asarray(got) / scale, want / scale, atol=limit, rtol=0)
 
 
-def same(got, want, dtype, factor=1.0):
+def assert_same(got, want, dtype, factor=1.0):
     limit = (3e-5 if dtype == np.float32 else 1e-10) * factor
-    close(got.factor, want.factor, dtype, factor)
+    assert_close(got.factor, want.factor, dtype, factor)
     assert got.factor.dtype == dtype
     assert got.factor.shape == want.factor.shape
     assert got.value == pytest.approx(want.value, rel=limit * 10, abs=limit)
@@ -73,7 +73,7 @@ def test_totals(engine, dtype, weighted, kind):
     np.testing.assert_allclose(got[:5], want[:5], rtol=1e-5 if dtype == np.float32 else 1e-12)
     assert (got.columns is None) == (want.columns is None) == (kind != "dense")
     if kind == "dense":
-        close(got.columns, want.columns, dtype)
+        assert_close(got.columns, want.columns, dtype)
 
 
 @pytest.mark.parametrize("judge", [False, True])
@@ -98,13 +98,13 @@ def test_totals_refuse_what_is_negative_infinite_or_absent(engine, judge):
 def test_sums_of_a_factor(engine, dtype, k, weighted):
     w, x = factors(dtype, k)[0], data(dtype, "dense", weighted)
     for got, want in zip(engine.factor_sums(w, x), PLAIN.factor_sums(w, x)):
-        close(np.asarray(got), np.asarray(want), dtype)
-    close(engine.factor_mass(w, x), PLAIN.factor_mass(w, x), dtype)
-    close(engine.factor_mass(w), PLAIN.factor_sums(w).mass, dtype)
-    close(engine.factor_sums(w).square, w.T.astype(float) @ w, dtype)
+        assert_close(np.asarray(got), np.asarray(want), dtype)
+    assert_close(engine.factor_mass(w, x), PLAIN.factor_mass(w, x), dtype)
+    assert_close(engine.factor_mass(w), PLAIN.factor_sums(w).mass, dtype)
+    assert_close(engine.factor_sums(w).square, w.T.astype(float) @ w, dtype)
     signed = w - dtype(0.4)
     for got, want in zip(engine.sign_sums(signed, x), PLAIN.sign_sums(signed, x)):
-        close(got, want, dtype)
+        assert_close(got, want, dtype)
 
 
 @dtypes
@@ -121,7 +121,7 @@ def test_changes_of_a_factor(engine, dtype, k):
         ("cleaned", (w, mass, 0.05)),
     ):
         got, want = getattr(engine, name)(*args), getattr(PLAIN, name)(*args)
-        close(got, want, dtype)
+        assert_close(got, want, dtype)
         assert got.dtype == want.dtype == dtype
         assert (got == 0).any() or k == 1 or name in ("rectified", "projected_rows")
 
@@ -142,7 +142,7 @@ def test_hals_rows(engine, dtype, k):
     (w, h), x = factors(dtype, k), data(dtype)
     gram, pull = h.T @ h + dtype(0.1) * np.eye(k, dtype=dtype), x.matrix.array @ h
     for sweeps in (0, 1, 3):
-        same(engine.hals_rows(gram, pull, w, 0.2, sweeps=sweeps), PLAIN.hals_rows(gram, pull, w, 0.2, sweeps=sweeps), dtype, 5)
+        assert_same(engine.hals_rows(gram, pull, w, 0.2, sweeps=sweeps), PLAIN.hals_rows(gram, pull, w, 0.2, sweeps=sweeps), dtype, 5)
 
 
 @dtypes
@@ -155,9 +155,9 @@ def test_hals_pass(engine, dtype, k, weighted, kind):
     for sweeps in (0, 2):
         got = engine.hals_pass(x, h, w, gram, 0.1, sweeps=sweeps)
         want = PLAIN.hals_pass(x, h, w, gram, 0.1, sweeps=sweeps)
-        close(got.factor, want.factor, dtype, 5)
+        assert_close(got.factor, want.factor, dtype, 5)
         for a, b in zip(got.sums, want.sums):
-            close(np.asarray(a), np.asarray(b), dtype, 30)
+            assert_close(np.asarray(a), np.asarray(b), dtype, 30)
 
 
 @dtypes
@@ -169,7 +169,7 @@ def test_hals_seen(engine, dtype, k, weighted, turned):
     args = {"l1": 0.1, "l2": 0.3, "shrink": 0.0}
     for sweeps in (1, 3):
         got, want = (e.hals_seen(x, h, w, sweeps=sweeps, **args) for e in (engine, PLAIN))
-        same(got, want, dtype, 20)
+        assert_same(got, want, dtype, 20)
 
 
 @dtypes
@@ -181,9 +181,9 @@ def test_kl_rows(engine, dtype, k, weighted, kind, turned, rule):
     (w, h), x = factors(dtype, k, turned), data(dtype, kind, weighted, turned=turned)
     mass = PLAIN.factor_sums(h, data(dtype, kind, weighted) if turned else None).mass
     got, want = (e.kl_rows(x, h, w, rule, mass, steps=2) for e in (engine, PLAIN))
-    same(got, want, dtype, 20)
+    assert_same(got, want, dtype, 20)
     again, want = (e.kl_rows(x, h, f.factor, rule, mass) for e, f in ((engine, got), (PLAIN, want)))
-    same(again, want, dtype, 60)  # a factor of the engine, handed back
+    assert_same(again, want, dtype, 60)  # a factor of the engine, handed back
 
 
 @dtypes
@@ -192,10 +192,10 @@ def test_a_step_of_the_columns_of_dense_rows(engine, dtype, weighted):
     (w, h), x = factors(dtype, 5), data(dtype, "dense", weighted)
     mass, totals = PLAIN.factor_sums(w, x).mass, PLAIN.totals(x).columns
     got, want = engine.kl_sums(x, w, h), PLAIN.kl_sums(x, w, h)
-    close(got.up, want.up, dtype, 5)
+    assert_close(got.up, want.up, dtype, 5)
     assert got.value == pytest.approx(want.value, rel=1e-5 if dtype == np.float32 else 1e-10)
     for rule in (KlRule(), KlRule(0.1, 0.4, True)):
-        same(engine.kl_step(h, got, mass, totals, rule), PLAIN.kl_step(h, want, mass, totals, rule), dtype, 20)
+        assert_same(engine.kl_step(h, got, mass, totals, rule), PLAIN.kl_step(h, want, mass, totals, rule), dtype, 20)
 
 
 @dtypes

@@ -30,7 +30,7 @@ def data(request):
     return Counts.from_scipy(sparse.csr_array(a.astype(kind))), words.astype(kind), prior, shares.astype(kind)
 
 
-def close(a, b, dtype, size=1.0):
+def assert_close(a, b, dtype, size=1.0):
     np.testing.assert_allclose(a, b, rtol=2e-4 if dtype == np.float32 else 1e-9, atol=size * (1e-5 if dtype == np.float32 else 1e-10))  # fmt: skip
 
 
@@ -42,11 +42,11 @@ def get(engine, tall):
 def test_topic_sweep(engine, data, steps):
     x, words, prior, shares = data
     (theta, a), (wanted, b) = (e.topic_sweep(e.put(x), words, prior, shares, steps=steps) for e in (engine, PLAIN))
-    close(get(engine, theta), wanted, x.dtype)
-    close(a.counts, b.counts, x.dtype)
-    close(a.sizes, b.counts.sum(axis=0), x.dtype)
-    close(a.value, b.value, x.dtype, abs(b.value))
-    close(a.likelihood, b.likelihood, x.dtype, abs(b.value))
+    assert_close(get(engine, theta), wanted, x.dtype)
+    assert_close(a.counts, b.counts, x.dtype)
+    assert_close(a.sizes, b.counts.sum(axis=0), x.dtype)
+    assert_close(a.value, b.value, x.dtype, abs(b.value))
+    assert_close(a.likelihood, b.likelihood, x.dtype, abs(b.value))
     assert a.value < a.likelihood
     assert a.seen == b.seen == x.data.sum() - x.data[x.indices == 11].sum()
     np.testing.assert_allclose(a.counts.sum(), a.seen, rtol=1e-5)
@@ -64,7 +64,7 @@ def test_topic_sweeps_go_on_from_the_shares_that_came_back(engine, data):
         theta, second = e.topic_sweep(placed, words, prior, theta)
         ends.append((get(e, theta), second.counts, first.merge(second).value))
     for a, b in zip(*ends):
-        close(a, b, x.dtype, 1e3)
+        assert_close(a, b, x.dtype, 1e3)
     np.testing.assert_array_equal(shares, kept)  # an array of the caller is not written to
 
 
@@ -75,23 +75,23 @@ def test_statistics_of_parts_add_up(engine, data):
     parts = [Counts.from_scipy(sparse.csr_array(a[i:j])) for i, j in ((0, 90), (90, D))]
     first, second = (engine.topic_sweep(p, words, prior, s)[1] for p, s in zip(parts, (shares[:90], shares[90:])))
     for m, w in zip(first.merge(second)[:5], whole[:5]):
-        close(m, w, x.dtype, 1e3)
+        assert_close(m, w, x.dtype, 1e3)
 
 
 def test_topic_fold(engine, data):
     x, words, prior, shares = data
     for start in (shares, shares[0]):
         a, b = (e.topic_fold(e.put(x), words, prior, start, steps=4) for e in (engine, PLAIN))
-        close(get(engine, a), b, x.dtype)
+        assert_close(get(engine, a), b, x.dtype)
     a, b = (e.topic_fold(x, words, prior + 0.1, shares, steps=50, tol=0.05) for e in (engine, PLAIN))
-    close(get(engine, a), b, np.float32)
+    assert_close(get(engine, a), b, np.float32)
 
 
 def test_topic_fold_without_prior_leaves_empty_documents_alone(engine, data):
     x, words, prior, shares = data
     found = get(engine, engine.topic_fold(x, words, 0 * prior, shares, steps=3))
     np.testing.assert_array_equal(found[7], shares[7])
-    close(found, PLAIN.topic_fold(x, words, 0 * prior, shares, steps=3), x.dtype)
+    assert_close(found, PLAIN.topic_fold(x, words, 0 * prior, shares, steps=3), x.dtype)
 
 
 def test_topic_sweep_stops_documents_that_stand_still(engine, data):
@@ -110,21 +110,21 @@ def test_topic_bayes(engine, data):
     (g, a), (h, b) = (
         e.topic_bayes(x, words.astype(x.dtype), prior, gamma, steps=7, tol=0.0) for e in (engine, PLAIN)
     )
-    close(get(engine, g), h, x.dtype)
-    close(a.counts, b.counts, x.dtype)
-    close(a.logs, b.logs, x.dtype, 1e3)
-    close(a.value, b.value, x.dtype, abs(b.value))
-    close(a.likelihood, b.likelihood, x.dtype, abs(b.value))
+    assert_close(get(engine, g), h, x.dtype)
+    assert_close(a.counts, b.counts, x.dtype)
+    assert_close(a.logs, b.logs, x.dtype, 1e3)
+    assert_close(a.value, b.value, x.dtype, abs(b.value))
+    assert_close(a.likelihood, b.likelihood, x.dtype, abs(b.value))
     (g, a), (h, b) = (e.topic_bayes(x, words.astype(x.dtype), prior, t, steps=2, tol=0.0) for e, t in ((engine, g), (PLAIN, h)))
-    close(get(engine, g), h, x.dtype)
+    assert_close(get(engine, g), h, x.dtype)
     same = [get(e, e.topic_bayes(x, words.astype(x.dtype), prior, prior + 1, steps=3)[0]) for e in (engine, PLAIN)]
-    close(*same, x.dtype)
+    assert_close(*same, x.dtype)
 
 
 def test_topic_scores(engine, data):
     x, words, _, shares = data
     for a, b in zip(engine.topic_scores(x, words, shares, 1e-12), PLAIN.topic_scores(x, words, shares, 1e-12)):
-        close(a, b, x.dtype, abs(b))
+        assert_close(a, b, x.dtype, abs(b))
 
 
 def test_topic_totals_and_start(engine, data):
@@ -133,7 +133,7 @@ def test_topic_totals_and_start(engine, data):
     np.testing.assert_array_equal(totals, np.bincount(x.indices, x.data, minlength=N))
     many = np.random.default_rng(0).random(2500)  # more words than draw from one stream
     a, b = (e.topic_start(many, 3, 7, x.dtype) for e in (engine, PLAIN))
-    close(a, b, x.dtype, 1e-2)
+    assert_close(a, b, x.dtype, 1e-2)
     assert a.dtype == x.dtype
     np.testing.assert_allclose(a.sum(axis=0), 1, rtol=1e-4)
     assert np.abs(a / PLAIN.topic_start(many, 3, 8, x.dtype) - 1).max() > 0.05
@@ -147,12 +147,12 @@ def test_topic_words(engine, data, kind):
     prior = {"number": 0.3, "none": 0.0, "matrix": np.random.default_rng(1).random(words.shape)}[kind]
     sizes = counts.sum(axis=0, dtype=float)
     a, b = (e.topic_words(counts, sizes, prior) for e in (engine, PLAIN))
-    close(a.words, b.words, x.dtype)
-    close(a.log_prior, b.log_prior, x.dtype, abs(b.log_prior))
+    assert_close(a.words, b.words, x.dtype)
+    assert_close(a.log_prior, b.log_prior, x.dtype, abs(b.log_prior))
     assert a.words.dtype == x.dtype
     again = engine.topic_words(counts, sizes, prior, np.float64)
     assert again.words.dtype == np.float64
-    close(engine.topic_words(a.words, np.ones(K), prior).words, PLAIN.topic_words(b.words, np.ones(K), prior).words, x.dtype)
+    assert_close(engine.topic_words(a.words, np.ones(K), prior).words, PLAIN.topic_words(b.words, np.ones(K), prior).words, x.dtype)
 
 
 def test_topic_beliefs(engine, data):

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from eckart.notebook import shown, table, verdict
 
@@ -20,6 +25,27 @@ class Check:
     @property
     def passed(self) -> bool:
         return bool(self.value <= self.limit)
+
+
+def finite(value: float, what: str = "objective") -> Check:
+    """Whether a number is one."""
+    return Check("finite", 0.0 if math.isfinite(value) else 1.0, 0.0, f"the {what} is a finite number")
+
+
+def never_rises(
+    values: Sequence[float], limit: float, least: float = 0.0, when: str = "at a half sweep", scale: float | None = None
+) -> list[Check]:
+    """A check of a history that has to fall; none where there is no step in it. A rise is relative to the size of the numbers whose rounding the values
+    carry: the largest of them, or the objective at zero (``least``)."""
+    if len(values) < 2:
+        return []
+    rise = max(max(b - a for a, b in itertools.pairwise(values)), 0.0) / (scale or max(least, *map(abs, values)) or 1.0)
+    return [Check("never rises", rise, limit, f"largest rise of the objective {when}, relative")]
+
+
+def roundings(dtype: Any) -> float:
+    """Of a sum of squares in working precision, over a few dozen partial sums."""
+    return 50 * float(np.finfo(dtype).eps)
 
 
 @dataclass(frozen=True)
@@ -71,7 +97,8 @@ class Certificate:
             f"  {'ok  ' if c.passed else 'FAIL'}  {c.name:<{width}}  {c.value:.3g} <= {c.limit:.3g}   {c.meaning}"
             for c in self.checks
         ]
-        lines += [f"        {name:<{width}}  {_show(value)}" for name, value in self.facts.items()]
+        told = {name: f"{value:.6g}" if isinstance(value, float) else str(value) for name, value in self.facts.items()}
+        lines += [f"        {name:<{width}}  {value}" for name, value in told.items()]
         lines += [f"  note      {note}" for note in self.notes]
         if not self.holds:
             lines.append(f"  reason    {self.reason}")
@@ -102,7 +129,3 @@ class Certificate:
     def from_dict(cls, d: dict[str, Any]) -> Certificate:
         checks = tuple(Check(c["name"], float(c["value"]), float(c["limit"]), c["meaning"]) for c in d["checks"])
         return cls(d["problem"], d["kind"], checks, dict(d["facts"]), tuple(d["notes"]))
-
-
-def _show(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

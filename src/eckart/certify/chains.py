@@ -73,7 +73,6 @@ def certify_chains(
     *,
     problem: str,
     facts: dict[str, Any] | None = None,
-    notes: tuple[str, ...] = (),
 ) -> Certificate:
     """Mixing of a sampler, from chains x draws x cells of predictions and chains x draws of the logarithm of the noise variance.
 
@@ -107,7 +106,8 @@ def certify_chains(
         "effective samples of noise": noise_size,
         **(facts or {}),
     }
-    return Certificate(problem, "statistical", checks, measured, notes)
+    alone = ("one chain only: that all chains agree was not tested; use n_chains >= 2",)
+    return Certificate(problem, "statistical", checks, measured, () if chains > 1 else alone)
 
 
 def _halves(x: np.ndarray) -> np.ndarray:

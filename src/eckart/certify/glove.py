@@ -10,12 +10,11 @@ The problem is not convex: a stationary point is what can be proven.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.certify.certificate import Certificate, Check
+from eckart.certify.certificate import Certificate, Check, finite, never_rises, roundings
 from eckart.engines.protocol import Placed, RidgeRule, Tall
 from eckart.factors import Embedding
 from eckart.matrix import Observed
@@ -71,12 +70,10 @@ def certify_glove(
     slope = float(np.sqrt(np.max(sizes[:, 0] / np.maximum(sizes[:, 1], 1e-30))))
     checks = [
         Check("relative gradient", slope, GRADIENT_LIMIT, "size of the gradient against the parts that cancel in it"),
-        Check("finite", 0.0 if np.isfinite(data) else 1.0, 0.0, "the loss is a finite number"),
+        finite(data, "loss"),
     ]
-    if objective and len(objective) > 1:
-        rise = max(max(b - a for a, b in itertools.pairwise(objective)), 0.0) / max(p.zero, abs(objective[0]), 1e-30)
-        rounding = 50 * float(np.finfo(f.vectors.dtype).eps)
-        checks.append(Check("never rises", rise, rounding, "largest rise of the objective at a half sweep, relative"))
+    if objective:
+        checks += never_rises(objective, roundings(f.vectors.dtype), scale=max(p.zero, abs(objective[0]), 1e-30))
     facts = {
         "loss": p.loss(data),
         "weighted residual": float(np.sqrt(2.0 * data / p.total)) if p.total > 0 else 0.0,

@@ -12,12 +12,11 @@ y' = y, scaled down to norm 1 where it must be, gives a duality gap.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.certify.certificate import Certificate, Check
+from eckart.certify.certificate import Certificate, Check, finite, never_rises, roundings
 from eckart.certify.spectral import remainder_norm
 from eckart.certify.stationary import (
     FIRST_LOOK,
@@ -63,11 +62,12 @@ def relative_loss_gradient(p: RidgeProblem, at: RidgePoint, engine: Engine) -> f
     return gradient(p, at, look(p, at, engine).sums, engine)
 
 
-def threshold_gradient(p: RidgeProblem, at: RidgePoint, engine: Engine) -> float:
-    """What a Newton step of the thresholds would still gain, as a share of the loss."""
-    found = engine.threshold_sums(p.x, at.loss, at.left, at.right, **given(at))
+def best_thresholds(found: Any, errors: list[float] | None) -> Check:
+    """What a Newton step of the thresholds would still gain, from the engine's ``threshold_sums``: of second order in the gradient."""
     step = np.linalg.lstsq(found.bend, found.gradient, rcond=None)[0]
-    return float(0.5 * found.gradient @ step / max(abs(found.value), FLOOR))
+    gain = float(0.5 * found.gradient @ step / max(abs(found.value), FLOOR))
+    wanted = 1.0 if errors else GRADIENT_LIMIT**2
+    return Check("thresholds", gain, wanted, "share of the loss that other thresholds would still save")
 
 
 def certify_loss(
@@ -81,18 +81,12 @@ def certify_loss(
     limit = 1.0 if errors else GRADIENT_LIMIT
     checks = [
         Check("relative gradient", slope, limit, f"size of the gradient of the {at.loss.name} loss and its ridge against the two parts that cancel in it"),
-        Check("finite", 0.0 if np.isfinite(value) else 1.0, 0.0, "the objective is a finite number"),
+        finite(value),
     ]  # fmt: skip
     if len(getattr(at.loss, "thresholds", ())):
-        gain = threshold_gradient(p, at, engine)
-        wanted = 1.0 if errors else GRADIENT_LIMIT**2  # a gain is of second order in the gradient
-        checks.append(Check("thresholds", gain, wanted, "share of the loss that other thresholds would still save"))
+        checks.append(best_thresholds(engine.threshold_sums(p.x, at.loss, at.left, at.right, **given(at)), errors))
     values = [*trace.values, value] if trace.reason is not StopReason.INTERRUPTED and not errors else trace.values
-    if len(values) > 1:
-        scale = max(map(abs, values)) or 1.0
-        rise = max(max(b - a for a, b in itertools.pairwise(values)), 0.0) / scale
-        rounding = 50 * float(np.finfo(p.x.dtype).eps)
-        checks.append(Check("never rises", rise, rounding, "largest rise of the objective at a half sweep, relative"))
+    checks += never_rises(values, roundings(p.x.dtype))
     facts: dict[str, Any] = {
         "objective": value,
         "data term": seen.sums.value,

@@ -9,14 +9,14 @@ see the design (v_j, s) and the offset s gamma_j. All sums over rows are inner p
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from eckart.certify.certificate import Certificate, Check
-from eckart.certify.stationary import FLOOR, GRADIENT_LIMIT, RidgePoint, RidgeProblem
+from eckart.certify.certificate import Certificate, Check, finite, never_rises, roundings
+from eckart.certify.losses import best_thresholds
+from eckart.certify.stationary import FLOOR, GRADIENT_LIMIT, RidgePoint, RidgeProblem, stopped_early
 from eckart.engines.protocol import Engine, Tall
 from eckart.trace import Trace
 
@@ -135,26 +135,17 @@ def certify_mapped(
             "relative gradient", seen.slope, 1.0 if errors else GRADIENT_LIMIT,
             "size of the gradient by codes and maps against the parts that cancel in it",
         ),
-        Check("finite", 0.0 if np.isfinite(seen.value) else 1.0, 0.0, "the objective is a finite number"),
+        finite(seen.value),
     ]  # fmt: skip
     if len(getattr(at.loss, "thresholds", ())):
         design, offset = p.design(engine, p.columns, at.right)
         told = engine.threshold_sums(p.plain.x, at.loss, at.left, design, mean=at.mean, other=offset)
-        gain = float(0.5 * told.gradient @ np.linalg.lstsq(told.bend, told.gradient, rcond=None)[0] / max(abs(told.value), FLOOR))
-        wanted = 1.0 if errors else GRADIENT_LIMIT**2
-        checks.append(Check("thresholds", gain, wanted, "share of the loss that other thresholds would still save"))
+        checks.append(best_thresholds(told, errors))
     values = [*trace.values, seen.value] if at.loss is not None and trace.reason.value != "interrupted" and not errors else trace.values
-    if len(values) > 1:
-        scale = max(seen.zero, *map(abs, values)) or 1.0
-        rise = max(max(b - a for a, b in itertools.pairwise(values)), 0.0) / scale
-        rounding = 50 * float(np.finfo(p.plain.x.dtype).eps)
-        checks.append(Check("never rises", rise, rounding, "largest rise of the objective at a half sweep, relative"))
+    checks += never_rises(values, roundings(p.plain.x.dtype), seen.zero)
     facts: dict[str, Any] = {"objective": seen.value, "data term": seen.data, "stopped": trace.reason.value}
-    notes: tuple[str, ...] = ()
-    if errors:
-        facts |= {"held-out error": min(errors), "sweeps after the best": len(errors) - 1 - int(np.argmin(errors))}
-        notes = ("stopped early on held-out entries: a good predictor, not a minimiser of the training objective",)
+    kind, notes = stopped_early(errors, facts)
     problem = "ridge factorization with attributes by alternating least squares"
     problem += ", implicit feedback" if p.plain.rule.alpha else ""
     problem += "" if at.loss is None else f", under the {at.loss.name} loss"
-    return Certificate(problem, "statistical" if errors else "stationary", tuple(checks), facts, notes)
+    return Certificate(problem, kind, tuple(checks), facts, tuple(notes))

@@ -9,13 +9,12 @@ may be better (restarts tell).
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.certify.certificate import Certificate, Check
+from eckart.certify.certificate import Certificate, Check, never_rises, roundings
 from eckart.engines.protocol import FactorSums, Totals
 from eckart.trace import Trace
 
@@ -69,9 +68,5 @@ def certify_parts(m: Measured, trace: Trace, notes: tuple[str, ...] = ()) -> Cer
 def with_trace(certificate: Certificate, m: Measured, trace: Trace) -> Certificate:
     """The certificate with its check of the trace made anew."""
     checks = [check for check in certificate.checks if check.name != "never rises"]
-    if len(trace.values) > 1:
-        scale = max(*map(abs, trace.values), m.scale) or 1.0
-        rise = max(max(b - a for a, b in itertools.pairwise(trace.values)), 0.0) / scale
-        rounding = 50 * float(np.finfo(m.dtype).eps)  # a sum of squares in working precision, over a few dozen partial sums
-        checks.append(Check("never rises", rise, rounding, "largest rise of the objective between sweeps, relative"))
+    checks += never_rises(trace.values, roundings(m.dtype), m.scale, "between sweeps")
     return replace(certificate, checks=tuple(checks))

@@ -62,33 +62,38 @@ def certify_subspace(
     """
     k, n = components.shape
     eps = float(np.finfo(components.dtype).eps)
-    v = np.ascontiguousarray(components.T)
+    v = components.T
     if k == 0:
         return Certificate(
             PROBLEM, "global", extra, {"captured variance": 0.0, "total variance": float(total), "k": 0}, notes
         )
-    if held is None and engine is not None:
-        v = engine.take(v)
-    exact: Any = v.astype(np.float64)
-    gram = exact.T @ exact
+    v = np.ascontiguousarray(v) if held is not None or engine is None else engine.take(v)
+    by = _by(engine, v)
+    exact: Any = v.astype(np.float64) if by is None else by.take(v, np.float64)
+    gram = _inner(exact, exact, by)
     orthonormal = float(np.abs(gram - np.eye(k)).max())
     both = v
     if held is None and k < n:  # the first step of the remainder's estimate shares the pass over the data
         drawn = rng.standard_normal((n, min(probe[1], n - k)))
-        fresh = _outside(drawn if engine is None else engine.take(drawn), exact)
-        both = np.hstack([v, fresh.astype(v.dtype)]) if known is None else fresh.astype(v.dtype)
+        fresh = _outside(drawn if engine is None else engine.take(drawn), exact, by)
+        both = _beside(v, fresh.astype(v.dtype), by) if known is None else fresh.astype(v.dtype)
     if known is not None and both is v:
         images = known.astype(np.float64, copy=False)
     else:
-        images = product(both).astype(np.float64, copy=False)
+        images = product(both)
+        images = images.astype(np.float64, copy=False) if by is None else by.take(images, np.float64)
         images = images if known is None else np.hstack([known.astype(np.float64), images])
     v, image = exact, images[:, :k]
     scale = max(float(np.abs(values).max()), floor, np.finfo(float).tiny)
-    inside = v.T @ image
+    inside = _inner(v, image, by)
     captured = float(np.trace(inside))
-    residuals = np.linalg.norm(image - v * values, axis=0)
-    outside = image - v @ inside
-    nuclear = float(np.sqrt(np.maximum(eigvalsh(outside.T @ outside), 0.0)).sum())
+    if by is None:
+        residuals = np.linalg.norm(image - v * values, axis=0)
+    else:
+        rest = _plus(v, -np.diag(values), image, by)
+        residuals = np.sqrt(np.diagonal(by.inner(rest, rest)))
+    outside = _plus(v, -inside, image, by)
+    nuclear = float(np.sqrt(np.maximum(eigvalsh(_inner(outside, outside, by)), 0.0)).sum())
     theta = np.sort(eigvalsh((inside + inside.T) / 2))[::-1]
     facts: dict[str, Any] = {"k": k, "captured variance": captured, "total variance": float(total)}
     rounding = 30 * eps * np.sqrt(n) * scale
@@ -101,7 +106,7 @@ def certify_subspace(
             found, beta, how = proven_norm(product, *held, v, turn, rng, left)
         else:
             found, beta, how = remainder_norm(
-                product, v, components.dtype, rng, left, *probe, first=(fresh, images[:, k:])
+                product, v, components.dtype, rng, left, *probe, first=(fresh, images[:, k:]), engine=engine
             )
         upper = float(np.maximum(theta, beta).sum()) + nuclear
     upper = max(min(upper, float(total)), captured)
@@ -154,30 +159,32 @@ def remainder_norm(
     engine: Engine | None = None,
 ) -> tuple[float, float, str]:
     """(xi, beta, words): estimate from below and probable bound from above of ||(I - VV^T) C (I - VV^T)||_2; ``most`` is its trace. ``engine`` is that of the
-    arrays, where they are not NumPy's."""
+    arrays; without one they are NumPy's, and so few that one thread does."""
     n, k = v.shape
-    basis, used = np.empty_like(v, np.float64, order="F", shape=(n, k + steps * block)), k  # V, then the Krylov space
-    basis[:, :k] = v
+    by = _by(engine, v)
+    order: Any = "F" if by is None else "C"
+    basis, used = np.empty_like(v, np.float64, order=order, shape=(n, k + steps * block)), k  # V, then the Krylov space
+    _write(basis, 0, v, by)
     t = np.zeros((0, 0))
     fresh = rng.standard_normal((n, min(block, n - k)))
     if engine is not None and not isinstance(v, np.ndarray):
         fresh = engine.take(fresh)
-    xi, done = 0.0, 0
+    done = 0
     for step in range(steps):
-        fresh = _outside(fresh, basis[:, :used]) if step or first is None else first[0]
+        fresh = _outside(fresh, basis[:, :used], by) if step or first is None else first[0]
         if fresh.shape[1] == 0:
+            xi = _largest(t)
             return xi, xi, "exact up to rounding: the Krylov space of the complement is exhausted"
-        basis[:, used : used + fresh.shape[1]] = fresh
+        _write(basis, used, fresh, by)
         used += fresh.shape[1]
         image = first[1] if first is not None and step == 0 else _image(product, fresh, dtype)
-        h = basis[:, k:used].T @ image
+        h = _inner(basis[:, k:used], image, by)
         grown = np.zeros((used - k, used - k))
         grown[: len(t), : len(t)] = t
         grown[:, len(t) :] = h
         grown[len(t) :, :] = h.T
-        t = grown
-        xi, done = max(float(eigvalsh((t + t.T) / 2)[-1]), 0.0), done + 1
-        fresh = image
+        t, done, fresh = grown, done + 1, image
+    xi = _largest(t)
     if used >= n:
         return xi, xi, "exact up to rounding: the whole complement was searched"
     chance = FAILURE ** (1 / block)
@@ -188,6 +195,11 @@ def remainder_norm(
         float(beta),
         f"Ky Fan, with probability >= {1 - FAILURE:g} (block Lanczos, {done} steps from {block} random starts)",
     )
+
+
+def _largest(t: np.ndarray) -> float:
+    """The largest eigenvalue of the symmetric part of T, 0 where none is positive."""
+    return max(float(eigvalsh((t + t.T) / 2)[-1]), 0.0) if len(t) else 0.0
 
 
 def _image(product: Product, columns: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -222,7 +234,7 @@ def proven_norm(
     return xi, max(most, xi), "Ky Fan, with the rest bounded by its trace"
 
 
-def _outside(w: np.ndarray, basis: np.ndarray) -> np.ndarray:
+def _outside(w: np.ndarray, basis: np.ndarray, by: Engine | None = None) -> np.ndarray:
     """An orthonormal basis of the columns of w without their parts in ``basis``; what is only rounding is dropped."""
     size = np.linalg.norm(w, axis=0)
     w = w[:, size > 0] / size[size > 0]
@@ -231,12 +243,46 @@ def _outside(w: np.ndarray, basis: np.ndarray) -> np.ndarray:
         0.5,
         0.5,
     ):  # norms below which a direction is rounding: of w itself first, then of what orthonormalising left
-        inside = basis.T @ w
+        inside = _inner(basis, w, by)
         if least > 0.1 and np.abs(inside).max(initial=0.0) < CLEAR:
             break
-        w = w - basis @ inside
-        w = w - basis @ (basis.T @ w)
-        squares, turn = eigh(w.T @ w)
+        w = _plus(basis, -inside, w, by)
+        w = _plus(basis, -_inner(basis, w, by), w, by)
+        squares, turn = eigh(_inner(w, w, by))
         keep = squares > least**2
-        w = w @ (turn[:, keep] / np.sqrt(squares[keep]))
+        turn = turn[:, keep] / np.sqrt(squares[keep])
+        w = w @ turn if by is None else by.outer(w, turn)
     return w
+
+
+def _by(engine: Engine | None, like: Any) -> Engine | None:
+    """The engine that multiplies NumPy's tall arrays on its threads; None where there is none, or where arrays multiply themselves on their device."""
+    return engine if isinstance(like, np.ndarray) else None
+
+
+def _inner(a: np.ndarray, b: np.ndarray, by: Engine | None) -> np.ndarray:
+    """A^T B."""
+    return a.T @ b if by is None else by.inner(a, b)
+
+
+def _plus(a: np.ndarray, small: np.ndarray, b: np.ndarray, by: Engine | None) -> np.ndarray:
+    """A S + B."""
+    return b + a @ small if by is None else by.outer(a, small, b)
+
+
+def _write(into: np.ndarray, first: int, columns: np.ndarray, by: Engine | None) -> None:
+    """into[:, first:] = columns, as far as these go."""
+    if by is None:
+        into[:, first : first + columns.shape[1]] = columns
+    else:
+        by.write_columns(into, first, columns)
+
+
+def _beside(a: np.ndarray, b: np.ndarray, by: Engine | None) -> np.ndarray:
+    """Two tall arrays side by side."""
+    if by is None:
+        return np.hstack([a, b])
+    both = np.empty((len(a), a.shape[1] + b.shape[1]), a.dtype)
+    _write(both, 0, a, by)
+    _write(both, a.shape[1], b, by)
+    return both

@@ -14,13 +14,12 @@ R' = R, scaled down to norm 1 where it must be, gives a duality gap. If the gap 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.certify.certificate import Certificate, Check
+from eckart.certify.certificate import Certificate, Check, finite, never_rises, roundings
 from eckart.certify.spectral import remainder_norm
 from eckart.engines.protocol import Engine, EvidenceSums, Placed, RidgeRule, Tall
 from eckart.trace import Trace
@@ -149,14 +148,9 @@ def certify_factors(
     slope = gradient(p, at, seen, engine)
     checks = [
         Check("relative gradient", slope, limit, "size of the gradient against the two parts that cancel in it"),
-        Check("finite", 0.0 if np.isfinite(value) else 1.0, 0.0, "the objective is a finite number"),
+        finite(value),
+        *never_rises(trace.values, roundings(p.x.dtype), seen.rows.zero),
     ]
-    if len(trace.values) > 1:
-        # relative to the size of the numbers whose rounding the trace carries: the objective at zero
-        scale = max(seen.rows.zero, *map(abs, trace.values)) or 1.0
-        rise = max(max(b - a for a, b in itertools.pairwise(trace.values)), 0.0) / scale
-        rounding = 50 * float(np.finfo(p.x.dtype).eps)
-        checks.append(Check("never rises", rise, rounding, "largest rise of the objective at a half sweep, relative"))
     facts: dict[str, Any] = {"objective": value, "data term": seen.value, "stopped": trace.reason.value}
     kind, notes = stopped_early(errors, facts)
     if not p.rule.nonnegative and p.rule.l2 > 0:

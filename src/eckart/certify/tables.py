@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-
-from eckart.certify.certificate import Certificate, Check
+from eckart.certify.certificate import Certificate, Check, finite, never_rises
 from eckart.trace import Trace
 
 GRADIENT_LIMIT = 2e-2
@@ -21,7 +19,7 @@ def certify_table(
     checks = [
         Check("relative gradient", gradient, GRADIENT_LIMIT, "size of the gradient of the objective by W against the two parts that cancel in it"),
         Check("EM step", move, STEP_LIMIT, "largest relative change of a mean or a noise that one more EM step would make"),
-        Check("finite", 0.0 if abs(value) < float("inf") else 1.0, 0.0, "the objective is a finite number"),
+        finite(value),
     ]  # fmt: skip
     if links:
         worst = max(links, key=lambda name: links[name])
@@ -33,10 +31,7 @@ def certify_table(
                 f"largest relative gradient of the loss of a column, that of {worst!r}",
             )
         )
-    if trace is not None and len(trace) > 1:
-        scale = max(map(abs, trace.values)) or 1.0
-        rise = max(max(b - a for a, b in itertools.pairwise(trace.values)), 0.0) / scale
-        checks.append(Check("never rises", rise, 1e-9, "largest rise of the objective at a step, relative"))
+    checks += [] if trace is None else never_rises(trace.values, 1e-9, when="at a step")
     notes = (
         "a stationary point of the penalised likelihood of the scores; another start could end elsewhere",
         "links are convex: each is the best for the scores that the other cells of its row predict",

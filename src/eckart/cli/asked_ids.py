@@ -15,7 +15,7 @@ from eckart.errors import FileError, InputError, wrong
 from eckart.index.ids import Ids
 from eckart.index.labels import Labels
 from eckart.io.tables.columns import head_of
-from eckart.io.tables.csv_file import NULLS
+from eckart.io.tables.csv_marks import NULLS
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
 from eckart.io.tables.long_tables import Long
 from eckart.matrix import Observed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from eckart.cli.shell import Shell
 from eckart.errors import InputError, wrong
-from eckart.io.models.save import CLASSES
+from eckart.io.models.save import class_named
 from eckart.io.tables.write import write_long, write_table
 from eckart.matrix import Matrix, row_parts
 
@@ -31,7 +30,7 @@ def builder(
     if method not in methods:
         raise wrong("--method", method, ", ".join(methods))
     name = name or methods[method]
-    kind = getattr(import_module(CLASSES[name]), name)
+    kind = class_named(name)
     known = inspect.signature(kind).parameters
     given = {option: value for option, value in told.items() if value is not None}
     for option, value in given.items():

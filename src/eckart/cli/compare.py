@@ -68,12 +68,10 @@ def compare(
 
 def _model(name: str, shape: tuple[int, int]) -> Any:
     """The estimator of a method, with its defaults for implicit feedback."""
-    from importlib import import_module
-
     from eckart.complete.compare_lists import RANK
-    from eckart.io.models.save import CLASSES
+    from eckart.io.models.save import class_named
 
-    kind = getattr(import_module(CLASSES[METHODS[name]]), METHODS[name])
+    kind = class_named(METHODS[name])
     return kind(max(1, min(RANK, *shape)), feedback="implicit") if name == "als" else kind()
 
 

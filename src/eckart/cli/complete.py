@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from eckart.cli import attribute_files, options
+from eckart.cli import options
 from eckart.cli.choosing import Chooser, steps_of
-from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions, option
+from eckart.cli.complete_options import ITEM_METHODS, FitOptions, WantedCells
+from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions
 from eckart.cli.shell import Shell, Targets
 
 COMPLETE_HELP = """
@@ -52,64 +53,17 @@ METHODS = {
 }  # fmt: skip
 BIASES = ("random_state", "n_threads", "verbose", "engine", "checkpoint", "max_iter")
 """Parameters of the model of biases alone."""
-ITEM_METHODS = ("ease", "slim", "gf-cf", "blend")
-"""Methods whose models hold weights between columns, or blend such models: they rank, they do not predict values."""
-
-
 @options.spread
 def complete(
     file: Annotated[str, typer.Argument(help="The data: triples, or a wide table with empty cells.")],
     *,
     triples: TripleOptions,
     table: TableOptions,
-    method: Annotated[
-        str,
-        option(
-            help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact; "
-            "series where columns are times; mixed for a wide table with categories, yes/no or dates beside numbers (auto takes it for such a table); "
-            "ease, slim, gf-cf or blend (of als, ease and gf-cf) with --feedback implicit."
-        ),
-    ] = "auto",
-    components: Annotated[
-        str,
-        option("--components", "-k", help="The rank: a number, or auto (several fits, chosen on unseen entries)."),
-    ] = "auto",
-    feedback: Annotated[
-        str, option(help="explicit (values are measurements) or implicit (values are strengths; absent is a weak no).")
-    ] = "explicit",
-    loss: Annotated[
-        str | None,
-        option(
-            help="What the values are, for als and soft-impute: logistic (yes/no as 1 and 0), ordered (grades), poisson (counts), huber or absolute "
-            "(a few wild numbers); squared if not given. Predictions are probabilities, expected grades, rates."
-        ),
-    ] = None,
-    l2: Annotated[float | None, option(help="The ridge of als.")] = None,
-    normalise: Annotated[
-        str | None,
-        option(
-            help="Taken out before the fit and put back after: column, row, both, bias, global (als: instead of learned biases)."
-        ),
-    ] = None,
-    row_features: attribute_files.RowFeatures = None,
-    column_features: attribute_files.ColumnFeatures = None,
-    time: attribute_files.Time = None,
+    fit: FitOptions,
     out: options.Out = None,
     model: options.ModelFile = None,
     report: options.Report = None,
-    pairs: Annotated[
-        str | None,
-        option(metavar="FILE", help="Write only these cells of triples: a file with the same two columns of ids."),
-    ] = None,
-    unknown: Annotated[str, option(help="An id in --pairs that was not in the data: raise, mean or nan.")] = "raise",
-    cells: Annotated[
-        str | None, option(help="Which cells of triples to write: all (observed ones as they are) or unobserved.")
-    ] = None,
-    forecast: Annotated[
-        int | None,
-        option(help="With --method series: write the next so many times, with intervals, instead of the table.", min=1),
-    ] = None,
-    all_cells: Annotated[bool, option("--all-cells", help="Write however many cells there are.")] = False,
+    wanted: WantedCells,
     titles: options.Titles = None,
     held_out: options.HeldOut = None,
     written: CellOptions,
@@ -127,57 +81,35 @@ def complete(
 
     source = reading_of(triples, table, written)
     to = Targets(out, model, report).check(file)
-    check_output(source, out, pairs, unknown, cells)
-    share, k = held_out_share(held_out), whole_or(components, "auto")
-    told = {"n_components": k, "loss": loss, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
+    check_output(source, out, wanted.pairs, wanted.unknown, wanted.cells)
+    share, k = held_out_share(held_out), whole_or(fit.components, "auto")
+    told = {"n_components": k, "loss": fit.loss, "l2": fit.l2, "max_iter": max_iter, "checkpoint": checkpoint, "engine": how.engine_option()}
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
-    asked = {"--loss": loss, "--l2": l2, "--normalise": normalise, "--max-iter": max_iter}
-    method, because = _settled(method, feedback, asked, {"--row-features": row_features, "--column-features": column_features}, time)
-    build: Any = None if method == "mixed" else _builder(method, feedback, normalise, told, always)
-    if method in ITEM_METHODS and (feedback != "implicit" or report is not None or out is not None):
-        raise InputError(
-            f"--method {method} came with --report, --out or --feedback {feedback}, wanted --feedback implicit and --model: it ranks columns and predicts no "
-            "values; eckart recommend writes its lists"
-        )
-    if method == "series":
-        _check_series(report, feedback, forecast, out, pairs, cells)
-    elif forecast is not None:
-        raise InputError(f"--forecast {forecast} came with --method {method}, wanted --method series: columns must be times")
+    method, because = fit.settled(max_iter)
+    build: Any = None if method == "mixed" else _builder(method, fit.feedback, fit.normalise, told, always)
+    fit.refuse_targets(method, to)
+    wanted.refuse_forecast(method, out)
     file = local(file)
-    others = (normalise, held_out, pairs, cells, titles, loss, row_features, column_features, time)
-    plainly = all(option is None for option in others) and feedback == "explicit"
+    plainly = fit.plain and held_out is None and wanted.pairs is None and wanted.cells is None and titles is None
     if method == "mixed" and (not plainly or source.long):
         raise InputError(
             "--method mixed came with options of other methods, wanted a wide table, and -k, --l2, --max-iter, --checkpoint, --out, --model and --report alone"
         )
     if method == "mixed" or (method == "auto" and plainly and is_mixed(source, file)):
-        complete_mixed(source, file, to, {"n_components": k, "l2": l2, "max_iter": max_iter, "checkpoint": checkpoint, **always}, shell, how.plan)
+        complete_mixed(source, file, to, {"n_components": k, "l2": fit.l2, "max_iter": max_iter, "checkpoint": checkpoint, **always}, shell, how.plan)
         return
-    if source.long and source.values is None and feedback == "explicit":
-        raise InputError(
-            "--rows and --columns came without --values, wanted the column of values, or --feedback implicit"
-        )
+    if source.long and source.values is None and fit.feedback == "explicit":
+        raise InputError("--rows and --columns came without --values, wanted the column of values, or --feedback implicit")
     with shell.phase(f"reading {file}"):
         x = _load(source, file, shell)
-        beside = _beside(source, file, x, row_features, column_features, time)
+        beside = _beside(source, file, x, fit.row_features, fit.column_features, fit.time)
     refuse_complete(source, file, x)
     refuse_rank(k, x)
-    if out is not None and source.long and pairs is None and forecast is None:
-        check_cells(x.shape, cells, all_cells)
+    if out is not None and source.long and wanted.pairs is None and wanted.forecast is None:
+        check_cells(x.shape, wanted.cells, wanted.all_cells)
     shell.say("data", described(file, x))
     if how.plan:
-        from eckart.cli.estimate import tell_plan
-
-        def unkept(method: str, part: str = "", **more: Any) -> Any:
-            return build(method, **more | {"checkpoint": None})  # a part of the data is no work to go on with
-
-        def work(part: Any) -> None:
-            chooser = Chooser(unkept, k, method, how.seed, how.threads, part.shape, beside=beside)
-            if share:
-                chooser.judge(part, share)
-            chooser.final(part)
-
-        tell_plan(shell, x, work)
+        _plan(build, x, k, method, share, beside, how, shell)
         return
     begin = perf_counter()
     with steps_of(checkpoint, x, build, k, method, how.seed, share, beside) as steps:
@@ -190,16 +122,10 @@ def complete(
     shell.answer["data"] = facts(file, x)
     if judged is not None:
         fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.scores
-    called = None
-    if titles is not None:
-        from eckart.cli.asked_ids import Titles
-
-        called = Titles(titles, fitted.column_ids)  # refused now where it cannot be read
-        fitted.fit_.plan["titles"] = titles
+    called = None if titles is None else _titled(fitted, titles)
     if model is not None and fitted.fit_.plan.get("ranking") == "auto":
         demand = fitted.demand()
-        at_random = "by prediction: entries are missing at random"
-        fitted.fit_.plan["lists"] = demand.in_words() if demand.informative else at_random
+        fitted.fit_.plan["lists"] = demand.in_words() if demand.informative else "by prediction: entries are missing at random"
     _summary(fitted, x, judged, chooser, perf_counter() - begin, _command(file, source), shell)
 
     def page() -> Any:
@@ -209,24 +135,37 @@ def complete(
         return complete_report(fitted, x, held_out=judged, name=Path(file).name, **more)
 
     def write(path: Path) -> int:
-        if forecast is not None:
-            return write_forecast(fitted, source, path, forecast)
-        return write_cells(fitted, fitted.observed_ if method == "series" else x, source, path, pairs, unknown, cells)
+        if wanted.forecast is not None:
+            return write_forecast(fitted, source, path, wanted.forecast)
+        entries = fitted.observed_ if method == "series" else x
+        return write_cells(fitted, entries, source, path, wanted.pairs, wanted.unknown, wanted.cells)
 
     shell.finish(fitted, to, write, page)
     steps.end(fitted.fit_.trace)
 
 
-def _check_series(report: Any, feedback: str, forecast: int | None, out: Any, pairs: Any, cells: Any) -> None:
-    """Refuse what the time model does not have."""
-    from eckart.errors import InputError
+def _plan(build: Callable[..., Any], x: Any, k: Any, method: str, share: float, beside: dict[str, Any], how: Arithmetic, shell: Shell) -> None:
+    """How long it would take, the choice of the method and the measure on unseen entries included."""
+    from eckart.cli.estimate import tell_plan
 
-    if report is not None or feedback != "explicit":
-        raise InputError(
-            "--method series came with --report or --feedback implicit, wanted neither: it has no page, and its values are measurements"
-        )
-    if forecast is not None and (out is None or pairs is not None or cells is not None):
-        raise InputError(f"--forecast {forecast} came without --out, or with --pairs or --cells, wanted --out alone: the file for the next times")
+    def unkept(method: str, part: str = "", **more: Any) -> Any:
+        return build(method, **more | {"checkpoint": None})  # a part of the data is no work to go on with
+
+    def work(part: Any) -> None:
+        chooser = Chooser(unkept, k, method, how.seed, how.threads, part.shape, beside=beside)
+        if share:
+            chooser.judge(part, share)
+        chooser.final(part)
+
+    tell_plan(shell, x, work)
+
+
+def _titled(fitted: Any, titles: str) -> Any:
+    """What the columns are called; refused now where it cannot be read."""
+    from eckart.cli.asked_ids import Titles
+
+    fitted.fit_.plan["titles"] = titles
+    return Titles(titles, fitted.column_ids)
 
 
 def _load(source: Any, file: str, shell: Shell) -> Any:
@@ -250,28 +189,6 @@ def _beside(source: Any, file: str, x: Any, rows: str | None, columns: str | Non
     if time is not None:
         out["time"] = times_in(source, file, time, x)
     return out
-
-
-def _settled(
-    method: str, feedback: str, told: dict[str, Any], features: dict[str, Any], time: str | None
-) -> tuple[str, str]:
-    """The method, where "auto" leaves no choice, and why."""
-    from eckart.errors import InputError
-
-    named = [name for name, value in features.items() if value is not None]
-    if method not in ("auto", "als", "bayes") and (named or time is not None):
-        raise InputError(f"--method {method} came with {(*named, '--time')[0]}, wanted als or bayes, which know attributes")
-    if time is not None and (method == "als" or feedback == "implicit"):
-        raise InputError(f"--time {time} came, wanted --method bayes, which has bins of time")
-    if method != "auto":
-        return method, ""
-    if time is not None:
-        return "bayes", "bayes: --time is an option of it"
-    told = told | features
-    if feedback == "implicit":
-        return "als", "als: the method for implicit feedback"
-    named = [name for name, value in told.items() if value is not None]
-    return ("als", f"als: {named[0]} is an option of it") if named else ("auto", "")
 
 
 def _builder(

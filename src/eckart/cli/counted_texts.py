@@ -43,12 +43,10 @@ def counted_for(model: Any, data: str, reading: Reading) -> Matrix:
     return counted(data, reading, vocabulary=model, **vars(rule))
 
 
-def chosen_words(min_df: str, max_df: str, max_features: int | None, stop_words: str) -> dict[str, Any]:
-    """The options that choose words, as ``corpus`` takes them."""
-    return {
-        "min_df": frequency("--min-df", min_df), "max_df": frequency("--max-df", max_df), "max_features": max_features,
-        "stop_words": stop_words_of(stop_words),
-    }  # fmt: skip
+def chosen_words(words: Any) -> dict[str, Any]:
+    """The options of ``eckart explain`` that choose words, as ``corpus`` takes them."""
+    least, most = frequency("--min-df", words.min_df), frequency("--max-df", words.max_df)
+    return {"min_df": least, "max_df": most, "max_features": words.max_features, "stop_words": stop_words_of(words.stop_words)}
 
 
 def words_in(file: str | None) -> list[str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +36,35 @@ WORDS = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_len
 """Parameters of an embedding that choose its words."""
 
 
+@dataclass
+class LearningOptions:
+    """Parameters of the models, by their own names; None where the model is to choose."""
+
+    panel = None
+
+    window: Annotated[int | None, option(help="Words to look at on each side.  [default: 5; pmi, glove: 10]")] = None
+    min_count: Annotated[int | None, option(help="Leave out words that occur less often.  [default: 5]")] = None
+    max_words: Annotated[int | None, option(help="Keep the most frequent words only.")] = None
+    max_iter: options.Steps = None
+    negatives: Annotated[int | None, option(help="skipgram: noise words for each pair.  [default: 5]")] = None
+    sample: Annotated[
+        float | None, option(help="skipgram: thin out words more frequent than this share; 0: none.")
+    ] = None
+    learning_rate: Annotated[float | None, option(help="skipgram, glove: the first learning rate.")] = None
+    loss: Annotated[str | None, option(help="skipgram: negative or softmax.  [default: negative]")] = None
+    solver: options.Solver = None
+    kind: Annotated[str | None, option(help="pmi: positive, or pmi for all pairs that were seen.")] = None
+    shift: Annotated[float | None, option(help="pmi: r of PMI - log r.  [default: 1]")] = None
+    add_context: Annotated[
+        bool | None,
+        option(
+            "--add-context/--no-context",
+            help="Add the vectors of words as the ones beside others.  [default: glove only]",
+        ),
+    ] = None
+    tokenizer: Annotated[str | None, option(help="A regular expression; every match is a word.")] = None
+
+
 @options.spread
 def embed(
     file: Annotated[str, typer.Argument(help="A folder of texts, a file of texts, or a table with a column of text.")],
@@ -49,27 +79,7 @@ def embed(
     report: options.Report = None,
     texts: TextOptions,
     written: CellOptions,
-    window: Annotated[int | None, option(help="Words to look at on each side.  [default: 5; pmi, glove: 10]")] = None,
-    min_count: Annotated[int | None, option(help="Leave out words that occur less often.  [default: 5]")] = None,
-    max_words: Annotated[int | None, option(help="Keep the most frequent words only.")] = None,
-    max_iter: options.Steps = None,
-    negatives: Annotated[int | None, option(help="skipgram: noise words for each pair.  [default: 5]")] = None,
-    sample: Annotated[
-        float | None, option(help="skipgram: thin out words more frequent than this share; 0: none.")
-    ] = None,
-    learning_rate: Annotated[float | None, option(help="skipgram, glove: the first learning rate.")] = None,
-    loss: Annotated[str | None, option(help="skipgram: negative or softmax.  [default: negative]")] = None,
-    solver: options.Solver = None,
-    kind: Annotated[str | None, option(help="pmi: positive, or pmi for all pairs that were seen.")] = None,
-    shift: Annotated[float | None, option(help="pmi: r of PMI - log r.  [default: 1]")] = None,
-    add_context: Annotated[
-        bool | None,
-        option(
-            "--add-context/--no-context",
-            help="Add the vectors of words as the ones beside others.  [default: glove only]",
-        ),
-    ] = None,
-    tokenizer: Annotated[str | None, option(help="A regular expression; every match is a word.")] = None,
+    learned: LearningOptions,
     keep_case: Annotated[bool, option("--keep-case", help="Words with capitals are words of their own.")] = False,
     cache: Annotated[
         Path | None, option(help="A folder, or how file names begin, to keep the numbered text for the next time.")
@@ -89,11 +99,8 @@ def embed(
     from eckart.io.vectors.write import check_names, vectors_target
 
     method, kept = kind_and_file(method, model, METHODS, shell)
-    told = {
-        "n_components": components, "window": window, "min_count": min_count, "max_words": max_words, "max_iter": max_iter, "negatives": negatives,
-        "sample": sample, "learning_rate": learning_rate, "loss": loss, "solver": solver, "kind": kind, "shift": shift, "add_context": add_context,
-        "tokenizer": tokenizer, "lowercase": False if keep_case else None, "checkpoint": checkpoint, "engine": how.engine_option(),
-    }  # fmt: skip
+    told = {"n_components": components, **vars(learned), "lowercase": False if keep_case else None}
+    told |= {"checkpoint": checkpoint, "engine": how.engine_option()}
     always: dict[str, Any] = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
     # the others give the same bits anyway
     unfitted = builder(method or "skipgram", METHODS, told, **always, deterministic=deterministic or None)()
@@ -109,13 +116,8 @@ def embed(
     if to.out is not None:
         check_names(s.words, vectors_target(to.out, format)[1])
     shell.say("data", described(file, s))
-    shell.answer["data"] = {
-        "file": file,
-        "sentences": len(s),
-        "vocabulary": len(s.words),
-        "words_read": s.words_read,
-        "words_kept": s.n_tokens,
-    }
+    sizes = {"sentences": len(s), "vocabulary": len(s.words), "words_read": s.words_read, "words_kept": s.n_tokens}
+    shell.answer["data"] = {"file": file, **sizes}
     if how.plan:
         from eckart.cli.estimate import tell_plan
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -41,6 +42,27 @@ METHODS = {"lda": "LDA", "plsa": "PLSA", "nmf": "NMF", "mixture": "GaussianMixtu
 DEFAULT, CANDIDATES = 20, (5, 10, 20, 40, 80)
 
 
+@dataclass
+class WordOptions:
+    """Which words of a text are counted."""
+
+    panel = None
+
+    min_df: Annotated[str, option(help="Text: keep words of at least so many documents, or a share.")] = "2"
+    max_df: Annotated[str, option(help="Text: keep words of at most so many documents, or a share.")] = "0.5"
+    max_features: Annotated[int | None, option(help="Text: keep the most frequent words only.")] = None
+    stop_words: Annotated[
+        str, option(help="Text: words to leave out: english, scikit-learn (its list), none, or a file of one word a line.")
+    ] = "english"
+    vocabulary: Annotated[
+        str | None,
+        option(
+            metavar="FILE", help="A file of one word a line: count these only, or the names of the columns of counts."
+        ),
+    ] = None
+    tokenizer: Annotated[str | None, option(help="Text: a regular expression; every match is a word.")] = None
+
+
 @options.spread
 def explain(
     file: Annotated[str, typer.Argument(help="A folder of texts, a file of texts, counts, or a table of numbers.")],
@@ -62,19 +84,7 @@ def explain(
     texts: TextOptions,
     table: TableOptions,
     written: CellOptions,
-    min_df: Annotated[str, option(help="Text: keep words of at least so many documents, or a share.")] = "2",
-    max_df: Annotated[str, option(help="Text: keep words of at most so many documents, or a share.")] = "0.5",
-    max_features: Annotated[int | None, option(help="Text: keep the most frequent words only.")] = None,
-    stop_words: Annotated[
-        str, option(help="Text: words to leave out: english, scikit-learn (its list), none, or a file of one word a line.")
-    ] = "english",
-    vocabulary: Annotated[
-        str | None,
-        option(
-            metavar="FILE", help="A file of one word a line: count these only, or the names of the columns of counts."
-        ),
-    ] = None,
-    tokenizer: Annotated[str | None, option(help="Text: a regular expression; every match is a word.")] = None,
+    words: WordOptions,
     held_out: options.HeldOut = None,
     learning: Annotated[str | None, option(help="lda: gibbs, cvb0, variational or online.")] = None,
     seed_words: Annotated[
@@ -113,24 +123,24 @@ def explain(
         "max_iter": max_iter, "engine": how.engine_option(),
     }  # fmt: skip
     reading = reading_of(texts, table, written, shell=shell)
-    words = words_in(vocabulary)
+    listed = words_in(words.vocabulary)
     with shell.phase(f"reading {file}"):
         file = local(file, ".txt" if method in (None, "lda", "plsa") and reading.text is None else ".csv")
         as_text = is_text(file, reading) and method != "mixture"
         if as_text:
             refuse_markup(reading, file)
-            choice = {"vocabulary": words} if words else chosen_words(min_df, max_df, max_features, stop_words)
-            counts = counted(file, reading, tokenizer=tokenizer, n_threads=how.threads, verbose=shell.bars, **choice)
+            choice = {"vocabulary": listed} if listed else chosen_words(words)
+            counts = counted(file, reading, tokenizer=words.tokenizer, n_threads=how.threads, verbose=shell.bars, **choice)
             data = Table(counts, counts.rows if reading.labels else None)
         else:
-            data = reading.table(file, shell, words, shape)
+            data = reading.table(file, shell, listed, shape)
             refuse_triples(reading, file, by_name=True)
     x, shape = data.matrix, shape or data.image
     building.check_image(shape, x.shape[1])
     kept_in = None if how.plan else checkpoint  # a plan fits parts of the data, which are no work to go on with
     always = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars, "checkpoint": kept_in}
-    if as_text and not words and str(max_df) not in ("1.0", "1"):
-        shell.say("words", f"those in more than {max_df} of the documents are left out; --max-df 1.0 keeps them")
+    if as_text and not listed and str(words.max_df) not in ("1.0", "1"):
+        shell.say("words", f"those in more than {words.max_df} of the documents are left out; --max-df 1.0 keeps them")
     method = method or _suited(x)
     build, k = _builder(method, told, always), _count(components, method, family)
     _check_size(k, x, method)
@@ -214,7 +224,7 @@ def _run(
     fitted.fit_.plan.update(work.reading.plan(x))
     if judged is not None:
         fitted.fit_.plan["held_out"] = shell.answer["held_out"] = judged.plan()
-    _summary(fitted, x, time.perf_counter() - begin, top, shell)
+    _summary(fitted, time.perf_counter() - begin, top, shell)
     soft = fitted.predict_proba if hasattr(fitted, "predict_proba") else fitted.transform
     names = [f"{type(fitted).__name__.lower()}{z}" for z in range(fitted.fit_.factors.k)]
     labels = work.data.labels
@@ -288,19 +298,19 @@ def _builder(method: str, told: dict[str, Any], always: dict[str, Any]) -> Calla
     return builder(method, METHODS, told, name="Mixture" if other else None, **always)
 
 
-def _summary(model: Any, x: Any, seconds: float, top: int, shell: Shell) -> None:
+def _summary(model: Any, seconds: float, top: int, shell: Shell) -> None:
     from eckart.cli.building import limit_reached
     from eckart.factors import Components
 
     f = model.fit_.factors
     shell.outcome(model, seconds, limit_reached(model))
-    told = _components(model, f, top) if isinstance(f, Components) else _topics(model, x, top)
+    told = _components(model, f, top) if isinstance(f, Components) else _topics(model, top)
     for word, z, size, words in told:
         shell.say(word, f"{z:>3} {size:>6.1%}  {words}".rstrip())
     shell.answer["components"] = [{"number": z, "share": size, "words": words} for _, z, size, words in told]
 
 
-def _topics(model: Any, x: Any, top: int) -> list[tuple[str, int, float, str]]:
+def _topics(model: Any, top: int) -> list[tuple[str, int, float, str]]:
     import numpy as np
 
     from eckart.factors import Topics

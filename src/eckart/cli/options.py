@@ -184,9 +184,9 @@ def _fields(kind: Any) -> list[tuple[str, Any, Any]]:
     return [(f.name, hints[f.name], f.default) for f in fields(kind) if f.init]
 
 
-def _panel(kind: Any) -> str:
-    """The title of a group in the help: the first sentence about it."""
-    return (kind.__doc__ or "").split(".")[0].split(";")[0].strip()
+def _panel(kind: Any) -> str | None:
+    """The title of a group in the help: its ``panel``, or the first sentence about it."""
+    return vars(kind).get("panel", (kind.__doc__ or "").split(".")[0].split(";")[0].strip())
 
 
 def _parameter(name: str, annotation: Any, default: Any, panel: str | None = None) -> inspect.Parameter:

@@ -62,7 +62,7 @@ def reduce(
         str | None, option(help="Of an autoencoder: widths of the hidden layers, such as 512,256.")
     ] = None,
     max_iter: options.Steps = None,
-    device: Annotated[str | None, option(help="Of an autoencoder: cpu or cuda.")] = None,
+    device: Annotated[str | None, option(help="Of an autoencoder: cpu, cuda or one of several, such as cuda:1.")] = None,
     checkpoint: options.Checkpoint = None,
     how: Arithmetic,
     shell: Shell,

@@ -12,45 +12,32 @@ A subclass provides
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from eckart.certify.certificate import Certificate
-from eckart.complete.folding import (
-    cast,
-    entry_weights,
-    flipped,
-    flipped_normaliser,
-    is_matrix,
-    learned_columns,
-    merge_entries,
-    merge_rows,
-    on_columns,
-    pairs,
-    put_observed,
-    with_rows_of,
-)
+from eckart.complete.folding import entry_weights, is_matrix, pairs, put_observed
+from eckart.complete.kept_entries import KeptEntries
+from eckart.complete.new_rows import NewRows
 from eckart.complete.normalise import Normaliser
 from eckart.complete.recommend import Recommender
-from eckart.engines.protocol import RidgeRule, RowSolution
+from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
-from eckart.fit import Estimator, Fit, fitted
-from eckart.index.labels import Labels
+from eckart.fit import Fit, fitted
 from eckart.io.tables.triples import observed
-from eckart.matrix import Counts, Dense, Observed, squarable, wrong_ndim
+from eckart.matrix import Observed, squarable
 from eckart.matrix_blocks import some_rows
 from eckart.terms import Loss, loss_from
 
 LEVELLED = ("logistic", "ordered", "ordered_probit")
 """Losses of yes/no and of grades."""
-UPDATED = "measured before the last update; certify(X) measures the present model"
 
 
 def of_levels(model: Any) -> bool:
@@ -63,14 +50,13 @@ def of_levels(model: Any) -> bool:
     )
 
 
-class Completer(Recommender, TransformerMixin, Estimator):
+class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
     """Shared verbs of ``ALS``, ``BayesianMF``, ``SVP``, ``SVT``, ``SoftImpute``, ``ExactRecovery`` and the item models; see each of them."""
 
-    observed_: Observed
     normaliser_: Normaliser | None = None
+    _solve: Callable[..., Fit]
+    _fold_rule: Callable[[], RidgeRule]
     _demand: Any = None
-    _row_ids: Labels | None = None
-    _column_ids: Labels | None = None
 
     def fit(
         self,
@@ -104,18 +90,13 @@ class Completer(Recommender, TransformerMixin, Estimator):
         self._take(fit, x)
         self._say_if_early(fit)
 
-    def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
-        raise NotImplementedError
-
-    def _fold_rule(self) -> RidgeRule:
-        raise NotImplementedError
-
+    @abstractmethod
     def certify(self, X: Any) -> Certificate:
-        raise NotImplementedError
+        """Measure the certificate again, from this model and data alone."""
 
     def _take(self, fit: Fit, x: Observed) -> None:
-        self.fit_, self.observed_ = fit, x
-        self._row_ids = self._column_ids = self._demand = None
+        super()._take(fit, x)
+        self._demand = None
 
     def demand(self) -> Any:
         """What rows are likely to take up (``complete.demand.Demand``), learned from the observed entries once; ``recommend`` orders by it."""
@@ -125,22 +106,6 @@ class Completer(Recommender, TransformerMixin, Estimator):
             check_is_fitted(self)
             self._demand = Demand.of(self.observed_, engine=self.engine, n_threads=self.n_threads)
         return self._demand
-
-    @property
-    def row_ids(self) -> Labels:
-        """From row ids to positions and back."""
-        if self._row_ids is None:
-            f = self._lowrank()
-            self._row_ids = Labels(f.rows, f.shape[0], "row")
-        return self._row_ids
-
-    @property
-    def column_ids(self) -> Labels:
-        """From column ids to positions and back."""
-        if self._column_ids is None:
-            f = self._lowrank()
-            self._column_ids = Labels(f.columns, f.shape[1], "column")
-        return self._column_ids
 
     @fitted
     def row_biases_(self) -> np.ndarray | None:
@@ -264,115 +229,6 @@ class Completer(Recommender, TransformerMixin, Estimator):
         put_observed(filled, x, np.arange(x.shape[0]))
         return filled
 
-    def fold_in(self, X: Any, *, axis: str = "rows") -> np.ndarray:
-        """The codes u of new rows (or, with ``axis="columns"``, v of new columns of X) given the fitted model, without refitting."""
-        if axis not in ("rows", "columns"):
-            raise wrong("axis", axis, "'rows' or 'columns'")
-        if axis == "columns":
-            return self._turned()._folded(observed(X).transposed())[0].left
-        return self._folded(X)[0].left
-
-    def update(self, X: Any, *, axis: str = "rows") -> Self:
-        """Take in the full history of some rows (or columns): known ids are solved anew, new ids are added; all else stays as it is."""
-        if axis not in ("rows", "columns"):
-            raise wrong("axis", axis, "'rows' or 'columns'")
-        turned = axis == "columns"
-        model = self._turned() if turned else self
-        self._take_in(model, model._aligned(observed(X).transposed() if turned else observed(X)), turned)
-        return self
-
-    def _take_in(self, model: Completer, x: Observed, turned: bool) -> None:
-        """Rows of ``model`` (this one, or with rows and columns exchanged) solved anew or added, as ``update`` says."""
-        new, _ = model._folded(x)
-        ids = model.row_ids
-        labels = np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows
-        if x.rows is None and ids.labels is not None:
-            raise InputError(
-                "X has no row ids while the model has, wanted the ids of the rows to update; read it with rows="
-            )
-        fresh = np.asarray(labels)[ids.find(labels) < 0]
-        if ids.labels is None and list(fresh) != list(range(ids.size, ids.size + len(fresh))):
-            raise InputError(
-                f"row ids {list(fresh[:3])} came for a model whose {ids.size} rows have none, wanted positions up to {ids.size - 1}, or {ids.size}, ... "
-                "for new rows; fit with row ids to add any"
-            )
-        merged = merge_rows(model._lowrank(), new, labels, ids)
-        entries = merge_entries(model.observed_, x, labels, ids, merged.rows)
-        norm = None if model.normaliser_ is None else with_rows_of(model.normaliser_, merged)
-        self._take(
-            replace(
-                self.fit_,
-                factors=flipped(merged) if turned else merged,
-                certificate=replace(self.certificate_, notes=(*self.certificate_.notes, UPDATED)),
-            ),
-            entries.transposed() if turned else entries,
-        )
-        self.normaliser_ = flipped_normaliser(norm) if turned else norm
-
-    def _turned(self) -> Completer:
-        """The same model with rows and columns exchanged."""
-        other = self.__class__(**self.get_params(deep=False))
-        other._take(replace(self.fit_, factors=flipped(self._lowrank())), self.observed_.transposed())
-        other.normaliser_ = flipped_normaliser(self.normaliser_)
-        return other
-
-    def _folded(self, X: Any) -> tuple[LowRank, Observed]:
-        """New rows through the door and solved: their LowRank and their observed entries."""
-        x = self._aligned(X)
-        f = self._lowrank()
-        norm = Normaliser(None, f.shape) if self.normaliser_ is None else self.normaliser_
-        norm = norm.for_rows(x)
-        y = replace(x, data=norm.apply(self._as_fitted(x)).data)
-        engine = self._engine()
-        with engine.at_work():
-            found = self._folded_rows(y, f, norm, engine)
-            left = np.ascontiguousarray(engine.get(found.left), f.right.dtype)
-            bias = norm.row_offset if found.bias is None else engine.get(found.bias)
-        return f.with_rows(left, cast(bias, left), cast(norm.row_scale, left), x.rows), x
-
-    def _folded_rows(self, y: Observed, f: LowRank, norm: Normaliser, engine: Any) -> RowSolution:
-        """Codes and biases of new rows, given the columns."""
-        offset, loss = learned_columns(f, norm), self._loss()
-        beside = None if offset is None else engine.take(offset, y.dtype)
-        if loss is not None:
-            from eckart.complete.factors.majorise import folded
-
-            return folded(engine, engine.put(y), loss, engine.take(f.right, y.dtype), self._fold_rule(), beside, f.k)
-        return engine.ridge_rows(
-            engine.put(y), engine.take(f.right), self._fold_rule(), offset=beside, base=self._fold_base(f)
-        )
-
-    def _as_fitted(self, x: Observed) -> Observed:
-        """Entries as the fit sees them (implicit feedback brings strengths together)."""
-        return x
-
-    def _fold_base(self, f: LowRank) -> np.ndarray | None:
-        """What every row's matrix holds before its entries are added (implicit feedback)."""
-        return None
-
-    def _aligned(self, X: Any) -> Observed:
-        """New rows as Observed with the columns of the model, in its order."""
-        f = self._lowrank()
-        if hasattr(X, "shape") and not isinstance(X, (Dense, Observed, Counts)):
-            if len(X.shape) != 2:
-                raise wrong_ndim(len(X.shape))
-            try:
-                validate_data(self, X, reset=False, skip_check_array=True)
-            except ValueError as error:  # scikit-learn's words, in an error of ours
-                raise InputError(str(error)) from None
-        x = observed(X)
-        if x.columns is not None and f.columns is not None:
-            return on_columns(x, self.column_ids)
-        if x.n_columns != f.n:
-            raise InputError(
-                f"X has {x.n_columns} features, but {type(self).__name__} is expecting {f.n} features as input"
-            )
-        return x
-
-    def _judged(self, X: Any) -> Observed:
-        """The same for a certificate, whose sums must not leave the range of numbers: refused in words, as in ``fit``."""
-        return squarable(self._aligned(X))
-
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The columns of the data: a completed row has all of them."""
         f = self._lowrank()
@@ -382,8 +238,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
 
     def extra_state(self) -> dict[str, np.ndarray]:
         """The observed entries and the normaliser, for the model file."""
-        x = self.observed_
-        state = {"observed.indptr": x.indptr, "observed.indices": x.indices, "observed.data": x.data}
+        state = super().extra_state()
         if self.normaliser_ is not None:
             arrays, values = self.normaliser_.to_state()
             state |= {f"normaliser.{name}": a for name, a in arrays.items()}
@@ -397,16 +252,7 @@ class Completer(Recommender, TransformerMixin, Estimator):
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
         assert isinstance(f, LowRank)
-        x = Observed(
-            arrays["observed.indptr"], arrays["observed.indices"], arrays["observed.data"], f.n, f.rows, f.columns
-        )
-        if (
-            x.shape != f.shape
-            or x.indptr.dtype.kind not in "iu"
-            or x.indices.dtype.kind not in "iu"
-            or x.data.dtype not in (np.float32, np.float64)
-        ):
-            raise FileError(f"observed entries of a matrix of shape {x.shape} came with factors of shape {f.shape}")
+        x = self._entries_of(arrays, f, "factors of")
         prefix = "normaliser."
         kept = {name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)}
         for name, a in kept.items():

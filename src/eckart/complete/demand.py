@@ -55,8 +55,8 @@ LEAST = 1e-9
 class Demand:
     """Chances of being taken up and liked.
 
-    ``model``: d, with its certificate; ``support``: observations of each column; ``liked``: t; ``spread``: s; ``table``: of each choice the rank, the
-    weight, NDCG@10 on hidden entries, and the standard errors by which that is above random lists.
+    ``model``: d, with its certificate; ``support``: observations of each column in ``n_rows`` rows; ``liked``: t; ``spread``: s; ``table``: of each choice
+    the rank, the weight, NDCG@10 on hidden entries, and the standard errors by which that is above random lists.
     """
 
     model: ALS
@@ -64,8 +64,7 @@ class Demand:
     liked: float
     spread: float
     table: list[list[float]]
-    n_rows: int | None = None
-    """Rows of the matrix; None: those of ``model``."""
+    n_rows: int
 
     @classmethod
     def of(cls, x: Observed, *, engine: Any = "auto", n_threads: int | None = None) -> Demand:
@@ -76,7 +75,7 @@ class Demand:
         table = _tried(some, liked, how)
         k, weight, *_ = max(table, key=lambda row: row[2])
         model = _model(int(k), weight, how).fit(with_values(x, _mask))
-        return cls(model, x.column_counts(), liked, spread, table)
+        return cls(model, x.column_counts(), liked, spread, table, x.shape[0])
 
     @property
     def informative(self) -> bool:
@@ -104,12 +103,13 @@ class Demand:
         Phi <= 1, so a column behind the first c by p has at most the score 2 log p of the c-th: where the n-th best of the first c has more, the list is
         that of all columns; else c is doubled.
         """
-        left, right = _shrunk(d, counts, self.support, self.n_rows or self.model.observed_.shape[0])
+        left, right = _shrunk(d, counts, self.support, self.n_rows)
         right = right[columns]
         out = np.full((len(left), min(n, len(columns))), -1)
         todo, width = np.arange(len(left)), min(len(columns), 8 * n + 64)
         while len(todo):
-            first, chance = engine.top_columns(left[todo], right, width, None, _hidden_of(hidden, todo))
+            without = None if hidden is None else (hidden[0], hidden[1], hidden[2][todo])
+            first, chance = engine.top_columns(left[todo], right, width, None, without)
             guess = np.clip(f.at(np.repeat(todo, first.shape[1]), columns[np.maximum(first, 0)].ravel()), *scale)
             liked = log_ndtr((guess.reshape(first.shape).astype(np.float64) - self.liked) / self.spread)
             taken = POWER * np.log(np.maximum(chance.astype(np.float64), LEAST))
@@ -126,6 +126,10 @@ class Demand:
         """d of some fitted rows."""
         f = self.model.fit_.factors
         return LowRank(f.left[at], f.right)
+
+    def without_rows(self) -> Demand:
+        """What ``best`` needs, whatever the rows: it can go to where they are."""
+        return replace(self, model=None)  # type: ignore[arg-type]
 
     def fold(self, x: Observed) -> LowRank:
         """d of new rows."""
@@ -169,7 +173,8 @@ class Demand:
         factors = LowRank(left, right)
         evidence = Certificate.from_dict(values["certificate"])
         model._take(Fit(factors, evidence, Trace("objective"), {"sweeps": int(values["sweeps"])}), _mask(x))
-        return cls(model, x.column_counts(), liked, spread, [[float(v) for v in row] for row in values["table"]])
+        table = [[float(v) for v in row] for row in values["table"]]
+        return cls(model, x.column_counts(), liked, spread, table, x.shape[0])
 
 
 def _likes(values: np.ndarray) -> tuple[float, float]:
@@ -236,8 +241,3 @@ def _mask(x: Observed) -> Observed:
 
 def _model(k: int, weight: float, how: dict[str, Any]) -> ALS:
     return ALS(k, feedback="implicit", unobserved_weight=weight, max_iter=SWEEPS, tol=LOOSE, random_state=0, **how)
-
-
-def _hidden_of(hidden: Any, rows: np.ndarray) -> Any:
-    """What is left out, for some of the rows asked for."""
-    return None if hidden is None else (hidden[0], hidden[1], hidden[2][rows])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from eckart.complete.beside import NOTHING, Beside, Cold, Known, TimeBins, known
+from eckart.complete.beside import Beside, Cold, Known, TimeBins, known
 from eckart.complete.completer import Completer
 from eckart.complete.folding import entry_weights
 from eckart.complete.recommend import Explanation, Recommendations
@@ -111,9 +111,6 @@ class Featured(Completer, auto_wrap_output_keys=None):
             self._add(beyond, turned)
         self.fit_ = replace(self.fit_, certificate=certificate)
         return self
-
-    def _solve(self, x: Observed, weights: np.ndarray | None, beside: Beside = NOTHING) -> Fit:
-        raise NotImplementedError
 
     def predict(
         self,

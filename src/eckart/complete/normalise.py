@@ -15,30 +15,24 @@ by=None      nothing
 
 ``scale=True`` also divides by the standard deviation (divisor: the count) of each column, each row, or all entries; a column or row without spread, or
 with fewer than two entries, has scale 1. An empty row or column has offset 0 and scale 1, so it is predicted by the mean of what is known.
-
-The biases: with c given, b_i = sum_j (a_ij - mean - c_j) / (count_i + l2), and so for c with b given. Alternating these two steps converges, but creeps
-along the direction that raises all b and lowers all c. Conjugate gradients on the equations left for c when b is eliminated make one such pair of
-steps an iteration and have no slow direction. ``residual`` is measured at the returned point: the largest |gradient| relative to that at b = c = 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from eckart.arguments import held
+from eckart.complete.biases import BiasSums, balanced, ridged
 from eckart.errors import InputTypeError, wrong
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of, parts_of, with_values
 from eckart.optim.tangent import Sampling
 
 KINDS = ("column", "row", "both", "bias", "global", None)
-TOLERANCE = 1e-12
-"""Gradient of the bias problem, relative to that at zero, at which the iteration stops."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +87,7 @@ class Normaliser:
         values = self._less_columns(observed)
         rows, counts = _rows(observed), observed.row_counts()
         if self.by == "bias":
-            ridge = _ridge(counts, self.l2, self.l2_by_count)
+            ridge = ridged(counts, self.l2, self.l2_by_count)
             return np.bincount(rows, values, len(counts)) / ridge, None
         size = np.abs(observed.data) / (1.0 if self.column_scale is None else self.column_scale[observed.indices])
         return _moments(values, rows, counts, self.row_scale is not None, size, observed.dtype)
@@ -214,7 +208,9 @@ def normalise(
             assert spread is not None
             fitted = replace(fitted, column_scale=np.repeat(spread, observed.n_columns))
     elif by == "bias":
-        b, c, residual = _biases(observed, values, float(l2), l2_by_count, iterations)
+        sums = BiasSums.of(_rows(observed), columns, values, observed.shape)
+        of_rows, of_columns = (ridged(number, float(l2), l2_by_count) for number in (observed.row_counts(), counts))
+        b, c, residual = balanced(sums, of_rows, of_columns, iterations)
         fitted = replace(
             fitted, row_offset=b, column_offset=c, l2=float(l2), l2_by_count=bool(l2_by_count), residual=residual
         )
@@ -251,61 +247,6 @@ def _moments(
     return offset, np.where((counts < 2) | (spread <= floor), 1.0, spread)
 
 
-def _biases(
-    observed: Observed, values: np.ndarray, l2: float, l2_by_count: bool, iterations: int
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """b, c and the residual of
-
-        (D_r + R) b + P c   = f,   f = row sums of the values,      D_r, D_c: counts, P: 1 where observed, R: the ridge
-        P^T b + (D_c + R) c = g,   g = column sums of the values
-
-    by conjugate gradients on  S c = g - P^T (D_r + R)^-1 f,  S = D_c + R - P^T (D_r + R)^-1 P,  with D_c + R as preconditioner.
-    """
-    rows, columns = _rows(observed), observed.indices
-    n, m = observed.shape
-    sums = _Sums(
-        lambda c: np.bincount(rows, c[columns], n), lambda b: np.bincount(columns, b[rows], m), np.bincount(rows, values, n), np.bincount(columns, values, m)
-    )
-    counts = observed.row_counts(), observed.column_counts()
-    return _balanced(sums, _ridge(counts[0], l2, l2_by_count), _ridge(counts[1], l2, l2_by_count), iterations)
-
-
-class _Sums(NamedTuple):
-    """P c, P^T b, f and g of ``_biases``."""
-
-    row_sums: Callable[[np.ndarray], np.ndarray]
-    column_sums: Callable[[np.ndarray], np.ndarray]
-    f: np.ndarray
-    g: np.ndarray
-
-
-def _balanced(sums: _Sums, of_rows: np.ndarray, of_columns: np.ndarray, iterations: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """b, c and the residual, by conjugate gradients."""
-    row_sums, column_sums, f, g = sums
-    m = len(g)
-    first = max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0)) or 1.0
-    f, g = f / first, g / first  # the problem is linear; in these units no square underflows
-    c = np.zeros(m)
-    r = g - column_sums(f / of_rows)
-    z = r / of_columns
-    direction, power = z, float(r @ z)
-    for _ in range(iterations):
-        if np.abs(r).max(initial=0.0) <= TOLERANCE:
-            break
-        image = of_columns * direction - column_sums(row_sums(direction) / of_rows)
-        curvature = float(direction @ image)
-        if curvature <= 0:  # l2 = 0 and only the direction that changes nothing is left
-            break
-        c += power / curvature * direction
-        r = r - power / curvature * image
-        z = r / of_columns
-        before, power = power, float(r @ z)
-        direction = z + power / before * direction
-    b = (f - row_sums(c)) / of_rows
-    gradient = g - column_sums(b) - of_columns * c
-    return first * b, first * c, float(np.abs(gradient).max(initial=0.0))
-
-
 def _of_parts(observed: Any, by: str, engine: Any, l2: float, l2_by_count: bool, iterations: int) -> Normaliser:
     """Of a matrix in parts: sums of rows and columns are products of the entries with ones."""
     pattern, facts, (n, m) = Sampling(observed, engine), facts_of(observed), observed.shape
@@ -315,11 +256,11 @@ def _of_parts(observed: Any, by: str, engine: Any, l2: float, l2_by_count: bool,
     values = pattern.values(1.0, np.float64) - pattern.at(fitted.mean * ones[0], ones[1])
     if by == "bias":
         where = pattern.at(*ones)
-        sums = _Sums(
+        sums = BiasSums(
             lambda c: pattern.times(where, c[:, None])[:, 0], lambda b: pattern.times_t(where, b[:, None])[:, 0],
             pattern.times(values, ones[1])[:, 0], pattern.times_t(values, ones[0])[:, 0],
         )  # fmt: skip
-        b, c, residual = _balanced(sums, _ridge(counts, l2, l2_by_count), _ridge(counts_t, l2, l2_by_count), iterations)
+        b, c, residual = balanced(sums, ridged(counts, l2, l2_by_count), ridged(counts_t, l2, l2_by_count), iterations)
         fitted = replace(fitted, row_offset=b, column_offset=c, l2=l2, l2_by_count=bool(l2_by_count), residual=residual)
     if by in ("column", "both"):
         fitted = replace(fitted, column_offset=pattern.times_t(values, ones[0])[:, 0] / np.maximum(counts_t, 1))
@@ -327,12 +268,6 @@ def _of_parts(observed: Any, by: str, engine: Any, l2: float, l2_by_count: bool,
     if by in ("row", "both"):
         fitted = replace(fitted, row_offset=pattern.times(values, ones[1])[:, 0] / np.maximum(counts, 1))
     return fitted
-
-
-def _ridge(counts: np.ndarray, l2: float, by_count: bool) -> np.ndarray:
-    """count + l2 (or count + l2 count), 1 where that is 0: an empty row has offset 0."""
-    diagonal = counts * (1.0 + l2) if by_count else counts + l2
-    return np.where(diagonal > 0, diagonal, 1.0)
 
 
 def _rows(observed: Observed) -> np.ndarray:

@@ -2,9 +2,6 @@
 
 Columns are ordered by the chance that a row takes them up and likes them where that can be learned (``demand``), else by the model's values B_ij.
 Scores are these values, on the scale where there is one. Seen columns are left out unless asked for.
-
-Why: with the columns fixed, the code of row i is linear in its observed targets, u_i = M^-1 sum_p w_p y_p v_p with M = sum_p w_p v_p v_p^T + P, so the
-prediction splits exactly into one share for each observed entry, share_p = w_p y_p v_j^T M^-1 v_p.
 """
 
 from __future__ import annotations
@@ -17,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.complete.folding import on_a_scale
-from eckart.complete.lists_by_parts import best_by_parts
+from eckart.complete.lists_by_parts import OnParts, best_by_parts
+from eckart.complete.shares import SharesOfEntries
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.index.labels import Labels
@@ -116,19 +114,20 @@ class Explanation:
         return "\n".join(lines)
 
 
-class Lean(NamedTuple):
-    """The prior mean of a row's code (with its bias last, where there is one), and the part of a column's bias that its attributes give."""
+class Chance(NamedTuple):
+    """What orders lists by chance: the demand, its factors of the rows that are asked for, and the range of values."""
 
-    row: np.ndarray
-    column_bias: float
+    demand: Any
+    rows: LowRank
+    scale: Any
+
+    def of(self, at: np.ndarray) -> Chance:
+        """For some of the rows."""
+        return self._replace(rows=LowRank(self.rows.left[at], self.rows.right))
 
 
-class Recommender:
+class Recommender(OnParts, SharesOfEntries):
     """recommend, similar and explain of a ``Completer``."""
-
-    _support: Any = None
-    """How often each column was observed, and the range of ratings, where the model has the entries of some rows alone."""
-    _scale: Any = None
 
     def recommend(
         self: Any,
@@ -182,28 +181,39 @@ class Recommender:
         )
         if exclude is not None:
             columns = np.setdiff1d(columns, self.column_ids.indices_of(one_or_many(exclude)))
-        support = self.observed_.column_counts() if self._support is None else self._support
+        support = self.observed_.column_counts()
         if min_support:
             columns = columns[support[columns] >= min_support]
         if not len(columns):
             named = "candidates=, exclude= and min_support=" if min_support else "candidates= and exclude="
             raise InputError(f"no column is left to recommend, wanted at least one; check {named}")
-        hidden = None
+        chance = None
+        if by == "chance":
+            demand = self.demand()
+            scale = self.fit_.plan.get("clip") or on_a_scale(self.observed_) or (-np.inf, np.inf)
+            chance = Chance(demand.without_rows(), demand.rows(at) if X is None else demand.fold(seen), scale)
         if X is None and parts_of(seen) is not None:
-            best, scores = best_by_parts(self, at, int(n), columns, by, exclude_seen, support)
-            return Recommendations(ids.names(at), _names(self.column_ids, best), scores, best, np.where(best >= 0, support[best], 0), by)
+            best, scores = best_by_parts(self, at, int(n), columns, exclude_seen, chance, f.dtype)
+        else:
+            best, scores = self._best(f, at, columns, int(n), seen, exclude_seen, chance)
+        often = np.where(best >= 0, support[best], 0)
+        return Recommendations(ids.names(at), _names(self.column_ids, best), scores, best, often, by)
+
+    def _best(
+        self: Any, f: Any, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, exclude_seen: bool, chance: Chance | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Positions and scores of the n best of ``columns`` for the rows ``at`` of ``f``, whose entries are ``seen``."""
+        hidden = None
         if exclude_seen:
             near, where = some_rows(seen, at)
             hidden = (near.indptr, near.indices, where) if len(columns) == f.n else (*_on(near, columns), where)
-        if by == "chance":
-            found, scores = self._by_chance(f, at, columns, int(n), seen, hidden, new=X is not None)
-            best = np.where(found >= 0, columns[found], -1)
+        if chance is not None:
+            best, scores = self._by_chance(f, at, columns, n, seen, hidden, chance)
         else:
-            best, scores = self._by_prediction(f, at, columns, int(n), seen, hidden)
+            best, scores = self._by_prediction(f, at, columns, n, seen, hidden)
         if "ranking" in self.fit_.plan:
             scores[best >= 0] = self._clipped(scores[best >= 0])
-        often = np.where(best >= 0, support[best], 0)
-        return Recommendations(ids.names(at), _names(self.column_ids, best), scores, best, often, by)
+        return best, scores
 
     def _ranking(self: Any) -> str:
         """What "auto" stands for; models saved before there was a choice order by predictions."""
@@ -212,20 +222,18 @@ class Recommender:
         return "chance" if self.demand().informative else "prediction"
 
     def _by_chance(
-        self: Any, f: LowRank, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, hidden: Any, new: bool
+        self: Any, f: LowRank, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, hidden: Any, chance: Chance
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Positions among ``columns`` and values of the model at them, by falling chance."""
-        demand = self.demand()
-        d = demand.fold(seen) if new else demand.rows(at)
-        scale = self.fit_.plan.get("clip") or self._scale or on_a_scale(self.observed_) or (-np.inf, np.inf)
+        """Positions of columns and values of the model at them, by falling chance."""
+        demand, d, scale = chance
         rows = LowRank(
             f.left[at], f.right, f.mean, _taken(f.row_bias, at), f.column_bias, _taken(f.row_scale, at), f.column_scale
         )
-        engine = self._engine()
-        found = demand.best(rows, d, seen.row_counts()[at], n, columns, hidden, scale, engine)
+        found = demand.best(rows, d, seen.row_counts()[at], n, columns, hidden, scale, self._engine())
         values = rows.at(np.repeat(np.arange(len(at)), found.shape[1]), columns[np.maximum(found, 0)].ravel())
         values = np.clip(values.reshape(found.shape), *scale).astype(f.left.dtype, copy=False)
-        return found, np.where(found >= 0, values, -np.inf).astype(values.dtype)
+        best = np.where(found >= 0, columns[found], -1)
+        return best, np.where(found >= 0, values, -np.inf).astype(values.dtype)
 
     def _by_prediction(
         self: Any, f: LowRank, at: np.ndarray, columns: np.ndarray, n: int, seen: Observed, hidden: Any
@@ -236,16 +244,9 @@ class Recommender:
         best = np.where(found >= 0, columns[found], -1)
         return best, _full_scores(f, at, best, scores)
 
-    def similar(
-        self: Any,
-        *,
-        rows: Any = None,
-        columns: Any = None,
-        n: int = 10,
-    ) -> Recommendations:
+    def similar(self: Any, *, rows: Any = None, columns: Any = None, n: int = 10) -> Recommendations:
         """The ``n`` rows (or columns) whose codes point in the most similar direction: cosines of u (or v), itself left out."""
-        if (rows is None) == (columns is None):
-            raise InputError(f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them")
+        one_side(rows, columns)
         _check_number(n)
         f: LowRank = self._lowrank()
         ids, factor = (self.row_ids, f.left) if columns is None else (self.column_ids, f.right)
@@ -278,55 +279,6 @@ class Recommender:
         if parts:  # what is neither bias nor attributes nor time is history
             parts = {"history": total - sum(parts.values()), **parts}
         return Explanation(row, column, total, float(base), listed, parts, on_scale)
-
-    def _shares(
-        self: Any,
-        f: LowRank,
-        i: int,
-        j: int,
-        seen: np.ndarray,
-        values: np.ndarray,
-        weights: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, float, dict[str, float]]:
-        """One share for each observed entry, what is left (mean, biases and attributes), and its parts where attributes are known."""
-        rule = self._fold_rule()
-        ridge, bias_ridge = (float(r[0]) for r in rule.ridges(np.array([len(seen)])))
-        at = np.full(len(seen), i)
-        clean = f.with_rows(np.zeros_like(f.left), None if rule.bias else f.row_bias, f.row_scale)
-        scale = 1.0 if f.column_scale is None else f.column_scale[seen].astype(np.float64)
-        stretch = 1.0 if f.row_scale is None else float(f.row_scale[i])
-        targets = (values - clean.at(at, seen)) / scale / stretch
-        used = (
-            np.flatnonzero(f.left[i]) if rule.nonnegative else np.arange(f.k)
-        )  # a row at the bound is linear in what is off it
-        v = f.right[np.ix_(seen, used)].astype(np.float64)
-        penalty = np.full(len(used), ridge)
-        goal = f.right[j, used].astype(np.float64)
-        if rule.bias:
-            v, goal = np.column_stack([v, np.ones(len(v))]), np.append(goal, 1.0)
-            penalty = np.append(penalty, bias_ridge)
-        heavy = np.ones(len(v)) if weights is None else weights
-        heavy, pulls = (
-            (rule.alpha * values, np.where(values > 0, rule.alpha * values + rule.shift, 0.0))
-            if rule.alpha
-            else (heavy, heavy * targets)
-        )
-        matrix = (v.T * heavy) @ v + np.diag(penalty)
-        if (gram := self._fold_base(f)) is not None:
-            matrix += gram[np.ix_(used, used)]
-        row_of = np.linalg.lstsq(matrix, goal, rcond=None)[0]
-        factor = stretch * (1.0 if f.column_scale is None else float(f.column_scale[j]))
-        base, parts = float(clean.at([i], [j])[0]), dict[str, float]()
-        if (means := self._prior_of(i, j)) is not None:
-            lean = factor * float(row_of @ (penalty * means.row))
-            parts = {"attributes": lean + means.column_bias, "bias": base - means.column_bias}
-            base += lean
-        return factor * pulls * (v @ row_of), base, parts
-
-    def _prior_of(self: Any, i: int, j: int) -> Lean | None:
-        """Where attributes let the code of row i and the bias of column j lean; None without."""
-        return None
-
 
 def _taken(a: np.ndarray | None, at: np.ndarray) -> np.ndarray | None:
     return None if a is None else a[at]
@@ -363,6 +315,12 @@ def _on(seen: Observed, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _check_number(n: Any) -> None:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise wrong("n", n, "an int >= 1")
+
+
+def one_side(rows: Any, columns: Any) -> None:
+    """What is alike is asked of one side."""
+    if (rows is None) == (columns is None):
+        raise InputError(f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them")
 
 
 def one_or_many(ids: Any) -> Any:

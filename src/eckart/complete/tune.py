@@ -37,7 +37,6 @@ from eckart.fit import kept_fit, resumed_fit
 from eckart.io.models.checkpoint import Checkpoint, parameters_of
 from eckart.io.models.levels import SECONDS, Memory, resumed
 from eckart.io.tables.triples import observed
-from eckart.matrix import Observed
 from eckart.metrics import mae, ranking, rmse
 from eckart.trace import StopReason, progress
 
@@ -126,7 +125,7 @@ def tune(
     stopped = "every candidate was tried"
     with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
         seed = int(rng.integers(2**31))
-        parts = _parts(x, folds, held_out, seed)
+        parts = [split(x, held_out, random_state=seed)] if folds is None else list(cut(x, folds, random_state=seed))
         runs = [_Run(p, base, seed, error_name, at, shape) for p in parts]
         walk, at_rank = _Walk(runs, memory, checkpoint), 0
         while at_rank < len(ranks):
@@ -321,8 +320,3 @@ def _choose(table: list[Trial], one_standard_error: bool) -> int:
     limit = table[best].error + (table[best].standard_error or 0.0)
     within = [i for i, t in enumerate(table) if t.error <= limit]
     return min(within, key=lambda i: (table[i].n_components, -(table[i].l2 or 0.0), table[i].error))
-
-
-def _parts(x: Observed, n: int | None, held_out: float | int, seed: int) -> list[Split]:
-    """The folds, or the one split."""
-    return [split(x, held_out, random_state=seed)] if n is None else list(cut(x, n, random_state=seed))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,20 +24,17 @@ from eckart.certify.glove import GloveProblem, certify_glove
 from eckart.embed import glove_adagrad, glove_als
 from eckart.embed.cooccurrence import WEIGHTINGS
 from eckart.embed.model import WordModel
-from eckart.embed.pairs import Pairs, pairs_of
+from eckart.embed.pairs import Pairs, pairs_of, pairs_of_fit
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import Embedding
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.dask.known import is_collection
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import refused, resumed_trace
+from eckart.io.models.levels import NOTHING, Memory, resumed_trace, resuming
 from eckart.matrix import Observed
 from eckart.parameters import file_name, flag, number, one_of, optional, param, whole
-from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
-CHECKPOINT_SECONDS = 10.0
 STEPS = {"als": 10, "adagrad": 15}
 BIAS_L2 = 1e-3
 """The ridge of biases: they carry the words' frequencies, and should."""
@@ -50,7 +48,7 @@ def descend(
     tol: float,
     name: str,
     pack: Callable[[Any], dict[str, np.ndarray]],
-    keeper: Checkpoint | None = None,
+    memory: Memory = NOTHING,
     watch: Watcher = silent,
 ) -> tuple[Any, Trace]:
     """Steps until the loss falls by less than a share ``tol``; an interrupt keeps the last whole one. Returns the state and the loss after each step."""
@@ -64,8 +62,8 @@ def descend(
             if len(trace) > 1 and trace.values[-2] - trace.values[-1] <= tol * abs(trace.values[-2]):
                 trace.reason = StopReason.CONVERGED
                 break
-            if keeper and len(state.losses) < max_iter and keeper.due():
-                keeper.save(len(state.losses), pack(state))
+            if len(state.losses) < max_iter:
+                memory.offer(partial(pack, state))
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
         if not state.losses:
@@ -153,32 +151,25 @@ class GloVe(WordModel):
         self._check()
         if is_collection(X) and self.solver == "adagrad":
             raise InputError("solver='adagrad' came with a Dask collection and walks through all pairs in turn, in one place; use solver='als'")
-        engine, rng, k = self._engine_for(X), generator(self.random_state), int(self.n_components)
+        engine, k = self._engine_for(X), int(self.n_components)
         pairs = pairs_of(self, X, engine)
         require_room("n_components", k, 2.0 * len(pairs.words) * k, 4)
         x, weights = self._entries(pairs)
-        keeper = Checkpoint.of_fit(
-            self, x, weights, ignored=("max_iter", "add_context", "engine"), seconds=CHECKPOINT_SECONDS
-        )
         problem = self._problem(x, weights, engine)
         limit = STEPS[self.solver] if self.max_iter is None else int(self.max_iter)
-        kept = keeper.load() if keeper else None
         way: Any = glove_als if self.solver == "als" else glove_adagrad
-        with engine.at_work(), progress(bool(self.verbose)) as watch:
-            if keeper and kept:
-                with refused(keeper):
-                    state = way.unpack(kept[1], engine)
-            else:
-                state = way.start(problem, k, engine, rng)
-            how: dict[str, Any] = {"max_iter": limit, "tol": float(self.tol), "keeper": keeper, "watch": watch}
+        resumes = resuming(self, x, weights, ignored=("max_iter", "add_context", "engine"))
+        with resumes as (memory, rng), engine.at_work(), progress(bool(self.verbose)) as watch:
+            kept = memory.last()
+            state = way.start(problem, k, engine, rng) if kept is None else way.unpack(kept, engine)
+            how: dict[str, Any] = {"max_iter": limit, "tol": float(self.tol), "memory": memory, "watch": watch}
             step = way.stepper(problem, state, engine, float(self.learning_rate))
             state, trace = descend(state, step, name=way.NAME, pack=lambda s: way.pack(s, engine), **how)
             u, v, b, c = way.parts(state, engine)
             factors = Embedding(u, v, b, c, pairs.counts, pairs.words)
             objective = list(getattr(state, "objective", []))
             certificate = certify_glove(problem, factors, engine, trace, objective)
-        if keeper and trace.reason is not StopReason.INTERRUPTED:
-            keeper.remove()
+        memory.end(trace)
         plan = plan_of(engine) | {
             "method": way.METHOD,
             "reason": "asked for by name",
@@ -194,9 +185,7 @@ class GloVe(WordModel):
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and the text (or co-occurrences) alone."""
         f, engine = self._embedding(), self._engine_for(X)
-        pairs = pairs_of(self, X, engine)
-        if list(pairs.words) != list(f.columns):
-            raise InputError("X has other words than the model, wanted the data that the model was fitted to")
+        pairs = pairs_of_fit(self, X, engine, f.columns)
         with engine.at_work():
             problem = self._problem(*self._entries(pairs), engine)
             return certify_glove(problem, f, engine, self.fit_.trace, self.fit_.plan["objective"])

@@ -63,6 +63,14 @@ def pairs_of(model: Any, X: Any, engine: Any = None, memory: Memory = NOTHING) -
     return Pairs(checked(n), X.words, X.counts, X.rules)
 
 
+def pairs_of_fit(model: Any, X: Any, engine: Any, words: Any) -> Pairs:
+    """The same for a certificate, of the ``words`` that the model was fitted to."""
+    pairs = pairs_of(model, X, engine)
+    if list(pairs.words) != list(words):
+        raise InputError("X has other words than the model, wanted the data that the model was fitted to")
+    return pairs
+
+
 def checked(x: Counts) -> Counts:
     """Refuse what cannot be counts of pairs: not square, other words in rows than in columns, negative or not finite, nothing at all."""
     if x.shape[0] != x.shape[1]:

@@ -22,11 +22,11 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.embed.cooccurrence import WEIGHTINGS
 from eckart.embed.model import WordModel
-from eckart.embed.pairs import Pairs, contents_of, pairs_of, source_of
+from eckart.embed.pairs import Pairs, contents_of, pairs_of, pairs_of_fit, source_of
 from eckart.embed.sequences import Sequences
 from eckart.engines import engine_named
 from eckart.engines.protocol import PmiRule
-from eckart.errors import InputError, wrong
+from eckart.errors import wrong
 from eckart.factors import Basis, Embedding
 from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.checkpoint import Checkpoint
@@ -189,9 +189,7 @@ class PMI(WordModel):
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and the text (or co-occurrences) alone."""
         f, engine = self._embedding(), self._engine_for(X)
-        pairs = pairs_of(self, X, engine)
-        if list(pairs.words) != list(f.columns):
-            raise InputError("X has other words than the model, wanted the data that the model was fitted to")
+        pairs = pairs_of_fit(self, X, engine, f.columns)
         m, size = self._matrix(pairs, engine), self.singular_values_
         assert f.context is not None
         power = size ** (1.0 - self.exponent)

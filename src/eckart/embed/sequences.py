@@ -21,8 +21,9 @@ from eckart.embed.spill import Shelf
 from eckart.errors import InputError, wrong
 from eckart.io.tables.frames import titles
 from eckart.io.text.documents import documents
+from eckart.io.text.lexicon import Lexicon
 from eckart.io.text.tokens import BATCH_CHARACTERS, Tokenizer, token_batches
-from eckart.io.text.vocabulary import Lexicon, chosen
+from eckart.io.text.vocabulary import chosen
 from eckart.parameters import optional, whole
 from eckart.trace import Watcher, progress
 

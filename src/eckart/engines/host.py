@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.protocol.placed import refuse_bad_entries
-from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.matrix import Dense, Matrix, Observed
+from eckart.matrix_parts import kind_of
 
 
 @dataclass(eq=False)
@@ -40,7 +41,7 @@ class Host:
 
     @property
     def kind(self) -> str:
-        return {Dense: "dense", Counts: "counts", Observed: "observed"}[_base(self.matrix)]
+        return kind_of(self.matrix)
 
     @property
     def rows(self) -> np.ndarray | None:
@@ -86,10 +87,6 @@ class Host:
         other = Host(turn(self.matrix), None, w, checked=True, turn=self.turn)
         other.__dict__["T"] = self
         return other
-
-
-def _base(matrix: Any) -> type:
-    return next(kind for kind in (Dense, Counts, Observed) if isinstance(matrix, kind))
 
 
 def place(matrix: Matrix | Host, weights: np.ndarray | None = None, entry_weights: np.ndarray | None = None) -> Host:

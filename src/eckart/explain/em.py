@@ -46,21 +46,14 @@ Theta = TypeVar("Theta")
 
 
 class Problem(Protocol[Theta, S]):
-    """Data with a model: the two steps."""
+    """Data with a model: the two steps. One whose E step goes on from what the last one left of the rows, so that it cannot be repeated, keeps that and the
+    statistics itself: ``remember(statistics)`` gives both, ``recall(kept)`` takes them back."""
 
     def expect(self, theta: Theta) -> S:
         """E step at theta over all rows; the bound includes log-priors of theta where there are any."""
         ...
 
     def maximise(self, statistics: S) -> Theta: ...
-
-
-class Remembering(Protocol):
-    """A problem whose E step goes on from what the last one left of the rows, so that it cannot be repeated: it keeps that, and the statistics, itself."""
-
-    def remember(self, statistics: Any) -> Any: ...
-
-    def recall(self, kept: Any) -> Any: ...
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -138,17 +139,21 @@ class NetworkHead(NetworkShell):
             numbers("scale", f.extras["scale"], (f.k,))
             numbers("flat", f.extras["flat"], (1,))
 
+    @abstractmethod
     def _targets(self, y: Any, rows: int) -> tuple[np.ndarray, dict[str, Any]]:
-        raise NotImplementedError
+        """Targets as numbers, and what the model must remember of them."""
 
+    @abstractmethod
     def _trivial(self, y: np.ndarray, judged: np.ndarray, out: int) -> tuple[float, str]:
-        raise NotImplementedError
+        """The error of the best answer that looks at no row, and what that is."""
 
+    @abstractmethod
     def _measured(self, out: np.ndarray, y: np.ndarray) -> tuple[float, dict[str, Any]]:
-        raise NotImplementedError
+        """The error of these outputs, and other facts about them."""
 
+    @abstractmethod
     def _loss(self) -> Any:
-        raise NotImplementedError
+        """The loss that is trained."""
 
 
 def _precise(targets: np.ndarray, place: Any) -> np.ndarray:

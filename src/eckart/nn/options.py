@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
+from eckart.errors import InputError
 from eckart.fit import Estimator
 from eckart.nn.architecture import ACTIVATIONS
 from eckart.optim.rules import RULES
-from eckart.parameters import Rule, either, file_name, is_int, number, one_of, optional, param, whole
+from eckart.parameters import Rule, check, either, file_name, is_int, number, one_of, optional, param, whole
 
 STEPS = 8000
 """Gradient steps of a fit where ``max_iter`` is open: as many epochs as that makes, from 30 to 300."""
@@ -30,6 +31,10 @@ def widths(words: str, least: int = 0, none: bool = False) -> Rule:
     return Rule(words, fits)
 
 
+ENGINE = either(
+    one_of("auto", "cpu", "cuda"),
+    wanted="'auto', 'cpu' or 'cuda': networks run in PyTorch, on the processors or on a GPU of this machine",
+)
 WIDTHS = widths("None or a list of widths >= 1, such as [512, 256]", none=True)
 WORDS = {
     "training": """optimizer : "gd", "heavy_ball", "nesterov", "adagrad", "adam"
@@ -46,8 +51,10 @@ WORDS = {
         Largest norm of a gradient.
     weight_decay : float
         Weight of the penalty weight_decay / 2 ||W||^2, in units of the scaled loss.
-    device : None, "cpu", "cuda"
-        None: the CPU, unless X is a tensor on a GPU.
+    engine : "auto", "cpu", "cuda"
+        "auto": the CPU, unless X is a tensor on a GPU or ``device`` says otherwise.
+    device : None, "cpu", "cuda", "cuda:1"
+        Which device of the engine; None: the first.
     precision, compile : "auto" or names
         "float32", "float64", "bfloat16" (products, on a GPU); "auto" is float32 on a CPU; on a GPU bfloat16 products, long runs compiled.
     checkpoint : None or path
@@ -77,7 +84,7 @@ WORDS = {
 
 @dataclass(eq=False, repr=False)
 class NetworkParameters(Estimator):
-    """How a network is trained. ``engine`` is not among the parameters: PyTorch touches the entries, on ``device``."""
+    """How a network is trained. PyTorch touches the entries, so ``engine`` says on which kind of device, and ``device`` on which one."""
 
     _: KW_ONLY
     hidden: Any = param(None, WIDTHS)
@@ -101,7 +108,7 @@ class NetworkParameters(Estimator):
     precision: str = param("auto")
     compile: Any = param("auto")
     checkpoint: Any = param(None, file_name())
-    engine: Any = field(default="auto", init=False)
+    engine: Any = param("auto", ENGINE)
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -109,6 +116,17 @@ class NetworkParameters(Estimator):
         for name, words in WORDS.items():
             text = text.replace(f"{{{name}}}", words)
         cls.__doc__ = text or None
+
+
+def asked_device(model: Any) -> tuple[Any, str]:
+    """The device that ``engine`` and ``device`` ask for together (None: the data decide), and who asked, in the words of an error."""
+    check(model, "engine", "device")
+    engine, device = model.engine, model.device
+    if engine == "auto":
+        return device, f"device={device!r}"
+    if device is not None and device.partition(":")[0] != engine:
+        raise InputError(f"engine={engine!r} came with device={device!r}, which is no device of it; leave one of them out")
+    return device or engine, f"engine={engine!r}"
 
 
 def recipe_of(model: Any, rows: int, cuda: bool) -> Any:

@@ -73,11 +73,11 @@ class Place:
 
 
 def choose_place(
-    device: Any, precision: str, compiled: Any, size: int, on_gpu: bool = False, in_use: bool = False
+    device: Any, precision: str, compiled: Any, size: int, on_gpu: bool = False, in_use: bool = False, asked: str = ""
 ) -> Place:
     """The place for ``size`` bytes of data: the CPU, unless CUDA is asked for or the data lies there (``on_gpu``).
 
-    A model ``in_use`` that was trained on a GPU works on the CPU of a machine that has none.
+    A model ``in_use`` that was trained on a GPU works on the CPU of a machine that has none. ``asked``: the parameter that names the device, for errors.
 
     >>> choose_place(None, "auto", "auto", 1000).in_words()
     'cpu, float32'
@@ -97,7 +97,7 @@ def choose_place(
         where = torch.device("cpu")
     if where.type == "cuda" and not torch.cuda.is_available():
         raise InputError(
-            f"device={device!r} came, but this PyTorch sees no CUDA device; leave it out to run on the CPU"
+            f"{asked or f'device={device!r}'} came, but this PyTorch sees no CUDA device; leave it out to run on the CPU"
         )
     cuda = where.type == "cuda"
     if precision == "bfloat16" and not cuda:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,7 +19,7 @@ from eckart.io.read import read
 from eckart.matrix import Dense, Matrix, squarable
 from eckart.nn.architecture import weight_shapes
 from eckart.nn.lazy import is_tensor, need_torch
-from eckart.nn.options import NetworkParameters, recipe_of
+from eckart.nn.options import NetworkParameters, asked_device, recipe_of
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, progress
 
@@ -50,7 +51,7 @@ def split_rows(rows: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarr
     return np.sort(order[count:]), np.sort(order[:count])
 
 
-class NetworkShell(NetworkParameters):
+class NetworkShell(NetworkParameters, ABC):
     """Base of the estimators with a network inside."""
 
     # ---- data
@@ -75,7 +76,8 @@ class NetworkShell(NetworkParameters):
 
         count = (matrix.shape[0] or 0) if isinstance(matrix, Dense) else 0
         size = count * matrix.shape[1] * (9 if self.precision == "float64" else 5)
-        place = choose_place(self.device, self.precision, self.compile, size, gpu)
+        device, asked = asked_device(self)
+        place = choose_place(device, self.precision, self.compile, size, gpu, asked=asked)
         if isinstance(matrix, Dense):
             return place
         return replace(place, resident=False, reason="rows are filled in batch by batch")
@@ -95,7 +97,8 @@ class NetworkShell(NetworkParameters):
 
     def _file(self, matrix: Matrix, seed: int, y: Any = None) -> Checkpoint | None:
         """The checkpoint, about these data, this model and its parameters."""
-        file = Checkpoint.of_fit(self, matrix, y=y, seconds=CHECKPOINT_SECONDS)
+        ignored = ("engine",) if self.engine == "auto" else ()  # files of fits before there was an engine are gone on with
+        file = Checkpoint.of_fit(self, matrix, y=y, ignored=ignored, seconds=CHECKPOINT_SECONDS)
         if file is not None and self.random_state is not None:
             file.about["seed"] = seed
         return file
@@ -131,6 +134,8 @@ class NetworkShell(NetworkParameters):
             "k": network.k,
             "layers": in_words(network.architecture),
             "weights": network.size,
+            "engine": place.device.type,
+            "engine_reason": self._why(place),
             "device": place.in_words(),
             "data": place.reason,
             "learning rate": f"{recipe.learning_rate:g}, {recipe.schedule}",
@@ -149,6 +154,14 @@ class NetworkShell(NetworkParameters):
             )
         return plan
 
+    def _why(self, place: Any) -> str:
+        """Why this kind of device was taken."""
+        if self.engine != "auto":
+            return "asked for"
+        if self.device is not None:
+            return f"auto: device={self.device!r} was asked for"
+        return "auto: the rows lie on the GPU already" if place.cuda else "auto: the processors of this machine"
+
     # ---- the network in use
 
     def _through(self, f: Network, matrix: Matrix, gpu: bool, use: Any) -> np.ndarray:
@@ -159,7 +172,7 @@ class NetworkShell(NetworkParameters):
         from eckart.nn.steps import over_rows
 
         kind = "float64" if matrix.dtype == np.float64 else "float32"
-        place = choose_place(self.device, kind, False, 0, gpu, in_use=True)
+        place = choose_place(asked_device(self)[0], kind, False, 0, gpu, in_use=True)
         net, scale = live(f, place.dtype, place.device), Scale(f.mean, f.spread, 1.0)
         count, out = int(matrix.shape[0] or 0), []
         with torch.no_grad(), threads(self.n_threads):
@@ -204,9 +217,9 @@ class NetworkShell(NetworkParameters):
         numbers("held_out", arrays["held_out"], (None,))
         super().restore(factors, certificate, trace, plan, arrays)
 
+    @abstractmethod
     def _fits(self, f: Network, out: int) -> None:
         """Refuse factors of another kind of network."""
-        raise NotImplementedError
 
     def _store(self, fit: Any, arrays: dict[str, np.ndarray]) -> None:
         self.fit_ = fit

@@ -9,7 +9,7 @@ import numpy as np
 
 from eckart.decompositions import svd
 from eckart.errors import InputError, wrong
-from eckart.plots.style import BLUE, CLASSES, FAINT, INK, ORANGE, SOFT, new_axes, plain
+from eckart.plots.style import BLUE, CLASSES, FAINT, INK, ORANGE, SOFT, new_axes, plain, words_at
 
 FEW_VALUES = 40
 """Up to this many distinct values (ratings) each has a bar of its own."""
@@ -84,7 +84,7 @@ def error_by_popularity(counts: Any, errors: Any, ax: Any = None, *, what: str =
     root = np.sqrt(np.bincount(place, errors**2, len(edges) - 1) / np.maximum(size, 1))
     ax.bar(np.arange(len(root)), root, width=0.82, color=BLUE, zorder=2)
     for i, number in enumerate(size):
-        ax.annotate(f"{number:,}", (i, 0), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=7, color="white", zorder=3)  # fmt: skip
+        words_at(ax, f"{number:,}", (i, 0), (0, 4), ha="center", fontsize=7, color="white", zorder=3)
     whole = float(np.sqrt(np.mean(errors**2)))
     ax.axhline(whole, color=ORANGE, linewidth=1.2, linestyle="--", zorder=3)
     words = [f"{a:,}" if b == a + 1 else f"{a:,}–{b - 1:,}" for a, b in zip(edges[:-1].tolist(), edges[1:].tolist())]
@@ -239,18 +239,10 @@ def _name_points(ax: Any, xy: np.ndarray, at: np.ndarray, names: list[str]) -> N
             continue
         place = free[0]
         taken.append((begin, begin + reach, place))
-        ax.annotate(
-            name,
-            xy[i],
-            xytext=(-6 if left else 6, (place - y) * 260),
-            textcoords="offset points",
-            ha="right" if left else "left",
-            va="center",
-            fontsize=8,
-            color=INK,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
-            arrowprops={"arrowstyle": "-", "color": SOFT, "linewidth": 0.5} if place != y else None,
-        )
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8}
+        tie = {"arrowstyle": "-", "color": SOFT, "linewidth": 0.5} if place != y else None
+        moved, side = (-6 if left else 6, (place - y) * 260), "right" if left else "left"
+        words_at(ax, name, xy[i], moved, ha=side, va="center", bbox=box, arrowprops=tie)
 
 
 def _one_dimensional(name: str, values: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ from unicodedata import east_asian_width
 import numpy as np
 
 from eckart.errors import wrong
-from eckart.plots.style import BLUE, CLASSES, FAINT, INK, SOFT, new_axes, plain
+from eckart.plots.style import BLUE, CENTRED, CLASSES, FAINT, INK, SOFT, new_axes, plain, words_at
 from eckart.plots.topics import _short as short
 
 LETTER, WIDE_LETTER, LINE = 5.1, 8.2, 10.5
@@ -113,19 +113,9 @@ def _label(ax: Any, xy: np.ndarray, words: list[str], colours: Any) -> None:
             apart[i] = True
             if apart.all():
                 taken = np.vstack([taken, box])
-                ax.annotate(
-                    word,
-                    xy[i],
-                    xytext=((cx - x) / unit, (cy - y) / unit),
-                    textcoords="offset points",
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color=colours if isinstance(colours, str) else colours[i],
-                    annotation_clip=False,
-                    arrowprops=None if step < len(AROUND) else TIE,
-                    zorder=3,
-                ).set_in_layout(False)
+                moved = (cx - x) / unit, (cy - y) / unit
+                how = {"color": colours if isinstance(colours, str) else colours[i], "arrowprops": None if step < len(AROUND) else TIE}
+                words_at(ax, word, xy[i], moved, **CENTRED, **how, annotation_clip=False, zorder=3).set_in_layout(False)
                 break
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from eckart.errors import InputError
 from eckart.matrix import Counts
-from eckart.plots.style import BLUE, INK, ORANGE, SOFT, new_axes, plain
+from eckart.plots.style import BLUE, ORANGE, SOFT, new_axes, plain, words_at
 
 MOST_PAIRS = 4000
 """Pairs that are drawn, at most: a sample in which a pair is as probable as its count is large."""
@@ -30,17 +30,7 @@ def plot_loss(model: Any, ax: Any = None) -> Any:
     for name, colour in (("loss without vectors", SOFT), ("lower bound", ORANGE)):
         if name in facts:
             ax.axhline(facts[name], color=colour, linewidth=1.2, linestyle="--", zorder=1)
-            words = f"{name} {facts[name]:.4g}"
-            ax.annotate(
-                words,
-                (1, facts[name]),
-                (0, 3),
-                ("axes fraction", "data"),
-                "offset points",
-                ha="right",
-                fontsize=8,
-                color=INK,
-            )
+            words_at(ax, f"{name} {facts[name]:.4g}", (1, facts[name]), (0, 3), xycoords=("axes fraction", "data"), ha="right")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.margins(y=0.12)
     return plain(ax, f"{trace.quantity.capitalize()}: {values[-1]:.4g} in the end", "pass or step", trace.quantity)

@@ -8,7 +8,7 @@ import numpy as np
 
 from eckart.decompositions import eigh
 from eckart.errors import InputError, wrong
-from eckart.plots.style import CLASSES, FAINT, INK, SOFT, new_axes, plain
+from eckart.plots.style import CENTRED, CLASSES, FAINT, INK, SOFT, TAG, new_axes, plain, words_at
 
 LEVELS = (0.5, 0.9)
 """Shares of a component that its ellipses hold."""
@@ -50,17 +50,8 @@ def soft_clusters(
                 _ellipses(ax, centres[z], c, CLASSES[z % len(CLASSES)])
         for z, centre in enumerate(centres):
             words = str(z + 1) if weights is None else f"{z + 1} · {weights[z]:.0%}"
-            ax.annotate(
-                words,
-                centre,
-                ha="center",
-                va="center",
-                fontsize=9,
-                weight="bold",
-                color=CLASSES[z % len(CLASSES)],
-                bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
-                zorder=4,
-            )
+            colour = CLASSES[z % len(CLASSES)]
+            words_at(ax, words, centre, **CENTRED, fontsize=9, weight="bold", color=colour, bbox=TAG, zorder=4)
     certain = float(np.mean(q.max(axis=1) > 0.9)) if len(q) else 0.0
     words = [str(names[n]) if names is not None else f"column {a + 1}" for n, a in enumerate(axes)]
     return plain(ax, f"{q.shape[1]} components; {certain:.0%} of the rows belong to one with more than 90%", *words)

@@ -8,7 +8,22 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputError
-from eckart.plots.style import BLUE, CLASSES, FAINT, INK, ORANGE, RED, SOFT, coloured, montage, new_axes, plain
+from eckart.plots.style import (
+    BLUE,
+    CENTRED,
+    CLASSES,
+    FAINT,
+    INK,
+    ORANGE,
+    RED,
+    SOFT,
+    TAG,
+    coloured,
+    montage,
+    new_axes,
+    plain,
+    words_at,
+)
 
 
 def scree(model: Any, ax: Any = None, *, spectrum: np.ndarray | None = None) -> Any:
@@ -29,17 +44,9 @@ def scree(model: Any, ax: Any = None, *, spectrum: np.ndarray | None = None) -> 
     if 0 < k <= len(shares):
         ax.axvline(k + 0.5, color=INK, linewidth=1, linestyle=":")
         side = "right" if k > 0.55 * len(shares) else "left"
-        ax.annotate(
-            f"k = {k}: {running[k - 1]:.1%} of the variance",
-            (k + 0.5, 0.5),
-            xytext=(-6 if side == "right" else 6, 0),
-            textcoords="offset points",
-            ha=side,
-            va="center",
-            fontsize=9,
-            color=INK,
-            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5},
-        )
+        box = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.5}
+        text, moved = f"k = {k}: {running[k - 1]:.1%} of the variance", (-6 if side == "right" else 6, 0)
+        words_at(ax, text, (k + 0.5, 0.5), moved, ha=side, va="center", fontsize=9, bbox=box)
     ax.set_ylim(0, 1.03)
     ax.yaxis.set_major_formatter(lambda v, _: f"{v:.0%}")
     ax.xaxis.get_major_locator().set_params(integer=True)
@@ -92,16 +99,8 @@ def code_map(
             drawn.eckart_names = [f"{kind}, row {r}" for r in np.flatnonzero(mine)]
         for c, kind in enumerate(kinds):
             mine = labels == kind
-            ax.annotate(
-                str(kind),
-                (np.median(codes[mine, i]), np.median(codes[mine, j])),
-                ha="center",
-                va="center",
-                fontsize=10,
-                weight="bold",
-                color=CLASSES[c % len(CLASSES)],
-                bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
-            )
+            middle = np.median(codes[mine, i]), np.median(codes[mine, j])
+            words_at(ax, str(kind), middle, **CENTRED, fontsize=10, weight="bold", color=CLASSES[c % len(CLASSES)], bbox=TAG)
     words = [f"component {a + 1}" + (f" ({shares[a]:.1%})" if shares is not None else "") for a in axes]
     return plain(ax, "Map of the codes", *words)
 
@@ -176,14 +175,7 @@ def outlier_chart(outliers: Any, ax: Any = None, *, names: Any = None, most: int
         beyond = np.maximum(outliers.t2 / max(outliers.t2_limit, tiny), outliers.spe / max(outliers.spe_limit, tiny))
     for i in np.argsort(-beyond, kind="stable")[:most]:
         if flagged[i]:
-            ax.annotate(
-                str(i if names is None else names[i]),
-                (t2[i], spe[i]),
-                xytext=(4, 3),
-                textcoords="offset points",
-                fontsize=8,
-                color=INK,
-            )
+            words_at(ax, str(i if names is None else names[i]), (t2[i], spe[i]), (4, 3))
     spread = spe[spe > tiny]
     if len(spread) and spread.max() > 50 * np.median(spread):
         ax.set_yscale("log")

@@ -10,6 +10,10 @@ INK, SOFT, FAINT = "#1f2933", "#7b8794", "#e4e7eb"
 BLUE, ORANGE, RED = "#2b6cb0", "#dd6b20", "#c53030"
 CLASSES = ("#2b6cb0", "#dd6b20", "#2f855a", "#c53030", "#6b46c1", "#97266d", "#0987a0", "#b7791f", "#4a5568", "#d53f8c")
 
+CENTRED: dict[str, Any] = {"ha": "center", "va": "center"}
+TAG = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+"""A white box behind words on points."""
+
 
 def new_axes(ax: Any = None, size: tuple[float, float] = (6.0, 4.0)) -> Any:
     """The given axes, or those of a new figure that no global state knows."""
@@ -34,6 +38,12 @@ def plain(ax: Any, title: str = "", x: str = "", y: str = "") -> Any:
     ax.set_xlabel(x, color=INK)
     ax.set_ylabel(y, color=INK)
     return ax
+
+
+def words_at(ax: Any, words: str, at: Any, offset: tuple[float, float] | None = None, **how: Any) -> Any:
+    """Small words at a place, or ``offset`` points from it; ``how`` as for matplotlib's ``annotate``."""
+    moved = {} if offset is None else {"xytext": offset, "textcoords": "offset points"}
+    return ax.annotate(words, at, **{"fontsize": 8, "color": INK} | moved | how)
 
 
 def montage(tiles: np.ndarray, columns: int, gap: int = 1) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from eckart.decompositions import eigh
 from eckart.errors import InputError, wrong
-from eckart.plots.style import BLUE, CLASSES, FAINT, INK, ORANGE, SOFT, new_axes, plain
+from eckart.plots.style import BLUE, CENTRED, CLASSES, FAINT, INK, ORANGE, SOFT, new_axes, plain, words_at
 
 LEAST_RADIUS = 1.75
 """Of a circle, in typographic points."""
@@ -203,18 +203,8 @@ def _write_beside(ax: Any, xy: np.ndarray, radius: np.ndarray, words: list[str],
             inside = box[0] >= frame.x0 and box[2] <= frame.x1 and box[1] >= frame.y0 and box[3] <= frame.y1
             if inside and all(box[0] > b[2] or box[2] < b[0] or box[1] > b[3] or box[3] < b[1] for b in taken):
                 taken.append(box)
-                ax.annotate(
-                    words[z],
-                    xy[z],
-                    xytext=((cx - x) / unit, (cy - y) / unit),
-                    textcoords="offset points",
-                    ha="center",
-                    va="center",
-                    fontsize=8,
-                    color=INK,
-                    annotation_clip=False,
-                    zorder=5,
-                ).set_in_layout(False)
+                moved = (cx - x) / unit, (cy - y) / unit
+                words_at(ax, words[z], xy[z], moved, **CENTRED, annotation_clip=False, zorder=5).set_in_layout(False)
                 break
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from eckart.engines.protocol import Moments
 from eckart.errors import InputError, wrong
-from eckart.fit import fitted, one_kind_of_names
+from eckart.fit import fitted, one_kind_of_names, sample_weights
 from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix, Observed, row_parts
@@ -62,7 +62,7 @@ class IncrementalPCA(PCA):
         """Start over with the rows of X, ``batch_size`` at a time; ``partial_fit`` goes on from there."""
         check(self)
         matrix = self._complete(one_kind_of_names(read(X)))
-        weights = self._weights(matrix, sample_weight)
+        weights = sample_weights(sample_weight, matrix.shape[0])
         # rows are cut into batches, their weights are not
         parts = row_parts(matrix, self._batch(matrix.shape[1])) if weights is None else [matrix]
         with progress(bool(self.verbose)) as watch, resuming(self, matrix, weights) as (memory, rng):

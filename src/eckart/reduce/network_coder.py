@@ -8,6 +8,7 @@ stationary: gradient norm, held-out error, and beside it the error of PCA at equ
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
@@ -212,8 +213,9 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
     # ---- pieces
 
+    @abstractmethod
     def _architecture(self, n: int, rows: int) -> dict[str, Any]:
-        raise NotImplementedError
+        """The layers, as a plain value."""
 
     def _fits(self, f: Network, out: int) -> None:
         a = f.architecture

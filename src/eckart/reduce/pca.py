@@ -16,29 +16,28 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate
-from eckart.engines.protocol import GapsFound, Moments, Sketch
+from eckart.engines.protocol import Moments, Sketch
 from eckart.errors import FileError, InputError
-from eckart.factors import Basis
-from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of, sample_weights
+from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, sample_weights
 from eckart.io.models.levels import NOTHING, Memory, resuming
 from eckart.io.namespaces import in_kind, on_host, way_back
 from eckart.io.read import read
 from eckart.io.tables.device_rows import same_kind
 from eckart.io.tables.numbers import numeric
-from eckart.matrix import Dense, Matrix, Observed, squarable
+from eckart.matrix import Dense, Matrix, Observed
 from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
+from eckart.reduce import basis_gaussian
 from eckart.reduce import missing as gaps
 from eckart.reduce.charts import ComponentTables
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.encode import encode, filled, reusable, squared_errors
+from eckart.reduce.encode import encode, filled, reusable
 from eckart.reduce.given import SettableBasis
 from eckart.reduce.krylov import FINEST
-from eckart.reduce.plan import ALIASES, SOLVERS, STATISTIC_COLUMNS, validate_components
+from eckart.reduce.plan import ALIASES, SOLVERS
 from eckart.reduce.rotate import Rotation, rotation_of
-from eckart.reduce.solve import Options, certify, in_range, scaled_in_words, solve_scaled, to_basis, with_units
-from eckart.reduce.spectral import solve_eigh
-from eckart.reduce.standardise import divided, divided_moments, divisors
-from eckart.reduce.stream import running, spectrum_of_sketch
+from eckart.reduce.running_fit import solve_running
+from eckart.reduce.solve import Options, certify, in_range, solve_scaled
+from eckart.reduce.standardise import divided
 from eckart.rng import generator
 from eckart.trace import Watcher, progress, silent
 
@@ -132,7 +131,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         """Fit to rows of X: array, frame, sparse matrix, file, or iterator of row blocks; NaN marks a missing entry."""
         options = self._options()
         matrix = one_kind_of_names(read(X))
-        weights = self._weights(matrix, sample_weight)
+        weights = sample_weights(sample_weight, matrix.shape[0])
         with progress(bool(self.verbose)) as watch, resuming(self, matrix, weights, ignored=SHOWN) as (memory, rng):
             fit, scale = solve_scaled(matrix, options, weights, engine=self._engine(), rng=rng, watch=watch, memory=memory)
         memory.end(fit.trace)
@@ -162,7 +161,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
             )
         if not fresh:
             matrix = self._new_rows(X)
-        self._take_in([matrix], options, self._weights(matrix, sample_weight), None if fresh else self._stream, generator(self.random_state))
+        self._take_in([matrix], options, sample_weights(sample_weight, matrix.shape[0]), None if fresh else self._stream, generator(self.random_state))
         return self
 
     def _take_in(
@@ -175,63 +174,11 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         memory: Memory = NOTHING,
         watch: Watcher = silent,
     ) -> None:
-        """Take blocks of rows into the running statistic, then solve it once. Nothing changes where a block is refused."""
-        engine, old = self._engine(), self.fit_.factors if state is not None else None
-        scale, done = None, 0
-        columns, dtype = (None, np.dtype(float)) if old is None else (old.columns, old.mean.dtype)
-        try:
-            with engine.at_work():
-                for at, matrix in enumerate(map(squarable, parts)):
-                    if options.scale and matrix.shape[1] > STATISTIC_COLUMNS:
-                        raise InputError(
-                            f"scale=True came with {matrix.shape[1]} columns, wanted at most {STATISTIC_COLUMNS} for partial_fit: a sketch of more is kept in "
-                            "the units of the data; call fit on all rows"
-                        )
-                    if state is None:
-                        columns, dtype = matrix.columns, matrix.dtype
-                        state = running(matrix.shape[1], options.k, matrix.dtype, options.centered, rng)
-                        if (kept := memory.last()) is not None:
-                            done, state = int(kept["done"]), replace(state, **kept["state"])
-                    if at < done:
-                        continue
-                    told = {name: value for name, value in vars(state).items() if name != "dtype"}
-                    memory.offer({"done": at, "state": told})
-                    placed = engine.put(matrix, weights)
-                    state = _with(state, placed, engine)
-                    watch("rows", state.rows, None)
-                assert state is not None
-                n = len(state.mean)
-                if isinstance(state, Sketch):
-                    c, spectrum = spectrum_of_sketch(state, _at_most(options.k, state.rows, n), engine)
-                else:
-                    seen = state
-                    if options.scale:
-                        spread = np.sqrt(np.maximum(np.diagonal(state.scatter), 0.0) / state.weight)
-                        scale = divisors(spread, state.mean, dtype)
-                        seen = divided_moments(state, scale)
-                    c = Covariance.from_moments(engine, seen, options.centered, dtype)
-                    spectrum = solve_eigh(c, _at_most(options.k, c.rows, n))
-                basis = to_basis(c, spectrum, columns)
-                certificate = certify(c, basis, spectrum.tol, rng, spectrum.notes)
-        except GapsFound as found:
-            raise InputError(
-                f"X contains NaN at row {found.row}, column {found.column}, wanted complete rows for partial_fit; "
-                "call fit on all rows, or impute(X) first"
-            ) from None
-        plan = {
-            "solver": "stream",
-            "reason": "partial_fit: running statistic of the rows seen",
-            "k": basis.k,
-            "tol": spectrum.tol,
-            "rows": c.rows,
-        }
-        fit = Fit(basis, certificate, spectrum.trace, plan | plan_of(engine))
-        if scale is None:
-            fit = with_units(fit, c.deviations, c.mean)
-        else:
-            fit.plan["standardised"] = scaled_in_words(scale)
+        """Take blocks of rows into the running statistic. Nothing changes where a block is refused."""
+        old = None if state is None else self.fit_.factors
+        fit, scale, after = solve_running(parts, options, weights, state, old, engine=self._engine(), rng=rng, memory=memory, watch=watch)
         self._become(fit, scale)
-        self._stream = state
+        self._stream = after
 
     @in_kind
     def transform(self, X: Any) -> Any:
@@ -254,8 +201,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
     @in_kind
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Points of the subspace from codes: mean + codes U^T."""
-        codes = self._codes(X)
-        b = self._fitted("inverse_transform").factors
+        codes, b = self._codes(X), self.fit_.factors
         decoder = self._decoder().astype(b.components.dtype, copy=False)
         return self._in_units(codes @ decoder + b.mean)
 
@@ -272,19 +218,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
     @in_kind
     def score_samples(self, X: Any) -> np.ndarray:
         """Log-likelihood of each row under N(mean, U (L - s I) U^T + s I); with gaps, of its observed entries."""
-
-        def loglik(x: Any, b: Basis, engine: Any) -> np.ndarray:
-            g = gaps.gaussian_of(b, 1e-12)
-            if x.kind == "observed":
-                return engine.get(engine.gap_codes(x, g.w, g.mu, g.s2).loglik)
-            codes = encode(x, b, engine).astype(np.float64)
-            values = np.maximum(b.variances, g.s2)
-            rest = np.maximum(squared_errors(x, b, engine), 0.0)
-            log_det = float(np.log(values).sum()) + ((b.n - b.k) * np.log(g.s2) if b.n > b.k else 0.0)
-            quadratic = (codes**2 / values).sum(axis=1) + (rest / g.s2 if b.n > b.k else 0.0)
-            return -0.5 * (b.n * np.log(2 * np.pi) + log_det + quadratic)
-
-        return self._of_rows(reusable(self._new_rows(X)), loglik)
+        return self._of_rows(reusable(self._new_rows(X)), basis_gaussian.log_likelihoods)
 
     @in_kind
     def score(self, X: Any, y: Any = None) -> float:
@@ -293,24 +227,17 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
 
     def get_covariance(self) -> np.ndarray:
         """U (L - s I) U^T + s I, n x n."""
-        b = self._fitted("get_covariance").factors
-        gain = np.maximum(b.variances - b.noise, 0.0)
-        u = b.components.astype(np.float64)
-        return (u.T * gain) @ u + b.noise * np.eye(b.n)
+        return basis_gaussian.covariance(self._fitted("get_covariance").factors)
 
     def get_precision(self) -> np.ndarray:
         """Inverse of ``get_covariance`` by the matrix inversion lemma; the pseudo-inverse where it is singular."""
-        b = self._fitted("get_precision").factors
-        if b.noise <= 1e-12 * (float(b.variances[0]) if b.k else 1.0):
-            return np.linalg.pinv(self.get_covariance(), hermitian=True)
-        u = b.components.astype(np.float64)
-        return np.eye(b.n) / b.noise - (u.T * (1 / b.noise - 1 / np.maximum(b.variances, b.noise))) @ u
+        return basis_gaussian.precision(self._fitted("get_precision").factors)
 
     @in_kind
     def certify(self, X: Any, sample_weight: Any = None) -> Certificate:
         """Measure the certificate again from this model and data, by products with the data alone."""
         matrix, engine, b = self._divided(self._new_rows(X)), self._engine(), self.fit_.factors
-        weights = self._weights(matrix, sample_weight)
+        weights = sample_weights(sample_weight, matrix.shape[0])
 
         def judged(x: Any) -> Certificate:
             x, basis, notes = in_range(matrix, x, b, engine)
@@ -328,23 +255,8 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         steps = self.max_iter if self.iterated_power == "auto" else int(self.iterated_power) + 1
         tol = FINEST if self.svd_solver == "arpack" and self.tol == 0 else float(self.tol)
         return Options(
-            self.n_components,
-            bool(self.center),
-            self.svd_solver,
-            tol,
-            int(self.n_oversamples),
-            steps,
-            scale=bool(self.scale),
+            self.n_components, bool(self.center), self.svd_solver, tol, int(self.n_oversamples), steps, scale=bool(self.scale)
         )
-
-    def _weights(self, matrix: Matrix, sample_weight: Any) -> np.ndarray | None:
-        if sample_weight is None:
-            return None
-        if matrix.shape[0] is None:
-            raise InputError(
-                "sample_weight came with a stream of unknown length, wanted data whose number of rows is known"
-            )
-        return sample_weights(sample_weight, matrix.shape[0])
 
     def _become(self, fit: Fit, scale: np.ndarray | None) -> None:
         """Take a fit and the units of its columns, all at once."""
@@ -423,21 +335,7 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
 
     def _codes(self, X: Any) -> np.ndarray:
         b = self._fitted("inverse_transform").factors
-        codes = on_host(X) if way_back(X) else np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
-        codes = numeric(codes)
+        codes = numeric(on_host(X) if way_back(X) else np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
         if codes.ndim != 2 or codes.shape[1] != b.k:
             raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {b.k})")
         return codes
-
-
-def _at_most(k: Any, rows: int, n: int) -> Any:
-    """In a stream, k components appear as soon as there are rows for them."""
-    validate_components(k, None, n)
-    return min(int(k), rows) if isinstance(k, (int, np.integer)) and not isinstance(k, bool) else k
-
-
-def _with(state: Moments | Sketch, placed: Any, engine: Any) -> Moments | Sketch:
-    """The running statistic with more rows."""
-    if isinstance(state, Sketch):
-        return engine.sketch(placed, state)
-    return engine.moments(placed, state.probe).merge(state)

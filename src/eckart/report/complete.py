@@ -238,8 +238,4 @@ def _recommendations(page: Report, model: Any, x: Observed, names: tuple[str, st
 
 
 def _texts(ids: np.ndarray) -> list[str]:
-    return [_text(label) for label in ids]
-
-
-def _text(label: Any) -> str:
-    return str(label.item() if isinstance(label, np.generic) and label.dtype.kind != "M" else label)
+    return [str(label.item() if isinstance(label, np.generic) and label.dtype.kind != "M" else label) for label in ids]

@@ -16,8 +16,9 @@ from eckart.studio.asks import Answer, Ask, as_json, numbers
 from eckart.studio.complete import position
 from eckart.studio.folder import Folder
 from eckart.studio.jobs import Jobs
-from eckart.studio.library import Library, Opened, Rows, verb_of
+from eckart.studio.library import Library
 from eckart.studio.names import found_by
+from eckart.studio.opened import Opened, Rows, verb_of
 from eckart.studio.places import Side, side_of
 from eckart.studio.suggest import offers
 

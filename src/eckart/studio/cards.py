@@ -8,7 +8,8 @@ from typing import Any
 from eckart.cli.shell import plain
 from eckart.studio.forms import shell_line
 from eckart.studio.jobs import Job
-from eckart.studio.library import Library, Opened
+from eckart.studio.library import Library
+from eckart.studio.opened import Opened
 from eckart.studio.suggest import image_of
 
 NOT_SHOWN = (

@@ -18,7 +18,8 @@ from eckart.errors import EckartError
 from eckart.matrix import Observed
 from eckart.serve.problems import Problem
 from eckart.studio.errors import hidden_errors, order_of, ranks_values
-from eckart.studio.library import Library, Opened, told
+from eckart.studio.library import Library
+from eckart.studio.opened import Opened, told
 from eckart.studio.tables import cell
 
 MOST_RATINGS = 10_000
@@ -298,13 +299,10 @@ def _explained(opened: Opened, row: Any, ratings: Any, column: Any, n: int) -> A
     model = copy.copy(opened.model)
     ids = model.row_ids
     id = _free_id(ids) if row is None else ids.names([position(opened, "rows", row)])[0]
-    x = Observed(np.array([0, len(at)]), at, values, opened.factors.n, _ids([id], ids), opened.factors.columns)
+    own = np.array([id], np.int64 if ids.labels is None else ids.labels.dtype)
+    x = Observed(np.array([0, len(at)]), at, values, opened.factors.n, own, opened.factors.columns)
     told(lambda: model.update(x))
     return told(lambda: model.explain(id, column, n))
-
-
-def _ids(ids: list[Any], labels: Any) -> np.ndarray:
-    return np.array(ids, labels.labels.dtype if labels.labels is not None else np.int64)
 
 
 def _free_id(labels: Any) -> Any:

@@ -15,7 +15,8 @@ from eckart.embed.neighbours import nearest
 from eckart.embed.table import unit_rows
 from eckart.serve.lists import _least
 from eckart.serve.problems import Problem
-from eckart.studio.library import Library, Opened, told
+from eckart.studio.library import Library
+from eckart.studio.opened import Opened, told
 from eckart.studio.places import Side, codes_of
 from eckart.studio.tables import cell
 

@@ -14,7 +14,7 @@ import numpy as np
 from eckart.matrix import Observed
 from eckart.plots.complete import popularity_bins
 from eckart.serve.problems import Problem
-from eckart.studio.library import Opened, told
+from eckart.studio.opened import Opened, told
 
 MOST_ROWS = 2000
 """Rows that are folded in to measure errors, and whose lists are looked at for coverage: enough for two digits."""

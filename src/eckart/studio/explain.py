@@ -10,7 +10,7 @@ from eckart.decompositions import eigh
 from eckart.plots.topics import distributions
 from eckart.report.mixtures import _covariances, means_of
 from eckart.serve.problems import Problem
-from eckart.studio.library import Opened, Rows, told
+from eckart.studio.opened import Opened, Rows, told
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 

@@ -65,7 +65,7 @@ def words_of(verb: str, file: str, options: Any, folder: Folder) -> list[str]:
             raise Problem(422, f"option {str(name)[:80]!r} came, wanted one of {', '.join(parameters)} for {verb}")
         if value is None or value == "" or value == []:
             continue
-        words += _told(verb, name, value, parameters[name], folder)
+        words += _told(name, value, parameters[name], folder)
     return words
 
 
@@ -117,7 +117,7 @@ def _flag(name: str, mark: Any) -> tuple[str, str | None]:
     return on, off or None
 
 
-def _told(verb: str, name: str, value: Any, known: tuple[Any, Any, Any], folder: Folder) -> list[str]:
+def _told(name: str, value: Any, known: tuple[Any, Any, Any], folder: Folder) -> list[str]:
     kind, default, mark = known
     flag, off = _flag(name, mark)
     sort = _kind(kind)

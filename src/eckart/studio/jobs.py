@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import FileError
-from eckart.io.models.save import CLASSES
+from eckart.io.models.save import class_named
 from eckart.io.models.whole_files import atomic_write
 from eckart.serve.problems import Problem
 from eckart.studio.folder import Folder
@@ -340,12 +340,11 @@ def keeps_state(verb: str, options: dict[str, Any]) -> bool:
     method = options.get("method") or {"embed": "skipgram"}.get(verb, "auto")
     if verb in ("reduce", "explain") or method not in methods:
         return True  # given where the method knows it; all that "auto" compares do
-    kind = getattr(import_module(CLASSES[methods[method]]), methods[method])
-    return "checkpoint" in inspect.signature(kind).parameters
+    return "checkpoint" in inspect.signature(class_named(methods[method])).parameters
 
 
 def reports(verb: str, options: Any) -> bool:
     """Whether the verb draws a report: methods that only rank have none."""
-    from eckart.cli.complete import ITEM_METHODS
+    from eckart.cli.complete_options import ITEM_METHODS
 
     return not (verb == "complete" and isinstance(options, dict) and options.get("method") in ITEM_METHODS)

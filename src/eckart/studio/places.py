@@ -18,7 +18,8 @@ import numpy as np
 
 from eckart.decompositions import eigh
 from eckart.serve.problems import Problem
-from eckart.studio.library import Library, Opened, Rows
+from eckart.studio.library import Library
+from eckart.studio.opened import Opened, Rows
 
 AXES = 12
 """Directions that are computed for a map; more are rarely looked at, and each is 4 bytes a point."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eckart.serve.problems import Problem
-from eckart.studio.library import Opened, Rows, told
+from eckart.studio.opened import Opened, Rows, told
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 

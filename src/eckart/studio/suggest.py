@@ -32,7 +32,7 @@ class Offer(NamedTuple):
 
 def offers(sheet: Sheet) -> list[dict[str, Any]]:
     """All four verbs, the best one first."""
-    found = _texts(sheet) if sheet.kind == "texts" else _sparse() if sheet.kind == "sparse" else _table(sheet)
+    found = _texts() if sheet.kind == "texts" else _sparse() if sheet.kind == "sparse" else _table(sheet)
     found.sort(key=lambda o: not o.suited)
     return [offer.told(i == 0 and offer.suited) for i, offer in enumerate(found)]
 
@@ -43,7 +43,7 @@ def image_of(n: int, columns: Any = None) -> tuple[int, int] | None:
     return None if named else next((side for side in SIDES if side[0] * side[1] == n), None)
 
 
-def _texts(sheet: Sheet) -> list[Offer]:
+def _texts() -> list[Offer]:
     return [
         Offer("explain", True, "These are texts: topics show what they are about, with the documents of each."),
         Offer("embed", True, "These are texts: words that stand beside the same words get vectors that are alike."),

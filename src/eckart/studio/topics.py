@@ -16,7 +16,8 @@ import numpy as np
 from eckart.plots.topics import distributions, jensen_shannon, scaled
 from eckart.report.topics import telling
 from eckart.serve.problems import Problem
-from eckart.studio.library import Library, Opened, Rows, told
+from eckart.studio.library import Library
+from eckart.studio.opened import Opened, Rows, told
 from eckart.studio.places import codes_of
 from eckart.studio.tables import cell
 

@@ -6,6 +6,7 @@ parameters), and results have it too. Values ``a`` are those that ``encode`` ret
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -24,7 +25,7 @@ class Placement(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Loss:
+class Loss(ABC):
     """Base of all losses. A subclass gives the formulas; those below hold for numbers with one natural parameter."""
 
     name: ClassVar[str] = ""
@@ -41,25 +42,25 @@ class Loss:
         """Natural parameters of one entry."""
         return 1
 
+    @abstractmethod
     def value(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         """l(a, s), up to a constant the negative log-likelihood of a."""
-        raise NotImplementedError
 
+    @abstractmethod
     def gradient(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         """dl/ds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def curvature(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         """A number c > 0 with l(a, t) <= l(a, s) + g (t - s) + c / 2 (t - s)^2 for all t (see ``everywhere``), as small as is cheap to say."""
-        raise NotImplementedError
 
     def parts(self, a: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Value, gradient and curvature at once, for the inner loops of engines."""
         return self.value(a, s), self.gradient(a, s), self.curvature(a, s)
 
+    @abstractmethod
     def conjugate(self, a: np.ndarray, y: np.ndarray) -> np.ndarray:
         """l*(a, y) = sup_s y s - l(a, s); infinite where there is no such bound."""
-        raise NotImplementedError
 
     def mean(self, s: np.ndarray) -> np.ndarray:
         """The expected value of a on the scale of the data."""
@@ -73,9 +74,9 @@ class Loss:
         """Both at once, where what they share is costly."""
         return self.mean(s), self.variance(s)
 
+    @abstractmethod
     def draw(self, s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Values of the distribution exp(-l(., s)), encoded."""
-        raise NotImplementedError
 
     def probabilities(self, s: np.ndarray) -> np.ndarray:
         """The probability of each level, on a last axis."""
@@ -103,9 +104,9 @@ class Loss:
         """Whether its own parameters fit together (a file may hold anything)."""
         return True
 
+    @abstractmethod
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """The natural parameters (``width`` of them) with the least loss on encoded values."""
-        raise NotImplementedError
 
     def unit(self, a: np.ndarray, weights: np.ndarray) -> float:
         """The size of a step in s that matters: 1 for logits, a deviation where s has the unit of the data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -38,17 +39,17 @@ class Ordered(Loss):
         g = np.asarray(a, np.intp)
         return cuts[g], cuts[g + 1]
 
+    @abstractmethod
     def inverse(self, p: np.ndarray) -> np.ndarray:
         """F^-1."""
-        raise NotImplementedError
 
+    @abstractmethod
     def noise(self, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
         """Draws of F."""
-        raise NotImplementedError
 
+    @abstractmethod
     def density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """f = F' and f', both 0 at infinity."""
-        raise NotImplementedError
 
     def by_thresholds(self, a: np.ndarray, s: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Gradient and second derivatives of sum w l by the thresholds. With Z the mass of the grade, u and v its ends less s: dl/dtheta_a = -f(u) / Z,

@@ -5,6 +5,7 @@ prox(v, t) = argmin_x  penalty(x) + |x - v|^2 / 2t,          conjugate(y) = sup_
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,20 +15,23 @@ from eckart.decompositions import svd
 
 
 @dataclass(frozen=True)
-class Penalty:
+class Penalty(ABC):
     """Base of all penalties; ``strength`` is lambda."""
 
     strength: float = 1.0
     name: ClassVar[str] = ""
 
+    @abstractmethod
     def value(self, x: np.ndarray) -> float:
-        raise NotImplementedError
+        """penalty(x)."""
 
+    @abstractmethod
     def prox(self, v: np.ndarray, t: float) -> np.ndarray:
-        raise NotImplementedError
+        """argmin_x penalty(x) + |x - v|^2 / 2t."""
 
+    @abstractmethod
     def conjugate(self, y: np.ndarray) -> float:
-        raise NotImplementedError
+        """sup_x <x, y> - penalty(x)."""
 
 
 ROUNDING = 1 + 1e-9

@@ -161,11 +161,7 @@ class BayesianMF(Featured):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._with_all_rows(self._judged(X))
-        if x.shape != self._lowrank().shape:
-            raise InputError(
-                f"X has shape {x.shape}, wanted {self._lowrank().shape}: the data that the model was fitted to"
-            )
+        x = self._as_of_fit(self._with_all_rows(self._judged(X)))
         return certify(self._as_fitted(x), self._lowrank(), self.posterior_)
 
     def _as_fitted(self, x: Observed) -> Observed:
@@ -292,11 +288,6 @@ class BayesianMF(Featured):
         low, high = self.fit_.plan.get("clip", (-np.inf, np.inf))
         return np.clip(mean - reach, low, high), np.clip(mean + reach, low, high)
 
-    def _cells(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
-        self._lowrank()
-        i, j = pairs(rows, columns)
-        return self.row_ids.indices_of(i), self.column_ids.indices_of(j)
-
     def _bins(self, time: Any, cells: int) -> np.ndarray | None:
         """The bins of the times that are asked for; None for means over time."""
         if time is None:
@@ -395,10 +386,9 @@ def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:
         ),
     }
     problem = "posterior mean of a Bayesian matrix factorization"
-    notes = () if posterior.chains > 1 else ("one chain only: that all chains agree was not tested; use n_chains >= 2",)
     # a likelihood with a noise of its own: the size of the natural parameters tells whether their scale has settled
     spread_of = posterior.log_noise() if posterior.loss is None else np.log(cells.var(axis=2) + 1e-300)
-    return certify_chains(cells, spread_of, problem=problem, facts=facts, notes=notes)
+    return certify_chains(cells, spread_of, problem=problem, facts=facts)
 
 
 def _merged(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -14,6 +14,8 @@ lambda has a vague Gamma prior and is drawn given B: Gamma((r d)/2, tr(B L B^T)/
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import copy
 from typing import Any
 
@@ -44,27 +46,26 @@ def link_of(x: Observed, d: int, limit: int = DENSE_LIMIT) -> Spectral | Iterati
     return Spectral(pattern(x), d) if min(x.shape) <= limit else Iterative(pattern(x), d)
 
 
-class Link:
+class Link(ABC):
     """B in some coordinates (``coefficients``, r x d), its precision ``strength`` lambda, ``now`` = X B, and what Wishart and prior need of them."""
 
     coefficients: np.ndarray
     strength: Any
     now: np.ndarray
+    _times: Callable[[np.ndarray], np.ndarray]
+    """X B."""
 
     def put(self, coefficients: np.ndarray, strength: Any) -> None:
         """Take over a state."""
         self.coefficients, self.strength, self.now = coefficients, strength, self._times(coefficients)
 
-    def _times(self, coefficients: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
+    @abstractmethod
     def draw(self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray) -> np.ndarray:
         """Draw the coefficients and lambda given ``rest`` = U - mu; returns X B. ``root`` is a square root of the precision L, root root^T = L."""
-        raise NotImplementedError
 
+    @abstractmethod
     def weights(self) -> np.ndarray:
         """B itself, one row for each feature."""
-        raise NotImplementedError
 
     def fresh(self) -> Any:
         """The same features for another chain: what is fixed is shared, what is drawn starts anew."""

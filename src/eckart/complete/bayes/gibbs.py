@@ -206,7 +206,7 @@ def _start(
             chains.append(TimedChain(sides[0], sides[1], sides[2], seen.orders, noise, stream, engine))
         return chains
     x = engine.put(y, entry_weights=weights)
-    counts = x.counts, x.column_counts
+    counts = x.counts, x.T.counts  # the columns' view is made in any case, and has them
     if weights is not None:  # an entry without weight is none
         heavy = np.concatenate([[0], np.cumsum(weights > 0)])[y.indptr]
         counts = np.diff(heavy), np.bincount(y.indices[weights > 0], minlength=y.shape[1])

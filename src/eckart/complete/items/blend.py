@@ -20,14 +20,14 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from eckart.certify.certificate import Certificate, Check
-from eckart.complete.completer import Completer
 from eckart.complete.factors.als import ALS
 from eckart.complete.items.blend_weights import Chosen, Pool, choose
 from eckart.complete.items.blended_scores import BlendedScores, comparable
 from eckart.complete.items.ease import EASE
-from eckart.complete.items.item_model import ItemModel, rows_alike
+from eckart.complete.items.item_model import ItemModel, RowScorer, refuse_columns, rows_alike
 from eckart.complete.items.spectral_filter import SpectralFilter
-from eckart.complete.recommend import Explanation, Recommendations, one_or_many
+from eckart.complete.kept_entries import KeptEntries
+from eckart.complete.recommend import Explanation, Recommendations, one_or_many, one_side
 from eckart.complete.split import train_and_hidden
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import ItemWeights
@@ -48,7 +48,7 @@ KEPT = "the hidden entries were seen by the fit alone: what they said is that of
 
 
 @dataclass(eq=False, repr=False)
-class Blend(Completer):
+class Blend(RowScorer):
     """Recommend by several models at once, each with the share that hidden entries gave it.
 
     Parameters
@@ -197,6 +197,17 @@ class Blend(Completer):
         check_is_fitted(self)
         return self._blended([member._lowrank() for member in self.members_.values()], self.observed_)
 
+    def _rows_by_parts(self, x: Any) -> list[Any]:
+        return list(zip(*(member._rows_by_parts(x) for member in self.members_.values())))
+
+    def _lean(self) -> Any:
+        lean = super()._lean()
+        lean.members_ = {name: member._lean() for name, member in self.members_.items()}
+        return lean
+
+    def _of_part(self, part: Observed, own: Any) -> BlendedScores:
+        return self._blended([member._of_part(part, rows) for member, rows in zip(self.members_.values(), own)], part)
+
     def _blended(self, scores: list[Any], x: Observed) -> BlendedScores:
         return BlendedScores(x, self.fit_.factors, scores, self._engine())
 
@@ -205,16 +216,9 @@ class Blend(Completer):
         x = self._aligned(X)
         return self._blended([member._folded(x)[0] for member in self.members_.values()], x), x
 
-    def fold_in(self, X: Any, *, axis: str = "rows") -> np.ndarray:
-        """Scores of all columns for new rows, without refitting. A new column needs a fit."""
-        if axis != "rows":
-            raise InputError(f"axis={axis!r} came, wanted 'rows': the weights of new columns need a new fit")
-        return self._folded(X)[0].block(slice(None))
-
     def update(self, X: Any, *, axis: str = "rows") -> Self:
         """Take in the full history of some rows: known ids are replaced, new ids are added; what members know of columns, and the shares, stay as they are."""
-        if axis != "rows":
-            raise InputError(f"axis={axis!r} came, wanted 'rows': the weights of new columns need a new fit")
+        refuse_columns(axis)
         check_is_fitted(self)
         x = self._aligned(observed(X))
         for member in self.members_.values():
@@ -232,8 +236,7 @@ class Blend(Completer):
 
     def similar(self, *, rows: Any = None, columns: Any = None, n: int = 10) -> Recommendations:
         """For columns: those with the largest score for a row that has this column alone. For rows: those with the most similar entries (cosines)."""
-        if (rows is None) == (columns is None):
-            raise InputError(f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them")
+        one_side(rows, columns)
         check_is_fitted(self)
         if rows is not None:
             return rows_alike(self.observed_, self.row_ids, rows, n, self._engine())
@@ -265,15 +268,9 @@ class Blend(Completer):
         found = _certificate({name: member.certify(X) for name, member in self.members_.items()}, fit.plan["told"])
         return replace(found, notes=(*found.notes, KEPT))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
-
     def extra_state(self) -> dict[str, np.ndarray]:
         """The observed entries once, and the members, for the model file."""
-        x, headers = self.observed_, {}
-        state = {"observed.indptr": x.indptr, "observed.indices": x.indices, "observed.data": x.data}
+        state, headers = KeptEntries.extra_state(self), {}
         for at, (name, member) in enumerate(self.members_.items()):
             arrays, headers[name] = pack(member)
             own = {part: a for part, a in arrays.items() if not part.startswith("observed.")}

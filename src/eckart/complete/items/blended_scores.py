@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from eckart.complete.items.row_scores import AT_ONCE, ScoresOfRows
+from eckart.complete.items.row_scores import ScoresOfRows, tiles
 from eckart.factors import ItemWeights
 from eckart.matrix import Observed
 from eckart.matrix_blocks import some_rows
 
+HELD = 8
+"""Bytes of a score while it is made: some member has it in double precision."""
+
 
 def comparable(scores: Any, rows: np.ndarray) -> np.ndarray:
     """The scores of whole rows, each row of mean square 1; a row that scores nothing stays zero."""
-    parts = [_even(scores.block(part))[0] for part in _tiles(rows, scores.shape[1])]
+    parts = [_even(scores.block(part))[0] for part in tiles(rows, HELD * scores.shape[1])]
     return np.concatenate(parts) if parts else np.zeros((0, scores.shape[1]))
 
 
@@ -24,11 +27,6 @@ def _even(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     size = np.sqrt(np.einsum("ij,ij->i", block, block, dtype=np.float64) / block.shape[1])
     size[size == 0] = 1.0
     return block / size[:, None].astype(block.dtype), size
-
-
-def _tiles(rows: np.ndarray, columns: int) -> list[np.ndarray]:
-    step = max(1, AT_ONCE // (8 * max(1, columns)))
-    return [rows[first : first + step] for first in range(0, len(rows), step)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +40,7 @@ class BlendedScores(ScoresOfRows):
     mean: float = 0.0
     row_bias: None = None
     column_bias: None = None
+    held = HELD
 
     @property
     def dtype(self) -> np.dtype:
@@ -55,23 +54,10 @@ class BlendedScores(ScoresOfRows):
 
     def block(self, rows: Any) -> np.ndarray:
         """Scores of all columns for the rows at these positions."""
-        at = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows, np.intp))
+        at = self.positions(rows)
         out = np.zeros((len(at), self.n), self.dtype)
         for share, s in zip(self._shares(), self.scores):
             out += out.dtype.type(share) * _even(s.block(at))[0]
-        return out
-
-    def at(self, rows: Any, columns: Any) -> np.ndarray:
-        """The cells (rows[p], columns[p]), by position."""
-        i, j = np.asarray(rows, np.intp), np.asarray(columns, np.intp)
-        out = np.empty(len(i), self.dtype)
-        asked, where = np.unique(i, return_inverse=True)
-        order, start = np.argsort(where, kind="stable"), 0
-        for tile in _tiles(asked, self.n):
-            low, high = np.searchsorted(where[order], [start, start + len(tile)])
-            part = order[low:high]
-            out[part] = self.block(tile)[where[part] - start, j[part]]
-            start += len(tile)
         return out
 
     def best(
@@ -82,7 +68,7 @@ class BlendedScores(ScoresOfRows):
         left_out = np.setdiff1d(np.arange(self.n), columns) if len(columns) < self.n else None
         where, best = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), -np.inf, self.dtype)
         start = 0
-        for tile in _tiles(rows, self.n):
+        for tile in tiles(rows, self.held * self.n):
             block, to = self.block(tile), slice(start, start + len(tile))
             if left_out is not None:
                 block[:, left_out] = -np.inf

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from eckart.complete.completer import Completer
 from eckart.complete.folding import merge_entries, refuse_negative
 from eckart.complete.items.row_scores import RowScores
-from eckart.complete.recommend import Explanation, Recommendations, one_or_many
+from eckart.complete.kept_entries import KeptEntries
+from eckart.complete.recommend import Explanation, Recommendations, one_or_many, one_side
 from eckart.engines import available_memory
 from eckart.engines.protocol import SparseRows
 from eckart.errors import FileError, InputError
@@ -30,8 +31,28 @@ DOUBLE = 8192
 """Columns up to which n x n weights are found in double precision (half a gigabyte); beyond, single precision halves memory and time."""
 
 
+class RowScorer(Completer):
+    """A completer that scores the columns for a row by its entries, and learns nothing else of rows: what ``ItemModel`` and ``Blend`` share."""
+
+    def fold_in(self, X: Any, *, axis: str = "rows") -> np.ndarray:
+        """Scores of all columns for new rows, without refitting. A new column needs a fit."""
+        refuse_columns(axis)
+        return self._folded(X)[0].block(slice(None))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.positive_only = True
+        return tags
+
+
+def refuse_columns(axis: str) -> None:
+    """New columns are no rows."""
+    if axis != "rows":
+        raise InputError(f"axis={axis!r} came, wanted 'rows': the weights of new columns need a new fit")
+
+
 @dataclass(eq=False, repr=False)
-class ItemModel(Completer):
+class ItemModel(RowScorer):
     """Parameters and verbs of all item models."""
 
     _: KW_ONLY
@@ -60,6 +81,12 @@ class ItemModel(Completer):
         fit = self._fitted("scores")
         return RowScores(self._as_fitted(x), fit.factors, self._linear(fit.factors), self._engine())
 
+    def _rows_by_parts(self, x: Any) -> list[Any]:
+        return [None] * len(x.parts.lengths)  # a part's own entries are all that is needed
+
+    def _of_part(self, part: Observed, own: Any) -> RowScores:
+        return self._scores(part)
+
     def _linear(self, w: ItemWeights) -> Any:
         """S of W = S + L R^T."""
         if w.weights is not None:
@@ -70,16 +97,9 @@ class ItemModel(Completer):
         x = self._aligned(X)
         return self._scores(x), x
 
-    def fold_in(self, X: Any, *, axis: str = "rows") -> np.ndarray:
-        """Scores of all columns for new rows: X W, without refitting. Weights of a new column need a fit."""
-        if axis != "rows":
-            raise InputError(f"axis={axis!r} came, wanted 'rows': the weights of new columns need a new fit")
-        return self._folded(X)[0].block(slice(None))
-
     def update(self, X: Any, *, axis: str = "rows") -> Self:
         """Take in the full history of some rows: known ids are replaced, new ids are added; the weights stay as they are."""
-        if axis != "rows":
-            raise InputError(f"axis={axis!r} came, wanted 'rows': the weights of new columns need a new fit")
+        refuse_columns(axis)
         x, ids = self._aligned(observed(X)), self.row_ids
         self._check_entries(x, None)
         if (x.rows is None) != (ids.labels is None):
@@ -99,8 +119,7 @@ class ItemModel(Completer):
 
     def similar(self, *, rows: Any = None, columns: Any = None, n: int = 10) -> Recommendations:
         """For columns: those to which an entry there adds most (the largest W_ji). For rows: those with the most similar entries (cosines)."""
-        if (rows is None) == (columns is None):
-            raise InputError(f"rows={rows!r} and columns={columns!r} came, wanted ids for exactly one of them")
+        one_side(rows, columns)
         scores = self._lowrank()
         if columns is not None:
             ids = self.column_ids
@@ -127,25 +146,13 @@ class ItemModel(Completer):
         ]
         return Explanation(row, column, float(shares.sum()), 0.0, listed)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        return tags
-
-    def extra_state(self) -> dict[str, np.ndarray]:
-        """The observed entries, for the model file."""
-        x = self.observed_
-        return {"observed.indptr": x.indptr, "observed.indices": x.indices, "observed.data": x.data}
+    extra_state = KeptEntries.extra_state  # there is no normaliser and no demand
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
         if not isinstance(f, ItemWeights):
             raise FileError(f"factors of kind {type(f).__name__} came, wanted ItemWeights")
-        indptr, indices, data = (arrays[f"observed.{part}"] for part in ("indptr", "indices", "data"))
-        x = Observed(indptr, indices, data, f.n, f.rows, f.columns)
-        if x.shape != f.shape or x.data.dtype not in (np.float32, np.float64) or {x.indptr.dtype.kind, x.indices.dtype.kind} - set("iu"):
-            raise FileError(f"observed entries of a matrix of shape {x.shape} came with weights for shape {f.shape}")
-        self._take(fit, x)
+        self._take(fit, self._entries_of(arrays, f, "weights for"))
 
 
 def _taken_up(x: Observed) -> Observed:

@@ -37,6 +37,29 @@ class ScoresOfRows:
     def shape(self) -> tuple[int, int]:
         return self.entries.shape[0], self.n
 
+    def positions(self, rows: Any) -> np.ndarray:
+        """Rows that a slice or a list stands for."""
+        return np.arange(self.shape[0])[rows] if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows, np.intp))
+
+    def at(self: Any, rows: Any, columns: Any) -> np.ndarray:
+        """The cells (rows[p], columns[p]), by position."""
+        i, j = np.asarray(rows, np.intp), np.asarray(columns, np.intp)
+        out = np.empty(len(i), self.dtype)
+        asked, where = np.unique(i, return_inverse=True)
+        order, start = np.argsort(where, kind="stable"), 0
+        for tile in tiles(asked, self.n * self.held):
+            low, high = np.searchsorted(where[order], [start, start + len(tile)])
+            part = order[low:high]
+            out[part] = self.block(tile)[where[part] - start, j[part]]
+            start += len(tile)
+        return out
+
+
+def tiles(rows: np.ndarray, size: int) -> list[np.ndarray]:
+    """Rows of so many bytes each, as many at a time as may be held."""
+    step = max(1, AT_ONCE // max(1, size))
+    return [rows[first : first + step] for first in range(0, len(rows), step)]
+
 
 @dataclass(frozen=True, eq=False)
 class RowScores(ScoresOfRows):
@@ -55,6 +78,11 @@ class RowScores(ScoresOfRows):
         return self.factors.dtype
 
     @property
+    def held(self) -> int:
+        """Bytes of a score while it is made."""
+        return self.dtype.itemsize
+
+    @property
     def sparse(self) -> SparseRows:
         return SparseRows(self.entries.indptr, self.entries.indices, self.entries.data)
 
@@ -65,26 +93,13 @@ class RowScores(ScoresOfRows):
 
     def block(self, rows: Any) -> np.ndarray:
         """Scores of all columns for the rows at these positions."""
-        at = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows, np.intp))
+        at = self.positions(rows)
         out = None if self.linear is None else self.engine.row_products(self.sparse, at, self.linear, self.n)
         if self.factors.left is None:
             assert out is not None
             return out
         low = self.codes(at) @ self.factors.right.T  # type: ignore[union-attr]
         return low if out is None else out + low
-
-    def at(self, rows: Any, columns: Any) -> np.ndarray:
-        """The cells (rows[p], columns[p]), by position."""
-        i, j = np.asarray(rows, np.intp), np.asarray(columns, np.intp)
-        out = np.empty(len(i), self.dtype)
-        asked, where = np.unique(i, return_inverse=True)
-        order = np.argsort(where, kind="stable")
-        step = max(1, AT_ONCE // max(1, self.n * self.dtype.itemsize))
-        for first in range(0, len(asked), step):
-            low, high = np.searchsorted(where[order], [first, first + step])
-            part = order[low:high]
-            out[part] = self.block(asked[first : first + step])[where[part] - first, j[part]]
-        return out
 
     def best(self, rows: np.ndarray, n: int, columns: np.ndarray, hidden: Any) -> tuple[np.ndarray, np.ndarray]:
         """Positions and scores of the n best of ``columns`` for each row; ``hidden`` as in ``top_columns``, of all columns."""

@@ -71,9 +71,8 @@ class Operator:
 
     def times(self, v: np.ndarray) -> np.ndarray:
         """Z V."""
-        return self._with_low_rank(
-            None if self.data is None else self.pattern.times(self.data, v), self.left, self.right, v
-        )
+        sparse = None if self.data is None else self.pattern.times(self.data, v)
+        return self._with_low_rank(sparse, self.left, self.right, v)
 
     def times_t(self, y: np.ndarray) -> np.ndarray:
         """Z^T Y."""
@@ -121,11 +120,9 @@ def operator(given: Any) -> Any:
             i, j = np.argwhere(~np.isfinite(a))[0]
             raise InputError(f"a is {a[i, j]} at row {i}, column {j}, wanted finite numbers")
         a = a.astype(kind, copy=False)
-    if hasattr(a, "rmatmat"):
-        return Products(
-            a.shape, kind, lambda v: np.asarray(a.matmat(v), kind), lambda y: np.asarray(a.rmatmat(y), kind)
-        )
-    return Products(a.shape, kind, lambda v: np.asarray(a @ v, kind), lambda y: np.asarray(a.T @ y, kind))
+    linear = hasattr(a, "rmatmat")
+    times, times_t = (a.matmat, a.rmatmat) if linear else (lambda v: a @ v, lambda y: a.T @ y)
+    return Products(a.shape, kind, lambda v: np.asarray(times(v), kind), lambda y: np.asarray(times_t(y), kind))
 
 
 def partial_svd(

@@ -208,9 +208,7 @@ class SoftImpute(SpectralCompleter):
         loss = self._loss()
         if loss is None:
             return super().certify(X)
-        x, f = self._judged(X), self._lowrank()
-        if x.shape != f.shape:
-            raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
+        x, f = self._as_of_fit(self._judged(X)), self._lowrank()
         tol, rng = at_least(self.tol, x, 100), np.random.default_rng(0)
         tau = float(self.fit_.plan["tau"])
         return loss_gap_certificate(encoded(x, loss), f, loss, tau, tol=tol, rng=rng, engine=self._engine())

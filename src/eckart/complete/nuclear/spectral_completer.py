@@ -6,6 +6,7 @@ code of a new row is the nuclear norm's price for it.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -40,15 +41,17 @@ class SpectralCompleter(Completer):
     normalise: str | None = param(None, one_of(*KINDS))
     checkpoint: Any = param(None, file_name())
 
+    @abstractmethod
     def _find(
         self, x: Observed, engine: Any, rng: np.random.Generator, watch: Watcher, memory: Memory
     ) -> tuple[Solution, dict[str, Any]]:
-        raise NotImplementedError
+        """The solver: the solution and what the plan says of it."""
 
+    @abstractmethod
     def _evidence(
         self, x: Observed, f: LowRank, plan: dict[str, Any], engine: Any, rng: np.random.Generator
     ) -> Certificate:
-        raise NotImplementedError
+        """The certificate of these factors."""
 
     @fitted
     def singular_values_(self) -> np.ndarray:
@@ -93,10 +96,7 @@ class SpectralCompleter(Completer):
 
     def certify(self, X: Any) -> Certificate:
         """Measure the certificate again, from this model and data alone."""
-        x = self._judged(X)
-        f = self._lowrank()
-        if x.shape != f.shape:
-            raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
+        x, f = self._as_of_fit(self._judged(X)), self._lowrank()
         y = x if self.normaliser_ is None else self.normaliser_.apply(x)
         bare = LowRank(f.left, f.right)
         return self._evidence(y, bare, self.fit_.plan, self._engine(), np.random.default_rng(0))

@@ -13,7 +13,7 @@ References: Yu, Rao and Dhillon 2016 (TRMF); Chen and Sun 2021 (BTMF); Durbin an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,13 +23,13 @@ from sklearn.utils.validation import check_is_fitted
 from eckart.certify.certificate import Certificate
 from eckart.certify.chains import certify_chains
 from eckart.complete.folding import limits, pairs, put_observed
+from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.series.gibbs import PROBES, solve, standardised
 from eckart.complete.series.period import learned_period
 from eckart.complete.series.timeline import in_time, later
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import Series
-from eckart.fit import Estimator, Fit, fitted, plan_of, require_room
-from eckart.index.labels import Labels
+from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.levels import resuming
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
@@ -69,7 +69,7 @@ class Forecast:
 
 
 @dataclass(eq=False, repr=False)
-class TimeFactors(Estimator):
+class TimeFactors(KeptEntries):
     """Fill in and continue a table whose rows are time series: stations, sensors, shops, one column for each time.
 
     y_it = p_i(t mod P) + w_i.x_t + r_it + e_it. Factors x_t = A x_t-1 + noise are shared by all rows; r_it = phi_i r_i,t-1 + noise is what a row has for
@@ -115,9 +115,6 @@ class TimeFactors(Estimator):
     n_chains: int = param(2, whole(1))
     clip: Any = param(False)
     checkpoint: Any = param(None, file_name())
-
-    _row_ids: Labels | None = field(init=False, default=None)
-    _column_ids: Labels | None = field(init=False, default=None)
 
     def fit(
         self,
@@ -196,31 +193,11 @@ class TimeFactors(Estimator):
         require_room("n_samples", self.n_samples, 10.0 * n * columns + float(self.n_samples) * n * (k + 4), 8)
         return k
 
-    def _take(self, fit: Fit, x: Observed) -> None:
-        self.fit_, self.observed_ = fit, x
-        self._row_ids = self._column_ids = None
-
     def _series(self) -> Series:
         check_is_fitted(self)
         factors = self.fit_.factors
         assert isinstance(factors, Series)
         return factors
-
-    @property
-    def row_ids(self) -> Labels:
-        """From row ids to positions and back."""
-        if self._row_ids is None:
-            f = self._series()
-            self._row_ids = Labels(f.rows, f.shape[0], "row")
-        return self._row_ids
-
-    @property
-    def column_ids(self) -> Labels:
-        """From column ids (times) to positions and back."""
-        if self._column_ids is None:
-            f = self._series()
-            self._column_ids = Labels(f.columns, f.n, "column")
-        return self._column_ids
 
     @fitted
     def period_(self) -> int:
@@ -316,14 +293,7 @@ class TimeFactors(Estimator):
         """Measure the certificate again, from this model and data alone."""
         f = self._series()
         x, _ = in_time(squarable(observed(X)))  # type: ignore[arg-type]
-        if x.shape != f.shape:
-            raise InputError(f"X has shape {x.shape}, wanted {f.shape}: the data that the model was fitted to")
-        return certify(x, f)
-
-    def _cells(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
-        self._series()
-        i, j = pairs(rows, columns)
-        return self.row_ids.indices_of(i), self.column_ids.indices_of(j)
+        return certify(self._as_of_fit(x), f)
 
     def _found(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
         """Positions, -1 for ids that the table lacks."""
@@ -339,21 +309,11 @@ class TimeFactors(Estimator):
         low_high = self.fit_.plan.get("clip")
         return values if low_high is None else np.clip(values, *low_high)
 
-    def extra_state(self) -> dict[str, np.ndarray]:
-        """The observed entries, for the model file."""
-        x = self.observed_
-        return {"observed.indptr": x.indptr, "observed.indices": x.indices, "observed.data": x.data}
-
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
         if not isinstance(f, Series):
             raise FileError(f"factors of kind {type(f).__name__} came, wanted a Series")
-        kinds = {"indptr": "iu", "indices": "iu", "data": "f"}
-        parts = [arrays[f"observed.{name}"] for name in kinds]
-        x = Observed(parts[0], parts[1], parts[2], f.n, f.rows, f.columns)
-        if x.shape != f.shape or any(a.dtype.kind not in kind for a, kind in zip(parts, kinds.values())):
-            raise FileError(f"observed entries of a matrix of shape {x.shape} came with a series of shape {f.shape}")
-        self._take(fit, x)
+        self._take(fit, self._entries_of(arrays, f, "a series of"))
 
 
 def certify(x: Observed, f: Series) -> Certificate:
@@ -368,12 +328,8 @@ def certify(x: Observed, f: Series) -> Certificate:
         "noise standard deviation": float(np.sqrt(np.mean(np.square(f.sigma, dtype=np.float64)))),
         "observed entries in their 90 % interval": float(np.mean(np.abs(residual) <= ndtri(0.95) * spread)),
     }
-    chains = f.probes.shape[0]
-    notes = () if chains > 1 else ("one chain only: that all chains agree was not tested; use n_chains >= 2",)
     problem = "posterior mean of a table of time series"
-    return certify_chains(
-        f.probes.astype(np.float64), f.levels.astype(np.float64), problem=problem, facts=facts, notes=notes
-    )
+    return certify_chains(f.probes.astype(np.float64), f.levels.astype(np.float64), problem=problem, facts=facts)
 
 
 def _reach(level: float) -> float:

@@ -25,7 +25,8 @@ from eckart.engines.host import Host
 from eckart.engines.protocol import CountRows, Decomposition, Engine, PmiRule, RidgeRule, Sketch
 from eckart.errors import InputError
 from eckart.matrix import Dense, Matrix
-from eckart.matrix_blocks import MemoryParts, parts_of
+from eckart.matrix_blocks import parts_of
+from eckart.matrix_parts import MemoryParts
 from eckart.trace import Watcher, silent
 
 NOT_SENT = ("watch", "keeper")

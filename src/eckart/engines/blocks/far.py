@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.host import Host
+from eckart.engines.operators import ArrayOperators
 
 
 @dataclass(frozen=True, eq=False)
-class FarEntries:
+class FarEntries(ArrayOperators):
     """``left`` has a row for each row of the matrix ``x``, ``right`` one for each column; ``dtype`` is the precision in which they are made."""
 
     x: Any
@@ -98,23 +99,6 @@ class FarEntries:
         if function is np.linalg.norm and len(args) == 1 and not named:
             return float(np.sqrt(self.dot(self)))
         return function(*(np.asarray(a) if isinstance(a, FarEntries) else a for a in args), **named)
-
-    def __add__(self, other: Any) -> Any:
-        return np.add(self, other)
-
-    def __sub__(self, other: Any) -> Any:
-        return np.subtract(self, other)
-
-    def __mul__(self, other: Any) -> Any:
-        return np.multiply(self, other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        return np.true_divide(self, other)
-
-    def __matmul__(self, other: Any) -> Any:
-        return np.matmul(self, other)
 
 
 def stored(x: Any, scale: float, dtype: Any) -> FarEntries:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,46 +18,9 @@ from eckart.engines.protocol.refused import Place, Refused
 from eckart.matrix_blocks import even_cuts
 
 
-class Runner(Protocol):
-    """Where blocks are worked on. A handle stands for a block (a ``Host``, or what was refused when it was placed)."""
-
-    name: str
-
-    def place(self, parts: Any, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
-        """A handle for each part."""
-        ...
-
-    def derive(
-        self,
-        handles: list[Any],
-        places: list[Place],
-        do: Callable[..., Any],
-        arguments: dict[str, Any],
-        own: list[dict[str, Any]] | None = None,
-    ) -> list[Any]:
-        """Handles of other blocks made of these, by arguments that all share and, where given, their own: such blocks belong to one pass and are not kept."""
-        ...
-
-    def call(
-        self,
-        handles: list[Any],
-        places: list[Place],
-        do: Callable[..., Any],
-        shared: dict[str, Any],
-        own: list[dict[str, Any]],
-        join: Any,
-    ) -> Any:
-        """``do`` of every block with the arguments that all share and its own, joined; the first refusal in the order of blocks is raised."""
-        ...
-
-    def turn(self, x: BlockMatrix, cuts: np.ndarray, places: list[Place]) -> list[Any]:
-        """Handles of ranges of columns, as rows of the transpose."""
-        ...
-
-
 @dataclass(eq=False)
 class BlockMatrix:
-    """A placed matrix (see ``engines.protocol.placed``) as blocks of rows."""
+    """A placed matrix (see ``engines.protocol.placed``) as blocks of rows; ``runner`` works on them: ``Here``, or another class with the same methods."""
 
     kind: str
     n_columns: int
@@ -157,7 +120,7 @@ def places_of(parts: Any) -> list[Place]:
 
 class Here:
     """Blocks in this process, one after another, each on all threads of the inner engine. Blocks are read again for every pass, except those that fit
-    into ``room`` bytes, which are kept."""
+    into ``room`` bytes, which are kept. A handle stands for a block (a ``Host``, or what was refused when it was placed)."""
 
     name = "blocks"
 
@@ -165,6 +128,8 @@ class Here:
         self.engine, self.room = engine, room
 
     def place(self, parts: Any, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
+        """A handle for each part."""
+
         def load(at: Place, w: Any, e: Any) -> Callable[[], Any]:
             return lambda: work.placed(self.engine, parts.load(at.number), at, w, e)
 
@@ -178,6 +143,8 @@ class Here:
         arguments: dict[str, Any],
         own: list[dict[str, Any]] | None = None,
     ) -> list[Any]:
+        """Handles of other blocks made of these, by arguments that all share and, where given, their own: such blocks belong to one pass and are not kept."""
+
         def make(handle: Any, at: Place, mine: dict[str, Any]) -> Callable[[], Any]:
             return lambda: work.attempt(self.engine, do, handle(), at, arguments | mine)
 
@@ -193,6 +160,7 @@ class Here:
         own: list[dict[str, Any]],
         join: Any,
     ) -> Any:
+        """``do`` of every block with the arguments that all share and its own, joined; the first refusal in the order of blocks is raised."""
         found, gaps = Join(join, sum(at.rows for at in places)), None
         with ThreadPoolExecutor(1) as ahead:  # the next block is read while this one is worked on
             coming = ahead.submit(handles[0])
@@ -212,6 +180,7 @@ class Here:
         return found.joined()
 
     def turn(self, x: BlockMatrix, cuts: np.ndarray, places: list[Place]) -> list[Any]:
+        """Handles of ranges of columns, as rows of the transpose."""
         starts = [at.first for at in x.places]
         split = [
             work.attempt(self.engine, work.pieces, handle(), at, {"cuts": cuts})
@@ -219,11 +188,7 @@ class Here:
         ]
         made = [work.columns_of(x.kind, starts, x.shape[0], [block[j] for block in split]) for j in range(len(places))]
         hosts = [self.engine.put(matrix, None, w) for matrix, w in made]
-        return [_Loaded(_given(host), self) for host in hosts]
-
-
-def _given(host: Any) -> Callable[[], Any]:
-    return lambda: host
+        return [_Loaded(itertools.repeat(host).__next__, self) for host in hosts]
 
 
 class _Loaded:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from copy import copy
 from typing import Any
@@ -25,6 +26,9 @@ from eckart.engines.host import Host, place
 from eckart.matrix import Matrix
 from eckart.rng import streams
 from eckart.scheduler import resolve_threads, run_lanes, single_threaded_blas
+
+COPIED = 2**21
+"""Bytes of an array from which a copy of it (another type, rows for columns) is worth threads: a millisecond of one core."""
 
 
 class CpuEngine(
@@ -61,7 +65,18 @@ class CpuEngine(
         return transposed(matrix, self.threads)
 
     def take(self, array: np.ndarray, dtype: Any = None) -> np.ndarray:
-        return np.ascontiguousarray(array, dtype)
+        array = np.asarray(array)
+        kind = array.dtype if dtype is None else np.dtype(dtype)
+        if array.ndim != 2 or array.nbytes < COPIED or (array.dtype == kind and array.flags.c_contiguous):
+            return np.ascontiguousarray(array, kind)
+        out = np.empty(array.shape, kind)
+        cuts = np.linspace(0, len(array), 65).astype(int).tolist()
+
+        def step(_: None, part: tuple[int, int], scratch: dict) -> None:
+            out[part[0] : part[1]] = array[part[0] : part[1]]
+
+        run_lanes(list(itertools.pairwise(cuts)), [None] * 64, step, self.threads)
+        return out
 
     def get(self, array: np.ndarray) -> np.ndarray:
         return np.asarray(array)
@@ -70,7 +85,11 @@ class CpuEngine(
         out = np.empty(shape, dtype)
 
         def step(_: None, item: tuple[slice, np.random.Generator], scratch: dict) -> None:
-            out[item[0]] = item[1].standard_normal(out[item[0]].shape)
+            part = out[item[0]]
+            if part.dtype == np.float64:
+                item[1].standard_normal(out=part)
+            else:
+                part[...] = item[1].standard_normal(part.shape)
 
         run_lanes(streams(seed, shape[0]), [None] * 64, step, self.threads)
         return out

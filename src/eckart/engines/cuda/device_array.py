@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from eckart.engines.operators import ArrayOperators
+
 NUMPY: dict[torch.dtype, np.dtype] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
@@ -27,7 +29,7 @@ ELEMENTWISE: dict[Any, Callable[..., torch.Tensor]] = {
 }
 
 
-class DeviceArray:
+class DeviceArray(ArrayOperators):
     """``shape``, NumPy's ``dtype``, some of the columns; ``a.T @ b`` of two of them is small and on the host, ``a @ s`` with a small s of the host is not."""
 
     def __init__(self, tensor: torch.Tensor):
@@ -102,33 +104,6 @@ class DeviceArray:
         if np.ndim(other) == 0:
             return float(other)
         return torch.from_numpy(np.ascontiguousarray(other)).to(self.tensor.device)
-
-    def __add__(self, other: Any) -> Any:
-        return np.add(self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return np.add(other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return np.subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return np.subtract(other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return np.multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return np.multiply(other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return np.true_divide(self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return np.true_divide(other, self)
-
-    def __neg__(self) -> Any:
-        return np.negative(self)
 
     def __matmul__(self, small: Any) -> Any:
         if self.ndim == 1:

@@ -11,23 +11,10 @@ refuses rows that it cannot explain, ``gaps = True`` says that NaN is understood
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from eckart.errors import wrong
 from eckart.parameters import Rule
-
-
-class Family(Protocol):
-    """What ``Mixture`` needs of a family."""
-
-    name: str
-
-    def log_prob(self, x: np.ndarray, parameters: Any) -> np.ndarray: ...
-
-    def weighted_fit(self, x: np.ndarray, q: np.ndarray) -> Any: ...
-
 
 FAMILY = Rule(
     "'gaussian', 'bernoulli', 'multinomial', or an object with log_prob and weighted_fit",

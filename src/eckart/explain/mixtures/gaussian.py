@@ -20,8 +20,8 @@ from eckart.explain.mixtures.gaussian_solve import Options, certify, checked_sca
 from eckart.explain.mixtures.gaussian_steps import GaussianProblem, draw, free_parameters
 from eckart.explain.mixtures.given import SettableMixture, given_start
 from eckart.explain.mixtures.starts import WAYS
-from eckart.explain.mixtures.verbs import known_weights, readable_twice
-from eckart.fit import fitted, one_kind_of_names
+from eckart.explain.mixtures.verbs import readable_twice
+from eckart.fit import fitted, one_kind_of_names, sample_weights
 from eckart.io.models.levels import resuming
 from eckart.io.namespaces import in_kind
 from eckart.io.read import read
@@ -99,7 +99,7 @@ class GaussianMixture(SettableMixture):
         """Fit to rows of X: array, frame, file or list of row blocks; NaN marks a missing entry. Memory does not grow with the number of rows."""
         matrix = readable_twice(one_kind_of_names(read(X)))
         options = self._options(matrix.shape[1])
-        weights = known_weights(matrix, sample_weight)
+        weights = sample_weights(sample_weight, matrix.shape[0])
         engine, start = self._engine(), self._before(matrix, options)
         where = None if start is None else start.means
         with progress(bool(self.verbose)) as watch, resuming(self, matrix, weights, y=where) as (memory, rng):
@@ -133,7 +133,7 @@ class GaussianMixture(SettableMixture):
         options = self._options(matrix.shape[1])
         if options.k == 0:
             raise wrong("n_components", self.n_components, "an int for partial_fit")
-        weights = known_weights(matrix, sample_weight)
+        weights = sample_weights(sample_weight, matrix.shape[0])
         engine, rng = self._engine(), generator(self.random_state)
         before, state = (None, {}) if fresh else (self.fit_, self._stream)
         self.fit_, self._stream = take(matrix, options, weights, before, state, engine=engine, rng=rng)
@@ -153,7 +153,7 @@ class GaussianMixture(SettableMixture):
         matrix = readable_twice(self._new_rows(X))
         theta, plan = self._theta(), self.fit_.plan
         options = self._options(matrix.shape[1], k=theta.k, kind=theta.kind)
-        weights = known_weights(matrix, sample_weight)
+        weights = sample_weights(sample_weight, matrix.shape[0])
         engine = self._engine()
         with engine.at_work():
             x = engine.put(matrix, weights)

@@ -189,7 +189,8 @@ def certify(
     here = problem.expect(theta) if statistics is None else statistics
     after = problem.maximise(here)
     gain = (problem.expect(after).bound - here.bound) / here.weight
-    move = np.sqrt(((after.means - theta.means) ** 2 / _variances(theta)).mean(axis=1))
+    spread = theta.variances if theta.loadings is None else theta.spread + (theta.loadings**2).sum(axis=2)
+    move = np.sqrt(((after.means - theta.means) ** 2 / spread).mean(axis=1))
     alive = theta.weights * here.weight >= EMPTY
     return certify_ascent(
         f"mixture of {theta.k} Gaussians, {theta.kind} covariance: log-likelihood of {here.weight:g} rows",
@@ -203,10 +204,6 @@ def certify(
         facts={"largest move of a mean": float(move[alive].max(initial=0.0))},
         notes=notes,
     )
-
-
-def _variances(theta: Gaussians) -> np.ndarray:
-    return theta.variances if theta.loadings is None else theta.spread + (theta.loadings**2).sum(axis=2)
 
 
 def _notes(best: Ascent[Gaussians, Any], rules: Rules, scale: Scale, events: list[dict[str, int]]) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ from eckart.explain.mixtures.families import FAMILY, family_named
 from eckart.explain.mixtures.gaussian_solve import EMPTY, REVIVALS
 from eckart.explain.mixtures.gaussian_steps import Scale, scale_of
 from eckart.explain.mixtures.starts import WAYS, Sample
-from eckart.explain.mixtures.verbs import MixtureVerbs, known_weights, readable_twice
+from eckart.explain.mixtures.verbs import MixtureVerbs, readable_twice
 from eckart.factors import Components
-from eckart.fit import Fit, fitted, on_data, one_kind_of_names, plan_of
+from eckart.fit import Fit, fitted, on_data, one_kind_of_names, plan_of, sample_weights
 from eckart.io.models.levels import Memory, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix, squarable
@@ -51,12 +51,8 @@ class FamilyStatistics:
     found: Any
 
     def merge(self, other: FamilyStatistics) -> FamilyStatistics:
-        return FamilyStatistics(
-            self.weight + other.weight,
-            self.bound + other.bound,
-            self.counts + other.counts,
-            self.found.merge(other.found),
-        )
+        sums = self.weight + other.weight, self.bound + other.bound, self.counts + other.counts
+        return FamilyStatistics(*sums, self.found.merge(other.found))
 
 
 @dataclass(eq=False)
@@ -148,7 +144,7 @@ class Mixture(MixtureVerbs):
         """Fit to rows of X: array, frame, sparse counts, file or list of row blocks."""
         matrix = squarable(readable_twice(one_kind_of_names(read(X))))
         check(self)
-        weights = known_weights(matrix, sample_weight)
+        weights = sample_weights(sample_weight, matrix.shape[0])
         engine = self._engine()
         with engine.at_work(), progress(bool(self.verbose)) as watch, resuming(self, matrix, weights) as (memory, rng):
             fit = self._solve(engine.put(matrix, weights), weights, engine, rng, watch, memory)
@@ -201,7 +197,7 @@ class Mixture(MixtureVerbs):
     def certify(self, X: Any, sample_weight: Any = None) -> Certificate:
         """Measure the certificate again from this model and data: one more EM step, taken through the rows."""
         matrix = readable_twice(self._new_rows(X))
-        weights = known_weights(matrix, sample_weight)
+        weights = sample_weights(sample_weight, matrix.shape[0])
         engine, f = self._engine(), self.fit_.factors
         with engine.at_work():
             _, problem = prepared(engine.put(matrix, weights), self._family(), weights, engine)

@@ -19,9 +19,9 @@ from eckart.engines.protocol import Engine
 from eckart.errors import InputError, wrong
 from eckart.explain.mixtures.gaussian_solve import Options, checked_scale, from_factors, solve
 from eckart.explain.mixtures.gaussian_steps import free_parameters
-from eckart.explain.mixtures.verbs import known_weights, readable_twice
+from eckart.explain.mixtures.verbs import readable_twice
 from eckart.factors import Components
-from eckart.fit import Fit, kept_fit, resumed_fit
+from eckart.fit import Fit, kept_fit, resumed_fit, sample_weights
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import NOTHING, SECONDS, Memory, resumed
 from eckart.io.read import read
@@ -99,7 +99,7 @@ def select_mixture(
     if not len(n_components) or not len(covariance_types):
         raise InputError("n_components or covariance_types is empty, wanted at least one of each")
     matrix = readable_twice(read(X))
-    weights = known_weights(matrix, sample_weight)
+    weights = sample_weights(sample_weight, matrix.shape[0])
     chosen_engine = engine_named(engine, n_threads)
     params = {"n_init": 2} | params
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out" or criterion == "held_out"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,20 @@ DRAWS, FEW = 4096, 64
 """Draws that a quantile is taken from; fewer where there are more patterns of missing entries than that."""
 
 
-class MixtureVerbs(DensityMixin, Estimator):
+class MixtureVerbs(DensityMixin, Estimator, ABC):
     """Verbs of a fitted mixture; below, a model says how posteriors, draws and free parameters come about."""
 
+    @abstractmethod
     def _posteriors(self, matrix: Matrix, shares: bool = False) -> Posteriors:
-        raise NotImplementedError
+        """Log-likelihoods of rows and, where asked for, shares of the components."""
 
+    @abstractmethod
     def _draw(self, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        raise NotImplementedError
+        """One row from each of these components."""
 
+    @abstractmethod
     def _n_parameters(self) -> int:
-        raise NotImplementedError
+        """Free parameters."""
 
     @property
     def _dtype(self) -> np.dtype:
@@ -160,14 +164,3 @@ def readable_twice(matrix: Matrix) -> Matrix:
             "X is an iterator that can be read once only, EM reads its rows many times; pass a list of blocks or a file, or call partial_fit on each block"
         )
     return squarable(matrix, WIDELY)
-
-
-def known_weights(matrix: Matrix, sample_weight: Any) -> np.ndarray | None:
-    """Row weights, for data whose number of rows is known."""
-    if sample_weight is None:
-        return None
-    if matrix.shape[0] is None:
-        raise InputError(
-            "sample_weight came with a stream of unknown length, wanted data whose number of rows is known"
-        )
-    return sample_weights(sample_weight, matrix.shape[0])

@@ -19,6 +19,7 @@ from eckart.certify.nonnegative import certify_parts
 from eckart.engines.protocol import Placed
 from eckart.errors import InputError, wrong
 from eckart.explain.parts.nmf import NMF
+from eckart.explain.parts.nmf_streams import rows_of
 from eckart.explain.parts.online import Stream, known
 from eckart.explain.parts.options import Options, options_of
 from eckart.explain.parts.sides import sides_of
@@ -89,11 +90,7 @@ class MiniBatchNMF(NMF):
             )
         check(self)
         matrix = self._complete(self._door(X, None)[0])
-        if matrix.shape[0] is None:
-            raise InputError(
-                "a stream of unknown length came, wanted data whose number of rows is known; call partial_fit with each batch"
-            )
-        rows = None if sample_weight is None else sample_weights(sample_weight, matrix.shape[0] or 0)
+        rows = sample_weights(sample_weight, rows_of(matrix))
         engine = self._engine()
 
         def do(x: Placed) -> tuple[Fit, Stream]:

@@ -8,41 +8,29 @@ it is probabilistic latent semantic analysis. The loop is in ``loop``, the half 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.nonnegative import certify_parts
-from eckart.engines.protocol import Engine, Placed
+from eckart.engines.protocol import Placed
 from eckart.errors import InputError
 from eckart.explain.parts.consensus import Consensus, agree
-from eckart.explain.parts.online import Stream, take
-from eckart.explain.parts.options import SOLVERS, Options, beta_of, options_of
-from eckart.explain.parts.sides import Sides, sides_of
-from eckart.explain.parts.solve import encode, plan_of, solve
-from eckart.factors import LowRank
-from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, sample_weights
+from eckart.explain.parts.nmf_streams import StreamedParts, placed_and, read_once
+from eckart.explain.parts.online import Stream
+from eckart.explain.parts.options import Options, beta_of, options_of
+from eckart.explain.parts.sides import sides_of
+from eckart.explain.parts.solve import encode, solve
+from eckart.fit import Estimator, fitted, one_kind_of_names, sample_weights
 from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed, row_parts, squarable
 from eckart.parameters import Rule, either, file_name, flag, number, one_of, optional, param, starts, whole
-from eckart.rng import generator
-from eckart.trace import StopReason, Trace, progress
-
-FIRST = 50
-"""Sweeps on the first block of a stream."""
-RANDOM_STARTS = 6
-"""Short fits to the first block where chance begins: with four groups of rows one in six ends where two of them share a part (Itakura and Saito, 60 seeds;
-least squares one in seventy), and later steps do not leave such a place."""
-BLOCK = 2**22
-"""Entries of a block of a stream: enough rows for a statistic that tells something, few enough for memory."""
-
-T = TypeVar("T")
+from eckart.trace import Trace, progress
 
 
 class NormalForm(NamedTuple):
@@ -54,7 +42,7 @@ class NormalForm(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
+class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     """Non-negative factors W, H of dense, sparse or partly observed data, with a certificate.
 
     Minimises D(A, W H) + n a_W (r sum W + (1 - r)/2 ||W||^2) + N a_H (r sum H + (1 - r)/2 ||H||^2) over W, H >= 0 for N rows and n columns,
@@ -134,7 +122,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         Of an iterator, whose rows can be read one time only, the model keeps the codes of the last block; ``fit_transform`` returns those of all rows.
         """
         matrix, entry = self._door(X, weights)
-        if _once(matrix):
+        if read_once(matrix):
             self._fit_blocks(matrix, lambda left: None)
             return self
         engine = self._engine()
@@ -144,14 +132,15 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             if self.init == "custom" and self.n_components in ("auto", None) and np.ndim(H) == 2:
                 options = replace(options, k=len(H))
             given = self._given(W, H, x, options)
-            fits = resuming(self, matrix, _all_weights(rows, entry), y=_joined(given))
+            start = None if given is None else np.concatenate([part.ravel() for part in given])
+            fits = resuming(self, matrix, _all_weights(rows, entry), y=start)
             with progress(bool(self.verbose)) as watch, fits as (memory, rng):
                 ends = solve(x, options, engine=engine, rng=rng, given=given, watch=watch, memory=memory)
             memory.end(ends.fit.trace)
             return ends
 
-        rows = None if sample_weight is None else sample_weights(sample_weight, _rows(matrix))
-        ends = _on_data(engine, matrix, do, rows, entry)
+        rows = sample_weights(sample_weight, matrix.shape[0])
+        ends = placed_and(engine, matrix, do, rows, entry)
         self.fit_ = ends.fit
         self._consensus = agree(ends)
         self.__dict__.pop("_stream", None)
@@ -163,23 +152,11 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     ) -> np.ndarray:
         """W of the fit; with ``init="custom"`` it starts from the given W and H."""
         matrix = read(X)
-        if _once(matrix):  # codes of each block, by the H of that time
+        if read_once(matrix):  # codes of each block, by the H of that time
             done: list[np.ndarray] = []
             self._fit_blocks(self._door(matrix, None)[0], done.append)
             return np.concatenate(done)
         return self.fit(X, sample_weight=sample_weight, W=W, H=H).fit_.factors.left
-
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> NMF:
-        """Take in more rows; the rows themselves are not kept (``nmf_online``). The certificate is about the last block given H."""
-        fresh = "_stream" not in vars(self)
-        if fresh and "fit_" in vars(self) and self.fit_.plan.get("solver") == "stream":
-            raise InputError(
-                "this model was loaded from a file, which does not hold its running statistic; call fit, or start with a new NMF"
-            )
-        matrix = self._door(X, None)[0] if fresh else self._new_rows(X)
-        weights = None if sample_weight is None else sample_weights(sample_weight, _rows(matrix))
-        self._take(matrix, weights, None if fresh else self._stream)
-        return self
 
     def transform(self, X: Any) -> np.ndarray:
         """W for new rows, H fixed: min over W >= 0, row by row."""
@@ -192,8 +169,8 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             return np.ascontiguousarray(engine.get(encode(x, engine.take(right, x.dtype), options, engine)))
 
         if matrix.shape[0] is not None:
-            return _on_data(engine, matrix, do)
-        return np.concatenate([_on_data(engine, part, do) for part in row_parts(matrix)])
+            return placed_and(engine, matrix, do)
+        return np.concatenate([placed_and(engine, part, do) for part in row_parts(matrix)])
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """W H for given codes."""
@@ -222,7 +199,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             raise InputError(
                 f"X has {matrix.shape[0]} rows, wanted {len(f.left)}: the data that the model was fitted to"
             )
-        rows = None if sample_weight is None else sample_weights(sample_weight, _rows(matrix))
+        rows = sample_weights(sample_weight, matrix.shape[0])
         engine = self._engine()
 
         def do(x: Placed) -> Certificate:
@@ -231,7 +208,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             measured = sides.measured(*(engine.take(factor, x.dtype) for factor in (f.left, f.right)))
             return self._evidence(measured, self.fit_.trace, self.fit_.certificate.notes)
 
-        return _on_data(engine, matrix, do, rows, entry)
+        return placed_and(engine, matrix, do, rows, entry)
 
     def _evidence(self, measured: Any, trace: Trace, notes: tuple[str, ...]) -> Certificate:
         """What was measured at W and H, as a certificate."""
@@ -301,64 +278,6 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 raise InputError(f"{name} holds a negative or infinite number, wanted numbers >= 0")
         return np.array(W, matrix.dtype, order="C"), np.array(np.transpose(H), matrix.dtype, order="C")
 
-    def _fit_blocks(self, matrix: Matrix, codes: Callable[[np.ndarray], Any]) -> None:
-        """A stream that can be read once only: block after block. The codes of each are handed on and not kept."""
-        stream = None
-        for part in row_parts(matrix, max(256, BLOCK // matrix.shape[1])):
-            self._take(Dense(np.asarray(part.values, matrix.dtype), None, matrix.columns), None, stream)  # type: ignore[union-attr]
-            stream = self._stream
-            codes(self.fit_.factors.left)
-
-    def _fade(self, stream: Stream) -> float:
-        """What a new block leaves of the statistics before it: after t blocks the block s weighs s / t."""
-        return 1 - 1 / (stream.blocks + 1)
-
-    def _begin(self, x: Placed, options: Options, rng: np.random.Generator) -> Stream:
-        """A stream whose H is that of a short fit to its first block."""
-        return Stream.begin(self._short_fit(x, options, rng).right, options.loss)
-
-    def _short_fit(self, x: Placed, options: Options, rng: np.random.Generator) -> LowRank:
-        """W and H of a few sweeps, the best of several such fits where they begin by chance."""
-        few = options.k > min(x.shape[0] or 0, x.shape[1])
-        init = None if few or self.init == "custom" else self.init
-        starts = max(options.n_init, RANDOM_STARTS if few or init == "random" else 1)
-        first = replace(options, init=init, n_init=starts, solver=SOLVERS[options.loss][0], max_iter=FIRST)
-        return solve(x, first, engine=self._engine(), rng=rng).fit.factors
-
-    def _step(
-        self, x: Placed, unit: Options, stream: Stream, fade: float, size: float, start: np.ndarray | None = None
-    ) -> tuple[Stream, Any, Sides]:
-        """The stream after a block of ``size`` rows, the block's W, and its half sweeps; penalties on H, in ``unit`` those of one row, are those of all
-        rows, faded alike."""
-        engine, p, rows = self._engine(), unit.penalties, fade * stream.weight + size
-        options = replace(unit, penalties=p._replace(m1=rows * p.m1, m2=rows * p.m2))
-        sides = sides_of(x, options, engine, options.penalties._replace(m1=0.0, m2=0.0))
-        begun = None if start is None else engine.take(start, x.dtype)
-        after, left = take(stream, sides, options, fade, begun)
-        return after, left, sides
-
-    def _take(self, matrix: Matrix, weights: np.ndarray | None, stream: Stream | None) -> None:
-        """One more block of rows."""
-        engine, size = self._engine(), float(_rows(matrix) if weights is None else weights.sum())
-
-        def do(x: Placed) -> tuple[Fit, Stream]:
-            if x.kind == "observed":
-                raise InputError("X has missing entries, wanted complete rows for partial_fit; call fit on all rows")
-            before = stream or self._begin(x, options_of(self, x, size), generator(self.random_state))
-            after, left, sides = self._step(x, options_of(self, x, 1.0), before, self._fade(before), size)
-            measured = sides.measured(left, engine.take(after.right, x.dtype))
-            note = f"after {after.blocks} blocks of rows: measured on the last block, whose W was solved given H"
-            trace = Trace("objective", reason=StopReason.DIRECT)
-            trace.add(measured.objective)
-            certificate = certify_parts(measured._replace(residuals=measured.residuals[:1]), trace, (note,))
-            old = stream is not None and "fit_" in vars(self)
-            columns = self.fit_.factors.columns if old else x.columns
-            factors = LowRank(np.ascontiguousarray(engine.get(left)), after.right, rows=x.rows, columns=columns)
-            plan = plan_of(engine, replace(options_of(self, x), solver="stream"), after.blocks)
-            return Fit(factors, certificate, trace, plan), after
-
-        self.fit_, self._stream = _on_data(engine, matrix, do, weights)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
@@ -366,39 +285,7 @@ class NMF(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         return tags
 
 
-def _on_data(
-    engine: Engine,
-    matrix: Matrix,
-    do: Callable[[Placed], T],
-    weights: np.ndarray | None = None,
-    entry_weights: np.ndarray | None = None,
-) -> T:
-    """``do`` of the placed matrix. Entries that have weights are observed ones, so NaN needs no second try."""
-    with engine.at_work():
-        if entry_weights is not None:
-            return do(engine.put(matrix, weights, entry_weights))
-        return on_data(engine, matrix, do, weights)
-
-
 def _all_weights(rows: np.ndarray | None, entries: np.ndarray | None) -> np.ndarray | None:
     """Weights of rows and of entries, for what a checkpoint says of the data."""
     found = [part for part in (rows, entries) if part is not None]
     return np.concatenate([[len(part) for part in found], *found]) if found else None
-
-
-def _joined(given: tuple[np.ndarray, np.ndarray] | None) -> np.ndarray | None:
-    """The start that was given, as one array."""
-    return None if given is None else np.concatenate([part.ravel() for part in given])
-
-
-def _once(matrix: Matrix) -> bool:
-    """Whether the rows can be read one time only."""
-    return isinstance(matrix, Dense) and not matrix.in_memory and not matrix.stream.rereadable
-
-
-def _rows(matrix: Matrix) -> int:
-    if matrix.shape[0] is None:
-        raise InputError(
-            "sample_weight came with a stream of unknown length, wanted data whose number of rows is known"
-        )
-    return matrix.shape[0]

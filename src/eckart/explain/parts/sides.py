@@ -13,6 +13,7 @@ W and H^T stay in the engine; what comes back are sums: k numbers, k x k, and fo
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,7 +56,7 @@ class Half(NamedTuple):
 
 
 @dataclass
-class Sides:
+class Sides(ABC):
     """The data of one fit, seen from its rows and from its columns. Factors: left is W (rows x k), right is H^T (columns x k)."""
 
     engine: Engine
@@ -72,13 +73,13 @@ class Sides:
         """The size of the numbers whose rounding the objective carries."""
         return 0.5 * self.totals.square
 
+    @abstractmethod
     def rows(self, left: Tall, right: Tall, fast: bool = False, still: bool = False) -> Half:
         """W given H; with ``still`` it is only measured."""
-        raise NotImplementedError
 
+    @abstractmethod
     def columns(self, rows: Half, right: Tall, fast: bool = False, still: bool = False) -> Half:
         """H given the W of ``rows``."""
-        raise NotImplementedError
 
     def data_term(self, rows: Half, left: Tall, right: Tall) -> float:
         """D at these factors, from the residuals themselves."""

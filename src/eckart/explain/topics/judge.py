@@ -157,7 +157,7 @@ def coherence(topics: Any, X: Any, n: int = 10) -> np.ndarray:
     meet, documents = np.zeros((len(every), len(every))), 0
     for block in (as_counts(block, "coherence") for block in pieces(X) or [read(X)]):
         names = block.columns if columns is None else columns
-        held = block.to_scipy()[:, _positions(every, names, block.shape[1])].tocsc()
+        held = block.to_scipy()[:, _positions(every, names)].tocsc()
         held.data = (held.data > 0).astype(np.float64)
         meet += (held.T @ held).toarray()
         documents += block.shape[0]
@@ -311,7 +311,7 @@ def _tops(topics: Any, n: int) -> tuple[list[list[Any]], np.ndarray | None]:
     return tops, None
 
 
-def _positions(words: list[Any], names: np.ndarray | None, n: int) -> list[int]:
+def _positions(words: list[Any], names: np.ndarray | None) -> list[int]:
     if all(isinstance(w, (int, np.integer)) for w in words):
         return [int(w) for w in words]
     if names is None:

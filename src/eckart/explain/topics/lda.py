@@ -14,8 +14,8 @@ The certificate: a stationary point (EM, variational), or fresh chains that stay
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -25,11 +25,10 @@ from scipy.special import psi
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.topics import certify_em, certify_gibbs, certify_stream, certify_variational
 from eckart.engines import engine_named
-from eckart.errors import InputError, wrong
-from eckart.explain.topics import lda_em, lda_gibbs, lda_online, lda_variational
+from eckart.errors import wrong
+from eckart.explain.topics import lda_em, lda_gibbs, lda_variational
 from eckart.explain.topics.documents import (
     as_counts,
-    batches,
     common_words,
     counted,
     every,
@@ -38,15 +37,16 @@ from eckart.explain.topics.documents import (
     tokens_of,
     whole_numbers,
 )
+from eckart.explain.topics.given_priors import given_priors
+from eckart.explain.topics.lda_streams import StreamedTopics
 from eckart.explain.topics.priors import Priors, Solved
 from eckart.explain.topics.topic_em import TopicProblem, as_topics
-from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
+from eckart.explain.topics.topic_model import by_size, reordered
 from eckart.factors import Topics
 from eckart.fit import Fit, fitted, one_kind_of_names, plan_of, require_room
-from eckart.io.models.checkpoint import Checkpoint, contents
-from eckart.io.models.levels import SECONDS, Memory, resumed, resuming
+from eckart.io.models.levels import resuming
 from eckart.io.read import read
-from eckart.io.text.shards import Shards, pieces
+from eckart.io.text.shards import pieces
 from eckart.matrix import Counts
 from eckart.matrix_blocks import parts_of
 from eckart.parameters import check, file_name, flag, number, one_of, optional, param, starts, whole
@@ -54,14 +54,12 @@ from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
 
 METHODS = ("auto", "gibbs", "cvb0", "variational", "batch", "online")
-ALPHA, ETA = 0.1, 0.05
-"""Where learned priors start."""
 GIBBS_TOKENS = 2e8
 """More tokens than this are not sampled one by one by default."""
 
 
 @dataclass(eq=False, repr=False)
-class LDA(TopicModel):
+class LDA(StreamedTopics):
     """Topics with Dirichlet priors, by Gibbs sampling, EM, variational Bayes or from a stream.
 
     Parameters
@@ -161,22 +159,6 @@ class LDA(TopicModel):
                 self._fit_pieces(X, engine, watch)
             else:
                 self._fit_matrix(X, engine, watch)
-        return self
-
-    def partial_fit(self, X: Any, y: Any = None) -> LDA:
-        """One more batch of documents by stepwise EM; it is not kept. A model that was fitted online, or loaded after it was, goes on; else the first
-        call begins."""
-        check(self)
-        engine, fresh = self._engine(), "_running" not in vars(self)
-        if fresh and "fit_" in vars(self) and self.fit_.plan["method"] == "online":
-            fresh, self._running = False, self._resumed()
-        with engine.at_work():
-            x = self._documents(X) if not fresh else as_counts(one_kind_of_names(read(counted(X))), "LDA")
-            r = self._begin(x, generator(self.random_state), engine) if fresh else self._running
-            self._running = self._step(x, r, engine)
-            trace = lda_online.new_trace()
-            trace.add(self._running.value)
-            self._keep_running(x, x.columns if fresh else self._topics().columns, trace, 1, engine)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> np.ndarray:
@@ -344,137 +326,9 @@ class LDA(TopicModel):
         )
         return engine_named(self.engine, threads, type(self).__name__)
 
-    # ---- streams
-
-    def _solve_online(
-        self, x: Counts, priors: Priors, *, engine: Any, rng: Any, first: Any, watch: Watcher, memory: Memory
-    ) -> Solved:
-        passes, rows, total = 1 if self.max_iter is None else int(self.max_iter), x.shape[0], tokens_of(x)
-
-        def shuffled() -> Iterator[Counts]:
-            return batches(x, int(self.batch_size), rng.permutation(rows))
-
-        def take(batch: Counts, r: Any) -> lda_online.Running:
-            after = self._step(batch, r, engine, total)
-            watch("documents", after.documents, passes * rows)
-            return after
-
-        begun = lda_online.begin(x, priors, rng, engine, first)
-        few = min(lda_online.FIRST, rows // 4) if first is None else 0
-        r, trace, _ = lda_online.run(shuffled, passes, begun, take, few, rng, memory)
-        assert r is not None
-        return Solved(r.counts(total), r.priors, trace, {"sweeps": passes, "batches": r.batches}, {})
-
-    def _fit_pieces(self, X: Any, engine: Any, watch: Watcher) -> None:
-        """One or more passes over a source that does not fit in memory."""
-        passes = 1 if self.max_iter is None else int(self.max_iter)
-        if self.checkpoint is not None and not isinstance(X, (list, tuple, Shards)):
-            raise wrong(
-                "checkpoint",
-                self.checkpoint,
-                "None for an iterator: a fit that goes on reads its blocks again; use eckart.write_shards",
-            )
-        blocks = lambda: (part for x in pieces(X) or () for part in contents(x))  # noqa: E731
-        file = Checkpoint.of_parts(self, blocks, seconds=SECONDS)
-
-        def take(x: Counts, r: lda_online.Running | None) -> lda_online.Running:
-            after = self._step(x, r or self._begin(x, rng, engine), engine)
-            watch("documents", after.documents, None)
-            return after
-
-        def cut() -> Iterator[Counts]:
-            for block in pieces(X) or ():
-                x = as_counts(block, "LDA")
-                yield from batches(x, int(self.batch_size), np.arange(x.shape[0]))
-
-        with resumed(file, self.random_state) as (memory, rng):
-            r, trace, x = lda_online.run(cut, passes, None, take, lda_online.FIRST, rng, memory)
-        memory.end(trace)
-        if r is None or x is None:
-            raise InputError("X gave no block of documents, wanted at least one")
-        self._running = r
-        self._keep_running(x, x.columns, trace, passes, engine)
-
-    def _begin(self, x: Counts, rng: np.random.Generator, engine: Any) -> lda_online.Running:
-        require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components), 4)
-        return lda_online.begin(x, self._priors(x.shape[1], x.columns), rng, engine)
-
-    def _step(self, x: Counts, r: lda_online.Running, engine: Any, total: float | None = None) -> lda_online.Running:
-        if total is None and self.total_samples is not None and r.documents:
-            total = float(self.total_samples) * r.tokens / r.documents
-        rates = lda_online.Rates(float(self.learning_decay), float(self.learning_offset))
-        return lda_online.step(x, r, rates, total, engine)
-
-    def _resumed(self) -> lda_online.Running:
-        """The running statistic of topics that were loaded from a file."""
-        t, plan = self._topics(), self.fit_.plan
-        priors = self._priors(t.n, t.columns)
-        eta = priors.eta if priors.boost is not None else float(self._eta)
-        priors = replace(priors, alpha=t.prior, eta=eta)
-        counts = np.maximum(t.counts.T - np.asarray(priors.words), 0.0)
-        share = np.ascontiguousarray(counts / max(counts.sum(), 1e-300), np.float32)
-        words = np.ascontiguousarray(t.words.T, np.float32)
-        value = self.fit_.trace.values[-1] if len(self.fit_.trace) else -np.inf
-        seen = float(plan["tokens"]), int(plan.get("documents", 0))
-        return lda_online.Running(share, words, priors, int(plan["batches"]), *seen, value)
-
-    def _keep_running(self, x: Counts, columns: Any, trace: Trace, passes: int, engine: Any) -> None:
-        r = self._running
-        plan = {"method": "online", "reason": "batches of a stream", **plan_of(engine), "sweeps": passes}
-        plan |= {"batches": r.batches, "documents": r.documents, "tokens": r.tokens}
-        t = as_topics(r.counts(r.tokens), r.priors.words, r.priors.alpha, x.dtype, columns)
-        self._eta = r.priors.words
-        self.fit_ = Fit(t, self._certify(x, None, engine, t, self._eta, "online", trace), trace, plan)
-
-    # ---- priors
-
     def _priors(self, n: int, columns: Any) -> Priors:
-        """alpha, eta and the boost of seed words for n words."""
-        k = int(self.n_components)
-        alpha = self._prior("doc_topic_prior", self.doc_topic_prior, ALPHA, ((), (k,)))
-        eta = self._prior("topic_word_prior", self.topic_word_prior, ETA, ((), (n,), (k, n)))
-        boost = None
-        if eta.ndim == 1:
-            boost, eta = np.tile(eta[:, None], (1, k)), np.array(0.0)
-        elif eta.ndim == 2:
-            boost, eta = eta.T.copy(), np.array(0.0)
-        if self.seed_words is not None:
-            seeds = self._seeds(n, columns)
-            boost = seeds if boost is None else boost + seeds
-        learn_eta = isinstance(self.topic_word_prior, str) and self.seed_words is None
-        learn_alpha = isinstance(self.doc_topic_prior, str)
-        return Priors(np.broadcast_to(alpha, (k,)).astype(np.float64), float(eta), boost, learn_alpha, learn_eta)
-
-    def _prior(self, name: str, value: Any, begin: float, shapes: tuple) -> np.ndarray:
-        if isinstance(value, str):
-            if value != "auto":
-                raise wrong(name, value, "'auto', None, a number > 0 or an array of them")
-            return np.array(begin)
-        try:
-            out = np.array(1.0 / self.n_components if value is None else value, np.float64)
-        except (TypeError, ValueError, OverflowError):
-            raise wrong(name, value, "'auto', None, a number > 0 or an array of them") from None
-        if out.shape not in shapes:
-            raise InputError(f"{name} has shape {out.shape}, wanted {' or '.join(map(str, shapes))}")
-        if not (np.isfinite(out).all() and (out > 0).all()):
-            raise wrong(name, float(out.min()), "finite numbers > 0")
-        return out
-
-    def _seeds(self, n: int, columns: Any) -> np.ndarray:
-        """Pseudo-counts of the seed words, words x k."""
-        out = np.zeros((n, int(self.n_components)))
-        at = {} if columns is None else {name: j for j, name in enumerate(columns)}
-        if not isinstance(self.seed_words, dict):
-            raise wrong("seed_words", self.seed_words, "a dictionary {topic: [words]}")
-        for z, words in self.seed_words.items():
-            if not str(z).lstrip("-").isdigit() or not 0 <= int(z) < out.shape[1]:
-                raise wrong("seed_words", z, f"topics from 0 to {out.shape[1] - 1}")
-            for word in words:
-                j = at.get(word, word if isinstance(word, (int, np.integer)) and 0 <= word < n else None)
-                if j is None:
-                    raise InputError(f"seed_words names {word!r} for topic {z}, which is no word of X; leave it out")
-                out[j, int(z)] += float(self.seed_weight)
-        return out
+        seeds = self.seed_words, float(self.seed_weight), columns
+        return given_priors(self.doc_topic_prior, self.topic_word_prior, seeds, n, int(self.n_components))
 
     def _warm(self, X: Any) -> np.ndarray | None:
         """phi of the last fit, words x k, where the fit is to begin there."""

@@ -11,9 +11,11 @@ import numpy as np
 from eckart.clusters.client import client_of
 from eckart.clusters.tasks import computed
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first, whole_rows
+from eckart.entry_facts import EntryFacts
 from eckart.errors import InputError, InputTypeError
 from eckart.matrix import Matrix
-from eckart.matrix_blocks import EntryFacts, as_counts, without_gaps, words_for
+from eckart.matrix_blocks import as_counts, without_gaps
+from eckart.matrix_parts import words_for
 from eckart.merging import FAN, folded
 
 

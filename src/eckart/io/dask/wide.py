@@ -11,7 +11,8 @@ from eckart.errors import InputError, InputTypeError
 from eckart.index.entries import floating
 from eckart.io.dask.parts import TaskParts, each, refusing
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
-from eckart.matrix_blocks import kind_of, of_parts
+from eckart.matrix_blocks import of_parts
+from eckart.matrix_parts import kind_of
 
 
 def from_collection(source: Any, columns: Any = None, absent: str = "zero") -> Matrix:
@@ -141,7 +142,7 @@ def _joined(
         kind = each(_kind_of_chunk, [chunks[first[0]]], needs=largest)[0] or kind
         kind = "observed" if kind == "counts" and absent == "unknown" else kind
     made = [
-        delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n, absent)
+        delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n)
         for i, chunk in enumerate(chunks)
     ]
     if unknown or sparse or dtype is None:
@@ -167,7 +168,7 @@ def _look(matrix: Matrix) -> tuple[int, np.dtype, str]:
     return int(matrix.shape[0] or 0), matrix.dtype, kind_of(matrix)
 
 
-def _matrix(chunk: Any, kind: str, n: int, absent: str) -> Matrix:
+def _matrix(chunk: Any, kind: str, n: int) -> Matrix:
     """One chunk as a matrix of the kind that all have."""
     from eckart.io.tables.frames import from_frame, is_frame
     from eckart.io.tables.numbers import numeric

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import EckartError, FileError
-from eckart.io.models.save import SEAL, head_of, seal, unpack
+from eckart.io.models.save import head_of, model_of
 
 KINDS = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1",
@@ -36,15 +36,7 @@ def load_mapped(path: Any) -> Any:
         if isinstance(error, EckartError):
             raise
         raise FileError(f"{file} cannot be read: {error}") from None
-    arrays = _arrays(held, file)
-    if text != seal(arrays, text[:-SEAL] + "}"):
-        raise FileError(f"{file} was changed after it was written (its checksum does not match); do not use it")
-    try:
-        return unpack(arrays, json.loads(text))
-    except EckartError as error:
-        raise FileError(f"{file} cannot be loaded: {error}") from None
-    except Exception as error:
-        raise FileError(f"{file} is not a complete model: {type(error).__name__} {error}") from None
+    return model_of(_arrays(held, file), text, file)
 
 
 def _arrays(held: mmap.mmap, file: Path) -> dict[str, np.ndarray]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import struct
+import sys
 from dataclasses import is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -42,39 +43,14 @@ FORMAT = "eckart-model"
 VERSION = 1
 MAX_HEADER = 64 * 2**20
 SEAL = len(', "checksum": "') + 64 + len('"}')
-CLASSES = {
-    "PCA": "eckart.reduce.pca",
-    "LatentDirichletAllocation": "eckart.explain.topics.latent_dirichlet",
-    "IncrementalPCA": "eckart.reduce.incremental",
-    "TruncatedSVD": "eckart.reduce.truncated",
-    "LinearAutoencoder": "eckart.reduce.linear_autoencoder",
-    "ALS": "eckart.complete.factors.als",
-    "BayesianMF": "eckart.complete.bayes.bayesian_mf",
-    "SVP": "eckart.complete.nuclear.svp",
-    "SVT": "eckart.complete.nuclear.svt",
-    "SoftImpute": "eckart.complete.nuclear.soft_impute",
-    "ExactRecovery": "eckart.complete.nuclear.exact",
-    "EASE": "eckart.complete.items.ease",
-    "SLIM": "eckart.complete.items.slim",
-    "SpectralFilter": "eckart.complete.items.spectral_filter",
-    "Blend": "eckart.complete.items.blend",
-    "TimeFactors": "eckart.complete.series.time_factors",
-    "MixedTable": "eckart.complete.tables.mixed_table",
-    "GaussianMixture": "eckart.explain.mixtures.gaussian",
-    "Mixture": "eckart.explain.mixtures.mixture",
-    "PLSA": "eckart.explain.topics.plsa",
-    "LDA": "eckart.explain.topics.lda",
-    "MiniBatchNMF": "eckart.explain.parts.mini_batch",
-    "NMF": "eckart.explain.parts.nmf",
-    "GloVe": "eckart.embed.glove",
-    "SkipGram": "eckart.embed.skipgram",
-    "PMI": "eckart.embed.pmi",
-    "Autoencoder": "eckart.reduce.autoencoder",
-    "ConvAutoencoder": "eckart.reduce.conv_autoencoder",
-    "NetworkClassifier": "eckart.nn.classifier",
-    "NetworkRegressor": "eckart.nn.regressor",
-}
+SAVED = """
+    PCA LatentDirichletAllocation IncrementalPCA TruncatedSVD LinearAutoencoder ALS BayesianMF SVP SVT SoftImpute ExactRecovery EASE SLIM
+    SpectralFilter Blend TimeFactors MixedTable GaussianMixture Mixture PLSA LDA MiniBatchNMF NMF GloVe SkipGram PMI Autoencoder ConvAutoencoder
+    NetworkClassifier NetworkRegressor
+"""
 """Every estimator that can be saved, listed once."""
+CLASSES: dict[str, str] = {name: sys.modules["eckart"]._PUBLIC[name] for name in SAVED.split()}
+"""Their modules."""
 KINDS: dict[str, Any] = {kind.__name__: kind for kind in (Basis, Embedding, ItemWeights, LowRank, MixedColumns, Network, Series, Topics)} | {
     "Mixture": Components
 }
@@ -113,6 +89,11 @@ def load(path: Any) -> Any:
         arrays = from_bytes(data)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise FileError(f"{path} is damaged: {error}") from None
+    return model_of(arrays, text, path)
+
+
+def model_of(arrays: dict[str, np.ndarray], text: str, path: Any) -> Any:
+    """The model of these arrays under the seal of the header's text."""
     if text != seal(arrays, text[:-SEAL] + "}"):
         raise FileError(f"{path} was changed after it was written (its checksum does not match); do not use it")
     try:
@@ -121,6 +102,11 @@ def load(path: Any) -> Any:
         raise FileError(f"{path} cannot be loaded: {error}") from None
     except Exception as error:
         raise FileError(f"{path} is not a complete model: {type(error).__name__} {error}") from None
+
+
+def class_named(name: str) -> Any:
+    """One of ``CLASSES``."""
+    return getattr(import_module(CLASSES[name]), name)
 
 
 def _read_header(path: Path) -> tuple[bytes, str]:
@@ -198,7 +184,7 @@ def unpack(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Any:
     name = header["class"]
     if not isinstance(name, str) or name not in CLASSES:
         raise FileError(f"class {name!r} came, wanted one of {', '.join(CLASSES)}")
-    model = getattr(import_module(CLASSES[name]), name)(**header["params"])
+    model = class_named(name)(**header["params"])
     if is_dataclass(model):
         check(model)
     resolve_threads(getattr(model, "n_threads", None))

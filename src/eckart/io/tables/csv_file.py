@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import itertools
@@ -12,14 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eckart.errors import FileError, InputError, wrong
+from eckart.errors import FileError, InputError
+from eckart.io.tables.csv_marks import NULLS, check_marks, first_lines, has_header, is_number, likely_mark
 from eckart.io.tables.frames import arrow_columns, arrow_dtype, hold, titles
 from eckart.io.tables.row_blocks import ArrowBlocks
 from eckart.matrix import Dense
 from eckart.scheduler import in_order, resolve_threads
-
-NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A"]
-"""Cells of a CSV file that stand for a missing entry."""
 
 BLOCK_BYTES = 4 * 2**20
 """How much of a file is read at a time."""
@@ -56,11 +53,11 @@ class Layout:
         """``number`` is the position of a column whose first cell tells names from numbers; ``block`` bytes are read at a time."""
         from pyarrow import csv as arrow_csv
 
-        lines = _first_lines(file, encoding)
+        lines = first_lines(file, encoding)
         tabs = file.name.lower().endswith((".tsv", ".tsv.gz"))
-        mark = delimiter or ("\t" if tabs else _sniff(lines, decimal))
-        _check_marks(mark, decimal)
-        headed = _has_header(lines, mark, decimal, number) if header is None else header
+        mark = delimiter or ("\t" if tabs else likely_mark(lines, decimal))
+        check_marks(mark, decimal)
+        headed = has_header(lines, mark, decimal, number) if header is None else header
         if headed and len(lines) == 1:
             raise FileError(f"{file} is empty: it has a header and no row")
         longest = 8 * max(len(line) for line in lines)
@@ -192,7 +189,7 @@ class Layout:
         with arrow_csv.open_csv(self._source(), **self.options) as reader:
             for batch in reader:
                 for cell in batch.column(at).to_pylist():
-                    if cell is not None and not _is_number(str(cell).strip(), decimal):
+                    if cell is not None and not is_number(str(cell).strip(), decimal):
                         return f"; the first text is {str(cell)[:40]!r} at line {self.line(row)}"
                     row += 1
         return ""
@@ -290,55 +287,6 @@ def read_csv(
     return Dense(values, labels, shown)
 
 
-def _first_lines(file: Path, encoding: str = "utf-8") -> list[str]:
-    """The first two lines that are not blank, as text."""
-    lines: list[str] = []
-    encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
-    opened = gzip.open if file.suffix.lower() == ".gz" else open
-    try:
-        with opened(file, "rt", encoding=encoding, newline="") as raw:
-            while len(lines) < 2 and (line := raw.readline()):
-                if line.strip():
-                    lines.append(line)
-    except UnicodeDecodeError as error:
-        raise FileError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from None
-    if not lines:
-        raise FileError(f"{file} is empty: it has no row")
-    if "\0" in "".join(lines):
-        raise FileError(f"{file} is not text: it holds zero bytes; save it as UTF-8 text")
-    return lines
-
-
-def _check_marks(delimiter: str, decimal: str) -> None:
-    for name, mark, most in (("delimiter", delimiter, 4), ("decimal", decimal, 1)):
-        long = isinstance(mark, str) and 1 < len(mark) <= most and not any(c.isalnum() for c in mark)
-        if not isinstance(mark, str) or not (len(mark) == 1 or long) or not mark.isascii() or set(mark) & set('\n\r"'):
-            raise wrong(name, mark, "one character" + (", or several such as '::'" if most > 1 else ""))
-    if delimiter == decimal:
-        raise wrong("delimiter", delimiter, f"another character than decimal={decimal!r}")
-
-
-def _has_header(lines: list[str], delimiter: str, decimal: str, number: int | None) -> bool:
-    """Names are what is not a number; the count 0, 1, 2 ... is how pandas names columns, unless the next line is whole numbers too."""
-    cells, *rest = [_cells(line, delimiter) for line in lines]
-    if number is not None and number < len(cells):
-        return not _is_number(cells[number], decimal)
-    if any(not _is_number(cell, decimal) for cell in cells):
-        return True
-    labelled = cells[0] == "" and len(cells) > 2
-    counting = cells[labelled:] == [str(i) for i in range(len(cells) - labelled)] and len(cells) > 1
-    return bool(counting and rest and (labelled or not all(re.fullmatch(r"[+-]?\d+", cell) for cell in rest[0])))
-
-
-def _cells(line: str, delimiter: str) -> list[str]:
-    if len(delimiter) > 1:
-        return [cell.strip() for cell in line.split(delimiter)]
-    try:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
-    except csv.Error:
-        return [cell.strip(' "\r\n') for cell in line.split(delimiter)]
-
-
 def _bad_csv(layout: Layout, error: Exception, names: list[str]) -> FileError:
     """pyarrow's complaint with the column by name."""
     file = layout.file
@@ -356,20 +304,3 @@ def _bad_csv(layout: Layout, error: Exception, names: list[str]) -> FileError:
     if isinstance(error, UnicodeDecodeError):
         return FileError(f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8")
     return FileError(f"{file} cannot be read as CSV: {words}; every row needs the same number of cells of one kind")
-
-
-def _sniff(lines: list[str], decimal: str) -> str:
-    """The mark that stands outside quotes as often in the second line as in the first, and most often."""
-    bare = [re.sub(r'"[^"]*"', "", line) for line in lines]
-    marks = [mark for mark in ",;\t|" if mark != decimal]
-    return max(marks, key=lambda mark: (len({line.count(mark) for line in bare} - {0}) == 1, bare[0].count(mark)))
-
-
-def _is_number(cell: str, decimal: str) -> bool:
-    if cell in NULLS:
-        return True
-    try:
-        float(cell.replace(decimal, "."))
-    except ValueError:
-        return False
-    return True

@@ -22,7 +22,8 @@ from eckart.index.ids import Ids, Place
 from eckart.io.dask.known import is_collection
 from eckart.io.sql.answers import Answer
 from eckart.io.sql.databases import is_address, is_database, shown
-from eckart.io.tables.csv_file import NULLS, Layout
+from eckart.io.tables.csv_file import Layout
+from eckart.io.tables.csv_marks import NULLS
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
 from eckart.io.tables.memory import memory_of
 from eckart.io.tables.other_files import OTHER_TABLES

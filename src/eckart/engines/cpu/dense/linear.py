@@ -6,6 +6,10 @@ import numpy as np
 
 from eckart.decompositions import eigh, svd
 from eckart.engines.cpu.dense import thin as tall
+from eckart.scheduler import run_lanes, single_threaded_blas
+
+ACROSS = 64
+"""Rows of a symmetric part that are made together: as many numbers of a column stand side by side, and a range stays in a core's own cache."""
 
 
 def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
@@ -46,8 +50,6 @@ def eigh_top(c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """
     import scipy.linalg as sl
 
-    from eckart.scheduler import single_threaded_blas
-
     c = np.asarray(c, np.float64)
     n = len(c)
     if k == 0:
@@ -73,8 +75,6 @@ def svd_of(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Singular values and right vectors, where no method converges through the triangle of a QR factorization: a finite matrix always gets an answer."""
     import scipy.linalg as sl
 
-    from eckart.scheduler import single_threaded_blas
-
     with single_threaded_blas():
         try:
             return svd(a, full_matrices=False)[1:]
@@ -84,22 +84,27 @@ def svd_of(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T
 
 
-def covariance(scatter: np.ndarray, weight: float, mean: np.ndarray | None) -> np.ndarray:
-    """S / weight made symmetric, plus mean mean^T where a mean is given."""
-    c = scatter / weight
-    if mean is not None:
-        c += np.outer(mean, mean)
-    return (c + c.T) / 2
+def covariance(scatter: np.ndarray, weight: float, mean: np.ndarray | None, threads: int = 1) -> np.ndarray:
+    """S / weight made symmetric, plus mean mean^T where a mean is given; by ranges of rows, each with the columns that stand across from it."""
+    out, n = np.empty(scatter.shape), len(scatter)
+
+    def step(_: None, first: int, scratch: dict) -> None:
+        rows = slice(first, first + ACROSS)
+        part, across = scatter[rows] / weight, scatter[:, rows].T / weight
+        if mean is not None:
+            part += np.outer(mean[rows], mean)
+            across += np.outer(mean, mean[rows]).T
+        np.add(part, across, out=out[rows])
+        out[rows] /= 2
+
+    run_lanes(range(0, n, ACROSS), [None] * max(1, -(-n // ACROSS)), step, threads)
+    return out
 
 
-def is_below(c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
-    """Whether bound I - (C + Q R^T + R Q^T) has a Cholesky factor."""
-    half = q @ r.T
-    half += c / 2
-    below = (half + half.T) * -1.0
+def is_below(c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float, threads: int = 1) -> bool:
+    """Whether bound I - (C + Q R^T + R Q^T) has a Cholesky factor; of the difference one triangle is looked at."""
+    from scipy.linalg.lapack import dpotrf
+
+    below = tall.outer(np.hstack([q, r]), -np.hstack([r, q]).T, c, -1.0, threads)
     below[np.diag_indices(len(below))] += bound
-    try:
-        np.linalg.cholesky(below)
-    except np.linalg.LinAlgError:
-        return False
-    return True
+    return dpotrf(below.T, lower=0, clean=0, overwrite_a=1)[1] == 0

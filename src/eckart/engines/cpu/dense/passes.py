@@ -74,13 +74,17 @@ class MomentsLane:
 
 def means_stand_out(x: Host, blocks: int) -> bool:
     """Whether means are so large against the spread of the first rows that every lane takes them off at once, instead of finding out by a product of its own.
-    Rows that come as a stream are not looked at."""
+    Rows that come as a stream are not looked at, nor those with weights, whose means are taken off in any case."""
     array = x.matrix.array if isinstance(x.matrix, Dense) and x.matrix.in_memory else np.zeros((0, 0))
-    if len(array) < FIRST_ROWS or blocks < FEW:
+    if len(array) < FIRST_ROWS or blocks < FEW or x.weights is not None:
         return False
-    some = array[:FIRST_ROWS].astype(np.float64)
+    from eckart.engines.cpu.dense.columns import column_sums
+
+    shift, (total, square) = array[0].astype(np.float64), np.zeros((2, array.shape[1]))
+    column_sums(array[:FIRST_ROWS], np.ones(FIRST_ROWS), shift, total, square)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, spread = some.mean(axis=0), some.var(axis=0)
+        total /= FIRST_ROWS
+        mean, spread = shift + total, np.maximum(square / FIRST_ROWS - total * total, 0.0)
         return bool(np.isfinite(spread).all() and not _raw_is_fine(mean, spread, blocks))
 
 
@@ -190,7 +194,7 @@ def _raw_is_fine(mean: np.ndarray, variance: np.ndarray, blocks: int) -> bool:
 
 @dataclass
 class ProductLane:
-    """Partial sums of one lane for ``gram_times`` and ``times_t``."""
+    """Partial sums of one lane for ``gram_times`` and ``times_t``: not filled before the first block is there, so that no thread writes zeros for all."""
 
     total: np.ndarray
     v: np.ndarray
@@ -198,6 +202,16 @@ class ProductLane:
     weights: np.ndarray | None = None
     offset: np.ndarray | None = None
     sums: Any = 0.0
+    begun: bool = False
+
+    def add(self, block: np.ndarray, y: np.ndarray, scratch: dict[str, Any]) -> None:
+        """total += B^T Y."""
+        if self.begun:
+            out = scratch_array(scratch, "out", self.total.shape, self.total.dtype)
+            self.total += np.matmul(block.T, y, out=out)
+        else:
+            self.begun = True
+            np.matmul(block.T, y, out=self.total)
 
 
 def gram_times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
@@ -207,8 +221,7 @@ def gram_times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> Non
     y = np.matmul(block, lane.v, out=scratch_array(scratch, "y", (rows, lane.v.shape[1]), lane.v.dtype))
     if lane.weights is not None:
         y *= lane.weights[start : start + rows, None]
-    out = scratch_array(scratch, "out", lane.total.shape, lane.v.dtype)
-    lane.total += np.matmul(block.T, y, out=out)
+    lane.add(block, y, scratch)
 
 
 def raw_gram_times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
@@ -220,8 +233,7 @@ def raw_gram_times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) ->
     if lane.weights is not None:
         y *= lane.weights[start : start + rows, None]
     lane.sums = lane.sums + y.sum(axis=0)
-    out = scratch_array(scratch, "out", lane.total.shape, lane.v.dtype)
-    lane.total += np.matmul(block.T, y, out=out)
+    lane.add(block, y, scratch)
 
 
 def times_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
@@ -241,7 +253,7 @@ def misfit_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
 def times_t_step(lane: ProductLane, job: Job, scratch: dict[str, Any]) -> None:
     """total += Bc^T Y[block]."""
     start, rows, fetch = job
-    lane.total += _centered(fetch(scratch), lane, scratch).T @ lane.v[start : start + rows]
+    lane.add(_centered(fetch(scratch), lane, scratch), lane.v[start : start + rows], scratch)
 
 
 @dataclass

@@ -245,10 +245,10 @@ class DensePrimitives:
         return eigh_top(c, k)
 
     def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
-        return covariance(scatter, weight, mean)
+        return covariance(scatter, weight, mean, self.threads)
 
     def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
-        return is_below(c, q, r, bound)
+        return is_below(c, q, r, bound, self.threads)
 
     def svd(self, x: Matrix | Host, centered: bool) -> Decomposition:
         x = place(x)
@@ -313,9 +313,9 @@ class DensePrimitives:
         """V in working precision; for sparse products its rows start on cache lines."""
         if x.kind == "dense" or v.shape[1] == 1:
             return np.ascontiguousarray(v, dtype=x.dtype)
-        from eckart.engines.cpu.registers.prefetch import aligned_zeros
+        from eckart.engines.cpu.registers.prefetch import aligned_empty
 
-        out = aligned_zeros(v.shape, x.dtype)
+        out = aligned_empty(v.shape, x.dtype)
         out[:] = v
         return out
 
@@ -328,9 +328,11 @@ class DensePrimitives:
         """One pass over dense rows; the lanes with what they found. ``lane`` makes one from zeros of a shape."""
         rows = self._rows(x)
         count = lanes_for(_blocks(x, rows), shape[0] * shape[1] * x.dtype.itemsize, ROOM)
-        lanes = [lane(total) for total in partial_sums(count, shape, x.dtype)]
+        lanes = [lane(total) for total in np.empty((count, *shape), x.dtype)]
         run_lanes(jobs(x, rows=rows), lanes, step, self.threads)
         x.checked = True
+        for empty in (lane for lane in lanes if lane.total.shape == shape and not lane.begun):
+            empty.total[:] = 0
         return lanes
 
     def _dense_sum(
@@ -348,11 +350,18 @@ class DensePrimitives:
 
     def _sum_over_rows(self, m: Counts, shape: tuple[int, int], work: Any) -> np.ndarray:
         from eckart.engines.cpu.entries.sparse import balanced
-        from eckart.engines.cpu.registers.prefetch import aligned_zeros
+        from eckart.engines.cpu.registers.prefetch import aligned_empty
 
         count = lanes_for(m.nnz // 2**14, shape[0] * shape[1] * m.dtype.itemsize, ROOM)
-        lanes = [aligned_zeros(shape, m.dtype) for _ in range(count)]
-        run_lanes(balanced(m.indptr, len(lanes)), lanes, lambda total, part, scratch: work(*part, total), self.threads)
+        lanes, parts = [aligned_empty(shape, m.dtype) for _ in range(count)], balanced(m.indptr, count)
+        for total in lanes[len(parts) :]:
+            total[:] = 0
+
+        def step(total: np.ndarray, part: tuple[int, int], scratch: dict) -> None:
+            total[:] = 0
+            work(*part, total)
+
+        run_lanes(parts, lanes, step, self.threads)
         return thin.tree_sum(lanes, self.threads)
 
     def _sparse_columns(self, x: Host) -> ColumnMoments:

@@ -14,9 +14,13 @@ PART = 2**20
 """Multiply-adds in a range of rows: some 50 to 100 microseconds of one core, many times what it costs a thread of the crew to take a range."""
 READ = 2**19
 """Bytes in a range of rows: few columns take longer to read than to multiply."""
+LINE = 64
+"""Bytes of a cache line."""
+CREW = 4
+"""Threads above which the crew adds up arrays: with fewer, threads of Python lose less than it takes to load what is compiled."""
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)  # a growing basis asks for hundreds of them
 def cuts_of(rows: int, work: int, partial_bytes: int = 0, read: int = 0) -> np.ndarray:
     """Where ranges of rows begin and end; ``work`` is the number of multiply-adds a row, ``read`` the bytes of a row, ``partial_bytes`` the size of a range's
     own sum.
@@ -113,7 +117,8 @@ def write_columns(into: np.ndarray, first: int, columns: np.ndarray, threads: in
     """into[:, first:] = columns, as far as these go: a copy that is worth threads where it is the first to touch the memory."""
     part = into[:, first : first + columns.shape[1]]
     if part.size:
-        cuts = cuts_of(len(part), 0, 0, 2 * part.shape[1] * part.itemsize)
+        row = max(part.shape[1] * part.itemsize, min(part.strides[0], LINE))  # a cache line is fetched whole
+        cuts = cuts_of(len(part), 0, 0, 2 * row)
         thin(cuts, part, plus=by_rows(columns, into.dtype), threads=threads)
 
 
@@ -158,6 +163,11 @@ def largest(v: np.ndarray, threads: int) -> float:
 def tree_sum(parts: list[np.ndarray], threads: int) -> np.ndarray:
     """The pairwise sum of arrays of one shape, in place and in a fixed order; ranges of entries on threads."""
     flat = [part.reshape(-1) for part in parts]
+    if len(parts) > 1 and threads > CREW and flat[0].dtype in (np.float32, np.float64):
+        from eckart.engines.cpu.native.products import tree_sum as by_crew
+
+        by_crew(flat, threads)
+        return parts[0]
     count = max(1, flat[0].size // 2**16)
 
     def step(_: None, i: int, scratch: dict) -> None:

@@ -137,11 +137,17 @@ def place_rows(indptr, indices, data, first, last, out):
             out[i - first, indices[p]] = data[p]
 
 
+FEW_ROWS = 2**17
+"""Rows up to which indptr[i] + i is written out to be searched: a tenth of the time of the bisection, and a megabyte."""
+
+
 def cuts_of(indptr: np.ndarray, parts: int) -> np.ndarray:
     """Where ``parts`` ranges of rows with about equal numbers of stored entries plus rows begin and end; ranges without rows are left out."""
     rows = len(indptr) - 1
     targets = np.linspace(0, int(indptr[-1]) + rows, parts + 1)
     cuts, past = np.zeros(parts + 1, np.int64), np.full(parts + 1, rows)
+    if rows <= FEW_ROWS:
+        past = cuts = np.minimum(np.searchsorted(indptr + np.arange(rows + 1), targets), rows)
     while (cuts < past).any():  # bisection of indptr[i] + i, which is not written out
         middle = (cuts + past) // 2
         before = indptr[middle] + middle < targets

@@ -17,7 +17,7 @@ from numba import njit
 
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import tree_sum
-from eckart.engines.cpu.registers.prefetch import aligned_zeros
+from eckart.engines.cpu.registers.prefetch import aligned_empty
 from eckart.engines.cpu.row_blocks import even_rows
 from eckart.matrix import Counts
 from eckart.scheduler import lanes_for, run_lanes
@@ -74,8 +74,8 @@ def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -
     """A^T diag(w) A V; ``weights`` of length 0 means all ones."""
     chunks = len(tiles.starts)
     at_once = min(chunks, max(1, IMAGE_BYTES // (tiles.chunk * v.shape[1] * v.itemsize)))
-    image = aligned_zeros((at_once * tiles.chunk, v.shape[1]), v.dtype)
-    totals = [aligned_zeros(v.shape, v.dtype) for _ in range(lanes_for(at_once, v.nbytes, TOTAL_BYTES, GROUPS))]
+    image = aligned_empty((at_once * tiles.chunk, v.shape[1]), v.dtype)
+    totals = [aligned_empty(v.shape, v.dtype) for _ in range(lanes_for(at_once, v.nbytes, TOTAL_BYTES, GROUPS))]
     ranges = tiles.column_ranges
     for begin in range(0, chunks, at_once):
         end = min(begin + at_once, chunks)
@@ -88,6 +88,8 @@ def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -
 
         def times_t(_: None, part: tuple, scratch: dict, begin: int = begin) -> None:
             total, group, columns = part
+            if begin == 0:
+                total[slice(*columns)] = 0
             y = image[(group[0] - begin) * tiles.chunk :]
             _tiles_times_t(tiles.starts[slice(*group)], tiles.local, tiles.values, y, tiles.chunk, *columns, total)
 

@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import OUTSIDE
+from eckart.engines.cpu.dense.thin import largest
 from eckart.engines.cpu.mixtures.kernels import OVER_CHUNKS, TIED, Room, Targets
 from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, Layout, Sums
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
@@ -17,6 +18,9 @@ from eckart.engines.host import Host
 
 WORTH = 2**23
 """Rows times columns times components, about 2 ms a step of the cheapest kind: below, threads of Python lose little, and nothing more has to be compiled."""
+
+
+GAPS = "gaps found by the crew"
 
 
 @njit(**OUTSIDE)
@@ -47,7 +51,6 @@ def suits(x: Host, layout: Layout, threads: int) -> bool:
     """Whether rows lie in memory, none has a gap, and there are threads enough to repay what is compiled for it."""
     return (
         threads > FEW
-        and x.checked
         and layout.theta.k * layout.theta.n * (x.shape[0] or 0) >= WORTH
         and x.kind == "dense"
         and type(x.matrix.values) is np.ndarray
@@ -55,7 +58,16 @@ def suits(x: Host, layout: Layout, threads: int) -> bool:
         and not layout.wide
         and layout.kind != TIED  # its rows are turned by BLAS, a block at a time
         and layout.theta.k > 1
+        and (x.checked or _complete(x, threads))
     )
+
+
+def _complete(x: Host, threads: int) -> bool:
+    """Whether all entries are finite: a look by the crew, before the first pass, costs less than a pass that looks by itself on threads of Python loses."""
+    if GAPS not in x.kept:
+        x.kept[GAPS] = not np.isfinite(largest(x.matrix.values, threads))
+        x.checked = not x.kept[GAPS]
+    return x.checked
 
 
 def sums_by_crew(x: Host, layout: Layout, height: int, lanes: int, threads: int) -> Sums:

@@ -101,7 +101,7 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         if not suits(x, layout, self.threads):
             return None
         height, rows = block_rows(x.shape[1], x.dtype.itemsize, _block_bytes(x, layout.theta)), len(x.matrix.values)
-        found = sums_by_crew(x, layout, height, _lanes(layout, _cut(x, layout.theta, watch)[1]), self.threads)
+        found = sums_by_crew(x, layout, height, _lanes(layout, _blocks(x, layout.theta)), self.threads)
         watch("reading rows", rows, rows)
         return found
 
@@ -308,15 +308,18 @@ def _block_bytes(x: Host, theta: Gaussians) -> int:
 
 
 def _cut(x: Host, theta: Gaussians, watch: Watcher) -> tuple[Any, int]:
-    """The blocks of x, and how many there are (many, where that is unknown)."""
-    size = _block_bytes(x, theta)
-    rows = x.shape[0]
+    """The blocks of x, and how many there are."""
+    size, rows = _block_bytes(x, theta), x.shape[0]
 
     def told() -> Any:
         for job in jobs(x.matrix, size):
             yield job
             watch("reading rows", job[0] + job[1], rows)
 
-    return jobs(x.matrix, size) if watch is silent else told(), MOST_LANES if rows is None else -(
-        -rows // max(1, size // (theta.n * x.dtype.itemsize))
-    )
+    return jobs(x.matrix, size) if watch is silent else told(), _blocks(x, theta)
+
+
+def _blocks(x: Host, theta: Gaussians) -> int:
+    """How many blocks x has; many, where that is unknown."""
+    rows, height = x.shape[0], max(1, _block_bytes(x, theta) // (theta.n * x.dtype.itemsize))
+    return MOST_LANES if rows is None else -(-rows // height)

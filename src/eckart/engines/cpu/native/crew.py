@@ -42,6 +42,8 @@ IDLE, CALLED, WORKING = 0, 1, 2
 FEW = 4
 """Threads up to which the interpreter's lock costs less than it takes to compile what calls a kernel without it, where the kernel can be called from Python
 with the same bits."""
+SIDE_BY_SIDE = 4
+"""Crews at the most: callers at the same time, such as the chains of a sampler, have one each, and each its share of the threads."""
 MOST = 255
 """Threads of a crew at the most."""
 SEMAPHORE = 64  # bytes; glibc's takes 32
@@ -214,22 +216,27 @@ class _Crew:
         self.held = None
 
 
-_crews: dict[int, _Crew | None] = {}
+_crews: dict[int, list[_Crew]] = {}
 _addresses: dict[Any, int] = {}
 
 
-def crew() -> _Crew | None:
-    """The crew of this process (a forked one gets its own); None where the system has no semaphores of this kind."""
-    here = os.getpid()
-    if here not in _crews:
-        found = None
-        if os.name == "posix" and not hasattr(ctypes, "windll"):
-            try:
-                found = _Crew(ctypes.CDLL(None))
-            except (OSError, AttributeError):
-                found = None
-        _crews.setdefault(here, found)
-    return _crews[here]
+def crew(free: bool = False) -> _Crew | None:
+    """A crew of this process (a forked one gets its own): the first, or one that is ``free``, whose lock is taken then. None where the system has no semaphores
+    of this kind, or all crews are at work."""
+    found = _crews.setdefault(os.getpid(), [])
+    for team in tuple(found):
+        if not free or team.lock.acquire(blocking=False):
+            return team
+    if len(found) >= SIDE_BY_SIDE or os.name != "posix" or hasattr(ctypes, "windll"):
+        return None
+    try:
+        fresh = _Crew(ctypes.CDLL(None))
+    except (OSError, AttributeError):
+        return None
+    if free:
+        fresh.lock.acquire()
+    found.append(fresh)
+    return fresh
 
 
 def _form(value: Any) -> Any:
@@ -258,7 +265,7 @@ def run_parts(kernel: Any, count: int, arguments: tuple, threads: int) -> None:
     """``kernel(part, who, *arguments)`` for every part below ``count`` on up to ``threads`` threads; ``who`` < threads tells them apart, for their scratch
     space. A kernel may not raise, and writes only what belongs to its part or to ``who``.
 
-    An interrupt ends it after the parts in flight. Where another thread of this process has the crew, threads of Python do the same work.
+    An interrupt ends it after the parts in flight. Where other threads of this process have all the crews, threads of Python do the same work.
     """
     threads = min(threads, count)
     with single_threaded_blas():
@@ -266,8 +273,8 @@ def run_parts(kernel: Any, count: int, arguments: tuple, threads: int) -> None:
             for part in range(count):
                 kernel(part, 0, *arguments)
             return
-        team = crew()
-        if team is not None and team.lock.acquire(blocking=False):
+        team = crew(free=True)
+        if team is not None:
             try:
                 team.run(address_of(kernel, (0, 0, *arguments)), count, arguments, threads)
             finally:

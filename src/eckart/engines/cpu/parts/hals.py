@@ -9,6 +9,7 @@ import numpy as np
 
 from eckart.engines.cpu.parts.factors import FactorPrimitives
 from eckart.engines.cpu.parts.ranges import (
+    CREW_GRAIN,
     GATHER,
     CrossLane,
     entries_of,
@@ -41,13 +42,13 @@ class HalsPrimitives(FactorPrimitives):
         from eckart.engines.cpu.native.crew import address_of, run_parts
         from eckart.engines.cpu.parts.factor_kernels import descent_part
         from eckart.engines.cpu.parts.kernels import hals_range
-        from eckart.engines.cpu.registers.tiles import tile_size
+        from eckart.engines.cpu.registers.vectors import tile_size
 
         u = np.ascontiguousarray(start)
         dtype, p = u.dtype, np.ascontiguousarray(pull, u.dtype)
         g, low = np.ascontiguousarray(gram, dtype), dtype.type(l1)
         out, level, how = np.empty_like(u), np.empty((len(u), 2)), (sweeps, float(shrink), tile_size(dtype))
-        cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1))
+        cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1), CREW_GRAIN)
         code = address_of(hals_range, (g, p[:1], low, u[:1], out[:1], *how, level[:1]))
         run_parts(descent_part, len(cuts) - 1, (cuts, code, g, p, low, u, out, how, level), self.threads)
         return Descent(out, *weighted(level, None))
@@ -73,7 +74,7 @@ class HalsPrimitives(FactorPrimitives):
         from eckart.engines.cpu.native.products import added_up
         from eckart.engines.cpu.parts.factor_kernels import lane_part
         from eckart.engines.cpu.parts.kernels import hals_block
-        from eckart.engines.cpu.registers.tiles import tile_size
+        from eckart.engines.cpu.registers.vectors import tile_size
 
         v, g = np.ascontiguousarray(right, kind), np.ascontiguousarray(gram, kind)
         weights = np.empty(0, kind) if x.weights is None else x.weights.astype(kind)
@@ -184,7 +185,7 @@ class HalsPrimitives(FactorPrimitives):
         shrink: float = 0.0,
     ) -> Descent:
         from eckart.engines.cpu.parts.kernels import seen_range
-        from eckart.engines.cpu.registers.tiles import tile_size
+        from eckart.engines.cpu.registers.vectors import tile_size
         from eckart.engines.cpu.ridge.schedule import row_scratch
 
         x, dtype, k = place(x), start.dtype, start.shape[1]
@@ -205,7 +206,7 @@ class HalsPrimitives(FactorPrimitives):
 def _hals(gram: np.ndarray, dtype: np.dtype, l1: float, sweeps: int, shrink: float) -> Callable[..., None]:
     """hals_range of some rows: sweep(pull, start, out, level)."""
     from eckart.engines.cpu.parts.kernels import hals_range
-    from eckart.engines.cpu.registers.tiles import tile_size
+    from eckart.engines.cpu.registers.vectors import tile_size
 
     g, size, low = np.ascontiguousarray(gram, dtype), tile_size(dtype), dtype.type(l1)
     return lambda pull, start, out, level: hals_range(g, pull, low, start, out, sweeps, float(shrink), size, level)

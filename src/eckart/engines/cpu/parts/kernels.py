@@ -20,15 +20,15 @@ from numba.extending import intrinsic
 
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.entry import FAST
-from eckart.engines.cpu.registers.tiles import _Tile
+from eckart.engines.cpu.registers.vectors import written
 from eckart.engines.cpu.ridge.cholesky import assemble
 
 WIDE = 4
 
 
-def _slopes(tile, builder, gram, c, pull, w):
+def _slopes(tile, gram, c, pull, w):
     """(G w - p)_c of the 4B rows that are the columns of w, as four vectors."""
-    row = tile.at(gram, c, tile.const(0))
+    builder, row = tile.builder, tile.at(gram, c, tile.const(0))
 
     def step(d, sums):
         factor = tile.splat(builder.load(builder.gep(row, [d]), align=tile.bytes))
@@ -45,14 +45,11 @@ def _slopes(tile, builder, gram, c, pull, w):
 def move(typingctx, gram, c, inverse, pull, w, moved):
     """w[c] <- max(0, w[c] - (G w - p)_c inverse) for 4B rows; moved[0] += the squared changes."""
 
-    def codegen(context, builder, signature, args):
-        kinds = signature.args
-        tile = _Tile(context, builder, kinds[0])
-        gram, pull, w, moved = (tile.array(kinds[i], args[i]) for i in (0, 3, 4, 5))
-        c, inverse, zero = args[1], tile.splat(args[2]), tile.const(0)
+    def write(tile, gram, c, inverse, pull, w, moved):
+        builder, inverse, zero = tile.builder, tile.splat(inverse), tile.const(0)
         empty = ir.Constant(tile.vector, [0.0] * tile.lanes)
         total = tile.load(tile.at(moved, zero, zero))
-        for i, slope in enumerate(_slopes(tile, builder, gram, c, pull, w)):
+        for i, slope in enumerate(_slopes(tile, gram, c, pull, w)):
             place = tile.at(w, c, tile.const(i * tile.lanes))
             old = tile.load(place)
             new = builder.fsub(old, builder.fmul(slope, inverse))
@@ -61,22 +58,18 @@ def move(typingctx, gram, c, inverse, pull, w, moved):
             step = builder.fsub(new, old)
             total = tile.multiply_add(step, step, total)
         tile.store(total, tile.at(moved, zero, zero))
-        return context.get_dummy_value()
 
-    return types.void(gram, types.intp, gram.dtype, pull, w, moved), codegen
+    return types.void(gram, types.intp, gram.dtype, pull, w, moved), written(write)
 
 
 @intrinsic
 def measure(typingctx, gram, c, inverse, pull, w, out):
     """out[0] += G_cc min(w_c, g_c / G_cc)^2 and out[1] += 1/2 w_c (g - p)_c for 4B rows, g = G w - p."""
 
-    def codegen(context, builder, signature, args):
-        kinds = signature.args
-        tile = _Tile(context, builder, kinds[0])
-        gram, pull, w, out = (tile.array(kinds[i], args[i]) for i in (0, 3, 4, 5))
-        c, inverse = args[1], tile.splat(args[2])
+    def write(tile, gram, c, inverse, pull, w, out):
+        builder, inverse = tile.builder, tile.splat(inverse)
         top, half = tile.splat(builder.load(tile.at(gram, c, c), align=tile.bytes)), tile.splat(tile.scalar(0.5))
-        for i, slope in enumerate(_slopes(tile, builder, gram, c, pull, w)):
+        for i, slope in enumerate(_slopes(tile, gram, c, pull, w)):
             column = tile.const(i * tile.lanes)
             old, given = tile.load(tile.at(w, c, column)), tile.load(tile.at(pull, c, column))
             step = builder.fmul(slope, inverse)
@@ -87,9 +80,8 @@ def measure(typingctx, gram, c, inverse, pull, w, out):
             ):
                 place = tile.at(out, tile.const(row), column)
                 tile.store(builder.fadd(tile.load(place), add), place)
-        return context.get_dummy_value()
 
-    return types.void(gram, types.intp, gram.dtype, pull, w, out), codegen
+    return types.void(gram, types.intp, gram.dtype, pull, w, out), written(write)
 
 
 @njit(**OUTSIDE, fastmath=FAST)

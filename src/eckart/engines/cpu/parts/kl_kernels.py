@@ -20,15 +20,15 @@ from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.entry import FAST
 from eckart.engines.cpu.parts.ranges import LEAST
 from eckart.engines.cpu.registers.prefetch import prefetch
-from eckart.engines.cpu.registers.tiles import _Tile
+from eckart.engines.cpu.registers.vectors import written
 
 ROOM = 64
 """Entries of a row whose products stand in the cache at a time."""
 
 
-def _four_rows(tile, builder, context, kind, x, index, t):
+def _four_rows(tile, x, view, t):
     """Addresses of the four rows x[index[t]] ... x[index[t + 3]]."""
-    view = context.make_array(kind)(context, builder, index)
+    builder = tile.builder
     places = [builder.gep(view.data, [builder.add(t, tile.const(i))]) for i in range(4)]
     for place in places:
         tile.bounds.check_own(view, place)
@@ -39,36 +39,29 @@ def _four_rows(tile, builder, context, kind, x, index, t):
 def four_dots(typingctx, x, index, t, y, f):
     """f[0, t:t+4] = x[index[t:t+4]] . y[0]; the indices are 64-bit."""
 
-    def codegen(context, builder, signature, args):
-        kinds = signature.args
-        tile = _Tile(context, builder, kinds[0])
-        x, y, f = (tile.array(kinds[i], args[i]) for i in (0, 3, 4))
-        zero, empty = tile.const(0), ir.Constant(tile.vector, [0.0] * tile.lanes)
-        rows = _four_rows(tile, builder, context, kinds[1], x, args[1], args[2])
+    def write(tile, x, index, t, y, f):
+        builder, zero, empty = tile.builder, tile.const(0), ir.Constant(tile.vector, [0.0] * tile.lanes)
+        rows = _four_rows(tile, x, index, t)
 
         def step(c, sums):
             across = tile.load(tile.at(y, zero, c))
             return [tile.multiply_add(tile.load(builder.gep(r, [c])), across, s) for r, s in zip(rows, sums)]
 
         for i, total in enumerate(tile.loop(zero, x[1], tile.lanes, [empty] * 4)(step)):
-            place = tile.at(f, zero, builder.add(args[2], tile.const(i)))
+            place = tile.at(f, zero, builder.add(t, tile.const(i)))
             builder.store(tile.sum(total), place, align=tile.bytes)
-        return context.get_dummy_value()
 
-    return types.void(x, index, types.intp, y, f), codegen
+    return types.void(x, index, types.intp, y, f), written(write)
 
 
 @intrinsic
 def four_adds(typingctx, x, index, t, f, y):
     """y[0] += sum of f[0, t:t+4] times the rows x[index[t:t+4]]."""
 
-    def codegen(context, builder, signature, args):
-        kinds = signature.args
-        tile = _Tile(context, builder, kinds[0])
-        x, f, y = (tile.array(kinds[i], args[i]) for i in (0, 3, 4))
-        zero = tile.const(0)
-        rows = _four_rows(tile, builder, context, kinds[1], x, args[1], args[2])
-        places = [tile.at(f, zero, builder.add(args[2], tile.const(i))) for i in range(4)]
+    def write(tile, x, index, t, f, y):
+        builder, zero = tile.builder, tile.const(0)
+        rows = _four_rows(tile, x, index, t)
+        places = [tile.at(f, zero, builder.add(t, tile.const(i))) for i in range(4)]
         factors = [tile.splat(builder.load(place, align=tile.bytes)) for place in places]
 
         def step(c, _):
@@ -81,9 +74,8 @@ def four_adds(typingctx, x, index, t, f, y):
             return []
 
         tile.loop(zero, x[1], tile.lanes, [])(step)
-        return context.get_dummy_value()
 
-    return types.void(x, index, types.intp, f, y), codegen
+    return types.void(x, index, types.intp, f, y), written(write)
 
 
 @njit(**OUTSIDE)

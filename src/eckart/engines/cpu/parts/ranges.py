@@ -14,6 +14,8 @@ from eckart.scheduler import lanes_for, run_lanes
 
 GRAIN = 2**22
 """Multiply-adds in a part: about a millisecond, so that handing it to a thread costs little against it."""
+CREW_GRAIN = 2**18
+"""The same for the crew, which takes a part in a microsecond: some 50 of them. Rows of a part are on their own, so no sum depends on it."""
 GATHER = 4
 """Multiply-adds with gathered rows take about so many times as long as those of a dense product."""
 PARTS = 64
@@ -46,9 +48,9 @@ class Ranges:
         run_lanes(range(len(parts)), [None] * max(1, len(parts)), step, self.threads)
         return answers
 
-    def _cuts(self, rows: int, work: int) -> np.ndarray:
+    def _cuts(self, rows: int, work: int, grain: int = GRAIN) -> np.ndarray:
         """Where ranges of rows with so many multiply-adds each begin and end: whole tiles of every width."""
-        count = int(np.clip(rows * work // GRAIN, 1, PARTS))
+        count = int(np.clip(rows * work // grain, 1, PARTS))
         size = -(-max(1, -(-rows // count)) // 64) * 64
         return np.append(np.arange(0, rows, size), rows)
 
@@ -116,7 +118,7 @@ class _Wide(np.ndarray):
 def new_factor(rows: int, k: int, dtype: np.dtype) -> np.ndarray:
     """Zeros for k columns and those that fill up registers."""
     from eckart.engines.cpu.registers.prefetch import aligned_zeros
-    from eckart.engines.cpu.registers.tiles import tile_size
+    from eckart.engines.cpu.registers.vectors import tile_size
 
     size = tile_size(dtype)
     return aligned_zeros((rows, -(-max(1, k) // size) * size), dtype)

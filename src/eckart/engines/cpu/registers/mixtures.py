@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from eckart.engines.cpu.registers.tiles import _Tile, tile_size
+from eckart.engines.cpu.registers.vectors import tile_size, written
 
 TILE = tile_size(np.dtype(np.float64))
 
@@ -35,11 +35,8 @@ def pack_panels(roots: np.ndarray) -> np.ndarray:
 def add_squares(typingctx, xt, i, means, z, panels, first, count, out):
     """out[z, i:i+2B] += sum_{j<B} (sum_{l<count} panels[first + l, j] (xt[l, i:i+2B] - means[z, l]))^2, sums in 2 B registers."""
 
-    def codegen(context, builder, signature, args):
-        t = _Tile(context, builder, signature.args[0])
-        xt, i, means, z, panels, first, count, out = args
-        x, m = t.array(signature.args[0], xt), t.array(signature.args[2], means)
-        c, o = t.array(signature.args[4], panels), t.array(signature.args[7], out)
+    def write(t, x, i, m, z, c, first, count, o):
+        builder = t.builder
         beside = builder.add(i, t.const(t.lanes))
         empty = ir.Constant(t.vector, [0.0] * t.lanes)
 
@@ -59,21 +56,17 @@ def add_squares(typingctx, xt, i, means, z, panels, first, count, out):
             for j in range(t.lanes):
                 total = t.multiply_add(sums[2 * j + h], sums[2 * j + h], total)
             t.store(total, place)
-        return context.get_dummy_value()
 
     where = types.intp
-    return types.void(xt, where, means, where, panels, where, where, out), codegen
+    return types.void(xt, where, means, where, panels, where, where, out), written(write)
 
 
 @intrinsic
 def scaled_squares(typingctx, xt, i, n, scales, offsets, z, out):
     """out[z+q, i:i+2B] = sum_{j<n} (scales[z+q, j] xt[j, i:i+2B] - offsets[z+q, j])^2 for q < 4, sums in 8 registers."""
 
-    def codegen(context, builder, signature, args):
-        t = _Tile(context, builder, signature.args[0])
-        xt, i, n, scales, offsets, z, out = args
-        x, o = t.array(signature.args[0], xt), t.array(signature.args[6], out)
-        s, b = t.array(signature.args[3], scales), t.array(signature.args[4], offsets)
+    def write(t, x, i, n, s, b, z, o):
+        builder = t.builder
         beside = builder.add(i, t.const(t.lanes))
         each = [builder.add(z, t.const(q)) for q in range(4)]
 
@@ -91,21 +84,17 @@ def scaled_squares(typingctx, xt, i, n, scales, offsets, z, out):
         for q, row in enumerate(each):
             for h, at in enumerate((i, beside)):
                 t.store(sums[2 * q + h], t.at(o, row, at))
-        return context.get_dummy_value()
 
     where = types.intp
-    return types.void(xt, where, where, scales, offsets, where, out), codegen
+    return types.void(xt, where, where, scales, offsets, where, out), written(write)
 
 
 @intrinsic
 def take_moments(typingctx, x, count, j, shares, z, one, two):
     """one[q, j:j+B] = sum_{i<count} shares[z+q, i] x[i, j:j+B] and two[q, j:j+B] the same of squares, for q < 4, sums in 8 registers."""
 
-    def codegen(context, builder, signature, args):
-        t = _Tile(context, builder, signature.args[0])
-        x, count, j, shares, z, one, two = args
-        source, s = t.array(signature.args[0], x), t.array(signature.args[3], shares)
-        targets = [t.array(signature.args[at], array) for at, array in ((5, one), (6, two))]
+    def write(t, source, count, j, s, z, *targets):
+        builder = t.builder
 
         def row(i, sums):
             value, new = t.load(t.at(source, i, j)), []
@@ -119,7 +108,6 @@ def take_moments(typingctx, x, count, j, shares, z, one, two):
         for q in range(4):
             for h, target in enumerate(targets):
                 t.store(sums[2 * q + h], t.at(target, t.const(q), j))
-        return context.get_dummy_value()
 
     where = types.intp
-    return types.void(x, where, where, shares, where, one, two), codegen
+    return types.void(x, where, where, shares, where, one, two), written(write)

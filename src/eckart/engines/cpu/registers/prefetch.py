@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -40,8 +42,17 @@ def prefetch_to_write(typingctx, array, row, column):
 
 def aligned_zeros(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
     """Zeros whose first entry starts a cache line, so that short rows do not straddle two."""
+    return _aligned(np.zeros, shape, dtype)
+
+
+def aligned_empty(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    """The same unfilled: zeros are written by one thread, and what is filled by several need not wait for them."""
+    return _aligned(np.empty, shape, dtype)
+
+
+def _aligned(made: Any, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
     size = shape[0] * shape[1]
     per_line = 64 // np.dtype(dtype).itemsize
-    raw = np.zeros(size + per_line, dtype)
+    raw = made(size + per_line, dtype)
     skip = (-raw.ctypes.data % 64) // raw.itemsize
     return raw[skip : skip + size].reshape(shape)

@@ -1,8 +1,6 @@
 """Register-blocked steps on square tiles, written as LLVM vectors because no compiler finds them from loops.
 
-A tile is B x B numbers held in B vector registers of B lanes (B = 16 float32 or 8 float64 with 512-bit registers, half of that with 256 bits, and 4 with
-128). All arrays
-are row-major; only the upper triangle of a symmetric matrix is used.
+A tile is B x B numbers held in B vector registers of B lanes (``vectors``). All arrays are row-major; only the upper triangle of a symmetric matrix is used.
 
 ``grow_gram(x, count, g, B)``        g += x[:count]^T x[:count], the upper triangle by tiles
 ``take_gram(x, count, r, s, g, B)``  g[r:s] -= x[:count, r:s]^T x[:count], the same part of it
@@ -19,129 +17,21 @@ are row-major; only the upper triangle of a symmetric matrix is used.
 
 from __future__ import annotations
 
-import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from eckart.compiling import INSIDE
-from eckart.engines.cpu.registers.bounds import Bounds
-from eckart.engines.cpu.registers.width import lanes_of, multiplies_and_adds_at_once
+from eckart.engines.cpu.registers.vectors import written
 
 
-def tile_size(dtype: np.dtype) -> int:
-    """B: lanes of a vector, and rows of a tile."""
-    return lanes_of(np.dtype(dtype).itemsize)
-
-
-class _Tile:
-    """What every step needs: the types, addresses of array entries, loads and stores of vectors, splats and FMAs."""
-
-    def __init__(self, context, builder, array_type):
-        self.context, self.builder = context, builder
-        self.scalar = context.get_value_type(array_type.dtype)
-        self.bytes = array_type.dtype.bitwidth // 8
-        self.lanes = lanes_of(self.bytes)
-        self.vector = ir.VectorType(self.scalar, self.lanes)
-        self.word = ir.IntType(64)
-        name = "f32" if self.bytes == 4 else "f64"
-        kind = ir.FunctionType(self.vector, [self.vector] * 3)
-        # without the instruction, fma is a call for every number; fmuladd is then a product and a sum
-        fused = "fma" if multiplies_and_adds_at_once() else "fmuladd"
-        self.fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.{fused}.v{self.lanes}{name}")
-        root = ir.FunctionType(self.scalar, [self.scalar])
-        self.sqrt = cgutils.get_or_insert_function(builder.module, root, f"llvm.sqrt.{name}")
-        self.zeros = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
-        self.bounds = Bounds(context, builder)
-
-    def array(self, array_type, value):
-        view = self.context.make_array(array_type)(self.context, self.builder, value)
-        self.bounds.add(view)
-        return view.data, cgutils.unpack_tuple(self.builder, view.shape)[1]
-
-    def const(self, number):
-        return ir.Constant(self.word, number)
-
-    def at(self, array, row, column):
-        """Address of array[row, column]."""
-        data, stride = array
-        place = self.builder.gep(data, [self.builder.add(self.builder.mul(row, stride), column)])
-        self.bounds.check(place, 1)
-        return place
-
-    def load(self, address):
-        self.bounds.check(address, self.lanes * self.bytes)
-        pointer = self.builder.bitcast(address, self.vector.as_pointer())
-        return self.builder.load(pointer, align=self.bytes)
-
-    def store(self, value, address):
-        self.bounds.check(address, self.lanes * self.bytes)
-        pointer = self.builder.bitcast(address, self.vector.as_pointer())
-        self.builder.store(value, pointer, align=self.bytes)
-
-    def splat(self, value):
-        empty = ir.Constant(self.vector, ir.Undefined)
-        one = self.builder.insert_element(empty, value, ir.Constant(ir.IntType(32), 0))
-        return self.builder.shuffle_vector(one, empty, self.zeros)
-
-    def rows(self, array, row, column):
-        """The B addresses of a tile's rows."""
-        first = self.at(array, row, column)
-        return [self.builder.gep(first, [self.builder.mul(self.const(i), array[1])]) for i in range(self.lanes)]
-
-    def multiply_add(self, a, b, c):
-        return self.builder.call(self.fma, [a, b, c])
-
-    def loop(self, first, last, step, carried):
-        """for (i = first; i < last; i += step) carried = body(i, carried): returns the final values; the body is a function of (i, values)."""
-
-        def run(body):
-            b = self.builder
-            before = b.block
-            head, inside, done = (b.append_basic_block(name) for name in ("head", "inside", "done"))
-            b.branch(head)
-            b.position_at_end(head)
-            index = b.phi(self.word)
-            values = [b.phi(v.type) for v in carried]
-            b.cbranch(b.icmp_signed("<", index, last), inside, done)
-            b.position_at_end(inside)
-            new = body(index, values)
-            following = b.add(index, self.const(step))
-            b.branch(head)
-            index.add_incoming(first, before)
-            index.add_incoming(following, b.block)
-            for value, start, end in zip(values, carried, new):
-                value.add_incoming(start, before)
-                value.add_incoming(end, b.block)
-            b.position_at_end(done)
-            return values
-
-        return run
-
-    def lane(self, vector, i):
-        return self.builder.extract_element(vector, ir.Constant(ir.IntType(32), i))
-
-    def sum(self, vector):
-        """All lanes added up, pairwise."""
-        size = self.lanes
-        while size > 1:
-            size //= 2
-            order = [(i + size) % self.lanes for i in range(self.lanes)]
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), order)
-            vector = self.builder.fadd(vector, self.builder.shuffle_vector(vector, vector, mask))
-        return self.lane(vector, 0)
-
-
-def _strip_update(context, builder, array_type, x, first, count, r, c, g, wide, sign):
+def _strip_update(t, source, first, count, r, c, target, wide, sign):
     """g strip +- sum over rows first..first+count of x_row[r:r+R] x_row[c:c+wide B]^T, the strip in R x wide registers throughout.
 
     R is 4 with 256-bit registers and 8 with 512: three vectors wide, R numbers and 3 vectors are loaded for 3R multiply-adds, so that the loads keep up with
     the arithmetic, and the sums (12 of 16 registers, 24 of 32) are enough to hide its latency.
     """
-    t = _Tile(context, builder, array_type)
-    source, target = t.array(array_type, x), t.array(array_type, g)
-    high = t.lanes * t.bytes // 8
+    builder, high = t.builder, t.lanes * t.bytes // 8
     columns = [builder.add(c, t.const(w * t.lanes)) for w in range(wide)]
     places = [t.at(target, builder.add(r, t.const(i)), column) for i in range(high) for column in columns]
 
@@ -158,7 +48,6 @@ def _strip_update(context, builder, array_type, x, first, count, r, c, g, wide, 
     sums = t.loop(t.const(0), count, 1, [t.load(place) for place in places])(entry)
     for value, place in zip(sums, places):
         t.store(value, place)
-    return context.get_dummy_value()
 
 
 def _strip(wide, sign):
@@ -166,10 +55,10 @@ def _strip(wide, sign):
 
     @intrinsic
     def update(typingctx, x, first, count, r, c, g):
-        def codegen(context, builder, signature, args):
-            return _strip_update(context, builder, signature.args[0], *args, wide, sign)
+        def write(tile, *args):
+            _strip_update(tile, *args, wide, sign)
 
-        return types.void(x, types.intp, types.intp, types.intp, types.intp, g), codegen
+        return types.void(x, types.intp, types.intp, types.intp, types.intp, g), written(write)
 
     return update
 
@@ -216,10 +105,8 @@ def take_gram(x, count, first, last, g, size):
 
 @intrinsic
 def factor_tile(typingctx, g, t):
-    def codegen(context, builder, signature, args):
-        tile = _Tile(context, builder, signature.args[0])
-        g, first = args
-        places = tile.rows(tile.array(signature.args[0], g), first, first)
+    def write(tile, array, first):
+        builder, places = tile.builder, tile.rows(array, first, first)
         rows = [tile.load(place) for place in places]
         one = ir.Constant(tile.scalar, 1.0)
         least = None
@@ -235,16 +122,13 @@ def factor_tile(typingctx, g, t):
             tile.store(row, place)
         return least
 
-    return g.dtype(g, types.intp), codegen
+    return g.dtype(g, types.intp), written(write)
 
 
 @intrinsic
 def solve_panel(typingctx, g, t, c):
-    def codegen(context, builder, signature, args):
-        tile = _Tile(context, builder, signature.args[0])
-        g, first, column = args
-        array = tile.array(signature.args[0], g)
-        corner = tile.rows(array, first, first)
+    def write(tile, array, first, column):
+        builder, corner = tile.builder, tile.rows(array, first, first)
         places = tile.rows(array, first, column)
         rows = [tile.load(place) for place in places]
         one = ir.Constant(tile.scalar, 1.0)
@@ -256,54 +140,41 @@ def solve_panel(typingctx, g, t, c):
                 rows[s] = tile.multiply_add(tile.splat(builder.fneg(factor)), rows[i], rows[s])
         for row, place in zip(rows, places):
             tile.store(row, place)
-        return context.get_dummy_value()
 
-    return types.void(g, types.intp, types.intp), codegen
+    return types.void(g, types.intp, types.intp), written(write)
 
 
 @intrinsic
 def pack_row(typingctx, x, j, scale, y, t):
-    def codegen(context, builder, signature, args):
-        tile = _Tile(context, builder, signature.args[0])
-        x, j, scale, y, t = args
-        source, target = tile.array(signature.args[0], x), tile.array(signature.args[3], y)
-        wide = tile.splat(scale)
+    def write(tile, source, j, scale, target, t):
+        builder, wide = tile.builder, tile.splat(scale)
 
         def step(c, _):
             tile.store(builder.fmul(tile.load(tile.at(source, j, c)), wide), tile.at(target, t, c))
             return []
 
         tile.loop(tile.const(0), source[1], tile.lanes, [])(step)
-        return context.get_dummy_value()
 
-    return types.void(x, types.intp, x.dtype, y, types.intp), codegen
+    return types.void(x, types.intp, x.dtype, y, types.intp), written(write)
 
 
 @intrinsic
 def scale_row(typingctx, x, j, f, y, t):
-    def codegen(context, builder, signature, args):
-        tile = _Tile(context, builder, signature.args[0])
-        x, j, f, y, t = args
-        source, target = tile.array(signature.args[0], x), tile.array(signature.args[3], y)
-        factors = tile.array(signature.args[2], f)
-
+    def write(tile, source, j, factors, target, t):
         def step(c, _):
             factor = tile.load(tile.at(factors, tile.const(0), c))
-            tile.store(builder.fmul(tile.load(tile.at(source, j, c)), factor), tile.at(target, t, c))
+            tile.store(tile.builder.fmul(tile.load(tile.at(source, j, c)), factor), tile.at(target, t, c))
             return []
 
         tile.loop(tile.const(0), source[1], tile.lanes, [])(step)
-        return context.get_dummy_value()
 
-    return types.void(x, types.intp, f, y, types.intp), codegen
+    return types.void(x, types.intp, f, y, types.intp), written(write)
 
 
 @intrinsic
 def dot_tile(typingctx, x, r, c, g):
-    def codegen(context, builder, signature, args):
-        tile = _Tile(context, builder, signature.args[0])
-        x, r, c, g = args
-        source, target = tile.array(signature.args[0], x), tile.array(signature.args[3], g)
+    def write(tile, source, r, c, target):
+        builder = tile.builder
         empty = ir.Constant(tile.vector, [0.0] * tile.lanes)
 
         def four(first, column):
@@ -319,18 +190,14 @@ def dot_tile(typingctx, x, r, c, g):
             for j in range(4):
                 place = tile.at(target, builder.add(r, tile.const(i)), builder.add(c, tile.const(j)))
                 builder.store(tile.sum(sums[4 * i + j]), place, align=tile.bytes)
-        return context.get_dummy_value()
 
-    return types.void(x, types.intp, types.intp, g), codegen
+    return types.void(x, types.intp, types.intp, g), written(write)
 
 
 @intrinsic
 def row_dots(typingctx, x, count, y, f):
-    def codegen(context, builder, signature, args):
-        tile = _Tile(context, builder, signature.args[0])
-        x, count, y, f = args
-        source, vector = tile.array(signature.args[0], x), tile.array(signature.args[2], y)
-        target = tile.array(signature.args[3], f)
+    def write(tile, source, count, vector, target):
+        builder = tile.builder
         zero, empty = tile.const(0), ir.Constant(tile.vector, [0.0] * tile.lanes)
 
         def rows(t, _):
@@ -344,19 +211,14 @@ def row_dots(typingctx, x, count, y, f):
             return []
 
         tile.loop(zero, count, 4, [])(rows)
-        return context.get_dummy_value()
 
-    return types.void(x, types.intp, y, f), codegen
+    return types.void(x, types.intp, y, f), written(write)
 
 
 @intrinsic
 def add_rows(typingctx, x, f, count, y):
-    def codegen(context, builder, signature, args):
-        tile = _Tile(context, builder, signature.args[0])
-        x, f, count, y = args
-        source, factors = tile.array(signature.args[0], x), tile.array(signature.args[1], f)
-        target = tile.array(signature.args[3], y)
-        zero = tile.const(0)
+    def write(tile, source, factors, count, target):
+        builder, zero = tile.builder, tile.const(0)
 
         def columns(wide):  # eight sums at a time hide each other's latency
             def body(c, _):
@@ -380,17 +242,14 @@ def add_rows(typingctx, x, f, count, y):
         whole = builder.sub(source[1], builder.srem(source[1], group))
         tile.loop(zero, whole, 8 * tile.lanes, [])(columns(8))
         tile.loop(whole, source[1], tile.lanes, [])(columns(1))
-        return context.get_dummy_value()
 
-    return types.void(x, f, types.intp, y), codegen
+    return types.void(x, f, types.intp, y), written(write)
 
 
 @intrinsic
 def forward_tile(typingctx, g, t, y):
-    def codegen(context, builder, signature, args):
-        tile = _Tile(context, builder, signature.args[0])
-        g, first, y = args
-        array, target = tile.array(signature.args[0], g), tile.array(signature.args[2], y)
+    def write(tile, array, first, target):
+        builder = tile.builder
         zero, one = tile.const(0), ir.Constant(tile.scalar, 1.0)
         corner = tile.rows(array, first, first)
         rest = tile.load(tile.at(target, zero, first))
@@ -415,17 +274,14 @@ def forward_tile(typingctx, g, t, y):
             return []
 
         tile.loop(builder.add(first, tile.const(tile.lanes)), array[1], tile.lanes, [])(block)
-        return context.get_dummy_value()
 
-    return types.void(g, types.intp, y), codegen
+    return types.void(g, types.intp, y), written(write)
 
 
 @intrinsic
 def backward_tile(typingctx, g, t, y):
-    def codegen(context, builder, signature, args):
-        tile = _Tile(context, builder, signature.args[0])
-        g, first, y = args
-        array, target = tile.array(signature.args[0], g), tile.array(signature.args[2], y)
+    def write(tile, array, first, target):
+        builder = tile.builder
         zero, one = tile.const(0), ir.Constant(tile.scalar, 1.0)
         empty = ir.Constant(tile.vector, [0.0] * tile.lanes)
 
@@ -449,6 +305,5 @@ def backward_tile(typingctx, g, t, y):
             for r in range(i):
                 rest[r] = builder.fsub(rest[r], builder.fmul(entry(r, i), value))
         tile.store(values, place)
-        return context.get_dummy_value()
 
-    return types.void(g, types.intp, y), codegen
+    return types.void(g, types.intp, y), written(write)

@@ -16,16 +16,15 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from eckart.engines.cpu.registers.tiles import _Tile
+from eckart.engines.cpu.registers.vectors import written
 
 SIX = 6
 WIDE = 8
 """Columns of the scores and gradients: SIX and two that stay unused."""
 
 
-def _entry(t, array_type, array, at):
+def _entry(t, view, at):
     """A number of a one-dimensional integer array, as a 64-bit word."""
-    view = t.context.make_array(array_type)(t.context, t.builder, array)
     place = t.builder.gep(view.data, [at])
     t.bounds.check_own(view, place)
     value = t.builder.load(place)
@@ -54,13 +53,10 @@ def _sums(t, vectors):
 
 @intrinsic
 def window_scores(typingctx, x, rows, i, y, targets, j, s, k):
-    def codegen(context, builder, signature, args):
-        kinds = signature.args
-        t = _Tile(context, builder, kinds[0])
-        left, right, out = (t.array(kinds[a], args[a]) for a in (0, 3, 6))
-        zero = t.const(0)
-        own = [t.at(left, _entry(t, kinds[1], args[1], _next(t, args[2], a)), zero) for a in range(2)]
-        other = [t.at(right, _entry(t, kinds[4], args[4], _next(t, args[5], b)), zero) for b in range(SIX)]
+    def write(t, left, rows, i, right, targets, j, out, k):
+        builder, zero = t.builder, t.const(0)
+        own = [t.at(left, _entry(t, rows, _next(t, i, a)), zero) for a in range(2)]
+        other = [t.at(right, _entry(t, targets, _next(t, j, b)), zero) for b in range(SIX)]
         nothing = ir.Constant(t.vector, [0.0] * t.lanes)
 
         def body(c, sums):
@@ -68,34 +64,30 @@ def window_scores(typingctx, x, rows, i, y, targets, j, s, k):
             theirs = [t.load(builder.gep(b, [c])) for b in other]
             return [t.multiply_add(m, o, sums[a * SIX + b]) for a, m in enumerate(mine) for b, o in enumerate(theirs)]
 
-        sums = t.loop(zero, args[7], t.lanes, [nothing] * (2 * SIX))(body)
+        sums = t.loop(zero, k, t.lanes, [nothing] * (2 * SIX))(body)
         padded = [[*sums[a * SIX : (a + 1) * SIX], nothing, nothing] for a in range(2)]
         if t.lanes == 2 * WIDE:
-            t.store(_sums(t, padded[0] + padded[1]), t.at(out, args[2], zero))
+            t.store(_sums(t, padded[0] + padded[1]), t.at(out, i, zero))
         else:
             for a in range(2):
                 for c in range(0, WIDE, t.lanes):  # as many scores as a vector has lanes: all eight, or twice four
-                    t.store(_sums(t, padded[a][c : c + t.lanes]), t.at(out, _next(t, args[2], a), t.const(c)))
-        return context.get_dummy_value()
+                    t.store(_sums(t, padded[a][c : c + t.lanes]), t.at(out, _next(t, i, a), t.const(c)))
 
-    return types.void(x, rows, types.intp, y, targets, types.intp, s, types.intp), codegen
+    return types.void(x, rows, types.intp, y, targets, types.intp, s, types.intp), written(write)
 
 
 @intrinsic
 def window_update(typingctx, x, rows, count, y, targets, j, g, k):
-    def codegen(context, builder, signature, args):
-        kinds = signature.args
-        t = _Tile(context, builder, kinds[0])
-        left, right, steps = (t.array(kinds[a], args[a]) for a in (0, 3, 6))
-        zero = t.const(0)
-        other = [t.at(right, _entry(t, kinds[4], args[4], _next(t, args[5], b)), zero) for b in range(SIX)]
+    def write(t, left, rows, count, right, targets, j, steps, k):
+        builder, zero = t.builder, t.const(0)
+        other = [t.at(right, _entry(t, targets, _next(t, j, b)), zero) for b in range(SIX)]
 
         def column(c, _):
             places = [builder.gep(b, [c]) for b in other]
             before = [t.load(p) for p in places]
 
             def row(i, sums):
-                place = builder.gep(t.at(left, _entry(t, kinds[1], args[1], i), zero), [c])
+                place = builder.gep(t.at(left, _entry(t, rows, i), zero), [c])
                 old = new = t.load(place)
                 weights = [t.splat(builder.load(t.at(steps, i, t.const(b)))) for b in range(SIX)]
                 for w, b in zip(weights, before):
@@ -103,28 +95,23 @@ def window_update(typingctx, x, rows, count, y, targets, j, g, k):
                 t.store(new, place)
                 return [t.multiply_add(w, old, total) for w, total in zip(weights, sums)]
 
-            after = t.loop(zero, args[2], 1, before)(row)
+            after = t.loop(zero, count, 1, before)(row)
             for value, place in zip(after, places):
                 t.store(value, place)
             return []
 
-        t.loop(zero, args[7], t.lanes, [])(column)
-        return context.get_dummy_value()
+        t.loop(zero, k, t.lanes, [])(column)
 
-    return types.void(x, rows, types.intp, y, targets, types.intp, g, types.intp), codegen
+    return types.void(x, rows, types.intp, y, targets, types.intp, g, types.intp), written(write)
 
 
 @intrinsic
 def sample_scores(typingctx, x, y, samples, first, s, k):
-    def codegen(context, builder, signature, args):
-        kinds = signature.args
-        t = _Tile(context, builder, kinds[0])
-        left, right, pairs = (t.array(kinds[a], args[a]) for a in (0, 1, 2))
-        out = context.make_array(kinds[4])(context, builder, args[4])
-        zero, sides = t.const(0), ([], [])
+    def write(t, left, right, pairs, first, out, k):
+        builder, zero, sides = t.builder, t.const(0), ([], [])
         for i in range(4):
             for side, (table, column) in enumerate(((left, 0), (right, 1))):
-                word = builder.sext(builder.load(t.at(pairs, _next(t, args[3], i), t.const(column))), t.word)
+                word = builder.sext(builder.load(t.at(pairs, _next(t, first, i), t.const(column))), t.word)
                 if side:
                     word = builder.select(builder.icmp_signed("<", word, zero), builder.not_(word), word)
                 sides[side].append(t.at(table, word, zero))
@@ -135,23 +122,20 @@ def sample_scores(typingctx, x, y, samples, first, s, k):
                 for a, b, total in zip(*sides, sums)
             ]
 
-        sums = t.loop(zero, args[5], t.lanes, [ir.Constant(t.vector, [0.0] * t.lanes)] * 4)(body)
+        sums = t.loop(zero, k, t.lanes, [ir.Constant(t.vector, [0.0] * t.lanes)] * 4)(body)
         for i, total in enumerate(sums):
             place = builder.gep(out.data, [t.const(i)])
             t.bounds.check_own(out, place)
             builder.store(t.sum(total), place)
-        return context.get_dummy_value()
 
-    return types.void(x, y, samples, types.intp, s, types.intp), codegen
+    return types.void(x, y, samples, types.intp, s, types.intp), written(write)
 
 
 @intrinsic
 def sample_update(typingctx, x, w, y, v, g, k):
-    def codegen(context, builder, signature, args):
-        kinds = signature.args
-        t = _Tile(context, builder, kinds[0])
-        mine, other = (t.at(t.array(kinds[a], args[a]), args[a + 1], t.const(0)) for a in (0, 2))
-        step = t.splat(args[4])
+    def write(t, x, w, y, v, g, k):
+        mine, other = t.at(x, w, t.const(0)), t.at(y, v, t.const(0))
+        builder, step = t.builder, t.splat(g)
 
         def column(c, _):
             places = [builder.gep(a, [c]) for a in (mine, other)]
@@ -160,7 +144,6 @@ def sample_update(typingctx, x, w, y, v, g, k):
             t.store(t.multiply_add(step, old, beside), places[1])
             return []
 
-        t.loop(t.const(0), args[5], t.lanes, [])(column)
-        return context.get_dummy_value()
+        t.loop(t.const(0), k, t.lanes, [])(column)
 
-    return types.void(x, types.intp, y, types.intp, x.dtype, types.intp), codegen
+    return types.void(x, types.intp, y, types.intp, x.dtype, types.intp), written(write)

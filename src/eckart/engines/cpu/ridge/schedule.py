@@ -17,7 +17,7 @@ from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.words import call_kernel
 from eckart.engines.cpu.registers.prefetch import aligned_zeros
-from eckart.engines.cpu.registers.tiles import tile_size
+from eckart.engines.cpu.registers.vectors import tile_size
 from eckart.engines.cpu.ridge.cg import cg_range
 from eckart.engines.cpu.ridge.cholesky import Form, Penalties, Rows, Solved, cholesky_range
 from eckart.engines.cpu.ridge.dual import dual_range
@@ -115,7 +115,7 @@ def ridge_rows(
         matrix[:k, :k] = base
     h = prior if prior is None or turn is None else prior @ turn
     penalties = Penalties(
-        matrix, ridge.astype(dtype), bias_ridge.astype(dtype), _wide(h, width, dtype), _wide(noise, width, dtype)
+        matrix, ridge.astype(dtype), bias_ridge.astype(dtype), _wide(h, width, dtype, threads), _wide(noise, width, dtype, threads)
     )
     apart = noise is None and prior is None and not rule.nonnegative and (base is None or spread is not None)
     bare = ridge <= 0 if spread is None or (spread <= 0).any() else np.zeros(rows, bool)
@@ -234,8 +234,8 @@ def _double(a: Any) -> Any:
     return a.astype(np.float64) if a.dtype.kind == "f" else a
 
 
-def _wide(array: np.ndarray | None, width: int, dtype: np.dtype) -> np.ndarray:
-    return np.empty((0, width), dtype) if array is None else padded(np.atleast_2d(array), dtype)
+def _wide(array: np.ndarray | None, width: int, dtype: np.dtype, threads: int) -> np.ndarray:
+    return np.empty((0, width), dtype) if array is None else padded(np.atleast_2d(array), dtype, None, threads)
 
 
 def cg_room(width: int, dtype: np.dtype) -> int:

@@ -25,9 +25,12 @@ def _load(matrix, stride, n, i, j, SIZE: tl.constexpr):
 
 
 @jit
-def _store(matrix, a, n, i, j, SIZE: tl.constexpr):
+def _store(lowers, inverses, lower, inverse, n, i, j, SIZE: tl.constexpr):
+    """Block (i, j) of both."""
     row, column = i * SIZE + tl.arange(0, SIZE), j * SIZE + tl.arange(0, SIZE)
-    tl.store(matrix + row[:, None] * n + column[None, :], a, mask=(row < n)[:, None] & (column < n)[None, :])
+    at, mask = row[:, None] * n + column[None, :], (row < n)[:, None] & (column < n)[None, :]
+    tl.store(lowers + at, lower, mask=mask)
+    tl.store(inverses + at, inverse, mask=mask)
 
 
 @jit
@@ -61,19 +64,15 @@ def _roots(matrices, batch_stride, stride, lowers, inverses, n, SIZE: tl.constex
     s, low, inv = matrices + i * batch_stride, lowers + i * n * n, inverses + i * n * n
     zero = tl.zeros([SIZE, SIZE], dtype=tl.float32)
     c0, x0 = _root(_load(s, stride, n, 0, 0, SIZE), SIZE)
-    _store(low, c0, n, 0, 0, SIZE)
-    _store(inv, x0, n, 0, 0, SIZE)
+    _store(low, inv, c0, x0, n, 0, 0, SIZE)
     if N > 1:
         t0 = tl.trans(x0)
         l10 = _dot(_load(s, stride, n, 1, 0, SIZE), t0)
         c1, x1 = _root(_load(s, stride, n, 1, 1, SIZE) - _dot(l10, tl.trans(l10)), SIZE)
         x10 = -_dot(x1, _dot(l10, x0))
-        _store(low, l10, n, 1, 0, SIZE)
-        _store(low, c1, n, 1, 1, SIZE)
-        _store(inv, x10, n, 1, 0, SIZE)
-        _store(inv, x1, n, 1, 1, SIZE)
-        _store(low, zero, n, 0, 1, SIZE)
-        _store(inv, zero, n, 0, 1, SIZE)
+        _store(low, inv, l10, x10, n, 1, 0, SIZE)
+        _store(low, inv, c1, x1, n, 1, 1, SIZE)
+        _store(low, inv, zero, zero, n, 0, 1, SIZE)
     if N > 2:
         t1 = tl.trans(x1)
         l20 = _dot(_load(s, stride, n, 2, 0, SIZE), t0)
@@ -82,15 +81,11 @@ def _roots(matrices, batch_stride, stride, lowers, inverses, n, SIZE: tl.constex
         c2, x2 = _root(rest, SIZE)
         x20 = -_dot(x2, _dot(l20, x0) + _dot(l21, x10))
         x21 = -_dot(x2, _dot(l21, x1))
-        _store(low, l20, n, 2, 0, SIZE)
-        _store(low, l21, n, 2, 1, SIZE)
-        _store(low, c2, n, 2, 2, SIZE)
-        _store(inv, x20, n, 2, 0, SIZE)
-        _store(inv, x21, n, 2, 1, SIZE)
-        _store(inv, x2, n, 2, 2, SIZE)
+        _store(low, inv, l20, x20, n, 2, 0, SIZE)
+        _store(low, inv, l21, x21, n, 2, 1, SIZE)
+        _store(low, inv, c2, x2, n, 2, 2, SIZE)
         for j in tl.static_range(2):
-            _store(low, zero, n, j, 2, SIZE)
-            _store(inv, zero, n, j, 2, SIZE)
+            _store(low, inv, zero, zero, n, j, 2, SIZE)
     if N > 3:
         l30 = _dot(_load(s, stride, n, 3, 0, SIZE), t0)
         l31 = _dot(_load(s, stride, n, 3, 1, SIZE) - _dot(l30, tl.trans(l10)), t1)
@@ -101,17 +96,12 @@ def _roots(matrices, batch_stride, stride, lowers, inverses, n, SIZE: tl.constex
         x30 = -_dot(x3, _dot(l30, x0) + _dot(l31, x10) + _dot(l32, x20))
         x31 = -_dot(x3, _dot(l31, x1) + _dot(l32, x21))
         x32 = -_dot(x3, _dot(l32, x2))
-        _store(low, l30, n, 3, 0, SIZE)
-        _store(low, l31, n, 3, 1, SIZE)
-        _store(low, l32, n, 3, 2, SIZE)
-        _store(low, c3, n, 3, 3, SIZE)
-        _store(inv, x30, n, 3, 0, SIZE)
-        _store(inv, x31, n, 3, 1, SIZE)
-        _store(inv, x32, n, 3, 2, SIZE)
-        _store(inv, x3, n, 3, 3, SIZE)
+        _store(low, inv, l30, x30, n, 3, 0, SIZE)
+        _store(low, inv, l31, x31, n, 3, 1, SIZE)
+        _store(low, inv, l32, x32, n, 3, 2, SIZE)
+        _store(low, inv, c3, x3, n, 3, 3, SIZE)
         for j in tl.static_range(3):
-            _store(low, zero, n, j, 3, SIZE)
-            _store(inv, zero, n, j, 3, SIZE)
+            _store(low, inv, zero, zero, n, j, 3, SIZE)
 
 
 def roots(matrices: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,0 +1,126 @@
+"""The options of ``eckart complete`` alone: what is fitted, and which cells are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from eckart.cli.attribute_files import ColumnFeatures, RowFeatures, Time
+from eckart.cli.options import option
+from eckart.cli.shell import Targets
+
+ITEM_METHODS = ("ease", "slim", "gf-cf", "blend")
+"""Methods whose models hold weights between columns, or blend such models: they rank, they do not predict values."""
+
+
+@dataclass
+class FitOptions:
+    """What is fitted; see ``spread``: without a panel of its own in the help."""
+
+    panel = None
+
+    method: Annotated[
+        str,
+        option(
+            help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact; "
+            "series where columns are times; mixed for a wide table with categories, yes/no or dates beside numbers (auto takes it for such a table); "
+            "ease, slim, gf-cf or blend (of als, ease and gf-cf) with --feedback implicit."
+        ),
+    ] = "auto"
+    components: Annotated[
+        str,
+        option("--components", "-k", help="The rank: a number, or auto (several fits, chosen on unseen entries)."),
+    ] = "auto"
+    feedback: Annotated[
+        str, option(help="explicit (values are measurements) or implicit (values are strengths; absent is a weak no).")
+    ] = "explicit"
+    loss: Annotated[
+        str | None,
+        option(
+            help="What the values are, for als and soft-impute: logistic (yes/no as 1 and 0), ordered (grades), poisson (counts), huber or absolute "
+            "(a few wild numbers); squared if not given. Predictions are probabilities, expected grades, rates."
+        ),
+    ] = None
+    l2: Annotated[float | None, option(help="The ridge of als.")] = None
+    normalise: Annotated[
+        str | None,
+        option(
+            help="Taken out before the fit and put back after: column, row, both, bias, global (als: instead of learned biases)."
+        ),
+    ] = None
+    row_features: RowFeatures = None
+    column_features: ColumnFeatures = None
+    time: Time = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing was asked for that a table of several kinds has not."""
+        told = (self.normalise, self.loss, self.row_features, self.column_features, self.time)
+        return all(value is None for value in told) and self.feedback == "explicit"
+
+    def settled(self, max_iter: int | None) -> tuple[str, str]:
+        """The method, where "auto" leaves no choice, and why."""
+        from eckart.errors import InputError
+
+        features = {"--row-features": self.row_features, "--column-features": self.column_features}
+        told = {"--loss": self.loss, "--l2": self.l2, "--normalise": self.normalise, "--max-iter": max_iter} | features
+        named = [name for name, value in features.items() if value is not None]
+        if self.method not in ("auto", "als", "bayes") and (named or self.time is not None):
+            raise InputError(f"--method {self.method} came with {(*named, '--time')[0]}, wanted als or bayes, which know attributes")
+        if self.time is not None and (self.method == "als" or self.feedback == "implicit"):
+            raise InputError(f"--time {self.time} came, wanted --method bayes, which has bins of time")
+        if self.method != "auto":
+            return self.method, ""
+        if self.time is not None:
+            return "bayes", "bayes: --time is an option of it"
+        if self.feedback == "implicit":
+            return "als", "als: the method for implicit feedback"
+        named = [name for name, value in told.items() if value is not None]
+        return ("als", f"als: {named[0]} is an option of it") if named else ("auto", "")
+
+    def refuse_targets(self, method: str, to: Targets) -> None:
+        """Files that the method has nothing to write to."""
+        from eckart.errors import InputError
+
+        if method in ITEM_METHODS and (self.feedback != "implicit" or to.report is not None or to.out is not None):
+            raise InputError(
+                f"--method {method} came with --report, --out or --feedback {self.feedback}, wanted --feedback implicit and --model: it ranks columns and "
+                "predicts no values; eckart recommend writes its lists"
+            )
+        if method == "series" and (to.report is not None or self.feedback != "explicit"):
+            raise InputError(
+                "--method series came with --report or --feedback implicit, wanted neither: it has no page, and its values are measurements"
+            )
+
+
+@dataclass
+class WantedCells:
+    """Which cells are written; without a panel of its own in the help."""
+
+    panel = None
+
+    pairs: Annotated[
+        str | None,
+        option(metavar="FILE", help="Write only these cells of triples: a file with the same two columns of ids."),
+    ] = None
+    unknown: Annotated[str, option(help="An id in --pairs that was not in the data: raise, mean or nan.")] = "raise"
+    cells: Annotated[
+        str | None, option(help="Which cells of triples to write: all (observed ones as they are) or unobserved.")
+    ] = None
+    forecast: Annotated[
+        int | None,
+        option(help="With --method series: write the next so many times, with intervals, instead of the table.", min=1),
+    ] = None
+    all_cells: Annotated[bool, option("--all-cells", help="Write however many cells there are.")] = False
+
+    def refuse_forecast(self, method: str, out: Path | None) -> None:
+        """Times to come, where there are none."""
+        from eckart.errors import InputError
+
+        if self.forecast is None:
+            return
+        if method != "series":
+            raise InputError(f"--forecast {self.forecast} came with --method {method}, wanted --method series: columns must be times")
+        if out is None or self.pairs is not None or self.cells is not None:
+            raise InputError(f"--forecast {self.forecast} came without --out, or with --pairs or --cells, wanted --out alone: the file for the next times")

@@ -1,0 +1,79 @@
+"""What the first lines of a CSV file say of it: the mark between cells, and whether there is a header."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from pathlib import Path
+
+from eckart.errors import FileError, wrong
+
+NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A"]
+"""Cells of a CSV file that stand for a missing entry."""
+
+
+def first_lines(file: Path, encoding: str = "utf-8") -> list[str]:
+    """The first two lines that are not blank, as text."""
+    lines: list[str] = []
+    encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
+    opened = gzip.open if file.suffix.lower() == ".gz" else open
+    try:
+        with opened(file, "rt", encoding=encoding, newline="") as raw:
+            while len(lines) < 2 and (line := raw.readline()):
+                if line.strip():
+                    lines.append(line)
+    except UnicodeDecodeError as error:
+        raise FileError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from None
+    if not lines:
+        raise FileError(f"{file} is empty: it has no row")
+    if "\0" in "".join(lines):
+        raise FileError(f"{file} is not text: it holds zero bytes; save it as UTF-8 text")
+    return lines
+
+
+def check_marks(delimiter: str, decimal: str) -> None:
+    for name, mark, most in (("delimiter", delimiter, 4), ("decimal", decimal, 1)):
+        long = isinstance(mark, str) and 1 < len(mark) <= most and not any(c.isalnum() for c in mark)
+        if not isinstance(mark, str) or not (len(mark) == 1 or long) or not mark.isascii() or set(mark) & set('\n\r"'):
+            raise wrong(name, mark, "one character" + (", or several such as '::'" if most > 1 else ""))
+    if delimiter == decimal:
+        raise wrong("delimiter", delimiter, f"another character than decimal={decimal!r}")
+
+
+def has_header(lines: list[str], delimiter: str, decimal: str, number: int | None) -> bool:
+    """Names are what is not a number; the count 0, 1, 2 ... is how pandas names columns, unless the next line is whole numbers too."""
+    cells, *rest = [_cells(line, delimiter) for line in lines]
+    if number is not None and number < len(cells):
+        return not is_number(cells[number], decimal)
+    if any(not is_number(cell, decimal) for cell in cells):
+        return True
+    labelled = cells[0] == "" and len(cells) > 2
+    counting = cells[labelled:] == [str(i) for i in range(len(cells) - labelled)] and len(cells) > 1
+    return bool(counting and rest and (labelled or not all(re.fullmatch(r"[+-]?\d+", cell) for cell in rest[0])))
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    if len(delimiter) > 1:
+        return [cell.strip() for cell in line.split(delimiter)]
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter))]
+    except csv.Error:
+        return [cell.strip(' "\r\n') for cell in line.split(delimiter)]
+
+
+def likely_mark(lines: list[str], decimal: str) -> str:
+    """The mark that stands outside quotes as often in the second line as in the first, and most often."""
+    bare = [re.sub(r'"[^"]*"', "", line) for line in lines]
+    marks = [mark for mark in ",;\t|" if mark != decimal]
+    return max(marks, key=lambda mark: (len({line.count(mark) for line in bare} - {0}) == 1, bare[0].count(mark)))
+
+
+def is_number(cell: str, decimal: str) -> bool:
+    if cell in NULLS:
+        return True
+    try:
+        float(cell.replace(decimal, "."))
+    except ValueError:
+        return False
+    return True
