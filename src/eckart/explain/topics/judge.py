@@ -96,8 +96,10 @@ def document_completion(
     if a.shape != b.shape:
         raise InputError(f"seen has shape {a.shape} and scored {b.shape}, wanted two halves of the same documents")
     p = np.maximum(numbers("words", words, "p(w|z), topics x words"), FLOOR)
-    if p.ndim != 2 or p.shape[1] != a.shape[1]:
+    if p.ndim != 2 or p.shape[1] != a.shape[1] or not len(p):
         raise InputError(f"words has shape {p.shape}, wanted topics x {a.shape[1]} words")
+    if not np.isfinite(p.sum()):
+        raise InputError("words holds NaN, infinity or numbers beyond the range, wanted p(w|z), topics x words")
     phi = np.ascontiguousarray((p / p.sum(axis=1, keepdims=True)).T)
     on, k = engine_named(engine, n_threads), len(p)
     alpha = numbers("prior", prior, f"a number > 0, or {k} of them")
