@@ -81,6 +81,7 @@ KNOWN: dict[str, str] = {
     "certify/recovery.py comparison turned: found + slack >= 1": "whether a longer search is worth while; the answer is the same",
     **{f"{file} sign turned: {words}": SIGN for file, words in SIGNED},
     **{f"{file} limit times 100: {seconds}": "how often a checkpoint is written" for file, seconds in KEPT_EVERY},
+    "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
     "reduce/linear_autoencoder.py limit times 100: 1e-06": "a tolerance that a form in common carries; this solver's certificate has its own",
 }
 """Faults that no test can find, as they are printed without the line, and why."""

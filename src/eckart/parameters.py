@@ -59,13 +59,13 @@ def check(model: Any, *names: str) -> None:
         rule = f.metadata.get("rule")
         if rule is None or (names and f.name not in names):
             continue
-        value = getattr(model, f.name)
+        value: Any = getattr(model, f.name)
         if not rule.fits(value):
             raise wrong(f.name, value, rule.wanted)
         if is_int(value) and abs(value) >= COUNTABLE and f.name != "random_state":
             raise wrong(f.name, value, f"{rule.wanted}, below 2**63")
         low, high = SIZES
-        if isinstance(value, (float, np.floating)) and value != 0 and np.isfinite(value) and not low <= abs(value) <= high:
+        if isinstance(value, (float, np.floating)) and value != 0 and np.isfinite(value) and not low <= abs(float(value)) <= high:
             raise wrong(f.name, value, f"{rule.wanted}, of a size from {low:g} to {high:g}")
 
 

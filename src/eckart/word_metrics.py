@@ -302,7 +302,7 @@ def _triples(pairs: Any, encoding: str) -> tuple[list[Any], list[Any], np.ndarra
                 if number == 1 and len(cells) >= 3:
                     continue  # titles
                 raise FileError(f"{pairs}, line {number}: {line!r} came, wanted two words and a number") from None
-    elif isinstance(pairs, Iterable) and getattr(pairs, "ndim", 1):
+    elif isinstance(pairs, Iterable) and getattr(pairs, "ndim", 1) != 0:
         for i, triple in enumerate(pairs):
             try:
                 a, b, score = triple

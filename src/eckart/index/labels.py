@@ -233,7 +233,8 @@ class Labels:
         return _searched(keys, order, asked)
 
     def _find_one(self, x: Any) -> int:
-        whole = isinstance(x, (int, float, np.number)) and abs(x) < 2.0**63 and int(x) == x
+        exact = isinstance(x, (int, np.integer)) or (isinstance(x, (float, np.floating)) and bool(np.isfinite(x)) and int(x) == x)
+        whole = exact and abs(int(x)) < 2**63
         return int(self._find_integer(np.array([int(x)], np.int64))[0]) if whole else -1
 
     def _find_date(self, ids: np.ndarray) -> np.ndarray:

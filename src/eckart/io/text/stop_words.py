@@ -46,7 +46,7 @@ def stop_list(words: Any) -> frozenset[str]:
         if words not in LISTS:
             raise wrong("stop_words", words, f"{', '.join(map(repr, LISTS))}, a list of words, or None")
         return ENGLISH if words == "english" else _scikit_learn()
-    found = list(words) if isinstance(words, Iterable) and getattr(words, "ndim", 1) else [words]
+    found = list(words) if isinstance(words, Iterable) and getattr(words, "ndim", 1) != 0 else [words]
     for word in found:
         if not isinstance(word, str):
             raise InputTypeError(f"stop_words holds {written(word)}, wanted words (str)")
