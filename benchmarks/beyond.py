@@ -84,7 +84,7 @@ def _write_piece(given: tuple[int, int, int, int, Path]) -> None:
 
 
 class Peak:
-    """The largest memory of this process, in GB, by phases: a line of /proc/self/status."""
+    """The largest memory of this process, in GB, by phases: a line of /proc/self/status. VmRSS is all that is resident, RssAnon without pages of files."""
 
     def __init__(self, line: str = "VmRSS") -> None:
         self.line, self.phase, self.found, self.ended = line, "", dict[str, float](), threading.Event()
@@ -93,6 +93,9 @@ class Peak:
     def now(self) -> float:
         with open("/proc/self/status") as file:
             return next(int(line.split()[1]) * 1024 / 1e9 for line in file if line.startswith(self.line))
+
+    def most(self) -> float:
+        return max(self.found.values(), default=0.0)
 
     def _run(self) -> None:
         while not self.ended.wait(0.05):
@@ -124,7 +127,7 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
 
     import eckart
 
-    files, peak = entries_folder(entries, folder), Peak()
+    files, peak, anonymous = entries_folder(entries, folder), Peak(), Peak("RssAnon")
     tempfile.tempdir = str(folder)
     few = np.random.default_rng(0)
     warm = {
@@ -141,7 +144,13 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
     sorting = time.perf_counter() - start
     shown(
         "sorted",
-        {"seconds": sorting, "entries/s": entries / sorting, "shards": len(x.parts.lengths), "shape": list(x.shape)},
+        {
+            "seconds": sorting,
+            "entries/s": entries / sorting,
+            "shards": len(x.parts.lengths),
+            "shape": list(x.shape),
+            "peak GB": peak.most(),
+        },
     )
     from eckart.engines.blocks.engine import BlocksEngine
 
@@ -150,10 +159,8 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
 
         def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
             peak.phase = name
-            print(
-                f"    {time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} processor seconds: {name}",
-                flush=True,
-            )
+            told = f"{time.perf_counter() - begun:8.1f} s, {time.process_time() - cpu:8.1f} processor seconds"
+            print(f"    {told}, peak {peak.most():.2f} GB ({anonymous.most():.2f} without files): {name}", flush=True)
             return super()._once(name, given)
 
     model = eckart.ALS(k, feedback="implicit", random_state=0, max_iter=sweeps, tol=0.0, engine=Told())
@@ -169,6 +176,7 @@ def als(folder: Path, entries: int, k: int, sweeps: int, memory: str) -> dict[st
         "fit with start and certificate": whole,
         "processor seconds of the fit": cpu,
         "peak GB": {name: round(size, 2) for name, size in peak.found.items()},
+        "peak GB without pages of files": round(anonymous.most(), 2),
         "objective": model.objective_,
         "holds": model.certificate_.holds,
     }

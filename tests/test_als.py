@@ -15,6 +15,7 @@ import eckart
 from eckart import ALS, InputError, Observed
 from eckart.complete.factors import als as als_module
 from eckart.engines import engine_named
+from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.protocol import RidgeRule
 
 PLAIN = engine_named("plain")
@@ -511,6 +512,30 @@ def test_an_interrupt_keeps_the_last_whole_sweep(rng, monkeypatch, at, stop):
         same = ALS(3, max_iter=at, random_state=0).fit(a)
         assert model.row_factors_.tobytes() == same.row_factors_.tobytes()
     assert np.isfinite(model.predict(0, 0)).all()
+
+
+@pytest.mark.parametrize("half", [4, 5, 6])
+def test_an_interrupt_keeps_the_last_half_sweep(rng, monkeypatch, half):
+    """The factors, the trace and the objective belong to one point, wherever a sweep was when it was left."""
+    a, seen = holes(rng, 40, 30), []
+    solve = CpuEngine.ridge_rows
+
+    def stops(*args, **named):
+        seen.append(1)
+        if len(seen) > half:
+            raise KeyboardInterrupt
+        return solve(*args, **named)
+
+    monkeypatch.setattr(CpuEngine, "ridge_rows", stops)
+    model = ALS(3, random_state=0, tol=0.0, max_iter=9, biases=False).fit(a)
+    monkeypatch.undo()
+    assert model.fit_.trace.reason.name == "INTERRUPTED"
+    assert len(model.fit_.trace) == len(model.fit_.trace.seconds) == half
+    assert model.n_iter_ == half // 2
+    last = model.fit_.trace.values[-1]
+    assert last * 0.99 < model.objective_ < last * (1 + 1e-6)  # a sweep begins by balancing both sides, at a lower penalty
+    if half == 5:
+        assert model.objective_ == pytest.approx(last, rel=1e-9)
 
 
 def test_an_interrupt_before_the_first_sweep_leaves_the_old_model(rng, monkeypatch):

@@ -20,6 +20,7 @@ from sklearn.base import clone
 
 from eckart import ALS, NMF, BayesianMF, GaussianMixture, Observed
 from eckart.engines.cpu.dense import thin
+from eckart.engines.cpu.dense.linear import orth
 from eckart.engines.cpu.native import crew
 from eckart.engines.cpu.native.crew import run_parts
 from eckart.engines.cpu.ridge.cholesky import Rows
@@ -169,6 +170,24 @@ def test_thin_products_have_the_same_bits_on_any_number_of_threads():
     q, v = rng.standard_normal((40_000, 24)).astype(np.float32), rng.standard_normal((40_000, 16)).astype(np.float32)
     assert len({thin.inner(q, v, None, threads).tobytes() for threads in THREADS}) == 1
     assert len({b"".join(a.tobytes() for a in thin.outer_inner(v, 0.7, q, threads)) for threads in THREADS}) == 1
+
+
+@pytest.mark.parametrize("rows", [9, 40_001], ids=["one range", "many"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_product_in_its_own_place_is_the_same_to_the_bit(rows, dtype):
+    """A range that overwrote rows before it had read them would show in every number after them."""
+    rng = np.random.default_rng(0)
+    v, s = (rng.standard_normal((n, 24)).astype(dtype) for n in (rows, 24))
+    for threads in THREADS:
+        fresh, own = thin.outer_inner(v, s, None, threads), v.copy()
+        inside = thin.outer_inner(own, s, None, threads, inside=True)
+        assert inside[0] is own
+        assert [a.tobytes() for a in inside] == [a.tobytes() for a in fresh]
+    narrow, own = thin.outer_inner(v, s[:, :7], None, 2), v.copy()
+    np.testing.assert_array_equal(thin.outer_inner(own, s[:, :7], None, 2, inside=True)[0], narrow[0])
+    np.testing.assert_array_equal(own, v)  # a narrower product has no place in it
+    orth(own, None, 2)
+    np.testing.assert_array_equal(own, v)
 
 
 @njit(nogil=True, cache=True)

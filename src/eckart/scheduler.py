@@ -6,6 +6,7 @@ Threads only decide which lanes run at the same time, so the bits of a result do
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import numbers
 import os
@@ -57,6 +58,12 @@ def lanes_for(items: int, partial_bytes: int = 0, room: int = 2**26, most: int =
     """
     wanted = min(most, max(1, items), max(2, room // partial_bytes) if partial_bytes else most)
     return 2 ** (int(wanted).bit_length() - 1)
+
+
+def give_back() -> None:
+    """Memory that was let go, and that C keeps for later, back to the system: what follows may need it for arrays of other sizes."""
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @contextmanager

@@ -107,7 +107,8 @@ def alternate(
     judged: Progress | None = None,
     step: Callable[[Any, State, Engine, Trace], State] | None = None,
 ) -> tuple[State, Trace, list[float]]:
-    """Sweep until the stopping rule is met; an interrupt keeps the last whole sweep. Returns the best state, F after every half sweep, held-out errors.
+    """Sweep until the stopping rule is met; an interrupt keeps the last half sweep that was whole (of a loss, of maps and of held-out errors the last whole
+    sweep). Returns the best state, F after every half sweep, held-out errors.
 
     ``keep`` is called between sweeps, never after the last: a run resumed from what it kept (``state``, ``judged``) makes the same sweeps. ``step`` is the
     sweep that belongs to the problem (None: that of a ``RidgeProblem``).
@@ -138,7 +139,7 @@ def alternate(
         trace.reason = StopReason.INTERRUPTED
         if best.sweeps == 0:
             raise
-        del trace.values[2 * state.sweeps :], trace.seconds[2 * state.sweeps :]
+        del trace.values[len(state.values) :], trace.seconds[len(state.values) :]
     return best, trace, errors
 
 
@@ -151,9 +152,10 @@ def _met(stop: Stop, state: State, trace: Trace) -> bool:
 
 
 def sweep(problem: RidgeProblem, state: State, engine: Engine, trace: Trace) -> State:
-    """All rows given the (balanced) columns, then all columns given the rows."""
+    """All rows given the (balanced) columns, then all columns given the rows. The state moves along with each half, so that no factor is held that is no
+    longer needed: there may be millions of rows."""
     at = balanced(problem, state.point, engine) if state.sweeps else state.point
-    state.point = at  # the same U V^T at a lower penalty: one copy of the old factors is enough
+    state.point = at  # the same U V^T at a lower penalty
     if at.loss is not None:
         return State(loss_sweep(problem, at, engine, trace), state.sweeps + 1, list(trace.values))
     x, rule, rule_t = problem.x, problem.rule, problem.rule_t
@@ -164,13 +166,16 @@ def sweep(problem: RidgeProblem, state: State, engine: Engine, trace: Trace) -> 
         x, at.right, rule, offset=at.column_bias, base=problem.base(engine, at.right), start=at.left if warm else None, **more
     )  # fmt: skip
     trace.add(rows.value + fixed)
-    fixed = engine.ridge_penalty(x, rule, rows.left, rows.bias)
+    at = at._replace(left=rows.left, row_bias=rows.bias)
+    state.point, state.values = at, list(trace.values)
+    fixed = engine.ridge_penalty(x, rule, at.left, at.row_bias)
     columns = engine.ridge_rows(
-        x.T, rows.left, rule_t, offset=rows.bias, base=problem.base(engine, rows.left), start=at.right if warm else None, **more
+        x.T, at.left, rule_t, offset=at.row_bias, base=problem.base(engine, at.left), start=at.right if warm else None, **more
     )  # fmt: skip
     trace.add(columns.value + fixed)
-    point = RidgePoint(rows.left, columns.left, rows.bias, columns.bias, at.mean)
-    return State(point, state.sweeps + 1, list(trace.values))
+    state.point = at._replace(right=columns.left, column_bias=columns.bias)
+    state.sweeps, state.values = state.sweeps + 1, list(trace.values)
+    return state
 
 
 def balanced(problem: RidgeProblem, at: RidgePoint, engine: Engine) -> RidgePoint:

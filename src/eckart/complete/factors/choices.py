@@ -24,7 +24,8 @@ one of them without being worse on another."""
 RANK, LIST_RANK = 16, 64
 """k where none is said, for ratings and for implicit feedback. Plays of music: Recall@10 is .095 at 16, .119 at 64; ratings do not gain beyond 16."""
 COPIES = 3.0
-"""Of the factors during a sweep on parts: old, new, and turned for the kernel."""
+"""Of the factors during a sweep on parts: old and new, and once more where they come from a cluster, are bounded by a loss, or are judged on held-out
+entries."""
 CG_FROM = 64
 """Rank from which conjugate gradients take less time for the same objective: a step costs k, a Cholesky factor k^2 for each entry."""
 

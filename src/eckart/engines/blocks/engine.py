@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -286,6 +287,8 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
         given = {key: value for key, value in bound.items() if key not in ("self", "x", *NOT_SENT)}
         given |= self._once(name, given)
         own: list[dict[str, Any]] = [{} for _ in x.places]
+        last = x.kept.get("made", lambda: None)()
+        into = last if last is not None and given.get(rule.inside) is last else None
         for key in (key for key in rule.rows + rule.entries if key in given):
             value = given[key]
             if key in rule.entries:
@@ -300,7 +303,9 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
                 del given[key]
                 for mine, (a, b) in zip(own, cuts):
                     mine[key] = value[a:b]
-        answer = x.each(Primitive(name), given, own, rule.join)
+        answer = x.each(Primitive(name), given, own, rule.join, into)
+        if rule.inside:
+            x.kept["made"] = weakref.ref(answer[0] if isinstance(answer, tuple) else answer)
         bound.get("watch", silent)("reading rows", x.shape[0], x.shape[0])
         return answer
 

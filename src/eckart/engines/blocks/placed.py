@@ -16,6 +16,7 @@ from eckart.engines.blocks.far import FarEntries, stored
 from eckart.engines.blocks.rules import Join
 from eckart.engines.protocol.refused import Place, Refused
 from eckart.matrix_blocks import even_cuts
+from eckart.scheduler import give_back
 
 
 @dataclass(eq=False)
@@ -62,9 +63,10 @@ class BlockMatrix:
         shared: dict[str, Any] | None = None,
         own: list[dict[str, Any]] | None = None,
         join: Any = "rows",
+        into: np.ndarray | None = None,
     ) -> Any:
         """``do`` of every block, joined."""
-        return self.runner.call(self.handles, self.places, do, shared or {}, own or [{} for _ in self.places], join)
+        return self.runner.call(self.handles, self.places, do, shared or {}, own or [{} for _ in self.places], join, into)
 
     def stored(self, scale: float, dtype: Any) -> FarEntries:
         """The stored values times ``scale``, which stay where they are."""
@@ -159,9 +161,11 @@ class Here:
         shared: dict[str, Any],
         own: list[dict[str, Any]],
         join: Any,
+        into: np.ndarray | None = None,
     ) -> Any:
-        """``do`` of every block with the arguments that all share and its own, joined; the first refusal in the order of blocks is raised."""
-        found, gaps = Join(join, sum(at.rows for at in places)), None
+        """``do`` of every block with the arguments that all share and its own, joined; the first refusal in the order of blocks is raised. ``into`` is an array
+        that the first answer may overwrite, block by block."""
+        found, gaps = Join(join, sum(at.rows for at in places), into), None
         with ThreadPoolExecutor(1) as ahead:  # the next block is read while this one is worked on
             coming = ahead.submit(handles[0])
             for i, (at, mine) in enumerate(zip(places, own)):
@@ -175,9 +179,13 @@ class Here:
                     gaps = gaps or answer  # an infinity further on would count more
                 elif gaps is None:
                     found.add(answer, at.rows)
+                host = answer = None  # neither this block nor its answer lies beside the next
         if gaps is not None:
             raise gaps.error()
-        return found.joined()
+        answer = found.joined()
+        if self.room < float("inf"):
+            give_back()  # blocks of a pass leave holes of their size, and the next pass needs other sizes
+        return answer
 
     def turn(self, x: BlockMatrix, cuts: np.ndarray, places: list[Place]) -> list[Any]:
         """Handles of ranges of columns, as rows of the transpose."""

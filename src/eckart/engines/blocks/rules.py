@@ -17,11 +17,12 @@ from eckart.merging import Tree
 
 
 class Rule(NamedTuple):
-    """How a primitive is spread over blocks."""
+    """How a primitive is spread over blocks; ``inside`` names the tall argument that its first answer may overwrite, where the engine made it."""
 
     join: Any
     rows: tuple[str, ...] = ()
     entries: tuple[str, ...] = ()
+    inside: str = ""
 
 
 RULES: dict[str, Rule] = {
@@ -60,9 +61,9 @@ RULES: dict[str, Rule] = {
     "group_sums": Rule("sum"),
     "nearest": Rule("rows"),
     "topic_totals": Rule("sum"),
-    "topic_fold": Rule("rows", rows=("shares",)),
-    "topic_sweep": Rule(("rows", "sum"), rows=("shares",)),
-    "topic_bayes": Rule(("rows", "sum"), rows=("gamma",)),
+    "topic_fold": Rule("rows", rows=("shares",), inside="shares"),
+    "topic_sweep": Rule(("rows", "sum"), rows=("shares",), inside="shares"),
+    "topic_bayes": Rule(("rows", "sum"), rows=("gamma",), inside="gamma"),
     "topic_scores": Rule(("sum", "sum"), rows=("shares",)),
     "totals": Rule("sum"),
     "hals_pass": Rule(("rows", "sum"), rows=("left",)),
@@ -81,10 +82,11 @@ RULES: dict[str, Rule] = {
 
 
 class Rows:
-    """Arrays that come one after another; where they are as long together as the matrix has rows, each goes to its place at once."""
+    """Arrays that come one after another; where they are as long together as the matrix has rows, each goes to its place at once: in ``into``, if that is
+    an array of their kind."""
 
-    def __init__(self, rows: int):
-        self.rows, self.done = rows, 0
+    def __init__(self, rows: int, into: np.ndarray | None = None):
+        self.rows, self.done, self.into = rows, 0, into
         self.whole: np.ndarray | None = None
         self.parts: list[np.ndarray] = []
 
@@ -92,7 +94,9 @@ class Rows:
         if part is None:
             return
         if self.done == 0 and len(part) == rows:
-            self.whole = np.empty((self.rows, *part.shape[1:]), part.dtype)
+            shape, into = (self.rows, *part.shape[1:]), self.into
+            fits = into is not None and into.shape == shape and into.dtype == part.dtype
+            self.whole = into if fits else np.empty(shape, part.dtype)
         if self.whole is None:
             self.parts.append(part)
         else:
@@ -106,15 +110,15 @@ class Rows:
 
 
 class Join:
-    """Collects the answers of blocks, in their order, by the rule of a primitive; ``rows`` of the matrix."""
+    """Collects the answers of blocks, in their order, by the rule of a primitive; ``rows`` of the matrix, the first of them ``into`` an array where given."""
 
-    def __init__(self, how: Any, rows: int):
+    def __init__(self, how: Any, rows: int, into: np.ndarray | None = None):
         self.how: Any = how
         self.kind: Any = None
         if isinstance(how, tuple):
-            self.parts: Any = [Join(each, rows) for each in how]
+            self.parts: Any = [Join(each, rows, None if i else into) for i, each in enumerate(how)]
         else:
-            self.parts = {"sum": Tree, "rows": lambda: Rows(rows)}.get(how, list)()
+            self.parts = {"sum": Tree, "rows": lambda: Rows(rows, into)}.get(how, list)()
 
     def add(self, answer: Any, rows: int) -> None:
         """The answer of the next block, which has so many rows."""

@@ -100,6 +100,7 @@ class DaskRunner:
         shared: dict[str, Any],
         own: list[dict[str, Any]],
         join: Any,
+        into: np.ndarray | None = None,  # left alone: a task may have to run again from the rows it was given
     ) -> Any:
         size = bytes_of(shared)
         if size > INLINE:

@@ -28,9 +28,11 @@ class TopicStatistics(NamedTuple):
     logs: np.ndarray | None = None
 
     def merge(self, other: TopicStatistics) -> TopicStatistics:
-        """Of two parts of the documents."""
+        """Of two parts of the documents, in the place of these counts: words x k numbers may be many."""
+        counts = self.counts
+        counts += other.counts
         return TopicStatistics(
-            self.counts + other.counts,
+            counts,
             self.sizes + other.sizes,
             self.value + other.value,
             self.likelihood + other.likelihood,

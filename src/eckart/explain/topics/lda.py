@@ -230,6 +230,7 @@ class LDA(StreamedTopics):
             solved = self._solver(method, x, docs, engine)(priors, **options)
         priors = solved.priors
         t = as_topics(solved.counts, priors.words, priors.alpha, x.dtype, x.columns)
+        solved = solved._replace(counts=np.empty((0, t.k)))  # words x k numbers may be many, and the topics have them now
         numbered = (
             self.seed_words is not None or np.ndim(self.topic_word_prior) > 1 or np.ndim(self.doc_topic_prior) > 0
         )

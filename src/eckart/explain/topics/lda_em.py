@@ -87,10 +87,10 @@ def ascend(
     memory: Memory = NOTHING,
 ) -> Climbed:
     """One climb from random topics, or from ``first`` (phi, words x k)."""
-    words = start(docs, len(priors.alpha), rng, dtype, engine, priors.boost) if first is None else first
+    drawn = [start(docs, len(priors.alpha), rng, dtype, engine, priors.boost) if first is None else first]
     problem = LearningProblem(docs, engine, priors, steps, dtype, max_iter, int(rng.integers(2**31)), whole)
     how: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "least": LEAST, "watch": watch, "each": problem.each}
-    found = climb(problem, problem.begin(words), memory=memory, **how)
+    found = climb(problem, problem.begin(drawn.pop()), memory=memory, **how)  # which alone holds where it begins
     if tol == 0 and found.trace.reason is StopReason.MAX_ITER:
         found.trace.reason = StopReason.CONVERGED
     return Climbed(found, problem)

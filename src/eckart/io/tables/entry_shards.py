@@ -8,7 +8,6 @@ nothing but a few ranges is held.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import tempfile
@@ -16,7 +15,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +29,7 @@ from eckart.index.ids import Place
 from eckart.index.sides import Finder, Side, Tally
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, even_cuts
+from eckart.scheduler import give_back
 
 SHARD_SHARE = 32
 """A shard takes at most this fraction of the memory: two are held while one is worked on, a third in pieces, and threads sort two at a time, each of which
@@ -86,12 +85,6 @@ class ShardParts:
         return found
 
 
-def _give_back() -> None:
-    """Memory that sorting let go, and that C keeps for later, back to the system: the fit that follows may need it for other things."""
-    with suppress(OSError, AttributeError):  # another C library than glibc
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 def _file(folder: Path, side: str, part: int, what: str) -> Path:
     return folder / f"{side}-{part:05d}-{what}"
 
@@ -118,7 +111,7 @@ def sharded(
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
-    _give_back()
+    give_back()
     x = ObservedParts(parts, table.rows.labels, table.columns.labels)
     weakref.finalize(parts, shutil.rmtree, place, ignore_errors=True)
     return x

@@ -27,7 +27,8 @@ def orth(v: np.ndarray, against: np.ndarray | None = None, threads: int = 1) -> 
     against = against if against is not None and against.shape[1] else None
     turn: np.ndarray | float = 1.0 / size
     for attempt in range(3):
-        v, gram = tall.outer_inner(v, turn, against, threads)
+        # the first is a matrix of our own: the next ones take its place, since there may be millions of rows
+        v, gram = tall.outer_inner(v, turn, against, threads, inside=attempt > 0)
         if against is not None:
             gram = tall.subtract_inner(v, against, gram, threads)
         values, vectors = eigh((gram + gram.T) / 2)

@@ -53,7 +53,8 @@ def thin(
     plus: np.ndarray | None = None, scale: float = 1.0, other: np.ndarray | None = None, threads: int,
 ) -> np.ndarray | None:  # fmt: skip
     """Out = alpha Left S + beta Out by ranges of rows, and Other^T Out in float64 where ``other`` is given; where ``plus`` is, Out starts from ``scale plus``
-    and beta is one. All matrices have contiguous rows and Out's type. A single range needs no thread, and nothing that is compiled."""
+    and beta is one. All matrices have contiguous rows and Out's type. ``left`` may be Out itself. A single range needs no thread, and nothing that is
+    compiled."""
     if len(cuts) > 2:
         from eckart.engines.cpu.native.products import products
 
@@ -63,7 +64,7 @@ def thin(
             np.multiply(plus, out.dtype.type(scale), out=out)
         if left is not None and s is not None:
             if plus is None and beta == 0.0:
-                np.matmul(left, s, out=out)
+                np.matmul(left, s, out=out)  # which sees where both are one
             else:
                 out += alpha * (left @ s)
         return None if other is None else (other.T @ out).astype(np.float64)
@@ -123,13 +124,13 @@ def write_columns(into: np.ndarray, first: int, columns: np.ndarray, threads: in
 
 
 def outer_inner(
-    v: np.ndarray, s: np.ndarray | float, q: np.ndarray | None, threads: int
+    v: np.ndarray, s: np.ndarray | float, q: np.ndarray | None, threads: int, inside: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """W = V S, and Q^T W (W^T W where there is no Q) in float64, in one pass over the rows."""
+    """W = V S, and Q^T W (W^T W where there is no Q) in float64, in one pass over the rows; ``inside`` V's own place, where W is as wide."""
     dtype, scaled = v.dtype, isinstance(s, float)
     v, by = by_rows(v, dtype), None if scaled else by_rows(np.asarray(s), dtype)
     width = v.shape[1] if by is None else by.shape[1]
-    out = np.empty((len(v), width), dtype)
+    out = v if inside and width == v.shape[1] else np.empty((len(v), width), dtype)
     left = out if q is None else by_rows(q, dtype)
     columns = v.shape[1] + width + (0 if q is None else left.shape[1])
     work = width * ((1 if scaled else v.shape[1]) + left.shape[1])

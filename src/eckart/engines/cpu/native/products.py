@@ -76,25 +76,34 @@ def _scaled(out, given, size, by, like):
 
 
 @njit(**OUTSIDE)
+def _rows(out, out_ld, given, given_ld, rows, width, by, size):
+    """The same for rows that lie so many numbers apart, of four or eight bytes each."""
+    for i in range(rows):
+        to, of = out + i * out_ld * size, given + i * given_ld * size
+        if size == 4:
+            _scaled(to, of, width, np.float32(by), np.float32(0))
+        else:
+            _scaled(to, of, width, by, 0.0)
+
+
+@njit(**OUTSIDE)
 def thin_part(part, who, cuts, plan, scale):
     """Rows cuts[part] .. cuts[part + 1]: Out = alpha Left S + beta Out (or Out = scale Plus before it), and Sums[part] = Other^T Out; an address of zero leaves
-    its step out."""
+    its step out. Where Left is Out its rows are copied first, each thread to its own place."""
     function, size, width, out, out_ld, plus, plus_ld = plan[0], plan[1], plan[2], plan[3], plan[4], plan[5], plan[6]
     left, left_ld, inner, s, s_ld, numbers = plan[7], plan[8], plan[9], plan[10], plan[11], plan[12]
     other, other_ld, columns, sums = plan[13], plan[14], plan[15], plan[16]
     first, rows = cuts[part], cuts[part + 1] - cuts[part]
     here = out + first * out_ld * size
     if plus:
-        for i in range(rows):
-            to, of = here + i * out_ld * size, plus + (first + i) * plus_ld * size
-            if size == 4:
-                _scaled(to, of, width, np.float32(scale), np.float32(0))
-            else:
-                _scaled(to, of, width, scale, 0.0)
+        _rows(here, out_ld, plus + first * plus_ld * size, plus_ld, rows, width, scale, size)
     if left:
-        gemm(
-            function, False, width, rows, inner, numbers, s, s_ld, left + first * left_ld * size, left_ld, here, out_ld
-        )
+        theirs = left + first * left_ld * size
+        if plan[18]:
+            own = plan[18] + who * plan[19]
+            _rows(own, left_ld, theirs, left_ld, rows, inner, 1.0, size)
+            theirs = own
+        gemm(function, False, width, rows, inner, numbers, s, s_ld, theirs, left_ld, here, out_ld)
     if other:
         total = sums + part * columns * width * size
         theirs = other + first * other_ld * size
@@ -140,10 +149,12 @@ def products(
     (left, s, alpha), (beta, plus, scale) = product, start
     dtype, width = out.dtype, out.shape[1]
     sums = None if other is None else np.empty((len(cuts) - 1, other.shape[1] * width), dtype)
+    room = None if left is not out else np.empty((threads, int(np.diff(cuts).max()) * _lies(left)[1]), dtype)
     kept = scalars(dtype, alpha, 1.0 if plus is not None else beta), scalars(dtype, 1.0, 0.0)
     plan = np.array([
         blas(dtype), dtype.itemsize, width, *_lies(out), *_lies(plus), *_lies(left), 0 if left is None else left.shape[1], *_lies(s), kept[0].ctypes.data,
         *_lies(other), 0 if other is None else other.shape[1], 0 if sums is None else sums.ctypes.data, kept[1].ctypes.data,
+        0 if room is None else room.ctypes.data, 0 if room is None else room.strides[0],
     ])  # fmt: skip
     if width and len(out):
         run_parts(thin_part, len(cuts) - 1, (cuts, plan, float(scale)), threads)
