@@ -21,6 +21,7 @@ from eckart.index.compress import index_dtype, transpose
 from eckart.index.entries import assemble, floating, placed, sizes
 from eckart.index.ids import Place, position
 from eckart.index.labels import Labels
+from eckart.parameters import is_int
 
 
 @runtime_checkable
@@ -60,6 +61,8 @@ class Dense:
     columns: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        if not hasattr(self.values, "shape") or not hasattr(self.values, "dtype"):
+            raise wrong("values", self.values, "an array of rows and columns; eckart.read takes lists, tables and files")
         if isinstance(self.values, np.ndarray) and self.values.ndim != 2:
             raise wrong_ndim(self.values.ndim)
         _check_labels(self)
@@ -166,7 +169,7 @@ class _Compressed:
     def from_scipy(cls, matrix: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Any:
         """From any SciPy sparse matrix or array; duplicate entries are added up, as SciPy defines them."""
         csr = matrix.tocsr()
-        _check_compressed(csr.indptr, csr.indices, csr.data, csr.shape[1])
+        _check_pointers(csr.indptr, csr.indices, csr.data)
         if not csr.has_canonical_format:
             csr = csr.copy() if csr is matrix else csr
             csr.sum_duplicates()
@@ -342,17 +345,20 @@ def squarable(matrix: Kind, limits: dict[Any, tuple[float, float]] = SQUARABLE) 
     )
 
 
+LOOKED = 2**17
+"""Numbers whose smallest and largest are looked for together: the second look finds them in the cache."""
+
+
 def _largest(matrix: Matrix) -> float:
     """The largest absolute value of an entry in memory, NaN aside; 0 for streams and where there is none."""
     facts = getattr(matrix, "facts", None)
     if facts is not None:  # of a matrix in parts, which is not read into memory for this
         return max(-facts.least, facts.most) if facts.entries else 0.0
-    if not isinstance(matrix, Dense):
-        parts = [matrix.data]
-    elif not matrix.in_memory or matrix.array.dtype.kind != "f":
+    if isinstance(matrix, Dense) and (not matrix.in_memory or matrix.array.dtype.kind != "f"):
         return 0.0  # whole numbers have at most twenty digits
-    else:
-        parts = [matrix.array[a : a + 65536] for a in range(0, len(matrix.array), 65536)]
+    whole = matrix.array if isinstance(matrix, Dense) else matrix.data
+    step = max(1, LOOKED * len(whole) // max(1, whole.size))
+    parts = [whole[a : a + step] for a in range(0, len(whole), step)]
     ends = [(np.fmin.reduce(part, axis=None), np.fmax.reduce(part, axis=None)) for part in parts if part.size]
     return max((max(-float(low), float(high)) for low, high in ends if not np.isnan(high)), default=0.0)
 
@@ -367,6 +373,22 @@ def wrong_ndim(ndim: int) -> InputError:
 
 def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int) -> None:
     """Refuse what a kernel would follow out of bounds."""
+    for name, array, kinds in (("indptr", indptr, "iu"), ("indices", indices, "iu"), ("data", data, "fiub")):
+        if getattr(array, "ndim", None) != 1 or array.dtype.kind not in kinds:
+            raise wrong(name, array, f"an array of {'whole ' if kinds == 'iu' else ''}numbers of one dimension; build the matrix with eckart.read")
+    if not is_int(n) or n < 0:
+        raise wrong("n_columns", n, "an int >= 0")
+    _check_pointers(indptr, indices, data)
+    # one look for both ends: a negative number, read without its sign, is larger than any index
+    ends = indices.view(f"u{indices.itemsize}") if indices.dtype.kind == "i" else indices
+    if len(indices) and not (ends.max() < n and (ends is not indices or ends.min() >= 0)):
+        raise InputError(
+            f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
+        )
+
+
+def _check_pointers(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
+    """The part of it that takes no look at every entry."""
     if (
         len(indptr) == 0
         or indptr[0] != 0
@@ -375,13 +397,11 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray,
         or (np.diff(indptr) < 0).any()
     ):
         raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
-    if len(indices) and not (indices.min() >= 0 and indices.max() < n):
-        raise InputError(
-            f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
-        )
 
 
 def _check_labels(matrix: Any) -> None:
     for name, labels, size in (("rows", matrix.rows, matrix.shape[0]), ("columns", matrix.columns, matrix.shape[1])):
+        if labels is not None and (not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0):
+            raise wrong(name, labels, "None or an array of labels")
         if labels is not None and size is not None and len(labels) != size:
             raise wrong(name, f"{len(labels)} labels", f"{size}, one for each of the {name}")

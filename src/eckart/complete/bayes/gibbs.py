@@ -78,9 +78,9 @@ class Kept:
             assert precision is not None
             assert noise is not None
             s, n, d = u.shape
-            stack = u[:, :, :-1].transpose(1, 0, 2).reshape(n, s * (d - 1))
-            stack *= dtype.type(np.sqrt(scale / s))
-            factors.append(stack)
+            stack = np.empty((n, s, d - 1), dtype)
+            np.multiply(u[:, :, :-1].transpose(1, 0, 2), dtype.type(np.sqrt(scale / s)), out=stack)
+            factors.append(stack.reshape(n, s * (d - 1)))
             own, heavy = (None if a is None else np.ascontiguousarray(a.T) for a in (precisions, tails))
             bias = np.ascontiguousarray(u[:, :, -1].T)
             sides.append(SideDraws(bias, mu, precision, noise, own, link, own_seen, heavy, degrees))

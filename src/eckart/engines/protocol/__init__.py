@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from eckart.engines.protocol.dense import (
+    ROUGH,
     ColumnMoments,
     Decomposition,
     DenseFamily,
@@ -52,7 +53,7 @@ from eckart.engines.protocol.words import (
 )
 
 __all__ = [
-    "BetaRule", "BetaSums",
+    "ROUGH", "BetaRule", "BetaSums",
     "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorRule", "FactorSums", "FilledMoments",
     "GapCodes",
     "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "LagProducts", "LossSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule",

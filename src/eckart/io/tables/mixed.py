@@ -91,7 +91,7 @@ def mixed_frame(
         array = array if array.dtype.kind == "f" else array.astype(np.float64)
     except InputError:
         raise
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
             f"X is a {type(source).__name__} that is not numeric ({error}), wanted a data frame, an Arrow table, a file or numbers"
         ) from None
