@@ -32,7 +32,7 @@ def walks(entries: float, columns: int, times: int) -> float:
 
 
 FLOORS = {
-    "pca": floor(16.4 * 7 + 8.2 * 5),  # sums, 5 steps with halves, one exact product, 5 of the certificate
+    "pca": floor(16.4 * 2 + 8.2 * 10),  # sums, 5 steps and 5 of the certificate with upper halves, one exact product
     "pca-exact": floor(16.4, half=1.5 * 34),  # the square from halves, of which one product is made above the diagonal alone
     "pca-sparse": floor(walks(24e6, 32, 20) + walks(24e6, 1, 20)),  # 10 steps, and the certificate's
     "als": floor(walks(18e6, 64, 16 + 8)),  # half sweeps; start and certificate

@@ -163,3 +163,19 @@ def test_reads_by_name_and_says_what_was_not_measured():
         assert words in text
     assert Certificate.from_dict(c.to_dict()) == c
     assert not Certificate("p", "global", (Check("gap", float("nan"), 1.0, ""),)).holds
+
+
+@pytest.mark.parametrize("margin", [2.0**-11, 0.0])
+def test_rough_products_of_the_remainder_raise_its_bound(margin):
+    """Rows whose entries were all rounded towards zero have a smaller remainder; with the margin the bound covers that of the rows themselves."""
+    x = np.random.default_rng(5).standard_normal((300, 30)) * np.linspace(2, 1, 30)
+    rounded = (1 - 2.0**-11) * x
+    c, smaller = x.T @ x / 300, rounded.T @ rounded / 300
+    values, vectors = np.linalg.eigh(c)
+    v = np.ascontiguousarray(vectors[:, -2:-1])  # the first direction is left out, so that the bound is that of the remainder
+    told = certify_subspace(
+        lambda a: c @ a, v.T, values[-2:-1], float(np.trace(c)), rng=np.random.default_rng(0), tol=1e-4, probe=(4, 8),
+        known=(v, c @ v), rough=(lambda a: smaller @ a, margin),
+    )  # fmt: skip
+    assert told["remainder norm"] < values[-1]
+    assert bool(told["upper bound for any k directions"] >= values[-1]) is (margin > 0)

@@ -169,7 +169,7 @@ class _Compressed:
     def from_scipy(cls, matrix: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Any:
         """From any SciPy sparse matrix or array; duplicate entries are added up, as SciPy defines them."""
         csr = matrix.tocsr()
-        _check_compressed(csr.indptr, csr.indices, csr.data, csr.shape[1])
+        _check_pointers(csr.indptr, csr.indices, csr.data)
         if not csr.has_canonical_format:
             csr = csr.copy() if csr is matrix else csr
             csr.sum_duplicates()
@@ -345,17 +345,20 @@ def squarable(matrix: Kind, limits: dict[Any, tuple[float, float]] = SQUARABLE) 
     )
 
 
+LOOKED = 2**17
+"""Numbers whose smallest and largest are looked for together: the second look finds them in the cache."""
+
+
 def _largest(matrix: Matrix) -> float:
     """The largest absolute value of an entry in memory, NaN aside; 0 for streams and where there is none."""
     facts = getattr(matrix, "facts", None)
     if facts is not None:  # of a matrix in parts, which is not read into memory for this
         return max(-facts.least, facts.most) if facts.entries else 0.0
-    if not isinstance(matrix, Dense):
-        parts = [matrix.data]
-    elif not matrix.in_memory or matrix.array.dtype.kind != "f":
+    if isinstance(matrix, Dense) and (not matrix.in_memory or matrix.array.dtype.kind != "f"):
         return 0.0  # whole numbers have at most twenty digits
-    else:
-        parts = [matrix.array[a : a + 65536] for a in range(0, len(matrix.array), 65536)]
+    whole = matrix.array if isinstance(matrix, Dense) else matrix.data
+    step = max(1, LOOKED * len(whole) // max(1, whole.size))
+    parts = [whole[a : a + step] for a in range(0, len(whole), step)]
     ends = [(np.fmin.reduce(part, axis=None), np.fmax.reduce(part, axis=None)) for part in parts if part.size]
     return max((max(-float(low), float(high)) for low, high in ends if not np.isnan(high)), default=0.0)
 
@@ -375,6 +378,17 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray,
             raise wrong(name, array, f"an array of {'whole ' if kinds == 'iu' else ''}numbers of one dimension; build the matrix with eckart.read")
     if not is_int(n) or n < 0:
         raise wrong("n_columns", n, "an int >= 0")
+    _check_pointers(indptr, indices, data)
+    # one look for both ends: a negative number, read without its sign, is larger than any index
+    ends = indices.view(f"u{indices.itemsize}") if indices.dtype.kind == "i" else indices
+    if len(indices) and not (ends.max() < n and (ends is not indices or ends.min() >= 0)):
+        raise InputError(
+            f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
+        )
+
+
+def _check_pointers(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
+    """The part of it that takes no look at every entry."""
     if (
         len(indptr) == 0
         or indptr[0] != 0
@@ -383,10 +397,6 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray,
         or (np.diff(indptr) < 0).any()
     ):
         raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
-    if len(indices) and not (indices.min() >= 0 and indices.max() < n):
-        raise InputError(
-            f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
-        )
 
 
 def _check_labels(matrix: Any) -> None:

@@ -14,7 +14,20 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from eckart.engines.cuda import dense, known, mixtures, parts, ridge, sampled, topics, triangles, words
+from eckart.engines import engine_named
+from eckart.engines.cuda import (
+    dense,
+    known,
+    mixtures,
+    normal_equations,
+    paired,
+    parts,
+    ridge,
+    sampled,
+    topics,
+    triangles,
+    words,
+)
 from eckart.engines.cuda.engine import TorchEngine
 from eckart.engines.cuda.kernels import divergence, language
 from eckart.engines.protocol import KlRule, RidgeRule
@@ -44,10 +57,7 @@ def seen(e: Any, weights: Any = None) -> Any:
 
 def kl(place: Callable[[Any], Any], rule: KlRule, long: int) -> Callable[[Any], Any]:
     def do(e: Any) -> Any:
-        divergence.SHORTEST, divergence.MOST = (
-            min(long, 16),
-            16 * long,
-        )  # rows with more entries go step by step, in pieces of that many
+        divergence.PIECE = long
         return e.kl_rows(place(e), np.abs(V), np.abs(U), rule, np.abs(V).sum(0), steps=3)
 
     return do
@@ -84,7 +94,8 @@ def skip_gram(together: bool, bias: int, part: tuple[int, int] = (0, len(TEXT)))
 
 
 def glove(e: Any) -> Any:
-    """Each entry once, in whatever order: with words of their own, none of them matters to another."""
+    """Each entry once, in whatever order: with words of their own, none of them matters to another. Against ``plain``, whose roots are exact too."""
+    e = e if words.usable(None) else engine_named("plain")
     alone = sparse.csr_matrix(np.diag(np.arange(1.0, 8.0)).astype(np.float32))
     table = e.glove_table(
         e.put(Counts(alone.indptr, alone.indices, alone.data, 7), None, np.linspace(0.2, 1, 7).astype(np.float32)), 5
@@ -122,6 +133,15 @@ def rng_of(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+def narrow_draws(e: Any) -> Any:
+    """Columns enough for two tiles of a square; the columns of a row lie well apart."""
+    k, normal_equations.NARROW = 70, ("cpu",)
+    right = np.sin(np.arange(COLUMNS * k) ** 1.1).reshape(COLUMNS, k)
+    found = e.ridge_rows(seen(e), right, RidgeRule(0.3), own=2.5, base=np.eye(k), prior=np.ones((1, k)), noise=np.cos(np.arange(ROWS * k)).reshape(ROWS, k))
+    normal_equations.NARROW = ("cuda",)
+    return found.left
+
+
 BIASED = RidgeRule(0.3, 1.0, bias=True, bias_l2=0.2)
 CASES: dict[str, Callable[[Any], Any]] = {
     "moments of many columns": wide_moments(None),
@@ -152,6 +172,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     ),
     "ridge with one weight for all": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), own=2.5, other=np.abs(V[:, 0])),
     "draws with one weight for all": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), own=2.5, noise=U),
+    "draws in float32 from halves": narrow_draws,
     "ridge with a base": lambda e: e.ridge_rows(seen(e), V, RidgeRule(0.3), base=GRAM, prior=U),
     "ridge of many columns": lambda e: e.ridge_rows(seen(e), WIDE, RidgeRule(0.3, 1.0)),
     **{
@@ -175,7 +196,7 @@ def flat(value: Any) -> list[np.ndarray]:
 
 
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
-    for module in (dense, known, mixtures, parts, ridge, sampled, topics, triangles, words):
+    for module in (dense, known, mixtures, paired, parts, ridge, sampled, topics, triangles, words):
         module.usable = lambda tensor: kernels  # type: ignore[attr-defined]
     return flat(do(TorchEngine(1, "cpu")))
 

@@ -166,7 +166,7 @@ def test_works_at_the_same_time_answer_in_their_order(engine):
     found = engine.together(x, [work(number) for number in range(5)])
     assert [number for number, _ in found] == list(range(5))
     for number, values in found:
-        np.testing.assert_array_equal(values, JUDGE.normal((number, 1), (50, 2), np.float64))
+        np.testing.assert_array_equal(values, _drawn_like(engine, (number, 1), (50, 2)))
     assert len(seen) == 5
 
     def failing(own):
@@ -176,13 +176,29 @@ def test_works_at_the_same_time_answer_in_their_order(engine):
         engine.together(x, [work(0), failing, work(1)])
 
 
+def _drawn_like(engine, seed, shape):
+    """What an engine draws: the judge's numbers, or its own ones again on a GPU."""
+    own = getattr(getattr(engine, "device", None), "type", "cpu") != "cpu"
+    return np.asarray((engine if own else JUDGE).normal(seed, shape, np.float64))
+
+
 def test_normal_numbers_are_those_of_the_judge(engine):
     """A GPU draws its own, the same ones again."""
     got = np.asarray(engine.get(engine.normal((7, 3), (9000, 3), np.float64)))
-    own = getattr(getattr(engine, "device", None), "type", "cpu") != "cpu"
-    np.testing.assert_array_equal(got, (engine if own else JUDGE).normal((7, 3), (9000, 3), np.float64))
+    np.testing.assert_array_equal(got, _drawn_like(engine, (7, 3), (9000, 3)))
     np.testing.assert_allclose(got.T @ got / 9000, np.eye(3), atol=0.06)
     assert (np.asarray(engine.normal((7, 4), (9000, 3), np.float64)) != got).all()
+
+
+def test_starts_come_from_the_generator(engine):
+    """The next numbers of it; on a GPU other ones, the same for the same state."""
+    first, again, other = (np.asarray(engine.get(engine.drawn(np.random.default_rng(seed), (400, 3), np.float32))) for seed in (3, 3, 4))
+    assert first.dtype == np.float32
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).all()
+    np.testing.assert_allclose(first.T @ first / 400, np.eye(3), atol=0.3)
+    if getattr(getattr(engine, "device", None), "type", "cpu") == "cpu":
+        np.testing.assert_array_equal(first, np.random.default_rng(3).standard_normal((400, 3)).astype(np.float32))
 
 
 def test_sums_of_evidence_merge():

@@ -10,6 +10,9 @@ Measured from products with C alone, at the returned point:
 and from these an upper bound on what ANY k-dimensional subspace captures. With R = (I - V V^T) C V and ||remainder|| <= beta,
 Ky Fan's inequality gives  sum_{i<=k} lambda_i <= sum_i max(theta_i, beta) + ||R||_*.
 
+Products of the remainder may be those of rows whose entries are rounded by a share u of their size (about the mean). Such rows differ by a matrix of norm
+u sqrt(W tr C) at the most, so that sqrt(beta) is raised by u sqrt(tr C).
+
 Where C itself is at hand, beta is proven: beta I - remainder has a Cholesky factor. Where only products are, q Lanczos steps from one random start give
 xi >= (1 - eps) ||remainder|| except with probability p = 1.648 sqrt(n) exp(-sqrt(eps) (2q - 1)) (Kuczynski and Wozniakowski 1992); a block of b independent
 starts contains each of their Krylov spaces, so it fails with probability at most p^b, and beta = xi / (1 - eps).
@@ -52,37 +55,38 @@ def certify_subspace(
     extra: tuple[Check, ...] = (),
     engine: Engine | None = None,
     known: Any = None,
+    rough: tuple[Product, float] | None = None,
 ) -> Certificate:
     """Certificate of rows ``components`` with claimed eigenvalues ``values`` of the covariance behind ``product``.
 
     ``tol`` is the share of the captured variance that the solver was allowed to miss; residuals may then be up to about its square root.
     ``held`` is C itself where it is at hand, with the engine that factors it; else ``engine`` is that of the products, where tall arrays then stay.
-    ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero. ``known`` is the product with these very components, inside the
-    engine, where it has been made.
+    ``floor`` is the rounding error of C: smaller eigenvalues cannot be told from zero. ``known`` are these very components as columns and their products,
+    inside the engine, where these have been made; then ``rough`` may give products for the remainder alone, and the share by which they round entries.
     """
     k, n = components.shape
     eps = float(np.finfo(components.dtype).eps)
-    v = components.T
     if k == 0:
         return Certificate(
             PROBLEM, "global", extra, {"captured variance": 0.0, "total variance": float(total), "k": 0}, notes
         )
+    v: Any = components.T if known is None else known[0]
     v = np.ascontiguousarray(v) if held is not None or engine is None else engine.take(v)
     by = _by(engine, v)
     exact: Any = v.astype(np.float64) if by is None else by.take(v, np.float64)
     gram = _inner(exact, exact, by)
     orthonormal = float(np.abs(gram - np.eye(k)).max())
-    both = v
+    both, apart = v, product if known is None or rough is None else rough[0]
     if held is None and k < n:  # the first step of the remainder's estimate shares the pass over the data
         drawn = rng.standard_normal((n, min(probe[1], n - k)))
         fresh = _outside(drawn if engine is None else engine.take(drawn), exact, by)
         both = _beside(v, fresh.astype(v.dtype), by) if known is None else fresh.astype(v.dtype)
     if known is not None and both is v:
-        images = known.astype(np.float64, copy=False)
+        images = known[1].astype(np.float64, copy=False)
     else:
-        images = product(both)
+        images = apart(both)
         images = images.astype(np.float64, copy=False) if by is None else by.take(images, np.float64)
-        images = images if known is None else np.hstack([known.astype(np.float64), images])
+        images = images if known is None else np.hstack([known[1].astype(np.float64), images])
     v, image = exact, images[:, :k]
     scale = max(float(np.abs(values).max()), floor, np.finfo(float).tiny)
     inside = _inner(v, image, by)
@@ -106,8 +110,11 @@ def certify_subspace(
             found, beta, how = proven_norm(product, *held, v, turn, rng, left)
         else:
             found, beta, how = remainder_norm(
-                product, v, components.dtype, rng, left, *probe, first=(fresh, images[:, k:]), engine=engine
+                apart, v, components.dtype, rng, left, *probe, first=(fresh, images[:, k:]), engine=engine
             )
+            if apart is not product and rough is not None:
+                beta = min((np.sqrt(beta) + rough[1] * np.sqrt(total)) ** 2, max(left, beta))
+                how = f"{how}, raised by what rounding entries by {rough[1]:.0e} of their size can hide"
         upper = float(np.maximum(theta, beta).sum()) + nuclear
     upper = max(min(upper, float(total)), captured)
     facts |= {

@@ -22,7 +22,6 @@ import numpy as np
 from eckart.decompositions import eigh, eigvalsh
 from eckart.engines.protocol import Engine, Tall
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
-from eckart.rng import normal
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 Product = Callable[[np.ndarray], np.ndarray]
@@ -30,15 +29,21 @@ Product = Callable[[np.ndarray], np.ndarray]
 
 @dataclass
 class Ritz:
-    """Ritz values (falling), vectors as columns, residual norms, and the trace of the error bound; exact images of the vectors inside the engine, where they
+    """Ritz values (falling), vectors as columns inside the engine, residual norms, and the trace of the error bound; exact images of the vectors, where they
     were measured."""
 
     values: np.ndarray
-    vectors: np.ndarray
+    inside: Tall
     residuals: np.ndarray
     trace: Trace
     products: int
+    engine: Engine
     images: Tall | None = None
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """A copy that has left the engine."""
+        return self.engine.get(self.inside)
 
 
 def missing_energy(values: np.ndarray, last: np.ndarray, remainder: np.ndarray, k: int) -> float:
@@ -60,8 +65,22 @@ def missing_energy(values: np.ndarray, last: np.ndarray, remainder: np.ndarray, 
     return max(0.0, min(linear, quadratic))
 
 
+def _seems_far(trace: Trace, tol: float) -> bool:
+    """Whether one more step as good as the last would still miss more than ``tol``; two steps alone are seldom enough."""
+    last = trace.values[-2:]
+    return len(last) < 2 or last[1] ** 2 > tol * last[0]
+
+
 FINEST = float(np.finfo(np.float64).eps) ** 2
 """With this ``tol`` the residuals decide, at a few units of rounding: missing energy is their square, and rounds to 0 where vectors have half their digits."""
+
+
+def _ritz(small: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, float]:
+    """Eigenvalues of T, falling, its eigenvectors, and what rounding may leave of a product."""
+    values, s = eigh((small + small.T) / 2)
+    values, s = values[::-1], s[:, ::-1]
+    scale = float(max(abs(values[0]), abs(values[-1]), np.finfo(float).tiny))
+    return values, s, 4 * float(np.finfo(dtype).eps) * scale
 
 
 def block_krylov(
@@ -85,16 +104,16 @@ def block_krylov(
     of arrays of the engine that are not NumPy's, and do not cross."""
     block = max(1, min(block, n))
     limit = min(n, max_basis or max(k + 8 * block, 4 * k))
-    basis = engine.take(np.empty((n, min(n, limit + block)), dtype))  # the space stays in the engine; blocks cross
-    first = (
-        normal(rng, (n, block), dtype) if start is None else np.column_stack([start, normal(rng, (n, block), dtype)])
-    )
-    fresh = engine.orth(engine.take(first, dtype))
+    first = engine.drawn(rng, (n, block), dtype)
+    if start is not None:
+        first = np.column_stack([engine.take(start, dtype), first])
+    fresh = engine.orth(first)
+    basis = np.empty_like(fresh, dtype, order="C", shape=(n, min(n, limit + block)))  # the space stays in the engine; blocks cross
     used, products = 0, 0
     t = np.zeros((basis.shape[1], basis.shape[1]))
     trace = Trace("energy still missing, relative")
     values, s, residuals = np.empty(0), np.empty((0, 0)), np.empty(0)
-    begun = 1
+    begun, ahead = 1, None
     if (kept := memory.last()) is not None:
         begun, used, products, fresh = kept["step"], kept["used"], kept["products"], engine.take(kept["fresh"])
         basis[:, :used], t[:used, :used] = kept["basis"], kept["t"]
@@ -107,22 +126,26 @@ def block_krylov(
             width = fresh.shape[1]
             engine.write_columns(basis, used, fresh)
             q = basis[:, : used + width]
-            crosses = isinstance(fresh, np.ndarray)
-            image = engine.take(product(engine.get(fresh))) if crosses or inside is None else inside(fresh)
+            stays = None if isinstance(fresh, np.ndarray) else inside
+            if ahead is not None:
+                image = ahead
+            else:
+                image = engine.take(product(engine.get(fresh))) if stays is None else stays(fresh)
             products += width
             coupling = engine.inner(q, image)
             image = engine.outer(q, -coupling, image)
             t[: used + width, used : used + width] = coupling
             t[used : used + width, : used + width] = coupling.T
             used += width
-            small = t[:used, :used]
-            values, s = eigh((small + small.T) / 2)
-            values, s = values[::-1], s[:, ::-1]
-            scale = float(max(abs(values[0]), abs(values[-1]), np.finfo(float).tiny))
-            noise = 4 * np.finfo(dtype).eps * scale
+            if stays is None or not len(values):  # where arrays stay in the engine the noise is that of the step before: it works on while eigenvalues are found
+                values, s, noise = _ritz(t[:used, :used], dtype)
             length = float(np.sqrt(max(np.trace(engine.inner(image, image)), 0.0)))
             following = engine.orth(image, q) if length > noise * np.sqrt(width) else image[:, :0]
-            remainder = engine.inner(following, image)
+            remainder, ahead = engine.inner(following, image), None
+            if stays is not None:
+                if 0 < following.shape[1] <= basis.shape[1] - used and step < max_steps and _seems_far(trace, tol):
+                    ahead = stays(following)
+                values, s, noise = _ritz(t[:used, :used], dtype)
             residuals = np.linalg.norm(remainder @ s[used - width :], axis=0)
             missing = 1.0
             if used >= k:
@@ -143,7 +166,7 @@ def block_krylov(
                 if used >= k:
                     trace.reason = StopReason.CONVERGED
                     break
-                following = engine.orth(engine.take(normal(rng, (n, min(block, n - used)), dtype)), q)
+                following = engine.orth(engine.drawn(rng, (n, min(block, n - used)), dtype), q)
             if used + following.shape[1] > basis.shape[1]:
                 keep = min(max(k + block, k + k // 2), used - 1)
                 basis[:, :keep] = engine.outer(q, s[:, :keep])
@@ -159,5 +182,5 @@ def block_krylov(
             raise
         trace.reason = StopReason.INTERRUPTED
     kept = min(k, len(values))
-    vectors = engine.get(engine.outer(basis[:, : len(values)], s[:, :kept]))
-    return Ritz(values[:kept], vectors, residuals[:kept], trace, products)
+    vectors = engine.outer(basis[:, : len(values)], s[:, :kept])
+    return Ritz(values[:kept], vectors, residuals[:kept], trace, products, engine)

@@ -11,7 +11,7 @@ from eckart.certify.certificate import Certificate, Check
 from eckart.certify.spectral import PROBE, SPARSE_PROBE, certify_subspace, mean_check
 from eckart.decompositions import svd
 from eckart.engines import available_memory
-from eckart.engines.protocol import Engine
+from eckart.engines.protocol import ROUGH, Engine
 from eckart.errors import InputError
 from eckart.factors import Basis, signs
 from eckart.fit import Fit, on_data, plan_of
@@ -125,8 +125,10 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
             return _undo_scale(_solve_complete(again, engine.scaled(placed, factor)), factor, x)
         if failed:
             raise failed
-    basis = to_basis(c, spectrum, x.columns)
-    certificate = certify(c, basis, spectrum.tol, task.rng, spectrum.notes, _turned(engine, spectrum))
+    turn = signs(spectrum.components)
+    basis = to_basis(c, spectrum, x.columns, turn)
+    known = None if spectrum.images is None else [engine.outer(a, np.diag(turn)) for a in spectrum.images]
+    certificate = certify(c, basis, spectrum.tol, task.rng, spectrum.notes, known)
     described = asdict(plan) | plan_of(engine) | {"k": basis.k, "tol": spectrum.tol}
     spread = None if placed.kind == "counts" else c.deviations  # counts have one unit
     return with_units(Fit(basis, certificate, spectrum.trace, described), spread, c.mean)
@@ -198,10 +200,11 @@ def _fixed(k: Any, c: Covariance) -> int:
     return int(k)
 
 
-def to_basis(c: Covariance, s: spectral.Spectrum, columns: np.ndarray | None) -> Basis:
-    """Rows of components with signs fixed, and what they leave out."""
+def to_basis(c: Covariance, s: spectral.Spectrum, columns: np.ndarray | None, turn: np.ndarray | None = None) -> Basis:
+    """Rows of components with signs fixed (``turn``, where they are known), and what they leave out."""
     dtype = c.dtype
-    components = s.components * signs(s.components)[:, None]
+    turn = signs(s.components) if turn is None else turn
+    components = s.components * turn[:, None].astype(s.components.dtype)
     k = len(components)
     left = max(c.total - float(s.values.sum()), 0.0)
     degrees = c.weight - 1 if c.weight > 1 else c.weight
@@ -236,16 +239,11 @@ def _tail_shape(c: Covariance, s: spectral.Spectrum, left: float) -> float | Non
     return float(np.clip(square / left**2, 1.0 / c.n, 1.0))
 
 
-def _turned(engine: Engine, s: spectral.Spectrum) -> Any:
-    """The images of the components with the signs of the basis, where the solver left them."""
-    return None if s.images is None else engine.outer(s.images, np.diag(signs(s.components)))
-
-
 def certify(
-    c: Covariance, basis: Basis, tol: float, rng: np.random.Generator, notes: dict[str, Any] | None = None, images: Any = None
+    c: Covariance, basis: Basis, tol: float, rng: np.random.Generator, notes: dict[str, Any] | None = None, known: Any = None
 ) -> Certificate:
-    """The certificate of a basis for a covariance, with the check of the statistic where it replaced the data. ``images`` are C V of these components,
-    inside the engine, where they are known."""
+    """The certificate of a basis for a covariance, with the check of the statistic where it replaced the data. ``known`` are these components V as columns
+    and C V, inside the engine, where they are."""
     extra: tuple[Check, ...] = ()
     if c.centered:
         extra = (mean_check(basis.mean, c.mean, np.sqrt(max(c.total, c.rounding, np.finfo(float).tiny)), c.dtype),)
@@ -282,7 +280,8 @@ def certify(
         probe=SPARSE_PROBE if c.data is not None and c.data.kind == "counts" else PROBE,
         notes=words,
         extra=extra,
-        known=images,
+        known=known,
+        rough=(lambda v: c.inside(v, rough=True), ROUGH) if tol >= spectral.ROUGH_TOL and c.data is not None and c.data.kind == "dense" else None,
     )
 
 

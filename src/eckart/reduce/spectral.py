@@ -31,7 +31,7 @@ LANCZOS_TOL = 1e-7
 @dataclass
 class Spectrum:
     """Leading eigenvalues (falling) of the covariance, components as rows; ``all_values`` is the whole spectrum where known, ``images`` are exact products of
-    the covariance with these very components (columns, inside the engine), where the solver made them."""
+    the covariance with these very components, beside them as columns inside the engine, where the solver made them."""
 
     values: np.ndarray
     components: np.ndarray
@@ -39,7 +39,7 @@ class Spectrum:
     tol: float
     all_values: np.ndarray | None = None
     notes: dict[str, Any] = field(default_factory=dict)
-    images: Tall | None = None
+    images: tuple[Tall, Tall] | None = None
 
 
 def pick(k: Any, values: np.ndarray, total: float, weight: float, rows: int, n: int) -> int:
@@ -162,8 +162,9 @@ def solve_krylov(
     kept = wanted if answered is None else answered
     ritz.trace.note = f"{ritz.products} columns multiplied"
     finest = 1e-12 if c.dtype == np.float64 else 1e-8  # what an exact solver is held to
-    components = np.ascontiguousarray(ritz.vectors[:, :kept].T)  # rows are looked at one by one from here on
-    images = None if ritz.images is None else ritz.images[:, :kept]
+    found = ritz.inside[:, :kept]
+    components = np.ascontiguousarray(c.engine.get(found.T))  # rows are looked at one by one from here on
+    images = None if ritz.images is None else (found, ritz.images[:, :kept])
     return Spectrum(values[:kept], components, ritz.trace, max(tol, finest), images=images)
 
 
@@ -176,7 +177,7 @@ def _settle(c: Covariance, ritz: Ritz) -> None:
 
     Vectors that are settled already stay as they are, so that the certificate need not multiply them again.
     """
-    v = c.engine.take(np.ascontiguousarray(ritz.vectors))
+    v = ritz.inside
     if isinstance(v, np.ndarray):
         return
     image = c.inside(v)
@@ -184,10 +185,10 @@ def _settle(c: Covariance, ritz: Ritz) -> None:
     values = np.diagonal(small)
     if np.abs(small - np.diag(values)).max(initial=0.0) <= DIAGONAL * np.abs(values).max(initial=0.0):
         order = np.argsort(-values, kind="stable")
-        ritz.values, ritz.vectors, ritz.images = values[order], ritz.vectors[:, order], image[:, order]
+        ritz.values, ritz.inside, ritz.images = values[order], v[:, order], image[:, order]
         return
     values, turn = eigh((small + small.T) / 2)
-    ritz.values, ritz.vectors = values[::-1], c.engine.get(c.engine.outer(v, turn[:, ::-1]))
+    ritz.values, ritz.inside = values[::-1], c.engine.outer(v, turn[:, ::-1])
 
 
 def _block(k: int, oversample: int, sparse: bool) -> int:

@@ -120,8 +120,7 @@ def operator(given: Any) -> Any:
             i, j = np.argwhere(~np.isfinite(a))[0]
             raise InputError(f"a is {a[i, j]} at row {i}, column {j}, wanted finite numbers")
         a = a.astype(kind, copy=False)
-    linear = hasattr(a, "rmatmat")
-    times, times_t = (a.matmat, a.rmatmat) if linear else (lambda v: a @ v, lambda y: a.T @ y)
+    times, times_t = (a.matmat, a.rmatmat) if hasattr(a, "rmatmat") else (lambda v: a @ v, lambda y: a.T @ y)
     return Products(a.shape, kind, lambda v: np.asarray(times(v), kind), lambda y: np.asarray(times_t(y), kind))
 
 

@@ -24,7 +24,7 @@ from eckart.engines.cpu.topics.primitives import TopicPrimitives
 from eckart.engines.cpu.words import WordPrimitives
 from eckart.engines.host import Host, place
 from eckart.matrix import Matrix
-from eckart.rng import streams
+from eckart.rng import normal, streams
 from eckart.scheduler import resolve_threads, run_lanes, single_threaded_blas
 
 COPIED = 2**21
@@ -93,6 +93,9 @@ class CpuEngine(
 
         run_lanes(streams(seed, shape[0]), [None] * 64, step, self.threads)
         return out
+
+    def drawn(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        return normal(rng, shape, dtype)
 
     def together(self, x: Any, works: list[Callable[[Any], Any]]) -> list[Any]:
         at_once = min(self.threads, len(works)) if isinstance(x, Host) else 1  # what lies elsewhere has threads of its own

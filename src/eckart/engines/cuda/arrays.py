@@ -13,7 +13,7 @@ from weakref import ref
 import numpy as np
 import torch
 
-from eckart.engines.cuda.device_array import NUMPY, TORCH, DeviceArray
+from eckart.engines.cuda.device_array import NUMPY, TORCH, DeviceArray, Turned
 
 
 class Twins:
@@ -40,7 +40,9 @@ Smaller ones gain nothing; larger ones, which stay with a model, take longer to 
 
 
 def on_host(array: Any) -> np.ndarray:
-    """Any array of the engine, as one of NumPy."""
+    """Any array of the engine, or the transpose of one, as one of NumPy."""
+    if isinstance(array, Turned):
+        return fetched(array.array.tensor.detach().T.contiguous())
     return fetched(array.tensor.detach()) if isinstance(array, DeviceArray) else np.asarray(array)
 
 

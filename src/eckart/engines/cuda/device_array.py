@@ -47,8 +47,8 @@ class DeviceArray(ArrayOperators):
     ndim = property(lambda self: self.tensor.ndim)
 
     @property
-    def T(self) -> _Turned:
-        return _Turned(self)
+    def T(self) -> Turned:
+        return Turned(self)
 
     def __len__(self) -> int:
         return len(self.tensor)
@@ -114,8 +114,8 @@ class DeviceArray(ArrayOperators):
         return f"DeviceArray({self.shape}, {self.dtype}, {self.tensor.device})"
 
 
-class _Turned:
-    """The transpose, for products with another tall array."""
+class Turned:
+    """The transpose, for products with another tall array and for the host."""
 
     __array_ufunc__ = None
 

@@ -81,15 +81,22 @@ class Dual(NamedTuple):
         return s[:, : len(self.inverse)].to(self.inverse.dtype) @ self.inverse
 
     def solved(
-        self, chunk: Chunk, gathered: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, q: torch.Tensor
+        self,
+        chunk: Chunk,
+        gathered: torch.Tensor,
+        w: torch.Tensor | None,
+        y: torch.Tensor,
+        q: torch.Tensor,
+        matrix: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Codes, the sum of the values (without the noise), and whether a matrix failed."""
+        """Codes, the sum of the values (without the noise), and whether a matrix failed; ``matrix`` is K where it is known."""
         constant = (q * y).sum(dtype=torch.float64)
         b, pulls = heavy_rows(gathered, w, q)
         if self.scale is not None:
             b = b * self.scale[chunk.rows][:, None, None]
-        matrix = squares(b, across=True)
-        matrix.diagonal(dim1=1, dim2=2).add_(1.0)
+        if matrix is None:
+            matrix = squares(b, across=True)
+            matrix.diagonal(dim1=1, dim2=2).add_(1.0)
         lower = Triangle.of(matrix)
         s = b.new_zeros(len(b), b.shape[2]) if self.prior is None else self.prior[chunk.rows]
         noise = None if self.noise is None else self.noise[chunk.rows]

@@ -74,6 +74,11 @@ class TorchEngine(
         draw = torch.Generator(self.device).manual_seed(state)
         return DeviceArray(torch.randn(shape, generator=draw, device=self.device, dtype=torch_dtype(dtype)))
 
+    def drawn(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
+        if self.device.type != "cuda":
+            return self.take(self.back.drawn(rng, shape, dtype))
+        return self.normal(int(rng.integers(2**63 - 1)), shape, dtype)
+
     def together(self, x: Any, works: list[Callable[[Any], Any]]) -> list[Any]:
         """One after the other: a single piece of work fills the device."""
         return [work(self) for work in works]

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
 from eckart.engines.cpu.row_blocks import jobs
-from eckart.engines.cuda.arrays import torch_dtype
+from eckart.engines.cuda.arrays import fetched, torch_dtype
+from eckart.engines.cuda.device_array import NUMPY
 from eckart.engines.cuda.kernels.products import Pieces
 from eckart.engines.host import Host
 from eckart.engines.protocol import refuse_bad
+from eckart.matrix import Dense
 
 SHARE = 0.6
 """Share of the free memory of the device that dense rows may take: the rest is for blocks, factors and products."""
@@ -53,6 +56,18 @@ class Held:
     @classmethod
     def of(cls, host: Host, device: torch.device, room: Room) -> Held:
         return cls(lambda: host, host, device, room)
+
+    @classmethod
+    def of_rows(cls, rows: torch.Tensor, x: Held) -> Held:
+        """Dense rows that were made on the device and are known to be finite, with the weights of the rows of x."""
+
+        def fetch() -> Host:
+            return Host(Dense(fetched(rows)), x.host.weights, checked=True)
+
+        facts = SimpleNamespace(kind="dense", rows=None, columns=None, shape=tuple(rows.shape), dtype=NUMPY[rows.dtype], nnz=rows.numel(), weighted=x.weighted)
+        made = cls(fetch, facts, x.device, x.room)
+        made.__dict__.update(resident=rows.contiguous(), weights=x.weights, checked=True)
+        return made
 
     @cached_property
     def host(self) -> Host:
@@ -256,21 +271,15 @@ class Entries:
             self._lists["ranges", step] = found
         return self._lists["ranges", step]
 
-    def by_length(self, long: int, shortest: int) -> tuple[list[tuple[int, torch.Tensor]], torch.Tensor, Pieces]:
-        """(length, rows with up to so many entries and more than the group before), each length four times the one before, from ``shortest`` to ``long``, the
-        longest first so that what takes longest begins first; rows that are longer; and their pieces. Rows without entries are among the shortest."""
-        if ("lengths", long, shortest) not in self._lists:
-            order = torch.argsort(self.counts, descending=True, stable=True)
-            ends = [shortest]
-            while ends[-1] < long:
-                ends.append(min(4 * ends[-1], long))
-            above = [int(n) for n in (self.counts[:, None] > torch.tensor(ends, device=order.device)).sum(0).tolist()]
-            cuts = zip(ends, above, [len(order), *above[:-1]])
-            groups = [(end, order[a:b]) for end, a, b in reversed(list(cuts)) if b > a]
-            rows = order[: above[-1]]
-            pieces = Pieces.cut(self.indptr[rows], self.counts[rows], ends[-1])
-            self._lists["lengths", long, shortest] = (groups, rows, pieces)
-        return self._lists["lengths", long, shortest]
+    def lines(self, limit: int) -> tuple[Pieces, torch.Tensor, torch.Tensor]:
+        """Pieces of at most so many entries, and of every row the first and last of the lines that its pieces write."""
+        if ("lines", limit) not in self._lists:
+            pieces = Pieces.of(self.indptr, limit)
+            first = torch.arange(pieces.rows, device=self.data.device)
+            last = first + 1
+            first[pieces.long_rows], last[pieces.long_rows] = pieces.long_first, pieces.long_last
+            self._lists["lines", limit] = (pieces, first, last)
+        return self._lists["lines", limit]
 
     @cached_property
     def by_columns(self) -> torch.Tensor:

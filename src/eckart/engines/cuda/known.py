@@ -25,6 +25,11 @@ class Known(NamedTuple):
     mean: float
     rule: RidgeRule
 
+    @property
+    def even(self) -> bool:
+        """Whether every entry weighs one."""
+        return self.weights is None and self.own is None and self.other is None and not self.rule.alpha
+
     def evenly(self) -> tuple[Known, torch.Tensor | None]:
         """Where every entry has one weight w: the same without it, and sqrt(w), with which V and y are to be multiplied."""
         alone = self.own is not None and len(self.own) == 1 and self.weights is None and self.other is None

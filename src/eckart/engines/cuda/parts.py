@@ -15,7 +15,7 @@ from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import divergence, usable
 from eckart.engines.cuda.kernels.coordinates import descend
-from eckart.engines.cuda.kernels.products import row_products
+from eckart.engines.cuda.known import row_sums
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums
 from eckart.engines.protocol.parts import Totals
@@ -56,9 +56,18 @@ class DeviceParts:
         weight = float(rows) if w is None else float(w.sum())
         return Totals(rows, weight, weight * n, float(columns.sum()), float(square), columns)
 
+    def zero_filled(self, x: Any) -> Held:
+        x = self.held(x)
+        return self.on_cpu("zero_filled", x) if x.kind == "observed" else x
+
+    def as_rows(self, tall: Any, x: Any) -> Held:
+        x = self.held(x)
+        return Held.of_rows(tall.tensor, x) if isinstance(tall, DeviceArray) else self.on_cpu("as_rows", tall, x)
+
     def factor_mass(self, factor: Any, x: Any = None) -> np.ndarray:
-        f, w = self.tensor(factor, np.float64), self._weights(x)
-        return (f.sum(0) if w is None else w @ f).cpu().numpy()
+        """Kept on the device beside its copy: the other side's steps take it there."""
+        f, w = self.tensor(factor), self._weights(x)
+        return self.twins.copy(f.sum(0, dtype=torch.float64) if w is None else w @ f.double())
 
     def factor_sums(self, factor: Any, x: Any = None) -> FactorSums:
         f, w = self.tensor(factor, np.float64), self._weights(x)
@@ -86,7 +95,7 @@ class DeviceParts:
 
     def leap(self, new: Any, old: Any, stride: float) -> DeviceArray:
         a = self.tensor(new)
-        return DeviceArray((a + stride * (a - self.tensor(old, new.dtype))).clamp_(min=0))
+        return DeviceArray(torch.add(a, a - self.tensor(old, new.dtype), alpha=stride).clamp_(min=0))
 
     def cleaned(self, factor: Any, mass: np.ndarray, share: float) -> DeviceArray:
         f = self.tensor(factor)
@@ -137,12 +146,11 @@ class DeviceParts:
         if x.kind == "dense":
             return self.on_cpu("kl_rows", x, other, start, rule, mass, steps=steps)
         h, u = self.tensor(other), self.tensor(start)
-        new = torch.zeros_like(u)
-        down, e = self.tensor(np.asarray(mass), other.dtype), x.entries
+        down, e = self.tensor(mass, other.dtype), x.entries
         if usable(h):
-            value, kkt = self._kl_by_kernels(x, h.contiguous(), u.contiguous(), new, down, rule, steps)
-            heavy = 1.0 if x.weights is None else x.weights
-            return Descent(DeviceArray(new), *torch.stack([(heavy * value).sum(), (heavy * kkt).sum()]).tolist())
+            new, both = self._kl_by_kernels(x, h.contiguous(), u.contiguous(), down, rule, steps)
+            return Descent(DeviceArray(new), *(both.sum(1) if x.weights is None else both @ x.weights).tolist())
+        new = torch.zeros_like(u)
         below, total = padded_rows(h), torch.zeros(2, dtype=torch.float64, device=self.device)
         for chunk in e.chunks(h.shape[1]):
             a = chunk.numbers(e.data)
@@ -157,24 +165,15 @@ class DeviceParts:
         return Descent(DeviceArray(new), *total.tolist())
 
     def _kl_by_kernels(
-        self, x: Held, h: torch.Tensor, u: torch.Tensor, new: torch.Tensor, down: torch.Tensor, rule: KlRule, steps: int
+        self, x: Held, h: torch.Tensor, u: torch.Tensor, down: torch.Tensor, rule: KlRule, steps: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Short rows (and those without entries) with all their steps in one launch, long ones step by step. Value and violations of each row before."""
-        e, own = x.entries, x.kind == "observed"
-        limit = divergence.longest(h.shape[1])
-        groups, long, pieces = e.by_length(limit, divergence.SHORTEST)
-        value, kkt = divergence.kl_steps(e, groups, h, u, down, rule, steps, LEAST, own, new)
-        if not len(long):
-            return value, kkt
-        weights = torch.ones_like(e.data) if e.weights is None else e.weights
-        if ("totals", limit) not in x.kept:
-            heavy = e.data if e.weights is None else e.weights * e.data
-            sums = row_products(pieces, e.indices, heavy, torch.ones_like(h[:, :1]))
-            x.kept["totals", limit] = sums[:, 0].contiguous()
-        mass = row_products(pieces, e.indices, weights, h).contiguous() if own else down.contiguous()
-        total = x.kept["totals", limit]
-        divergence.long_steps(e, long, pieces, total, h, u, mass, rule, steps, LEAST, value, kkt, new)
-        return value, kkt
+        """All rows after the steps; value and violations of each before."""
+        e, mass = x.entries, down.contiguous()
+        if ("totals", h.dtype) not in x.kept:
+            x.kept["totals", h.dtype] = row_sums(e, e.data if e.weights is None else e.weights * e.data).to(h.dtype)
+        if x.kind == "observed":
+            mass = entry_product(e, torch.ones_like(e.data) if e.weights is None else e.weights, h).contiguous()
+        return divergence.kl_steps(e, x.kept["totals", h.dtype], h, u, mass, rule, steps, LEAST)
 
     def _kl_empty(
         self, x: Held, u: torch.Tensor, new: torch.Tensor, down: torch.Tensor, rule: KlRule, total: torch.Tensor

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.dual import Dual
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import usable
@@ -21,12 +22,14 @@ from eckart.engines.cuda.known import Known, row_sums
 from eckart.engines.cuda.normal_equations import (
     System,
     by_conjugate_gradients,
+    drawn,
     drawn_in_float32,
     images_by_conjugate_gradients,
     kernel_solved,
     solved,
     widened,
 )
+from eckart.engines.cuda.paired import Paired
 from eckart.engines.cuda.sampled import at_entries
 from eckart.engines.protocol import RidgeRule, RowSolution
 
@@ -108,10 +111,17 @@ class DeviceRidge:
         v = v if root is None else v * root
         dual = None if small else Dual.of(system, k, v.dtype)
         shared = None if dual is None else dual.rows(v)
-        if drawn_in_float32(facts, v, system):
+        narrow = drawn_in_float32(facts, v, system)
+        if narrow:
             v, system, more = widened(v, -k % EVEN), system.narrow(-k % EVEN), -k % EVEN
             if dual is not None and shared is not None:
                 shared, dual = widened(shared, more), dual.narrow(more)
+        pairs, images = None, None
+        if narrow and facts.even:
+            pairs, images = Paired.of(v), entry_product(facts.entries, facts.flat()[2].to(v.dtype), v)
+            images = images if root is None else images * root.to(v.dtype)
+            images = images if system.prior is None else images + system.prior
+        crosses = None if pairs is None or shared is None or dual is None or dual.scale is not None else Paired.of(shared)
         below, shared = padded_rows(v, rule.bias), None if shared is None else padded_rows(shared)
         failed = torch.zeros((), dtype=torch.bool, device=self.device)
 
@@ -125,8 +135,16 @@ class DeviceRidge:
             if root is not None:
                 y = q = y * root.to(v.dtype)
             if dual is not None and shared is not None and dual.takes(chunk.length, k):
-                u, part, bad = dual.solved(chunk, shared[chunk.columns], w, y, q)
+                matrix = None if crosses is None else crosses.across(chunk)
+                u, part, bad = dual.solved(chunk, shared[chunk.columns], w, y, q, matrix)
                 left[chunk.rows], failed, value = u[:, :k].to(left.dtype), failed | bad, value + part
+                continue
+            if pairs is not None and images is not None:
+                draws = drawn(chunk, pairs.down(chunk, system.base, system.ridge), images[chunk.rows], system)
+                if draws is None:
+                    return self.on_cpu("ridge_rows", x, right, rule, **given)
+                left[chunk.rows] = draws[0][:, :k].to(left.dtype)
+                value += 0.5 * (q * y).sum(dtype=torch.float64) - draws[1]
                 continue
             gathered = below[chunk.columns]
             if small:

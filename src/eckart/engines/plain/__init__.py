@@ -23,7 +23,7 @@ from eckart.engines.plain.topics import PlainTopics
 from eckart.engines.plain.windows import PlainWindows
 from eckart.engines.plain.words import PlainPairs
 from eckart.matrix import Matrix
-from eckart.rng import streams
+from eckart.rng import normal, streams
 
 
 class PlainEngine(
@@ -62,6 +62,9 @@ class PlainEngine(
         for part, rng in streams(seed, shape[0]):
             out[part] = rng.standard_normal(out[part].shape)
         return out
+
+    def drawn(self, rng: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        return normal(rng, shape, dtype)
 
     def together(self, x: Any, works: list[Callable[[Any], Any]]) -> list[Any]:
         return [work(self) for work in works]

@@ -11,6 +11,9 @@ from eckart.decompositions import eigh
 from eckart.engines.protocol.placed import Tall
 from eckart.trace import Watcher, silent
 
+ROUGH = 2.0**-11
+"""Share by which rough products may round an entry about the mean of its column: half of it for 11 bits, the rest for what becomes of them on the way."""
+
 
 @dataclass
 class Moments:
@@ -225,7 +228,7 @@ class DenseFamily(Protocol):
         rough: bool = False,
     ) -> np.ndarray:
         """Xc^T diag(w) Xc V in one pass, n x b, where V is: on the host, or in the engine. ``implicit`` allows raw products, where means are not large against
-        spreads; ``rough`` those of entries rounded to 11 bits, for iterations that an exact product judges. Unknown entries count as the mean."""
+        spreads; ``rough`` those of dense entries rounded by ``ROUGH``, for iterations that an exact product judges. Unknown entries count as the mean."""
         ...
 
     def misfit(self, x: Any, u: np.ndarray, mean: np.ndarray) -> Tall:

@@ -99,15 +99,18 @@ def entry_sums(pieces: Pieces, numbers: torch.Tensor) -> torch.Tensor:
 
 
 @jit
-def _joined(rows, first, last, out, k, WIDTH: tl.constexpr):
-    """The lines of a long row, added in their order in float64."""
+def _joined(rows, first, last, out, k, LINES: tl.constexpr, WIDTH: tl.constexpr):
+    """The lines of a long row, added in a fixed order in float64: so many sums, then these."""
     at = tl.program_id(0)
     columns = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inside = columns < k
-    total = tl.zeros([WIDTH], dtype=tl.float64)
-    for line in range(tl.load(first + at), tl.load(last + at)):
-        total += tl.load(out + line * k + columns, mask=inside, other=0.0).to(tl.float64)
-    tl.store(out + tl.load(rows + at) * k + columns, total.to(out.dtype.element_ty), mask=inside)
+    total = tl.zeros([LINES, WIDTH], dtype=tl.float64)
+    end = tl.load(last + at)
+    for begin in range(tl.load(first + at), end, LINES):
+        line = begin + tl.arange(0, LINES)
+        some = tl.load(out + line[:, None] * k + columns[None, :], mask=(line < end)[:, None] & inside[None, :], other=0.0)
+        total += some.to(tl.float64)
+    tl.store(out + tl.load(rows + at) * k + columns, tl.sum(total, 0).to(out.dtype.element_ty), mask=inside)
 
 
 def row_products(pieces: Pieces, indices: torch.Tensor, data: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -129,9 +132,9 @@ def join(pieces: Pieces, out: torch.Tensor) -> None:
     """Lines of rows that were cut, added into the row; ``out`` is lines x k."""
     k = out.shape[1]
     if len(pieces.long_rows):
-        width = min(256, power_of_two(k))
+        width = min(128, power_of_two(k))
         _joined[(len(pieces.long_rows), -(-k // width))](
-            pieces.long_rows, pieces.long_first, pieces.long_last, out, k, WIDTH=width
+            pieces.long_rows, pieces.long_first, pieces.long_last, out, k, LINES=max(8, 512 // width), WIDTH=width
         )
 
 

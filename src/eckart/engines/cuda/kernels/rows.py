@@ -3,6 +3,7 @@
     column_sums   sum_i w_i d_ij,  sum_i w_i d_ij^2,  sum_i w_i d_ij y_i,  max_i sqrt(w_i) |d_ij|        d_ij = x_ij - c_j
     row_dots      y_i = sum_j d_ij g_j
     halves        s_j sqrt(w_i) d_ij = h_ij + l_ij / 2048, both with 11 bits
+    added         sums of float32 arrays in float64, without a wide copy of them
 
 Sums are in float64: of some thousand rows in a program, then over programs in their order.
 """
@@ -138,4 +139,25 @@ def halves(
             x, centre, scales, scales if weights is None else weights, out, rows, n, m, ROWS=16, WIDTH=256,
             WEIGHTED=weights is not None, num_warps=4,
         )  # fmt: skip
+    return out
+
+
+@jit
+def _added(parts, out, count, size, WIDTH: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64) * WIDTH + tl.arange(0, WIDTH)
+    inside = at < size
+    total, here = tl.zeros([WIDTH], dtype=tl.float64), parts + at
+    for _ in range(0, count):
+        total += tl.load(here, mask=inside, other=0.0).to(tl.float64)
+        here += size
+    tl.store(out + at, total, mask=inside)
+
+
+def added(parts: torch.Tensor) -> torch.Tensor:
+    """The sum over the first axis, in float64 and in its order."""
+    if not usable(parts) or len(parts) < 2:
+        return parts.sum(0, dtype=torch.float64)
+    out, parts = torch.empty(parts.shape[1:], dtype=torch.float64, device=parts.device), parts.contiguous()
+    if out.numel():
+        _added[(-(-out.numel() // 1024),)](parts, out, len(parts), out.numel(), WIDTH=1024, num_warps=4)
     return out

@@ -152,11 +152,11 @@ def _glove_steps(blocks, ends, rows, columns, targets, weights, own, other, rate
             value = u if side == 0 else v
             beside = tl.where(lanes == k, 1.0, v if side == 0 else u)
             g = tl.minimum(tl.maximum(step * beside, -1.0), 1.0)
-            h = tl.load(at + 2 * width, mask=inside, other=0.0)
-            square = tl.load(at + width, mask=inside, other=0.0) + g * g
-            tl.store(at, value - g * h, mask=inside)
+            before = tl.load(at + width, mask=inside, other=1.0)
+            square = before + g * g
+            tl.store(at, value - g / tl.sqrt(before), mask=inside)
             tl.store(at + width, square, mask=inside)
-            tl.store(at + 2 * width, h * (1.5 - 0.5 * square * h * h), mask=inside)
+            tl.store(at + 2 * width, 1.0 / tl.sqrt(square), mask=inside)
         tl.debug_barrier()  # the next entry may have a word in common
 
 
