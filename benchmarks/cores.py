@@ -472,13 +472,13 @@ def profile(do: Callable[[], Any], threads: int) -> None:
     import pstats
     from threading import get_ident
 
-    from eckart import scheduler
+    from eckart import teams
     from eckart.engines.cpu.native import crew
 
     do()
     run, _ = timed(do, threads)
     found: dict[Any, list[float]] = {}
-    profiler, caller, team = cProfile.Profile(), get_ident(), scheduler._Team
+    profiler, caller, team = cProfile.Profile(), get_ident(), teams.Team
     helping, running, serving = team.help_out, team.run, crew._Crew.run
     depth = 0
 

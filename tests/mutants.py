@@ -81,12 +81,17 @@ KNOWN: dict[str, str] = {
     "certify/recovery.py comparison turned: found + slack >= 1": "whether a longer search is worth while; the answer is the same",
     **{f"{file} sign turned: {words}": SIGN for file, words in SIGNED},
     **{f"{file} limit times 100: {seconds}": "how often a checkpoint is written" for file, seconds in KEPT_EVERY},
+    "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
     "reduce/linear_autoencoder.py limit times 100: 1e-06": "a tolerance that a form in common carries; this solver's certificate has its own",
 }
 """Faults that no test can find, as they are printed without the line, and why."""
 
 LONGEST = 30.0
 """Seconds of tests that are asked for one fault at the most."""
+
+
+WATCHED = 3 if hasattr(sys, "monitoring") else 0
+"""The number under which Python 3.12 and later tell which functions are called, at no cost after the first call; before, every call is looked at."""
 
 
 class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -145,13 +150,27 @@ class Notes:
     def __init__(self):
         self.failed: list[str] = []
         self.seconds: dict[str, float] = {}
-        self.calls: dict[str, set[tuple[str, int]]] = {}
-        self.now: set[tuple[str, int]] = set()
+        self.calls: dict[str, set[tuple[str, str]]] = {}
+        self.now: set[tuple[str, str]] = set()
+
+    def called(self, code, *_):
+        if "/src/eckart/" in code.co_filename:
+            self.now.add((code.co_filename.rpartition("/src/eckart/")[2], code.co_qualname))
+        return sys.monitoring.DISABLE if WATCHED else None  # once for each test is enough
 
     def trace(self, frame, event, arg):
-        code = frame.f_code
-        if "/src/eckart/" in code.co_filename:
-            self.now.add((code.co_filename.rpartition("/src/eckart/")[2], code.co_firstlineno))
+        self.called(frame.f_code)
+
+    def watch(self, on: bool) -> None:
+        if WATCHED:
+            if on and sys.monitoring.get_tool(WATCHED) is None:
+                sys.monitoring.use_tool_id(WATCHED, "mutants")
+                sys.monitoring.set_events(WATCHED, sys.monitoring.events.PY_START)
+            sys.monitoring.register_callback(WATCHED, sys.monitoring.events.PY_START, self.called if on else None)
+            sys.monitoring.restart_events()
+        else:
+            threading.settrace(self.trace if on else None)
+            sys.settrace(self.trace if on else None)
 
     def pytest_runtest_logreport(self, report):
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
@@ -160,21 +179,21 @@ class Notes:
 
     def pytest_runtest_logstart(self, nodeid, location):
         self.now = self.calls[nodeid] = set()
-        threading.settrace(self.trace)
-        sys.settrace(self.trace)
+        self.watch(True)
 
     def pytest_runtest_logfinish(self, nodeid, location):
-        sys.settrace(None)
-        threading.settrace(None)
+        self.watch(False)
 
     def pytest_fixture_setup(self, fixturedef, request):
         if fixturedef.scope != "function":  # shared by the tests of its file: it is counted for each of them
             self.now = self.calls.setdefault(f"{fixturedef.baseid}", set())
+            self.watch(True)
 
     def pytest_fixture_post_finalizer(self, fixturedef, request): ...
 
     def pytest_runtest_call(self, item):
         self.now = self.calls[item.nodeid]
+        self.watch(True)
 
 
 class Crew:
@@ -230,9 +249,10 @@ class Crew:
                 yield job, 124 if hung else os.waitstatus_to_exitcode(status)
 
 
-def baseline(files: list[str], crew: Crew) -> Notes:
-    """Every test of the files without a fault."""
-    notes = Notes()
+def known_notes(path: str | None, files: list[str], crew: Crew) -> Notes:
+    """What the tests call, from a file of an earlier run where there is one; tests of files that are not in it are run now, without a fault, and
+    written down as they end."""
+    kept = json.loads(Path(path).read_text()) if path and Path(path).exists() else {}
     with tempfile.TemporaryDirectory() as folder:
 
         def work(file: str) -> int:
@@ -242,38 +262,23 @@ def baseline(files: list[str], crew: Crew) -> Notes:
             (Path(folder) / Path(file).name).write_text(json.dumps([told.failed, told.seconds, calls]))
             return 0
 
-        for file, code in crew.each(files, work, lambda _: 400.0):
+        fresh = sorted((file for file in files if file not in kept), key=lambda f: -(ROOT / f).stat().st_size)  # the long ones first
+        for file, code in crew.each(fresh, work, lambda _: 400.0):
             answer = Path(folder) / Path(file).name
             if code or not answer.exists():
                 print("COULD NOT BE RUN", file, code, flush=True)
                 continue
-            failed, seconds, calls = json.loads(answer.read_text())
-            notes.failed += failed
-            notes.seconds |= seconds
-            notes.calls |= {test: {(f, line) for f, line in called} for test, called in calls.items()}
-    for test in notes.failed:
-        print("FAILS WITHOUT A FAULT", test, flush=True)
-    return notes
-
-
-def known_notes(path: str | None, files: list[str], crew: Crew) -> Notes:
-    """What the tests call, from a file of an earlier run where there is one; tests of files that are not in it are run now."""
-    kept = json.loads(Path(path).read_text()) if path and Path(path).exists() else {}
-    fresh = baseline([file for file in files if file not in kept], crew)
+            kept[file] = json.loads(answer.read_text())
+            if path:
+                Path(path).write_text(json.dumps(kept))
     notes = Notes()
     for file in files:
-        old = kept.get(file)
-        if old is None:
-            mine = [t for t in {*fresh.seconds, *fresh.calls} if t.partition("::")[0] == file]
-            calls = {t: sorted(fresh.calls.get(t, ())) for t in mine}
-            failed = [t for t in fresh.failed if t in mine]
-            old = [failed, {t: fresh.seconds[t] for t in mine if t in fresh.seconds}, calls]
-            kept[file] = old
-        notes.failed += old[0]
-        notes.seconds |= old[1]
-        notes.calls |= {test: {(f, line) for f, line in called} for test, called in old[2].items()}
-    if path:
-        Path(path).write_text(json.dumps(kept))
+        failed, seconds, calls = kept.get(file, ([], {}, {}))
+        notes.failed += failed
+        notes.seconds |= seconds
+        notes.calls |= {test: {(f, name) for f, name in called} for test, called in calls.items()}
+    for test in notes.failed:
+        print("FAILS WITHOUT A FAULT", test, flush=True)
     return notes
 
 
@@ -281,10 +286,10 @@ def asked(notes: Notes, file: str, line: int) -> list[str]:
     """The tests that call the function of a line, the quickest first, as far as the seconds reach; of a line outside all functions those that call any."""
     home = function_of(ast.parse((SOURCE / file).read_text()), line)
 
-    def touches(called: set[tuple[str, int]]) -> bool:
+    def touches(called: set[tuple[str, str]]) -> bool:
         if home is None and not called:  # a test that calls nothing reads constants
             return True
-        return any(f == file and (home is None or at == home) for f, at in called)
+        return any(f == file and (home is None or name == home) for f, name in called)
 
     shared = {name for name, called in notes.calls.items() if "::" not in name and called and touches(called)}
     good = [t for t in notes.seconds if t not in set(notes.failed)]
@@ -298,16 +303,22 @@ def asked(notes: Notes, file: str, line: int) -> list[str]:
     return chosen
 
 
-def function_of(tree: ast.Module, line: int) -> int | None:
-    """The first line of the innermost function around a line, with its decorators; None outside."""
-    found = None
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.body[0].lineno <= line <= (
-            node.end_lineno or 0
-        ):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            found = first if found is None else max(found, first)
-    return found
+def function_of(tree: ast.AST, line: int, outer: str = "") -> str | None:
+    """The innermost function around a line by its full name; None outside."""
+    for node in ast.iter_child_nodes(tree):
+        if not getattr(node, "lineno", line) <= line <= (getattr(node, "end_lineno", None) or line):
+            continue
+        if isinstance(node, ast.ClassDef):
+            return function_of(node, line, f"{outer}{node.name}.")
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if line < node.body[0].lineno:  # its defaults are read where it stands
+                return None
+            name = outer + node.name
+            return function_of(node, line, f"{name}.<locals>.") or name
+        found = function_of(node, line, outer)
+        if found is not None:
+            return found
+    return None
 
 
 def line_of(picked: tuple[str, str, str]) -> int:

@@ -4,8 +4,9 @@ With ``--seeds n`` every test that draws numbers runs n times and each seed in i
 others than those of an earlier run). Which tests draw is not guessed: a test that drew nothing in its first run is not run again. Tests of hypothesis have
 seeds of their own and are left out. Fixtures that the tests of a file share are drawn once; what the file keeps in caches is drawn anew with every seed.
 ``--repeat-below 0.5`` repeats only those whose first run took less than so many seconds, ``--repeat-above`` the others; ``--seconds-each 20`` repeats each
-until so many seconds are spent on it; ``--seed-notes FILE`` adds one line for each test that drew: its name, its seconds, on how many seeds it ran and on
-which it failed. With ``--block-rows n`` the automatic engine cuts every matrix in memory into blocks of n rows and works on these one after another.
+until so many seconds are spent on it, ``--seconds-all 60`` begins no run after so many in all; ``--seed-notes FILE`` adds one line for each test that drew:
+its name, its seconds, on how many seeds it ran and on which it failed. With ``--block-rows n`` the automatic engine cuts every matrix in memory into
+blocks of n rows and works on these one after another.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def add_options(parser):
     parser.addoption("--repeat-below", type=float, default=1e9, help="seconds of a test that is run on more than one seed")
     parser.addoption("--repeat-above", type=float, default=0.0, help="seconds from which a test is run on more than one seed")
     parser.addoption("--seconds-each", type=float, default=1e9, help="seconds after which a test is not repeated any more")
+    parser.addoption("--seconds-all", type=float, default=1e9, help="seconds after which no run is begun any more")
     parser.addoption("--seed-notes", default=None, help="a file that gets a line of JSON for each test that drew")
     parser.addoption("--block-rows", type=int, default=0, help="cut matrices into blocks of so many rows")
 
@@ -39,7 +41,7 @@ def add_options(parser):
 def pytest_configure(config):
     if config.getoption("--seeds"):
         alone()
-        words = ("--first-seed", "--seeds", "--repeat-above", "--repeat-below", "--seconds-each", "--seed-notes")
+        words = ("--first-seed", "--seeds", "--repeat-above", "--repeat-below", "--seconds-each", "--seed-notes", "--seconds-all")
         config.pluginmanager.register(MovedSeeds(*map(config.getoption, words)))
 
 
@@ -53,7 +55,8 @@ def alone():
 class MovedSeeds:
     """Every seed that is a number is moved while a test runs; sequences and generators stay as they are."""
 
-    def __init__(self, first: int, count: int, above: float, below: float, each: float, notes: str | None):
+    def __init__(self, first: int, count: int, above: float, below: float, each: float, notes: str | None, whole: float):
+        self.end = time.perf_counter() + whole
         self.shifts, self.repeated, self.each, self.notes = range(first, first + count), (above, below), each, notes
         self.shift, self.drew = 0, False
         self.original = np.random.default_rng
@@ -78,7 +81,10 @@ class MovedSeeds:
     def pytest_runtest_protocol(self, item, nextitem):
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         started, runs, failed = time.perf_counter(), 0, []
+        self.drew = False
         for shift in self.shifts:
+            if time.perf_counter() > self.end:
+                break
             self.shift, self.drew, begun = shift, False, time.perf_counter()
             item._initrequest()  # fixtures of the test itself are made anew
             forget(item.module)

@@ -607,3 +607,13 @@ def test_more_components_than_the_rank_are_used():
     assert np.linalg.matrix_rank(x) == 13
     model = NMF(17, random_state=0, max_iter=500).fit(x)
     assert model.reconstruction_err_ < 0.05 * np.linalg.norm(x)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_starts_that_end_as_low_the_first_is_taken_whatever_form_the_data_have(seed):
+    """A matrix of exact rank has many factorizations without an error: rounding, which differs between dense and sparse rows, must not choose among them."""
+    a = np.abs(np.random.default_rng(seed).standard_normal((10, 10)))
+    a[:, ::2] = 0.0  # rank 5, and five parts: each start can reach an error of 0
+    dense, thin = (eckart.MiniBatchNMF(5, init="random", random_state=seed, tol=0, max_iter=100).fit(x) for x in (a, sparse.csr_array(a)))
+    assert dense.reconstruction_err_ < 1e-3 * np.linalg.norm(a)
+    np.testing.assert_allclose(thin.components_, dense.components_, rtol=1e-5, atol=1e-6)

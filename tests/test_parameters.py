@@ -114,3 +114,30 @@ def test_a_number_of_components_that_no_machine_can_hold(name):
 def test_a_window_that_no_text_fills(name):
     with pytest.raises(eckart.InputError, match="window=1000000000000 came, wanted an int from 1 to 10000"):
         getattr(eckart, name)(window=10**12).fit(TEXT)
+
+
+@pytest.mark.parametrize(("name", "parameter"), [c for c in cases() if c[1] not in ("random_state", "verbose")])
+def test_a_number_beyond_all_counting_is_refused_before_anything_is_done(name, parameter):
+    """Neither OverflowError nor an int that Python cannot print (of more than 4,300 digits), and no list of so many starts."""
+    for value in (10**400, 10**5000):
+        model = getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: value})
+        with pytest.raises(eckart.InputError, match=parameter):
+            model.fit(*DATA.get(name, (TABLE,)))
+
+
+@pytest.mark.parametrize("name", [*dict.fromkeys(c[0] for c in cases())])
+def test_what_is_no_engine_is_refused(name):
+    """NumPy's arrays have a method ``put``, as engines have."""
+    for value in (np.ones(2), np.float32(0.5), np.array(3)):
+        model = getattr(eckart, name)(**SMALL.get(name, {}))
+        if "engine" not in model.get_params():
+            continue
+        with pytest.raises(eckart.InputError, match=r"engine=.* came, wanted"):
+            model.set_params(engine=value).fit(*DATA.get(name, (TABLE,)))
+
+
+@pytest.mark.parametrize(("name", "parameter"), [c for c in cases() if c[1] in ("n_init", "n_threads")])
+def test_starts_and_threads_have_a_limit(name, parameter):
+    most = 100_000 if parameter == "n_init" else 4096
+    with pytest.raises(eckart.InputError, match=rf"{parameter}={most + 1} came, wanted .*int from 1 to {most}"):
+        getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: most + 1}).fit(*DATA.get(name, (TABLE,)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LONGEST = 500
+"""Characters of a value in an error: enough to know it again, few enough for one screen."""
+
 
 class EckartError(Exception):
     """Base of every error that eckart raises on purpose."""
@@ -45,4 +48,17 @@ class MissingError(EckartError, ImportError):
 
 def wrong(name: str, came: object, wanted: str, do: str = "") -> InputError:
     """An InputError in the house grammar: ``name=came came, wanted ...; do``."""
-    return InputError(f"{name}={came!r} came, wanted {wanted}" + (f"; {do}" if do else ""))
+    return InputError(f"{name}={written(came)} came, wanted {wanted}" + (f"; {do}" if do else ""))
+
+
+def written(value: object) -> str:
+    """A value as an error writes it: as Python writes it, cut where it is long; what cannot be written (an int of 5,000 digits) by its type.
+
+    >>> written("a" * 1000)[-6:], written(10**5000)
+    ('aa ...', 'a value of type int')
+    """
+    try:
+        words = repr(value)
+    except Exception:
+        return f"a value of type {type(value).__name__}"
+    return words if len(words) <= LONGEST else words[:LONGEST] + " ..."

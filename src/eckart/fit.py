@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from eckart.arguments import hold
 from eckart.certify.certificate import Certificate
 from eckart.engines import available_memory, engine_named
 from eckart.engines.protocol import GapsFound
@@ -25,6 +26,7 @@ from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.matrix_blocks import gaps_of_file
 from eckart.notebook import table
 from eckart.parameters import either, flag, optional, param, seed, whole
+from eckart.scheduler import MOST_THREADS
 from eckart.trace import StopReason, Trace
 
 T = TypeVar("T")
@@ -139,6 +141,9 @@ def with_gaps(x: Matrix, found: GapsFound) -> Observed:
     indices, data = (np.concatenate([getattr(b, name) for b in blocks]) for name in ("indices", "data"))
     return Observed(indptr, indices, data, x.shape[1], x.rows, x.columns)
 
+HEAVIEST = 1e100
+"""The sum of row weights from which products of weights and squares could overflow."""
+
 
 @dataclass(eq=False, repr=False)
 class Estimator(BaseEstimator):
@@ -148,14 +153,15 @@ class Estimator(BaseEstimator):
     _: KW_ONLY
     random_state: Any = param(None, seed())
     engine: Any = param("auto")
-    n_threads: int | None = param(None, optional(whole(1)))
+    n_threads: int | None = param(None, optional(whole(1, MOST_THREADS)))
     verbose: Any = param(False, either(flag(), whole(0), wanted="True, False or an int >= 0"))
 
     fit_: Fit = field(init=False)
 
     def __init_subclass__(cls, **named: Any) -> None:
-        """Verbs that answer row by row answer a Dask collection by a collection."""
+        """Verbs are held to their annotations; those that answer row by row answer a Dask collection by a collection."""
         super().__init_subclass__(**named)
+        hold(cls)
         for name in BY_ROWS:
             verb = inspect.getattr_static(cls, name, None)  # one that only some models have (available_if) stays as it is
             if inspect.isfunction(verb) and not hasattr(verb, "answers_later"):
@@ -318,7 +324,7 @@ def sample_weights(weights: Any, rows: int | None) -> np.ndarray | None:
         raise InputError("sample_weight came with a stream of unknown length, wanted data whose number of rows is known")
     try:
         w = np.asarray(weights, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"sample_weight is not numeric ({error}), wanted one number for each row") from None
     if w.ndim == 0:
         w = np.full(rows, float(w))
@@ -327,6 +333,8 @@ def sample_weights(weights: Any, rows: int | None) -> np.ndarray | None:
     bad = np.flatnonzero(~(np.isfinite(w) & (w >= 0)))
     if len(bad):
         raise InputError(f"sample_weight is {w[bad[0]]} at row {bad[0]}, wanted a finite number >= 0")
+    if len(w) and not w.max() < HEAVIEST / rows:
+        raise InputError(f"sample_weight is {w.max():g} at row {w.argmax()}, wanted weights whose sum is below {HEAVIEST:g}; divide all by a constant")
     if not w.any():
         raise InputError("sample_weight is zero for every row, wanted at least one positive weight")
     return w

@@ -21,6 +21,7 @@ from eckart.index.compress import index_dtype, transpose
 from eckart.index.entries import assemble, floating, placed, sizes
 from eckart.index.ids import Place, position
 from eckart.index.labels import Labels
+from eckart.parameters import is_int
 
 
 @runtime_checkable
@@ -60,6 +61,8 @@ class Dense:
     columns: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        if not hasattr(self.values, "shape") or not hasattr(self.values, "dtype"):
+            raise wrong("values", self.values, "an array of rows and columns; eckart.read takes lists, tables and files")
         if isinstance(self.values, np.ndarray) and self.values.ndim != 2:
             raise wrong_ndim(self.values.ndim)
         _check_labels(self)
@@ -370,8 +373,15 @@ def wrong_ndim(ndim: int) -> InputError:
 
 def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int) -> None:
     """Refuse what a kernel would follow out of bounds."""
+    for name, array, kinds in (("indptr", indptr, "iu"), ("indices", indices, "iu"), ("data", data, "fiub")):
+        if getattr(array, "ndim", None) != 1 or array.dtype.kind not in kinds:
+            raise wrong(name, array, f"an array of {'whole ' if kinds == 'iu' else ''}numbers of one dimension; build the matrix with eckart.read")
+    if not is_int(n) or n < 0:
+        raise wrong("n_columns", n, "an int >= 0")
     _check_pointers(indptr, indices, data)
-    if len(indices) and not (indices.min() >= 0 and indices.max() < n):
+    # one look for both ends: a negative number, read without its sign, is larger than any index
+    ends = indices.view(f"u{indices.itemsize}") if indices.dtype.kind == "i" else indices
+    if len(indices) and not (ends.max() < n and (ends is not indices or ends.min() >= 0)):
         raise InputError(
             f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
         )
@@ -391,5 +401,7 @@ def _check_pointers(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -
 
 def _check_labels(matrix: Any) -> None:
     for name, labels, size in (("rows", matrix.rows, matrix.shape[0]), ("columns", matrix.columns, matrix.shape[1])):
+        if labels is not None and (not hasattr(labels, "__len__") or getattr(labels, "ndim", 1) == 0):
+            raise wrong(name, labels, "None or an array of labels")
         if labels is not None and size is not None and len(labels) != size:
             raise wrong(name, f"{len(labels)} labels", f"{size}, one for each of the {name}")

@@ -26,7 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.errors import InputError, wrong
+from eckart.parameters import seed
 from eckart.word_metrics import analogies as analogies
 from eckart.word_metrics import word_similarity as word_similarity
 
@@ -53,6 +55,7 @@ def mae(truth: Any, predicted: Any, sample_weight: Any = None) -> float:
     return top * float(np.average(error, weights=weight))
 
 
+@held
 def precision_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     """Mean over rows of hits among the first k, divided by k; never by min(k, number relevant), which is not precision.
 
@@ -69,6 +72,7 @@ def precision_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     return _mean("precision", recommended, relevant, k)
 
 
+@held
 def recall_at_k(recommended: Any, relevant: Any, k: int = 10, *, truncated: bool = False) -> float:
     """Mean over rows of hits among the first k, divided by the number relevant (plain) or by min(k, number relevant) (truncated).
 
@@ -80,6 +84,7 @@ def recall_at_k(recommended: Any, relevant: Any, k: int = 10, *, truncated: bool
     return _mean("recall_truncated" if truncated else "recall", recommended, relevant, k)
 
 
+@held
 def ndcg_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     """Mean over rows of the discounted gain sum h_q / log2(q + 1), divided by that of a list with min(k, number relevant) hits in front.
 
@@ -89,6 +94,7 @@ def ndcg_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     return _mean("ndcg", recommended, relevant, k)
 
 
+@held
 def map_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     """Mean over rows of the average precision: precision@q summed over the ranks q <= k of hits, divided by min(k, number relevant).
 
@@ -98,6 +104,7 @@ def map_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     return _mean("map", recommended, relevant, k)
 
 
+@held
 def mrr_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     """Mean over rows of 1 / rank of the first hit, 0 where the first k have none.
 
@@ -107,6 +114,7 @@ def mrr_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     return _mean("mrr", recommended, relevant, k)
 
 
+@held
 def hit_rate_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     """Share of rows with at least one hit among the first k.
 
@@ -116,6 +124,7 @@ def hit_rate_at_k(recommended: Any, relevant: Any, k: int = 10) -> float:
     return _mean("hit_rate", recommended, relevant, k)
 
 
+@held
 def coverage_at_k(recommended: Any, n_columns: int, k: int = 10) -> float:
     """Share of the ``n_columns`` columns that stand among the first k of at least one row; every row counts.
 
@@ -150,11 +159,12 @@ class Ranking:
         return "\n".join([*lines, f"over {self.rows} rows; {self.left_out} without a relevant column left out"])
 
 
+@held
 def ranking(
     recommended: Any,
     relevant: Any,
     k: int = 10,
-    metrics: Sequence[str] = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate"),
+    metrics: str | Sequence[str] = ("precision", "recall", "ndcg", "map", "mrr", "hit_rate"),
     per_row: bool = False,
 ) -> Ranking:
     """Several measures of the same lists, each with its standard error std / sqrt(rows), rows being the sampled unit.
@@ -193,7 +203,11 @@ def ranking(
     kept = (values, counted) if per_row else (None, None)
     return Ranking(int(k), mean, error, len(counted), len(lists) - len(counted), *kept)
 
+MOST_RESAMPLES = 1_000_000
+"""Resamples at the most: the ends of an interval do not move any more long before."""
 
+
+@held
 def bootstrap_interval(
     values: Any, level: float = 0.95, *, resamples: int = 1000, random_state: Any = None
 ) -> tuple[float, float]:
@@ -208,8 +222,10 @@ def bootstrap_interval(
         raise wrong("values", f"an array of shape {values.shape}", "one number for each row, at least one")
     if not 0 < level < 1:
         raise wrong("level", level, "a number between 0 and 1")
-    if not isinstance(resamples, (int, np.integer)) or resamples < 1:
-        raise wrong("resamples", resamples, "an int >= 1")
+    if not 1 <= resamples <= MOST_RESAMPLES:
+        raise wrong("resamples", resamples, f"an int from 1 to {MOST_RESAMPLES}")
+    if not seed().fits(random_state):
+        raise wrong("random_state", random_state, seed().wanted)
     rng = np.random.default_rng(random_state)
     means = [values[rng.integers(len(values), size=len(values))].mean() for _ in range(resamples)]
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
@@ -287,7 +303,7 @@ def _relevant(relevant: Any) -> tuple[np.ndarray, np.ndarray, int | None]:
         relevant = relevant.tocsr()
     if hasattr(relevant, "indptr"):
         return np.diff(relevant.indptr), relevant.indices, int(relevant.shape[1])
-    if not isinstance(relevant, (Sequence, np.ndarray)) or isinstance(relevant, (str, bytes)):
+    if not isinstance(relevant, (Sequence, np.ndarray)) or isinstance(relevant, (str, bytes)) or getattr(relevant, "ndim", 1) == 0:
         raise wrong("relevant", type(relevant).__name__, "Observed, a SciPy sparse matrix or one integer array per row")
     parts = [np.asarray(part) for part in relevant]
     for row, part in enumerate(parts):
@@ -348,7 +364,7 @@ def _errors(truth: Any, predicted: Any, sample_weight: Any) -> tuple[np.ndarray,
 def _finite(name: str, values: Any) -> np.ndarray:
     try:
         array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise wrong(name, type(values).__name__, "an array of numbers") from None
     bad = ~np.isfinite(array)
     if bad.any():

@@ -31,6 +31,14 @@ class Rule(NamedTuple):
     fits: Callable[[Any], bool]
 
 
+COUNTABLE = 2**63
+"""No machine counts so far: a larger int would end in an error of NumPy, or in none that can be printed. Seeds may have any size."""
+
+SIZES = (1e-150, 1e150)
+"""Of numbers beyond these the square, or a quotient with the data, leaves the range of a float64. Tolerances are only compared, so they may be as small as they
+like: the smallest float means "never stop early" to many."""
+
+
 def param(default: Any, rule: Rule | None = None) -> Any:
     """A field with a default and a rule; without a rule the estimator checks it itself, against other parameters or the data."""
     return field(default=default, metadata={"rule": rule})
@@ -50,8 +58,16 @@ def check(model: Any, *names: str) -> None:
     """
     for f in fields(model):
         rule = f.metadata.get("rule")
-        if rule is not None and (not names or f.name in names) and not rule.fits(getattr(model, f.name)):
-            raise wrong(f.name, getattr(model, f.name), rule.wanted)
+        if rule is None or (names and f.name not in names):
+            continue
+        value: Any = getattr(model, f.name)
+        if not rule.fits(value):
+            raise wrong(f.name, value, rule.wanted)
+        if is_int(value) and abs(value) >= COUNTABLE and f.name != "random_state":
+            raise wrong(f.name, value, f"{rule.wanted}, below 2**63")
+        low, high = (0.0 if f.name.endswith("tol") else SIZES[0]), SIZES[1]
+        if isinstance(value, (float, np.floating)) and value != 0 and np.isfinite(value) and not low <= abs(float(value)) <= high:
+            raise wrong(f.name, value, f"{rule.wanted}, of a size from {low:g} to {high:g}")
 
 
 def whole(low: int, high: int | None = None) -> Rule:
@@ -62,6 +78,15 @@ def whole(low: int, high: int | None = None) -> Rule:
     """
     words = f"an int >= {low}" if high is None else f"an int from {low} to {high}"
     return Rule(words, lambda v: is_int(v) and v >= low and (high is None or v <= high))
+
+
+def starts() -> Rule:
+    """How many starts a fit tries. Each has a seed and an end of its own, which stay in memory, so their number has a limit far beyond what pays.
+
+    >>> starts().wanted
+    'an int from 1 to 100000'
+    """
+    return whole(1, 100_000)
 
 
 def number(
@@ -83,7 +108,10 @@ def number(
     def fits(v: Any) -> bool:
         if isinstance(v, (bool, np.bool_)) or not isinstance(v, numbers.Real):
             return False
-        size = float(v)
+        try:
+            size = float(v)
+        except OverflowError:  # an int of more digits than a float can say
+            return False
         if np.isnan(size) or (finite and np.isinf(size)):
             return False
         over = low is None or (size > low if above else size >= low)

@@ -23,6 +23,8 @@ from eckart.teams import Team, crew_of
 
 MOST_LANES = 64
 """Lanes at the most: enough for 64 threads, few enough that merging them costs nothing."""
+MOST_THREADS = 4096
+"""Threads that may be asked for: more than any machine of today has; a slip of the hand beyond it would only starve the machine."""
 CALLING = 1e-4
 """Seconds that one more thread costs a piece of work: it is woken, and waits for the interpreter's lock before and after each of its products. On 16 cores 5e-5
 were measured where a step is one call, and 2e-4 where it is several."""
@@ -41,8 +43,8 @@ def resolve_threads(n_threads: int | None) -> int:
     """None means every core this process may use."""
     if n_threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(n_threads, bool) or not isinstance(n_threads, numbers.Integral) or n_threads < 1:
-        raise wrong("n_threads", n_threads, "None or an int >= 1")
+    if isinstance(n_threads, bool) or not isinstance(n_threads, numbers.Integral) or not 1 <= n_threads <= MOST_THREADS:
+        raise wrong("n_threads", n_threads, f"None or an int from 1 to {MOST_THREADS}")
     return int(n_threads)
 
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.arguments import held
+from eckart.errors import FileError, InputError, InputTypeError, written, wrong
 
 BLOCK_SCORES = 2**23
 METHODS = ("add", "multiply")
@@ -101,6 +102,7 @@ class Analogies:
         return "\n".join(map(str, (*self.sections, self.semantic, self.syntactic, self.all)))
 
 
+@held
 def word_similarity(
     vectors: Any, pairs: Any, *, ignore_case: bool = True, missing: str = "skip", encoding: str = "utf-8"
 ) -> WordSimilarity:
@@ -122,7 +124,7 @@ def word_similarity(
     if missing not in ("skip", "zeros", "error"):
         raise wrong("missing", missing, "'skip', 'zeros' or 'error'")
     first, second, scores = _triples(pairs, encoding)
-    look = _Lookup(vectors.words, ignore_case)
+    look = _Lookup(_words_of(vectors), ignore_case)
     a, b = look(first), look(second)
     known = (a >= 0) & (b >= 0)
     sides = zip(zip(first, a), zip(second, b))
@@ -137,6 +139,7 @@ def word_similarity(
     return WordSimilarity(rho, p, int(known.sum()), len(first), lost)
 
 
+@held
 def analogies(
     vectors: Any,
     questions: Any,
@@ -256,6 +259,12 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return (last - (counts - 1) / 2)[place]
 
 
+def _words_of(vectors: Any) -> Any:
+    if not hasattr(vectors, "words") or not hasattr(vectors, "unit"):
+        raise wrong("vectors", vectors, "Vectors, or anything with words and unit")
+    return vectors.words
+
+
 class _Lookup:
     """Positions of words: as they are written, else without regard to case (the first such word)."""
 
@@ -293,15 +302,15 @@ def _triples(pairs: Any, encoding: str) -> tuple[list[Any], list[Any], np.ndarra
                 if number == 1 and len(cells) >= 3:
                     continue  # titles
                 raise FileError(f"{pairs}, line {number}: {line!r} came, wanted two words and a number") from None
-    elif isinstance(pairs, Iterable):
+    elif isinstance(pairs, Iterable) and getattr(pairs, "ndim", 1) != 0:
         for i, triple in enumerate(pairs):
             try:
                 a, b, score = triple
                 rows.append((a, b, _number(score)))
-            except (TypeError, ValueError):
-                raise InputError(f"pairs[{i}]={triple!r} came, wanted (word, word, score)") from None
+            except (TypeError, ValueError, OverflowError):
+                raise InputError(f"pairs[{i}]={written(triple)} came, wanted (word, word, score)") from None
     else:
-        raise InputTypeError(f"pairs={pairs!r} came, wanted the name of a file or (word, word, score) triples")
+        raise InputTypeError(f"pairs={written(pairs)} came, wanted the name of a file or (word, word, score) triples")
     if not rows:
         raise InputError("no pair of words came, wanted at least one")
     first, second, scores = zip(*rows)
@@ -342,9 +351,11 @@ def _questions(questions: Any, encoding: str) -> tuple[list[str], np.ndarray, li
     elif isinstance(questions, dict):
         for name, part in questions.items():
             names.append(str(name))
+            if not isinstance(part, (list, tuple, np.ndarray)):
+                raise InputError(f"questions[{name!r}]={written(part)} came, wanted a list of four words each")
             for i, question in enumerate(part):
-                if isinstance(question, (str, bytes)) or len(question) != 4:
-                    raise InputError(f"questions[{name!r}][{i}]={question!r} came, wanted four words")
+                if not isinstance(question, (list, tuple, np.ndarray)) or len(question) != 4:
+                    raise InputError(f"questions[{name!r}][{i}]={written(question)} came, wanted four words")
                 of.append(len(names) - 1)
                 asked.append(tuple(question))
     else:

@@ -115,24 +115,8 @@ def test_keys_alone_reach_a_recommendation(browser, studio):
     assert here.complaints == []
 
 
-FRAMES = """async (steps) => {
-  const frames = []; const keep = (event) => frames.push(event.detail); document.addEventListener('frame', keep);
-  const canvas = document.querySelector('canvas.over'), box = canvas.getBoundingClientRect(); canvas.setPointerCapture = () => {};
-  const send = (type, x, y) => canvas.dispatchEvent(new PointerEvent(type, {
-    clientX: box.left + x, clientY: box.top + y, button: 0, pointerId: 7, bubbles: true}));
-  const next = () => new Promise((done) => requestAnimationFrame(done));
-  send('pointerdown', 300, 200);
-  for (let i = 0; i < steps; i += 1) { send('pointermove', 300 + 2 * i, 200 + i); await next(); }
-  send('pointerup', 300 + 2 * steps, 200 + steps);
-  const moved = (some) => some.filter((frame) => frame.moving).map((frame) => frame.total), panned = moved(frames), count = frames.length;
-  for (let i = 0; i < steps; i += 1) {
-    const wheel = {deltaY: i < steps / 2 ? -90 : 90, clientX: box.left + 300, clientY: box.top + 200, bubbles: true, cancelable: true};
-    canvas.dispatchEvent(new WheelEvent('wheel', wheel));
-    await next();
-  }
-  document.removeEventListener('frame', keep);
-  return {panned, zoomed: moved(frames.slice(count))};
-}"""
+FRAMES = (Path(__file__).parent / "frames.js").read_text()
+"""Milliseconds of each frame while the map is dragged and zoomed so many steps; benchmarks/studio.py measures by it too."""
 
 
 def test_a_million_points_move_at_40_milliseconds_a_frame(browser, large_studio):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from registry import ENGINES, JUDGE, SLOW
 
+from eckart.engines.protocol import FactorRule
 from eckart.matrix import Observed
 
 
@@ -52,3 +53,28 @@ def test_many_parts_add_up(engine):
     for one, two in zip(whole, halves[0][0].merge(halves[1][0])):
         np.testing.assert_allclose(one, two, rtol=1e-9)
     np.testing.assert_allclose(codes, np.concatenate([np.asarray(z) for _, z in halves]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 4, 8])
+@pytest.mark.parametrize("l2", [0.1, 50.0])
+@pytest.mark.parametrize("still", [0.0, 0.05])
+def test_factor_steps(engine, k, l2, still):
+    """The same steps as ``plain``, down its objective, which ends where noises stand still; a column of little noise meets the least allowed."""
+    rng = np.random.default_rng(10 * k + int(l2))
+    y = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 9)) + rng.standard_normal((300, 9)) * np.linspace(0, 1, 9)
+    cov, w, noise = np.cov(y.T), rng.standard_normal((9, k)), rng.uniform(0.1, 2, 9)
+    rule = FactorRule(300.0, l2, rng.uniform(0, 3, 9), 2.0 + k, 0.05, 25, still)
+
+    def value(w, noise):
+        s = w @ w.T + np.diag(noise)
+        fit = 150 * (np.linalg.slogdet(s)[1] + np.trace(np.linalg.solve(s, cov)))
+        return fit + 0.5 * l2 * ((w**2).sum(axis=1) / noise).sum() + 0.5 * (rule.degrees * np.log(noise) + rule.more / noise).sum()
+
+    found, wanted = engine.factor_steps(cov, w, noise, rule), JUDGE.factor_steps(cov, w, noise, rule)
+    np.testing.assert_allclose(found[1], wanted[1], rtol=1e-7)
+    np.testing.assert_allclose(found[0] @ found[0].T, wanted[0] @ wanted[0].T, rtol=1e-6, atol=1e-7)
+    assert found[1].min() >= 0.05
+    assert noise.max() < 2  # what was given stays
+    values = [value(*engine.factor_steps(cov, w, noise, rule._replace(steps=steps, still=0.0))) for steps in (0, 1, 2, 5, 25)]
+    assert np.all(np.diff(values) < 0)
+    assert (value(*found) > values[-1]) == (still > 0)

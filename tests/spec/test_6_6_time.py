@@ -126,34 +126,39 @@ def test_6_6_5_there_is_no_period_in_noise_walks_and_trends():
 
 
 def test_6_6_6_intervals_of_hidden_cells_and_of_the_future_hold_what_they_promise():
-    """Of data from the model: 90 % of the hidden cells lie in their intervals, and of the next observations; 4 deviations of a share of so many."""
+    """Of data from the model: 90 % of the hidden cells lie in their intervals, and of the next observations.
+
+    The rows of a set share the errors of 2 factors: over 24 sets the shares of hidden cells had a deviation of 0.03 (and, with chains this short, a mean
+    of 0.88), those of the future one of 0.11 around 0.89. Six sets, four deviations of their mean; half or twice the width lies far outside.
+    """
     inside, ahead = [], []
-    for seed in (5, 6):
-        a = simulated(seed=seed)
+    for seed in range(6):
+        a = simulated(8, 90, period=0, seed=seed)
         hide = hidden(a)
-        model = TimeFactors(2, **QUICK).fit(np.where(hide, np.nan, a)[:, :150])
-        i, j = np.nonzero(hide[:, :150])
+        model = TimeFactors(2, **QUICK).fit(np.where(hide, np.nan, a)[:, :80])
+        i, j = np.nonzero(hide[:, :80])
         low, high = model.interval(i, j)
-        inside.append((low <= a[i, j]) & (a[i, j] <= high))
+        inside.append(np.mean((low <= a[i, j]) & (a[i, j] <= high)))
         future = model.forecast(10)
-        ahead.append((future.low <= a[:, 150:]) & (a[:, 150:] <= future.high))
-    assert np.concatenate(inside).mean() == pytest.approx(0.9, abs=0.04)
-    assert np.concatenate(ahead).mean() == pytest.approx(0.9, abs=0.1)  # 16 rows share the errors of 2 factors
+        ahead.append(np.mean((future.low <= a[:, 80:]) & (a[:, 80:] <= future.high)))
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.065)
+    assert np.mean(ahead) == pytest.approx(0.9, abs=0.19)
 
 
 def test_6_6_7_a_long_gap_of_a_row_is_filled_by_the_other_rows():
     a = simulated(period=0, seed=7)
     gappy = a.copy()
-    gappy[0, 60:110], gappy[1, 20:80] = np.nan, np.nan
+    for row in range(6):  # several rows: what the others can tell of one depends on its loadings
+        gappy[row, 20 + 15 * row : 70 + 15 * row] = np.nan
     model = TimeFactors(2, **QUICK).fit(gappy)
     hide = np.isnan(gappy)
     error = np.sqrt(np.mean((model.impute() - a)[hide] ** 2))
     alone = np.sqrt(np.mean((np.nanmean(gappy, axis=1, keepdims=True) - a)[hide] ** 2))
     assert error < 0.6 * alone
     np.testing.assert_array_equal(model.impute()[~hide], a[~hide])
-    # far from what was seen of the row less is known than beside it
-    spread = model.deviation(0, [59, 85], noise=False)
-    assert spread[1] > 1.2 * spread[0]
+    # far from what was seen of a row less is known than beside it
+    spread = np.array([model.deviation(row, [19 + 15 * row, 45 + 15 * row], noise=False) for row in range(6)])
+    assert spread[:, 1].mean() > 1.2 * spread[:, 0].mean()
 
 
 def test_6_6_8_forecasts_are_the_moments_of_simulated_futures():

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.nuclear import PROBES, SURE, Measured, dual_point
 from eckart.certify.spectral import FAILURE
@@ -40,6 +41,7 @@ LANCZOS = 120
 PROBLEM = "B is the only minimiser of ||B||_* with Pi(B) = Pi(A)"
 
 
+@held
 def recovery_certificate(
     fit: Any,
     observed: Observed | None = None,

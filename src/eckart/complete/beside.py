@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, written, wrong
 from eckart.index.labels import Labels, shown
 from eckart.io.tables.attributes import Encoding, joined
 
@@ -105,8 +105,8 @@ def moments(times: Any, dates: bool | None, where: str = "time") -> tuple[np.nda
         numeric = all(isinstance(x, (int, float, np.number)) for x in a.ravel())
         try:
             a = a.astype(np.float64) if numeric else a.astype("M8[us]")
-        except (TypeError, ValueError):
-            raise wrong(where, f"values such as {a.ravel()[0]!r}", "numbers or dates") from None
+        except (TypeError, ValueError, OverflowError):
+            raise wrong(where, f"values such as {written(a.ravel()[0])}", "numbers or dates") from None
     came = a.dtype.kind == "M"
     if a.dtype.kind not in "Mfiu":
         raise wrong(where, f"values of type {a.dtype}", "numbers or dates")

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import clone
 
 from eckart.complete.factors.als import ALS
-from eckart.errors import InputTypeError, wrong
+from eckart.errors import InputTypeError, written, wrong
 from eckart.matrix import Observed
 
 METRICS = ("rmse", "mae", "ndcg", "recall")
@@ -22,7 +22,7 @@ def base_of(model: Any, n_threads: int | None) -> Any:
             raise wrong("model", model, "'ALS' or an estimator such as ALS(biases=False)")
         model = ALS()
     if not hasattr(model, "get_params") or not {"n_components", "l2"} & set(model.get_params(deep=False)):
-        raise InputTypeError(f"model={model!r} came, wanted 'ALS' or an estimator with n_components or l2")
+        raise InputTypeError(f"model={written(model)} came, wanted 'ALS' or an estimator with n_components or l2")
     base = clone(model)
     params = base.get_params(deep=False)
     if n_threads is not None and "n_threads" in params:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
+from eckart.arguments import held
 from eckart.complete.factors.als import ALS
 from eckart.complete.items.blend import RANK, Blend
 from eckart.complete.items.ease import EASE
@@ -90,6 +91,7 @@ class ComparedLists:
         return "\n".join(lines)
 
 
+@held
 def compare(
     X: Any,
     *,
@@ -209,6 +211,8 @@ def _chosen(models: Mapping[str, Any] | None, x: Observed, seed: Any, threads: i
     if models is None:
         k = max(1, min(RANK, *x.shape))
         models = {"als": ALS(k, feedback="implicit"), "ease": EASE(), "slim": SLIM(), "gf-cf": SpectralFilter(), "blend": Blend()}
+    if not isinstance(models, Mapping):
+        raise wrong("models", models, "estimators by name, such as {'ease': EASE()}")
     found = {}
     for name, model in models.items():
         if not hasattr(model, "recommend") or not hasattr(model, "get_params"):

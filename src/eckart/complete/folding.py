@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import numbers
 from eckart.complete.normalise import Normaliser
 from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
@@ -26,7 +27,7 @@ def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
             raise wrong("weights", f"an Observed of shape {weights.shape}", "one that has the same entries as X")
         w = np.asarray(weights.data, np.float64)
     else:
-        w = np.asarray(weights, np.float64)
+        w = numbers("weights", weights, "numbers, one for each entry of X")
         if w.shape == x.shape:
             rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
             w = w[rows, x.indices]

@@ -120,7 +120,10 @@ class NewRows:
         if hasattr(X, "shape") and not isinstance(X, (Dense, Observed, Counts)):
             if len(X.shape) != 2:
                 raise wrong_ndim(len(X.shape))
-            validate_data(self, X, reset=False, skip_check_array=True)
+            try:
+                validate_data(self, X, reset=False, skip_check_array=True)
+            except ValueError as error:  # scikit-learn's words, in an error of ours
+                raise InputError(str(error)) from None
         x = observed(X)
         if x.columns is not None and f.columns is not None:
             return on_columns(x, self.column_ids)

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.complete.biases import BiasSums, balanced, ridged
 from eckart.errors import InputTypeError, wrong
 from eckart.matrix import Observed
@@ -155,6 +156,7 @@ def _applied(columns: Normaliser, observed: Observed, rows: np.ndarray | None = 
     return _with(observed, values)
 
 
+@held
 def normalise(
     observed: Observed,
     by: str | None = "column",

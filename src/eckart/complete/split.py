@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.errors import InputError, InputTypeError, wrong
 from eckart.io.tables.triples import observed as read_observed
 from eckart.matrix import Counts, Observed
@@ -40,6 +41,7 @@ class Split:
     test_rows: np.ndarray | None = None
 
 
+@held
 def split(
     observed: Observed | Counts,
     held_out: float | int = 0.1,
@@ -115,6 +117,7 @@ def _half(part: Any, held_out: float, seed: int, hidden: bool) -> Any:
     return _take(part, drawn if hidden else ~drawn)
 
 
+@held
 def folds(observed: Observed | Counts, n: int = 5, *, random_state: Any = None) -> Iterator[Split]:
     """``n`` splits by entry whose tests partition the entries, for cross-validation.
 

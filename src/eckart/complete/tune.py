@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from eckart.arguments import held
 from eckart.complete.candidates import base_of, metric_of, rank_parameter, ranks_of, ridge_parameters, ridges_of, seeded
 from eckart.complete.split import Split, split
 from eckart.complete.split import folds as cut
@@ -45,6 +46,7 @@ DEAD = 1e-2
 """A dimension with less than this share of the largest one's size is drawn anew at a warm start."""
 
 
+@held
 def tune(
     X: Any,
     *,

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import FileError, InputError
+from eckart.errors import FileError, InputError, written
 from eckart.io.models.whole_files import check_place, replacing
 from eckart.io.tables.frames import titles
 from eckart.io.tables.row_blocks import UNREADABLE
@@ -40,7 +40,7 @@ class Cache:
         """A folder keeps a result for each source and set of options; any other path is the beginning of the names of one."""
         if not isinstance(source, (str, os.PathLike)):
             raise InputError(
-                f"cache={str(place)!r} came with a {type(source).__name__}, wanted a file, a folder or a pattern: only there a change can be seen"
+                f"cache={written(place)} came with a {type(source).__name__}, wanted a file, a folder or a pattern: only there a change can be seen"
             )
         told = rule.to_dict()
         if told.get("function"):

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.embed.sequences import Sequences
 from eckart.engines import engine_named
 from eckart.engines.protocol import CountRows, PairRule
@@ -45,6 +46,7 @@ PIECE = 2**21
 """Entries that are counted or added up at a time, at most; fewer where memory is short."""
 
 
+@held
 def cooccurrence(
     source: Any,
     *,

@@ -26,7 +26,7 @@ def look(source: Any) -> tuple[Iterator[Any] | None, Any]:
     (None, ['a text', 'another'])
     """
     plain = isinstance(source, (str, bytes, os.PathLike, Documents)) or not isinstance(source, Iterable)
-    if plain or is_arrow(source) or is_frame(source):
+    if plain or is_arrow(source) or is_frame(source) or getattr(source, "ndim", 1) == 0:  # an array without dimensions has nothing to go through
         return None, source
     if isinstance(source, Iterator):
         head = list(islice(source, 1))

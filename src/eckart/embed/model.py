@@ -39,7 +39,7 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     tokenizer: Any = param(None)
     lowercase: bool = param(True, flag())
     numbers: bool = param(True, flag())
-    min_length: int = param(1)
+    min_length: int = param(1, whole(1))
 
     @fitted
     def vectors_(self) -> Vectors:

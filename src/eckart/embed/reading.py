@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from eckart.arguments import held
 from eckart.embed.vectors import Vectors
 from eckart.errors import InputTypeError
 from eckart.io.vectors.files import is_model, read_words
 
 
+@held
 def read_vectors(
     path: Any,
     format: str | None = None,

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.embed.items import Numbers, look
 from eckart.embed.spill import Shelf
 from eckart.errors import InputError, wrong
@@ -70,6 +71,7 @@ class Sequences:
         return self.words[self.ids[self.pointers[s] : self.pointers[s + 1]]].tolist()
 
 
+@held
 def sequences(
     source: Any,
     *,

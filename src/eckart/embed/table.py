@@ -149,7 +149,7 @@ def _matrix(vectors: Any, words: np.ndarray) -> np.ndarray:
         out = np.asarray(vectors)
         if out.dtype.kind not in "fiu" or out.dtype.itemsize > 8:
             out = out.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise wrong("vectors", type(vectors).__name__, "a matrix of numbers") from None
     if out.dtype not in (np.float32, np.float64):
         out = out.astype(np.float32 if out.dtype == np.float16 else np.float64)

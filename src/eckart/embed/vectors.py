@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.arguments import hold
 from eckart.embed.neighbours import Neighbours, answers, nearest
 from eckart.embed.table import VectorTable, unit_rows
 from eckart.errors import InputError, wrong
@@ -34,6 +35,7 @@ class Map(NamedTuple):
     kept: float
 
 
+@hold
 class Vectors(VectorTable):
     """Words (or items) and their vectors.
 

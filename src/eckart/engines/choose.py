@@ -49,7 +49,7 @@ def choose(engine: Any = "auto", n_threads: int | None = None) -> Choice:
     'asked for'
     """
     if not isinstance(engine, str):
-        if not callable(getattr(engine, "put", None)):
+        if not all(callable(getattr(engine, verb, None)) for verb in ("put", "at_work")):  # NumPy's arrays have a ``put``, too
             raise wrong("engine", engine, _wanted())
         return Choice(engine, "asked for")
     if engine == "auto":

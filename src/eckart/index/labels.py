@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import InputError
+from eckart.errors import InputError, written
 
 MOST_COMPARED = 10_000
 """Above this many labels the near ones of an unknown id are its neighbours in order, not the most similar ones."""
@@ -28,6 +28,8 @@ def tidy(ids: Any) -> np.ndarray:
     if isinstance(ids, (str, bytes)):
         raise InputError(f"{ids!r} came, wanted a list of ids; write [{ids!r}]")
     if not hasattr(ids, "dtype") and not hasattr(ids, "__array__"):
+        if not hasattr(ids, "__iter__"):
+            raise InputError(f"{written(ids)} came, wanted a list of ids")
         ids = list(ids)
         ids = np.fromiter(ids, dtype=object, count=len(ids))
     array = np.asarray(ids)
@@ -37,7 +39,10 @@ def tidy(ids: Any) -> np.ndarray:
         return array.astype(object)
     if array.dtype.kind != "O":
         return array.astype(array.dtype.newbyteorder("="), copy=False)
-    return _native(array, set(map(type, array)))
+    types = set(map(type, array))
+    if types & {list, dict, set, np.ndarray}:
+        raise InputError(f"ids of types {', '.join(sorted(t.__name__ for t in types))} came, wanted texts, numbers or dates")
+    return _native(array, types)
 
 
 def _native(array: np.ndarray, types: set[type]) -> np.ndarray:
@@ -85,7 +90,7 @@ def shown(label: Any) -> str:
     """A label as an error message writes it."""
     if isinstance(label, (np.datetime64, dt.date)):
         return str(label)
-    return repr(label.item() if isinstance(label, np.generic) else label)
+    return written(label.item() if isinstance(label, np.generic) else label)
 
 
 class Labels:
@@ -208,6 +213,8 @@ class Labels:
     def _find_integer(self, ids: np.ndarray) -> np.ndarray:
         if ids.dtype.kind == "O":  # whole numbers of mixed types
             return np.array([self._find_one(x) for x in ids], np.int64)
+        if ids.dtype.kind in "SU":  # texts are no whole numbers
+            return np.full(len(ids), -1, np.int64)
         if ids.dtype.kind == "f":
             whole = (ids == np.rint(ids)) & (np.abs(ids) < 2.0**63)
             return np.where(whole, self._find_integer(np.where(whole, ids, 0).astype(np.int64)), -1)
@@ -226,7 +233,8 @@ class Labels:
         return _searched(keys, order, asked)
 
     def _find_one(self, x: Any) -> int:
-        whole = isinstance(x, (int, float, np.number)) and abs(float(x)) < 2.0**63 and int(x) == x
+        exact = isinstance(x, (int, np.integer)) or (isinstance(x, (float, np.floating)) and bool(np.isfinite(x)) and int(x) == x)
+        whole = exact and abs(int(x)) < 2**63
         return int(self._find_integer(np.array([int(x)], np.int64))[0]) if whole else -1
 
     def _find_date(self, ids: np.ndarray) -> np.ndarray:

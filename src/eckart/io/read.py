@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.arguments import held
+from eckart.errors import FileError, InputError, InputTypeError, written, wrong
 from eckart.io.dask.known import is_collection
 from eckart.io.sql.answers import Answer
 from eckart.io.sql.databases import is_address, is_database, shown
@@ -63,11 +64,12 @@ class _Ask:
     words: tuple[str, ...] = ()
 
 
+@held
 def read(
     source: Any,
     sql: str | None = None,
     *,
-    columns: list[str] | None = None,
+    columns: Any = None,
     index: str | None = None,
     key: str | None = None,
     absent: str | None = None,
@@ -167,7 +169,7 @@ def _check_long(rows: Any, columns: Any, values: Any, others: dict[str, Any]) ->
     told = {"rows": rows, "columns": columns}
     for name, value in told.items():
         if value is None:
-            came = ", ".join(f"{n}={v!r}" for n, v in {**told, "values": values}.items() if v is not None)
+            came = ", ".join(f"{n}={written(v)}" for n, v in {**told, "values": values}.items() if v is not None)
             raise InputError(
                 f"{came} came without {name}=, wanted rows= and columns= (and values=): the columns that hold row ids, column ids and values"
             )
@@ -210,7 +212,7 @@ def _from_blocks(source: Any) -> Dense:
 def _refuse_names(columns: Any, index: Any, where: str) -> None:
     for name, value in (("columns", columns), ("index", index)):
         if value is not None:
-            raise InputError(f"{name}={value!r} came, but {where} has no column names; leave it out, or pass a table")
+            raise InputError(f"{name}={written(value)} came, but {where} has no column names; leave it out, or pass a table")
 
 
 def _numeric_sparse(matrix: Any) -> Any:

@@ -146,7 +146,7 @@ def image_shape(image: Any, n: int) -> list[int]:
     try:
         sizes = [int(v) for v in image]
         whole = all(v == s and s >= 1 for v, s in zip(image, sizes))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         sizes, whole = [], False
     if not whole or len(sizes) not in (2, 3):
         raise wrong("image", image, "(height, width) or (height, width, channels)")

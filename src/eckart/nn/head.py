@@ -167,7 +167,10 @@ def labels_of(y: Any, rows: int) -> np.ndarray:
     """One label for each row."""
     from sklearn.utils.validation import column_or_1d
 
-    labels = column_or_1d(y.to_numpy() if hasattr(y, "to_numpy") else y, warn=True)
+    try:
+        labels = column_or_1d(y.to_numpy() if hasattr(y, "to_numpy") else y, warn=True)
+    except (TypeError, ValueError) as error:  # scikit-learn's words, in an error of ours
+        raise InputError(str(error)) from None
     return _as_many(labels, rows)
 
 
@@ -176,7 +179,7 @@ def numbers_of(y: Any, rows: int) -> np.ndarray:
     given = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
     try:
         values = given.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError("y is not numeric, wanted one number (or one row of numbers) for each row of X") from None
     if values.ndim == 2 and values.shape[1] == 1:
         import warnings

@@ -116,7 +116,7 @@ def _array(name: str, value: Any, dimensions: int) -> np.ndarray:
     try:
         out = np.asarray(value)
         ok = out.ndim == dimensions and out.dtype.kind in "fiu" and bool(np.isfinite(out).all())
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         ok = False
     if not ok:
         raise InputError(f"{name} of shape {np.shape(value)} came, wanted {dimensions} dimension(s) of finite numbers")

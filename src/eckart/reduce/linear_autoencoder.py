@@ -16,11 +16,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.engines.protocol import Engine
+from eckart.errors import InputError
 from eckart.factors import signs
 from eckart.fit import Estimator, Fit, fitted, on_data, one_kind_of_names, plan_of
 from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
 from eckart.io.read import read
 from eckart.io.tables.device_rows import same_kind
+from eckart.io.tables.numbers import numeric
 from eckart.matrix import Matrix, squarable
 from eckart.optim.descend import Objective
 from eckart.optim.rules import RULES, rule_named
@@ -134,9 +136,11 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """mean + codes U^T."""
-        return self._fitted("inverse_transform").factors.decode(
-            np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X)
-        )
+        b = self._fitted("inverse_transform").factors
+        codes = numeric(np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X))
+        if codes.shape[1] != b.k:
+            raise InputError(f"codes of shape {codes.shape} came, wanted (rows, {b.k})")
+        return b.decode(codes)
 
     def reconstruction_error(self, X: Any) -> float:
         """1/2 mean ||x - x_hat||^2, over observed entries where some are missing."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held, numbers
 from eckart.decompositions import eigh
 from eckart.errors import InputError, wrong
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
@@ -38,6 +39,7 @@ class EigenPairs:
     trace: Trace
 
 
+@held
 def power_method(
     a: Any,
     k: int = 1,
@@ -84,9 +86,11 @@ def power_method(
             image = product(v)
             return image - found @ (found.T @ image)
 
-        first = start if start is not None and i == 0 else rng.standard_normal(n)
+        first = numbers("start", start, f"{n} numbers") if start is not None and i == 0 else rng.standard_normal(n)
+        if first.shape != (n,) or not np.isfinite(first).all() or not first.any():
+            raise wrong("start", start, f"{n} finite numbers, not all of them 0")
         scale = float(np.abs(values[:i]).max(initial=0.0))
-        pair = _one_pair(deflated, np.asarray(first, np.float64), found, tol, max_iter, rng, trace, scale, inner)
+        pair = _one_pair(deflated, first, found, tol, max_iter, rng, trace, scale, inner)
         values[i], vectors[:, i], residuals[i], iterations[i], rates[i], ok = pair
         done &= ok
         watch("components", i + 1, k)
@@ -216,7 +220,8 @@ def _product_of(a: Any, n: int | None) -> tuple[Callable[[np.ndarray], np.ndarra
         if n is None:
             raise wrong("n", n, "the size of the matrix, since a function does not tell it")
         return a, n
-    a = a if hasattr(a, "shape") else np.asarray(a, np.float64)
+    if not hasattr(a, "shape") or getattr(a, "dtype", None) == np.dtype(object):
+        a = numbers("a", a, "a square symmetric matrix, or a function v -> a v")
     if len(a.shape) != 2 or a.shape[0] != a.shape[1]:
         raise InputError(f"a has shape {a.shape}, wanted a square symmetric matrix")
     if isinstance(a, np.ndarray):

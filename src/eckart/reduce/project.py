@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import numbers
 from eckart.decompositions import svd
 from eckart.errors import InputError
 from eckart.io.dask.known import is_collection
@@ -34,7 +35,7 @@ class Projection:
     def __post_init__(self) -> None:
         basis = _matrix("basis", self.basis)
         object.__setattr__(self, "basis", basis)
-        offset = np.zeros(len(basis)) if self.offset is None else np.asarray(self.offset, np.float64)
+        offset = np.zeros(len(basis)) if self.offset is None else numbers("offset", self.offset, "numbers")
         if offset.shape != (len(basis),):
             raise InputError(f"offset has shape {offset.shape}, wanted ({len(basis)},)")
         object.__setattr__(self, "offset", offset)
@@ -173,7 +174,7 @@ def subspace_distance(a: Any, b: Any) -> float:
 
 
 def _matrix(name: str, values: Any) -> np.ndarray:
-    v = np.asarray(values, np.float64)
+    v = numbers(name, values, "columns of a matrix of numbers")
     v = v[:, None] if v.ndim == 1 else v
     if v.ndim != 2:
         raise InputError(f"{name} has {v.ndim} dimensions, wanted columns of a matrix")

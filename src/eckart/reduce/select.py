@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
 from eckart.errors import wrong
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import SECONDS, Memory, generator_at, resumed
 from eckart.io.read import read
-from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank
 from eckart.reduce.encode import reusable
@@ -54,7 +55,11 @@ class Selection:
         lines.append("chosen: " + ", ".join(f"{method} {k}" for method, k in self.choices.items()))
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
+MOST_SHUFFLES = 10_000
+"""Shuffled copies at the most: a quantile of 95 % is known to a hundredth of it long before."""
 
+
+@held
 def select_components(
     X: Any,
     max_components: int | None = None,
@@ -94,8 +99,11 @@ def select_components(
     for name, value in (("share", share), ("held_out", held_out)):
         if not 0 < value < 1:
             raise wrong(name, value, "a share between 0 and 1")
-    matrix = read(X)
-    matrix = reusable(matrix)
+    if max_components is not None and max_components < 1:
+        raise wrong("max_components", max_components, "None or an int >= 1")
+    if not 1 <= shuffles <= MOST_SHUFFLES:
+        raise wrong("shuffles", shuffles, f"an int from 1 to {MOST_SHUFFLES}")
+    matrix = squarable(reusable(read(X)))
     about = {"most": max_components, "methods": methods, "share": share, "held_out": held_out, "shuffles": shuffles}
     about |= {"random_state": random_state, "engine": engine}
     file = Checkpoint.of_call(checkpoint, "select_components", matrix, about, seconds=SECONDS)
@@ -210,6 +218,8 @@ def _held_out(
     hidden = seen & ((generator_at(rng, drawn) if kept else rng).random(x.shape) < share)
     for j in np.flatnonzero((seen & ~hidden).sum(axis=0) == 0):
         hidden[:, j] = False
+    if not hidden.any():
+        raise wrong("held_out", share, f"a share that hides some of the {int(seen.sum())} entries of X", "raise it, or name other methods")
     training = engine.put(Observed.from_nan(np.where(hidden, np.nan, x)))
     truth = x[hidden]
     for k in ks[len(errors) :]:

@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.complete.recommend import scoring
 from eckart.errors import FileError, InputTypeError, MissingError, wrong
 from eckart.factors import LowRank
+from eckart.io.models.whole_files import named
 from eckart.io.tables.write import label_array
 
 ENDINGS = (".usearch", ".faiss", ".parquet")
@@ -106,6 +108,7 @@ class Exported:
         return f"{what}; searched with {self.width} candidates, recall@{BEST} of {self.asked:,} queries against exact search is {self.recall:.4f}"
 
 
+@held
 def export_vectors(model: Any, path: Any, *, queries: Any = None, sample: int = 1000, seed: int = 0) -> Exported:
     """Write the column vectors of a model as an index or a table, and measure what the index finds.
 
@@ -207,7 +210,7 @@ def _width(index: Any, v: SearchVectors, at: np.ndarray) -> tuple[int, float]:
 
 
 def _checked(path: Any, endings: tuple[str, ...]) -> Path:
-    target = Path(path)
+    target = named(path)
     if target.suffix.lower() not in endings:
         raise FileError(f"{target} ends in {target.suffix!r}, wanted one of {', '.join(endings)}")
     if not target.parent.is_dir():

@@ -82,7 +82,7 @@ class Ask:
         value = usual if value is None or value == "" else value
         try:
             found = float(value) if not isinstance(value, bool) else math.nan  # type: ignore[arg-type]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             found = math.nan
         if not (math.isfinite(found) and low <= found <= high):
             raise Problem(422, f"{name}={str(value)[:80]!r} came, wanted a number{_between(low, high)}")

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.errors import InputTypeError, MissingError, wrong
 from eckart.serve.bodies import JSON
 from eckart.serve.problems import Problem
@@ -26,6 +27,7 @@ MOST_BYTES = 64 * 2**20
 """Bytes of one answer: messages of a notebook are held in memory at both ends."""
 
 
+@held
 def view(model: Any, data: Any = None, *, height: int = 720) -> Any:
     """Look at a fitted model in a notebook: map, components, predictions, topics, neighbours, with its certificate, as in ``eckart studio``.
 

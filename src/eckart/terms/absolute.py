@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from eckart.terms.loss import Loss, known, quantile, refuse, robust_deviation
+from eckart.terms.loss import Loss, known, quantile, robust_deviation
 
 CORNER = 0.05
 """Width of the rounded corner in robust deviations, where a column decides it: the loss of an entry is at most half of that too large, and the weights of
@@ -40,11 +40,6 @@ class Absolute(Loss):
 
     def draw(self, s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return s + rng.laplace(size=np.shape(s))
-
-    def encode(self, values: np.ndarray) -> np.ndarray:
-        a = np.asarray(values, np.float64)
-        refuse(self.name, a, np.isinf(a), "finite numbers")
-        return a
 
     def fitted_to(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         a, w = known(values, weights)

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from eckart.terms.loss import Loss, known, quantile, refuse, robust_deviation
+from eckart.terms.loss import Loss, known, quantile, robust_deviation
 
 NORMAL_SHARE = 1.345
 """Deviations up to which errors count as normal: 95 % as good as the mean where all are."""
@@ -53,11 +53,6 @@ class Huber(Loss):
         near = ndtri(ndtr(-d) + rng.random(shape) * (2 * ndtr(d) - 1))
         far = (d + rng.exponential(size=shape) / d) * np.where(rng.random(shape) < 0.5, -1.0, 1.0)
         return s + np.where(tail, far, near)
-
-    def encode(self, values: np.ndarray) -> np.ndarray:
-        a = np.asarray(values, np.float64)
-        refuse(self.name, a, np.isinf(a), "finite numbers")
-        return a
 
     def fitted_to(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         a, w = known(values, weights)

@@ -85,8 +85,10 @@ class Loss(ABC):
         )
 
     def encode(self, values: np.ndarray) -> np.ndarray:
-        """Values as this loss takes them; refuses what it cannot have come from."""
-        return np.asarray(values, np.float64)
+        """Values as this loss takes them, finite numbers unless it says otherwise; refuses what it cannot have come from."""
+        a = np.asarray(values, np.float64)
+        refuse(self.name, a, np.isinf(a), "finite numbers")
+        return a
 
     def fitted_to(self, values: np.ndarray, weights: np.ndarray | None = None) -> Self:
         """The loss with its own parameters (levels, thresholds, widths) set by a column of values; NaN are left out."""

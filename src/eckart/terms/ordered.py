@@ -51,13 +51,17 @@ class Ordered(Loss):
     def density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """f = F' and f', both 0 at infinity."""
 
-    def by_thresholds(self, a: np.ndarray, s: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient and second derivatives of sum w l by the thresholds. With Z the mass of the grade, u and v its ends less s: dl/dtheta_a = -f(u) / Z,
-        dl/dtheta_(a-1) = f(v) / Z; l is convex in the thresholds, since log-concave densities have log-concave masses."""
-        g, t, e = np.asarray(a, np.intp), len(self.thresholds), self.steep
-        mass = np.maximum(np.exp(-self.value(a, s)), 1e-300)
+    def tips(self, a: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """f(u) / Z, f(v) / Z, f'(u) / Z and f'(v) / Z, with Z the mass of the grade, u and v its upper and lower end less s: dl/dtheta_a is minus the first,
+        dl/dtheta_(a-1) the second, dl/ds their difference."""
+        e, mass = self.steep, np.maximum(np.exp(-self.value(a, s)), 1e-300)
         (up, up_slope), (down, down_slope) = (self.density(e * (end - s)) for end in self.ends(a)[::-1])
-        up, down, up_slope, down_slope = (*(e * f / mass for f in (up, down)), *(e * e * f / mass for f in (up_slope, down_slope)))
+        return e * up / mass, e * down / mass, e * e * up_slope / mass, e * e * down_slope / mass
+
+    def by_thresholds(self, a: np.ndarray, s: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Gradient and second derivatives of sum w l by the thresholds; l is convex in them, since log-concave densities have log-concave masses."""
+        g, t = np.asarray(a, np.intp), len(self.thresholds)
+        up, down, up_slope, down_slope = self.tips(a, s)
 
         def summed(at: np.ndarray, part: np.ndarray) -> np.ndarray:
             kept = (at >= 0) & (at < t)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from eckart.terms.loss import Loss, refuse
+from eckart.terms.loss import Loss
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,6 @@ class Squared(Loss):
 
     def draw(self, s: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return s + rng.standard_normal(np.shape(s))
-
-    def encode(self, values: np.ndarray) -> np.ndarray:
-        a = np.asarray(values, np.float64)
-        refuse(self.name, a, np.isinf(a), "finite numbers")
-        return a
 
     def best_constant(self, a: np.ndarray, weights: np.ndarray) -> np.ndarray:
         return np.average(a, weights=weights)

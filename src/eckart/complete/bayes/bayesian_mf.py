@@ -23,7 +23,7 @@ from eckart.certify.certificate import Certificate
 from eckart.certify.chains import certify_chains
 from eckart.complete.bayes.gibbs import solve
 from eckart.complete.bayes.likelihood import LIKELIHOODS, loss_of
-from eckart.complete.bayes.posterior import Posterior
+from eckart.complete.bayes.posterior import Posterior, cells_at_once
 from eckart.complete.beside import NOTHING, Beside, fingerprint, moments
 from eckart.complete.completer import Completer, of_levels
 from eckart.complete.factors.majorise import encoded
@@ -70,10 +70,13 @@ class BayesianMF(Featured):
         with noise="common".
     noise : "common" (one variance), "row", "column" or "both": every row and column has a noise level of its own, learned with a common prior. Ratings gain
         by "row" and "both"; where errors of the largest entries count most, "common" is safer.
+    tails : "normal", or "heavy": the priors of factors are t distributions, one for rows and one for columns, whose degrees of freedom are learned (up to 512,
+        which is normal), so that some rows may be far from the others. With noise="both" errors were lower on all of four sets of ratings and answers,
+        with "common" higher on three. With likelihood="gaussian".
     implicit_features : True lets the factors depend on which columns a row observes and which rows observe a column, whatever the values (SVD++ in
         both directions); "rows" or "columns" does so for one side. Attributes by id and the time of entries are given to ``fit``.
-    clip : (low, high) for predictions, True (the observed range), False, or "auto": the observed range of a rating scale (few values, each many times)
-        (ratings).
+    clip : (low, high) for predictions, True (the observed range), False, or "auto": the observed range of a rating scale (few values, each many times).
+        A prediction is the mean over the draws of values inside of it: near an end of the scale it lies further inside than the mean of all draws.
     checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
     random_state, n_threads, verbose : seed; most threads (the result does not depend on them); progress bars.
     engine : "auto", "cpu", "plain", the name of another engine, or an engine: what the computation runs on.
@@ -105,6 +108,7 @@ class BayesianMF(Featured):
     n_chains: int = param(2, whole(1))
     likelihood: str = param("gaussian", one_of(*LIKELIHOODS))
     noise: str = param("common", one_of("common", "row", "column", "both"))
+    tails: str = param("normal", one_of("normal", "heavy"))
     implicit_features: bool | str = param(False, one_of(True, False, "rows", "columns"))
     clip: Any = param("auto")
     checkpoint: Any = param(None, file_name())
@@ -136,7 +140,7 @@ class BayesianMF(Featured):
         with engine.at_work(), progress(self.verbose) as watch:
             factors, posterior, trace = solve(
                 x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
-                n_chains=self.n_chains, noise=self.noise, features=features, weights=weights, beside=beside, keeper=keeper,
+                n_chains=self.n_chains, noise=self.noise, tails=self.tails, features=features, weights=weights, beside=beside, keeper=keeper,
                 rng=generator(self.random_state), engine=engine, watch=watch, loss=loss,
             )  # fmt: skip
             certificate = certify(x, factors, posterior)
@@ -151,7 +155,7 @@ class BayesianMF(Featured):
             "samples": posterior.size,
         }
         if loss is None and (low_high := limits(self.clip, whole)) is not None:
-            plan["clip"] = low_high
+            plan |= {"clip": low_high, "clipped": "draws"}
         if posterior.loss is not None:
             plan["loss"] = posterior.loss.to_state()
             if posterior.thresholds is not None:
@@ -191,18 +195,25 @@ class BayesianMF(Featured):
         i, j = pairs(rows, columns)
         at, to = self.row_ids.find(i), self.column_ids.find(j)
         f, bins = self._lowrank(), self._bins(time, len(at))
-        known = np.flatnonzero((at >= 0) & (to >= 0))
-        for a in range(0, len(known), CELLS):
-            part = known[a : a + CELLS]
-            plain[part] = self.posterior_.over_draws(
-                self.posterior_.draws(f, at[part], to[part], None if bins is None else bins[part]), at[part], to[part], of
-            )
+        known, step, clip = np.flatnonzero((at >= 0) & (to >= 0)), cells_at_once(f), self.fit_.plan.get("clip")
+        for a in range(0, len(known), step):
+            part = known[a : a + step]
+            drawn = self.posterior_.draws(f, at[part], to[part], None if bins is None else bins[part])
+            if self.posterior_.loss is None:
+                plain[part] = np.clip(drawn, *clip).mean(axis=1)
+            else:
+                plain[part] = self.posterior_.over_draws(drawn, at[part], to[part], of)
         return plain
 
+    def _by_draws(self) -> bool:
+        """Whether predictions are means over draws of something that is not linear: of a likelihood, or of values inside the range that ``clip`` asked for
+        (models saved earlier clip the mean, and answer as they did)."""
+        return self.posterior_.loss is not None or self.fit_.plan.get("clipped") == "draws"
+
     def _values(self, f: LowRank, rows: np.ndarray) -> np.ndarray:
-        if self.posterior_.loss is None:
+        if not self._by_draws():
             return super()._values(f, rows)
-        return self.posterior_.block(f, rows, new=f is not self._lowrank())
+        return self.posterior_.block(f, rows, new=f is not self._lowrank(), clip=self.fit_.plan.get("clip"))
 
     def predict(
         self,
@@ -215,7 +226,8 @@ class BayesianMF(Featured):
         column_features: Any = None,
         time: Any = None,
     ) -> Any:
-        """Posterior mean at the cells (rows[p], columns[p]), by id, clipped; with ``return_std`` also the standard deviation of a new observation there.
+        """Posterior mean at the cells (rows[p], columns[p]), by id, of values inside the range that ``clip`` asked for; with ``return_std`` also the standard
+        deviation of a new observation there.
 
         That deviation holds both what is not known about the cell and the noise; it is NaN where a row or column is unknown, since nothing was learned
         about it. With a matrix of new rows instead of ids, every cell of these rows. Ids that the fit did not know are predicted from their attributes where a
@@ -230,10 +242,10 @@ class BayesianMF(Featured):
             named = "return_std=True" if return_std else "time="
             raise InputError(f"{named} came without row and column ids, wanted predict(rows, columns, {named})")
         mean = super().predict(rows, columns, unknown=unknown)
-        graded = self.posterior_.loss is not None and columns is not None
-        if graded:
+        drawn = self._by_draws() and columns is not None
+        if drawn:
             mean = self._over_draws(mean, rows, columns, "mean", time)
-        if not return_std and (time is None or graded):
+        if not return_std and (time is None or drawn):
             return mean
         i, j = pairs(rows, columns)
         at, to = self.row_ids.find(i), self.column_ids.find(j)
@@ -242,7 +254,7 @@ class BayesianMF(Featured):
         now, of_mean, noise = self.posterior_.moments(
             self._lowrank(), at[known], to[known], None if bins is None else bins[known]
         )
-        if bins is not None and not graded:
+        if bins is not None and not drawn:
             mean[known] = self._clipped(now)
         spread[known] = np.sqrt(of_mean + noise)
         return (mean, spread) if return_std else mean
@@ -314,10 +326,12 @@ class BayesianMF(Featured):
         at = ids.find(np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows)
         old = model.posterior_.rows
         super()._take_in(model, x, turned)
-        own = None
-        if old.precisions is not None and new.precisions is not None:
-            own = _merged(old.precisions, new.precisions, at)
-        after = replace(model.posterior_, rows=old.with_rows(_merged(old.bias, new.bias, at), own))
+        bias, own, tails = (
+            None if one is None or two is None else _merged(one, two, at)
+            for one, two in ((old.bias, new.bias), (old.precisions, new.precisions), (old.tails, new.tails))
+        )
+        assert bias is not None
+        after = replace(model.posterior_, rows=old.with_rows(bias, own, tails))
         if after.time is not None and not turned:
             after = replace(after, time=after.time.with_rows(at))
         self.posterior_ = after.flipped() if turned else after
@@ -361,6 +375,8 @@ class BayesianMF(Featured):
             raise InputError("X has no observed entry, wanted at least one")
         if self.likelihood == "poisson" and self.noise != "common":
             raise wrong("noise", self.noise, "'common' with likelihood='poisson'", "its variance is its own")
+        if self.likelihood != "gaussian" and self.tails != "normal":
+            raise wrong("tails", self.tails, f"'normal' with likelihood={self.likelihood!r}", "use likelihood='gaussian' for heavy tails")
         limits(self.clip, x)
         return self.implicit_features in (True, "rows"), self.implicit_features in (True, "columns")
 

@@ -3,6 +3,7 @@
     a_ij = b_i + c_j + u_i.v_j + noise,    noise ~ N(0, 1 / (alpha p_i q_j w_ij))
     (u_i, b_i) ~ N(mu + B^T x_i, L^-1)     (B = 0 without features),   mu | L ~ N(0, (2 L)^-1),   L ~ Wishart(I, d),  d = k + 1; columns the same
     p_i ~ Gamma(nu/2, nu/(2 tau))          noise="row": tau and nu learned; "column": the same for q_j; "both": both, tau of q being 1
+    (u_i, b_i) ~ N(., (w_i L)^-1)          tails="heavy": w_i ~ Gamma(nu'/2, nu'/2), nu' learned for each side: a multivariate t distribution
 
 A sweep draws, for rows and then for columns: mu and L given the factors; B; the factors given the other side (``draw_rows``); the noise precisions given the
 misfit of the factors just drawn. Every conditional is a standard distribution, so there is nothing to tune. All of it runs in double precision: a noise
@@ -31,6 +32,10 @@ FLOOR = 1e-9
 NOISE_DEGREES, NOISE_VARIANCE = 1.0, 0.01
 SHAPES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0])
 """The degrees of freedom nu among which the spread of noise precisions is learned."""
+TAIL_STREAM = 16
+"""The streams of the draws of w: 0 to 15 are those of factors, noise and latent values."""
+TAILS = np.array([3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0, 128.0, 512.0])
+"""Those of the factors' priors: with 3 a variance is still there, and 512 cannot be told from a normal distribution."""
 
 
 class Draw(NamedTuple):
@@ -77,6 +82,8 @@ class Side:
     logs: float = 0.0  # sum n_i log p_i
     shape: float = 4.0  # nu
     scale: float = 1.0  # tau
+    tails: Tall | None = None  # w_i, None: all 1
+    degrees: float = 8.0  # nu' of w
     mu: np.ndarray = field(default_factory=lambda: np.zeros(0))
     precision: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
 
@@ -95,6 +102,8 @@ class Side:
         state = {f"{name}.factors": engine.get(self.factors), f"{name}.noise": np.array([self.shape, self.scale])}
         if self.precisions is not None:
             state[f"{name}.precisions"] = engine.get(self.precisions)
+        if self.tails is not None:
+            state |= {f"{name}.tails": engine.get(self.tails), f"{name}.degrees": np.array([self.degrees])}
         if self.link is not None:
             state |= {
                 f"{name}.coefficients": self.link.coefficients,
@@ -108,6 +117,8 @@ class Side:
         self.shape, self.scale = (float(v) for v in state[f"{name}.noise"])
         if self.precisions is not None:
             self.precisions = engine.take(state[f"{name}.precisions"])
+        if self.tails is not None:
+            self.tails, self.degrees = engine.take(state[f"{name}.tails"]), float(state[f"{name}.degrees"][0])
         if self.link is not None:
             strength = state[f"{name}.strength"]
             self.link.put(state[f"{name}.coefficients"], strength if np.ndim(self.link.strength) else float(strength[0]))
@@ -117,7 +128,7 @@ class Chain:
     """State and sweep of one chain. Its own generator draws what is small; tall draws come from streams keyed by (seed, sweep, what)."""
 
     def __init__(
-        self, rows: Side, columns: Side, noise: str, rng: np.random.Generator, engine: Any, likelihood: Any = None
+        self, rows: Side, columns: Side, noise: str, tails: str, rng: np.random.Generator, engine: Any, likelihood: Any = None
     ):
         self.rows, self.columns, self.noise, self.rng, self.engine = rows, columns, noise, rng, engine
         self.likelihood = likelihood  # None: the normal one
@@ -131,6 +142,8 @@ class Chain:
             rows.precisions = rows.ones
         if noise in ("column", "both"):
             columns.precisions = columns.ones
+        if tails == "heavy":
+            rows.tails, columns.tails = rows.ones, columns.ones
 
     def sweep(self) -> float:
         """Draw everything once; returns the log-likelihood of an observed entry at the new state."""
@@ -152,8 +165,9 @@ class Chain:
         logs = sum(side.logs for side in (self.rows, self.columns))
         return 0.5 * (logs / max(1, size) + np.log(self.alpha / (2 * np.pi)) - self.alpha * square / max(1, size))
 
-    def _draw_rest(self) -> Tall:
-        """What is neither a row nor a column; nothing here."""
+    def _draw_rest(self) -> Tall | None:
+        """What is neither a row nor a column; nothing here. Returns the misfit, where there is a new one."""
+        return None
 
     def _square(self, misfit: Tall) -> float:
         """sum p_i q_j w_ij (a_ij - prediction)^2 over the entries, given the misfit of the columns."""
@@ -168,30 +182,52 @@ class Chain:
         """The factors of one side given the other; returns the misfit of each row."""
         engine, u, link, d = self.engine, side.factors, side.link, side.last.shape[1]
         rest, scatter = (u, None) if link is None else (engine.take(engine.get(u) - link.now), link.scatter())
-        total, gram = engine.inner(side.ones, rest)[0], engine.inner(rest, rest)
+        w = None if side.tails is None else engine.get(side.tails)
+        heavy = rest if w is None else engine.take(engine.get(rest) * w)
+        total, gram = engine.inner(side.ones, heavy)[0], engine.inner(heavy, rest)
         side.mu, side.precision, root = self._prior(side, total, gram, scatter)
-        prior = (side.mu @ side.precision)[None]
+        prior, now = (side.mu @ side.precision)[None], 0.0
         if link is not None:  # features are products of the host
-            now = link.draw(self.rng, engine.get(u) - side.mu, side.precision, root)
+            now = link.draw(self.rng, engine.get(u) - side.mu, side.precision, root, w)
             prior = engine.take((side.mu + now) @ side.precision)
         design, offset, q = self._seen(side, other)
         if self.likelihood is not None:
             drawn = self.likelihood.draw(self, side, design, offset, q, prior, what)
             side.factors = engine.outer(drawn.factors, np.eye(d))
             return drawn.misfit
-        drawn = draw_rows(
-            engine, side.x, design, offset, float(self.alpha) if side.precisions is None else side.precisions,
-            q, side.precision, prior, engine.normal((self.seed, self.sweeps, what), (side.rows, d), np.float64),
-        )  # fmt: skip
+        p = float(self.alpha) if side.precisions is None else side.precisions
+        z = engine.normal((self.seed, self.sweeps, what), (side.rows, d), np.float64)
+        if w is not None:  # w (L + p/w sum x x^T): the mean is that of a noise precision p / w, and the spread 1 / sqrt(w) of it
+            p, z = engine.take((p if isinstance(p, float) else engine.get(p)) / w), engine.take(engine.get(z) / np.sqrt(w))
+        drawn = draw_rows(engine, side.x, design, offset, p, q, side.precision, prior, z)
         # as a state that is taken back lies in memory, without the padding of the draw: products differ by it in the last bit
         side.factors = engine.outer(drawn.factors, np.eye(d))
+        if w is not None:
+            self._draw_tails(side, side.mu + now, root, what)
         return drawn.misfit
+
+    def _draw_tails(self, side: Side, centre: np.ndarray, root: np.ndarray, what: int) -> None:
+        """w_i ~ Gamma((nu' + d)/2, (nu' + (u_i - m_i)^T L (u_i - m_i))/2) given the factors; then nu' given all w."""
+        away = np.square((self.engine.get(side.factors) - centre) @ root).sum(axis=1, keepdims=True)
+        counts = self.engine.take(np.full(away.shape, float(root.shape[0])))
+        w = self.engine.precision_rows(
+            (self.seed, self.sweeps, TAIL_STREAM + what), self.engine.take(away), counts, side.degrees, 1.0, FLOOR
+        )
+        side.tails, side.degrees = w.values, self._degrees(TAILS, w.total, w.logs, side.rows, 1.0)
+
+    def _degrees(self, choices: np.ndarray, total: float, logs: float, n: int, scale: float) -> float:
+        """nu of n draws of Gamma(nu/2, nu/(2 scale)) whose sum and sum of logarithms are given, among ``choices``."""
+        half = 0.5 * choices
+        score = n * (half * np.log(half / scale) - special.gammaln(half)) + (half - 1) * logs - half / scale * total
+        chance = np.exp(score - score.max())
+        return float(self.rng.choice(choices, p=chance / chance.sum()))
 
     def _prior(
         self, side: Side, total: np.ndarray, gram: np.ndarray, scatter: tuple[np.ndarray, int] | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Draw mu and L of a side given the sum and the Gram matrix of its factors; with a root of L."""
-        return normal_wishart(self.rng, side.rows, total, gram, scatter)
+        weight = None if side.tails is None else float(self.engine.inner(side.ones, side.tails)[0, 0])
+        return normal_wishart(self.rng, side.rows, total, gram, scatter, weight)
 
     def _seen(self, side: Side, other: Side) -> tuple[Tall, Tall, Tall | None]:
         """What the entries of ``side`` see of the rest, by the columns of ``side.x``: a design, offsets and noise precisions."""
@@ -205,11 +241,7 @@ class Chain:
         p = self.engine.precision_rows((self.seed, self.sweeps, what), misfit, side.counts, nu, side.scale, FLOOR)
         if learn_scale:
             side.scale = float(np.clip(0.5 * nu * p.total / rng.gamma(0.5 * n * nu + 1.0), FLOOR, 1.0 / FLOOR))
-        half = 0.5 * SHAPES
-        score = n * (half * np.log(half / side.scale) - special.gammaln(half)) + (half - 1) * p.logs
-        score -= half / side.scale * p.total
-        chance = np.exp(score - score.max())
-        side.shape = float(rng.choice(SHAPES, p=chance / chance.sum()))
+        side.shape = self._degrees(SHAPES, p.total, p.logs, n, side.scale)
         side.precisions, side.logs = p.values, p.heavy_logs
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
@@ -232,15 +264,16 @@ class Chain:
 
 
 def normal_wishart(
-    rng: np.random.Generator, n: int, total: np.ndarray, gram: np.ndarray, scatter: tuple[np.ndarray, int] | None
+    rng: np.random.Generator, n: int, total: np.ndarray, gram: np.ndarray, scatter: tuple[np.ndarray, int] | None, weight: float | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Draw mu and L given the sum and the Gram matrix of n rows u_i (and the link's share); returns mu, L and a root M with M M^T = L.
 
-    L ~ Wishart(S^-1, d + n), S = I + sum (u_i - m)(u_i - m)^T + 2n/(2 + n) m m^T: with S = C C^T and Bartlett's triangle T, M = C^-T T.
+    L ~ Wishart(S^-1, d + n), S = I + sum (u_i - m)(u_i - m)^T + 2n/(2 + n) m m^T: with S = C C^T and Bartlett's triangle T, M = C^-T T. Rows of weights
+    w_i have weighted sums, and their total ``weight`` stands for n everywhere but in the degrees of freedom.
     """
-    d = len(total)
-    m = total / n
-    s = np.eye(d) + (gram + gram.T) / 2 - n * np.outer(m, m) + MEAN_WEIGHT * n / (MEAN_WEIGHT + n) * np.outer(m, m)
+    d, size = len(total), float(n) if weight is None else weight
+    m = total / size
+    s = np.eye(d) + (gram + gram.T) / 2 - size * np.outer(m, m) + MEAN_WEIGHT * size / (MEAN_WEIGHT + size) * np.outer(m, m)
     degrees = d + n
     if scatter is not None:
         s, degrees = s + scatter[0], degrees + scatter[1]
@@ -250,5 +283,5 @@ def normal_wishart(
     lower = np.linalg.cholesky(s)
     root = linalg.solve_triangular(lower, t, lower=True, trans="T")
     noise = lower @ linalg.solve_triangular(t, rng.standard_normal(d), lower=True, trans="T")  # M^-T z = C T^-T z
-    mu = n * m / (MEAN_WEIGHT + n) + noise / np.sqrt(MEAN_WEIGHT + n)
+    mu = size * m / (MEAN_WEIGHT + size) + noise / np.sqrt(MEAN_WEIGHT + size)
     return mu, root @ root.T, root

@@ -9,6 +9,8 @@ with R = U - mu its conditional has mean (X^T X + lambda I)^-1 X^T R. Two ways t
 ``Iterative`` (X^T X + lambda I) B = X^T (R + E1) + sqrt(lambda) E2 with rows of E1, E2 from N(0, L^-1), by conjugate gradients: B then has the right mean
               and covariance. For more than 4000 features on the shorter side.
 
+Rows whose priors have weights w_i (``tails="heavy"``) enter with them: X^T W X and X^T W R, whose directions are no longer uncorrelated.
+
 lambda has a vague Gamma prior and is drawn given B: Gamma((r d)/2, tr(B L B^T)/2). Reference: Simm et al. 2017 (Macau); Koren 2008 (SVD++).
 """
 
@@ -60,8 +62,11 @@ class Link(ABC):
         self.coefficients, self.strength, self.now = coefficients, strength, self._times(coefficients)
 
     @abstractmethod
-    def draw(self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray) -> np.ndarray:
-        """Draw the coefficients and lambda given ``rest`` = U - mu; returns X B. ``root`` is a square root of the precision L, root root^T = L."""
+    def draw(
+        self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Draw the coefficients and lambda given ``rest`` = U - mu; returns X B. ``root`` is a square root of the precision L, root root^T = L; ``w`` are
+        weights of rows (n x 1)."""
 
     @abstractmethod
     def weights(self) -> np.ndarray:
@@ -102,12 +107,18 @@ class Spectral(Link):
         self.scaled = np.ascontiguousarray(scaled)
         self.put(np.zeros((len(self.square), d)), 1.0)
 
-    def draw(self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray) -> np.ndarray:
+    def draw(
+        self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
+    ) -> np.ndarray:
         z = rng.standard_normal(self.coefficients.shape)
-        h = self.square + self.strength
-        noise = linalg.solve(root.T, z.T).T
-        mean = (self.scaled.T @ rest) / h[:, None]
-        self.coefficients = mean + noise / np.sqrt(h)[:, None]
+        if w is not None:
+            gram = (w * self.scaled).T @ self.scaled + self.strength * np.eye(len(self.square))
+            self.coefficients = ridge_draw(gram, self.scaled.T @ (w * rest), z, root)
+        else:
+            h = self.square + self.strength
+            noise = linalg.solve(root.T, z.T).T
+            mean = (self.scaled.T @ rest) / h[:, None]
+            self.coefficients = mean + noise / np.sqrt(h)[:, None]
         self._learn_strength(rng, precision)
         self.now = self._times(self.coefficients)
         return self.now
@@ -127,21 +138,24 @@ class Iterative(Link):
         self.diagonal = np.bincount(x.indices, np.square(x.data), minlength=x.shape[1])
         self.put(np.zeros((x.shape[1], d)), 1.0)
 
-    def draw(self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray) -> np.ndarray:
+    def draw(
+        self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
+    ) -> np.ndarray:
         z = rng.standard_normal((len(rest) + len(self.coefficients), rest.shape[1]))
         e = linalg.solve(root.T, z.T).T
-        right = self.xt @ (rest + e[: len(rest)]) + np.sqrt(self.strength) * e[len(rest) :]
-        self.coefficients = self._solve(right)
+        seen = rest + e[: len(rest)] if w is None else w * rest + np.sqrt(w) * e[: len(rest)]
+        self.coefficients = self._solve(self.xt @ seen + np.sqrt(self.strength) * e[len(rest) :], w)
         self._learn_strength(rng, precision)
         self.now = self._times(self.coefficients)
         return self.now
 
-    def _solve(self, right: np.ndarray) -> np.ndarray:
-        """(X^T X + lambda I) B = right, all columns at once, preconditioned by the diagonal, from the last B."""
+    def _solve(self, right: np.ndarray, w: np.ndarray | None = None) -> np.ndarray:
+        """(X^T W X + lambda I) B = right, all columns at once, preconditioned by the diagonal, from the last B."""
         scale = (1.0 / (self.diagonal + self.strength))[:, None]
 
         def times(b: np.ndarray) -> np.ndarray:
-            return self.xt @ (self.x @ b) + self.strength * b
+            seen = self.x @ b
+            return self.xt @ (seen if w is None else w * seen) + self.strength * b
 
         b = self.coefficients.copy()
         r = right - times(b)
@@ -166,3 +180,10 @@ class Iterative(Link):
 
     def weights(self) -> np.ndarray:
         return self.coefficients
+
+
+def ridge_draw(gram: np.ndarray, right: np.ndarray, z: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """H^-1 right + H^-1/2 z root^-1, H the ``gram``: rows have the covariance H^-1, columns (root root^T)^-1 = L^-1."""
+    upper = linalg.cholesky(gram, check_finite=False)
+    noise = linalg.solve(root.T, linalg.solve_triangular(upper, z, check_finite=False).T).T
+    return linalg.cho_solve((upper, False), right, check_finite=False) + noise

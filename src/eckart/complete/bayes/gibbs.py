@@ -41,7 +41,7 @@ class Kept:
         for c, chain in enumerate(self.chains):
             for name, value in _state(chain).items():
                 if name not in self.arrays:
-                    dtype = self.dtype if name.endswith(("factors", "precisions", "link")) else np.dtype(np.float64)
+                    dtype = self.dtype if name.endswith(("factors", "precisions", "tails", "link")) else np.dtype(np.float64)
                     self.arrays[name] = np.zeros((len(self.chains), self.draws, *value.shape), dtype)
                 self.arrays[name][c, self.done] = value
         self.done += 1
@@ -69,8 +69,9 @@ class Kept:
             draws = settle(draws, own_times)
             time = TimeDraws(draws["time.factors"], self.beside.bins.ends, own_times)
         for name, own_seen in zip(("rows", "columns"), seen):
-            u, mu, precision, noise, precisions, link = (
-                draws.get(f"{name}.{n}") for n in ("factors", "mu", "precision", "noise", "precisions", "link")
+            u, mu, precision, noise, precisions, link, tails, degrees = (
+                draws.get(f"{name}.{n}")
+                for n in ("factors", "mu", "precision", "noise", "precisions", "link", "tails", "degrees")
             )
             assert u is not None
             assert mu is not None
@@ -80,8 +81,9 @@ class Kept:
             stack = np.empty((n, s, d - 1), dtype)
             np.multiply(u[:, :, :-1].transpose(1, 0, 2), dtype.type(np.sqrt(scale / s)), out=stack)
             factors.append(stack.reshape(n, s * (d - 1)))
-            own = None if precisions is None else np.ascontiguousarray(precisions.T)
-            sides.append(SideDraws(np.ascontiguousarray(u[:, :, -1].T), mu, precision, noise, own, link, own_seen))
+            own, heavy = (None if a is None else np.ascontiguousarray(a.T) for a in (precisions, tails))
+            bias = np.ascontiguousarray(u[:, :, -1].T)
+            sides.append(SideDraws(bias, mu, precision, noise, own, link, own_seen, heavy, degrees))
         posterior = Posterior(
             sides[0], sides[1], draws["alpha"], mean, scale, len(self.chains), time, draws.get("thresholds"), self.loss
         )
@@ -98,6 +100,7 @@ def solve(
     thin: int,
     n_chains: int,
     noise: str,
+    tails: str,
     features: tuple[bool, bool],
     weights: np.ndarray | None,
     rng: np.random.Generator,
@@ -115,7 +118,7 @@ def solve(
         y, scale = with_values(x, _bare, np.float64), 1.0
         # thresholds were set so that s = 0 gives the shares of the grades
         mean = 0.0 if isinstance(loss, Ordered) else centre(y, loss, None)
-    chains = _start(y, k, n_chains, noise, features, beside, weights, rng, engine)
+    chains = _start(y, k, n_chains, noise, tails, features, beside, weights, rng, engine)
     if loss is not None:
         made = Likelihood.shared(loss, mean, y, lambda y, w: _sides(y, w, beside, engine))
         ids_only = chains[0].rows.x if beside.bins is None else engine.put(y)
@@ -183,6 +186,7 @@ def _start(
     k: int,
     n_chains: int,
     noise: str,
+    tails: str,
     features: tuple[bool, bool],
     beside: Beside,
     weights: np.ndarray | None,
@@ -203,7 +207,7 @@ def _start(
         for stream in rng.spawn(n_chains):
             fresh = [None if link is None else link.fresh() for link in (*links, None)]
             sides = [Side.of(engine, x, n, k + 1, link) for x, n, link in zip(seen.placed, seen.counts, fresh)]
-            chains.append(TimedChain(sides[0], sides[1], sides[2], seen.orders, noise, stream, engine))
+            chains.append(TimedChain(sides[0], sides[1], sides[2], seen.orders, noise, tails, stream, engine))
         return chains
     x = engine.put(y, entry_weights=weights)
     counts = x.counts, x.T.counts  # the columns' view is made in any case, and has them
@@ -213,7 +217,7 @@ def _start(
     for stream in rng.spawn(n_chains):
         fresh = [None if link is None else link.fresh() for link in links]
         sides = [Side.of(engine, x.T if side else x, counts[side], k + 1, fresh[side]) for side in (0, 1)]
-        chains.append(Chain(sides[0], sides[1], noise, stream, engine))
+        chains.append(Chain(sides[0], sides[1], noise, tails, stream, engine))
     return chains
 
 
@@ -242,6 +246,8 @@ def _state(chain: Chain) -> dict[str, np.ndarray]:
         get = chain.engine.get
         out |= {f"{name}.factors": get(side.factors), f"{name}.mu": side.mu, f"{name}.precision": side.precision}
         out[f"{name}.noise"] = np.array([side.shape, side.scale])
+        if side.tails is not None:
+            out |= {f"{name}.tails": get(side.tails)[:, 0], f"{name}.degrees": np.array(side.degrees)}
         if side.precisions is not None:
             out[f"{name}.precisions"] = get(side.precisions)[:, 0]
         if side.link is not None:

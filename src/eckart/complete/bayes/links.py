@@ -13,9 +13,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
-from eckart.complete.bayes.features import VAGUE, Iterative, Link, Spectral
+from eckart.complete.bayes.features import VAGUE, Iterative, Link, Spectral, ridge_draw
 
 START_STRENGTH = 10.0
 """lambda at the start: coefficients are smaller than what they explain, and the first sweeps find how much."""
@@ -29,14 +28,13 @@ class AttributeLink(Link):
         self.gram = self.f.T @ self.f
         self.put(np.zeros((f.shape[1], d)), np.full(int(groups.max()) + 1, START_STRENGTH))
 
-    def draw(self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray) -> np.ndarray:
+    def draw(
+        self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
+    ) -> np.ndarray:
         """Draw A and lambda given ``rest`` = U - mu less the other links; returns F A. ``root`` is a square root of the precision L."""
         z = rng.standard_normal(self.coefficients.shape)
-        upper = linalg.cholesky(self.gram + np.diag(self.strength[self.groups]), check_finite=False)
-        mean = linalg.cho_solve((upper, False), self.f.T @ rest, check_finite=False)
-        # H^-1/2 z root^-1: rows of covariance H^-1, columns of covariance (root root^T)^-1 = L^-1
-        noise = linalg.solve(root.T, linalg.solve_triangular(upper, z, check_finite=False).T).T
-        self.coefficients = mean + noise
+        gram, seen = (self.gram, rest) if w is None else ((w * self.f).T @ self.f, w * rest)
+        self.coefficients = ridge_draw(gram + np.diag(self.strength[self.groups]), self.f.T @ seen, z, root)
         size = np.einsum("pd,pd->p", self.coefficients @ precision, self.coefficients)
         count = np.bincount(self.groups) * self.coefficients.shape[1]
         self.strength = rng.gamma(0.5 * count + VAGUE) / (0.5 * np.bincount(self.groups, size) + VAGUE)
@@ -90,10 +88,12 @@ class SeveralLinks(Link):
         found = [part.scatter() for part in self.parts]
         return np.sum([s for s, _ in found], axis=0), sum(n for _, n in found)
 
-    def draw(self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray) -> np.ndarray:
+    def draw(
+        self, rng: np.random.Generator, rest: np.ndarray, precision: np.ndarray, root: np.ndarray, w: np.ndarray | None = None
+    ) -> np.ndarray:
         for part in self.parts:
             others = np.sum([other.now for other in self.parts if other is not part], axis=0)
-            part.draw(rng, rest - others, precision, root)
+            part.draw(rng, rest - others, precision, root, w)
         return self.now
 
     def weights(self) -> np.ndarray:

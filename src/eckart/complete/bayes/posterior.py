@@ -31,7 +31,7 @@ CELLS, NEW = 2**12, 2000
 @dataclass(frozen=True, eq=False)
 class SideDraws:
     """Draws that belong to rows or columns: ``bias`` n x S, ``mu`` S x d, ``precision`` S x d x d, ``noise`` S x (nu, tau), and, where the model
-    has them, ``precisions`` n x S and ``link`` S x features x d."""
+    has them, ``precisions`` n x S, ``link`` S x features x d, the weights ``tails`` of the priors n x S and their ``degrees`` nu' (S)."""
 
     bias: np.ndarray
     mu: np.ndarray
@@ -40,14 +40,16 @@ class SideDraws:
     precisions: np.ndarray | None = None
     link: np.ndarray | None = None
     seen: bool = True  # whether the link has who-rated-what
+    tails: np.ndarray | None = None
+    degrees: np.ndarray | None = None
 
     def features(self, x: Observed, numbers: np.ndarray | None) -> Any:
         """The features of rows as the link has them: attributes first, then what each row observes."""
         seen = pattern(x) if self.seen else sparse.csr_array((x.shape[0], 0))
         return seen if numbers is None else sparse.hstack([sparse.csr_array(numbers), seen], format="csr")
 
-    def with_rows(self, bias: np.ndarray, precisions: np.ndarray | None) -> SideDraws:
-        return replace(self, bias=bias, precisions=precisions)
+    def with_rows(self, bias: np.ndarray, precisions: np.ndarray | None, tails: np.ndarray | None) -> SideDraws:
+        return replace(self, bias=bias, precisions=precisions, tails=tails)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +175,7 @@ class Posterior:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Posterior mean of the cells, variance of that knowledge, variance of the noise."""
         mean, spread, noise = (np.empty(len(i)) for _ in range(3))
-        step = max(1, CELL_BYTES // (8 * f.k))
+        step = cells_at_once(f)
         for a in range(0, len(i), step):
             part = slice(a, a + step)
             drawn = self.draws(f, i[part], j[part], None if t is None else t[part])
@@ -203,8 +205,9 @@ class Posterior:
                 ends[:, part] = np.quantile(new, [tail, 1 - tail], axis=1, method="inverted_cdf")
         return ends[0], ends[1]
 
-    def block(self, f: LowRank, rows: np.ndarray, new: bool) -> np.ndarray:
-        """The mean over draws of the values of whole rows on the scale of the data; ``new`` rows have the mean of their biases in every draw."""
+    def block(self, f: LowRank, rows: np.ndarray, new: bool, clip: tuple[float, float] | None = None) -> np.ndarray:
+        """The mean over draws of the values of whole rows on the scale of the data, inside the range ``clip``; ``new`` rows have the mean of their biases in
+        every draw."""
         s, k = self.size, f.k // self.size
         left, right = f.left[rows].reshape(-1, s, k), f.right.reshape(-1, s, k)
         own = f.row_bias[rows] if new and f.row_bias is not None else None
@@ -212,7 +215,10 @@ class Posterior:
         for t in range(s):
             b = self.scale * self.rows.bias[rows, t] if own is None else own
             at = self.mean + s * left[:, t] @ right[:, t].T + b[:, None] + self.scale * self.columns.bias[:, t]
-            total += self.loss_at(t, None if new else rows[:, None], np.arange(f.n)).mean(at.astype(np.float64))
+            if self.loss is None:
+                total += at if clip is None else np.clip(at, *clip, out=at)
+            else:
+                total += self.loss_at(t, None if new else rows[:, None], np.arange(f.n)).mean(at.astype(np.float64))
         return (total / s).astype(f.dtype)
 
     def log_noise(self) -> np.ndarray:
@@ -228,8 +234,9 @@ class Posterior:
     ) -> tuple[LowRank, SideDraws]:
         """New rows: in every draw their conditional mean given the columns, mu, L and B of that draw; and the draws that go with them.
 
-        Where rows have noise precisions of their own, p starts at tau and is replaced once by its conditional mean. ``numbers`` are attributes of the rows; a
-        row with attributes and no entry is drawn from its prior instead, in pairs on either side of the mean, so that its uncertainty is told.
+        Where rows have noise precisions of their own, p starts at tau and is replaced once by its conditional mean; the weight w of a prior with heavy tails
+        starts at 1 and is replaced with it. ``numbers`` are attributes of the rows; a row with attributes and no entry is drawn from its prior instead, in
+        pairs on either side of the mean, so that its uncertainty is told.
         """
         n, s, k, dtype = x.shape[0], self.size, f.k // self.size, f.left.dtype
         y = replace(x, data=(x.data.astype(np.float64) - self.mean) / self.scale)
@@ -242,6 +249,7 @@ class Posterior:
         root = np.sqrt(self.scale / s)
         left, bias = np.empty((n, s, k), dtype), np.empty((n, s), dtype)
         precisions = None if self.rows.precisions is None else np.empty((n, s), dtype)
+        tails = None if self.rows.tails is None else np.empty((n, s), dtype)
         for t in range(s):
             design = np.ones((f.n, k + 1))
             design[:, :k] = f.right.reshape(-1, s, k)[:, t] / root
@@ -258,20 +266,26 @@ class Posterior:
                     precisions[:, t] = 1.0  # what is typical: a mode tells nothing of the noise around it
                 left[:, t], bias[:, t] = u[:, :k] * root, u[:, k]
                 continue
-            if precisions is None:
-                out = draw_rows(*given, float(self.alpha[t]), q, lam, prior, None)
-            else:
-                nu, tau = self.rows.noise[t]
-                out = draw_rows(*given, float(tau), q, lam, prior, None)
-                p = (nu + counts) / (nu / tau + engine.get(out.misfit))
-                out = draw_rows(*given, engine.take(p), q, lam, prior, None)
-                precisions[:, t] = p[:, 0]
+            nu, tau = self.rows.noise[t]
+            p = float(self.alpha[t]) if precisions is None else float(tau)
+            out = draw_rows(*given, p, q, lam, prior, None)
+            if precisions is not None or tails is not None:
+                own, w = np.full((n, 1), p), np.ones((n, 1))
+                if precisions is not None:
+                    own = (nu + counts) / (nu / tau + engine.get(out.misfit))
+                    precisions[:, t] = own[:, 0]
+                if tails is not None and self.rows.degrees is not None:
+                    w = _weights(engine.get(out.factors), np.asarray(prior), lam, self.rows.degrees[t])
+                    tails[:, t] = w[:, 0]
+                out = draw_rows(*given, engine.take(own / w), q, lam, prior, None)
             u = np.array(engine.get(out.factors))
             if len(cold):  # L = R^T R: R^-1 z has the covariance L^-1
-                u[cold] += np.linalg.solve(np.linalg.cholesky(lam.astype(np.float64)).T, away[:, t].T).T
+                # that of a t distribution is nu' / (nu' - 2) times as large
+                wide = 1.0 if self.rows.degrees is None else np.sqrt(self.rows.degrees[t] / (self.rows.degrees[t] - 2))
+                u[cold] += wide * np.linalg.solve(np.linalg.cholesky(lam.astype(np.float64)).T, away[:, t].T).T
             left[:, t], bias[:, t] = u[:, :k] * root, u[:, k]
         row_bias = (self.scale * bias.mean(axis=1)).astype(dtype)
-        return f.with_rows(left.reshape(n, s * k), row_bias, None, x.rows), self.rows.with_rows(bias, precisions)
+        return f.with_rows(left.reshape(n, s * k), row_bias, None, x.rows), self.rows.with_rows(bias, precisions, tails)
 
     def shares(
         self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray, numbers: np.ndarray | None = None, bin: int | None = None
@@ -287,6 +301,7 @@ class Posterior:
         total, base, told, biases = np.zeros(len(seen)), 0.0, 0.0, 0.0
         for t in range(s):
             v, goal, lam = design[t, :-1], design[t, -1], self.rows.precision[t].astype(np.float64)
+            lam = lam if self.rows.tails is None else lam * float(self.rows.tails[i, t])
             centre = self.rows.mu[t].astype(np.float64)
             weight = np.full(
                 len(seen), float(self.alpha[t]) if self.rows.precisions is None else float(self.rows.precisions[i, t])
@@ -339,6 +354,17 @@ class Posterior:
             sides[0], sides[1], arrays["alpha"], float(values["mean"]), float(values["scale"]), int(values["chains"]), TimeDraws.from_state(arrays),
             arrays.get("thresholds"), loss,
         )  # fmt: skip
+
+
+def _weights(u: np.ndarray, prior: np.ndarray, lam: np.ndarray, degrees: float) -> np.ndarray:
+    """Conditional means (nu' + d) / (nu' + (u - m)^T L (u - m)) of the weights of rows u (n x d) whose priors have L m = ``prior``; n x 1."""
+    away = u - np.linalg.solve(lam.astype(np.float64), prior.T.astype(np.float64)).T
+    return ((degrees + u.shape[1]) / (degrees + ((away @ lam) * away).sum(axis=1)))[:, None]
+
+
+def cells_at_once(f: LowRank) -> int:
+    """Cells whose draws are looked at together."""
+    return max(1, CELL_BYTES // (8 * f.k))
 
 
 def pairs_of_normals(rows: int, draws: int, d: int) -> np.ndarray:

@@ -28,6 +28,9 @@ from eckart.matrix import Observed
 
 BINS = 8
 """The stream of the bins' draws: 0 to 7 are those of rows and columns."""
+EVERY = 2
+"""Sweeps from one draw of the bins to the next: there are far fewer of them than of rows and columns, each sees hundreds of entries and hardly moves, and to
+walk over all entries for it costs as much as a side."""
 FEW = 0.5
 """Share of the entries up to which pairs of the two other sides are worth being found: people observe much at a time."""
 
@@ -43,9 +46,9 @@ class TimedChain(Chain):
     """A chain with bins of time; the matrices of rows, columns and bins have one column for each pair of the two other sides."""
 
     def __init__(
-        self, rows: Side, columns: Side, bins: Side, orders: dict[int, Order], noise: str, rng: Any, engine: Any
+        self, rows: Side, columns: Side, bins: Side, orders: dict[int, Order], noise: str, tails: str, rng: Any, engine: Any
     ):
-        super().__init__(rows, columns, noise, rng, engine)
+        super().__init__(rows, columns, noise, tails, rng, engine)
         self.bins = bins
         self.others = {
             id(rows): (columns, bins, orders[0]),
@@ -77,12 +80,13 @@ class TimedChain(Chain):
         own = np.append(np.full(d - 1, p), q)
         return np.zeros(d), np.diag(own), np.diag(np.sqrt(own))
 
-    def _draw_rest(self) -> Tall:
-        return self._draw(self.bins, self.columns, BINS)
+    def _draw_rest(self) -> Tall | None:
+        return self._draw(self.bins, self.columns, BINS) if self.sweeps % EVERY == 0 else None
 
     def _square(self, misfit: Tall) -> float:
-        """Bins are drawn last, and their misfit is that of all entries."""
-        return float(self.engine.inner(self.bins.ones, self._draw_rest())[0, 0])
+        """Where bins are drawn they are the last, and their misfit is that of all entries."""
+        last = self._draw_rest()
+        return super()._square(misfit) if last is None else float(self.engine.inner(self.bins.ones, last)[0, 0])
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
         return super().arrays(name) | self.bins.arrays(f"{name}.bins", self.engine)

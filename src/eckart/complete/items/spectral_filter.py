@@ -13,7 +13,7 @@ Reference: Y. Shen et al., "How powerful is graph convolution for recommendation
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -74,8 +74,6 @@ class SpectralFilter(ItemModel):
     alpha: float = param(0.3, number(0))
     checkpoint: Any = param(None, file_name())
 
-    _gram: Any = field(init=False)
-
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
         check(self)
         self._check_entries(x, weights)
@@ -132,11 +130,11 @@ class SpectralFilter(ItemModel):
         """A^T A of the entries that the model knows, without its zeros."""
         if w.indptr is not None:  # those of a lean copy
             return super()._linear(w)
-        if self._gram is None:
+        if "gram" not in self._made:
             engine = self._engine()
             with engine.at_work():
-                self._gram = engine.sparse_gram(engine.put(self._adjacency(self.observed_)[0]))
-        return self._gram
+                self._made["gram"] = engine.sparse_gram(engine.put(self._adjacency(self.observed_)[0]))
+        return self._made["gram"]
 
     def _lean(self) -> Any:
         gram, lean = self._linear(self.fit_.factors), super()._lean()
@@ -146,11 +144,11 @@ class SpectralFilter(ItemModel):
 
     def _take(self, fit: Fit, x: Observed) -> None:
         super()._take(fit, x)
-        self._gram = None
+        self._made: dict[str, Any] = {}  # a verb fills it and leaves the model's own fields as they are
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return state | {"_gram": None} if "_gram" in state else state
+        return state | {"_made": {}} if "_made" in state else state
 
 
 def _column_sums(y: Observed) -> np.ndarray:

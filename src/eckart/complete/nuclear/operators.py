@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.arguments import held, numbers
 from eckart.decompositions import svd
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
@@ -109,8 +110,8 @@ def operator(given: Any) -> Any:
     a: Any = given
     if hasattr(a, "times") and hasattr(a, "times_t"):
         return a if hasattr(a, "engine") else Products(a.shape, a.dtype, a.times, a.times_t)
-    if not hasattr(a, "shape"):
-        a = np.asarray(a, np.float64)
+    if not hasattr(a, "shape") or a.dtype == np.dtype(object):
+        a = numbers("a", given, "a matrix of numbers, or an operator")
     if len(a.shape) != 2:
         raise InputError(f"a has {len(a.shape)} dimension(s), wanted rows and columns")
     kind = np.dtype(np.float32) if a.dtype == np.float32 else np.dtype(np.float64)
@@ -119,8 +120,7 @@ def operator(given: Any) -> Any:
             i, j = np.argwhere(~np.isfinite(a))[0]
             raise InputError(f"a is {a[i, j]} at row {i}, column {j}, wanted finite numbers")
         a = a.astype(kind, copy=False)
-    linear = hasattr(a, "rmatmat")
-    times, times_t = (a.matmat, a.rmatmat) if linear else (lambda v: a @ v, lambda y: a.T @ y)
+    times, times_t = (a.matmat, a.rmatmat) if hasattr(a, "rmatmat") else (lambda v: a @ v, lambda y: a.T @ y)
     return Products(a.shape, kind, lambda v: np.asarray(times(v), kind), lambda y: np.asarray(times_t(y), kind))
 
 
@@ -241,6 +241,7 @@ def shrink(z: Triples, tau: float) -> Triples:
     )
 
 
+@held
 def randomized_svd(
     a: Any,
     k: int,

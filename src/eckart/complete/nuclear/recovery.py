@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.certify.recovery import recovery_certificate
 from eckart.decompositions import svd
 from eckart.engines import engine_named
@@ -117,6 +118,7 @@ class Recovery:
         return "\n".join([*lines, f"  verdict             {self.verdict}"])
 
 
+@held
 def recovery(observed: Any, k: int, fit: Any = None, **reading: Any) -> Recovery:
     """Report whether the observed entries can determine a matrix of rank k, and which rows and columns they cannot.
 

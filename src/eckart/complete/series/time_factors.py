@@ -280,6 +280,7 @@ class TimeFactors(KeptEntries):
         f, reach = self._series(), _reach(level)
         if not whole(1).fits(steps):
             raise wrong("steps", steps, "an int >= 1")
+        require_room("steps", steps, 8.0 * steps * f.shape[0])
         mean, std = f.ahead(int(steps))
         reach = f.dtype.type(reach)
         low, high = self._clipped(mean - reach * std), self._clipped(mean + reach * std)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.complete.tables.factor_em import Gaussian, start
-from eckart.complete.tables.fit_table import Climb, Placed, Scores, descend
+from eckart.complete.tables.factor_em import Gaussian, m_step, start
+from eckart.complete.tables.fit_table import Placed, Scores
+from eckart.decompositions import svd
+from eckart.engines.protocol import FilledMoments, Tall
 
 ROWS = 1000
 """Rows by which rank and ridge are chosen: more would tell candidates apart that hardly differ."""
@@ -15,10 +18,11 @@ SHARE = 0.1
 """Of the known cells that are hidden for it."""
 RIDGES = (10.0, 1.0, 100.0)
 """In rows: a column leans on its mean as if it had been seen so many times more without saying anything. The first is used while the rank is chosen."""
-RANKS = (1, 2, 4, 8, 16)
-"""More has not gained on any table tried, and the cost of a step grows with the cube; ``n_components`` can ask for more."""
-LOOSE, STEPS = 2e-3, 8
-"""Tolerance and most steps of a candidate: differences between candidates are larger than what is left."""
+RANKS, FIRST = (1, 2, 4, 8, 16), 4
+"""More has not gained on any table tried, and the cost of a step grows with the cube; ``n_components`` can ask for more. The first that is tried leads up,
+or down where the next one gains nothing: of most tables the lowest need not be tried."""
+STEPS = 2
+"""Of a candidate, from the moments that the one before has left: differences between candidates are larger than what is left."""
 ENOUGH, MANY = 0.01, 8
 """Share of the error that a rank must gain: two in a row that do not, or one from rank 8 on, are the last that are tried."""
 BETTER = 0.002
@@ -42,7 +46,7 @@ class Choice(NamedTuple):
 
 
 def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Generator, engine: Any) -> Choice:
-    """Ranks 1, 2, 4, ... while they gain, then other ridges at the best of them; what is given is kept."""
+    """Ranks 4, 8, 16 while they gain, or 2 and 1, then other ridges at the best of them; what is given is kept."""
     rows = rng.permutation(table.rows)[
         :ROWS
     ]  # in this order: a mask that a user drew with the same seed is not drawn again
@@ -52,31 +56,71 @@ def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Genera
         if not p.cycle:
             hidden[:, p.at] = (rng.random(len(rows)) < SHARE)[:, None] & ~np.isnan(truth[:, p.at])
     part = Scores(table.parts, np.where(hidden, np.nan, truth))
-    placed, n = Placed.of(part, engine), truth.shape[1]
+    n = truth.shape[1]
     top = max(1, min(RANKS[-1], n - 1, len(rows) - 1))
     ranks = [k] if k is not None else [r for r in RANKS if r < top] + [top]
     ridges = RIDGES if l2 is None else (l2,)
-    away = _Away(part, truth, hidden)
-    tried: list[tuple[Candidate, Gaussian]] = []
-
-    def measure(g: Gaussian, ridge: float) -> Climb:
-        climb = descend(placed, g, ridge, LOOSE, STEPS)
-        tried.append((Candidate(climb.g.k, ridge, away.error(climb.g, engine.get(climb.codes))), climb.g))
-        return climb
-
-    climb = None
-    for rank in ranks:
-        climb = measure(start(part.y, rank) if climb is None else _grown(climb, len(rows), rank), ridges[0])
-        errors = [one.error for one, _ in tried]
+    tried = _Tried(Placed.of(part, engine), _Away(part, truth, hidden))
+    middle = max((i for i, rank in enumerate(ranks) if rank <= FIRST), default=0)
+    first = last = tried.measure(start(part.y, ranks[middle]), ridges[0])
+    for rank in ranks[middle + 1 :]:
+        last = tried.measure(tried.grown(last, rank), ridges[0], last)
+        errors = [one.candidate.error for one in tried.all]
         small = [errors[i] > (1 - ENOUGH) * min(errors[:i]) for i in range(1, len(errors))]
-        if (small[-1:] == [True] and rank >= MANY) or small[-2:] == [True, True]:
+        if (small[-1] and rank >= MANY) or small[-2:] == [True, True]:
             break
-    best = ranked = min(tried, key=lambda one: one[0].error)
+    last = first
+    for rank in reversed(ranks[:middle]):
+        if tried.best() is not last:
+            break
+        last = tried.measure(_leading(last.g, rank), ridges[0], last)
+    best = ranked = tried.best()
     for ridge in ridges[1:]:
-        measure(ranked[1], ridge)
-        if tried[-1][0].error < (1 - BETTER) * best[0].error:
-            best = tried[-1]
-    return Choice(best[0], [one for one, _ in tried], best[1])
+        other = tried.measure(ranked.g, ridge, ranked)
+        if other.candidate.error < (1 - BETTER) * best.candidate.error:
+            best = other
+    return Choice(best.candidate, [one.candidate for one in tried.all], best.g)
+
+
+class _Try(NamedTuple):
+    """A candidate, its Gaussian, and moments of complete rows and codes of rows there."""
+
+    candidate: Candidate
+    g: Gaussian
+    moments: FilledMoments
+    codes: Tall
+
+
+class _Tried:
+    """Candidates measured so far."""
+
+    def __init__(self, placed: Placed, away: _Away):
+        self.placed, self.away, self.all = placed, away, list[_Try]()
+
+    def measure(self, g: Gaussian, ridge: float, before: _Try | None = None) -> _Try:
+        """A few steps from g, the first with the moments of the candidate ``before`` it."""
+        placed = self.placed
+        m, codes = placed.moments(g) if before is None else (before.moments, None)
+        for _ in range(STEPS):
+            g = m_step(g, m, placed.rows, ridge, placed.engine)
+            m, codes = placed.moments(g, codes)
+        self.all.append(_Try(Candidate(g.k, ridge, self.away.error(g, placed.engine.get(codes))), g, m, codes))
+        return self.all[-1]
+
+    def grown(self, one: _Try, k: int) -> Gaussian:
+        """With more directions: the leading ones of what is left unexplained."""
+        mu = one.moments.first / self.placed.rows
+        return one.g.grown(k, one.moments.second / self.placed.rows - np.outer(mu, mu))
+
+    def best(self) -> _Try:
+        return min(self.all, key=lambda one: one.candidate.error)
+
+
+def _leading(g: Gaussian, k: int) -> Gaussian:
+    """With fewer directions: those of W that stand out most of the noise."""
+    scale = np.sqrt(g.psi)[:, None]
+    turn = svd(g.w / scale, full_matrices=False)[2][:k]
+    return replace(g, w=g.w @ turn.T)
 
 
 class _Away:
@@ -93,10 +137,3 @@ class _Away:
         there = g.mu[self.j] + np.einsum("ek,ek->e", codes[self.i], g.w[self.j])
         squares, seen = np.bincount(self.owner, (self.truth - there) ** 2, len(self.counts)), self.counts > 0
         return float(np.mean(squares[seen] / self.counts[seen])) if seen.any() else 1.0
-
-
-def _grown(climb: Climb, rows: int, k: int) -> Gaussian:
-    """With more directions: the leading ones of what is left unexplained."""
-    assert climb.moments is not None
-    mu = climb.moments.first / rows
-    return climb.g.grown(k, climb.moments.second / rows - np.outer(mu, mu))

@@ -180,7 +180,8 @@ def choose_loss(cells: Cells, asked: str | None) -> tuple[str, str]:
         a = cells.values[~np.isnan(cells.values)]
         deviation = a.std() if len(a) else 0.0
         if deviation > 0 and a.min() >= 0:
-            skewness = float((((a - a.mean()) / deviation) ** 3).mean())
+            away = (a - a.mean()) / deviation
+            skewness = float((away * away * away).mean())
             if skewness > SKEWED:
                 return (
                     "poisson",

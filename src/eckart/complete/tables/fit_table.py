@@ -106,7 +106,7 @@ def descend(
                 break
             if len(trace) > max_iter:
                 break
-            g, m = m_step(g, m, table.rows, l2, m.wild), None
+            g, m = m_step(g, m, table.rows, l2, table.engine), None
     except KeyboardInterrupt:
         if not len(trace):
             raise
@@ -152,6 +152,6 @@ MANY = 300
 
 def without_itself(table: Scores, g: Gaussian, found: Expected, part: Part, rows: np.ndarray) -> np.ndarray:
     """Scores of the cells of a part in rows that see it, as expected from the other cells of their rows."""
-    w = g.w[part.at]
-    spread = np.einsum("pk,ukl,ql->upq", w, found.covariance, w, optimize=True)[table.gaps.of[rows]]
+    w, s = g.w[part.at], found.covariance
+    spread = np.matmul(w, (s.reshape(-1, g.k) @ w.T).reshape(len(s), g.k, len(w)))[table.gaps.of[rows]]
     return left_out(table.y[rows, part.at], found.scores[rows, part.at], spread, g.psi[part.at])

@@ -7,7 +7,8 @@ covariance C = W S W^T of the scores of the cell and their noise Psi (all given 
 
     y - Psi (Psi - C)^-1 (y - s).
 
-Newton steps, halved until the sum falls; those of a category with many levels, whose curvature is a large matrix, take its bound 1/2 instead.
+Newton steps in slopes and thresholds together, halved until the sum falls; those of a category with many levels, whose curvature is a large matrix, take its
+bound 1/2 instead.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LEVELS = 8
 """Of a category up to which steps are Newton's: eight levels and seven scores have 64 unknowns. They need some five steps, those by the bound a hundred."""
 GAIN, STILL = 1e-7, 1e-4
 """Stop when a step gains less than the first for a cell and the gradient is below the second of what adds up to it, a tenth of what its certificate allows."""
-CELLS = 2000
+CELLS = 1000
 """Cells that a link is fitted to: its few numbers are known to a few per cent by then."""
 
 
@@ -46,49 +47,51 @@ def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
     loss, wide = part.loss, part.loss.width
     ridge = np.full(x.shape[1], RIDGE)
     ridge[0] = INTERCEPT * len(a)
-    moves = np.ones(x.shape[1], bool)
-    moves[0] = not isinstance(loss, Ordered)  # thresholds are its intercepts
+    first = int(isinstance(loss, Ordered))  # thresholds are its intercepts
     link = np.zeros((wide, x.shape[1]))
-    if moves[0]:
+    if not first:
         link[:, 0] = loss.best_constant(a, np.ones(len(a)))
-    f = x[:, moves]
-    fixed = np.linalg.inv(0.5 * f.T @ f + np.diag(ridge[moves])) if wide > LEVELS else None
+    f, own = x[:, first:], ridge[first:]
+    fixed = np.linalg.inv(0.5 * f.T @ f + np.diag(own)) if wide > LEVELS else None
 
     def natural(m: np.ndarray) -> np.ndarray:
         s = x @ m.T
         return s if wide > 1 else s[:, 0]
 
-    def value(m: np.ndarray, l: Loss) -> float:
-        return float(l.value(a, natural(m)).sum() + 0.5 * (ridge * m**2).sum())
+    def value(m: np.ndarray, l: Loss, s: np.ndarray) -> float:
+        return float(l.value(a, s).sum() + 0.5 * (ridge * m**2).sum())
 
-    now = value(link, loss)
+    s = natural(link)
+    now = value(link, loss, s)
     for _ in range(STEPS):
-        s = natural(link)
+        cuts: np.ndarray | None = None
         g = loss.gradient(a, s).reshape(len(a), wide)
-        slope = g.T @ f + (ridge * link)[:, moves]
+        slope = g.T @ f + (ridge * link)[:, first:]
         if fixed is not None:
             step = -slope @ fixed
         elif wide > 1:
-            step = -np.linalg.solve(_bend_of_levels(loss.mean(s), f, ridge), slope.ravel()).reshape(slope.shape)
+            step = -np.linalg.solve(_bend_of_levels(loss.mean(s), f, own), slope.ravel()).reshape(slope.shape)
+        elif isinstance(loss, Ordered):
+            both = _graded_step(loss, a, s, f, own, slope[0])
+            step, cuts = both[None, : f.shape[1]], both[f.shape[1] :]
         else:
-            curved = (f * bend(loss, a, s)[:, None]).T @ f + np.diag(ridge[moves])
-            step = -np.linalg.solve(curved, slope[0])[None]
-        whole = np.zeros_like(link)
-        whole[:, moves] = step
-        for _ in range(20):  # a millionth of the step: nothing is left to gain
-            new = value(link + whole, loss)
+            mean = g[:, 0] + a  # both losses that come here have the gradient mean - a, and their curvature is a variance
+            curved = mean * (1 - mean) if part.discrete else mean
+            step = -np.linalg.solve((f * np.maximum(curved, 1e-6)[:, None]).T @ f + np.diag(own), slope[0])[None]
+        for halved in range(20):  # a millionth of the step: nothing is left to gain
+            trial, moved = link.copy(), loss
+            trial[:, first:] += 0.5**halved * step
+            if cuts is not None:
+                moved = loss.moved(0.5**halved * cuts)  # type: ignore[attr-defined]
+            there = natural(trial)
+            new = np.inf if moved is None else value(trial, moved, there)
             if new <= now:
                 break
-            whole /= 2
         else:
             break
-        link, gain = link + whole, now - new
+        link, loss, s, gain = trial, moved, there, now - new
         now = new
-        if isinstance(loss, Ordered):
-            moved = threshold_step(loss, a, natural(link))
-            new = value(link, moved)
-            gain, now, loss = gain + now - new, new, moved
-        size = np.abs(g).T @ np.abs(f) + np.abs(ridge * link)[:, moves]
+        size = np.abs(g).T @ np.abs(f) + np.abs(ridge * link)[:, first:]
         if gain <= GAIN * len(a) and np.linalg.norm(slope) <= STILL * np.linalg.norm(size):
             break
     return replace(part, loss=loss, link=link)
@@ -115,18 +118,19 @@ def _bend_of_levels(p: np.ndarray, f: np.ndarray, ridge: np.ndarray) -> np.ndarr
     return out.reshape(each.shape[1], each.shape[1])
 
 
-def bend(loss: Loss, a: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """Second derivatives by s, from gradients beside it; at least a little where a cell is certain."""
-    return np.maximum((loss.gradient(a, s + 1e-4) - loss.gradient(a, s - 1e-4)) / 2e-4, 1e-6)
-
-
-def threshold_step(loss: Ordered, a: np.ndarray, s: np.ndarray) -> Ordered:
-    """A Newton step of thresholds, halved until the loss does not rise."""
-    slope, bend = loss.by_thresholds(a, s, np.ones(len(a)))
-    step, now = -np.linalg.lstsq(bend, slope, rcond=None)[0], float(loss.value(a, s).sum())
-    for _ in range(10):  # a thousandth of the step: beyond it little is left to gain
-        moved = loss.moved(step)
-        if moved is not None and float(moved.value(a, s).sum()) <= now:
-            return moved
-        step = step / 2
-    return loss
+def _graded_step(
+    loss: Ordered, a: np.ndarray, s: np.ndarray, f: np.ndarray, ridge: np.ndarray, slope: np.ndarray
+) -> np.ndarray:
+    """A Newton step of slopes and thresholds together: what one would gain alone the other takes back."""
+    up, down, up_slope, down_slope = loss.tips(a, s)
+    code, t, p = np.asarray(a, np.intp), len(loss.thresholds), f.shape[1]
+    by_cuts, bend = loss.by_thresholds(a, s, np.ones(len(a)))
+    g = up - down
+    mixed = np.zeros((t + 1, p))  # d2 l / d theta d slopes
+    for j in range(p):
+        mixed[:, j] = np.bincount(code, (up_slope - up * g) * f[:, j], t + 1)
+        mixed[:t, j] += np.bincount(code, (down * g - down_slope) * f[:, j], t + 1)[1:]
+    whole = np.empty((p + t, p + t))
+    whole[:p, :p] = (f * np.maximum(down_slope - up_slope + g * g, 1e-6)[:, None]).T @ f + np.diag(ridge)
+    whole[p:, p:], whole[p:, :p], whole[:p, p:] = bend, mixed[:t], mixed[:t].T
+    return -np.linalg.lstsq(whole, np.concatenate([slope, by_cuts]), rcond=None)[0]

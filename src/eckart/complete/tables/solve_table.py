@@ -12,9 +12,10 @@ from eckart.certify.tables import certify_table
 from eckart.complete.tables.choose import Choice, choose
 from eckart.complete.tables.columns import Part, laid_out, parts_for
 from eckart.complete.tables.factor_em import Gaussian, em_move, factor_gradient, penalty
-from eckart.complete.tables.fit_table import Expected, Placed, Scores, descend, expected, without_itself
+from eckart.complete.tables.fit_table import Placed, Scores, descend, expected, without_itself
 from eckart.complete.tables.links import CELLS, fit_link, link_gradient
 from eckart.decompositions import svd
+from eckart.engines.protocol import FilledMoments
 from eckart.errors import InputError, wrong
 from eckart.factors import MixedColumns
 from eckart.fit import Fit, plan_of
@@ -59,9 +60,11 @@ def solve(
     placed = Placed.of(table, engine)
     climb = descend(placed, chosen.g, chosen.best.l2, tol, max_iter, watch, memory)
     g = _signed(climb.g)
-    found = _found(table, g)
-    laid = _linked(table, g, codes, found)
-    certificate = measured(replace(table, parts=laid), placed, g, chosen.best.l2, codes, climb.trace, found)
+    seen = _left_out(table, g, codes)
+    laid = tuple(fit_link(p, *seen[i]) if i in seen else p for i, p in enumerate(laid))
+    # axes turned: the moments of complete rows are those of the last step
+    moments = None if table.robust else climb.moments
+    certificate = measured(replace(table, parts=laid), placed, g, chosen.best.l2, codes, climb.trace, seen, moments)
     plan = {
         **plan_of(engine),
         "solver": "EM over missing cells, factor analysis of n x n moments", "rank": chosen.best.k, "l2": chosen.best.l2,
@@ -98,26 +101,20 @@ def _signed(g: Gaussian) -> Gaussian:
     return replace(g, w=w * np.where(largest < 0, -1.0, 1.0))
 
 
-def _found(table: Scores, g: Gaussian) -> Expected | None:
-    """What is expected of rows, where links or robust columns ask for it."""
-    return expected(table, g) if table.robust or any(p.linked for p in table.parts) else None
-
-
-def _linked(table: Scores, g: Gaussian, codes: list[np.ndarray], found: Expected | None) -> tuple[Part, ...]:
-    """The parts with their links fitted to seen cells, as the other cells of their rows predict them."""
-    out = []
-    for p, a in zip(table.parts, codes):
-        if p.linked and found is not None:
-            rows = _some(a)
-            p = fit_link(p, a[rows], without_itself(table, g, found, p, rows))
-        out.append(p)
-    return tuple(out)
-
-
-def _some(a: np.ndarray) -> np.ndarray:
-    """Evenly spaced rows that see a column, at most as many as a link needs."""
-    rows = np.flatnonzero(~np.isnan(a))
-    return rows[np.linspace(0, len(rows) - 1, min(len(rows), CELLS)).astype(np.intp)]
+def _left_out(table: Scores, g: Gaussian, codes: list[np.ndarray]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """For each part with a link: codes of cells, and their scores as the other cells of their rows predict them. Cells are the first that a column sees in
+    one order of all rows, as many as a link needs, so that columns ask for the same rows."""
+    order = np.argsort(np.arange(table.rows) * 0.5 * (np.sqrt(5) - 1) % 1.0)  # multiples of the golden ratio: evenly spread however many are taken
+    rows = {
+        i: np.sort(order[~np.isnan(a[order])][:CELLS]) for i, (p, a) in enumerate(zip(table.parts, codes)) if p.linked
+    }
+    asked = np.unique(np.concatenate([np.zeros(0, np.intp), *rows.values()]))
+    some = Scores(table.parts, table.y[asked])
+    found = expected(some, g) if len(asked) else None
+    return {
+        i: (codes[i][at], without_itself(some, g, found, table.parts[i], np.searchsorted(asked, at)))
+        for i, at in rows.items() if found is not None and len(at)
+    }  # fmt: skip
 
 
 def measured(
@@ -127,16 +124,15 @@ def measured(
     l2: float,
     codes: list[np.ndarray],
     trace: Trace | None,
-    found: Expected | None = None,
+    seen: dict[int, tuple[np.ndarray, np.ndarray]] | None = None,
+    m: FilledMoments | None = None,
 ) -> Certificate:
-    """The certificate from data and model alone; ``found``: what is expected of rows, where it is known already."""
-    found = found or _found(table, g)
-    m, _ = placed.moments(g, None if found is None else placed.engine.take(found.codes))
+    """The certificate from data and model alone; ``seen``: cells and what is expected of them, ``m``: moments of complete rows, where both are known."""
+    if m is None:
+        m, _ = placed.moments(g, placed.engine.take(expected(table, g).codes) if table.robust else None)
     value = float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)
-    links = {
-        p.name: link_gradient(p, a[rows], without_itself(table, g, found, p, rows))
-        for p, a in zip(table.parts, codes) if found is not None and p.linked and len(rows := _some(a))
-    }  # fmt: skip
+    seen = _left_out(table, g, codes) if seen is None else seen
+    links = {table.parts[i].name: link_gradient(table.parts[i], *at) for i, at in seen.items()}
     count = int(np.count_nonzero(~np.isnan(table.y)))
     facts: dict[str, object] = {
         "seen scores": count,

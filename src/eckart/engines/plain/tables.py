@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.host import place
-from eckart.engines.protocol.tables import FilledMoments
+from eckart.engines.protocol.tables import FactorRule, FilledMoments
 
 
 class PlainTables:
@@ -38,3 +38,24 @@ class PlainTables:
             spread[:, seen] = 0.0
             first, second = first + full, second + np.outer(full, full) + spread
         return FilledMoments(first, second, float(loglik), wild), out
+
+    def factor_steps(
+        self, cov: np.ndarray, factors: np.ndarray, noise: np.ndarray, rule: FactorRule
+    ) -> tuple[np.ndarray, np.ndarray]:
+        w, own, one = np.asarray(factors, np.float64), np.asarray(noise, np.float64), np.eye(factors.shape[1])
+        for _ in range(rule.steps):
+            scaled = (w / own[:, None]).T
+            spread = np.linalg.inv(one + scaled @ w)
+            b = spread @ scaled
+            cb = cov @ b.T
+            zz = b @ cb + spread
+            w = np.linalg.solve(zz + rule.l2 / rule.rows * one, cb.T).T
+            left = rule.rows * (np.diagonal(cov) - (w * cb).sum(axis=1)) + rule.more
+            before, own = own, np.maximum(left / (rule.rows + rule.degrees), rule.least)
+            wider = w @ np.linalg.cholesky((zz + zz.T) / 2)
+            cost = rule.l2 * float(((wider**2 - w**2).sum(axis=1) / own).sum())
+            if rule.rows * (np.trace(zz) - len(zz) - np.linalg.slogdet(zz)[1]) >= cost:
+                w = wider
+            if np.abs(own / before - 1.0).max() <= rule.still:
+                break
+        return w, own

@@ -39,7 +39,7 @@ from eckart.engines.protocol.parts import (
 from eckart.engines.protocol.placed import GapsFound, Placed, PlacingFamily, Tall, first_bad, refuse_bad
 from eckart.engines.protocol.ridge import PrecisionDraws, RidgeFamily, RidgeRule, RowSolution
 from eckart.engines.protocol.series import LagProducts, SeriesFamily
-from eckart.engines.protocol.tables import FilledMoments, TablesFamily
+from eckart.engines.protocol.tables import FactorRule, FilledMoments, TablesFamily
 from eckart.engines.protocol.topics import TopicsFamily, TopicStatistics
 from eckart.engines.protocol.words import (
     CountRows,
@@ -54,7 +54,8 @@ from eckart.engines.protocol.words import (
 
 __all__ = [
     "ROUGH", "BetaRule", "BetaSums",
-    "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorSums", "FilledMoments", "GapCodes",
+    "ColumnMoments", "CountRows", "CrossSums", "Decomposition", "Descent", "Engine", "Evidence", "EvidenceSums", "FactorRule", "FactorSums", "FilledMoments",
+    "GapCodes",
     "GapStatistics", "GapsFound", "GloveTable", "Keeper", "KlRule", "KlSums", "LagProducts", "LossSums", "Moments", "PairRule", "Pass", "Placed", "PmiRule",
     "PrecisionDraws", "RidgeRule", "RowSolution", "ScoreEvidence", "ScoreRule", "SeenColumns", "SignSums", "Sketch", "SparseColumns", "SparseRows", "Tall",
     "ThresholdSums", "TopicStatistics", "Totals", "ZeroDiagonal", "first_bad", "refuse_bad", "strata_of",

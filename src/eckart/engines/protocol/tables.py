@@ -22,8 +22,20 @@ class FilledMoments(NamedTuple):
         return FilledMoments(*sums)
 
 
+class FactorRule(NamedTuple):
+    """What the steps of ``factor_steps`` minimise, and when they end: see there."""
+
+    rows: float
+    l2: float
+    more: np.ndarray
+    degrees: float
+    least: float
+    steps: int
+    still: float
+
+
 class TablesFamily(Protocol):
-    """The E step of a table whose columns have scores. All in float64."""
+    """The two steps of a table whose columns have scores. All in float64."""
 
     def filled_moments(
         self,
@@ -41,5 +53,19 @@ class TablesFamily(Protocol):
 
         ``width`` d (n numbers, infinite: none) draws the scores of a column to t + clip(a - t, -d, d), t = mean_j + w_j.z with z the ``codes`` (N x k; None:
         zeros): the parabola above Huber's loss at t. What the loss has beyond it, d (|a - t| - d), is summed up in ``wild``.
+        """
+        ...
+
+    def factor_steps(
+        self, cov: np.ndarray, factors: np.ndarray, noise: np.ndarray, rule: FactorRule
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """EM steps from W = ``factors`` (n x k) and noise (n) down
+
+            rows/2 (log |S| + tr S^-1 C) + l2/2 sum_j |w_j|^2 / noise_j + 1/2 sum_j (degrees log noise_j + more_j / noise_j),    S = W W^T + diag noise
+
+        for the covariance C of complete rows, noise_j >= ``least``: at most ``steps``, until no noise changes by more than the share ``still``. With
+        b = (I + W^T noise^-1 W)^-1 W^T noise^-1 a code has the mean b (y - mean); zz = b C b^T + (I + W^T noise^-1 W)^-1 is its second moment, W = C b^T
+        (zz + l2/rows I)^-1, noise_j = (rows (C_jj - w_j.(C b^T)_j) + more_j) / (rows + degrees). Then W takes over the root of zz where that gains more than
+        the ridge costs (parameter expansion).
         """
         ...

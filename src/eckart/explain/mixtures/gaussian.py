@@ -26,7 +26,7 @@ from eckart.io.models.levels import resuming
 from eckart.io.namespaces import in_kind
 from eckart.io.read import read
 from eckart.matrix import Matrix
-from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
+from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, starts, whole
 from eckart.rng import generator
 from eckart.trace import progress
 
@@ -81,7 +81,7 @@ class GaussianMixture(SettableMixture):
     tol: float = param(1e-3, number(0))
     reg_covar: float | None = param(None, optional(number(0)))
     max_iter: int = param(100, whole(0))
-    n_init: int = param(1, whole(1))
+    n_init: int = param(1, starts())
     init_params: str = param("k-means++", one_of(*WAYS))
     weights_init: Any = param(None)
     means_init: Any = param(None)

@@ -41,7 +41,7 @@ def _array(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray | None:
         return None
     try:
         out = np.array(value, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name} is not numeric ({error}), wanted an array of shape {shape}") from None
     if out.shape != shape:
         raise InputError(f"{name} of shape {out.shape} came, wanted {shape}")

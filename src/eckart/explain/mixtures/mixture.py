@@ -30,7 +30,7 @@ from eckart.fit import Fit, fitted, on_data, one_kind_of_names, plan_of, sample_
 from eckart.io.models.levels import Memory, resuming
 from eckart.io.read import read
 from eckart.matrix import Matrix, squarable
-from eckart.parameters import check, file_name, number, one_of, param, whole
+from eckart.parameters import check, file_name, number, one_of, param, starts, whole
 from eckart.trace import Trace, Watcher, progress
 
 
@@ -136,7 +136,7 @@ class Mixture(MixtureVerbs):
     family: Any = param("gaussian", FAMILY)
     tol: float = param(1e-3, number(0))
     max_iter: int = param(100, whole(1))
-    n_init: int = param(1, whole(1))
+    n_init: int = param(1, starts())
     init_params: str = param("k-means++", one_of(*WAYS))
     checkpoint: Any = param(None, file_name())
 

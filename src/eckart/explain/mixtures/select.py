@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError, wrong
@@ -55,6 +56,7 @@ class MixtureSelection:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
+@held
 def select_mixture(
     X: Any,
     n_components: Sequence[int] = tuple(range(1, 11)),

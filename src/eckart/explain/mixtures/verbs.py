@@ -10,7 +10,7 @@ from sklearn.base import DensityMixin
 
 from eckart.engines.protocol.mixtures import Posteriors
 from eckart.errors import InputError, wrong
-from eckart.fit import Estimator, fitted, sample_weights
+from eckart.fit import Estimator, fitted, require_room, sample_weights
 from eckart.io.namespaces import in_kind
 from eckart.matrix import WIDELY, Dense, Matrix, squarable
 from eckart.parameters import whole
@@ -128,6 +128,7 @@ class MixtureVerbs(DensityMixin, Estimator, ABC):
         f = self._fitted("sample").factors
         if not whole(1).fits(n_samples):
             raise wrong("n_samples", n_samples, whole(1).wanted)
+        require_room("n_samples", n_samples, float(n_samples) * (f.n + 1))
         rng = generator(self.random_state)
         labels = np.repeat(np.arange(f.k), rng.multinomial(n_samples, f.weights / f.weights.sum()))
         return self._draw(labels, rng).astype(self._dtype), labels

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.errors import wrong
 from eckart.explain.parts.options import beta_of
 from eckart.explain.parts.solve import Ends
@@ -21,6 +22,7 @@ from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import SECONDS, resumed
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.parameters import whole
 
 if TYPE_CHECKING:
     from eckart.reduce.select import Selection
@@ -53,7 +55,7 @@ def agree(ends: Ends) -> Consensus:
     from scipy.optimize import linear_sum_assignment
 
     stacks = [_unit(right.T.astype(np.float64)) for right in ends.rights]
-    centres, runs = stacks[int(np.argmin(ends.values))], len(stacks)
+    centres, runs = stacks[ends.best], len(stacks)
     if runs == 1:  # one agrees with itself
         return Consensus(centres, np.ones(len(centres)), 1.0, tuple(ends.values))
     matched = np.array(stacks)
@@ -70,6 +72,7 @@ def agree(ends: Ends) -> Consensus:
     )
 
 
+@held
 def select_rank(
     X: Any,
     ks: Iterable[int] = range(2, 11),
@@ -95,9 +98,12 @@ def select_rank(
     from eckart.explain.parts.nmf import NMF
     from eckart.reduce.select import Selection
 
-    tried = sorted({int(k) for k in ks})
-    if not tried or tried[0] < 1:
-        raise wrong("ks", tried, "ranks of at least 1")
+    if not isinstance(ks, Iterable) or isinstance(ks, (str, bytes)) or getattr(ks, "ndim", 1) != 1:
+        raise wrong("ks", ks, "ranks of at least 1, such as range(2, 11)")
+    given = list(ks)
+    if not given or not all(whole(1).fits(k) for k in given):
+        raise wrong("ks", given, "ranks of at least 1")
+    tried = sorted({int(k) for k in given})
     if not 0 < held_out < 1:
         raise wrong("held_out", held_out, "a share between 0 and 1")
     notes: list[str] = []
@@ -109,6 +115,8 @@ def select_rank(
         seen = ~np.isnan(table)
         hidden = seen & (rng.random(table.shape) < held_out)
         hidden[:, (seen & ~hidden).sum(axis=0) == 0] = False
+        if not hidden.any():
+            raise wrong("held_out", held_out, f"a share that hides some of the {int(seen.sum())} entries of X", "raise it, or give more rows")
         train = Observed.from_nan(np.where(hidden, np.nan, table))
         i, j = np.nonzero(hidden)
         judged: list[list[float]] = memory.last() or []

@@ -29,7 +29,7 @@ from eckart.io.models.levels import resuming
 from eckart.io.read import read
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Dense, Matrix, Observed, row_parts, squarable
-from eckart.parameters import Rule, either, file_name, flag, number, one_of, optional, param, whole
+from eckart.parameters import Rule, either, file_name, flag, number, one_of, optional, param, starts, whole
 from eckart.trace import Trace, progress
 
 
@@ -106,7 +106,7 @@ class NMF(StreamedParts, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Esti
     alpha_W: float = param(0.0, number(0))
     alpha_H: Any = param("same", either(number(0), one_of("same")))
     l1_ratio: float = param(0.0, number(0, 1))
-    n_init: int = param(1, whole(1))
+    n_init: int = param(1, starts())
     shuffle: bool = param(False, flag())
     checkpoint: Any = param(None, file_name())
 

@@ -29,9 +29,10 @@ JUDGES = 500
 
 
 class Ends(NamedTuple):
-    """Where the starts ended: the best Fit, the objective of each, H^T of each, and the largest component of some rows in each."""
+    """Where the starts ended: the best Fit and its number, the objective of each, H^T of each, and the largest component of some rows in each."""
 
     fit: Fit
+    best: int
     values: list[float]
     rights: list[np.ndarray]
     largest: list[np.ndarray]
@@ -66,7 +67,11 @@ def solve(
     values = [float(fit.certificate["objective"]) for fit in fits]
     some = np.unique(np.linspace(0, sides.totals.rows - 1, min(sides.totals.rows, JUDGES)).astype(int))
     largest = [fit.factors.left[some].argmax(axis=1) for fit in fits]
-    return Ends(fits[int(np.argmin(values))], values, [fit.factors.right for fit in fits], largest)
+    # an objective is a difference of sums of this size, known to a few roundings of it: of starts that end as low, the first is taken, whatever form the
+    # data have (a matrix of exact rank has many factorizations without an error)
+    same = 10 * float(np.finfo(x.dtype).eps) * sides.scale
+    best = int(np.argmax(np.asarray(values) <= min(values) + same))
+    return Ends(fits[best], best, values, [fit.factors.right for fit in fits], largest)
 
 
 def _one(

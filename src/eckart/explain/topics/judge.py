@@ -11,12 +11,13 @@ alignment             the pairing of two models' topics with the largest total o
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held, numbers
 from eckart.engines import engine_named
 from eckart.errors import InputError, wrong
 from eckart.explain.topics.documents import as_counts, whole_numbers
@@ -45,6 +46,7 @@ class Completion:
         return float(np.exp(-self.log_likelihood))
 
 
+@held
 def split_tokens(X: Any, share: float = 0.5, random_state: Any = None) -> tuple[Counts, Counts]:
     """Two halves of the same documents: each token goes to the first with probability ``share``, else to the second.
 
@@ -65,6 +67,7 @@ def split_tokens(X: Any, share: float = 0.5, random_state: Any = None) -> tuple[
     return _kept(x, first), _kept(x, x.data - first)
 
 
+@held
 def document_completion(
     words: Any,
     seen: Any,
@@ -92,12 +95,19 @@ def document_completion(
     a, b = as_counts(read(seen), "document_completion"), as_counts(read(scored), "document_completion")
     if a.shape != b.shape:
         raise InputError(f"seen has shape {a.shape} and scored {b.shape}, wanted two halves of the same documents")
-    p = np.maximum(np.asarray(words, np.float64), FLOOR)
-    if p.ndim != 2 or p.shape[1] != a.shape[1]:
+    p = np.maximum(numbers("words", words, "p(w|z), topics x words"), FLOOR)
+    if p.ndim != 2 or p.shape[1] != a.shape[1] or not len(p):
         raise InputError(f"words has shape {p.shape}, wanted topics x {a.shape[1]} words")
+    if not np.isfinite(p.sum()):
+        raise InputError("words holds NaN, infinity or numbers beyond the range, wanted p(w|z), topics x words")
     phi = np.ascontiguousarray((p / p.sum(axis=1, keepdims=True)).T)
     on, k = engine_named(engine, n_threads), len(p)
-    alpha = np.broadcast_to(np.asarray(prior, np.float64), (k,))
+    alpha = numbers("prior", prior, f"a number > 0, or {k} of them")
+    if alpha.shape not in ((), (1,), (k,)) or not (np.isfinite(alpha) & (alpha > 0)).all():
+        raise wrong("prior", prior, f"a number > 0, or {k} of them")
+    if steps < 1:
+        raise wrong("steps", steps, "an int >= 1")
+    alpha = np.broadcast_to(alpha, (k,))
     with on.at_work():
         shares = on.topic_fold(on.put(a), phi, alpha, np.full(k, 1.0 / k), steps=steps)
         value, total = on.topic_scores(on.put(b), phi, shares, 1e-300)
@@ -106,6 +116,7 @@ def document_completion(
     return Completion(value / total, total)
 
 
+@held
 def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability") -> list[list[Any]]:
     """The n first words of each topic by p(w|z), or by lift p(w|z) / p(w) among words worth at least a token; positions where words have no names.
 
@@ -115,6 +126,10 @@ def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability")
     """
     if by not in ("probability", "lift"):
         raise wrong("by", by, "'probability' or 'lift'")
+    if n < 1:
+        raise wrong("n", n, "an int >= 1")
+    if not isinstance(topics, Topics) and (np.ndim(topics) != 2 or not np.size(topics)):
+        raise InputError(f"topics of shape {np.shape(topics)} came, wanted p(w|z), topics x words")
     t = topics if isinstance(topics, Topics) else Topics(np.asarray(topics, float), np.zeros(len(topics)), np.full(len(topics), 1 / len(topics)))  # fmt: skip
     p = t.words.astype(np.float64)
     if by == "lift":
@@ -124,6 +139,7 @@ def top_words(topics: Topics | np.ndarray, n: int = 10, by: str = "probability")
     return [[int(j) if t.columns is None else t.columns[j] for j in row] for row in order]
 
 
+@held
 def coherence(topics: Any, X: Any, n: int = 10) -> np.ndarray:
     """NPMI of each topic: the mean over the pairs of its n most probable words, from the documents that hold them.
 
@@ -161,6 +177,7 @@ def coherence(topics: Any, X: Any, n: int = 10) -> np.ndarray:
     return np.array(out)
 
 
+@held
 def topic_diversity(topics: Any, n: int = 25) -> float:
     """The share of different words among the n most probable words of all topics.
 
@@ -190,6 +207,7 @@ def align_topics(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
     return partner, value
 
 
+@held
 def select_topics(
     model: Any,
     X: Any,
@@ -274,7 +292,9 @@ def _rows(x: Counts, rows: np.ndarray) -> Counts:
 def _distributions(model: Any) -> np.ndarray:
     """p(w|z) in float64 of a model, its factors, or an array."""
     model = getattr(getattr(model, "fit_", None), "factors", model)
-    p = np.asarray(model.words if isinstance(model, Topics) else model, np.float64)
+    p = numbers("topics", model.words if isinstance(model, Topics) else model, "p(w|z), topics x words")
+    if p.ndim != 2 or not (np.isfinite(p) & (p >= 0)).all():
+        raise InputError(f"topics of shape {p.shape} came, wanted finite shares >= 0, topics x words")
     return p / np.maximum(p.sum(axis=1, keepdims=True), 1e-300)
 
 
@@ -284,7 +304,13 @@ def _tops(topics: Any, n: int) -> tuple[list[list[Any]], np.ndarray | None]:
     if isinstance(topics, Topics) or (isinstance(topics, np.ndarray) and topics.dtype.kind == "f"):
         plain = replace(topics, columns=None) if isinstance(topics, Topics) else topics
         return top_words(plain, n), None
-    return [list(top)[:n] for top in topics], None
+    if n < 1:
+        raise wrong("n", n, "an int >= 1")
+    lists = isinstance(topics, Iterable) and not isinstance(topics, (str, bytes, dict)) and getattr(topics, "ndim", 1) != 0
+    tops = [list(top)[:n] if isinstance(top, (list, tuple, np.ndarray)) else [] for top in topics] if lists else []
+    if not tops or not all(tops):
+        raise wrong("topics", topics, "a topic model, p(w|z), or a list of words for each topic")
+    return tops, None
 
 
 def _positions(words: list[Any], names: np.ndarray | None) -> list[int]:

@@ -49,7 +49,7 @@ from eckart.io.read import read
 from eckart.io.text.shards import pieces
 from eckart.matrix import Counts
 from eckart.matrix_blocks import parts_of
-from eckart.parameters import check, file_name, flag, number, one_of, optional, param, whole
+from eckart.parameters import check, file_name, flag, number, one_of, optional, param, starts, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
 
@@ -138,7 +138,7 @@ class LDA(StreamedTopics):
     max_doc_update_iter: int = param(100, whole(1))
     burn_in: int | None = param(None, optional(whole(0)))
     n_samples: int = param(30, whole(1))
-    n_init: int = param(1, whole(1))
+    n_init: int = param(1, starts())
     seed_words: Any = param(None)
     seed_weight: float = param(100.0, number(0))
     warm_start: bool = param(False, flag())

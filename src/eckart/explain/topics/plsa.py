@@ -28,7 +28,7 @@ from eckart.explain.topics.topic_model import TopicModel, by_size, reordered
 from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
 from eckart.io.models.levels import NOTHING, Memory, resuming
 from eckart.io.read import read
-from eckart.parameters import check, file_name, flag, number, param, whole
+from eckart.parameters import check, file_name, flag, number, param, starts, whole
 from eckart.trace import Watcher, progress, silent
 
 
@@ -119,7 +119,7 @@ class PLSA(TopicModel):
     _: KW_ONLY
     tol: float = param(1e-5, number(0))
     max_iter: int = param(300, whole(1))
-    n_init: int = param(1, whole(1))
+    n_init: int = param(1, starts())
     inner: int = param(2, whole(1))
     warm_start: bool = param(False, flag())
     checkpoint: Any = param(None, file_name())

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from eckart.errors import FileError, InputTypeError
+from eckart.errors import FileError, InputTypeError, written
 
 
 def atomic_write(path: Any, data: bytes) -> None:
@@ -84,5 +84,5 @@ def _runs(process: int) -> bool:
 def named(path: Any) -> Path:
     """The place that the user named."""
     if not isinstance(path, (str, os.PathLike)):
-        raise InputTypeError(f"path={path!r} came, wanted the name of a file")
+        raise InputTypeError(f"path={written(path)} came, wanted the name of a file")
     return Path(path)

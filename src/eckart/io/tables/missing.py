@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.errors import InputError
+from eckart.errors import InputError, written, wrong
 from eckart.matrix import Counts, Matrix, Observed, floating
 
 
@@ -26,11 +27,13 @@ class Marks(NamedTuple):
         Marks(words=('?',), numbers=(-999.0, 0.0))
         """
         words, numbers = [], []
-        for mark in [given] if isinstance(given, (str, int, float)) else given:
+        for mark in given if isinstance(given, (list, tuple, set, frozenset)) or getattr(given, "ndim", 0) == 1 else [given]:
+            if not isinstance(mark, (str, Real, np.generic)):
+                raise wrong("missing", given, "words and numbers that stand for a missing value")
             try:
                 numbers.append(float(mark))
-            except (TypeError, ValueError):
-                words.append(str(mark))
+            except (TypeError, ValueError, OverflowError):
+                words.append(written(mark) if not isinstance(mark, str) else mark)
         return cls(tuple(words), tuple(x for x in numbers if x == x))
 
 

@@ -91,7 +91,7 @@ def mixed_frame(
         array = array if array.dtype.kind == "f" else array.astype(np.float64)
     except InputError:
         raise
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputTypeError(
             f"X is a {type(source).__name__} that is not numeric ({error}), wanted a data frame, an Arrow table, a file or numbers"
         ) from None
@@ -183,6 +183,11 @@ def _from_pandas(column: Any, name: Any) -> Cells:
     if letter in "biuf":
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         return Cells(name, {"b": "boolean", "f": "number"}.get(letter, "integer"), values, (), told)
+    import pandas as pd
+
+    if pd.api.types.infer_dtype(column, skipna=True) == "string":  # texts alone, the most usual column: without a loop over its cells
+        codes, levels = pd.factorize(column, sort=True)
+        return Cells(name, "category", np.where(codes < 0, np.nan, codes.astype(np.float64)), tuple(map(str, levels)), told)
     return _levels(name, [None if gap else v for v, gap in zip(column.tolist(), column.isna())], told)
 
 

@@ -89,7 +89,7 @@ def named_block(part: Any, row: int) -> tuple[np.ndarray, np.ndarray | None]:
         return numeric(block), None
     except InputError as error:
         raise type(error)(f"the block that starts at row {row} cannot be used: {error}") from None
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"the block that starts at row {row} is not numeric ({error})") from None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.index.labels import shown
@@ -21,6 +22,7 @@ BLOCK_ENTRIES = 2**23
 """Entries of a file of dense rows that are looked at at a time."""
 
 
+@held
 def observed(
     source: Any,
     sql: str | None = None,

@@ -24,10 +24,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import chain, islice
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.errors import FileError, InputError, InputTypeError, written, wrong
 from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
 from eckart.io.text.records import record_mark, records
@@ -325,6 +326,8 @@ def _named(rows: Iterator[Document], name: str | None) -> Iterator[Document]:
 
 
 def _listed(source: Iterable[Any]) -> Iterator[Document]:
+    if getattr(source, "ndim", 1) == 0:
+        raise InputTypeError(f"documents are a {type(source).__name__} without dimensions, wanted a path, a table, or a list of texts")
     rows = iter(source)
     head = list(islice(rows, 1))
     pairs = bool(head) and isinstance(head[0], (tuple, list))
@@ -340,9 +343,9 @@ def _listed(source: Iterable[Any]) -> Iterator[Document]:
 def _text(value: Any, at: Any) -> str:
     if isinstance(value, str):
         return value
-    if value is None or value != value:
+    if value is None or (isinstance(value, Real) and value != value) or type(value).__name__ in ("NAType", "NaTType"):
         return ""
-    raise InputTypeError(f"document {at!r} is a {type(value).__name__} ({str(value)[:30]}), wanted a text (str)")
+    raise InputTypeError(f"document {at!r} is a {type(value).__name__} ({written(value)[:30]}), wanted a text (str)")
 
 
 def _located(names: list[Any], want: str | int | None, where: Any) -> Any:

@@ -6,14 +6,13 @@ Each file is what ``scipy.sparse.save_npz`` writes. Only one piece is in memory 
 from __future__ import annotations
 
 import glob
-import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
-from eckart.errors import FileError, InputError
+from eckart.arguments import held
+from eckart.errors import FileError, InputError, wrong
 from eckart.io.dask.known import is_collection
-from eckart.io.models.whole_files import check_place, replacing
+from eckart.io.models.whole_files import check_place, named, replacing
 from eckart.io.read import read
 from eckart.matrix import Counts, Matrix
 
@@ -55,7 +54,7 @@ def shards(pattern: Any, columns: Any = None) -> Shards:
     ...     [float(block.data.sum()) for block in shards(f"{folder}/*.npz")]
     [3.0, 6.0]
     """
-    files = sorted(glob.glob(os.fspath(pattern)))
+    files = sorted(glob.glob(str(named(pattern))))
     if not files:
         raise FileError(f"{pattern} matches no file")
     return Shards(files, columns)
@@ -77,6 +76,7 @@ def pieces(source: Any) -> Iterator[Matrix] | None:
     return map(read, source)
 
 
+@held
 def write_shards(blocks: Iterable[Any], folder: Any, name: str = "part") -> Shards:
     """Write sparse blocks of documents to ``folder``/part-00000.npz and so on, each under a temporary name until complete.
 
@@ -88,10 +88,15 @@ def write_shards(blocks: Iterable[Any], folder: Any, name: str = "part") -> Shar
     """
     from scipy import sparse
 
-    files = []
+    files, place = [], named(folder)
+    if not isinstance(blocks, Iterable) or isinstance(blocks, (str, bytes, dict)) or getattr(blocks, "ndim", 1) == 0:
+        raise wrong("blocks", blocks, "sparse matrices, one after another")
     for i, block in enumerate(blocks):
-        file = check_place(Path(folder) / f"{name}-{i:05d}.npz")
-        matrix = block.to_scipy() if isinstance(block, Counts) else sparse.csr_array(block)
+        file = check_place(place / f"{name}-{i:05d}.npz")
+        try:
+            matrix = block.to_scipy() if isinstance(block, Counts) else sparse.csr_array(block)
+        except (TypeError, ValueError):
+            raise wrong(f"blocks[{i}]", block, "a sparse matrix") from None
         with replacing(file) as part:
             sparse.save_npz(part, matrix, compressed=False)
         files.append(str(file))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from eckart.errors import InputTypeError, wrong
+from eckart.errors import InputTypeError, written, wrong
 
 _TEXT = """
 a an the this that these those
@@ -46,10 +46,10 @@ def stop_list(words: Any) -> frozenset[str]:
         if words not in LISTS:
             raise wrong("stop_words", words, f"{', '.join(map(repr, LISTS))}, a list of words, or None")
         return ENGLISH if words == "english" else _scikit_learn()
-    found = list(words) if isinstance(words, Iterable) else [words]
+    found = list(words) if isinstance(words, Iterable) and getattr(words, "ndim", 1) != 0 else [words]
     for word in found:
         if not isinstance(word, str):
-            raise InputTypeError(f"stop_words holds {word!r}, wanted words (str)")
+            raise InputTypeError(f"stop_words holds {written(word)}, wanted words (str)")
     return frozenset(found)
 
 

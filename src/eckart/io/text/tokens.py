@@ -50,7 +50,7 @@ class Tokenizer:
     tokenizer: Callable[[str], Iterable[str]] | str | re.Pattern[str] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.min_length, bool) or not isinstance(self.min_length, int) or self.min_length < 1:
+        if isinstance(self.min_length, bool) or not isinstance(self.min_length, int) or not 1 <= self.min_length < 2**31:
             raise wrong("min_length", self.min_length, "an int >= 1, in characters")
         if isinstance(self.tokenizer, str):
             try:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arguments import held, precision
 from eckart.errors import InputError, InputTypeError, wrong
 from eckart.index.compress import index_dtype, transpose
 from eckart.io.tables.frames import titles
@@ -38,6 +39,7 @@ class Corpus(Counts):
     replaced: int = 0
 
 
+@held
 def corpus(
     source: Any,
     *,
@@ -101,8 +103,7 @@ def corpus(
     """
     rule = Tokenizer(lowercase, numbers, min_length, tokenizer)
     choice = _Choice(min_df, max_df, max_features, stop_list(stop_words))
-    if np.dtype(dtype) not in (np.float32, np.float64):
-        raise wrong("dtype", dtype, "float32 or float64")
+    precision(dtype)
     if vocabulary is not None:
         choice.refuse()
     given = None if vocabulary is None else vocabulary_of(vocabulary)
@@ -141,7 +142,7 @@ def vocabulary_of(source: Any) -> list[str]:
         if words is None:
             raise InputError(f"the {type(source).__name__} was fitted to columns without names, wanted a vocabulary")
     if words is None:
-        if isinstance(source, str) or not isinstance(source, Iterable):
+        if isinstance(source, str) or not isinstance(source, Iterable) or getattr(source, "ndim", 1) == 0:
             raise InputTypeError(f"vocabulary is a {type(source).__name__}, wanted words, Counts or a fitted model")
         words = source
     words = list(words)

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.errors import FileError, InputTypeError, wrong
+from eckart.arguments import precision
+from eckart.errors import FileError, InputTypeError, written, wrong
 from eckart.io.vectors.parts import CHUNK, LONGEST_WORD, Rows, Start, Words, cut, opened
 from eckart.io.vectors.text_format import read_text
 from eckart.scheduler import resolve_threads
@@ -41,15 +42,15 @@ def read_words(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Words, vectors and counts (None where the file has none); see ``eckart.read_vectors``."""
     if not isinstance(path, (str, os.PathLike)):
-        raise InputTypeError(f"path={path!r} came, wanted the name of a file")
+        raise InputTypeError(f"path={written(path)} came, wanted the name of a file")
     if format is not None and format not in FORMATS:
         raise wrong("format", format, f"None or one of {', '.join(FORMATS)}")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer)) or limit < 1):
         raise wrong("limit", limit, "None or an int >= 1")
     if undecodable not in ("error", "replace"):
         raise wrong("undecodable", undecodable, "'error' or 'replace'")
-    if dtype is not None and np.dtype(dtype) not in (np.float32, np.float64):
-        raise wrong("dtype", dtype, "float32 or float64")
+    if dtype is not None:
+        precision(dtype)
     try:
         simple = "0 \n".encode(encoding) == b"0 \n"
     except (LookupError, TypeError):

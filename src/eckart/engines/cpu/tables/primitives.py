@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.engines.host import place
-from eckart.engines.protocol.tables import FilledMoments
+from eckart.engines.protocol.tables import FactorRule, FilledMoments
 from eckart.scheduler import lanes_for, run_lanes
 
 CHUNK = 2**16
@@ -25,10 +25,10 @@ class Patterns(NamedTuple):
     @classmethod
     def of(cls, indptr: np.ndarray, indices: np.ndarray, n: int) -> Patterns:
         rows = len(indptr) - 1
-        mask = np.zeros((rows, n), bool)
+        mask = np.zeros((rows, -(-max(n, 1) // 64) * 64), bool)  # whole words: one number for a row of up to 64 columns, compared at once
         mask[np.repeat(np.arange(rows), np.diff(indptr)), indices] = True
-        bits = np.ascontiguousarray(np.packbits(mask, axis=1))
-        _, of, count = np.unique(bits.view(f"V{max(bits.shape[1], 1)}")[:, 0], return_inverse=True, return_counts=True)
+        bits = np.packbits(mask, axis=1).view(np.uint64)
+        _, of, count = np.unique(bits[:, 0] if bits.shape[1] == 1 else bits.view(f"V{8 * bits.shape[1]}")[:, 0], return_inverse=True, return_counts=True)
         starts = np.concatenate([[0], np.cumsum(count)])
         cuts = np.searchsorted(starts, np.arange(0, rows, max(64, CHUNK // max(n, 1))), side="left")
         cuts = np.unique(np.append(cuts, len(count)))
@@ -91,3 +91,13 @@ class TablePrimitives:
         first, products, spread, loglik, wild = (np.sum(each, axis=0) for each in zip(*lanes))
         second = products + spread + np.tril(spread, -1).T
         return FilledMoments(first, second, float(loglik[0]), wild), out
+
+    def factor_steps(
+        self, cov: np.ndarray, factors: np.ndarray, noise: np.ndarray, rule: FactorRule
+    ) -> tuple[np.ndarray, np.ndarray]:
+        from eckart.engines.cpu.tables.factor_steps import factor_loop
+
+        w, own = np.array(factors.T, np.float64, order="C"), np.array(noise, np.float64)
+        numbers = np.array([rule.rows, rule.l2, rule.degrees, rule.least], np.float64)
+        factor_loop(w, own, np.ascontiguousarray(cov, np.float64), numbers, np.asarray(rule.more, np.float64), rule.steps, rule.still)
+        return np.ascontiguousarray(w.T), own
