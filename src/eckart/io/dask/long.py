@@ -81,7 +81,7 @@ def _sides(frame: Any, names: list[Any]) -> Sides | None:
     if absent is not None:
         raise InputError(f"column {absent!r} is not in this partition, wanted the same columns in every one")
     rows, columns = (Side.of(f"column {name!r}", frame[name], _place) for name in names[:2])
-    own = frame[names[2]].dtype if len(names) > 2 else None
+    own: Any = frame[names[2]].dtype if len(names) > 2 else None
     # what is not a number is named with its row when the values are taken
     return Sides(rows, columns, floating(np.dtype(own.type if getattr(own, "kind", "O") in "fiub" else np.float64)))
 
