@@ -10,6 +10,7 @@ import eckart
 from eckart import ALS, LDA, NMF, PCA, GaussianMixture
 from eckart.errors import InputError
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 db = pytest.importorskip("dask.bag")
@@ -150,6 +151,37 @@ def test_bad_tables_are_named_by_partition_and_row(ratings, change, words):
     parted = dd.from_pandas(change(ratings), npartitions=4)
     with pytest.raises(InputError, match=words):
         ALS(2).fit(parted, rows="user", columns="item", values="rating")
+
+
+def parted_as(table, change, to=2):
+    """Five partitions, one of them changed behind the frame's back, as files of another program are."""
+    parts = [table.iloc[i::5].reset_index(drop=True) for i in range(5)]
+    parts[to] = change(parts[to])
+    return dd.from_delayed([dask.delayed(part) for part in parts], meta=table.iloc[:0], verify_meta=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda p: p.assign(rating="good"), r"'good' at row 0, .*row 0 of partition 2"),
+        (lambda p: p.drop(columns="item"), r"column 'item' is not in this partition.*\(partition 2\)"),
+        (lambda p: p.assign(user=range(len(p))), r"partition \d"),
+    ],
+    ids=["words for ratings", "no column", "numbers among names"],
+)  # fmt: skip
+def test_a_partition_unlike_the_others_is_named(ratings, change, words):
+    with pytest.raises(InputError, match=words):
+        ALS(2).fit(parted_as(ratings, change), rows="user", columns="item", values="rating")
+
+
+def test_columns_of_a_partition_are_found_by_name(rows):
+    """Never by place: a partition with the same columns in another order is the same partition."""
+    frame = pd.DataFrame(rows, columns=[f"c{j}" for j in range(12)])
+    wanted = PCA(2).fit(parted_as(frame, lambda p: p)).components_
+    np.testing.assert_array_equal(PCA(2).fit(parted_as(frame, lambda p: p[p.columns[::-1]])).components_, wanted)
+    for change in (lambda p: p.drop(columns="c3"), lambda p: p.rename(columns={"c3": "other"})):
+        with pytest.raises(InputError, match=r"column 'c3' is not in every partition.*\(partition 2\)"):
+            PCA(2).fit(parted_as(frame, change))
 
 
 def sparse_third(block, block_info=None):

@@ -77,13 +77,13 @@ def observed_frame(source: Any, long: Any) -> Observed:
 def _sides(frame: Any, names: list[Any]) -> Sides | None:
     if len(frame) == 0:
         return None
+    absent = next((name for name in names if name not in frame.columns), None)
+    if absent is not None:
+        raise InputError(f"column {absent!r} is not in this partition, wanted the same columns in every one")
     rows, columns = (Side.of(f"column {name!r}", frame[name], _place) for name in names[:2])
-    dtype = (
-        floating(frame[names[2]].dtype.type(0).dtype if hasattr(frame[names[2]].dtype, "type") else float)
-        if len(names) > 2
-        else None
-    )
-    return Sides(rows, columns, np.dtype(np.float64) if dtype is None else dtype)
+    own: Any = frame[names[2]].dtype if len(names) > 2 else None
+    # what is not a number is named with its row when the values are taken
+    return Sides(rows, columns, floating(np.dtype(own.type if getattr(own, "kind", "O") in "fiub" else np.float64)))
 
 
 def _fold(parts: list[Any]) -> Any:

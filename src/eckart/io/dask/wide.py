@@ -61,7 +61,8 @@ def _from_frame(x: Any, columns: Any) -> Matrix:
     dtype = floating(np.result_type(*(np.dtype(getattr(d, "numpy_dtype", d)) for d in x.dtypes)))
     from eckart.io.tables.frames import titles
 
-    return _joined(x.to_delayed(), x._name, len(names), dtype, [np.nan] * x.npartitions, False, "zero", titles(names))
+    sizes = [np.nan] * x.npartitions
+    return _joined(x.to_delayed(), x._name, len(names), dtype, sizes, False, "zero", titles(names), names)
 
 
 def _from_bag(x: Any, absent: str) -> Matrix:
@@ -127,9 +128,10 @@ def _stack(items: Any) -> Any:
 
 
 def _joined(
-    chunks: Any, token: str, n: int, dtype: Any, sizes: list[Any], sparse: bool, absent: str, columns: np.ndarray | None
-) -> Matrix:
-    """Chunks as parts. Where their sizes are unknown, one pass finds them; where chunks are sparse, their kind is looked at too."""
+    chunks: Any, token: str, n: int, dtype: Any, sizes: list[Any], sparse: bool, absent: str, columns: np.ndarray | None, names: list[Any] | None = None
+) -> Matrix:  # fmt: skip
+    """Chunks as parts. Where their sizes are unknown, one pass finds them; where chunks are sparse, their kind is looked at too. ``names`` are the columns of
+    frames, in their order."""
     from dask import delayed
 
     kind = ("observed" if absent == "unknown" else "counts") if sparse else "dense"
@@ -142,7 +144,7 @@ def _joined(
         kind = each(_kind_of_chunk, [chunks[first[0]]], needs=largest)[0] or kind
         kind = "observed" if kind == "counts" and absent == "unknown" else kind
     made = [
-        delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n)
+        delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n, names)
         for i, chunk in enumerate(chunks)
     ]
     if unknown or sparse or dtype is None:
@@ -168,8 +170,8 @@ def _look(matrix: Matrix) -> tuple[int, np.dtype, str]:
     return int(matrix.shape[0] or 0), matrix.dtype, kind_of(matrix)
 
 
-def _matrix(chunk: Any, kind: str, n: int) -> Matrix:
-    """One chunk as a matrix of the kind that all have."""
+def _matrix(chunk: Any, kind: str, n: int, names: list[Any] | None = None) -> Matrix:
+    """One chunk as a matrix of the kind that all have, the columns of a frame in the order of ``names``."""
     from eckart.io.tables.frames import from_frame, is_frame
     from eckart.io.tables.numbers import numeric
 
@@ -180,6 +182,11 @@ def _matrix(chunk: Any, kind: str, n: int) -> Matrix:
     if is_frame(chunk):
         if len(chunk) == 0:
             return Dense(np.empty((0, n)))
+        if names is not None and list(chunk.columns) != names:
+            if sorted(map(repr, chunk.columns)) != sorted(map(repr, names)):
+                odd = next(name for name in [*names, *chunk.columns] if (name in names) != (name in chunk.columns))
+                raise InputError(f"column {odd!r} is not in every partition, wanted the {n} columns that the frame says in each")
+            chunk = chunk[names]  # partitions may have been written by different programs
         made: Any = from_frame(chunk)
         return Dense(made.array) if isinstance(made, Dense) else made
     if hasattr(chunk, "tocsr"):
