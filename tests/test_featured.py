@@ -362,3 +362,19 @@ def test_the_slow_specification_gives_the_same(data):
         )
         ours, plain = (make(engine).fit(small, **NAMES, **more) for engine in ("cpu", "plain"))
         assert np.allclose(ours.predict([3, 16], 4), plain.predict([3, 16], 4), atol=1e-6)
+
+
+def test_a_cold_row_and_a_cold_column_are_drawn_apart():
+    """Of neither is an entry known: their factors are independent draws from priors around zero, so that their product is about none; drawn by the same
+    numbers it was the sum of their variances."""
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((80, 3)) @ rng.standard_normal((3, 40))
+    i, j = np.nonzero(rng.random(truth.shape) < 0.4)
+    table = {"who": [f"p{a}" for a in i], "what": [f"f{a}" for a in j], "y": truth[i, j]}
+    people = pd.DataFrame({"who": [*(f"p{a}" for a in range(80)), "new"], "age": rng.integers(18, 70, 81)})
+    films = pd.DataFrame({"what": [*(f"f{a}" for a in range(40)), "late"], "year": rng.integers(1950, 2000, 41)})
+    model = BayesianMF(3, n_samples=100, burn_in=30, thin=1, random_state=0).fit(
+        table, rows="who", columns="what", values="y", row_features=people, column_features=films
+    )
+    # a product of two such vectors has a standard deviation of sqrt(3) or so, its mean over 50 pairs of draws a seventh of it
+    assert abs(float(model.predict("new", "late")[0])) < 0.25 * 3

@@ -195,7 +195,7 @@ class BayesianMF(Featured):
         i, j = pairs(rows, columns)
         at, to = self.row_ids.find(i), self.column_ids.find(j)
         f, bins = self._lowrank(), self._bins(time, len(at))
-        known, step, clip = np.flatnonzero((at >= 0) & (to >= 0)), cells_at_once(f), self.fit_.plan.get("clip")
+        known, step, clip = np.flatnonzero((at >= 0) & (to >= 0)), cells_at_once(f), self.fit_.plan.get("clip", (-np.inf, np.inf))
         for a in range(0, len(known), step):
             part = known[a : a + step]
             drawn = self.posterior_.draws(f, at[part], to[part], None if bins is None else bins[part])

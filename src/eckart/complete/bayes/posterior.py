@@ -112,6 +112,8 @@ class Posterior:
     """S x (grades - 1), of an ordinal likelihood."""
     loss: Loss | None = None
     """The likelihood, where it is not the normal one: draws are natural parameters."""
+    turned: bool = False
+    """Whether rows stand for columns: a cold row and a cold column are drawn by different numbers, or their product would be too large."""
 
     @property
     def size(self) -> int:
@@ -120,7 +122,7 @@ class Posterior:
 
     def flipped(self) -> Posterior:
         """The same for the transposed matrix."""
-        return replace(self, rows=self.columns, columns=self.rows)
+        return replace(self, rows=self.columns, columns=self.rows, turned=not self.turned)
 
     def draws(self, f: LowRank, i: np.ndarray, j: np.ndarray, t: np.ndarray | None = None) -> np.ndarray:
         """cells x S: the cells (i, j) in every draw, at the bins of time ``t`` (None: means over time)."""
@@ -245,7 +247,7 @@ class Posterior:
         placed, counts = engine.put(y), y.row_counts()[:, None]
         features = None if self.rows.link is None else self.rows.features(y, numbers)
         cold = np.flatnonzero(counts[:, 0] == 0) if numbers is not None else np.zeros(0, np.intp)
-        away = pairs_of_normals(len(cold), s, k + 1)
+        away = pairs_of_normals(len(cold), s, k + 1, int(self.turned))
         root = np.sqrt(self.scale / s)
         left, bias = np.empty((n, s, k), dtype), np.empty((n, s), dtype)
         precisions = None if self.rows.precisions is None else np.empty((n, s), dtype)
@@ -367,7 +369,7 @@ def cells_at_once(f: LowRank) -> int:
     return max(1, CELL_BYTES // (8 * f.k))
 
 
-def pairs_of_normals(rows: int, draws: int, d: int) -> np.ndarray:
+def pairs_of_normals(rows: int, draws: int, d: int, stream: int) -> np.ndarray:
     """rows x draws x d: normal numbers of which two neighbouring draws have opposite ones, always the same."""
-    half = np.random.default_rng(0).standard_normal((rows, -(-draws // 2), d))
+    half = np.random.default_rng(stream).standard_normal((rows, -(-draws // 2), d))
     return np.stack([half, -half], axis=2).reshape(rows, 2 * half.shape[1], d)[:, :draws]

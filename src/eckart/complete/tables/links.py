@@ -82,7 +82,7 @@ def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
             trial, moved = link.copy(), loss
             trial[:, first:] += 0.5**halved * step
             if cuts is not None:
-                moved = loss.moved(0.5**halved * cuts)  # type: ignore[attr-defined]
+                moved = loss.moved(0.5**halved * cuts)  # type: ignore[union-attr]
             there = natural(trial)
             new = np.inf if moved is None else value(trial, moved, there)
             if new <= now:
