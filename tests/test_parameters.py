@@ -141,3 +141,12 @@ def test_starts_and_threads_have_a_limit(name, parameter):
     most = 100_000 if parameter == "n_init" else 4096
     with pytest.raises(eckart.InputError, match=rf"{parameter}={most + 1} came, wanted .*int from 1 to {most}"):
         getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: most + 1}).fit(*DATA.get(name, (TABLE,)))
+
+
+def test_a_price_as_small_as_a_float_can_be_is_as_good_as_none():
+    gaps = TABLE.copy()
+    gaps[0, 0] = np.nan
+    model = eckart.SoftImpute(tau=1e-320, random_state=0, max_iter=50).fit(gaps)
+    assert np.isfinite(model.fit_.factors.to_state()[0]["left"]).all()
+    with pytest.raises(eckart.InputError, match=r"tau=1e\+308 came, wanted .* up to 1e\+150"):
+        eckart.SoftImpute(tau=1e308).fit(gaps)

@@ -34,9 +34,9 @@ class Rule(NamedTuple):
 COUNTABLE = 2**63
 """No machine counts so far: a larger int would end in an error of NumPy, or in none that can be printed. Seeds may have any size."""
 
-SIZES = (1e-150, 1e150)
-"""Of numbers beyond these the square, or a quotient with the data, leaves the range of a float64. Tolerances are only compared, so they may be as small as they
-like: the smallest float means "never stop early" to many."""
+LARGEST = 1e150
+"""Of numbers beyond this the square, or a product with the data, leaves the range of a float64. They may be as small as they like: to many the smallest float
+means "never stop early", or "as good as nothing"."""
 
 
 def param(default: Any, rule: Rule | None = None) -> Any:
@@ -65,9 +65,8 @@ def check(model: Any, *names: str) -> None:
             raise wrong(f.name, value, rule.wanted)
         if is_int(value) and abs(value) >= COUNTABLE and f.name != "random_state":
             raise wrong(f.name, value, f"{rule.wanted}, below 2**63")
-        low, high = (0.0 if f.name.endswith("tol") else SIZES[0]), SIZES[1]
-        if isinstance(value, (float, np.floating)) and value != 0 and np.isfinite(value) and not low <= abs(float(value)) <= high:
-            raise wrong(f.name, value, f"{rule.wanted}, of a size from {low:g} to {high:g}")
+        if isinstance(value, (float, np.floating)) and np.isfinite(value) and abs(float(value)) > LARGEST:
+            raise wrong(f.name, value, f"{rule.wanted}, up to {LARGEST:g} in size")
 
 
 def whole(low: int, high: int | None = None) -> Rule:

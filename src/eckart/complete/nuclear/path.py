@@ -129,7 +129,7 @@ class _Run:
     def lower(self, at: Point, goal: float, memory: Memory) -> Point:
         """From the answer at hand to that for ``goal``: loosely at values between, then to the tolerance."""
         tau = self.top if not len(at.s) else goal
-        stages = int(np.ceil(np.log(max(tau / goal, 1.0)) / np.log(FACTOR)))
+        stages = int(np.ceil(np.log(min(max(tau / goal, 1.0), 1e300)) / np.log(FACTOR)))
         ahead = memory.last() or (goal * FACTOR ** np.arange(max(stages, 1) - 1, -1, -1.0)).tolist()
         while ahead:
             tau = ahead[0]

@@ -102,9 +102,9 @@ def document_completion(
         raise InputError("words holds NaN, infinity or numbers beyond the range, wanted p(w|z), topics x words")
     phi = np.ascontiguousarray((p / p.sum(axis=1, keepdims=True)).T)
     on, k = engine_named(engine, n_threads), len(p)
-    alpha = numbers("prior", prior, f"a number > 0, or {k} of them")
-    if alpha.shape not in ((), (1,), (k,)) or not (np.isfinite(alpha) & (alpha > 0)).all():
-        raise wrong("prior", prior, f"a number > 0, or {k} of them")
+    alpha = numbers("prior", prior, f"a number >= 0, or {k} of them")
+    if alpha.shape not in ((), (1,), (k,)) or not (np.isfinite(alpha) & (alpha >= 0)).all():
+        raise wrong("prior", prior, f"a number >= 0, or {k} of them")
     if steps < 1:
         raise wrong("steps", steps, "an int >= 1")
     alpha = np.broadcast_to(alpha, (k,))
