@@ -159,8 +159,8 @@ def test_a_sweep_holds_the_factors_of_the_rows_twice(tmp_path, small):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # 2.45 were measured, with counts and ridges of the rows and a block beside; 3.4 to 4.4 before
-    assert peak < 2.8 * (users * k * 4)
+    # 2.45 to 2.85 were measured, with counts and ridges of the rows and the blocks of all threads beside; 3.4 to 4.4 before
+    assert peak < 3.15 * (users * k * 4)
 
 
 def test_topics_of_documents_are_held_once(table, small, tmp_path):
