@@ -239,6 +239,9 @@ def crew(free: bool = False) -> _Crew | None:
     if free:
         fresh.lock.acquire()
     found.append(fresh)
+    if fresh not in found[:SIDE_BY_SIDE]:  # others made theirs at the same moment
+        found.remove(fresh)
+        return None
     return fresh
 
 
