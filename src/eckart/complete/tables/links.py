@@ -14,6 +14,7 @@ bound 1/2 instead.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -82,7 +83,7 @@ def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
             trial, moved = link.copy(), loss
             trial[:, first:] += 0.5**halved * step
             if cuts is not None:
-                moved = loss.moved(0.5**halved * cuts)  # type: ignore[union-attr]
+                moved = cast("Any", loss).moved(0.5**halved * cuts)
             there = natural(trial)
             new = np.inf if moved is None else value(trial, moved, there)
             if new <= now:
