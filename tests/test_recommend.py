@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import sparse
+from sklearn.base import clone
 
-from eckart import ALS, InputError, Observed
+from eckart import ALS, EASE, SLIM, InputError, Observed, SpectralFilter
 from eckart.complete.recommend import Recommendations
 from eckart.factors import LowRank
 from test_als import holes, strengths
@@ -233,3 +235,21 @@ def test_a_row_without_entries_is_explained_by_its_base(rng):
     why = model.explain(3, 2)
     assert why.shares == []
     assert why.prediction == pytest.approx(model.predict(3, 2)[0])
+
+
+@pytest.mark.parametrize("model", [ALS(3, feedback="implicit", random_state=0), EASE(), SLIM(), SpectralFilter()], ids=lambda m: type(m).__name__)
+def test_zeros_of_a_full_table_of_clicks_are_not_seen(rng, model):
+    """A dense table of 0 and 1: new rows and known ones are recommended what they did not take up. Item models, in which a zero says nothing else, give the
+    lists of the same clicks as a sparse matrix."""
+    x = (rng.random((40, 9)) < 0.35).astype(float)
+    x[0], x[1, 1:] = 1.0, 0.0  # one row took up everything
+    dense = clone(model).fit(x)
+    lists = dense.recommend(rows=np.arange(40), n=4).positions
+    np.testing.assert_array_equal(dense.recommend(X=x[:5], n=4).positions[:2] < 0, lists[:2] < 0)
+    for row, found in enumerate(lists):
+        assert (found >= 0).sum() == min(4, int((x[row] == 0).sum()))
+        assert not x[row, found[found >= 0]].any()
+    if not isinstance(model, ALS):  # there the number of stored entries weighs the ridge
+        stored = clone(model).fit(sparse.csr_array(x))
+        np.testing.assert_array_equal(stored.recommend(rows=np.arange(40), n=4).positions, lists)
+        np.testing.assert_array_equal(dense.recommend(X=x[:5], n=4).positions, lists[:5])
