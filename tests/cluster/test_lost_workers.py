@@ -88,6 +88,29 @@ def test_a_task_that_no_worker_survives_ends_with_words(processes, monkeypatch):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(900)
+def test_a_task_that_dask_gives_up_is_sent_again_under_another_name(processes, ratings, tmp_path):
+    """Four workers die under one task of a table, while an earlier model holds blocks of the same name: the fit goes on to the same bits."""
+    deaths = tmp_path / "deaths"
+
+    def deadly(part):
+        if deaths.exists() and (said := deaths.read_text()):  # one letter for each time the partition is read from now on
+            deaths.write_text(said[1:])
+            if said[0] == "x":
+                os.kill(os.getpid(), signal.SIGKILL)
+        return part
+
+    source = dd.from_pandas(ratings, npartitions=2)
+    parted = source.map_partitions(lambda part, number=None: deadly(part) if part.index[0] == 0 else part, meta=ratings.iloc[:0])
+    fit = lambda: ALS(3, random_state=0, max_iter=2).fit(parted, **HOW)  # noqa: E731
+    whole = fit()
+    deaths.write_text(".xxxx")
+    processes.restart()  # what was held is lost, and made again by the same tasks
+    same_bits(whole, fit())
+    assert deaths.read_text() == ""
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(900)
 def test_a_partition_beyond_the_memory_of_a_worker_ends_with_what_it_takes_and_what_would_do(monkeypatch):
     """A real limit: the nanny ends a worker that exceeds it. With partitions of the size that the error names the same data are fitted."""
     import re

@@ -86,8 +86,8 @@ def nobody(monkeypatch, small_blocks):
             met["largest"] = max(met["largest"], size)
         return attempt(engine, do, host, at, arguments)
 
-    def called(self, handles, places, do, shared, own, join):
-        answer = call(self, handles, places, do, shared, own, join)
+    def called(self, handles, places, do, shared, own, join, into=None):
+        answer = call(self, handles, places, do, shared, own, join, into)
         if met["entries"]:
             for size in (*sizes(shared), *sizes(own), *sizes(answer)):
                 if size == met["entries"]:

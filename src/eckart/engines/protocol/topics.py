@@ -29,8 +29,7 @@ class TopicStatistics(NamedTuple):
 
     def merge(self, other: TopicStatistics) -> TopicStatistics:
         """Of two parts of the documents, in the place of these counts: words x k numbers may be many."""
-        counts = self.counts
-        counts += other.counts
+        counts = np.add(self.counts, other.counts, out=self.counts if self.counts.flags.writeable else None)
         return TopicStatistics(
             counts,
             self.sizes + other.sizes,

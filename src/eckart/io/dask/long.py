@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from eckart.clusters.client import client_of
-from eckart.clusters.tasks import quiet
+from eckart.clusters.tasks import computed, quiet
 from eckart.engines.protocol.refused import Refused, first_refused
 from eckart.errors import InputError
 from eckart.index.entries import as_numbers, floating
 from eckart.index.labels import Labels
 from eckart.index.sides import Side, Sides
-from eckart.io.dask.parts import TaskParts, checked, each, refusing, run
+from eckart.io.dask.parts import TaskParts, _looked_at, checked, refusing, run
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, even_cuts, of_parts
 from eckart.merging import FAN, folded
@@ -50,25 +50,39 @@ def observed_frame(source: Any, long: Any) -> Observed:
     total = int(found.rows.counts.sum())
     blocks = int(np.clip(len(parts), -(-total * ENTRY_BYTES // MOST_BLOCK), max(1, total * ENTRY_BYTES // LEAST_BLOCK)))
     cuts = even_cuts(found.rows.counts, max(blocks, 1))
-    labels = delayed((found.rows.labels, found.columns.labels), **later)
-    split = [
-        delayed(refusing, **later)(_split, part, i, picked, labels, cuts, i, found.dtype)
-        for i, part in enumerate(parts)
-    ]
-    made = []
-    for b in range(len(cuts) - 1):
-        pieces = [delayed(_piece, **later)(each_, b) for each_ in split]
-        made.append(
-            delayed(_block, **later)(pieces, labels, int(cuts[b]), int(cuts[b + 1]), long.duplicates, long.values)
-        )
-    with quiet():
-        made = client_of().persist(made, optimize_graph=False)
-    lengths = np.diff(cuts).tolist()
-    entries = each(_entries, made)  # what was refused is said now
-    nbytes = float(sum(entries)) * ENTRY_BYTES
-    task_parts = TaskParts(
-        "observed", lengths, len(found.columns.labels), found.dtype, made, made[0].key, entries, nbytes
-    )
+
+    def blocks(pure: bool) -> list[Any]:
+        later = {"pure": pure, "traverse": False}
+        labels = delayed((found.rows.labels, found.columns.labels), **later)
+        split = [
+            delayed(refusing, **later)(_split, part, i, picked, labels, cuts, i, found.dtype)
+            for i, part in enumerate(parts)
+        ]
+        made = []
+        for b in range(len(cuts) - 1):
+            pieces = [delayed(_piece, **later)(each_, b) for each_ in split]
+            made.append(
+                delayed(_block, **later)(pieces, labels, int(cuts[b]), int(cuts[b + 1]), long.duplicates, long.values)
+            )
+        return made
+
+    made, held = blocks(True), list[Any]()
+
+    def looked(_: str) -> list[Any]:
+        if not held:
+            with quiet():
+                held.extend(client_of().persist(made, optimize_graph=False))
+        return [delayed(_looked_at, pure=False, traverse=False)(_entries, block, i) for i, block in enumerate(held)]
+
+    def again() -> None:
+        """Under other names: Dask answers for a task that it gave up with the old failure while anybody, an earlier model say, holds one of its name."""
+        held.clear()
+        made[:] = blocks(False)
+
+    token = made[0].key
+    entries = checked(computed(client_of(), looked, str, again))  # what was refused is said now
+    lengths, nbytes = np.diff(cuts).tolist(), float(sum(entries)) * ENTRY_BYTES
+    task_parts = TaskParts("observed", lengths, len(found.columns.labels), found.dtype, held, token, entries, nbytes)
     x = of_parts(task_parts, found.rows.labels, found.columns.labels)
     assert isinstance(x, ObservedParts)
     return x
