@@ -111,7 +111,7 @@ class Ids:
             ids = ids.dictionary_encode()
         if not t.is_dictionary(ids.type):
             native = t.is_primitive(kind) and not t.is_time(kind)
-            self._take_array(ids.to_numpy(zero_copy_only=False) if native else tidy(ids.to_pylist()), at)
+            self._take_array(ids.to_numpy(zero_copy_only=False) if native else tidy(ids.to_pylist(), hashed=False), at)
         elif any(test(ids.type.value_type) for test in (t.is_string, t.is_large_string)):
             self._take_dictionary(ids.indices.to_numpy(zero_copy_only=False), ids.dictionary, at)
         else:
@@ -273,7 +273,7 @@ def _columnar(ids: Any) -> Any:
             array = pa.array(ids)
             if not isinstance(array.type, pa.BaseExtensionType):
                 return array
-    return tidy(ids)
+    return tidy(ids, hashed=False)
 
 
 def _whole(words: Any) -> np.ndarray | None:

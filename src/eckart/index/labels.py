@@ -19,8 +19,9 @@ MOST_COMPARED = 10_000
 """Above this many labels the near ones of an unknown id are its neighbours in order, not the most similar ones."""
 
 
-def tidy(ids: Any) -> np.ndarray:
-    """Ids as one array: native where all are integers, dates or numbers of one kind, objects otherwise.
+def tidy(ids: Any, hashed: bool = True) -> np.ndarray:
+    """Ids as one array: native where all are integers, dates or numbers of one kind, objects otherwise. ``hashed=False``: who reads a table looks for ids that
+    cannot be hashed itself, and names their row.
 
     >>> tidy([np.int64(3), 4]).dtype, tidy(np.array(["a", "b"])).dtype, tidy([1, "a"]).tolist()
     (dtype('int64'), dtype('O'), [1, 'a'])
@@ -40,7 +41,7 @@ def tidy(ids: Any) -> np.ndarray:
     if array.dtype.kind != "O":
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     types = set(map(type, array))
-    if types & {list, dict, set, np.ndarray}:
+    if hashed and types & {list, dict, set, np.ndarray}:
         raise InputError(f"ids of types {', '.join(sorted(t.__name__ for t in types))} came, wanted texts, numbers or dates")
     return _native(array, types)
 
