@@ -51,7 +51,7 @@ def observed_frame(source: Any, long: Any) -> Observed:
     blocks = int(np.clip(len(parts), -(-total * ENTRY_BYTES // MOST_BLOCK), max(1, total * ENTRY_BYTES // LEAST_BLOCK)))
     cuts = even_cuts(found.rows.counts, max(blocks, 1))
 
-    def blocks(pure: bool) -> list[Any]:
+    def placed(pure: bool) -> list[Any]:
         later = {"pure": pure, "traverse": False}
         labels = delayed((found.rows.labels, found.columns.labels), **later)
         split = [
@@ -66,7 +66,7 @@ def observed_frame(source: Any, long: Any) -> Observed:
             )
         return made
 
-    made, held = blocks(True), list[Any]()
+    made, held = placed(True), list[Any]()
 
     def looked(_: str) -> list[Any]:
         if not held:
@@ -77,7 +77,7 @@ def observed_frame(source: Any, long: Any) -> Observed:
     def again() -> None:
         """Under other names: Dask answers for a task that it gave up with the old failure while anybody, an earlier model say, holds one of its name."""
         held.clear()
-        made[:] = blocks(False)
+        made[:] = placed(False)
 
     token = made[0].key
     entries = checked(computed(client_of(), looked, str, again))  # what was refused is said now
