@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 
 import eckart
 from eckart import ALS, InputError, Observed
+from eckart.io.models import checkpoint
 from eckart.terms import loss_from
 
 RNG = np.random.default_rng
@@ -177,33 +178,26 @@ def test_models_survive_a_file(loss, tmp_path):
         np.testing.assert_array_equal(back.predict_proba(0, 1), model.predict_proba(0, 1))
 
 
-def test_a_killed_fit_goes_on(tmp_path):
+def test_a_killed_fit_goes_on(tmp_path, monkeypatch):
     """Thresholds are part of the state: the resumed fit has the same bits."""
     x, _ = table("ordered")
     more = {"loss": "ordered", "random_state": 0, "tol": 0.0, "max_iter": 6}
     whole = ALS(2, **more).fit(x)
     file = tmp_path / "state"
-    import eckart.complete.factors.als as room
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    save, written = checkpoint.Checkpoint.save, []
 
-    seconds, room.CHECKPOINT_SECONDS = room.CHECKPOINT_SECONDS, 0.0
-    real = room.alternate
-    try:
+    def killed(self, done, arrays):
+        save(self, done, arrays)
+        written.append(1)  # one for each sweep
+        if len(written) == 3:
+            raise RuntimeError("killed")
 
-        def killed(problem, state, stop, engine, watch, keep, judged):
-            def kept(s, p):
-                keep(s, p)
-                if s.sweeps == 3:
-                    raise RuntimeError("killed")
-
-            return real(problem, state, stop, engine, watch, kept, judged)
-
-        room.alternate = killed
+    with monkeypatch.context() as m:
+        m.setattr(checkpoint.Checkpoint, "save", killed)
         with pytest.raises(RuntimeError, match="killed"):
             ALS(2, checkpoint=file, **more).fit(x)
-        room.alternate = real
-        again = ALS(2, checkpoint=file, **more).fit(x)
-    finally:
-        room.alternate, room.CHECKPOINT_SECONDS = real, seconds
+    again = ALS(2, checkpoint=file, **more).fit(x)
     np.testing.assert_array_equal(again.row_factors_, whole.row_factors_)
     assert again._loss() == whole._loss()
 

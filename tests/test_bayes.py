@@ -10,7 +10,6 @@ from scipy import sparse
 
 import eckart
 from eckart.certify.chains import certify_chains, ess, split_rhat
-from eckart.complete.bayes import bayesian_mf as bayes_module
 from eckart.complete.bayes import gibbs
 from eckart.complete.bayes.bayesian_mf import BayesianMF
 from eckart.complete.bayes.chain import draw_rows, normal_wishart
@@ -241,7 +240,7 @@ def test_weights_of_zero_take_entries_out():
 
 @pytest.mark.parametrize("features", [False, True])
 def test_a_killed_fit_goes_on_with_the_same_bits(tmp_path, monkeypatch, features):
-    monkeypatch.setattr(bayes_module, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     x, *_ = planted(np.random.default_rng(0), 30, 20)
     options = {"noise": "both", "implicit_features": features, "random_state": 2} | SHORT
     whole = BayesianMF(3, **options).fit(x)

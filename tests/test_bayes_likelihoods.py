@@ -10,6 +10,7 @@ import eckart
 from eckart import BayesianMF, InputError
 from eckart.complete.bayes.likelihood import drawn_thresholds
 from eckart.engines import engine_named
+from eckart.io.models import checkpoint
 from eckart.matrix import Observed
 from eckart.terms import OrderedProbit
 
@@ -117,7 +118,7 @@ def test_seeds_threads_and_files(tmp_path):
     np.testing.assert_allclose(each @ one.levels_, one.predict([0, 1], [2, 3]), rtol=1e-6)
 
 
-def test_a_killed_chain_goes_on(tmp_path):
+def test_a_killed_chain_goes_on(tmp_path, monkeypatch):
     """Thresholds are part of the state."""
     import eckart.complete.bayes.gibbs as room
 
@@ -125,24 +126,19 @@ def test_a_killed_chain_goes_on(tmp_path):
     more = {"n_samples": 6, "burn_in": 4, "thin": 1, "random_state": 3, "likelihood": "ordinal"}
     whole = BayesianMF(1, **more).fit(x)
     real, calls = room.Kept.add, []
-    import eckart.complete.bayes.bayesian_mf as outer
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
 
-    seconds, outer.CHECKPOINT_SECONDS = outer.CHECKPOINT_SECONDS, 0.0
-    try:
+    def add(self):
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("killed")
+        real(self)
 
-        def add(self):
-            calls.append(1)
-            if len(calls) == 3:
-                raise RuntimeError("killed")
-            real(self)
-
-        room.Kept.add = add
+    with monkeypatch.context() as m:
+        m.setattr(room.Kept, "add", add)
         with pytest.raises(RuntimeError, match="killed"):
             BayesianMF(1, checkpoint=tmp_path / "state", **more).fit(x)
-        room.Kept.add = real
-        again = BayesianMF(1, checkpoint=tmp_path / "state", **more).fit(x)
-    finally:
-        room.Kept.add, outer.CHECKPOINT_SECONDS = real, seconds
+    again = BayesianMF(1, checkpoint=tmp_path / "state", **more).fit(x)
     np.testing.assert_array_equal(again.predict(np.arange(20)), whole.predict(np.arange(20)))
     np.testing.assert_array_equal(again.posterior_.thresholds, whole.posterior_.thresholds)
 

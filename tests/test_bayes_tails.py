@@ -112,7 +112,7 @@ def test_a_killed_fit_with_heavy_tails_goes_on_with_the_same_bits(tmp_path):
         return swept(chain, engine)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("eckart.complete.bayes.bayesian_mf.CHECKPOINT_SECONDS", 0.0)
+        patch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
         patch.setattr(gibbs, "_swept", dies)
         with pytest.raises(RuntimeError, match="killed"):
             BayesianMF(2, checkpoint=file, **how).fit(a)

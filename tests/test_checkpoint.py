@@ -18,12 +18,12 @@ from eckart.io.models.checkpoint import Checkpoint
 RUN = """
 import sys, time
 import numpy as np
-import eckart.io.models.levels as levels
+from eckart.io.models import checkpoint
 from eckart import PCA
 from eckart.engines.cpu.dense import passes as dense
 from eckart.engines.cpu.dense import primitives
 
-levels.SECONDS = 0.0  # keep after every segment
+checkpoint.SECONDS = 0.0  # keep after every segment
 primitives.SEGMENT = 1
 step = dense.moments_step
 def slow(*args):

@@ -14,7 +14,6 @@ import eckart
 from eckart import SVP, SVT, ExactRecovery, SoftImpute
 from eckart.complete.nuclear import path as active
 from eckart.complete.nuclear import riemannian as descend
-from eckart.complete.nuclear import spectral_completer as spectral
 from eckart.complete.nuclear import svp
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import Memory, generator_at, pack, unpack
@@ -93,7 +92,7 @@ class Runs:
 
     def __init__(self, monkeypatch, folder):
         self.patch, self.path = monkeypatch, folder / "s"
-        monkeypatch.setattr(spectral, "CHECKPOINT_SECONDS", 0.0)
+        monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
         monkeypatch.setattr("os.fsync", lambda _: None)
 
     def fit(self, model, a, killed_at=None, error=Killed):
@@ -204,10 +203,10 @@ RUN = """
 import sys, time
 import numpy as np
 from eckart import SVP, SVT, ExactRecovery, SoftImpute
-from eckart.complete.nuclear import spectral_completer as spectral
+from eckart.io.models import checkpoint
 from eckart.io.models.checkpoint import Checkpoint
 
-spectral.CHECKPOINT_SECONDS = 0.0
+checkpoint.SECONDS = 0.0
 written, count = Checkpoint.save, []
 def save(*args):
     written(*args)

@@ -215,12 +215,12 @@ def test_skipgram_is_the_default_repeats_and_says_when_it_ended_too_soon(ran):
 
 
 def test_a_killed_or_interrupted_command_goes_on_from_its_checkpoint(ran, eckart_, monkeypatch):
-    from eckart.embed import skipgram, skipgram_train
+    from eckart.embed import skipgram_train
 
     words = ("embed", "t.txt", *QUICK, "--deterministic", "--epochs", 6, "--out")
     ran(*words, "whole.txt")
     monkeypatch.setattr(skipgram_train, "PART_WORDS", 500)
-    monkeypatch.setattr(skipgram, "SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     ran(*words, "parts.txt")
     step, steps = skipgram_train.PairEvidence.merge, []
 

@@ -11,7 +11,6 @@ from scipy import sparse
 import eckart
 from eckart import Counts, GloVe, InputError, cooccurrence, sequences
 from eckart.embed import glove_adagrad, glove_als
-from eckart.io.models import levels
 
 SOLVERS = ("als", "adagrad")
 
@@ -183,7 +182,7 @@ def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, monkeypatch, counts, so
     how = {"n_components": 4, "solver": solver, "max_iter": 6, "tol": 0.0, "random_state": 0}
     whole = GloVe(**how).fit(counts)
     file = tmp_path / "state.safetensors"
-    monkeypatch.setattr(levels, "SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     with monkeypatch.context() as patch:
         stopping(patch, solver, at, Killed())
         with pytest.raises(Killed):
@@ -197,7 +196,7 @@ def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, monkeypatch, counts, so
 
 def test_a_checkpoint_of_other_work_is_refused(tmp_path, monkeypatch, counts):
     file = tmp_path / "state.safetensors"
-    monkeypatch.setattr(levels, "SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     with monkeypatch.context() as patch:
         stopping(patch, "als", 3, Killed())
         with pytest.raises(Killed):

@@ -10,7 +10,7 @@ from eckart import Autoencoder, ConvAutoencoder, NetworkClassifier
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
 
-from eckart.nn import shell, steps, train  # noqa: E402
+from eckart.nn import steps, train  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 EXACT = {"precision": "float32", "compile": False, "random_state": 0, "device": "cuda"}
@@ -85,7 +85,7 @@ def test_a_stopped_fit_goes_on(rng, tmp_path, monkeypatch):
     x = planted(rng, rows=300, n=10).astype(np.float32)
     options = {"hidden": [16], "max_iter": 12, **EXACT}
     whole = Autoencoder(2, **options).fit(x)
-    monkeypatch.setattr(shell, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     judge, left = train._judge, [5]
 
     def stop(*a):

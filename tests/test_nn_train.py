@@ -14,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import eckart
 from conftest import planted
 from eckart import Autoencoder, ConvAutoencoder, NetworkClassifier
+from eckart.io.models.pack import unpack
 from eckart.optim.rules import RULES, rule_named
 
 torch = pytest.importorskip("torch", reason="networks need PyTorch")
@@ -228,9 +229,10 @@ RUN = """
 import sys, time
 import numpy as np
 from eckart import Autoencoder
-from eckart.nn import shell, train
+from eckart.io.models import checkpoint
+from eckart.nn import train
 
-shell.CHECKPOINT_SECONDS = 0.0  # keep after every epoch
+checkpoint.SECONDS = 0.0  # keep after every epoch
 judge = train._judge
 def slow(*args):
     time.sleep(float(sys.argv[4]))
@@ -248,7 +250,7 @@ def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, rng):
     command = [sys.executable, "-c", RUN, str(tmp_path / "x.npy"), str(state), str(model)]
     child = subprocess.Popen([*command, "0.3"])
     for _ in range(3000):
-        if state.exists() and int(eckart.io.models.checkpoint.json.loads(header(state))["done"]) >= 2:
+        if epochs_in(state) >= 2:
             break
         time.sleep(0.02)
     child.kill()
@@ -263,14 +265,15 @@ def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, rng):
     assert_same(eckart.load(model), whole_run)
 
 
-def header(path) -> str:
-    from safetensors import SafetensorError, safe_open
+def epochs_in(path) -> int:
+    """Epochs that the state in a file has behind it."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
 
     try:
-        with safe_open(path, "np") as file:
-            return file.metadata()["checkpoint"]
+        return unpack(load_file(path))[-1]["epoch"]
     except (SafetensorError, OSError):
-        return '{"done": 0}'
+        return 0
 
 
 def assert_same(one, two):
@@ -291,7 +294,7 @@ def stopped(monkeypatch, at, fit):
 
     def save(self, done, arrays):
         saved(self, done, arrays)
-        if done == at:
+        if unpack(arrays)[-1]["epoch"] == at:
             raise Killed
 
     with monkeypatch.context() as m:
@@ -303,7 +306,7 @@ def stopped(monkeypatch, at, fit):
 @pytest.mark.parametrize("optimizer", list(RULES))
 @pytest.mark.parametrize("at", [1, 4])
 def test_a_fit_stopped_after_any_epoch_resumes_to_the_same_bits(tmp_path, rng, monkeypatch, optimizer, at):
-    monkeypatch.setattr(shell, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     x, y = planted(rng, rows=80, n=6), rng.integers(0, 3, 80)
     options = {
         "hidden": [8],
@@ -325,7 +328,7 @@ def test_a_fit_stopped_after_any_epoch_resumes_to_the_same_bits(tmp_path, rng, m
 @pytest.mark.parametrize("optimizer", ["adam", "heavy_ball", "nesterov", "adagrad"])
 def test_a_convolutional_fit_resumes_to_the_same_bits(tmp_path, rng, monkeypatch, optimizer):
     """Filters lie in memory channel by channel, and so must what the optimiser keeps about them."""
-    monkeypatch.setattr(shell, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     x = rng.random((60, 64))
     shape = {"image": (8, 8), "channels": (4, 8), "hidden": [8]}
     options = {**shape, "max_iter": 5, "optimizer": optimizer, "random_state": 0, "n_threads": 1}
@@ -335,7 +338,7 @@ def test_a_convolutional_fit_resumes_to_the_same_bits(tmp_path, rng, monkeypatch
 
 
 def test_a_fit_without_a_seed_goes_on_with_the_rows_it_held_out(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(shell, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     x, seen, split = planted(rng, rows=80, n=6), [], shell.split_rows
     monkeypatch.setattr("eckart.reduce.network_coder.split_rows", lambda *a: seen.append(split(*a)) or seen[-1])
     model = Autoencoder(2, hidden=[8], max_iter=6, checkpoint=tmp_path / "s")
@@ -346,7 +349,7 @@ def test_a_fit_without_a_seed_goes_on_with_the_rows_it_held_out(tmp_path, rng, m
 
 
 def test_ctrl_c_leaves_the_checkpoint(tmp_path, rng, monkeypatch):
-    monkeypatch.setattr(shell, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     x, judge, left = planted(rng, rows=80, n=6), train._judge, [4]
 
     def stop(*a):

@@ -26,7 +26,6 @@ from eckart import (
 )
 from eckart.complete.items import slim
 from eckart.embed import pairs, pmi
-from eckart.io.models import levels
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.pack import like, pack, unpack
 from eckart.reduce import plan
@@ -332,9 +331,9 @@ RUN = """
 import sys, time
 import numpy as np
 import eckart
-from eckart.io.models import levels
+from eckart.io.models import checkpoint
 from eckart.explain.parts import loop
-levels.SECONDS = 0.0  # keep after every sweep
+checkpoint.SECONDS = 0.0  # keep after every sweep
 pause, rows = float(sys.argv[3]), loop.Sides.rows
 def slow(self, *args, **options):
     time.sleep(pause)
@@ -383,6 +382,6 @@ def test_seconds_between_two_writings(monkeypatch, tmp_path):
     make, data = FITS["PLSA"]
     make(checkpoint=tmp_path / "s").fit(data())
     assert not written
-    monkeypatch.setattr(levels, "SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     make(checkpoint=tmp_path / "s").fit(data())
     assert written

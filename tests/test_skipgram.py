@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 import eckart
 from eckart.certify.pairs import Pairs, measure
-from eckart.embed import skipgram, skipgram_train
+from eckart.embed import skipgram_train
 from eckart.embed.sequences import keep_probability, sequences
 from eckart.embed.skipgram import SkipGram, thinned
 from eckart.engines.cpu.engine import CpuEngine
@@ -221,11 +221,12 @@ def test_interrupted_training_keeps_the_present_state(monkeypatch):
 
 RUN = """
 import json, sys, time
-from eckart.embed import skipgram, skipgram_train
+from eckart.embed import skipgram_train
 from eckart.embed.skipgram import SkipGram
 from eckart.engines.cpu.engine import CpuEngine
+from eckart.io.models import checkpoint
 
-skipgram.SECONDS, skipgram_train.PART_WORDS = 0.0, 2000
+checkpoint.SECONDS, skipgram_train.PART_WORDS = 0.0, 2000
 step = CpuEngine.pair_step
 def slow(*args, **kwargs):
     time.sleep(float(sys.argv[4]))
@@ -264,7 +265,7 @@ def test_a_killed_fit_resumes_to_the_same_bits(tmp_path, monkeypatch):
 
 
 def test_checkpoint_of_other_work_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(skipgram, "SECONDS", 0.0)
+    monkeypatch.setattr("eckart.io.models.checkpoint.SECONDS", 0.0)
     monkeypatch.setattr(skipgram_train, "PART_WORDS", 1000)
     step, calls = CpuEngine.pair_step, []
 

@@ -229,8 +229,8 @@ import dask.dataframe as dd, pandas as pd
 from distributed import Client
 from eckart import ALS
 if __name__ == "__main__":
-    import eckart.complete.factors.als as als
-    als.CHECKPOINT_SECONDS = 0.0
+    from eckart.io.models import checkpoint
+    checkpoint.SECONDS = 0.0
     table = pd.read_parquet(sys.argv[2])
     with Client(sys.argv[1]) as client:
         x = dd.from_pandas(table, npartitions=4)

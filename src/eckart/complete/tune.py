@@ -35,7 +35,7 @@ from eckart.errors import wrong
 from eckart.factors import LowRank
 from eckart.fit import kept_fit, resumed_fit
 from eckart.io.models.checkpoint import Checkpoint, parameters_of
-from eckart.io.models.levels import SECONDS, Memory, resumed
+from eckart.io.models.levels import Memory, resumed
 from eckart.io.tables.triples import observed
 from eckart.metrics import mae, ranking, rmse
 from eckart.trace import StopReason, progress
@@ -120,7 +120,7 @@ def tune(
         "one_standard_error": one_standard_error,
         "seed": random_state,
     }
-    file = Checkpoint.of_call(checkpoint, "tune", x, about, seconds=SECONDS)
+    file = Checkpoint.of_call(checkpoint, "tune", x, about)
     best_of_ranks: list[float] = []
     stopped = "every candidate was tried"
     with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):

@@ -30,7 +30,7 @@ from eckart.errors import wrong
 from eckart.factors import Basis, Embedding
 from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import NOTHING, SECONDS, Memory, resumed
+from eckart.io.models.levels import NOTHING, Memory, resumed
 from eckart.matrix import Counts
 from eckart.parameters import file_name, number, one_of, param
 from eckart.reduce.covariance import Covariance
@@ -167,7 +167,7 @@ class PMI(WordModel):
         k, n = int(self.n_components), source.n_columns if isinstance(source, Counts) else len(source.words)
         if k > n:
             raise wrong("n_components", k, f"1 to {n} for {n} words", "lower it, or lower min_count")
-        file = Checkpoint.of_parts(self, lambda: contents_of(source), ignored=SHOWN, seconds=SECONDS)
+        file = Checkpoint.of_parts(self, lambda: contents_of(source), ignored=SHOWN)
         with resumed(file, self.random_state) as (memory, rng):
             pairs, within = self._counted(source, engine, memory)
             m = self._matrix(pairs, engine)

@@ -44,7 +44,6 @@ from eckart.trace import Trace, Watcher, progress, silent
 
 CERTIFIED = 5_000_000
 """Words of the corpus on which the certificate is measured, at most."""
-SECONDS = 30.0
 
 
 @dataclass(eq=False, repr=False)
@@ -188,7 +187,7 @@ class SkipGram(WordModel):
     def _fit_exact(self, counts: Counts, rules: dict[str, Any], engine: Any, watch: Watcher) -> None:
         marginal = np.asarray(counts.to_scipy().sum(axis=0)).ravel()
         words = titles(list(range(counts.n_columns))) if counts.columns is None else counts.columns
-        file = Checkpoint.of_fit(self, counts, ignored=("engine", "tokenizer"), seconds=SECONDS)
+        file = Checkpoint.of_fit(self, counts, ignored=("engine", "tokenizer"))
         with resumed(file, self.random_state) as (memory, rng):
             u, v, b, trace = skipgram_exact.solve(
                 counts,
@@ -236,7 +235,7 @@ class SkipGram(WordModel):
         return s
 
     def _file(self, s: Sequences) -> Checkpoint | None:
-        return Checkpoint.of_parts(self, lambda: contents_of(s), ignored=("engine", "tokenizer"), seconds=SECONDS)
+        return Checkpoint.of_parts(self, lambda: contents_of(s), ignored=("engine", "tokenizer"))
 
     def _solver(self, X: Any) -> str:
         if self.solver == "auto":

@@ -15,12 +15,12 @@ from eckart.errors import FileError, InputError
 from eckart.factors import Network
 from eckart.factors.checks import numbers
 from eckart.fit import Fit
+from eckart.io.models.levels import resuming
 from eckart.matrix import SQUARABLE, squarable
 from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
 from eckart.nn.options import WIDTHS
-from eckart.nn.shell import NetworkShell, fingerprint, rows_at, split_rows
+from eckart.nn.shell import NetworkShell, drawn_seed, fingerprint, rows_at, split_rows
 from eckart.parameters import check, param
-from eckart.trace import StopReason
 
 
 @dataclass(eq=False, repr=False)
@@ -43,24 +43,25 @@ class NetworkHead(NetworkShell):
         matrix, gpu = self._door(X)
         count = int(matrix.shape[0] or 0)
         targets, about = self._targets(y, count)
-        (seed, file), place = self._start(matrix, targets), self._place(matrix, gpu)
-        split = split_rows(count, self.validation_fraction, seed)
         from eckart.nn.batches import Rows, scale_of
         from eckart.nn.modules import arrays_of, build
 
-        scale = scale_of(rows_at(matrix, split[0]))
-        architecture = self._architecture(matrix.shape[1], about["out"], len(split[0]))
-        net = build(architecture, seed)
-        rows = Rows(matrix, scale, place, _precise(targets, place))
-        recipe, run, place = self._run(net, self._loss(), rows, split, place, seed, file)
+        place = self._place(matrix, gpu)
+        with resuming(self, matrix, y=targets) as (memory, rng):
+            seed = drawn_seed(rng)
+            split = split_rows(count, self.validation_fraction, seed)
+            scale = scale_of(rows_at(matrix, split[0]))
+            architecture = self._architecture(matrix.shape[1], about["out"], len(split[0]))
+            net = build(architecture, seed)
+            rows = Rows(matrix, scale, place, _precise(targets, place))
+            recipe, run, place = self._run(net, self._loss(), rows, split, place, seed, memory)
         weights = {name: w.astype(np.float64) if place.dtype.itemsize == 8 else w for name, w in arrays_of(net).items()}
         more = (matrix.columns, count, about["classes"], about["extras"])
         network = Network(weights, architecture, scale.mean, scale.spread, about["out"], *more)
         plan = self._choices(recipe, run, place, split, seed, network, matrix)
         certificate = self._evidence(network, rows, targets, split, place, run.trace.reason.value, recipe.batch_size)
         self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.array(run.errors)})
-        if file is not None and run.trace.reason is not StopReason.INTERRUPTED:
-            file.remove()
+        memory.end(run.trace)
         return self
 
     def certify(self, X: Any, y: Any) -> Certificate:

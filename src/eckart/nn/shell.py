@@ -13,17 +13,14 @@ from eckart.errors import FileError, InputError
 from eckart.factors import Network
 from eckart.factors.checks import numbers
 from eckart.fit import fitted, one_kind_of_names
-from eckart.io.models.checkpoint import Checkpoint, checksum
-from eckart.io.models.pack import unpack
+from eckart.io.models.checkpoint import checksum
 from eckart.io.read import read
 from eckart.matrix import Dense, Matrix, squarable
 from eckart.nn.architecture import weight_shapes
 from eckart.nn.lazy import is_tensor, need_torch
 from eckart.nn.options import NetworkParameters, asked_device, recipe_of
-from eckart.rng import generator
 from eckart.trace import StopReason, Trace, progress
 
-CHECKPOINT_SECONDS = 120.0
 BLOCK = 4096
 LEAST_HELD_OUT = 5
 """Fewer rows than this judge nothing: such a fit goes without."""
@@ -49,6 +46,11 @@ def split_rows(rows: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarr
         return np.arange(rows), np.arange(0)
     order = np.random.default_rng([seed, 1]).permutation(rows)
     return np.sort(order[count:]), np.sort(order[:count])
+
+
+def drawn_seed(rng: np.random.Generator) -> int:
+    """The seed of a run, on which everything hangs that the network and its training draw."""
+    return int(rng.integers(2**31))
 
 
 class NetworkShell(NetworkParameters, ABC):
@@ -84,27 +86,8 @@ class NetworkShell(NetworkParameters, ABC):
 
     # ---- training
 
-    def _seed(self) -> int:
-        return int(generator(self.random_state).integers(2**31))
-
-    def _start(self, matrix: Matrix, y: Any = None) -> tuple[int, Checkpoint | None]:
-        """The seed and the checkpoint; a run without a seed of its own goes on with the seed of the run that was stopped."""
-        seed = self._seed()
-        file = self._file(matrix, seed, y)
-        if self.random_state is None and file is not None and (found := file.load()) is not None:
-            seed = int(unpack(found[1])["seed"])
-        return seed, file
-
-    def _file(self, matrix: Matrix, seed: int, y: Any = None) -> Checkpoint | None:
-        """The checkpoint, about these data, this model and its parameters."""
-        ignored = ("engine",) if self.engine == "auto" else ()  # files of fits before there was an engine are gone on with
-        file = Checkpoint.of_fit(self, matrix, y=y, ignored=ignored, seconds=CHECKPOINT_SECONDS)
-        if file is not None and self.random_state is not None:
-            file.about["seed"] = seed
-        return file
-
     def _run(
-        self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, file: Any, judge: Any = None
+        self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, memory: Any, judge: Any = None
     ) -> tuple[Any, Any, Any]:
         """Train on one part of the rows, judge on the other; (recipe, progress, place)."""
         from eckart.nn.batches import Part
@@ -117,7 +100,7 @@ class NetworkShell(NetworkParameters, ABC):
         steps = recipe.max_iter * -(-count // recipe.batch_size)
         place = place.settled(steps, sum(p.numel() for p in net.parameters()), recipe.max_iter * count)
         with progress(bool(self.verbose)) as watch, threads(self.n_threads):
-            more = {"seed": seed, "watch": watch, "file": file, "judge": judge}
+            more = {"seed": seed, "watch": watch, "memory": memory, "judge": judge}
             run = train(net, loss, Part(rows, split[0]), held, recipe, place, **more)
         warn_of(run.trace)
         if recipe.schedule == "constant":  # other schedules end at max_iter, and so are done there

@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import refused
-from eckart.io.models.pack import pack, resumed_trace, unpack
+from eckart.io.models.levels import NOTHING, Memory, resumed_trace
 from eckart.nn.batches import Source, pieces
 from eckart.nn.losses import Loss
 from eckart.nn.place import Place
@@ -60,7 +59,6 @@ class Progress:
     kept: dict[str, torch.Tensor] = field(default_factory=dict)
     proven: dict[str, torch.Tensor] = field(default_factory=dict)
     optimizer: Any = None
-    seed: int = 0
 
 
 def train(
@@ -73,7 +71,7 @@ def train(
     *,
     seed: int,
     watch: Watcher = silent,
-    file: Checkpoint | None = None,
+    memory: Memory = NOTHING,
     optimizer: Any = None,
     judge: Loss | None = None,
 ) -> Progress:
@@ -81,17 +79,16 @@ def train(
     where it is another one."""
     net.to(place.device, place.dtype, memory_format=torch.channels_last)
     optimizer = optimizer or optimizer_of(recipe.optimizer, net, recipe.learning_rate, recipe.weight_decay)
-    run = Progress(optimizer=optimizer, kept=_copy(net), seed=seed)
+    run = Progress(optimizer=optimizer, kept=_copy(net))
     run.proven = run.kept
-    if file is not None and (found := file.load()) is not None:
-        with refused(file):
-            _resume(run, net, optimizer, unpack(found[1]), place)
+    if (kept := memory.last()) is not None:
+        _resume(run, net, optimizer, kept, place)
     compiled = torch.compile(loss, dynamic=False) if place.compiled is True else loss
     steps = steps_of(net, compiled, rows, optimizer, recipe.clip, place, run.room)
     try:
         with _drawing(net, place) as begin:
             while run.epoch < recipe.max_iter and run.trace.reason is StopReason.MAX_ITER:
-                _offer(file, run, net, optimizer)
+                memory.offer(partial(_state, run, net, optimizer))
                 if place.mixed and not steps.place.fine and run.epoch >= (1 - REFINED) * recipe.max_iter:
                     steps.refine()
                 begin(int(np.random.SeedSequence([seed, run.epoch]).generate_state(1)[0]))
@@ -211,14 +208,11 @@ def _copy(net: Any) -> dict[str, torch.Tensor]:
     return {name: w.detach().clone() for name, w in net.state_dict().items()}
 
 
-def _offer(file: Checkpoint | None, run: Progress, net: Any, optimizer: Any) -> None:
-    """Keep the state at the head of an epoch, if the last time is long enough ago."""
-    if file is None or not file.due():
-        return
+def _state(run: Progress, net: Any, optimizer: Any) -> dict[str, Any]:
+    """For a checkpoint: the run at the head of an epoch."""
     held = optimizer.state_dict()
-    state = {
+    return {
         "epoch": run.epoch,
-        "seed": run.seed,
         "best": str(run.best),
         "since": run.since,
         "parts": run.room.parts,
@@ -229,7 +223,6 @@ def _offer(file: Checkpoint | None, run: Progress, net: Any, optimizer: Any) -> 
         "optimizer": {str(i): _plain(s) for i, s in held["state"].items()},
         "groups": [{n: v for n, v in g.items() if isinstance(v, (int, float))} for g in held["param_groups"]],
     }
-    file.save(run.epoch, pack(state))
 
 
 def _plain(named: dict[str, Any]) -> dict[str, Any]:
@@ -239,7 +232,7 @@ def _plain(named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _resume(run: Progress, net: Any, optimizer: Any, state: dict[str, Any], place: Place) -> None:
-    """Take back what ``_offer`` kept."""
+    """The inverse of ``_state``."""
     tensors = {
         side: {n: torch.as_tensor(np.ascontiguousarray(a)).to(place.device) for n, a in state[side].items()}
         for side in ("kept", "weights")

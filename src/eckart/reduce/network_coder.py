@@ -22,16 +22,16 @@ from eckart.errors import FileError, InputError, wrong
 from eckart.factors import Network
 from eckart.factors.checks import numbers
 from eckart.fit import Fit, fitted, require_room
+from eckart.io.models.levels import resuming
 from eckart.io.tables.numbers import numeric
 from eckart.matrix import Counts, Dense, Matrix, row_parts, squarable
 from eckart.nn.lazy import need_torch
 from eckart.nn.options import recipe_of
-from eckart.nn.shell import NetworkShell, as_array, fingerprint, live, rows_at, split_rows, warn_of
+from eckart.nn.shell import NetworkShell, as_array, drawn_seed, fingerprint, live, rows_at, split_rows, warn_of
 from eckart.parameters import check, either, is_int, number, one_of, param, whole
 from eckart.reduce.compare import linear_risk, principal_subspace
 from eckart.reduce.network_rebuild import fill_gaps, link, logit, risk_of, shares_only
 from eckart.rng import generator
-from eckart.trace import StopReason
 
 ROUNDS = 10
 """How often a row with gaps is filled and encoded again, by a network that has met no gaps in training."""
@@ -55,14 +55,16 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         self._check()
         matrix, gpu = self._door(X)
         require_room("n_components", self.n_components, float(matrix.shape[1]) * self.n_components, 4)
-        (seed, file), place = self._start(matrix), self._place(matrix, gpu)
-        split = split_rows(int(matrix.shape[0] or 0), self.validation_fraction, seed)
-        net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)
         from eckart.nn.batches import Rows
 
-        loss, rows = self._loss(scale, place), Rows(matrix, scale, place)
-        judge = self._loss(scale, place, hide=True) if rows.gaps else None
-        recipe, run, place = self._run(net, loss, rows, split, place, seed, file, judge)
+        place = self._place(matrix, gpu)
+        with resuming(self, matrix) as (memory, rng):
+            seed = drawn_seed(rng)
+            split = split_rows(int(matrix.shape[0] or 0), self.validation_fraction, seed)
+            net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)
+            loss, rows = self._loss(scale, place), Rows(matrix, scale, place)
+            judge = self._loss(scale, place, hide=True) if rows.gaps else None
+            recipe, run, place = self._run(net, loss, rows, split, place, seed, memory, judge)
         network = self._network(net, scale, architecture, matrix, rows.gaps)
         plan = self._choices(recipe, run, place, split, seed, network, matrix)
         certificate = self._evidence(
@@ -70,8 +72,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         )
         self._store(Fit(network, certificate, run.trace, plan), {"held_out": np.array(run.errors)})
         self.__dict__.pop("_stream", None)
-        if file is not None and run.trace.reason is not StopReason.INTERRUPTED:
-            file.remove()
+        memory.end(run.trace)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Any:
@@ -112,7 +113,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """What partial_fit goes on with, and the rows."""
         if "fit_" not in vars(self):
             matrix, gpu = self._door(X)
-            seed = self._seed()
+            seed = drawn_seed(generator(self.random_state))
             made = zip(("net", "scale", "architecture"), self._new_network(matrix, matrix, seed))
             fresh = {"seed": seed, "rows": 0, "calls": 0, "optimizer": None, "of": None, "gaps": False}
             return {**dict(made), **fresh}, matrix, gpu

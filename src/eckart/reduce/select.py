@@ -19,7 +19,7 @@ from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
 from eckart.errors import wrong
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import SECONDS, Memory, generator_at, resumed
+from eckart.io.models.levels import Memory, generator_at, resumed
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
 from eckart.reduce import missing as gaps
@@ -106,7 +106,7 @@ def select_components(
     matrix = squarable(reusable(read(X)))
     about = {"most": max_components, "methods": methods, "share": share, "held_out": held_out, "shuffles": shuffles}
     about |= {"random_state": random_state, "engine": engine}
-    file = Checkpoint.of_call(checkpoint, "select_components", matrix, about, seconds=SECONDS)
+    file = Checkpoint.of_call(checkpoint, "select_components", matrix, about)
     engine, notes = engine_named(engine, n_threads), list[str]()
     with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
         sample = _sample(matrix, rng, notes)

@@ -34,7 +34,7 @@ from eckart.engines import engine_named
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of, require_room
-from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.levels import resuming
 from eckart.matrix import Observed
 from eckart.matrix_blocks import some_entries
 from eckart.parameters import check, file_name, one_of, param, whole
@@ -46,7 +46,6 @@ CELLS = 2**14
 """Cells whose draws are held at once."""
 JUDGED = 20_000
 """Entries whose fit is told: their root mean square is then known to half a percent, and looking at more takes as long as many sweeps."""
-CHECKPOINT_SECONDS = 10.0
 SMALL = 10**7
 
 
@@ -130,22 +129,21 @@ class BayesianMF(Featured):
     def _solve(self, x: Observed, weights: np.ndarray | None, beside: Beside = NOTHING) -> Fit:
         features = self._check(x)
         engine = self._engine_for(x)
-        keeper = Checkpoint.of_fit(self, x, weights, ignored=("clip",), seconds=CHECKPOINT_SECONDS, y=fingerprint(beside))
+        fits = resuming(self, x, weights, ignored=("clip",), y=fingerprint(beside))
         loss, whole = None, x
         if self.likelihood != "gaussian":
             if weights is not None:
                 raise InputError(f"weights= came with likelihood={self.likelihood!r}, wanted likelihood='gaussian', or leave weights= away")
             loss = loss_of(self.likelihood, x)
             x = encoded(x, loss)
-        with engine.at_work(), progress(self.verbose) as watch:
+        with engine.at_work(), progress(self.verbose) as watch, fits as (memory, rng):
             factors, posterior, trace = solve(
                 x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
-                n_chains=self.n_chains, noise=self.noise, tails=self.tails, features=features, weights=weights, beside=beside, keeper=keeper,
-                rng=generator(self.random_state), engine=engine, watch=watch, loss=loss,
+                n_chains=self.n_chains, noise=self.noise, tails=self.tails, features=features, weights=weights, beside=beside, memory=memory,
+                rng=rng, engine=engine, watch=watch, loss=loss,
             )  # fmt: skip
             certificate = certify(x, factors, posterior)
-        if keeper and trace.reason is not StopReason.INTERRUPTED:
-            keeper.remove()
+        memory.end(trace)
         if trace.reason is not StopReason.INTERRUPTED and certificate.holds:
             trace.reason = StopReason.CONVERGED
         plan: dict[str, Any] = plan_of(engine) | {

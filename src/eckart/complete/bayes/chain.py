@@ -13,7 +13,6 @@ Reference: Salakhutdinov and Mnih 2008 (BPMF).
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -97,31 +96,18 @@ class Side:
     def rows(self) -> int:
         return self.last.shape[0]
 
-    def arrays(self, name: str, engine: Any) -> dict[str, np.ndarray]:
+    def kept(self, engine: Any) -> dict[str, Any]:
         """For a checkpoint."""
-        state = {f"{name}.factors": engine.get(self.factors), f"{name}.noise": np.array([self.shape, self.scale])}
-        if self.precisions is not None:
-            state[f"{name}.precisions"] = engine.get(self.precisions)
-        if self.tails is not None:
-            state |= {f"{name}.tails": engine.get(self.tails), f"{name}.degrees": np.array([self.degrees])}
-        if self.link is not None:
-            state |= {
-                f"{name}.coefficients": self.link.coefficients,
-                f"{name}.strength": np.atleast_1d(self.link.strength),
-            }
-        return state
+        tall = [None if a is None else engine.get(a) for a in (self.factors, self.precisions, self.tails)]
+        link = None if self.link is None else (self.link.coefficients, self.link.strength)
+        return {"tall": tall, "noise": (self.shape, self.scale), "degrees": self.degrees, "link": link}
 
-    def take(self, name: str, state: dict[str, np.ndarray], engine: Any) -> None:
+    def take(self, kept: Any, engine: Any) -> None:
         """Go on from a checkpoint."""
-        self.factors = engine.take(state[f"{name}.factors"])
-        self.shape, self.scale = (float(v) for v in state[f"{name}.noise"])
-        if self.precisions is not None:
-            self.precisions = engine.take(state[f"{name}.precisions"])
-        if self.tails is not None:
-            self.tails, self.degrees = engine.take(state[f"{name}.tails"]), float(state[f"{name}.degrees"][0])
+        self.factors, self.precisions, self.tails = (None if a is None else engine.take(a) for a in kept["tall"])
+        (self.shape, self.scale), self.degrees = kept["noise"], kept["degrees"]
         if self.link is not None:
-            strength = state[f"{name}.strength"]
-            self.link.put(state[f"{name}.coefficients"], strength if np.ndim(self.link.strength) else float(strength[0]))
+            self.link.put(*kept["link"])
 
 
 class Chain:
@@ -244,23 +230,24 @@ class Chain:
         side.shape = self._degrees(SHAPES, p.total, p.logs, n, side.scale)
         side.precisions, side.logs = p.values, p.heavy_logs
 
-    def arrays(self, name: str) -> dict[str, np.ndarray]:
-        """For a checkpoint: everything the next sweep depends on."""
-        state = json.dumps([self.rng.bit_generator.state, self.seed, self.sweeps, self.alpha]).encode()
-        return {
-            f"{name}.state": np.frombuffer(state, np.uint8),
-            **self.rows.arrays(f"{name}.rows", self.engine),
-            **self.columns.arrays(f"{name}.columns", self.engine),
-            **({} if self.likelihood is None else self.likelihood.arrays(name)),
-        }
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """All that factors are drawn for."""
+        return self.rows, self.columns
 
-    def take(self, name: str, state: dict[str, np.ndarray]) -> None:
+    def kept(self) -> dict[str, Any]:
+        """For a checkpoint: everything the next sweep depends on."""
+        numbers = [self.rng.bit_generator.state, self.seed, self.sweeps, self.alpha]
+        thresholds = None if self.likelihood is None else self.likelihood.thresholds
+        return {"numbers": numbers, "sides": [side.kept(self.engine) for side in self.sides], "thresholds": thresholds}
+
+    def take(self, kept: Any) -> None:
         """Go on from a checkpoint."""
-        self.rng.bit_generator.state, self.seed, self.sweeps, self.alpha = json.loads(state[f"{name}.state"].tobytes())
-        self.rows.take(f"{name}.rows", state, self.engine)
-        self.columns.take(f"{name}.columns", state, self.engine)
+        self.rng.bit_generator.state, self.seed, self.sweeps, self.alpha = kept["numbers"]
+        for side, state in zip(self.sides, kept["sides"], strict=True):
+            side.take(state, self.engine)
         if self.likelihood is not None:
-            self.likelihood.take(name, state)
+            self.likelihood.take(kept["thresholds"])
 
 
 def normal_wishart(

@@ -21,8 +21,8 @@ from eckart.complete.bayes.times import BINS, Sorted, TimedChain, level, settle,
 from eckart.complete.beside import NOTHING, Beside, Known
 from eckart.complete.factors.majorise import centre
 from eckart.factors import LowRank
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import refused
+from eckart.io.models.levels import NOTHING as NO_MEMORY
+from eckart.io.models.levels import Memory, kept_trace, resumed_trace
 from eckart.matrix import Observed
 from eckart.matrix_blocks import of_each_part, parts_of, with_values
 from eckart.terms import Loss, Ordered
@@ -45,6 +45,20 @@ class Kept:
                     self.arrays[name] = np.zeros((len(self.chains), self.draws, *value.shape), dtype)
                 self.arrays[name][c, self.done] = value
         self.done += 1
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint: what is kept so far, and where the chains are."""
+        drawn = {name: a[:, : self.done] for name, a in self.arrays.items()}
+        return {"done": self.done, "drawn": drawn, "chains": [chain.kept() for chain in self.chains]}
+
+    def resume(self, state: Any) -> None:
+        """The inverse of ``state``."""
+        self.done = state["done"]
+        for name, a in state["drawn"].items():
+            self.arrays[name] = np.zeros((len(a), self.draws, *a.shape[2:]), a.dtype)
+            self.arrays[name][:, : self.done] = a
+        for chain, kept in zip(self.chains, state["chains"], strict=True):
+            chain.take(kept)
 
     def stacked(self, name: str) -> np.ndarray:
         """S x ..., chain after chain."""
@@ -107,8 +121,8 @@ def solve(
     engine: Any,
     beside: Beside = NOTHING,
     loss: Loss | None = None,
-    keeper: Checkpoint | None = None,
     watch: Watcher = silent,
+    memory: Memory = NO_MEMORY,
 ) -> tuple[LowRank, Posterior, Trace]:
     """Run the chains; an interrupt keeps what was drawn so far. With a ``loss`` values come encoded, and mean and scale are those of its natural parameter."""
     if loss is None:
@@ -129,7 +143,10 @@ def solve(
     total = burn_in + draws * thin
     kept = Kept(chains, draws, x.dtype, beside)
     trace = Trace("log-likelihood of an observed entry", reason=StopReason.MAX_ITER)
-    sweep = _resume(keeper, kept, trace)
+    if (was := memory.last()) is not None:
+        trace = resumed_trace(trace.quantity, was["trace"])
+        kept.resume(was)
+    sweep = len(trace)
     works: list[Any] = [partial(_swept, chain) for chain in chains]
     try:
         while sweep < total:
@@ -138,8 +155,8 @@ def solve(
             if sweep > burn_in and (sweep - burn_in) % thin == 0:
                 kept.add()
             watch("sweeps", sweep, total)
-            if keeper is not None and keeper.due() and sweep < total:
-                keeper.save(sweep, _snapshot(kept, trace))
+            if sweep < total:
+                memory.offer(lambda: kept.state() | {"trace": kept_trace(trace)})
     except KeyboardInterrupt:
         if not len(trace):
             raise
@@ -255,31 +272,3 @@ def _state(chain: Chain) -> dict[str, np.ndarray]:
     if isinstance(chain, TimedChain):
         out["time.factors"] = chain.engine.get(chain.bins.factors)
     return out
-
-
-def _snapshot(kept: Kept, trace: Trace) -> dict[str, np.ndarray]:
-    """Everything a resumed run needs, as arrays."""
-    out = {f"kept.{name}": np.ascontiguousarray(a[:, : kept.done]) for name, a in kept.arrays.items()}
-    out |= {"trace": np.array([trace.values, trace.seconds]), "done": np.array([kept.done])}
-    for c, chain in enumerate(kept.chains):
-        out |= chain.arrays(f"chain{c}")
-    return out
-
-
-def _resume(keeper: Checkpoint | None, kept: Kept, trace: Trace) -> int:
-    """Take over a checkpoint; returns the sweeps already done."""
-    found = None if keeper is None else keeper.load()
-    if keeper is None or found is None:
-        return 0
-    sweep, state = found
-    with refused(keeper):
-        kept.done = int(state["done"][0])
-        for name, a in state.items():
-            if name.startswith("kept."):
-                whole = np.zeros((a.shape[0], kept.draws, *a.shape[2:]), a.dtype)
-                whole[:, : kept.done] = a
-                kept.arrays[name[5:]] = whole
-        trace.values, trace.seconds = (list(map(float, a)) for a in state["trace"])
-        for c, chain in enumerate(kept.chains):
-            chain.take(f"chain{c}", state)
-    return sweep

@@ -97,14 +97,10 @@ class Likelihood:
             first = placed(with_values(y, _log_counts), _as_heavy if parts_of(y) is not None else y.data + 0.5)
         return lambda: cls(loss, mean, first)
 
-    def arrays(self, name: str) -> dict[str, np.ndarray]:
-        """For a checkpoint."""
-        return {f"{name}.thresholds": self.thresholds} if isinstance(self.loss, Ordered) else {}
-
-    def take(self, name: str, state: dict[str, np.ndarray]) -> None:
+    def take(self, thresholds: np.ndarray) -> None:
         """Go on from a checkpoint."""
         if isinstance(self.loss, Ordered):
-            self.loss = replace(self.loss, thresholds=tuple(state[f"{name}.thresholds"].tolist()))
+            self.loss = replace(self.loss, thresholds=tuple(thresholds.tolist()))
 
     @property
     def thresholds(self) -> np.ndarray:

@@ -88,12 +88,9 @@ class TimedChain(Chain):
         last = self._draw_rest()
         return super()._square(misfit) if last is None else float(self.engine.inner(self.bins.ones, last)[0, 0])
 
-    def arrays(self, name: str) -> dict[str, np.ndarray]:
-        return super().arrays(name) | self.bins.arrays(f"{name}.bins", self.engine)
-
-    def take(self, name: str, state: dict[str, np.ndarray]) -> None:
-        super().take(name, state)
-        self.bins.take(f"{name}.bins", state, self.engine)
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        return *super().sides, self.bins
 
 
 class Sorted(NamedTuple):

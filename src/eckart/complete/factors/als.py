@@ -14,7 +14,7 @@ from eckart.certify.mapped import MappedProblem, certify_mapped, look
 from eckart.certify.stationary import RidgePoint, RidgeProblem, certify_factors, relative_gradient
 from eckart.complete.beside import NOTHING, Beside, fingerprint
 from eckart.complete.factors import mapped
-from eckart.complete.factors.alternate import Progress, State, Stop, alternate, resumed, snapshot, start
+from eckart.complete.factors.alternate import State, Stop, alternate, resumed, start
 from eckart.complete.factors.choices import Choices, Ridge
 from eckart.complete.factors.majorise import FACTORIZED, LOCATIONS, centre, encoded, loss_for, touched
 from eckart.complete.factors.mapped_model import MappedModel
@@ -26,15 +26,11 @@ from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError
 from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import refused
+from eckart.io.models.levels import resuming
 from eckart.matrix import Observed
 from eckart.parameters import file_name, flag, number, one_of, optional, param, whole
-from eckart.rng import generator
 from eckart.terms import Loss
-from eckart.trace import StopReason, progress
-
-CHECKPOINT_SECONDS = 10.0
+from eckart.trace import progress
 
 
 @dataclass(eq=False, repr=False)
@@ -152,7 +148,7 @@ class ALS(Choices, MappedModel):
         self._check(x)
         self._check_beside(beside)
         tamed = self._taming(x)
-        engine, rng = self._engine(), generator(self.random_state)
+        engine = self._engine()
         with engine.at_work():  # sums of squares in pieces too small for threads of BLAS
             ridge = self.ridge_for(x)
         x = x if tamed is None else tamed.of(x)
@@ -165,48 +161,38 @@ class ALS(Choices, MappedModel):
                 raise InputError(f"weights= came with {choice}, wanted {wanted}")
         loss = None if self.loss == "squared" else loss_for(self.loss, x, weights)
         whole, x = x, x if loss is None else encoded(x, loss)
-        held = split(x, self.held_out, random_state=rng) if self.stop == "held_out" else None
-        train, judge = (x, None) if held is None else (held.train, held.test)
-        norm = None
-        if by is not None:
-            norm, train = normalise(train, by, scale=self.scale)
-            judge = None if judge is None else norm.apply(judge)
-        mean = mean_of(train, weights) if self.biases and self.feedback == "explicit" else 0.0
-        if loss is not None:
-            mean = centre(train, loss, weights) if self.biases else 0.0
-        keeper = Checkpoint.of_fit(self, whole, weights, ignored=("max_iter",), seconds=CHECKPOINT_SECONDS, y=fingerprint(beside))
-        with engine.at_work(), progress(self.verbose) as watch:
-            problem = self._problem(engine, train, weights, ridge)
-            maps = self._mapped(engine, problem, beside)
-            kept = keeper.load() if keeper else None
-            state, judged = None, None
-            if keeper and kept:
-                with refused(keeper):
-                    state, judged = resumed(*kept, engine, loss)
-            state = state or self._begin(problem, mean, engine, rng, loss, maps)
-            slope = relative_gradient if loss is None else relative_loss_gradient
-            rule = Stop(
-                self.stop, self.tol, self.max_iter, self.patience,
-                None if judge is None else _held_out(engine, engine.put(judge), maps),
-                lambda point: slope(problem, point, engine) if maps is None else look(maps, point, engine).slope,
-            )  # fmt: skip
-
-            def keep(s: State, p: Progress) -> None:
-                if keeper and keeper.due():  # factors leave the engine only when they are written
-                    keeper.save(s.sweeps, snapshot(s, p, engine))
-
-            if maps is None:
-                state, trace, errors = alternate(problem, state, rule, engine, watch, keep, judged)
-                proof = certify_factors if loss is None else certify_loss
-                certificate = proof(problem, state.point, engine, trace, errors)
-                point = state.point._replace(**{name: engine.get(a) for name, a in state.point.tall().items()})
-            else:
-                state, trace, errors = alternate(maps, state, rule, engine, watch, keep, judged, mapped.sweep)
-                certificate = certify_mapped(maps, state.point, engine, trace, errors)
-                point = mapped.finished(maps, state.point, beside, engine)
-            factors = self._factors(point, norm, x)
-        if keeper and trace.reason is not StopReason.INTERRUPTED:
-            keeper.remove()
+        with resuming(self, whole, weights, ignored=("max_iter",), y=fingerprint(beside)) as (memory, rng):
+            held = split(x, self.held_out, random_state=rng) if self.stop == "held_out" else None
+            train, judge = (x, None) if held is None else (held.train, held.test)
+            norm = None
+            if by is not None:
+                norm, train = normalise(train, by, scale=self.scale)
+                judge = None if judge is None else norm.apply(judge)
+            mean = mean_of(train, weights) if self.biases and self.feedback == "explicit" else 0.0
+            if loss is not None:
+                mean = centre(train, loss, weights) if self.biases else 0.0
+            with engine.at_work(), progress(self.verbose) as watch:
+                problem = self._problem(engine, train, weights, ridge)
+                maps = self._mapped(engine, problem, beside)
+                kept = memory.last()
+                begun = (self._begin(problem, mean, engine, rng, loss, maps), None) if kept is None else resumed(kept, engine)
+                slope = relative_gradient if loss is None else relative_loss_gradient
+                rule = Stop(
+                    self.stop, self.tol, self.max_iter, self.patience,
+                    None if judge is None else _held_out(engine, engine.put(judge), maps),
+                    lambda point: slope(problem, point, engine) if maps is None else look(maps, point, engine).slope,
+                )  # fmt: skip
+                if maps is None:
+                    state, trace, errors = alternate(problem, begun[0], rule, engine, watch, memory, begun[1])
+                    proof = certify_factors if loss is None else certify_loss
+                    certificate = proof(problem, state.point, engine, trace, errors)
+                    point = state.point._replace(**{name: engine.get(a) for name, a in state.point.tall().items()})
+                else:
+                    state, trace, errors = alternate(maps, begun[0], rule, engine, watch, memory, begun[1], mapped.sweep)
+                    certificate = certify_mapped(maps, state.point, engine, trace, errors)
+                    point = mapped.finished(maps, state.point, beside, engine)
+                factors = self._factors(point, norm, x)
+        memory.end(trace)
         steps = problem.cg_steps
         plan: dict[str, Any] = plan_of(engine) | {
             "solver": f"conjugate gradients, {steps} steps a row" if steps else "cholesky by rows",

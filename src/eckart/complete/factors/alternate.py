@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,10 +28,9 @@ from eckart.certify.stationary import GRADIENT_LIMIT, RidgePoint, RidgeProblem
 from eckart.complete.factors.majorise import loss_sweep
 from eckart.decompositions import eigh
 from eckart.engines.protocol import Engine
-from eckart.terms import Loss, Ordered
+from eckart.io.models.levels import NOTHING, Memory
+from eckart.terms import loss_from
 from eckart.trace import StopReason, Trace, Watcher, silent
-
-MAPS = RidgePoint._fields[5:7]
 
 
 @dataclass
@@ -41,22 +41,20 @@ class State:
     sweeps: int = 0
     values: list[float] = field(default_factory=list)
 
-    def arrays(self, engine: Engine) -> dict[str, np.ndarray]:
-        """For a checkpoint."""
-        named = {name: engine.get(a) for name, a in self.point.tall().items()}
-        if isinstance(self.point.loss, Ordered):
-            named["thresholds"] = np.array(self.point.loss.thresholds)
-        named |= {name: a for name, a in zip(MAPS, self.point[5:7]) if a is not None}
-        return named | {"mean": np.array([self.point.mean]), "values": np.array(self.values)}
+    def kept(self, engine: Engine) -> dict[str, Any]:
+        """For a checkpoint. Factors leave the engine only when they are written."""
+        *sides, mean, row_map, column_map, loss = self.point
+        tall = [None if a is None else partial(engine.get, a) for a in sides]
+        point = [*tall, mean, row_map, column_map, None if loss is None else loss.to_state()]
+        return {"point": point, "sweeps": self.sweeps, "values": self.values}
 
     @classmethod
-    def of(cls, sweeps: int, arrays: dict[str, np.ndarray], engine: Engine, loss: Loss | None = None) -> State:
-        left, right, b, c = (engine.take(arrays[name]) if name in arrays else None for name in RidgePoint._fields[:4])
-        if isinstance(loss, Ordered):
-            loss = replace(loss, thresholds=tuple(arrays["thresholds"].tolist()))
-        maps = (arrays.get("row_map"), arrays.get("column_map"))
-        point = RidgePoint(left, right, b, c, float(arrays["mean"][0]), maps[0], maps[1], loss)
-        return cls(point, sweeps, arrays["values"].tolist())
+    def resumed(cls, kept: Any, engine: Engine) -> State:
+        """The inverse of ``kept``."""
+        *sides, mean, row_map, column_map, loss = kept["point"]
+        left, right, b, c = (None if a is None else engine.take(a) for a in sides)
+        point = RidgePoint(left, right, b, c, mean, row_map, column_map, None if loss is None else loss_from(loss))
+        return cls(point, kept["sweeps"], kept["values"])
 
 
 class Progress(NamedTuple):
@@ -66,23 +64,11 @@ class Progress(NamedTuple):
     errors: list[float]
 
 
-def snapshot(state: State, judged: Progress, engine: Engine) -> dict[str, np.ndarray]:
-    """Everything that a resumed run needs, as arrays."""
-    if not judged.errors:
-        return state.arrays(engine)
-    best = {f"best.{name}": a for name, a in judged.best.arrays(engine).items()}
-    return state.arrays(engine) | best | {"errors": np.array(judged.errors), "best.sweeps": np.array([judged.best.sweeps])}
-
-
-def resumed(
-    sweeps: int, arrays: dict[str, np.ndarray], engine: Engine, loss: Loss | None = None
-) -> tuple[State, Progress | None]:
-    """The inverse of ``snapshot``."""
-    state = State.of(sweeps, arrays, engine, loss)
-    if "errors" not in arrays:
-        return state, None
-    best = {name[5:]: a for name, a in arrays.items() if name.startswith("best.")}
-    return state, Progress(State.of(int(best["sweeps"][0]), best, engine, loss), arrays["errors"].tolist())
+def resumed(kept: Any, engine: Engine) -> tuple[State, Progress]:
+    """Where a killed run was."""
+    state = State.resumed(kept["state"], engine)
+    best = state if kept["best"] is None else State.resumed(kept["best"], engine)
+    return state, Progress(best, kept["errors"])
 
 
 class Stop(NamedTuple):
@@ -103,14 +89,14 @@ def alternate(
     stop: Stop,
     engine: Engine,
     watch: Watcher = silent,
-    keep: Callable[[State, Progress], None] | None = None,
+    memory: Memory = NOTHING,
     judged: Progress | None = None,
     step: Callable[[Any, State, Engine, Trace], State] | None = None,
 ) -> tuple[State, Trace, list[float]]:
     """Sweep until the stopping rule is met; an interrupt keeps the last half sweep that was whole (of a loss, of maps and of held-out errors the last whole
     sweep). Returns the best state, F after every half sweep, held-out errors.
 
-    ``keep`` is called between sweeps, never after the last: a run resumed from what it kept (``state``, ``judged``) makes the same sweeps. ``step`` is the
+    ``memory`` is offered the state between sweeps, never after the last: a run that goes on from there (``resumed``) makes the same sweeps. ``step`` is the
     sweep that belongs to the problem (None: that of a ``RidgeProblem``).
     """
     step = step or sweep
@@ -133,8 +119,8 @@ def alternate(
             if done:
                 trace.reason = StopReason.CONVERGED
                 break
-            if keep:
-                keep(state, Progress(best, errors))
+            other = None if best is state else best.kept(engine)
+            memory.offer({"state": state.kept(engine), "best": other, "errors": errors})
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
         if best.sweeps == 0:

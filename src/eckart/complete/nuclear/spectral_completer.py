@@ -20,15 +20,11 @@ from eckart.engines.protocol import RidgeRule
 from eckart.errors import InputError
 from eckart.factors import LowRank, signs
 from eckart.fit import Fit, fitted, plan_of
-from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import Memory, resumed
+from eckart.io.models.levels import Memory, resuming
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of, parts_of
 from eckart.parameters import check, file_name, one_of, param, whole
 from eckart.trace import StopReason, Trace, Watcher, progress
-
-CHECKPOINT_SECONDS = 10.0
-
 
 RANK = whole(1)._replace(wanted="an int >= 1; SVT and SoftImpute find the rank by themselves")
 
@@ -75,8 +71,7 @@ class SpectralCompleter(Completer):
             )
         engine, by = self._engine(), self._normalise_by(x)
         norm, y = (None, x) if by is None else normalise(x, by, engine=engine)
-        keeper = Checkpoint.of_fit(self, x, seconds=CHECKPOINT_SECONDS)
-        with progress(self.verbose) as watch, resumed(keeper, self.random_state) as (memory, rng):
+        with progress(self.verbose) as watch, resuming(self, x) as (memory, rng):
             solution, chosen = self._find(y, engine, rng, watch, memory)
         plan = {**plan_of(engine), "solver": type(self).__name__, "normalise": str(by), **chosen}
         bare = balanced(solution, y)

@@ -22,7 +22,7 @@ from eckart.factors import MixedColumns
 from eckart.fit import Estimator, Fit, fitted
 from eckart.io.dask.known import is_collection
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import SECONDS, resumed
+from eckart.io.models.levels import resumed
 from eckart.io.tables.mixed import MixedFrame, mixed_frame
 from eckart.matrix import SQUARABLE
 from eckart.notebook import table as html_table
@@ -139,7 +139,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Fit a pandas, polars or Arrow table, the name of a file that holds one, or an array of numbers with NaN for gaps."""
         check(self)
         engine, frame = self._engine(), _door(X)
-        file = Checkpoint.of_parts(self, lambda: _told(frame), seconds=SECONDS)
+        file = Checkpoint.of_parts(self, lambda: _told(frame))
         with engine.at_work(), progress(bool(self.verbose)) as watch, resumed(file, self.random_state) as (memory, rng):
             how = (self.n_components, self.l2, self.tol, self.max_iter)
             fit = solve(frame.columns, self._asked(frame), *how, rng=rng, engine=engine, watch=watch, memory=memory)

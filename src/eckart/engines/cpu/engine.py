@@ -12,7 +12,7 @@ import numpy as np
 from eckart.engines.cpu import ahead
 from eckart.engines.cpu.dense.gaps import GapPrimitives
 from eckart.engines.cpu.dense.primitives import DensePrimitives
-from eckart.engines.cpu.entries.primitives import LossPrimitives, SampledPrimitives
+from eckart.engines.cpu.entries.primitives import EntryPrimitives
 from eckart.engines.cpu.items.primitives import ItemPrimitives
 from eckart.engines.cpu.mixtures.primitives import MixturePrimitives
 from eckart.engines.cpu.parts.divergences import DivergencePrimitives
@@ -34,8 +34,7 @@ COPIED = 2**21
 class CpuEngine(
     DensePrimitives,
     GapPrimitives,
-    SampledPrimitives,
-    LossPrimitives,
+    EntryPrimitives,
     RidgePrimitives,
     TopicPrimitives,
     MixturePrimitives,

@@ -23,7 +23,7 @@ from eckart.explain.mixtures.verbs import readable_twice
 from eckart.factors import Components
 from eckart.fit import Fit, kept_fit, resumed_fit, sample_weights
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import NOTHING, SECONDS, Memory, resumed
+from eckart.io.models.levels import NOTHING, Memory, resumed
 from eckart.io.read import read
 from eckart.matrix import Matrix
 from eckart.trace import StopReason, Watcher, progress, silent
@@ -112,7 +112,7 @@ def select_mixture(
         "random_state": random_state,
         **params,
     }
-    file = Checkpoint.of_call(checkpoint, "select_mixture", matrix, about, weights, seconds=SECONDS)
+    file = Checkpoint.of_call(checkpoint, "select_mixture", matrix, about, weights)
     with progress(verbose) as watch, resumed(file, random_state) as (memory, rng):
         split = _split(matrix, weights, held_out, rng, chosen_engine) if criterion == "held_out" else None
         kept = memory.last() or {"fits": [], "held out": []}

@@ -19,7 +19,7 @@ from eckart.errors import wrong
 from eckart.explain.parts.options import beta_of
 from eckart.explain.parts.solve import Ends
 from eckart.io.models.checkpoint import Checkpoint
-from eckart.io.models.levels import SECONDS, resumed
+from eckart.io.models.levels import resumed
 from eckart.io.read import read
 from eckart.matrix import Counts, Dense, Matrix, Observed
 from eckart.parameters import whole
@@ -109,7 +109,7 @@ def select_rank(
     notes: list[str] = []
     matrix = read(X)
     about = {"ks": tried, "held_out": held_out, "n_init": n_init, "random_state": random_state, **params}
-    file = Checkpoint.of_call(checkpoint, "select_rank", matrix, about, seconds=SECONDS)
+    file = Checkpoint.of_call(checkpoint, "select_rank", matrix, about)
     with resumed(file, random_state) as (memory, rng):
         table = _table(matrix, rng, notes)
         seen = ~np.isnan(table)

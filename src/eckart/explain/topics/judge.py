@@ -23,7 +23,7 @@ from eckart.errors import InputError, wrong
 from eckart.explain.topics.documents import as_counts, whole_numbers
 from eckart.factors import Topics
 from eckart.io.models.checkpoint import Checkpoint, parameters_of
-from eckart.io.models.levels import SECONDS, resumed
+from eckart.io.models.levels import resumed
 from eckart.io.read import read
 from eckart.io.text.shards import pieces
 from eckart.matrix import Counts
@@ -246,7 +246,7 @@ def select_topics(
         "words": n,
         "split by": random_state,
     }
-    file = Checkpoint.of_call(checkpoint, "select_topics", x, about, seconds=SECONDS)
+    file = Checkpoint.of_call(checkpoint, "select_topics", x, about)
     with resumed(file, random_state) as (memory, rng):
         out = rng.random(x.shape[0]) < held_out
         if not 0 < out.sum() < len(out):

@@ -16,7 +16,7 @@ from eckart.explain.topics.topic_em import as_topics
 from eckart.explain.topics.topic_model import TopicModel
 from eckart.fit import Fit, one_kind_of_names, plan_of, require_room
 from eckart.io.models.checkpoint import Checkpoint, contents
-from eckart.io.models.levels import SECONDS, Memory, resumed
+from eckart.io.models.levels import Memory, resumed
 from eckart.io.read import read
 from eckart.io.text.shards import Shards, pieces
 from eckart.matrix import Counts
@@ -75,7 +75,7 @@ class StreamedTopics(TopicModel):
                 "None for an iterator: a fit that goes on reads its blocks again; use eckart.write_shards",
             )
         blocks = lambda: (part for x in pieces(X) or () for part in contents(x))  # noqa: E731
-        file = Checkpoint.of_parts(self, blocks, seconds=SECONDS)
+        file = Checkpoint.of_parts(self, blocks)
 
         def take(x: Counts, r: lda_online.Running | None) -> lda_online.Running:
             after = self._step(x, r or self._begin(x, rng, engine), engine)

@@ -26,10 +26,12 @@ from eckart.matrix import Dense, Matrix
 from eckart.matrix_blocks import parts_of
 from eckart.trace import StopReason
 
-LAYOUT = 6
+LAYOUT = 7
 """Raised when the state that some solver keeps changes: an older file is then refused in words."""
 UNRELATED = ("checkpoint", "n_threads", "verbose")
 """Parameters that do not change the result of a fit."""
+SECONDS = 10.0
+"""Between two writings of a state: little is lost, and even a large one costs a small share of the time."""
 SPARED = 20.0
 """Times as long as the last writing took until the next one: a large state costs a twentieth of the fit, not more."""
 BLOCK = 2**22
@@ -37,7 +39,7 @@ BLOCK = 2**22
 
 
 class Checkpoint:
-    """One .safetensors file, written at most every ``seconds`` (0: whenever a state is offered) and removed when the pass is complete.
+    """One .safetensors file, written at most every ``seconds`` (None: ``SECONDS``; 0: whenever a state is offered) and removed when the pass is complete.
 
     ``about`` describes data and options; a file about something else, or with another layout of the state, is refused, never used.
     """
@@ -45,14 +47,13 @@ class Checkpoint:
     ending = False
     """Whether this process was asked to stop: the next state that is offered is then written whatever the time, and the fit interrupted."""
 
-    def __init__(self, path: Any, about: dict[str, Any], seconds: float = 30.0):
+    def __init__(self, path: Any, about: dict[str, Any], seconds: float | None = None):
         if not isinstance(path, (str, os.PathLike)):
             raise wrong("checkpoint", path, "None or the name of a file")
-        version = vars(sys.modules["eckart"])[
-            "__version__"
-        ]  # another version may take other steps: no promise of the same bits
+        # another version may take other steps: no promise of the same bits
+        version = vars(sys.modules["eckart"])["__version__"]
         about = {"layout": LAYOUT, "eckart": version, **about}
-        self.path, self.about, self.seconds = Path(path), json.loads(json.dumps(about)), seconds
+        self.path, self.about, self.seconds = Path(path), json.loads(json.dumps(about)), SECONDS if seconds is None else seconds
         self._last, self._took = time.perf_counter(), 0.0
         self._began, self._before = time.process_time(), 0.0
         if not self.path.parent.is_dir():
@@ -60,7 +61,7 @@ class Checkpoint:
 
     @classmethod
     def of_fit(
-        cls, model: Any, x: Matrix, weights: Any = None, *, ignored: tuple[str, ...] = (), seconds: float, y: Any = None
+        cls, model: Any, x: Matrix, weights: Any = None, *, ignored: tuple[str, ...] = (), y: Any = None
     ) -> Checkpoint | None:
         """The file of an estimator's ``checkpoint`` parameter, about its fit to these data; None where none was asked for.
 
@@ -73,21 +74,21 @@ class Checkpoint:
         if earlier is not None and earlier.trace.reason is not StopReason.INTERRUPTED:
             # one that was interrupted is what the file is about
             about["start"] = digest(*earlier.factors.to_state()[0].values())
-        return cls(model.checkpoint, about_rows(x, about, weights, y), seconds)
+        return cls(model.checkpoint, about_rows(x, about, weights, y))
 
     @classmethod
     def of_parts(
-        cls, model: Any, parts: Callable[[], Iterable[Any]], *, ignored: tuple[str, ...] = (), seconds: float
+        cls, model: Any, parts: Callable[[], Iterable[Any]], *, ignored: tuple[str, ...] = ()
     ) -> Checkpoint | None:
         """The same for data that are no matrix: ``parts()`` gives the arrays that they consist of."""
         if model.checkpoint is None:
             return None
         about = {"model": type(model).__name__} | parameters_of(model, ignored)
-        return cls(model.checkpoint, about | {"data": digest(*parts())}, seconds)
+        return cls(model.checkpoint, about | {"data": digest(*parts())})
 
     @classmethod
     def of_call(
-        cls, path: Any, name: str, x: Matrix, options: dict[str, Any], weights: Any = None, *, seconds: float
+        cls, path: Any, name: str, x: Matrix, options: dict[str, Any], weights: Any = None, *, seconds: float | None = None
     ) -> Checkpoint | None:
         """The file of a function's ``checkpoint`` argument, about its call with these data and options."""
         if path is None:

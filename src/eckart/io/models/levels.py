@@ -38,10 +38,6 @@ __all__ = [
     "unpack",
 ]
 
-SECONDS = 10.0
-"""Between two writings of a state: little is lost, and even a large one costs a small share of the time."""
-
-
 @dataclass
 class _Draws:
     """The generator of a fit, the entropy that it was made of where the user gave no seed, and where it was in the killed run."""
@@ -147,7 +143,7 @@ def resuming(
 
     A fit without a seed goes on with the entropy of the one that was killed, so that what is prepared again is the same.
     """
-    file = Checkpoint.of_fit(model, x, weights, ignored=ignored, seconds=SECONDS, y=y)
+    file = Checkpoint.of_fit(model, x, weights, ignored=ignored, y=y)
     with resumed(file, model.random_state) as both:
         yield both
 

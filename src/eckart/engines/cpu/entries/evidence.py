@@ -189,7 +189,8 @@ def rows_part(part, who, cuts, codes, e, known, before, after):
 
 
 def evidence_rows(
-    x: Host, left: np.ndarray, right: np.ndarray, rule: RidgeRule, *, own: Any, other: Any, spread: float, gram: np.ndarray | None = None, threads: int,
+    x: Host, left: np.ndarray, right: np.ndarray, rule: RidgeRule, *, own: Any = None, other: Any = None, spread: float = 0.0,
+    gram: np.ndarray | None = None, threads: int,
     **given: Any,
 ) -> Evidence:  # fmt: skip
     """One pass over the entries of x; see the head of this file. ``gram`` is V^T V where that is known already."""
@@ -238,7 +239,7 @@ def _over_rows(kernel: Any, x: Host, e: Any, before: tuple, after: tuple, thread
     run_parts(rows_part, len(cuts) - 1, (cuts, codes, e, known, before, after), threads)
 
 
-def misfit_rows(x: Host, left: np.ndarray, right: np.ndarray, threads: int, **given: Any) -> np.ndarray:
+def misfit_rows(x: Host, left: np.ndarray, right: np.ndarray, *, threads: int, **given: Any) -> np.ndarray:
     """sum_j w (y - s)^2 of every row, as one column."""
     dtype = np.dtype(right.dtype)
     e, out = entries_of(x, dtype, **given), np.empty((len(left), 1))
@@ -247,10 +248,12 @@ def misfit_rows(x: Host, left: np.ndarray, right: np.ndarray, threads: int, **gi
     return out
 
 
-def offset_times(x: Host, v: np.ndarray, row_scale: Any, column_scale: Any, threads: int, **given: Any) -> np.ndarray:
+def offset_times(
+    x: Host, v: np.ndarray, mean: float, own: Any, other: Any, row_scale: Any = None, column_scale: Any = None, *, threads: int
+) -> np.ndarray:
     """D (A - mean - b 1^T - 1 c^T) C V on the stored entries."""
     dtype = np.dtype(x.dtype)
-    e, v = entries_of(x, dtype, **given), np.ascontiguousarray(v, dtype)
+    e, v = entries_of(x, dtype, mean=mean, bias=own, offset=other), np.ascontiguousarray(v, dtype)
     scales = [
         np.empty(0, dtype) if s is None else np.ascontiguousarray(s, dtype).ravel() for s in (row_scale, column_scale)
     ]

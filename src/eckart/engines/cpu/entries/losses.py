@@ -61,7 +61,7 @@ def steep_losses(x: Host, loss: Any, at: dict[str, Any]) -> Callable[[slice], An
     return lambda entries: loss.steeper(steep[entries])
 
 
-def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, **at: Any) -> tuple[Host, float]:
+def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, *, threads: int, **at: Any) -> tuple[Host, float]:
     each = steep_losses(x, loss, at)
     target, weights = np.empty(x.nnz, x.dtype), np.empty(x.nnz, x.dtype)
     data, heavy = x.matrix.data, x.entry_weights
@@ -85,7 +85,7 @@ def linearised(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads:
 
 
 def loss_sums(
-    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, shrink: float | None = None, **at: Any
+    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, *, shrink: float | None = None, threads: int, **at: Any
 ) -> LossSums:
     data, heavy, each = x.matrix.data, x.entry_weights, steep_losses(x, loss, at)
 
@@ -99,7 +99,7 @@ def loss_sums(
     return LossSums(*map(float, each_piece(x, left, right, np.empty(x.nnz, x.dtype), do, threads, 3, **at)))
 
 
-def threshold_sums(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, threads: int, **at: Any) -> ThresholdSums:
+def threshold_sums(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, *, threads: int, **at: Any) -> ThresholdSums:
     data, heavy, t, each = x.matrix.data, x.entry_weights, len(loss.thresholds), steep_losses(x, loss, at)
 
     def do(entries: slice, s: np.ndarray, total: np.ndarray) -> None:
@@ -112,7 +112,8 @@ def threshold_sums(x: Host, loss: Any, left: np.ndarray, right: np.ndarray, thre
 
 
 def shortened_rows(
-    x: Host, loss: Any, right: np.ndarray, rule: RidgeRule, left: np.ndarray, new: np.ndarray, threads: int, *, own: Any, new_own: Any, **at: Any
+    x: Host, loss: Any, right: np.ndarray, rule: RidgeRule, left: np.ndarray, new: np.ndarray, *, own: Any = None, new_own: Any = None,
+    threads: int, **at: Any,
 ) -> RowSolution:  # fmt: skip
     ridge, bias_ridge = ridges(x, rule)
     u, v = (np.ascontiguousarray(a, x.dtype) for a in (left, new))
@@ -135,7 +136,7 @@ def shortened_rows(
 
 
 def augmented(
-    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, threads: int, **at: Any
+    x: Host, loss: Any, left: np.ndarray, right: np.ndarray, noise: np.ndarray, *, threads: int, **at: Any
 ) -> Host:
     latent, data, flat, each = np.empty(x.nnz, x.dtype), x.matrix.data, np.ravel(noise), steep_losses(x, loss, at)
 
@@ -148,9 +149,9 @@ def augmented(
 
 def slice_rows(
     x: Host, loss: Any, left: np.ndarray, right: np.ndarray, point: np.ndarray, centre: np.ndarray, drawn: np.ndarray, noise: np.ndarray,
-    threads: int, **at: Any,
+    *, threads: int, **at: Any,
 ) -> np.ndarray:  # fmt: skip
-    bound, _ = linearised(x, loss, point, right, threads, **at)
+    bound, _ = linearised(x, loss, point, right, threads=threads, **at)
     data, heavy, target, steep = x.matrix.data, x.entry_weights, bound.matrix.data, bound.entry_weights
     assert steep is not None
 

@@ -1,4 +1,4 @@
-"""Low rank met at the stored entries, as part of ``CpuEngine``; numba is loaded when the first of these is called."""
+"""Low rank met at the stored entries, losses there and rows of several kinds, as part of ``CpuEngine``."""
 
 from __future__ import annotations
 
@@ -6,112 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from eckart.engines.host import Host, place
-from eckart.engines.protocol import LossSums, RidgeRule, RowSolution, ThresholdSums
+from eckart.engines.cpu.later import later
+from eckart.engines.host import Host
 
 
-class SampledPrimitives:
-    """sampled, residual, by_columns, entry_times, entry_times_t on ``threads`` threads."""
+class EntryPrimitives:
+    """The families ``entries`` and ``losses`` on ``threads`` threads."""
 
-    threads: int
-
-    def sampled(self, x: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        from eckart.engines.cpu.entries.sampled import sampled
-
-        return sampled(_pattern(x, self.threads), left, right, self.threads)
-
-    def residual(self, x: Any, data: np.ndarray, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
-        from eckart.engines.cpu.entries.sampled import residual
-
-        return residual(_pattern(x, self.threads), data, left, right, self.threads)
-
-    def by_columns(self, x: Any, data: np.ndarray) -> np.ndarray:
-        from eckart.engines.cpu.entries.sampled import by_columns
-
-        return by_columns(_pattern(x, self.threads), data, self.threads)
-
-    def entry_times(self, x: Any, data: np.ndarray, v: np.ndarray) -> np.ndarray:
-        from eckart.engines.cpu.entries.sampled import residual_times
-
-        return residual_times(_pattern(x, self.threads), data, v, self.threads)
-
-    def entry_times_t(self, x: Any, t_data: np.ndarray, y: np.ndarray) -> np.ndarray:
-        from eckart.engines.cpu.entries.sampled import residual_times_t
-
-        return residual_times_t(_pattern(x, self.threads), t_data, y, self.threads)
-
-
-class LossPrimitives:
-    """linearised, loss_sums, threshold_sums, shortened_rows, augmented, slice_rows on ``threads`` threads."""
-
-    threads: int
+    sampled = later("entries.sampled", "sampled")
+    residual = later("entries.sampled", "residual")
+    by_columns = later("entries.sampled", "by_columns")
+    entry_times = later("entries.sampled", "entry_times")
+    entry_times_t = later("entries.sampled", "entry_times_t")
+    evidence_rows = later("entries.evidence", "evidence_rows")
+    misfit_rows = later("entries.evidence", "misfit_rows")
+    offset_times = later("entries.evidence", "offset_times")
+    residual_gram = later("entries.residual_gram", "residual_gram")
+    top_columns = later("entries.top", "top_columns")
+    pair_rows = later("entries.pairs", "pair_rows")
+    linearised = later("entries.losses", "linearised")
+    loss_sums = later("entries.losses", "loss_sums")
+    threshold_sums = later("entries.losses", "threshold_sums")
+    shortened_rows = later("entries.losses", "shortened_rows")
+    slice_rows = later("entries.losses", "slice_rows")
+    _augmented = later("entries.losses", "augmented")
     normal: Any
 
-    def linearised(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> tuple[Host, float]:
-        from eckart.engines.cpu.entries.losses import linearised
-
-        return linearised(place(x), loss, left, right, self.threads, **at)
-
-    def loss_sums(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> LossSums:
-        from eckart.engines.cpu.entries.losses import loss_sums
-
-        return loss_sums(place(x), loss, left, right, self.threads, **at)
-
-    def threshold_sums(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, **at: Any) -> ThresholdSums:
-        from eckart.engines.cpu.entries.losses import threshold_sums
-
-        return threshold_sums(place(x), loss, left, right, self.threads, **at)
-
-    def shortened_rows(
-        self,
-        x: Any,
-        loss: Any,
-        right: np.ndarray,
-        rule: RidgeRule,
-        left: np.ndarray,
-        new: np.ndarray,
-        *,
-        own: np.ndarray | None = None,
-        new_own: np.ndarray | None = None,
-        **at: Any,
-    ) -> RowSolution:
-        from eckart.engines.cpu.entries.losses import shortened_rows
-
-        return shortened_rows(place(x), loss, right, rule, left, new, self.threads, own=own, new_own=new_own, **at)
-
-
-    def augmented(
-        self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: Any, **at: Any
-    ) -> Host:
-        from eckart.engines.cpu.entries.losses import augmented
-
-        if isinstance(noise, tuple):
-            noise = self.normal(noise, (x.nnz, 1), np.float64)
-        return augmented(place(x), loss, left, right, noise, self.threads, **at)
-
-    def slice_rows(
-        self,
-        x: Any,
-        loss: Any,
-        left: np.ndarray,
-        right: np.ndarray,
-        point: np.ndarray,
-        centre: np.ndarray,
-        drawn: np.ndarray,
-        noise: np.ndarray,
-        **at: Any,
-    ) -> np.ndarray:
-        from eckart.engines.cpu.entries.losses import slice_rows
-
-        return slice_rows(place(x), loss, left, right, point, centre, drawn, noise, self.threads, **at)
-
-
-def _pattern(x: Any, threads: int) -> Any:
-    """Where the entries of x stand; kept with a placed matrix, its columns found when they are asked for."""
-    from eckart.engines.cpu.entries.sampled import Pattern
-
-    if not isinstance(x, Host):
-        return Pattern(x, threads)
-    if "pattern" not in x.kept:
-        x.kept["pattern"] = Pattern(x.matrix, threads)
-    return x.kept["pattern"]
+    def augmented(self, x: Any, loss: Any, left: np.ndarray, right: np.ndarray, noise: Any, **at: Any) -> Host:
+        drawn = self.normal(noise, (x.nnz, 1), np.float64) if isinstance(noise, tuple) else noise
+        return self._augmented(x, loss, left, right, drawn, **at)

@@ -14,13 +14,14 @@ from numba import njit
 
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.dense.thin import inner, outer, tree_sum
-from eckart.engines.cpu.entries.entry import AHEAD, ALL, FAST, Entries, known_room, looked_at, looking, next_rows
+from eckart.engines.cpu.entries.entry import AHEAD, ALL, FAST, entries_of, known_room, looked_at, looking, next_rows
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.words import call_kernel
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.ridge.schedule import ranges
 from eckart.engines.host import Host
+from eckart.engines.protocol import RidgeRule
 from eckart.scheduler import lanes_for, run_lanes
 
 
@@ -95,17 +96,12 @@ def residual_gram_lane(lane, who, cuts, codes, chosen, e, known, sides, kept, to
 
 
 def residual_gram(
-    x: Host,
-    e: Entries,
-    left: np.ndarray,
-    right: np.ndarray,
-    v: np.ndarray,
-    q: np.ndarray,
-    spread: float,
-    threads: int,
-) -> np.ndarray:
+    x: Host, left: np.ndarray, right: np.ndarray, v: np.ndarray, q: np.ndarray, rule: RidgeRule, *, mean: float = 0.0, own: Any = None, other: Any = None,
+    spread: float = 0.0, threads: int,
+) -> np.ndarray:  # fmt: skip
     """M^T diag(q) M V, columns x b; for implicit feedback R stays with the placed matrix while the factors are the same."""
     dtype = np.dtype(right.dtype)
+    e = entries_of(x, dtype, rule, bias=own, offset=other, mean=mean)
     u, w = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right)
     block, scale = np.ascontiguousarray(v, dtype), np.ascontiguousarray(q, dtype).ravel()
     small = (spread * inner(w, block, None, threads)).astype(dtype) if spread else np.empty((0, block.shape[1]), dtype)

@@ -22,6 +22,7 @@ from eckart.compiling import INSIDE, OUTSIDE
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.entries.transpose import by_columns as by_columns_of
 from eckart.engines.cpu.native.crew import run_parts
+from eckart.engines.host import Host
 from eckart.index.compress import index_dtype
 from eckart.matrix import Observed
 from eckart.scheduler import lanes_for
@@ -58,18 +59,25 @@ class Pattern:
         return cuts_of(self.columns[0], lanes_for(self.nnz // LEAST))
 
 
-def sampled(pattern: Pattern, left: np.ndarray, right: np.ndarray, threads: int = 1) -> np.ndarray:
+def _pattern(x: Host, threads: int) -> Pattern:
+    """Where the entries of x stand; kept with it, its columns found when they are asked for."""
+    if "pattern" not in x.kept:
+        x.kept["pattern"] = Pattern(x.matrix, threads)
+    return x.kept["pattern"]
+
+
+def sampled(x: Host, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
     """(U V^T) at the observed entries, in row order."""
+    pattern = _pattern(x, threads)
     out = np.empty(pattern.nnz, left.dtype)
     given = pattern.indptr, pattern.indices, _thin(left), _thin(right), out
     _over(_dots_part, pattern.cuts, given, out.size * left.shape[1], threads)
     return out
 
 
-def residual(
-    pattern: Pattern, data: np.ndarray, left: np.ndarray, right: np.ndarray, threads: int = 1
-) -> tuple[np.ndarray, float]:
+def residual(x: Host, data: np.ndarray, left: np.ndarray, right: np.ndarray, threads: int) -> tuple[np.ndarray, float]:
     """a - (U V^T) at the observed entries in row order, and its squared norm."""
+    pattern = _pattern(x, threads)
     left, right = _thin(left.astype(data.dtype, copy=False)), _thin(right.astype(data.dtype, copy=False))
     out, squares = np.empty_like(data), np.zeros(max(1, len(pattern.cuts) - 1))
     given = pattern.indptr, pattern.indices, data, left, right, out, squares
@@ -77,21 +85,24 @@ def residual(
     return out, float(squares.sum())
 
 
-def by_columns(pattern: Pattern, data: np.ndarray, threads: int = 1) -> np.ndarray:
+def by_columns(x: Host, data: np.ndarray, threads: int) -> np.ndarray:
     """Entries in row order put into column order."""
+    pattern = _pattern(x, threads)
     pointers, _, order = pattern.columns
     out = np.empty_like(data)
     _over(_gather_part, pattern.t_cuts, (pointers, data, order, out), 16 * out.size, threads)
     return out
 
 
-def residual_times(pattern: Pattern, data: np.ndarray, v: np.ndarray, threads: int = 1) -> np.ndarray:
+def entry_times(x: Host, data: np.ndarray, v: np.ndarray, threads: int) -> np.ndarray:
     """R V for the sparse R with ``data`` (row order) on the pattern."""
+    pattern = _pattern(x, threads)
     return _product(pattern.indptr, pattern.indices, pattern.cuts, data, v, threads)
 
 
-def residual_times_t(pattern: Pattern, t_data: np.ndarray, y: np.ndarray, threads: int = 1) -> np.ndarray:
+def entry_times_t(x: Host, t_data: np.ndarray, y: np.ndarray, threads: int) -> np.ndarray:
     """R^T Y for the sparse R with ``t_data`` (column order, see ``by_columns``)."""
+    pattern = _pattern(x, threads)
     return _product(*pattern.columns[:2], pattern.t_cuts, t_data, y, threads)
 
 

@@ -68,8 +68,9 @@ def top_columns(
     left: np.ndarray,
     right: np.ndarray,
     n: int,
-    offset: np.ndarray | None,
-    excluded: tuple[np.ndarray, np.ndarray, np.ndarray] | None,
+    offset: np.ndarray | None = None,
+    excluded: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
+    *,
     threads: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions (-1 where there are fewer than n) and scores of the n best columns; ``excluded`` is (indptr, indices, row of each row of U).

@@ -10,6 +10,7 @@ from numba import njit
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.entries.top import _keep_best, _mask
+from eckart.engines.host import Host
 from eckart.engines.protocol.items import SparseRows
 from eckart.scheduler import run_lanes
 
@@ -58,8 +59,9 @@ def _sparse_products(indptr, indices, data, rows, first, last, w_indptr, w_indic
                 out[q - first, w_indices[s]] += a * w_data[s]
 
 
-def column_gram(x: Any, t: Any, dtype: Any, threads: int) -> np.ndarray:
-    """Dense G; ``t`` is the transpose of x. Every row of G belongs to one piece of work."""
+def column_gram(placed: Host, dtype: Any, threads: int) -> np.ndarray:
+    """Dense G. Every row of it belongs to one piece of work."""
+    x, t = placed.matrix, placed.T.matrix
     out = np.empty((x.n_columns, x.n_columns), dtype)
     values, t_values = x.data.astype(dtype, copy=False), t.data.astype(dtype, copy=False)
 
@@ -70,9 +72,9 @@ def column_gram(x: Any, t: Any, dtype: Any, threads: int) -> np.ndarray:
     return out
 
 
-def sparse_gram(x: Any, t: Any) -> SparseRows:
-    """Sparse G by SciPy's product, rows in ascending order."""
-    found = t.to_scipy() @ x.to_scipy()
+def sparse_gram(x: Host, threads: int) -> SparseRows:
+    """Sparse G by SciPy's product, which has one thread; rows in ascending order."""
+    found = x.T.matrix.to_scipy() @ x.matrix.to_scipy()
     found.sort_indices()
     return SparseRows(found.indptr, found.indices, found.data)
 
@@ -86,6 +88,7 @@ def _fill(x: SparseRows, rows: np.ndarray, first: int, last: int, weights: Any, 
 
 def row_products(x: SparseRows, rows: np.ndarray, weights: Any, columns: int, threads: int) -> np.ndarray:
     """X[rows] W."""
+    rows = np.asarray(rows, np.int64)
     out = np.empty((len(rows), columns), (weights.data if isinstance(weights, SparseRows) else weights).dtype)
 
     def step(_: None, first: int, scratch: dict) -> None:
@@ -102,12 +105,14 @@ def best_products(
     weights: Any,
     columns: int,
     n: int,
-    more: Any,
-    allowed: Any,
-    excluded: Any,
+    more: Any = None,
+    allowed: Any = None,
+    excluded: Any = None,
+    *,
     threads: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The n best columns of each row of X[rows] W + L R^T; a tile of scores never leaves the cache."""
+    rows = np.asarray(rows, np.int64)
     dtype = (weights.data if isinstance(weights, SparseRows) else weights).dtype
     n = min(n, columns)
     where, best = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), -np.inf, dtype)

@@ -112,16 +112,16 @@ def _columns(gram, first, last, l1, l2, tol, max_iter, counts, gaps, sweeps):
 
 
 def nonnegative_columns(
-    gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int, span: tuple[int, int], threads: int
+    gram: np.ndarray, l1: float, l2: float, tol: float, max_iter: int, span: tuple[int, int] | None = None, *, threads: int
 ) -> SparseColumns:
-    """The columns of a span, shared out in ranges that depend on their number alone."""
-    n, (first, last) = len(gram), span
+    """The columns of a span, or all, shared out in ranges that depend on their number alone."""
+    n, (first, last) = len(gram), span or (0, len(gram))
     counts, gaps, sweeps = np.zeros(n, np.int64), np.zeros(n), np.zeros(n, np.int64)
     cuts = np.unique(np.linspace(first, last, min(last - first, 256) + 1).astype(np.int64))
     found: list = [None] * (len(cuts) - 1)
 
     def step(_: None, part: int, scratch: dict) -> None:
-        found[part] = _columns(gram, cuts[part], cuts[part + 1], l1, l2, tol, max_iter, counts, gaps, sweeps)
+        found[part] = _columns(gram, cuts[part], cuts[part + 1], float(l1), float(l2), float(tol), int(max_iter), counts, gaps, sweeps)
 
     run_lanes(range(len(found)), [None] * 64, step, threads)
     indptr = np.concatenate([[0], np.cumsum(counts[first:last])])

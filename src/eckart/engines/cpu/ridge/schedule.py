@@ -277,9 +277,10 @@ def bias_part(part, who, cuts, look, chosen, e, known, ridge, out):
         first = end
 
 
-def bias_rows(x: Host, rule: RidgeRule, dtype: np.dtype, threads: int, **given: Any) -> np.ndarray:
+def bias_rows(x: Host, rule: RidgeRule, offset: np.ndarray | None, weights: np.ndarray | None = None, *, threads: int, **given: Any) -> np.ndarray:
     """b_i = sum_j w (a_ij - offset_j) / (sum_j w + bias ridge of row i): the biases alone, without factors."""
-    e, out, (_, ridge) = entries_of(x, dtype, None, **given), np.zeros(x.counts.shape[0], dtype), ridges(x, rule)
+    e = entries_of(x, x.dtype, None, offset=offset, weights=weights, **given)
+    out, (_, ridge) = np.zeros(x.counts.shape[0], x.dtype), ridges(x, rule)
     if x.nnz >= MANY:
         cuts, known = cuts_of(e.indptr, ranges(x.nnz)), known_room(x, e.data.dtype, threads)
         run_parts(bias_part, len(cuts) - 1, (cuts, looking(e, ALL, known), ALL, e, known, ridge, out), threads)
