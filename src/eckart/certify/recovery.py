@@ -34,6 +34,7 @@ from eckart.errors import InputTypeError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
 from eckart.optim.tangent import Coordinates, Tangent
+from eckart.rng import generator
 
 DENSE = 3000
 """dim T up to which the smallest eigenvalue is computed exactly."""
@@ -67,8 +68,6 @@ def recovery_certificate(
     >>> recovery_certificate(LowRank(u, u), x)["verdict"]
     'proven'
     """
-    from eckart.rng import generator
-
     f, x = _resolve(fit, observed)
     engine, rng = engine_named(engine, n_threads), generator(random_state)
     with engine.at_work():

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+
 from eckart.cli.options import option
+from eckart.errors import FileError, InputError
 
 RowFeatures = Annotated[
     str | None,
@@ -23,7 +26,6 @@ Time = Annotated[
 def features_in(spec: str, name: str, key: Any, labels: Any = None) -> tuple[Any, str]:
     """The table and the name of its column of ids; ``key`` is that name where ``spec`` has none. Ids become those of the ``labels``."""
     from eckart.cli.asked_ids import as_kind
-    from eckart.errors import FileError, InputError
     from eckart.io.tables.attributes import table_of
 
     file, _, told = spec.rpartition(":")
@@ -46,11 +48,9 @@ def features_in(spec: str, name: str, key: Any, labels: Any = None) -> tuple[Any
 
 def times_in(source: Any, file: str, name: str, x: Any) -> Any:
     """The times of a file of triples at the entries ``x`` that were read from it; dates are microseconds."""
-    import numpy as np
     import pyarrow as pa
 
     from eckart.complete.timed_tables import moments_of
-    from eckart.errors import InputError
     from eckart.io.tables.columns import head_of
     from eckart.io.tables.triples import observed
 

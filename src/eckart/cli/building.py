@@ -14,6 +14,7 @@ from eckart.errors import InputError, wrong
 from eckart.io.models.save import class_named
 from eckart.io.tables.write import write_long, write_table
 from eckart.matrix import Matrix, row_parts
+from eckart.trace import preliminary
 
 FLAGS = {
     "n_components": "--components", "learning_method": "--learning", "covariance_type": "--covariance", "beta_loss": "--loss",
@@ -103,8 +104,6 @@ def held_out_share(given: float | None, usual: float = 0.1) -> float:
 
 def measured(shell: Shell, judge: Callable[[], Any], asked: float | None, what: str) -> Any:
     """The error on what was held out of a fit of its own, printed; None where there is too little to spare any and nobody asked."""
-    from eckart.trace import preliminary
-
     try:
         with shell.phase(f"measuring the error on {what} held out"), preliminary():
             judged = judge()

@@ -9,7 +9,8 @@ import typer
 
 from eckart.cli import options
 from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOptions
-from eckart.cli.shell import Shell
+from eckart.cli.shell import Shell, verdict
+from eckart.errors import InputError
 
 CERTIFY_HELP = """
 Measure the certificate of a saved model again, from model and data alone. Exit code 1 when it does not hold.
@@ -37,8 +38,6 @@ def certify(
     written: CellOptions,
     shell: Shell,
 ) -> None:
-    from eckart.cli.shell import verdict
-    from eckart.errors import InputError
     from eckart.io.models.save import load
 
     fitted = load(model)
@@ -59,7 +58,6 @@ def _data(fitted: Any, model: Path, data: str, table: Any, triples: Any, texts: 
     """The data in the rows and columns of the model."""
     from eckart.cli.asked_ids import for_model
     from eckart.cli.reading import fitting, local, reading_of
-    from eckart.errors import InputError
     from eckart.factors import Embedding, LowRank
 
     factors, explains = fitted.fit_.factors, type(fitted).__module__.startswith("eckart.explain")

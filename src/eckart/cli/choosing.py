@@ -7,6 +7,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from eckart.errors import InputError
+from eckart.trace import StopReason, preliminary
+
 if TYPE_CHECKING:
     from eckart.io.models.steps import Steps
 
@@ -81,8 +86,6 @@ class Chooser:
 
     def fit(self, x: Any) -> Any:
         """A model for a part of the entries; chooses what is not known yet."""
-        from eckart.trace import StopReason
-
         model = self._choose(x) if self.search else None
         if model is None:
             model = self.build(self.method, "held-out", **self.best).fit(x, **self.beside)
@@ -91,8 +94,6 @@ class Chooser:
 
     def _choose(self, x: Any) -> Any:
         """Method, rank and ridge by unseen entries; the model of all of ``x`` where the search ends in one."""
-        from eckart.errors import InputError
-
         self.search = False
         try:
             return self._compared(x) if self.method == "auto" else self._tuned(x)
@@ -160,8 +161,6 @@ class Chooser:
     def final(self, x: Any) -> Any:
         """The model of all entries."""
         if self.search:
-            from eckart.trace import preliminary
-
             def work() -> dict[str, Any]:
                 self._choose(x)
                 return self._choice()
@@ -199,8 +198,6 @@ def steps_of(
 
 def _arrays(attributes: Any) -> Iterator[Any]:
     """What attributes of rows and columns, or times, consist of."""
-    import numpy as np
-
     for part in attributes:
         if hasattr(part, "column_names"):
             yield np.asarray(part.column_names)

@@ -9,6 +9,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell
+from eckart.errors import InputError, wrong
 
 COMPARE_HELP = """
 Compare recommenders on the same hidden entries, in one table; what is popular is always among them.
@@ -41,7 +42,6 @@ def compare(
     from eckart.cli.building import held_out_share
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.complete.compare_lists import compare as compared
-    from eckart.errors import InputError, wrong
 
     names = [name.strip() for name in methods.split(",")]
     for name in names:

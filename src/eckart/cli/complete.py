@@ -15,6 +15,7 @@ from eckart.cli.choosing import Chooser, steps_of
 from eckart.cli.complete_options import ITEM_METHODS, FitOptions, WantedCells
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOptions
 from eckart.cli.shell import Shell, Targets
+from eckart.errors import InputError, wrong
 
 COMPLETE_HELP = """
 Fill in a matrix from the entries that are known, and show how good the answer is.
@@ -77,7 +78,6 @@ def complete(
     from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.cli.suspicions import refuse_complete, refuse_rank
-    from eckart.errors import InputError
 
     source = reading_of(triples, table, written)
     to = Targets(out, model, report).check(file)
@@ -199,7 +199,6 @@ def _builder(
     from eckart.cli.building import builder
     from eckart.complete.compare import biases_only
     from eckart.complete.normalise import KINDS
-    from eckart.errors import wrong
 
     if feedback not in ("explicit", "implicit"):
         raise wrong("--feedback", feedback, "explicit or implicit")

@@ -9,6 +9,7 @@ from typing import Annotated
 from eckart.cli.attribute_files import ColumnFeatures, RowFeatures, Time
 from eckart.cli.options import option
 from eckart.cli.shell import Targets
+from eckart.errors import InputError
 
 ITEM_METHODS = ("ease", "slim", "gf-cf", "blend")
 """Methods whose models hold weights between columns, or blend such models: they rank, they do not predict values."""
@@ -61,8 +62,6 @@ class FitOptions:
 
     def settled(self, max_iter: int | None) -> tuple[str, str]:
         """The method, where "auto" leaves no choice, and why."""
-        from eckart.errors import InputError
-
         features = {"--row-features": self.row_features, "--column-features": self.column_features}
         told = {"--loss": self.loss, "--l2": self.l2, "--normalise": self.normalise, "--max-iter": max_iter} | features
         named = [name for name, value in features.items() if value is not None]
@@ -81,8 +80,6 @@ class FitOptions:
 
     def refuse_targets(self, method: str, to: Targets) -> None:
         """Files that the method has nothing to write to."""
-        from eckart.errors import InputError
-
         if method in ITEM_METHODS and (self.feedback != "implicit" or to.report is not None or to.out is not None):
             raise InputError(
                 f"--method {method} came with --report, --out or --feedback {self.feedback}, wanted --feedback implicit and --model: it ranks columns and "
@@ -116,8 +113,6 @@ class WantedCells:
 
     def refuse_forecast(self, method: str, out: Path | None) -> None:
         """Times to come, where there are none."""
-        from eckart.errors import InputError
-
         if self.forecast is None:
             return
         if method != "series":

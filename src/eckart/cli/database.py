@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
+from eckart.errors import EckartError, InputError
+
 From = Annotated[
     str | None,
     typer.Option(
@@ -97,8 +99,6 @@ def _optional(annotation: Any) -> Any:
 
 
 def _check_source(file: str | None, from_: str | None, sql: str | None) -> None:
-    from eckart.errors import InputError
-
     if (file is None) == (from_ is None):
         came = "neither the argument FILE nor --from" if file is None else f"{file} and --from"
         raise InputError(f"{came} came, wanted one of them: a file of data, or a database with --sql")
@@ -125,7 +125,6 @@ class _Places:
 
     def target(self, to: str, out: Any, if_exists: str) -> Path:
         """Where the verb shall write its table."""
-        from eckart.errors import InputError
         from eckart.io.sql.answers import new_spool
         from eckart.io.sql.databases import shown
         from eckart.io.sql.write import check_table, split_target
@@ -144,7 +143,6 @@ class _Places:
         """The answer of the query as a file."""
         import pyarrow as pa
 
-        from eckart.errors import InputError
         from eckart.io.sql.answers import Answer, spooled
         from eckart.io.sql.databases import shown
 
@@ -162,8 +160,6 @@ class _Places:
     @contextmanager
     def own_words(self) -> Iterator[None]:
         """What the verb says names the database, not the temporary file."""
-        from eckart.errors import EckartError
-
         before = sys.stdout
         sys.stdout = _Renamed(before, self.renamed)  # type: ignore[assignment]
         try:
@@ -182,7 +178,6 @@ class _Places:
         """What the verb wrote, into the database."""
         if self.to is None:
             return
-        from eckart.errors import InputError
         from eckart.io.sql.databases import shown
         from eckart.io.sql.write import write_sql
         from eckart.io.tables.frames import arrow_batches, arrow_head

@@ -12,6 +12,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TextOptions, option
 from eckart.cli.shell import Shell, Targets
+from eckart.errors import wrong
 
 EMBED_HELP = """
 Learn a vector for each word (or item) of a text, from the words that stand beside it.
@@ -95,7 +96,6 @@ def embed(
     from eckart.cli.building import builder, kind_and_file
     from eckart.cli.reading import local, reading_of
     from eckart.cli.suspicions import refuse_markup
-    from eckart.errors import wrong
     from eckart.io.vectors.write import check_names, vectors_target
 
     method, kept = kind_and_file(method, model, METHODS, shell)

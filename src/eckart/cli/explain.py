@@ -10,11 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import typer
 
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TextOptions, option
 from eckart.cli.shell import Shell, Targets
+from eckart.errors import wrong
+from eckart.trace import StopReason, preliminary
 
 EXPLAIN_HELP = """
 Explain data by a few latent variables: the topics of texts, the components of a mixture, the parts of a non-negative table.
@@ -110,7 +113,6 @@ def explain(
     from eckart.cli.counted_texts import chosen_words, counted, guided, is_text, words_in
     from eckart.cli.reading import Table, described, facts, local, reading_of
     from eckart.cli.suspicions import refuse_markup, refuse_triples
-    from eckart.errors import wrong
 
     method, kept = building.kind_and_file(method, model, METHODS, shell)
     to = Targets(out, kept, report).check(file)
@@ -203,7 +205,6 @@ def _run(
     """Choose, judge, fit, say, write."""
     from eckart.cli.building import measured, write_codes
     from eckart.report.unseen import Unseen, judge_topics
-    from eckart.trace import StopReason
 
     x, begin, judged = work.data.matrix, time.perf_counter(), None
     with _steps(build, x, k, method, held[0], seed) as steps:
@@ -270,8 +271,6 @@ def _count(text: str | None, method: str, family: str | None) -> int | str:
 
 def _check_size(k: int | str, x: Any, method: str) -> None:
     """Refuse more topics or components than there are rows to tell them by, before room is made for them."""
-    from eckart.errors import wrong
-
     if isinstance(k, int) and x.shape[0] is not None and k > x.shape[0]:
         what = "documents" if method in ("lda", "plsa") else "rows"
         raise wrong("--components", k, f"at most {x.shape[0]:,}, the number of {what}", "lower it")
@@ -280,7 +279,6 @@ def _check_size(k: int | str, x: Any, method: str) -> None:
 def _chosen(build: Any, x: Any, seed: int, shell: Shell, steps: Any) -> int:
     """The number of topics that predicts unseen words best."""
     from eckart.explain.topics.judge import select_topics
-    from eckart.trace import preliminary
 
     with shell.phase("choosing the number of topics"), preliminary():
         beside = _apart(build, "candidates")
@@ -311,8 +309,6 @@ def _summary(model: Any, seconds: float, top: int, shell: Shell) -> None:
 
 
 def _topics(model: Any, top: int) -> list[tuple[str, int, float, str]]:
-    import numpy as np
-
     from eckart.factors import Topics
     from eckart.plots.topics import distributions
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, get_args, get_type_hints
 import typer
 from typer.models import ArgumentInfo, OptionInfo
 
+from eckart.errors import wrong
+
 METAVARS = {Path: "FILE", int: "N", float: "X", str: "TEXT"}
 """What stands for a value in the help."""
 
@@ -80,7 +82,6 @@ class Arithmetic:
     def engine_option(self) -> str | None:
         """The value of --engine as an option that only some models have: None for auto."""
         from eckart.engines import engine_names
-        from eckart.errors import wrong
 
         if self.engine not in ("auto", *engine_names()):
             raise wrong("--engine", self.engine, ", ".join(["auto", *engine_names()]))

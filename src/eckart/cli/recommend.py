@@ -13,6 +13,7 @@ import typer
 from eckart.cli import attribute_files, options
 from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell, Targets
+from eckart.errors import EckartError, FileError, InputError, wrong
 
 RECOMMEND_HELP = """
 The best columns for rows of a saved completion, rows or columns that are alike, and why.
@@ -82,7 +83,6 @@ def recommend(
 ) -> None:
     from eckart.cli.asked_ids import as_kind, for_model, ids_in
     from eckart.cli.reading import local, reading_of
-    from eckart.errors import InputError, wrong
     from eckart.io.tables.write import check_target
 
     _check(row, column, everyone, rows_file, new, row_features, similar, explain, out)
@@ -131,7 +131,6 @@ def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source:
     """The model with the ids that only files of attributes have, and the row ids of such a file."""
     from eckart.cli.attribute_files import features_in
     from eckart.complete.featured import Featured
-    from eckart.errors import InputError
 
     if rows is None and columns is None:
         return fitted, None
@@ -152,7 +151,6 @@ def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source:
 def _titles(spec: str | None, fitted: Any, shell: Shell) -> Any:
     """Titles of columns: those asked for, or those that the model was given where their file is still there."""
     from eckart.cli.asked_ids import Titles
-    from eckart.errors import EckartError
 
     if spec is not None:
         return Titles(spec, fitted.column_ids)
@@ -194,7 +192,6 @@ def tell(titles: tuple[str, ...], tables: Iterator[tuple[np.ndarray, ...]], out:
 
 def completion(path: Path) -> Any:
     """A saved completion; another kind of model is refused."""
-    from eckart.errors import FileError
     from eckart.factors import ItemWeights, LowRank
     from eckart.io.models.save import load
 
@@ -216,8 +213,6 @@ def _check(
     out: Path | None,
 ) -> None:
     """Refuse half a question, or two at once."""
-    from eckart.errors import InputError
-
     asked = {"--row": row, "--column": column, "--all": everyone, "--rows-file": rows_file, "--new": new}
     told = [name for name, value in asked.items() if value]
     if not told and row_features is not None and not similar:

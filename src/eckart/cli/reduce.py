@@ -11,6 +11,7 @@ import typer
 from eckart.cli import options
 from eckart.cli.options import Arithmetic, CellOptions, TableOptions, option
 from eckart.cli.shell import Shell, Targets, lasting
+from eckart.errors import wrong
 
 METHODS = {"pca": "PCA", "autoencoder": "Autoencoder", "conv_autoencoder": "ConvAutoencoder"}
 REDUCE_HELP = """
@@ -127,8 +128,6 @@ def reduce(
 
 def _components(text: str) -> int | float | str:
     """A count, a share or "auto"."""
-    from eckart.errors import wrong
-
     if text in ("auto", "mle"):
         return text
     try:
@@ -148,8 +147,6 @@ def _note_units(units: dict[str, Any], shell: Shell) -> None:
 
 def _code_size(k: Any, components: str) -> int:
     """The size of the code: 2 unless it is said."""
-    from eckart.errors import wrong
-
     if components == "auto":
         return 2
     if not isinstance(k, int):
@@ -159,8 +156,6 @@ def _code_size(k: Any, components: str) -> int:
 
 def _widths(text: str | None) -> list[int] | None:
     """Widths from a list with commas; an empty text gives no hidden layer."""
-    from eckart.errors import wrong
-
     if text is None:
         return None
     try:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from eckart.errors import FileError, InputError, MissingError, wrong
+
 SERVE_HELP = """
 Answer questions to saved models over HTTP: recommend, predict, transform, similar, explain, neighbours, analogy, impute, certify.
 
@@ -66,8 +68,6 @@ def serve(
 ) -> None:
     from importlib.util import find_spec
 
-    from eckart.errors import InputError, MissingError, wrong
-
     if any(find_spec(name) is None for name in ("uvicorn", "httptools")):
         raise MissingError(
             "serving needs uvicorn and httptools, which are not installed; pip install 'eckart[serve]'"
@@ -105,8 +105,6 @@ def serve(
 
 
 def _paths(file: Path | None, named: list[str]) -> dict[str, Path]:
-    from eckart.errors import FileError, InputError
-
     found: dict[str, Path] = {} if file is None else {file.stem: file}
     for one in named:
         name, mark, path = one.partition("=")

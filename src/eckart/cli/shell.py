@@ -6,6 +6,7 @@ import contextlib
 import glob
 import json
 import logging
+import math
 import os
 import sys
 import time
@@ -14,10 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import typer
 
 from eckart.cli.options import option
 from eckart.errors import EckartError, FileError, InputError
+from eckart.trace import StopReason, is_told, progress
 
 LOG = logging.getLogger("eckart")
 LOG.addHandler(logging.NullHandler())
@@ -124,8 +127,6 @@ class Shell:
     @contextlib.contextmanager
     def phase(self, words: str) -> Iterator[None]:
         """Names what is going on, from the first moment, where someone is there to see or hear it."""
-        from eckart.trace import is_told, progress
-
         LOG.debug("%s", words)
         if not (self.bars or is_told()):
             yield
@@ -136,8 +137,6 @@ class Shell:
 
     def outcome(self, model: Any, seconds: float, limit: str | None = None) -> None:
         """How the fit went and what its evidence is; ``limit`` says what to do where the steps ended before the method was done."""
-        from eckart.trace import StopReason
-
         c, trace = model.certificate_, model.fit_.trace
         if len(trace):
             steps = f"{len(trace)} steps; stopped: {trace.reason.value}"
@@ -237,10 +236,6 @@ def lasting(seconds: float) -> str:
 
 def plain(value: Any) -> Any:
     """A value as JSON has it: NumPy's numbers as numbers, what is not finite as null, all else as text."""
-    import math
-
-    import numpy as np
-
     if isinstance(value, dict):
         return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, (list, tuple, set)):

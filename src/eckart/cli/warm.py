@@ -9,9 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Any
 
+import numpy as np
+
 from eckart.cli import options
 from eckart.cli.options import option
 from eckart.cli.shell import Shell, lasting
+from eckart.errors import wrong
 
 WARM_HELP = """
 Compile all kernels now, side by side, so that no first fit has to wait.
@@ -26,8 +29,6 @@ Example:
 
 def small_table(dtype: str = "float64", gaps: float = 0.0) -> Any:
     """Sixty rows of rank three with a little noise, ``gaps`` of the entries missing: a fit of them is its compiling."""
-    import numpy as np
-
     rng = np.random.default_rng(0)
     x = (rng.random((60, 3)) @ rng.random((3, 12)) + 0.01 * rng.random((60, 12))).astype(dtype)
     x[rng.random(x.shape) < gaps] = np.nan
@@ -35,8 +36,6 @@ def small_table(dtype: str = "float64", gaps: float = 0.0) -> Any:
 
 
 def small_texts() -> list[str]:
-    import numpy as np
-
     rng = np.random.default_rng(0)
     return [" ".join(rng.choice([f"w{i}" for i in range(40)], 25)) for _ in range(80)]
 
@@ -82,8 +81,6 @@ def _reduce() -> None:
 
 def _short_rows() -> None:
     """Enough rows with fewer entries than components: they have a kernel of their own, which smaller data does without."""
-    import numpy as np
-
     import eckart
 
     x = np.random.default_rng(0).random((1200, 60))
@@ -139,8 +136,6 @@ def warm(
     jobs: Annotated[int | None, option(help="Processes side by side.  [default: one for each core]")] = None,
     shell: Shell,
 ) -> None:
-    from eckart.errors import wrong
-
     jobs = jobs or os.cpu_count() or 1
     if jobs < 1:
         raise wrong("--jobs", jobs, "a number of 1 or more")

@@ -10,7 +10,8 @@ import typer
 
 from eckart.cli import options
 from eckart.cli.options import option
-from eckart.cli.shell import Shell
+from eckart.cli.shell import Shell, Targets
+from eckart.errors import wrong
 
 NEIGHBOURS_HELP = """
 The words whose vectors point in the most similar direction, with their cosine.
@@ -84,8 +85,6 @@ def analogy(
     encoding: options.Encoding = "utf-8",
     shell: Shell,
 ) -> None:
-    from eckart.errors import wrong
-
     _check(n, out, vectors)
     if method not in ("add", "multiply"):
         raise wrong("--method", method, "add or multiply")
@@ -98,8 +97,6 @@ def analogy(
 
 def _check(n: int, out: Path | None, data: str) -> None:
     """Refuse what cannot be done before anything is read."""
-    from eckart.cli.shell import Targets
-    from eckart.errors import wrong
     from eckart.io.tables.write import check_target
 
     if n < 1:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from eckart.complete.factors.majorise import folded
 from eckart.complete.folding import (
     cast,
     flipped,
@@ -99,8 +100,6 @@ class NewRows:
         offset, loss = learned_columns(f, norm), self._loss()
         beside = None if offset is None else engine.take(offset, y.dtype)
         if loss is not None:
-            from eckart.complete.factors.majorise import folded
-
             return folded(engine, engine.put(y), loss, engine.take(f.right, y.dtype), self._fold_rule(), beside, f.k)
         return engine.ridge_rows(
             engine.put(y), engine.take(f.right), self._fold_rule(), offset=beside, base=self._fold_base(f)

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
+from eckart.embed.collected import collected
 from eckart.embed.sequences import Sequences
 from eckart.engines import engine_named
 from eckart.engines.protocol import CountRows, PairRule
@@ -83,8 +84,6 @@ def cooccurrence(
     if isinstance(max_memory, bool) or not isinstance(max_memory, (int, np.integer)) or max_memory < 2**20:
         raise wrong("max_memory", max_memory, "a number of bytes, at least 2**20")
     if is_collection(source):
-        from eckart.embed.collected import collected
-
         return collected(source, rule, **options)[0]
     s = Sequences.of(source, n_threads=n_threads, verbose=verbose, **options)
     with progress(verbose) as watch:

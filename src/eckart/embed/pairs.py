@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.embed.collected import collected
 from eckart.embed.cooccurrence import MAX_MEMORY, count, pair_rule
 from eckart.embed.sequences import Sequences
 from eckart.errors import InputError
@@ -31,8 +32,6 @@ def source_of(model: Any, X: Any) -> Counts | Sequences | Pairs:
     if hasattr(X, "tocsr"):
         X = Counts.from_scipy(X)
     if is_collection(X):
-        from eckart.embed.collected import collected
-
         found, counts, rules = collected(X, pair_rule(model.window, model.weighting), **model._word_options)
         return Pairs(checked(found), np.asarray(found.columns), counts, rules)
     return X if isinstance(X, Counts) else model._sequences(X)

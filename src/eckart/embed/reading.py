@@ -7,6 +7,7 @@ from typing import Any
 from eckart.arguments import held
 from eckart.embed.vectors import Vectors
 from eckart.errors import InputTypeError
+from eckart.io.models.save import load
 from eckart.io.vectors.files import is_model, read_words
 
 
@@ -43,8 +44,6 @@ def read_vectors(
     ('2 2\\nnew 1 0.5\\nyork 0.1 2\\n', [0.10000000149011612, 2.0])
     """
     if format is None and is_model(path):
-        from eckart.io.models.save import load
-
         model = load(path)
         if not hasattr(model, "vectors_"):
             raise InputTypeError(

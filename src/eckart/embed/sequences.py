@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
+from eckart.embed.cache import Cache
 from eckart.embed.items import Numbers, look
 from eckart.embed.spill import Shelf
 from eckart.errors import InputError, wrong
@@ -134,8 +135,6 @@ def sequences(
     }
     kept = None
     if cache is not None:
-        from eckart.embed.cache import Cache
-
         kept = Cache.of(cache, source, rule, {"min_count": min_count, "max_words": max_words, **how})
         if (found := kept.load()) is not None:
             return Sequences(**found)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
+from sklearn.exceptions import DataConversionWarning
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.network import certify_network
@@ -183,10 +185,6 @@ def numbers_of(y: Any, rows: int) -> np.ndarray:
     except (TypeError, ValueError, OverflowError):
         raise InputError("y is not numeric, wanted one number (or one row of numbers) for each row of X") from None
     if values.ndim == 2 and values.shape[1] == 1:
-        import warnings
-
-        from sklearn.exceptions import DataConversionWarning
-
         warnings.warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning, stacklevel=4)
         values = values[:, 0]
     if values.ndim not in (1, 2):

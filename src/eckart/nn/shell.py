@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from eckart.errors import FileError, InputError
 from eckart.factors import Network
@@ -237,10 +239,6 @@ def as_array(x: Any) -> Any:
 def warn_of(trace: Trace) -> None:
     """Say that training went astray, if it did."""
     if trace.reason is StopReason.DIVERGED:
-        import warnings
-
-        from sklearn.exceptions import ConvergenceWarning
-
         warnings.warn(f"training stopped: {trace.note}", ConvergenceWarning, stacklevel=4)
 
 

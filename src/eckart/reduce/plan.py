@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,8 +144,6 @@ def require_memory(plan: Plan, available: float) -> None:
 
 def measured_speed() -> float:
     """Speed of this machine's matrix product in units of FLOPS, from a product of a few milliseconds."""
-    import time
-
     a = np.ones((1024, 512), np.float32)
     a.T @ a
     begin = time.perf_counter()

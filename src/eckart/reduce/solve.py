@@ -23,7 +23,7 @@ from eckart.reduce.covariance import Covariance
 from eckart.reduce.plan import STATISTIC_COLUMNS, Plan, choose, em_plan, require_memory, validate_components
 from eckart.reduce.standardise import Units, divided, in_words, scale_of
 from eckart.reduce.stream import sketch_covariance
-from eckart.trace import Watcher, silent
+from eckart.trace import Trace, Watcher, silent
 
 
 @dataclass(frozen=True)
@@ -330,8 +330,6 @@ def _unusable(c: Covariance) -> bool:
 
 
 def _empty(c: Covariance) -> spectral.Spectrum:
-    from eckart.trace import Trace
-
     return spectral.Spectrum(np.zeros(0), np.zeros((0, c.n)), Trace("none"), 1.0)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from eckart import plots
+from eckart.complete.tables.fit_table import Scores
+from eckart.complete.tables.solve_table import scores_of
 from eckart.report.html import Report
 
 ROWS = 2000
@@ -46,9 +48,6 @@ def table_report(model: Any, X: Any, *, name: str = "") -> Report:
 
 def _judged(model: Any, frame: Any, gaps: dict[str, int]) -> list[list[Any]]:
     """Each column that has a loss: how wrong the other columns are about its seen cells, and how wrong one answer for all is."""
-    from eckart.complete.tables.fit_table import Scores
-    from eckart.complete.tables.solve_table import scores_of
-
     rows = np.unique(np.linspace(0, frame.rows - 1, min(frame.rows, ROWS)).astype(np.intp))
     some = [cells._replace(values=cells.values[rows]) for cells in frame.columns]
     table, codes, _ = scores_of(model.parts_, some)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.io.tables.write import label_array
 from eckart.serve.problems import Problem
 from eckart.serve.schema import VERBS, parsed
 
@@ -142,8 +143,6 @@ def _item(v: Any) -> Any:
 
 def _stream(about: dict[str, Any], columns: dict[str, Any]) -> bytes:
     import pyarrow as pa
-
-    from eckart.io.tables.write import label_array
 
     arrays = [
         label_array(v) if isinstance(v, np.ndarray) and v.dtype.kind == "O" else pa.array(v) for v in columns.values()

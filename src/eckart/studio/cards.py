@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from eckart.cli.building import parse_image
 from eckart.cli.shell import plain
+from eckart.errors import EckartError
 from eckart.studio.forms import shell_line
 from eckart.studio.jobs import Job
-from eckart.studio.library import Library
+from eckart.studio.library import Library, reading_as
 from eckart.studio.opened import Opened
 from eckart.studio.suggest import image_of
 
@@ -97,9 +99,6 @@ def names_of(opened: Opened) -> dict[str, str]:
 
 def image_size(opened: Opened, job: Job | None) -> dict[str, int] | None:
     """Height and width of rows that are images: as the job or the network was told, or as their number of columns suggests."""
-    from eckart.cli.building import parse_image
-    from eckart.errors import EckartError
-
     said = (job.options.get("image") if job else None) or getattr(opened.model, "image", None)
     size: Any = None
     if isinstance(said, str):
@@ -208,8 +207,6 @@ def changed(model: Any) -> dict[str, Any]:
 
 def _source(opened: Opened, data: str, job: Job) -> str:
     """The call that reads the data as the job did."""
-    from eckart.studio.library import reading_as
-
     o = {n: v for n, v in job.options.items() if v not in (None, "", [])}
     reading = reading_as(opened.plan, job.options)
     said: dict[str, Any] = {}

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.cli.shell import plain
 from eckart.matrix import Observed
 from eckart.plots.complete import popularity_bins
 from eckart.serve.problems import Problem
@@ -100,8 +101,6 @@ def support(opened: Opened) -> dict[str, Any]:
 
 
 def _held_out(opened: Opened) -> Any:
-    from eckart.cli.shell import plain
-
     held = opened.plan.get("held_out")
     return plain(held) if isinstance(held, dict) else None
 

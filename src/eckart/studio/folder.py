@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from eckart.errors import FileError
+from eckart.io.models.save import CLASSES, head_of
 from eckart.io.tables.frames import ARROW_FILES
 from eckart.io.tables.long_tables import TEXT_FILES
 from eckart.io.tables.other_files import IMAGES, OTHER_TABLES
@@ -44,8 +46,6 @@ class Folder:
     @classmethod
     def of(cls, place: Path) -> Folder:
         """The folder of a file, or a folder itself."""
-        from eckart.errors import FileError
-
         real = place.resolve()
         if real.is_dir():
             return cls(real)
@@ -168,9 +168,6 @@ def kind_of(path: Path) -> str:
 @lru_cache(maxsize=4096)
 def model_class(path: Path, changed: int, size: int) -> str | None:
     """The class that the header of a model file names, None for other files; asked again only when it changed, since the header of a large one is long."""
-    from eckart.errors import FileError
-    from eckart.io.models.save import CLASSES, head_of
-
     try:
         with path.open("rb") as raw:
             name = json.loads(head_of(raw, path)).get("class")

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
+from eckart.io.text.stop_words import LISTS
 from eckart.serve.problems import Problem
 from eckart.studio.folder import Folder
 
@@ -145,8 +146,6 @@ def _told(name: str, value: Any, known: tuple[Any, Any, Any], folder: Folder) ->
 
 def _refuse_outside(name: str, value: str, folder: Folder) -> None:
     """Options that name files name files of the folder."""
-    from eckart.io.text.stop_words import LISTS
-
     if name == "titles":
         folder.existing(value.rsplit(":", 2)[0], name)
     elif name in ("vocabulary", "seed_words") or (name == "stop_words" and value not in ("none", *LISTS)):

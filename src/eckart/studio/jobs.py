@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from eckart.cli.complete_options import ITEM_METHODS
 from eckart.errors import FileError
 from eckart.io.models.save import class_named
 from eckart.io.models.whole_files import atomic_write
@@ -345,6 +346,4 @@ def keeps_state(verb: str, options: dict[str, Any]) -> bool:
 
 def reports(verb: str, options: Any) -> bool:
     """Whether the verb draws a report: methods that only rank have none."""
-    from eckart.cli.complete_options import ITEM_METHODS
-
     return not (verb == "complete" and isinstance(options, dict) and options.get("method") in ITEM_METHODS)

@@ -15,10 +15,15 @@ from typing import Any
 
 import numpy as np
 
+from eckart.cli.counted_texts import counted_for
 from eckart.cli.options import CellOptions, TableOptions, TextOptions
 from eckart.cli.reading import Reading, fitting, reading_of
 from eckart.errors import EckartError
 from eckart.io.models.mapped import load_mapped
+from eckart.io.tables.columns import head_of
+from eckart.io.tables.row_blocks import npy_array
+from eckart.io.text.documents import holds_text
+from eckart.matrix import Observed
 from eckart.serve.problems import Problem
 from eckart.studio.folder import Folder, kind_of
 from eckart.studio.jobs import Jobs
@@ -117,8 +122,6 @@ class Library:
         return self.rows_open.get((opened.file, opened.mark, data, mark_of(path)), make)
 
     def _matrix(self, opened: Opened, path: Path, reading: Reading) -> Any:
-        from eckart.cli.counted_texts import counted_for
-
         if opened.room in ("topics", "parts"):
             return counted_for(opened.model, str(path), reading)
         return fitting(opened.model, opened.file, str(path), reading)
@@ -147,10 +150,6 @@ class Library:
         return sorted(found, key=unlike)[:20]
 
     def _fits(self, f: dict[str, Any], opened: Opened, wanted: set[str] | None) -> bool:
-        from eckart.io.tables.columns import head_of
-        from eckart.io.tables.row_blocks import npy_array
-        from eckart.io.text.documents import holds_text
-
         path = self.folder.root / f["file"]
         try:
             if opened.room == "topics" or opened.verb == "embed":
@@ -176,8 +175,6 @@ class Library:
 
 def _ready(opened: Opened) -> None:
     """Fold one row in, so that its kernels are there (compiled, on a new machine) when the first rating is changed."""
-    from eckart.matrix import Observed
-
     with contextlib.suppress(Exception):  # what cannot be done is said when it is asked for
         one = Observed(np.array([0, 1]), np.array([0]), np.ones(1, opened.model.observed_.dtype), opened.factors.n)
         opened.model.recommend(X=one, n=1, by="prediction")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
+from eckart.io.tables.write import FORMULAS
 from eckart.serve.problems import Problem
 from eckart.studio.places import Side
 from eckart.studio.tables import cell
@@ -256,10 +258,6 @@ def _line(cells: list[Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    import re
-
-    from eckart.io.tables.write import FORMULAS
-
     if isinstance(value, float):
         return value if value == value else ""
     if isinstance(value, str) and re.match(FORMULAS, value):

@@ -16,6 +16,7 @@ from eckart.cli.reading import Reading
 from eckart.errors import EckartError
 from eckart.factors import Basis, Components, Embedding, ItemWeights, LowRank, Network, Topics
 from eckart.io.models.save import CLASSES
+from eckart.matrix import Dense, Observed
 from eckart.serve.lists import Lists
 from eckart.serve.problems import Problem
 from eckart.studio.tables import Sheet
@@ -72,8 +73,6 @@ class Rows:
 
     def dense(self, at: Any) -> np.ndarray:
         """Some rows as numbers, with NaN where an entry is missing."""
-        from eckart.matrix import Dense, Observed
-
         if isinstance(self.matrix, Dense):
             return np.asarray(self.matrix.array[at], np.float64)
         part = self.matrix.to_scipy()[at]
@@ -86,8 +85,6 @@ class Rows:
 
     def part(self, at: np.ndarray) -> Any:
         """Some rows as the same kind of matrix."""
-        from eckart.matrix import Dense
-
         if isinstance(self.matrix, Dense):
             return Dense(np.asarray(self.matrix.array[at]), None, self.matrix.columns)
         return type(self.matrix).from_scipy(self.matrix.to_scipy()[at], None, self.matrix.columns)

@@ -16,8 +16,11 @@ import numpy as np
 
 from eckart.cli.reading import Reading
 from eckart.errors import EckartError, FileError
+from eckart.io.read import read
 from eckart.io.tables.columns import head_of
+from eckart.io.tables.other_files import images_in, read_images
 from eckart.io.text.documents import Documents, holds_text
+from eckart.matrix import Dense
 from eckart.serve.problems import Problem
 
 SAMPLE, EXAMPLES, LONGEST = 50, 3, 300
@@ -123,8 +126,6 @@ def open_sheet(path: Path, reading: Reading | None = None) -> Sheet:
 
 
 def _opened(path: Path, reading: Reading) -> Sheet:
-    from eckart.io.tables.other_files import images_in, read_images
-
     if path.is_dir():
         if not images_in(path):
             return Sheet(path, reading, "texts")
@@ -149,9 +150,6 @@ def _is_prose(head: Any) -> bool:
 
 
 def _of_numbers(path: Path, reading: Reading, whole: bool) -> Sheet:
-    from eckart.io.read import read
-    from eckart.matrix import Dense
-
     x = read(str(path))
     most = (x.shape[0] or 0) if whole else SAMPLE
     if isinstance(x, Dense):

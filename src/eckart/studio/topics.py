@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from eckart.cli.counted_texts import is_text, texts_of
+from eckart.io.models.save import load
+from eckart.io.text.tokens import Tokenizer
 from eckart.plots.topics import distributions, jensen_shannon, scaled
 from eckart.report.topics import telling
 from eckart.serve.problems import Problem
@@ -212,8 +215,6 @@ def _shares(opened: Opened, rows: Rows, groups: list[Group]) -> np.ndarray:
 
 
 def _tokenizer(opened: Opened) -> Any:
-    from eckart.io.text.tokens import Tokenizer
-
     kept = opened.plan.get("text")
     rules = kept.get("rules") if isinstance(kept, dict) else None
     return told(Tokenizer.from_dict, rules if isinstance(rules, dict) else {})
@@ -259,8 +260,6 @@ def _counted(rows: Rows, i: int, names: np.ndarray) -> list[tuple[str, str | Non
 
 def _texts(rows: Rows, at: np.ndarray, path: Any) -> dict[int, str]:
     """The texts of some documents, where the file holds text."""
-    from eckart.cli.counted_texts import is_text, texts_of
-
     if not is_text(str(path), rows.reading):
         return {}
     return told(texts_of, str(path), rows.reading, at)
@@ -325,8 +324,6 @@ def split(library: Library, opened: Opened, number: Any) -> Opened:
 
 def _write(library: Library, opened: Opened, names: dict[int, str], merged: list[tuple[int, ...]]) -> Opened:
     """The model file with other names and groups, in one step; all else in it keeps its bits."""
-    from eckart.io.models.save import load
-
     kept: dict[str, Any] = {
         "names": {str(z + 1): name for z, name in sorted(names.items())},
         "merged": [[z + 1 for z in m] for m in sorted(merged)],

@@ -23,6 +23,7 @@ from eckart.decompositions import svd
 from eckart.engines import engine_named
 from eckart.errors import wrong
 from eckart.factors import LowRank
+from eckart.io.tables.triples import observed as door
 from eckart.matrix import Observed
 
 __all__ = ["Recovery", "incoherence", "recovery", "recovery_certificate"]
@@ -134,8 +135,6 @@ def recovery(observed: Any, k: int, fit: Any = None, **reading: Any) -> Recovery
     (False, 2)
     """
     if not isinstance(observed, Observed):
-        from eckart.io.tables.triples import observed as door
-
         observed = door(observed, **reading)
     n, m = observed.shape
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 0 <= k <= min(n, m):

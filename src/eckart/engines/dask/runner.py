@@ -23,7 +23,9 @@ from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.rules import Join
 from eckart.engines.host import Host, aligned
+from eckart.engines.protocol import Pass
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first
+from eckart.matrix import Dense
 from eckart.merging import FAN, folded
 
 INLINE = 2**16
@@ -201,8 +203,6 @@ class FileRows(NamedTuple):
 
     def read(self) -> Any:
         """As a memory map, of which the engine reads as much at a time as its caches hold."""
-        from eckart.matrix import Dense
-
         return Dense(np.memmap(self.path, self.dtype, "r", self.offset, self.shape))
 
 
@@ -258,8 +258,6 @@ def _folded(parts: list[Any]) -> Any:
 
 def _pair(do: Any) -> Callable[..., Any]:
     """What a primitive of two parts returns."""
-    from eckart.engines.protocol import Pass
-
     return Pass if getattr(do, "name", "") == "hals_pass" else lambda *both: both
 
 

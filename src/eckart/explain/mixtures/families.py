@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from eckart.errors import wrong
+from eckart.explain.mixtures.families_gaussian import Gaussian
 from eckart.parameters import Rule
 
 FAMILY = Rule(
@@ -27,8 +28,6 @@ def family_named(name: Any) -> Any:
     if isinstance(name, str):
         first, _, kind = name.partition(" ")
         if first == "gaussian":
-            from eckart.explain.mixtures.families_gaussian import Gaussian
-
             return Gaussian(kind or "full")
         from eckart.explain.mixtures import families_discrete as discrete
 

@@ -20,6 +20,7 @@ from eckart.explain.mixtures.gaussian_solve import Options, certify, checked_sca
 from eckart.explain.mixtures.gaussian_steps import GaussianProblem, draw, free_parameters
 from eckart.explain.mixtures.given import SettableMixture, given_start
 from eckart.explain.mixtures.starts import WAYS
+from eckart.explain.mixtures.stepwise import take
 from eckart.explain.mixtures.verbs import readable_twice
 from eckart.fit import fitted, one_kind_of_names, sample_weights
 from eckart.io.models.levels import resuming
@@ -122,8 +123,6 @@ class GaussianMixture(SettableMixture):
 
         The first rows (a thousand or so) are kept and fitted together, later ones are not kept. The first call needs at least k rows; ``fit`` starts over.
         """
-        from eckart.explain.mixtures.stepwise import take
-
         fresh = "_stream" not in vars(self)
         if fresh and "fit_" in vars(self) and "batches" in self.fit_.plan:
             raise InputError(

@@ -18,7 +18,7 @@ from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError, wrong
 from eckart.explain.mixtures.gaussian_solve import Options, checked_scale, from_factors, solve
-from eckart.explain.mixtures.gaussian_steps import free_parameters
+from eckart.explain.mixtures.gaussian_steps import free_parameters, scale_of
 from eckart.explain.mixtures.verbs import readable_twice
 from eckart.factors import Components
 from eckart.fit import Fit, kept_fit, resumed_fit, sample_weights
@@ -209,8 +209,6 @@ def _split(
     x: Matrix, weights: np.ndarray | None, share: float, rng: np.random.Generator, engine: Engine
 ) -> tuple[np.ndarray, np.ndarray]:
     """Row weights for the fit and for the judgement."""
-    from eckart.explain.mixtures.gaussian_steps import scale_of
-
     rows = x.shape[0] if x.shape[0] is not None else scale_of(engine.put(x), None, engine).rows
     w = np.ones(rows) if weights is None else weights
     hidden = np.zeros(rows, bool)

@@ -11,6 +11,7 @@ alignment             the pairing of two models' topics with the largest total o
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -230,8 +231,6 @@ def select_topics(
     >>> select_topics(LDA(random_state=0, max_iter=30), x, [1, 2])[0]["n_components"]
     2
     """
-    import time
-
     from sklearn.base import clone
 
     x = as_counts(read(X), "select_topics")

@@ -12,6 +12,7 @@ import numpy as np
 
 from eckart.errors import InputError
 from eckart.io.dask.known import is_collection
+from eckart.matrix import Observed
 
 BY_ROWS = ("transform", "predict", "predict_proba", "score_samples", "impute", "inverse_transform", "spe", "recommend")
 """Verbs whose answer for a row is the same whatever the other rows are."""
@@ -47,8 +48,6 @@ def sent(model: Any, verb: str) -> Any:
     lean.n_threads, lean.engine, lean.verbose = 1, "cpu", False
     seen = vars(model).get("observed_")
     if seen is not None:
-        from eckart.matrix import Observed
-
         if verb == "recommend":
             lean.observed_ = Observed(seen.indptr, seen.indices, seen.data, seen.n_columns, seen.rows, seen.columns)
         else:

@@ -9,6 +9,7 @@ import numpy as np
 from eckart.errors import FileError
 from eckart.factors import Embedding, LowRank, Topics
 from eckart.factors.checks import covariances, numbers
+from eckart.io.text.tokens import Tokenizer
 
 NUMBERS = {
     "l2", "l2_power", "l2_bias", "sweeps", "tau", "fold_l2", "weight", "tol", "tokens", "batches", "batch_size", "seed", "objective",
@@ -69,8 +70,6 @@ def _is_number(value: Any) -> bool:
 
 def _are_rules(words: Any) -> bool:
     """Choices of a tokenizer, each of its kind."""
-    from eckart.io.text.tokens import Tokenizer
-
     kinds = {name: type(usual) for name, usual in vars(Tokenizer()).items()}
     fits = lambda name, came: type(came) is kinds.get(name) or (name == "tokenizer" and isinstance(came, str))  # noqa: E731
     return isinstance(words, dict) and all(fits(name, came) for name, came in words.items())

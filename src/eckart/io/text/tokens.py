@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputError, InputTypeError, wrong
+from eckart.scheduler import in_order, resolve_threads
 
 BATCH_CHARACTERS = 2**19
 """Text that is worked on at a time."""
@@ -205,8 +206,6 @@ def token_batches(
     texts: Iterable[str], tokenizer: Tokenizer, n_threads: int | None = None, characters: int = BATCH_CHARACTERS
 ) -> Iterator[Batch]:
     """All documents in their order, as batches; a function of the caller runs in this thread, the rest on ``n_threads``."""
-    from eckart.scheduler import in_order, resolve_threads
-
     threads = resolve_threads(n_threads)
     return in_order(_cut(texts, tokenizer, characters), tokenizer.numbered, threads)
 
