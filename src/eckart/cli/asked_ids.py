@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.cli.reading import Reading
 from eckart.errors import FileError, InputError, wrong
 from eckart.index.ids import Ids
@@ -120,8 +121,6 @@ def ids_in(file: str, name: str, labels: Labels) -> np.ndarray:
     """The ids of a file: its column of that name, or the first one; a text file without such a name is one id a line."""
     path = Path(file)
     if path.suffix.lower() in ARROW_FILES:
-        import pyarrow as pa
-
         schema = arrow_head(path)[0]
         kept = name if name in schema.names else schema.names[0]
         column = pa.chunked_array([batch.column(0) for batch in arrow_batches(path, [kept])], schema.field(kept).type)

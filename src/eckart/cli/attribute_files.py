@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.cli.options import option
 from eckart.errors import FileError, InputError
 
@@ -39,8 +40,6 @@ def features_in(spec: str, name: str, key: Any, labels: Any = None) -> tuple[Any
             f"{name} {spec} came, wanted FILE:ID with one of the columns {', '.join(table.column_names[:12])} of {file} as ID"
         )
     if labels is not None:
-        import pyarrow as pa
-
         ids = as_kind(table.column(told).to_pylist(), labels)
         table = table.set_column(table.column_names.index(told), told, pa.array(list(ids)))
     return table, told
@@ -48,8 +47,6 @@ def features_in(spec: str, name: str, key: Any, labels: Any = None) -> tuple[Any
 
 def times_in(source: Any, file: str, name: str, x: Any) -> Any:
     """The times of a file of triples at the entries ``x`` that were read from it; dates are microseconds."""
-    import pyarrow as pa
-
     from eckart.complete.timed_tables import moments_of
     from eckart.io.tables.columns import head_of
     from eckart.io.tables.triples import observed

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.cli.reading import Reading, called
 from eckart.cli.shell import Shell, Targets
 from eckart.cli.suspicions import triples_in
@@ -17,8 +18,6 @@ from eckart.io.tables.missing import Marks
 
 def is_mixed(source: Reading, file: str) -> bool:
     """Whether columns beside the index hold yes/no, dates, or texts that repeat, in a file with names that is no list of observations."""
-    import pyarrow as pa
-
     head = source.head(file) if not source.long else None
     if head is None or not head.named or (source.only is None and triples_in(source, file, source.index is not None)):
         return False

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.cli.asked_ids import as_kind, pairs_in
 from eckart.cli.reading import Reading
 from eckart.cli.shell import Targets
@@ -101,6 +102,4 @@ def _asked(model: Any, source: Reading, pairs: str, unknown: str) -> Iterator[tu
 
 
 def _positions(at: np.ndarray) -> Any:
-    import pyarrow as pa
-
     return pa.array(at)

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
+from eckart.arrow import pa
 from eckart.errors import EckartError, InputError
 
 From = Annotated[
@@ -141,8 +142,6 @@ class _Places:
 
     def source(self, from_: str, sql: str | None) -> str:
         """The answer of the query as a file."""
-        import pyarrow as pa
-
         from eckart.io.sql.answers import Answer, spooled
         from eckart.io.sql.databases import shown
 

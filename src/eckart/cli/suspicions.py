@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import Any
 
+from eckart.arrow import pa
 from eckart.cli.reading import Reading
 from eckart.errors import InputError, wrong
 from eckart.io.text.documents import Documents
@@ -103,8 +104,6 @@ def _says(name: str, words: str) -> bool:
 
 def _repeating(rows: Any) -> list[int]:
     """The first two columns, where both hold whole numbers that repeat and no pair of them comes twice."""
-    import pyarrow as pa
-
     if rows.num_rows < 10 or not all(pa.types.is_integer(rows.column(j).type) for j in (0, 1)):
         return []
     a, b = (rows.column(j).to_pylist() for j in (0, 1))

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.complete.beside import moments
 from eckart.errors import InputError, wrong
 from eckart.io.tables.attributes import table_of
@@ -83,6 +84,4 @@ def _at_entries(when: Observed, x: Observed) -> np.ndarray:
 
 
 def _arrow(columns: dict[str, Any]) -> Any:
-    import pyarrow as pa
-
     return pa.table(columns)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa, pc
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.index.labels import Labels, first_null, shown, tidy
@@ -74,8 +75,6 @@ class Ids:
 
     def _take_objects(self, ids: np.ndarray, at: Place) -> None:
         if len(ids) >= LEAST_HASHED and set(map(type, ids)) == {str}:
-            import pyarrow as pa
-
             with contextlib.suppress(UnicodeError):  # half a surrogate pair
                 self._take_arrow(pa.array(ids, pa.large_string()), at)
                 return
@@ -94,8 +93,6 @@ class Ids:
             ) from None
 
     def _take_arrow(self, ids: Any, at: Place) -> None:
-        import pyarrow as pa
-
         if isinstance(ids, pa.ChunkedArray):
             start = 0
             for chunk in ids.chunks:
@@ -119,8 +116,6 @@ class Ids:
 
     def _take_dictionary(self, codes: np.ndarray, words: Any, at: Place) -> None:
         """Text that comes as codes of an Arrow array of words, of which some may not occur."""
-        import pyarrow.compute as pc
-
         used = np.bincount(codes, minlength=len(words)) > 0
         if not used.all():
             codes, words = (np.cumsum(used) - 1)[codes], words.filter(used)
@@ -247,8 +242,6 @@ def factorise(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _hashed(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """By hashing, for ids that lie far apart."""
-    import pyarrow as pa
-
     coded = pa.array(ids).dictionary_encode()
     words = coded.dictionary.to_numpy()
     order = np.argsort(words)
@@ -267,8 +260,6 @@ def _columnar(ids: Any) -> Any:
     if hasattr(ids, "to_arrow"):
         return ids.to_arrow()
     if hasattr(ids, "dtype") and not isinstance(ids.dtype, np.dtype):
-        import pyarrow as pa
-
         with contextlib.suppress(pa.ArrowException, TypeError):
             array = pa.array(ids)
             if not isinstance(array.type, pa.BaseExtensionType):
@@ -278,8 +269,6 @@ def _columnar(ids: Any) -> Any:
 
 def _whole(words: Any) -> np.ndarray | None:
     """An Arrow array of text as integers, where each is written as an integer is."""
-    import pyarrow as pa
-
     try:
         numbers = words.cast(pa.int64())
     except pa.ArrowInvalid:

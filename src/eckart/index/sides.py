@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.index.counting import looked_up, tallied
@@ -129,8 +130,6 @@ def native(ids: Any) -> np.ndarray | None:
     if not isinstance(ids, np.ndarray):
         if not type(ids).__module__.startswith("pyarrow"):
             return None
-        import pyarrow as pa
-
         if not isinstance(ids, pa.Array) or ids.null_count or not pa.types.is_integer(ids.type):
             return None
         ids = ids.to_numpy(zero_copy_only=False)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa, pc
 from eckart.io.tables.write import label_array
 from eckart.serve.problems import Problem
 from eckart.serve.schema import VERBS, parsed
@@ -75,8 +76,6 @@ def _object(body: bytes) -> dict[str, Any]:
 
 
 def _table(body: bytes) -> Any:
-    import pyarrow as pa
-
     try:
         with pa.ipc.open_stream(body) as stream:
             table = stream.read_all()
@@ -112,9 +111,6 @@ def _text(values: Any) -> str:
     """A column as JSON. Many numbers are written by Arrow, without an object for each: a tenth of the time."""
     if not (isinstance(values, np.ndarray) and values.dtype.kind in "iuf" and len(values) > MANY):
         return _quoted(_listed(values))
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     numbers = values.astype(np.float32) if values.dtype == np.float16 else values
     gaps = ~np.isfinite(numbers) if numbers.dtype.kind == "f" else None
     words = pa.array(numbers, mask=gaps).cast(pa.string()).fill_null("null")
@@ -142,8 +138,6 @@ def _item(v: Any) -> Any:
 
 
 def _stream(about: dict[str, Any], columns: dict[str, Any]) -> bytes:
-    import pyarrow as pa
-
     arrays = [
         label_array(v) if isinstance(v, np.ndarray) and v.dtype.kind == "O" else pa.array(v) for v in columns.values()
     ]

@@ -13,8 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
+from eckart.arrow import pa
 from eckart.errors import InputError
 from eckart.serve.answers import answer
 from eckart.serve.app import Limits

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
+from eckart.arrow import pa, pq
 from eckart.complete.recommend import scoring
 from eckart.errors import FileError, InputTypeError, MissingError, wrong
 from eckart.factors import LowRank
@@ -219,9 +220,6 @@ def _checked(path: Any, endings: tuple[str, ...]) -> Path:
 
 
 def _write_table(target: Path, ids: np.ndarray, vectors: np.ndarray | None) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     columns = {"id": label_array(ids)}
     if vectors is not None:
         columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from eckart.arrow import pa, pc
 from eckart.io.tables.write import FORMULAS
 from eckart.serve.problems import Problem
 from eckart.studio.places import Side
@@ -58,9 +59,6 @@ def colours(side: Side, by: Any) -> tuple[dict[str, Any], bytes]:
     sheet = side.rows.sheet if side.rows is not None else None
     if sheet is None or by not in sheet.rows.column_names:
         raise Problem(422, f"by={str(by)[:80]!r} came, wanted one of {', '.join(side.colours()[:40])}")
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     column = sheet.rows.column(by)
     kind = column.type
     if (pa.types.is_floating(kind) or pa.types.is_decimal(kind)) or (

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa, pc
 from eckart.cli.reading import Reading
 from eckart.errors import EckartError, FileError
 from eckart.io.read import read
@@ -80,8 +81,6 @@ class Sheet:
 
     def order(self, column: str, down: bool) -> np.ndarray:
         """Positions in the order of a column, missing ones last; kept, since scrolling asks again."""
-        import pyarrow.compute as pc
-
         if column not in self.rows.column_names:
             raise Problem(422, f"sort={column[:80]!r} came, wanted a column of {self.path.name}")
         key = column, down
@@ -94,8 +93,6 @@ class Sheet:
         return self.orders[key]
 
     def _nan(self) -> int:
-        import pyarrow as pa
-
         floats = [c for c in self.rows.columns if pa.types.is_floating(c.type)]
         return sum(_nan_count(c) for c in floats)
 
@@ -161,16 +158,11 @@ def _of_numbers(path: Path, reading: Reading, whole: bool) -> Sheet:
 
 def _of_array(values: np.ndarray, names: Any = None) -> Any:
     """Numbers as an Arrow table whose columns are called x0, x1, ... as everywhere in eckart."""
-    import pyarrow as pa
-
     columns = {f"x{j}": np.ascontiguousarray(values[:, j]) for j in range(min(values.shape[1], MOST_COLUMNS))}
     return pa.table(({} if names is None else {"file": [str(n) for n in names]}) | columns)
 
 
 def _facts(cells: Any, name: str, told: Any) -> dict[str, Any]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     numbers = pa.types.is_floating(cells.type) or pa.types.is_integer(cells.type)
     head = cells.slice(0, 2000)
     found: dict[str, Any] = {
@@ -186,8 +178,6 @@ def _facts(cells: Any, name: str, told: Any) -> dict[str, Any]:
 
 
 def _nan_count(cells: Any) -> int:
-    import pyarrow.compute as pc
-
     return int(pc.sum(pc.is_nan(cells).cast("int64")).as_py() or 0)
 
 

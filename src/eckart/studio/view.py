@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import numpy as np
 
 from eckart.arguments import held
+from eckart.arrow import pa
 from eckart.errors import InputTypeError, MissingError, wrong
 from eckart.serve.bodies import JSON
 from eckart.serve.problems import Problem
@@ -81,8 +82,6 @@ def write_data(data: Any, place: Path) -> str:
             raise wrong("data", data, "the name of a file, or the data themselves")
         return str(Path(shutil.copy(source, place / f"{DATA}{source.suffix}")).name)
     if is_arrow(data) or is_frame(data):
-        import pyarrow as pa
-
         table = (
             data.to_arrow()
             if hasattr(data, "to_arrow")

@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from eckart.arrow import pa
 from eckart.errors import EckartError, FileError, InputError, wrong
 from eckart.io.sql.ahead import ahead
 from eckart.io.sql.databases import Database, open_database, said
@@ -60,8 +61,6 @@ class Answer:
 
     def table(self, most_bytes: int) -> Any:
         """The whole answer as an Arrow table; or, where it is larger than that, the path of a temporary Arrow file that holds it."""
-        import pyarrow as pa
-
         held, size = [], 0
         batches = self.batches()
         for batch in batches:
@@ -87,8 +86,6 @@ def new_spool(ending: str = ".arrow") -> Spool:
 
 def spooled(held: list[Any], rest: Iterator[Any], name: str) -> Spool:
     """The held tables and the rest of the batches in a temporary Arrow file, for data that are passed over several times."""
-    import pyarrow as pa
-
     spool = new_spool()
     head = _joined(held, name)
     schema, writer = head.schema, None
@@ -119,8 +116,6 @@ def spooled(held: list[Any], rest: Iterator[Any], name: str) -> Spool:
 
 def _rewritten(spool: Spool, schema: Any) -> Any:
     """A writer of the same file whose batches so far have wider types: whole numbers met fractions, nothing met something."""
-    import pyarrow as pa
-
     old = spool.with_suffix(".old")
     spool.rename(old)
     writer = pa.ipc.new_file(str(spool), schema)
@@ -135,15 +130,11 @@ def _rewritten(spool: Spool, schema: Any) -> Any:
 
 
 def _joined(tables: list[Any], name: str) -> Any:
-    import pyarrow as pa
-
     schema = _unified([t.schema for t in tables], name)
     return pa.concat_tables([t if t.schema == schema else t.cast(schema) for t in tables])
 
 
 def _unified(schemas: list[Any], name: str) -> Any:
-    import pyarrow as pa
-
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -178,8 +169,6 @@ def _fetched(database: Database, sql: str) -> Generator[Any, None, None]:
 def _plain(batch: Any) -> Any:
     """A batch without types that only one database has: PostgreSQL's numeric, which comes as text, becomes the decimal that its column declares (float64
     where it declares none); others stay as they are stored."""
-    import pyarrow as pa
-
     columns, names = [], batch.schema.names
     for field, column in zip(batch.schema, batch.columns):
         if isinstance(field.type, pa.BaseExtensionType):
@@ -191,8 +180,6 @@ def _plain(batch: Any) -> Any:
 
 def _decimal(metadata: dict[bytes, bytes]) -> Any:
     """The type of a numeric column: precision and scale are packed into one number, 4 more than (precision << 16) + scale; -1 is none."""
-    import pyarrow as pa
-
     packed = int(metadata.get(b"POSTGRESQL:typmod", b"-1")) - 4
     precision, scale = packed >> 16, packed & 0x7FF
     return pa.decimal128(precision, scale) if packed > 0 and precision <= 38 and scale <= precision else pa.float64()
@@ -248,8 +235,6 @@ def _no_rows(sql: str) -> InputError:
 
 def _batch(names: list[str], rows: Any, seen: int) -> Any:
     """Rows of Python values as a record batch of Arrow's types for them."""
-    import pyarrow as pa
-
     columns = []
     for name, values in zip(names, zip(*rows)):
         try:
@@ -262,8 +247,6 @@ def _batch(names: list[str], rows: Any, seen: int) -> Any:
 def _odd_column(name: str, values: Any, seen: int) -> Any:
     """Values that Arrow has no type for: unique ids as text; a column of several kinds is refused by its row."""
     import uuid
-
-    import pyarrow as pa
 
     if all(v is None or isinstance(v, uuid.UUID) for v in values):
         return pa.array([None if v is None else str(v) for v in values])

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from eckart.arrow import pa
 from eckart.errors import EckartError, FileError, InputError, wrong
 from eckart.io.sql.databases import Database, dialect, is_address, is_store, open_database, said, shown
 
@@ -161,8 +162,6 @@ def _insert(database: Database, table: str, names: list[str], batch: Any) -> Non
     listed = ", ".join(map(quoted, names))
     connection = database.connection
     if database.way == "duckdb":
-        import pyarrow as pa
-
         connection.register("eckart_batch", pa.Table.from_batches([batch]))
         connection.execute(f"insert into {quoted(table)} ({listed}) select {listed} from eckart_batch")
         connection.unregister("eckart_batch")
@@ -192,8 +191,6 @@ def _values(column: Any, speaks: str) -> list[Any]:
     """Python values; SQLite keeps dates and decimals as text, which sorts as they do, and MySQL times of a zone as those of UTC."""
     import datetime
     import decimal
-
-    import pyarrow as pa
 
     if speaks == "mysql" and pa.types.is_timestamp(column.type) and column.type.tz is not None:
         column = column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
@@ -235,8 +232,6 @@ KINDS = {"sqlite": SQLITE, "mysql": MYSQL}
 
 def _kind(kind: Any, words: dict[str, str]) -> str:
     """The type of a column in SQL."""
-    import pyarrow as pa
-
     t = pa.types
     if t.is_dictionary(kind):
         kind = kind.value_type

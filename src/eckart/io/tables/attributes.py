@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.index.labels import Labels, first_null, shown, tidy
 from eckart.io.tables.columns import head_of
@@ -193,8 +194,6 @@ def attributes(source: Any, key: Any, where: str) -> tuple[Attributes, str | Non
 
 def table_of(source: Any, where: str) -> tuple[Any, np.ndarray | None]:
     """An Arrow table and the index of a pandas frame."""
-    import pyarrow as pa
-
     try:
         if isinstance(source, (str, os.PathLike)):
             head = head_of(os.fspath(source), whole=True)
@@ -227,8 +226,6 @@ def table_of(source: Any, where: str) -> tuple[Any, np.ndarray | None]:
 
 def _ids(cells: Any) -> np.ndarray:
     """Ids as an array; integers stay integers, also with dictionary types."""
-    import pyarrow as pa
-
     kind = cells.type
     if pa.types.is_integer(kind) and not cells.null_count:
         return np.asarray(cells.to_numpy())
@@ -239,8 +236,6 @@ def _ids(cells: Any) -> np.ndarray:
 
 def _column(cells: Any, name: str, where: str) -> Column:
     """How a column of the frame of the fit is written."""
-    import pyarrow as pa
-
     t, kind = pa.types, cells.type
     numeric = any(test(kind) for test in (t.is_boolean, t.is_integer, t.is_floating, t.is_decimal, t.is_null)) or (
         t.is_temporal(kind) and not t.is_interval(kind)
@@ -271,8 +266,6 @@ def _column(cells: Any, name: str, where: str) -> Column:
 
 def _numbers(cells: Any, name: str, where: str) -> np.ndarray:
     """A column of numbers, flags or times as float64; a gap is NaN. Times are seconds."""
-    import pyarrow as pa
-
     t, kind = pa.types, cells.type
     try:
         if t.is_dictionary(kind):

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from eckart.arrow import pa
 from eckart.errors import FileError
 from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
@@ -59,8 +60,6 @@ def head_of(
 
 
 def _arrow_rows(path: Path, whole: bool) -> Any:
-    import pyarrow as pa
-
     schema, _ = arrow_head(path)
     batches = arrow_batches(path, schema.names, HEAD_ROWS)
     return pa.Table.from_batches(batches if whole else islice(batches, 1), schema)
@@ -69,8 +68,6 @@ def _arrow_rows(path: Path, whole: bool) -> Any:
 def _csv_rows(
     path: Path, delimiter: str | None, header: bool | None, words: Sequence[str], whole: bool
 ) -> tuple[Any, bool]:
-    import pyarrow as pa
-
     layout = Layout.of(path, delimiter, ".", header)
     layout.options["convert_options"].null_values = [*layout.options["convert_options"].null_values, *words]
     layout.options["parse_options"].newlines_in_values = whole
@@ -84,8 +81,6 @@ def _csv_rows(
 
 def _counts(cells: Any) -> bool:
     """Whether a column is 0, 1, 2 ... or 1, 2, 3 ... and so says nothing but where a row stands; a few rows may do so by chance."""
-    import pyarrow as pa
-
     if not pa.types.is_integer(cells.type) or len(cells) < 10 or cells.null_count:
         return False
     first = cells[0].as_py()
@@ -93,8 +88,6 @@ def _counts(cells: Any) -> bool:
 
 
 def _column(cells: Any, name: str, words: Sequence[str]) -> Column:
-    import pyarrow as pa
-
     t, kind = pa.types, cells.type
     if t.is_temporal(kind):
         return Column(name, "date")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eckart.arrow import arrow_csv, pa
 from eckart.errors import FileError, InputError
 from eckart.io.tables.csv_marks import NULLS, check_marks, first_lines, has_header, is_number, likely_mark
 from eckart.io.tables.frames import arrow_columns, arrow_dtype, hold, titles
@@ -51,8 +52,6 @@ class Layout:
         encoding: str = "utf-8",
     ) -> Layout:
         """``number`` is the position of a column whose first cell tells names from numbers; ``block`` bytes are read at a time."""
-        from pyarrow import csv as arrow_csv
-
         lines = first_lines(file, encoding)
         tabs = file.name.lower().endswith((".tsv", ".tsv.gz"))
         mark = delimiter or ("\t" if tabs else likely_mark(lines, decimal))
@@ -72,9 +71,6 @@ class Layout:
 
     def schema(self) -> Any:
         """Names and types as the first block shows them."""
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
         try:
             with arrow_csv.open_csv(self._source(), **self.options) as reader:
                 return reader.schema
@@ -83,9 +79,6 @@ class Layout:
 
     def batches(self, columns: list[str], kinds: dict[str, Any], names: list[str]) -> Iterator[Any]:
         """Record batches of these columns, of these types where given; ``names`` are those of all columns."""
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
         self.options["convert_options"].include_columns = columns
         self.options["convert_options"].column_types = kinds
         try:
@@ -115,8 +108,6 @@ class Layout:
 
     def _side_by_side(self, cuts: list[int], names: list[str]) -> Iterator[Any]:
         """Ranges of bytes parsed on all cores, handed over in their order; every column has the type that the first block shows."""
-        from pyarrow import csv as arrow_csv
-
         convert = self.options["convert_options"]
         wanted = set(convert.include_columns)  # asked once: it makes a new list each time
         shown = {f.name: f.type for f in self.schema() if f.name in wanted}
@@ -140,8 +131,6 @@ class Layout:
 
     def _refused(self, error: Exception, names: list[str]) -> FileError:
         """pyarrow's complaint with the line, which it tells only when it reads with one thread."""
-        from pyarrow import csv as arrow_csv
-
         self.options["read_options"].use_threads = False
         try:
             with arrow_csv.open_csv(self._source(), **self.options) as reader:
@@ -154,8 +143,6 @@ class Layout:
         return _bad_csv(self, error, names)
 
     def _source(self) -> Any:
-        import pyarrow as pa
-
         if self.only_line is not None:
             text = self.only_line.encode() + b"\n"
             return pa.py_buffer(
@@ -178,8 +165,6 @@ class Layout:
 
     def first_text(self, schema: Any, names: list[str]) -> str:
         """Where the first of these columns that is no number holds its first text, in words."""
-        from pyarrow import csv as arrow_csv
-
         at = next(
             (i for i, name in enumerate(schema.names) if name in names and str(schema.field(i).type) == "string"), None
         )
@@ -252,8 +237,6 @@ def read_csv(
     words: tuple[str, ...] = (),
 ) -> Dense:
     """A CSV file of at most ``held`` bytes as an array, a larger one as row blocks; ``words`` are more cells that stand for a missing entry."""
-    import pyarrow as pa
-
     layout = Layout.of(file, delimiter, decimal, header)
     layout.options["convert_options"].null_values = [*NULLS, *words]
     schema = layout.schema()

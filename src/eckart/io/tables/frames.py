@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa, pq
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.matrix import Counts, Dense, floating
 
@@ -113,8 +114,6 @@ def _column(column: Any, name: Any) -> np.ndarray:
 
 def from_arrow(source: Any, columns: Any = None, index: Any = None) -> Dense:
     """An Arrow table, record batch or reader of record batches."""
-    import pyarrow as pa
-
     if not isinstance(source, pa.Table):
         schema = getattr(source, "schema", None)
         source = pa.Table.from_batches(record_batches(source), schema)
@@ -154,7 +153,6 @@ def arrow_values(batch: Any, names: list[str], dtype: np.dtype) -> np.ndarray:
 
 def arrow_dtype(schema: Any, names: list[str], path: Any) -> np.dtype:
     """float32 when every column is at most that, else float64; a column that is not numeric is refused by name."""
-    import pyarrow as pa
 
     def is_number(kind: Any) -> bool:
         t = pa.types
@@ -185,8 +183,6 @@ def hold(batches: Any, names: list[str], index: str | None, dtype: np.dtype) -> 
 
 def record_batches(source: Any) -> Iterator[Any]:
     """The batches of an Arrow table, record batch or reader."""
-    import pyarrow as pa
-
     if isinstance(source, pa.Table):
         return iter(source.to_batches())
     if isinstance(source, pa.RecordBatch):
@@ -198,9 +194,6 @@ def record_batches(source: Any) -> Iterator[Any]:
 
 def arrow_head(file: Path) -> tuple[Any, int]:
     """Schema and number of rows of a Parquet or Arrow file."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         if file.suffix.lower() in (".parquet", ".pq"):
             with pq.ParquetFile(file) as head:
@@ -220,9 +213,6 @@ def arrow_head(file: Path) -> tuple[Any, int]:
 
 def arrow_batches(file: Path, columns: list[str], rows: int = 65536) -> Iterator[Any]:
     """Record batches of a Parquet file (of these columns, of at most so many rows) or of an Arrow file (as it was written)."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         if file.suffix.lower() in (".parquet", ".pq"):
             with pq.ParquetFile(file) as table:

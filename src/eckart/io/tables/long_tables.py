@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.index.compress import RULES
 from eckart.index.entries import as_numbers, floating
@@ -203,8 +204,6 @@ class Long:
                 )
 
     def _from_csv(self, file: Path) -> Iterator[Block]:
-        import pyarrow as pa
-
         by_name = any(isinstance(name, str) for name in (self.rows, self.columns, self.values))
         number = self.values if isinstance(self.values, int) else None
         headed = True if by_name and self.header is None else self.header
@@ -242,8 +241,6 @@ def numbers(part: Any, name: Any, at: Place) -> np.ndarray:
         part = part.to_arrow()
     if not is_arrow(part):
         return as_numbers(part, None, _named(name), at)
-    import pyarrow as pa
-
     t = pa.types
     if t.is_dictionary(part.type):
         part = part.cast(part.type.value_type)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.errors import FileError
 from eckart.scheduler import in_order, resolve_threads
 
@@ -167,8 +168,6 @@ def _complaint(head: Head, text: bytes, place: bool, valued: bool) -> str:
 
 def _by_arrow(head: Head, text: np.ndarray, offsets: np.ndarray, lines: np.ndarray) -> np.ndarray:
     """Numbers of more digits than the fast reader takes, or of another form."""
-    import pyarrow as pa
-
     cells = pa.Array.from_buffers(pa.large_binary(), len(lines), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
     try:
         return cells.cast(pa.large_string()).cast(pa.float64()).to_numpy(zero_copy_only=False)

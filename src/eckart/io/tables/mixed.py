@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.arrow import pa, pc
 from eckart.errors import InputError, InputTypeError
 from eckart.io.tables.columns import head_of
 from eckart.io.tables.frames import is_arrow, is_frame
@@ -69,8 +70,6 @@ def mixed_frame(
             )
         source = _blanks(head.rows, missing, marks)
     if is_arrow(source):
-        import pyarrow as pa
-
         table = source if isinstance(source, pa.Table) else pa.table(source)
         return _checked(
             MixedFrame(table, [_from_arrow(table.column(j), name) for j, name in enumerate(table.column_names)])
@@ -110,9 +109,6 @@ def mixed_frame(
 
 def _blanks(table: Any, missing: tuple[str, ...], marks: tuple[float, ...]) -> Any:
     """A table of a file with its marks and empty texts as nulls."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     for j, column in enumerate(table.columns):
         kind = column.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -198,8 +194,6 @@ def _seconds(moments: np.ndarray) -> np.ndarray:
 
 
 def _from_arrow(column: Any, name: str) -> Cells:
-    import pyarrow as pa
-
     t, kind = pa.types, column.type
     told = str(kind)
     if t.is_dictionary(kind):
@@ -280,8 +274,6 @@ def _into_pandas(frame: Any, found: dict[str, tuple[Cells, np.ndarray]]) -> Any:
 
 
 def _into_arrow(source: Any, found: dict[str, tuple[Cells, np.ndarray]]) -> Any:
-    import pyarrow as pa
-
     polars = hasattr(source, "to_arrow")
     table = source.to_arrow() if polars else source
     for j, name in enumerate(table.column_names):
@@ -309,8 +301,6 @@ def _into_arrow(source: Any, found: dict[str, tuple[Cells, np.ndarray]]) -> Any:
             whole = np.empty(len(gap), object)
             whole[gap] = _answers(cells, values)
             whole = pa.array(whole.tolist()).cast(kind, safe=False)
-        import pyarrow.compute as pc
-
         new = pc.if_else(pa.array(gap), whole, table.column(j))
         table = table.set_column(j, table.schema.field(j), new)
     if not polars:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.errors import FileError, MissingError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
@@ -14,8 +15,6 @@ IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".p
 
 def excel_table(file: Path) -> Any:
     """The first sheet of a workbook as an Arrow table; its first row holds the names."""
-    import pyarrow as pa
-
     try:
         import openpyxl
     except ImportError:
@@ -39,8 +38,6 @@ def excel_table(file: Path) -> Any:
 
 def _one_kind(cells: list[Any]) -> Any:
     """Cells of a column as an Arrow array; as text where they are of several kinds."""
-    import pyarrow as pa
-
     if any(isinstance(cell, float) for cell in cells):
         cells = [float(cell) if isinstance(cell, int) and not isinstance(cell, bool) else cell for cell in cells]
     try:
@@ -51,7 +48,6 @@ def _one_kind(cells: list[Any]) -> Any:
 
 def json_table(file: Path) -> Any:
     """Lines of JSON objects as an Arrow table."""
-    import pyarrow as pa
     from pyarrow import json
 
     try:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa, pc, pq
 from eckart.errors import FileError
 from eckart.io.models.whole_files import check_place, replacing
 
@@ -30,8 +31,6 @@ def write_table(path: Any, names: list[str], blocks: Iterator[tuple[np.ndarray, 
 
 def write_long(path: Any, names: Sequence[str], blocks: Iterator[tuple[Any, ...]]) -> int:
     """Write blocks of columns (NumPy or Arrow arrays of one length, one for each name) as a table in long form; returns the number of rows."""
-    import pyarrow as pa
-
     target = check_target(path, long=True)
     if len(set(names)) < len(names):
         raise FileError(f"columns {', '.join(map(repr, names))} came, wanted names that differ; rename one")
@@ -98,8 +97,6 @@ class _Writer:
         return self
 
     def write(self, table: Any) -> None:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
         from pyarrow import csv
 
         if self.ending == ".csv" and escape_formulas.get():
@@ -116,9 +113,6 @@ class _Writer:
 
 def _escaped(table: Any) -> Any:
     """The table with an apostrophe before every text, names of columns included, that a spreadsheet would calculate."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     texts = [pa.types.is_string(c.type) or pa.types.is_large_string(c.type) for c in table.columns]
     columns = [
         pc.replace_substring_regex(c, f"({FORMULAS})", r"'\1") if text else c for c, text in zip(table.columns, texts)
@@ -127,8 +121,6 @@ def _escaped(table: Any) -> Any:
 
 
 def _write_arrow(name: str, ending: str, names: list[str], blocks: Iterator[tuple[np.ndarray, Any]], label: str) -> int:
-    import pyarrow as pa
-
     rows, kind = 0, None
     with _Writer(name, ending) as out:
         for values, labels in blocks:
@@ -141,16 +133,12 @@ def _write_arrow(name: str, ending: str, names: list[str], blocks: Iterator[tupl
 
 
 def _arrow(values: Any) -> Any:
-    import pyarrow as pa
-
     values = np.asarray(values)
     return label_array(values) if values.dtype.kind == "O" else pa.array(values)
 
 
 def _label_column(labels: Any, kind: Any, name: str) -> Any:
     """Row labels of one kind: that of the first block, text where they are mixed."""
-    import pyarrow as pa
-
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iuM":
         return pa.array(labels, type=kind)
     values = [v.item() if isinstance(v, np.generic) else v for v in labels]
@@ -166,8 +154,6 @@ def _label_column(labels: Any, kind: Any, name: str) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
-    import pyarrow as pa
-
     try:
         pa.scalar(value, kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError):

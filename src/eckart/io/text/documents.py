@@ -28,6 +28,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+from eckart.arrow import pa
 from eckart.errors import FileError, InputError, InputTypeError, written, wrong
 from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
@@ -228,8 +229,6 @@ class Documents:
         yield from self._clean_csv(file)
 
     def _clean_csv(self, file: Path) -> Iterator[Document]:
-        import pyarrow as pa
-
         try:
             layout = Layout.of(file, self.delimiter, ".", self.header, encoding=self.encoding)
             layout.options["parse_options"].newlines_in_values = self.quotes
@@ -249,8 +248,6 @@ class Documents:
 
     def _columns(self, schema: Any, where: Any) -> tuple[Any, Any]:
         """Names of the column of text and of the one of names."""
-        import pyarrow as pa
-
         names = schema.names
         texts = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
         index = _located(names, self.index, where)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.arrow import pa
 from eckart.errors import InputError, wrong
 from eckart.index.labels import tidy
 from eckart.io.models.whole_files import check_place, replacing
@@ -100,7 +101,6 @@ def _names(words: np.ndarray, format: str, space: str | None) -> list[bytes]:
 
 def _text(names: list[bytes], vectors: np.ndarray) -> Iterator[bytes]:
     """Lines, some thousand at a time; the digits are Arrow's, the fewest that give the number back."""
-    import pyarrow as pa
     from pyarrow import csv
 
     options = csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
