@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from eckart.errors import FileError
 from eckart.factors.checks import names, numbers, value
+from eckart.factors.stored import Stored
 
 TIE = 1e-5
 """Loadings within this relative distance of the largest count as tied; the first of them decides the sign."""
@@ -30,13 +30,15 @@ def signs(components: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Basis:
+class Basis(Stored):
     """An affine subspace mean + span(components) with the scatter it captures.
 
     ``components`` is k x n with orthonormal rows, ordered by falling ``scatter`` (the eigenvalues of sum w (x - mean)(x - mean)^T);
     ``total`` is that matrix's trace, ``tail_shape`` sum(l^2) / sum(l)^2 over the eigenvalues l left out (None where it was not measured),
     ``noise`` the mean variance left out, ``weight`` the sum of row weights, ``rows`` the number of rows.
     """
+
+    VALUES = ("total", "noise", "weight", "rows", "centered", "tail_shape")
 
     mean: np.ndarray
     components: np.ndarray
@@ -82,16 +84,6 @@ class Basis:
     def decode(self, codes: np.ndarray) -> np.ndarray:
         """mean + codes U^T."""
         return codes @ self.components + self.mean
-
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values, for a model file."""
-        arrays = {"mean": self.mean, "components": self.components, "scatter": self.scatter}
-        names = ("total", "noise", "weight", "rows", "centered", "tail_shape")
-        return arrays, {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Basis:
-        return cls(arrays["mean"], arrays["components"], arrays["scatter"], **values, columns=columns)
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""

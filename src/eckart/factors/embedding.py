@@ -9,10 +9,11 @@ import numpy as np
 
 from eckart.errors import FileError
 from eckart.factors.checks import names, numbers
+from eckart.factors.stored import Stored
 
 
 @dataclass(frozen=True, eq=False)
-class Embedding:
+class Embedding(Stored):
     """``vectors`` is n x k: zeta_w of word w as the one looked at; ``context`` n x k: z_v of word v as the one beside it, where the model has both.
 
     The score of a pair is <zeta_w, z_v> + bias_w + context_bias_v; ``counts`` tells how often each word was seen, ``columns`` are the words.
@@ -45,16 +46,6 @@ class Embedding:
             out = out + self.bias[words]
         return out if self.context_bias is None else out + self.context_bias[beside]
 
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values, for a model file."""
-        held = {name: getattr(self, name) for name in _ARRAYS}
-        return {name: array for name, array in held.items() if array is not None}, {}
-
-    @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Embedding:
-        others = {name: arrays.get(name) for name in _ARRAYS[1:]}
-        return cls(arrays["vectors"], **others, columns=columns)
-
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
         v = self.vectors
@@ -68,6 +59,3 @@ class Embedding:
         names(self.columns, self.n, "vectors", distinct=True)
         if self.columns is not None and len({isinstance(word, str) for word in self.columns}) > 1:
             raise FileError("labels of vectors are texts in part only")
-
-
-_ARRAYS = ("vectors", "context", "bias", "context_bias", "counts")

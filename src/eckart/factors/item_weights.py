@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from eckart.errors import FileError
 from eckart.factors.checks import names, numbers, value
-
-ARRAYS = ("weights", "indptr", "indices", "data", "left", "right", "multipliers", "shares")
+from eckart.factors.stored import Stored
 
 
 @dataclass(frozen=True, eq=False)
-class ItemWeights:
+class ItemWeights(Stored):
     """Weights between the n columns of a matrix of ``n_rows`` rows: a row x scores the columns by x W, W = S + L R^T.
 
     S is ``weights`` (dense) or ``indptr``, ``indices``, ``data`` (compressed rows) or absent; ``left`` is L and ``right`` is R (n x k), or absent.
@@ -25,6 +23,8 @@ class ItemWeights:
     >>> w.shape, w.k, w.dtype.name
     ((2, 3), 1, 'float64')
     """
+
+    VALUES = ("n_rows", "n")
 
     n_rows: int
     n: int
@@ -52,18 +52,6 @@ class ItemWeights:
     def dtype(self) -> np.dtype:
         """Of the scores."""
         return next(a for a in (self.weights, self.data, self.left, self.shares) if a is not None).dtype
-
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values, for a model file."""
-        arrays = {name: getattr(self, name) for name in ARRAYS if getattr(self, name) is not None}
-        return arrays, {"n_rows": self.n_rows, "n": self.n}
-
-    @classmethod
-    def from_state(
-        cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: np.ndarray | None, columns: np.ndarray | None
-    ) -> ItemWeights:
-        kept = {f.name: arrays[f.name] for f in fields(cls) if f.name in ARRAYS and f.name in arrays}
-        return cls(values["n_rows"], values["n"], **kept, rows=rows, columns=columns)
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""

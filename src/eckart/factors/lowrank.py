@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from eckart.factors.checks import names, numbers, value
+from eckart.factors.stored import Stored
 
 
 @dataclass(frozen=True, eq=False)
-class LowRank:
+class LowRank(Stored):
     """A completed matrix as factors: B_ij = mean + c_j + t_j (b_i + s_i u_i^T v_j).
 
     ``left`` is U (rows x k), ``right`` is V (columns x k); ``row_bias`` b, ``column_bias`` c, ``row_scale`` s and ``column_scale`` t may be None
@@ -22,6 +23,8 @@ class LowRank:
     >>> b.at([0, 1], [1, 0]).tolist()
     [5.0, 7.0]
     """
+
+    VALUES = ("mean",)
 
     left: np.ndarray
     right: np.ndarray
@@ -91,18 +94,6 @@ class LowRank:
         if self.mean:
             x += x.dtype.type(self.mean)
         return x
-
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values, for a model file."""
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("mean", "rows", "columns")}
-        return {name: a for name, a in arrays.items() if a is not None}, {"mean": self.mean}
-
-    @classmethod
-    def from_state(
-        cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: np.ndarray | None, columns: np.ndarray | None
-    ) -> LowRank:
-        names = [f.name for f in fields(cls) if f.name in arrays]
-        return cls(**{name: arrays[name] for name in names}, mean=float(values["mean"]), rows=rows, columns=columns)
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""

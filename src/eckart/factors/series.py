@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from eckart.errors import FileError
 from eckart.factors.checks import covariances, names, numbers
+from eckart.factors.stored import Stored
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class Series(Stored):
     """Mean and deviation of every cell, and S draws of the state in which the last column leaves the model.
 
     ``cells`` and ``spread`` are n x T: the posterior mean of a cell, and the deviation of what is known about it; ``sigma`` (n) is the deviation of an
@@ -106,20 +107,6 @@ class Series:
         return (
             (self.centre[:, None] + self.scale[:, None] * mean).astype(dtype),
             (self.scale[:, None] * np.sqrt(variance)).astype(dtype),
-        )
-
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values, for a model file."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("rows", "columns")}, {}
-
-    @classmethod
-    def from_state(
-        cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: np.ndarray | None, columns: np.ndarray | None
-    ) -> Series:
-        return cls(
-            **{f.name: arrays[f.name] for f in fields(cls) if f.name not in ("rows", "columns")},
-            rows=rows,
-            columns=columns,
         )
 
     def check(self) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from eckart.errors import FileError
 from eckart.factors.checks import names, numbers
+from eckart.factors.stored import Stored
 from eckart.notebook import table
 
 
 @dataclass(frozen=True, eq=False)
-class Topics:
+class Topics(Stored):
     """``counts`` is k x n: (expected) counts of word w in topic z, the prior's pseudo-counts included; ``words`` its rows, normalised.
 
     ``prior`` holds the Dirichlet parameters alpha of the documents' shares (zeros for pLSA), ``sizes`` the share of all tokens in each topic.
@@ -48,14 +48,6 @@ class Topics:
         best = [" ".join(str(called[j]) for j in np.argsort(-row, kind="stable")[:10]) for row in self.words]
         rows = [(z, float(size), words) for z, (size, words) in enumerate(zip(self.sizes, best))]
         return table(("topic", "share", "words"), rows)
-
-    def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Arrays and plain values, for a model file."""
-        return {"counts": self.counts, "prior": self.prior, "sizes": self.sizes}, {}
-
-    @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Topics:
-        return cls(arrays["counts"], arrays["prior"], arrays["sizes"], columns)
 
     def check(self) -> None:
         """Refuse what does not fit together (a file may hold anything)."""
