@@ -24,6 +24,7 @@ from eckart.io.models.save import SEAL
 from eckart.io.models.whole_files import atomic_write
 from eckart.matrix import Dense, Matrix
 from eckart.matrix_blocks import parts_of
+from eckart.parameters import is_file_name
 from eckart.trace import StopReason
 
 LAYOUT = 6
@@ -46,7 +47,7 @@ class Checkpoint:
     """Whether this process was asked to stop: the next state that is offered is then written whatever the time, and the fit interrupted."""
 
     def __init__(self, path: Any, about: dict[str, Any], seconds: float = 30.0):
-        if not isinstance(path, (str, os.PathLike)):
+        if not is_file_name(path):
             raise wrong("checkpoint", path, "None or the name of a file")
         version = vars(sys.modules["eckart"])[
             "__version__"
