@@ -4,9 +4,9 @@ With ``--seeds n`` every test that draws numbers runs n times and each seed in i
 others than those of an earlier run). Which tests draw is not guessed: a test that drew nothing in its first run is not run again. Tests of hypothesis have
 seeds of their own and are left out. Fixtures that the tests of a file share are drawn once; what the file keeps in caches is drawn anew with every seed.
 ``--repeat-below 0.5`` repeats only those whose first run took less than so many processor seconds, ``--repeat-above`` the others; ``--seconds-each 20``
-repeats each until so many of them are spent on it, ``--seconds-all 60`` begins no run after so many on the clock; ``--seed-notes FILE`` adds one line for each test that drew:
-its name, its seconds, on how many seeds it ran and on which it failed. With ``--block-rows n`` the automatic engine cuts every matrix in memory into
-blocks of n rows and works on these one after another.
+repeats each until so many of them are spent on it, ``--seconds-all 60`` begins no run after so many on the clock; ``--seed-notes FILE`` adds one line for
+each test that drew: its name, its seconds, on how many seeds it ran and on which it failed. With ``--block-rows n`` the automatic engine cuts every
+matrix in memory into blocks of n rows and works on these one after another.
 """
 
 from __future__ import annotations

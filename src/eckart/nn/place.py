@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from eckart.errors import InputError, wrong
-from eckart.parameters import either, flag, one_of
 from eckart.scheduler import resolve_threads
 
 PRECISIONS = ("auto", "float32", "float64", "bfloat16")
@@ -83,10 +82,8 @@ def choose_place(
     >>> choose_place(None, "auto", "auto", 1000).in_words()
     'cpu, float32'
     """
-    if not one_of(*PRECISIONS).fits(precision):
+    if precision not in PRECISIONS:
         raise wrong("precision", precision, f"one of {', '.join(PRECISIONS)}")
-    if not either(one_of("auto"), flag()).fits(compiled):
-        raise wrong("compile", compiled, "'auto', True or False")
     name = device or ("cuda" if on_gpu else "cpu")
     try:
         where = torch.device(name)
