@@ -126,9 +126,12 @@ REFUSALS = {
     "share of a variance": (lambda: eckart.select_components(noise(), share=1.0), "share=1.0 came, wanted a share between 0 and 1"),
     "share of rows": (lambda: eckart.select_components(noise(), held_out=0.0), "held_out=0.0 came, wanted a share between 0 and 1"),
     "all eigenvalues": (lambda: PCA("mle", svd_solver="lanczos").fit(noise()), "needs all eigenvalues"),
-    **{f"attributes with {said}": (lambda more=more: ALS(1, **more).fit(holes()[:12, :6], row_features=pd.DataFrame(noise()[:12, :2])),
-        f"came with {said}, wanted") for said, more in (("loss='poisson'", {"loss": "poisson"}), ("nonnegative=True", {"nonnegative": True}), ("l2=0", {"l2": 0}),
-            ("l2_bias=0", {"l2_bias": 0}), ("solver='cg'", {"solver": "cg"}))},
+    **{
+        f"attributes with {said}": (lambda more=more: ALS(1, **more).fit(holes()[:12, :6], row_features=pd.DataFrame(noise()[:12, :2])),
+            f"came with {said}, wanted")
+        for said, more in (("loss='poisson'", {"loss": "poisson"}), ("nonnegative=True", {"nonnegative": True}), ("l2=0", {"l2": 0}),
+            ("l2_bias=0", {"l2_bias": 0}), ("solver='cg'", {"solver": "cg"}))
+    },
     "a negative start": (lambda: NMF(1, init="custom").fit(parts(), W=-np.ones((60, 1)), H=np.ones((1, 20))), "W holds a negative"),
     "an infinite start": (lambda: NMF(1, init="custom").fit(parts(), W=np.ones((60, 1)), H=np.full((1, 20), np.inf)), "H holds a negative or infinite"),
     "no count of words": (lambda: eckart.sequences([["a"]], min_count=0), "min_count=0 came, wanted an int >= 1"),
