@@ -87,7 +87,7 @@ KNOWN: dict[str, str] = {
 """Faults that no test can find, as they are printed without the line, and why."""
 
 LONGEST = 30.0
-"""Seconds of tests that are asked for one fault at the most."""
+"""Processor seconds of tests that are asked for one fault at the most."""
 
 
 WATCHED = 3 if hasattr(sys, "monitoring") else 0
@@ -152,6 +152,7 @@ class Notes:
         self.seconds: dict[str, float] = {}
         self.calls: dict[str, set[tuple[str, str]]] = {}
         self.now: set[tuple[str, str]] = set()
+        self.begun = 0.0
 
     def called(self, code, *_):
         if "/src/eckart/" in code.co_filename:
@@ -173,15 +174,16 @@ class Notes:
             sys.settrace(self.trace if on else None)
 
     def pytest_runtest_logreport(self, report):
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
         if report.failed:
             self.failed.append(report.nodeid)
 
     def pytest_runtest_logstart(self, nodeid, location):
+        self.begun = time.process_time()  # the clock on the wall would tell how busy the machine is
         self.now = self.calls[nodeid] = set()
         self.watch(True)
 
     def pytest_runtest_logfinish(self, nodeid, location):
+        self.seconds[nodeid] = time.process_time() - self.begun
         self.watch(False)
 
     def pytest_fixture_setup(self, fixturedef, request):
@@ -194,6 +196,11 @@ class Notes:
     def pytest_runtest_call(self, item):
         self.now = self.calls[item.nodeid]
         self.watch(True)
+
+
+def waits() -> float:
+    """How many times longer than alone a job may take on a machine that has other work as well, at the worst priority."""
+    return 3.0 * max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
 
 class Crew:
@@ -217,7 +224,8 @@ class Crew:
                     more = False
                     break
                 core = self.free.pop()
-                self.busy[self.start(job, work, core)] = (job, core, time.monotonic() + seconds(job))
+                late = time.monotonic() + seconds(job) * waits()
+                self.busy[self.start(job, work, core)] = (job, core, late)
             yield from self.ended()
             time.sleep(0.01)
 
@@ -377,7 +385,7 @@ def main() -> None:
     if ask.picked:
         todo = [(PICKED[i][0], i, line_of(PICKED[i])) for i in range(-len(PICKED), 0)]
     random.Random(ask.seed).shuffle(todo)
-    killed, excused, survivors = 0, 0, []
+    killed, hung, excused, survivors = 0, 0, 0, []
     print(
         f"{len(notes.seconds)} tests, {len(todo)} faults, {(end - time.monotonic()) / 60:.1f} minutes left", flush=True
     )
@@ -393,7 +401,9 @@ def main() -> None:
 
     for (file, number, tests), code in crew.each(jobs(), lambda job: survives(*job) if job[2] else 0, seconds):
         if code:
-            killed += 1
+            killed, hung = killed + 1, hung + (code == 124)
+            if code == 124:
+                print("NEVER ENDED", mutated(SOURCE / file, number)[1], flush=True)
             if killed % 100 == 0:
                 print(killed, "killed", f"{(end - time.monotonic()) / 60:.1f} minutes left", flush=True)
             continue
@@ -403,8 +413,8 @@ def main() -> None:
         survivors.append(said)
         print("KNOWN" if known else "SURVIVED", said, "" if tests else "(no test calls it)", known or "", flush=True)
     tried = killed + len(survivors)
-    print(f"{len(todo)} faults possible, {tried} tried with seed {ask.seed}, {killed} killed ({killed / max(tried, 1):.1%}), {len(survivors)} survived, "
-          f"{excused} of them known")  # fmt: skip
+    print(f"{len(todo)} faults possible, {tried} tried with seed {ask.seed}, {killed} killed ({killed / max(tried, 1):.1%}), {hung} of them never ended, "
+          f"{len(survivors)} survived, {excused} of them known")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 With ``--seeds n`` every test that draws numbers runs n times and each seed in it, of its data and of its models, is another one each time (``--first-seed 11``:
 others than those of an earlier run). Which tests draw is not guessed: a test that drew nothing in its first run is not run again. Tests of hypothesis have
 seeds of their own and are left out. Fixtures that the tests of a file share are drawn once; what the file keeps in caches is drawn anew with every seed.
-``--repeat-below 0.5`` repeats only those whose first run took less than so many seconds, ``--repeat-above`` the others; ``--seconds-each 20`` repeats each
-until so many seconds are spent on it, ``--seconds-all 60`` begins no run after so many in all; ``--seed-notes FILE`` adds one line for each test that drew:
-its name, its seconds, on how many seeds it ran and on which it failed. With ``--block-rows n`` the automatic engine cuts every matrix in memory into
-blocks of n rows and works on these one after another.
+``--repeat-below 0.5`` repeats only those whose first run took less than so many processor seconds, ``--repeat-above`` the others; ``--seconds-each 20``
+repeats each until so many of them are spent on it, ``--seconds-all 60`` begins no run after so many on the clock; ``--seed-notes FILE`` adds one line for
+each test that drew: its name, its seconds, on how many seeds it ran and on which it failed. With ``--block-rows n`` the automatic engine cuts every
+matrix in memory into blocks of n rows and works on these one after another.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class MovedSeeds:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        started, runs, failed = time.perf_counter(), 0, []
+        started, runs, failed = time.process_time(), 0, []
         self.drew = False
         for shift in self.shifts:
             if time.perf_counter() > self.end:
                 break
-            self.shift, self.drew, begun = shift, False, time.perf_counter()
+            self.shift, self.drew, begun = shift, False, time.process_time()
             item._initrequest()  # fixtures of the test itself are made anew
             forget(item.module)
             for report in runtestprotocol(item, nextitem=nextitem, log=False):
@@ -93,13 +93,13 @@ class MovedSeeds:
                     failed.append(shift)
                     report.longrepr = f"{report.longreprtext}\n{item.nodeid} fails with --seeds 1 --first-seed {shift}"
                 item.ihook.pytest_runtest_logreport(report=report)
-            runs, now = runs + 1, time.perf_counter()
+            runs, now = runs + 1, time.process_time()
             started = started if runs > 1 else now  # the first run may have compiled
             rare = shift == self.shifts[0] and not self.repeated[0] <= now - begun < self.repeated[1]
             if not self.drew or rare or now - started >= self.each:
                 break
         if self.notes and (self.drew or failed):
-            seconds = time.perf_counter() - started
+            seconds = time.process_time() - started
             with Path(self.notes).open("a") as file:  # one short write: processes side by side do not mix their lines
                 file.write(json.dumps([item.nodeid, round(seconds, 2), runs, failed]) + "\n")
         self.shift = 0

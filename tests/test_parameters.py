@@ -35,7 +35,7 @@ class Thing:
         return "<a thing>"
 
 
-NONSENSE = [Thing(), {"a": Thing()}, [Thing()], b"bytes", 1j, float("nan")]
+NONSENSE = [Thing(), {"a": Thing()}, [Thing()], b"bytes", 1j, float("nan"), np.ones((2, 3, 4))]
 ANY = {
     ("LDA", "seed_words"),
     ("LatentDirichletAllocation", "seed_words"),
@@ -43,6 +43,7 @@ ANY = {
     ("GaussianMixture", "means_init"),
     ("GaussianMixture", "precisions_init"),
     ("MixedTable", "losses"),
+    *((name, f"{prior}_prior") for name in ("LDA", "LatentDirichletAllocation") for prior in ("doc_topic", "topic_word")),
 }
 """Arrays and tables: the message names the parameter and what is wrong inside, rather than to print all of it."""
 
@@ -110,6 +111,13 @@ def test_a_number_of_components_that_no_machine_can_hold(name):
         model.fit(*DATA.get(name, (TABLE,)))
 
 
+@pytest.mark.parametrize("name", [c[0] for c in cases() if c[1] == "checkpoint"])
+def test_a_name_that_no_file_can_have_is_refused_before_the_fit(name):
+    for value in ("a\0b", "é" * 300, "folder/" + "n" * 256, "\ud800"):
+        with pytest.raises(eckart.InputError, match="checkpoint="):
+            getattr(eckart, name)(**SMALL.get(name, {}) | {"checkpoint": value}).fit(*DATA.get(name, (TABLE,)))
+
+
 @pytest.mark.parametrize("name", ["GloVe", "SkipGram", "PMI"])
 def test_a_window_that_no_text_fills(name):
     with pytest.raises(eckart.InputError, match="window=1000000000000 came, wanted an int from 1 to 10000"):
@@ -150,3 +158,10 @@ def test_a_price_as_small_as_a_float_can_be_is_as_good_as_none():
     assert np.isfinite(model.fit_.factors.to_state()[0]["left"]).all()
     with pytest.raises(eckart.InputError, match=r"tau=1e\+308 came, wanted .* up to 1e\+150"):
         eckart.SoftImpute(tau=1e308).fit(gaps)
+
+
+@pytest.mark.parametrize("name", ["ALS", "BayesianMF", "TimeFactors"])
+@pytest.mark.parametrize("value", [np.ones(2), ("a", 1.0), (2.0, 1.0), (1.0, float("nan")), (0.0, 1.0, 2.0), "x", {}])
+def test_ends_of_predictions_are_two_numbers(name, value):
+    with pytest.raises(eckart.InputError, match="clip="):
+        getattr(eckart, name)(clip=value).fit(TABLE)

@@ -122,6 +122,20 @@ REFUSALS = {
     "size of a basis": (lambda: given(of=unseen("pca"), components_=np.eye(3)[:1]), "set arrays of another size"),
     "count of a basis": (lambda: given(of=PCA(1), n_components_=2, components_=np.eye(3)[:1], mean_=np.zeros(3), explained_variance_=[1.0]),
         "n_components_=2 came"),
+    "angles of a cube": (lambda: eckart.principal_angles(np.zeros((2, 2, 2)), np.eye(2)), "has 3 dimensions, wanted columns"),
+    "share of a variance": (lambda: eckart.select_components(noise(), share=1.0), "share=1.0 came, wanted a share between 0 and 1"),
+    "share of rows": (lambda: eckart.select_components(noise(), held_out=0.0), "held_out=0.0 came, wanted a share between 0 and 1"),
+    "all eigenvalues": (lambda: PCA("mle", svd_solver="lanczos").fit(noise()), "needs all eigenvalues"),
+    **{
+        f"attributes with {said}": (lambda more=more: ALS(1, **more).fit(holes()[:12, :6], row_features=pd.DataFrame(noise()[:12, :2])),
+            f"came with {said}, wanted")
+        for said, more in (("loss='poisson'", {"loss": "poisson"}), ("nonnegative=True", {"nonnegative": True}), ("l2=0", {"l2": 0}),
+            ("l2_bias=0", {"l2_bias": 0}), ("solver='cg'", {"solver": "cg"}))
+    },
+    "a negative start": (lambda: NMF(1, init="custom").fit(parts(), W=-np.ones((60, 1)), H=np.ones((1, 20))), "W holds a negative"),
+    "an infinite start": (lambda: NMF(1, init="custom").fit(parts(), W=np.ones((60, 1)), H=np.full((1, 20), np.inf)), "H holds a negative or infinite"),
+    "no count of words": (lambda: eckart.sequences([["a"]], min_count=0), "min_count=0 came, wanted an int >= 1"),
+    "no words at all": (lambda: eckart.sequences([["a"]], max_words=0), "max_words=0 came"),
     "gaps, incremental": (lambda: IncrementalPCA(1).fit(GAPS), "complete rows for"),
     "gaps, batches": (lambda: PCA(1).partial_fit(GAPS), "complete rows for partial_fit"),
     "gaps, truncated": (lambda: TruncatedSVD(1).fit(GAPS), "complete rows for TruncatedSVD"),
@@ -268,6 +282,7 @@ REFUSALS = {
 ATTRIBUTES = {
     "setting a factor": (lambda: given(of=unseen("factor"), weights_=WEIGHTS), "found by fit and cannot be set"),
     "loadings": (lambda: fitted("mixture").loadings_, "not of the type 'factor'"),
+    "path": (lambda: fitted("soft").path_taus_, "path_taus_ is kept with path=True only"),
     "bound": (lambda: LatentDirichletAllocation(2, learning_method="online", random_state=0).partial_fit(counts()).bound_, "bound_ is absent"),
 }  # fmt: skip
 
@@ -278,6 +293,26 @@ def test_is_refused_in_words(case):
     do, said = REFUSALS[case]
     with pytest.raises(InputError, match=said):
         do()
+
+
+def test_nothing_is_chosen_by_half_a_fit(monkeypatch):
+    from eckart.complete.items.blend import _whole
+    from eckart.trace import StopReason
+
+    model = unseen("ease")
+    assert _whole(model) is model
+    model.fit_.trace.reason = StopReason.INTERRUPTED
+    with pytest.raises(KeyboardInterrupt):
+        _whole(model)
+    original = LDA.fit
+
+    def fit(self, *args):
+        original(self, *args).fit_.trace.reason = StopReason.INTERRUPTED
+        return self
+
+    monkeypatch.setattr(LDA, "fit", fit)
+    with pytest.raises(KeyboardInterrupt):
+        eckart.select_topics(LDA(2, **SHORT), counts(), (2,))
 
 
 @pytest.mark.parametrize("case", ATTRIBUTES)

@@ -38,6 +38,9 @@ LARGEST = 1e150
 """Of numbers beyond this the square, or a product with the data, leaves the range of a float64. They may be as small as they like: to many the smallest float
 means "never stop early", or "as good as nothing"."""
 
+LONGEST_NAME = 255
+"""Bytes that a part of a file's name may have on the usual discs."""
+
 
 def param(default: Any, rule: Rule | None = None) -> Any:
     """A field with a default and a rule; without a rule the estimator checks it itself, against other parameters or the data."""
@@ -177,7 +180,22 @@ def file_name() -> Rule:
     >>> file_name().fits("state"), file_name().fits(5)
     (True, False)
     """
-    return Rule("None or the name of a file", lambda v: v is None or isinstance(v, (str, os.PathLike)))
+    return Rule("None or the name of a file", lambda v: v is None or is_file_name(v))
+
+
+def is_file_name(v: Any) -> bool:
+    """Whether a file can have this name, as far as the name alone says it.
+
+    >>> is_file_name("state"), is_file_name("a\\0b"), is_file_name("a" * 300), is_file_name(3)
+    (True, False, False, False)
+    """
+    if not isinstance(v, (str, os.PathLike)):
+        return False
+    try:
+        name = os.fsencode(v)
+    except UnicodeEncodeError:  # half of a character
+        return False
+    return b"\0" not in name and max(map(len, name.split(os.fsencode(os.sep)))) <= LONGEST_NAME
 
 
 def is_int(v: Any) -> bool:

@@ -379,5 +379,7 @@ def _lines(path: Any, encoding: str) -> Iterator[tuple[int, str]]:
         raise FileError(f"{path} cannot be read as {encoding}: {error.reason} at byte {error.start}") from None
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}") from None
-    except LookupError:
+    except (LookupError, ValueError):
+        if "\0" in str(path):
+            raise FileError(f"{str(path)!r} came, wanted the name of a file") from None
         raise wrong("encoding", encoding, "the name of an encoding, such as 'utf-8' or 'latin-1'") from None

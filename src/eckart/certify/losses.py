@@ -64,8 +64,10 @@ def relative_loss_gradient(p: RidgeProblem, at: RidgePoint, engine: Engine) -> f
 
 def best_thresholds(found: Any, errors: list[float] | None) -> Check:
     """What a Newton step of the thresholds would still gain, from the engine's ``threshold_sums``: of second order in the gradient."""
-    step = np.linalg.lstsq(found.bend, found.gradient, rcond=None)[0]
-    gain = float(0.5 * found.gradient @ step / max(abs(found.value), FLOOR))
+    gain = float("nan")  # of scores that are no numbers nothing is known, and LAPACK would say so in its own words
+    if np.isfinite(found.bend).all() and np.isfinite(found.gradient).all():
+        step = np.linalg.lstsq(found.bend, found.gradient, rcond=None)[0]
+        gain = float(0.5 * found.gradient @ step / max(abs(found.value), FLOOR))
     wanted = 1.0 if errors else GRADIENT_LIMIT**2
     return Check("thresholds", gain, wanted, "share of the loss that other thresholds would still save")
 

@@ -15,6 +15,7 @@ from eckart.factors import LowRank
 from eckart.index.labels import Labels
 from eckart.matrix import Counts, Dense, Observed
 from eckart.matrix_blocks import facts_of, of_each_part, parts_of
+from eckart.parameters import number
 
 
 def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
@@ -193,11 +194,11 @@ def limits(clip: Any, x: Observed, rates: bool = False) -> list[float] | None:
     exponentials of what was fitted, which a cell beside the data can raise tenfold: "auto" lets none exceed the largest count. Of n counts and one more,
     exchangeable with them, the last is the largest with probability 1 / (n + 1), and its mean exceeds them all more rarely still.
     """
-    if isinstance(clip, (tuple, list)) and len(clip) == 2 and clip[0] <= clip[1]:
+    if isinstance(clip, (tuple, list)) and len(clip) == 2 and all(map(number().fits, clip)) and clip[0] <= clip[1]:
         return [float(clip[0]), float(clip[1])]
     if clip is False or clip is None:
         return None
-    if clip == "auto":
+    if isinstance(clip, str) and clip == "auto":
         facts = facts_of(x)
         if rates:
             return [0.0, facts.most]

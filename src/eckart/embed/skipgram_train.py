@@ -88,6 +88,8 @@ def train(
                 told = PairEvidence(0.0, 0, 0)
             watch("words", begin + int(pieces.bounds[parts[at][1]]), total)
     except KeyboardInterrupt:
+        if not len(trace) and not told.heard:  # before there is an answer
+            raise
         trace.reason = StopReason.INTERRUPTED
     return engine.get(x)[:n, :columns], engine.get(y)[:n, :columns], trace
 

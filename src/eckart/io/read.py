@@ -229,7 +229,7 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         raise InputError(
             f"{shown(path)} came, which is a database, wanted a query beside it; say sql='select ... from ...'"
         )
-    if not path or not file.exists():
+    if not path or not os.path.exists(file):  # a name that no file can have included
         if glob.has_magic(path):
             return _read_many(path, ask)
         raise FileError(f"{path or 'an empty path'} does not exist")

@@ -11,7 +11,7 @@ from eckart.errors import InputError
 from eckart.fit import Estimator
 from eckart.nn.architecture import ACTIVATIONS
 from eckart.optim.rules import RULES
-from eckart.parameters import Rule, check, either, file_name, is_int, number, one_of, optional, param, whole
+from eckart.parameters import Rule, check, either, file_name, flag, is_int, number, one_of, optional, param, whole
 
 STEPS = 8000
 """Gradient steps of a fit where ``max_iter`` is open: as many epochs as that makes, from 30 to 300."""
@@ -105,8 +105,8 @@ class NetworkParameters(Estimator):
     device: Any = param(
         None, Rule("None, 'cpu' or 'cuda'", lambda v: v is None or (isinstance(v, str) and v.partition(":")[0] in ("cpu", "cuda")))
     )
-    precision: str = param("auto")
-    compile: Any = param("auto")
+    precision: str = param("auto", one_of("auto", "float32", "float64", "bfloat16"))
+    compile: Any = param("auto", either(one_of("auto"), flag()))
     checkpoint: Any = param(None, file_name())
     engine: Any = param("auto", ENGINE)
 

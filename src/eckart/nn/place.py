@@ -84,8 +84,6 @@ def choose_place(
     """
     if precision not in PRECISIONS:
         raise wrong("precision", precision, f"one of {', '.join(PRECISIONS)}")
-    if compiled not in ("auto", True, False):
-        raise wrong("compile", compiled, "'auto', True or False")
     name = device or ("cuda" if on_gpu else "cpu")
     try:
         where = torch.device(name)

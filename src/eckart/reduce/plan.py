@@ -38,7 +38,7 @@ class Plan:
 
 def validate_components(k: Any, rows: int | None, n: int) -> None:
     """n_components is an int from 0 to min(rows, columns), a share in (0, 1), "auto", "mle" or None."""
-    if k is None or k in ("auto", "mle"):
+    if k is None or (isinstance(k, str) and k in ("auto", "mle")):
         return
     if isinstance(k, bool) or not isinstance(k, (int, float, np.integer, np.floating)):
         raise wrong("n_components", k, "an int, a share between 0 and 1, 'auto', 'mle' or None")

@@ -20,7 +20,7 @@ from eckart.complete.factors.majorise import FACTORIZED, LOCATIONS, centre, enco
 from eckart.complete.factors.mapped_model import MappedModel
 from eckart.complete.factors.strengths import Taming
 from eckart.complete.folding import cast, entry_weights, limits, mean_of
-from eckart.complete.normalise import Normaliser, normalise
+from eckart.complete.normalise import KINDS, Normaliser, normalise
 from eckart.complete.split import split
 from eckart.engines.protocol import RidgeRule
 from eckart.errors import FileError, InputError
@@ -106,7 +106,7 @@ class ALS(Choices, MappedModel):
     unobserved_weight: float = param(0.1, number(0))
     zeros: str = param("all", one_of("all", "unobserved"))
     strengths: str = param("auto", one_of("auto", "raw", "log"))
-    normalise: str | None = param("auto")
+    normalise: str | None = param("auto", one_of("auto", *KINDS))
     scale: bool = param(False, flag())
     solver: str = param("auto", one_of("auto", "cholesky", "cg"))
     cg_steps: int = param(3, whole(1))

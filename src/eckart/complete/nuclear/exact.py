@@ -136,6 +136,8 @@ class _Search:
         try:
             self._anneal(pace, state, memory)
         except KeyboardInterrupt:
+            if not before + len(history):  # before there is an answer
+                raise
             self.stopped = True
             del self.trace.values[before + len(history) :], self.trace.seconds[before + len(history) :]
         u, s, v = (part.copy() for part in _leading(state[0], self.k))

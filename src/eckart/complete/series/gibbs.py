@@ -1,7 +1,7 @@
 """The sampler of the time model: chains one after another, what is kept of them, and how a killed run goes on.
 
 After ``burn_in`` sweeps every ``thin``-th state of a chain is kept: sums of all cells and of their squares, and of the draw itself what the future depends
-on. The answer for a cell is the mean over the kept states of p_i(t mod P) + w_i.x_t + r_it.
+on. The answer for a cell is the mean over the kept states of p_i(t mod P) + w_i.x_t + r_it; its deviation makes up for their number.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.certify.chains import ess
 from eckart.complete.series.chain import SeriesChain
 from eckart.factors import Series
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, resumed_trace
@@ -63,15 +64,26 @@ class Kept:
         """In the units and the precision of the data."""
         count, dtype = len(self.draws["left"]), x.dtype
         mean = self.total / count
-        spread = np.sqrt(np.maximum(self.square / count - mean**2, 0.0))
         each = {name: np.array(values, dtype) for name, values in self.draws.items()}
         each["probes"] = each["probes"].reshape(chains, count // chains, -1)
         each["levels"] = each["levels"].reshape(chains, count // chains)
+        spread = np.sqrt(np.maximum(self.square / count - mean**2, 0.0) * widened(each["probes"]))
         each["own"][:, :, 0] = np.minimum(each["own"][:, :, 0], np.nextafter(dtype.type(1), dtype.type(0)))
         return Series(
             (centre[:, None] + scale[:, None] * mean).astype(dtype), (scale[:, None] * spread).astype(dtype),
             (scale * np.sqrt(self.noise / count)).astype(dtype), centre.astype(dtype), scale.astype(dtype), **each, rows=x.rows, columns=x.columns,
         )  # fmt: skip
+
+
+def widened(probes: np.ndarray) -> float:
+    """By how much the variance of the draws of a cell is less than that of the cell around their mean.
+
+    Draws that are worth e independent ones have on average the share 1 - 1/e of the posterior variance, and their mean misses that of the posterior by a
+    further 1/e of it: (e + 1) / (e - 1), with the median of e over the probes (chains x draws x cells). Chains that are worth less than two draws know
+    nothing about their variance: they count as two.
+    """
+    worth = max(float(np.median(ess(probes))), 2.0)
+    return (worth + 1) / (worth - 1)
 
 
 def standardised(x: Observed) -> tuple[Observed, np.ndarray, np.ndarray]:

@@ -97,6 +97,8 @@ def alternate(
                 stride = min(1.0, stride * GROWTH)
         left, right = swept
     except KeyboardInterrupt:
+        if not len(trace):  # before there is an answer
+            raise
         trace.reason = StopReason.INTERRUPTED
         left, right = kept.left, kept.right
     return State(left, right, float("nan"), len(trace)), trace
@@ -144,6 +146,8 @@ def projected(
                 trace.reason = StopReason.STALLED
                 break
     except KeyboardInterrupt:
+        if not len(trace):
+            raise
         trace.reason = StopReason.INTERRUPTED
     return best._replace(sweeps=len(trace)), trace
 

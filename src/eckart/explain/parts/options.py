@@ -58,8 +58,9 @@ def options_of(model: Any, x: Any, weight: float | None = None) -> Options:
         require_room(
             "n_components", model.n_components, (float(x.shape[0] or 0) + n) * model.n_components, x.dtype.itemsize
         )
-    solver = SOLVERS[loss][0] if model.solver == "auto" else model.solver
-    if solver not in SOLVERS[loss]:
+    text = isinstance(model.solver, str)  # whether an array equals a text has no single answer
+    solver = SOLVERS[loss][0] if text and model.solver == "auto" else model.solver
+    if not text or solver not in SOLVERS[loss]:
         names = ", ".join(repr(name) for name in ("auto", *SOLVERS[loss]))
         raise wrong("solver", model.solver, f"one of {names} with beta_loss={model.beta_loss!r}")
     alpha_h = model.alpha_W if model.alpha_H == "same" else model.alpha_H

@@ -61,7 +61,12 @@ def solve(
             return begin(sides, options.k, options.init if run == 0 else "random", rng)
 
         inner = memory.inner(lambda: [kept_fit(fit) for fit in fits])
-        fits.append(_one(sides, start, options, rng, watch, inner))
+        try:
+            fits.append(_one(sides, start, options, rng, watch, inner))
+        except KeyboardInterrupt:
+            if not fits:
+                raise
+            break  # the starts that came to their end are kept
         if fits[-1].trace.reason is StopReason.INTERRUPTED:
             break
     values = [float(fit.certificate["objective"]) for fit in fits]

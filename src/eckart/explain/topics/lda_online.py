@@ -123,7 +123,7 @@ def run(
                 trace.add(r.value)
             done = 0
     except KeyboardInterrupt:
-        if r is None:  # before there is an answer
+        if r is None or not len(trace):  # before there is an answer
             raise
         trace.reason = StopReason.INTERRUPTED
     return r, trace, x

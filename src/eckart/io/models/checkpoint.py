@@ -24,6 +24,7 @@ from eckart.io.models.save import SEAL
 from eckart.io.models.whole_files import atomic_write
 from eckart.matrix import Dense, Matrix
 from eckart.matrix_blocks import parts_of
+from eckart.parameters import is_file_name
 from eckart.trace import StopReason
 
 LAYOUT = 7
@@ -48,7 +49,7 @@ class Checkpoint:
     """Whether this process was asked to stop: the next state that is offered is then written whatever the time, and the fit interrupted."""
 
     def __init__(self, path: Any, about: dict[str, Any], seconds: float | None = None):
-        if not isinstance(path, (str, os.PathLike)):
+        if not is_file_name(path):
             raise wrong("checkpoint", path, "None or the name of a file")
         # another version may take other steps: no promise of the same bits
         version = vars(sys.modules["eckart"])["__version__"]

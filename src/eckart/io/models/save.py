@@ -111,7 +111,7 @@ def class_named(name: str) -> Any:
 
 def _read_header(path: Path) -> tuple[bytes, str]:
     """The bytes of the file and the text of its eckart header."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise FileError(f"{path} does not exist or is not a file")
     try:
         with path.open("rb") as raw:

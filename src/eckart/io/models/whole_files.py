@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import FileError, InputTypeError, written
+from eckart.parameters import is_file_name
 
 
 def atomic_write(path: Any, data: bytes) -> None:
@@ -42,6 +43,8 @@ def replacing(target: Path) -> Iterator[str]:
 
 def check_place(target: Path) -> Path:
     """Refuse a place where no file can be written, before any work is done."""
+    if not is_file_name(target):
+        raise FileError(f"{str(target)!r} came, wanted a name that a file can have")
     if not target.parent.is_dir():
         raise FileError(f"{target.parent} is not a folder; make it first")
     if target.is_dir():

@@ -125,11 +125,11 @@ def _kind_of_file(path: Path) -> str | None:
 def _file(path: str, write: bool) -> Database:
     file = Path(path)
     kind = _kind_of_file(file)
-    if write and kind is None and not file.exists():
+    if write and kind is None and not os.path.exists(file):
         kind = {".duckdb": "duckdb", ".sqlite": "sqlite", ".sqlite3": "sqlite"}.get(file.suffix.lower())
         if kind is None:
             raise FileError(f"{path} does not exist, wanted a database, or a new one that ends in .duckdb or .sqlite")
-    if not file.exists() and not write and not _is_pattern(path):
+    if not os.path.exists(file) and not write and not _is_pattern(path):
         raise FileError(f"{path} does not exist")
     if kind == "sqlite":
         return _sqlite(file, write)

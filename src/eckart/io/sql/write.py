@@ -39,8 +39,8 @@ def check_table(source: Any, table: str, if_exists: str = "error") -> None:
         raise wrong("table", table, "the name of a table")
     if is_store(source):
         raise FileError(f"{source} is a store of files, wanted a database; write a file by --out instead")
-    if isinstance(source, str) and not is_address(source) and not Path(source).exists():
-        if not Path(source).parent.is_dir():
+    if isinstance(source, str) and not is_address(source) and not os.path.exists(source):
+        if not os.path.isdir(Path(source).parent):
             raise FileError(f"{Path(source).parent} is not a folder; make it first")
         if Path(source).suffix.lower() not in (".duckdb", ".sqlite", ".sqlite3"):
             raise FileError(f"{source} does not exist, wanted a database, or a new one that ends in .duckdb or .sqlite")

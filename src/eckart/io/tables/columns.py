@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -40,9 +41,9 @@ def head_of(
     file: str, delimiter: str | None = None, header: bool | None = None, words: Sequence[str] = (), whole: bool = False
 ) -> Head | None:
     """None where a file has no columns of several kinds (arrays, sparse matrices, folders); ``whole`` gives all its rows."""
-    path = Path(file if Path(file).exists() else next(iter(sorted(glob.glob(file))), file))
+    path = Path(file if os.path.exists(file) else next(iter(sorted(glob.glob(file))), file))
     ending = path.suffix.lower()
-    if not path.is_file() or path.stat().st_size == 0:
+    if not os.path.isfile(path) or path.stat().st_size == 0:
         return None
     if ending in ARROW_FILES:
         rows, named = _arrow_rows(path, whole), True

@@ -71,7 +71,7 @@ class Documents:
             raise wrong("split", self.split, "the beginning of the lines that divide documents, such as '</DOC>' or '%%'")
         try:
             codecs.lookup(self.encoding)
-        except (LookupError, TypeError):
+        except (LookupError, TypeError, ValueError):
             raise wrong("encoding", self.encoding, "the name of an encoding, such as 'utf-8' or 'latin-1'") from None
 
     @property
@@ -104,7 +104,7 @@ class Documents:
         if self.split is not None or not isinstance(self.source, (str, os.PathLike)):
             return None
         file = Path(self.source)
-        return record_mark(self._lines(file)) if file.is_file() and _kind(file) in LINES else None
+        return record_mark(self._lines(file)) if os.path.isfile(file) and _kind(file) in LINES else None
 
     def texts(self) -> Iterator[str]:
         """The texts without their names."""
@@ -117,12 +117,12 @@ class Documents:
 
     def _path(self, path: str) -> Iterator[Document]:
         file = Path(path)
-        if path and file.is_dir():
+        if path and os.path.isdir(file):
             found = sorted(f for f in file.rglob("*") if f.is_file() and _kind(f) in READABLE)
             if not found:
                 raise FileError(f"{path} is a folder without a text file, wanted files that end in {', '.join(LINES)}")
             return self._files(found, file)
-        if path and file.exists():
+        if path and os.path.exists(file):
             return self._file(file, self.lines is not False, None)
         if glob.has_magic(path):
             found = [Path(f) for f in sorted(glob.glob(path, recursive=True)) if os.path.isfile(f)]
@@ -373,7 +373,7 @@ def _missing(want: Any, names: list[Any], where: Any) -> str:
 
 def _absent(path: str) -> str:
     folder = Path(path).parent
-    near = get_close_matches(Path(path).name, os.listdir(folder), 3) if path and folder.is_dir() else []
+    near = get_close_matches(Path(path).name, os.listdir(folder), 3) if path and os.path.isdir(folder) else []
     return f"{path or 'an empty path'} does not exist" + (f"; near ones are {', '.join(near)}" if near else "")
 
 

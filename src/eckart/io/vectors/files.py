@@ -53,12 +53,12 @@ def read_words(
         precision(dtype)
     try:
         simple = "0 \n".encode(encoding) == b"0 \n"
-    except (LookupError, TypeError):
+    except (LookupError, TypeError, ValueError):
         simple = False
     if not simple:
         raise wrong("encoding", encoding, "an encoding that holds ASCII, such as 'utf-8' or 'latin-1'")
     file = Path(path)
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise FileError(f"{file} does not exist or is not a file")
     if format == "safetensors" or (format is None and file.suffix.lower() == ".safetensors"):
         return _read_safetensors(file, limit, dtype)
@@ -193,7 +193,7 @@ def is_model(path: Any) -> bool:
     if (
         not isinstance(path, (str, os.PathLike))
         or Path(path).suffix.lower() != ".safetensors"
-        or not Path(path).is_file()
+        or not os.path.isfile(path)
     ):
         return False
     try:
