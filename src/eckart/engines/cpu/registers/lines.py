@@ -1,7 +1,7 @@
 """Rows of one small matrix against each other, by whole registers, for kernels that meet a system of some tens of unknowns in every row or pattern.
 
-``line_dot(a, i, b, j)``     a[i, :].b[j, :]
-``line_take(a, i, f, b, j)``  a[i, :] -= f b[j, :], b may be a
+``line_dot(a, i, b, j)``        a[i, :].b[j, :]
+``sweep_lines(a, q, s, v, k)``  a[q, :] *= s, then a[r, :] -= v[0, r] a[q, :] for the other r < k
 ``four_lines(a, i, b, n, c)``  c[i:i+4, :] = a[i:i+4, :n] b[:n, :], four sums in registers
 
 All rows are padded with zeros to whole registers: loops of LLVM's own over a handful of numbers spend their time on what is left over.
@@ -30,19 +30,26 @@ def line_dot(typingctx, a, i, b, j):
 
 
 @intrinsic
-def line_take(typingctx, a, i, f, b, j):
-    def write(t, a, i, f, b, j):
-        one, two = t.at(a, i, t.const(0)), t.at(b, j, t.const(0))
-        less = t.splat(t.builder.fneg(f))
+def sweep_lines(typingctx, a, q, s, v, k):
+    def write(t, a, q, s, v, k):
+        builder, scale = t.builder, t.splat(s)
 
-        def body(c, _):
-            place = t.builder.gep(one, [c])
-            t.store(t.multiply_add(less, t.load(t.builder.gep(two, [c])), t.load(place)), place)
+        def block(c, _):
+            own = t.at(a, q, c)
+            pivot = builder.fmul(scale, t.load(own))
+
+            def body(r, _):
+                place, less = t.at(a, r, c), builder.fneg(builder.load(t.at(v, t.const(0), r), align=t.bytes))
+                t.store(t.multiply_add(t.splat(less), pivot, t.load(place)), place)
+                return []
+
+            t.loop(t.const(0), k, 1, [])(body)
+            t.store(pivot, own)
             return []
 
-        t.loop(t.const(0), a[1], t.lanes, [])(body)
+        t.loop(t.const(0), a[1], t.lanes, [])(block)
 
-    return types.void(a, types.intp, a.dtype, b, types.intp), written(write)
+    return types.void(a, types.intp, a.dtype, v, types.intp), written(write)
 
 
 @intrinsic

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.registers.lines import four_lines, line_dot, line_take
+from eckart.engines.cpu.registers.lines import four_lines, line_dot, sweep_lines
 from eckart.engines.cpu.registers.mixtures import TILE
 
 FAST = {"contract", "nsz", "arcp", "reassoc"}
@@ -27,9 +27,9 @@ def _gram(a, b, k, out):
 
 
 @njit(**INSIDE, fastmath=FAST)
-def invert(m, k):
+def invert(m, k, v):
     """M (k lines of k numbers, padded with zeros), positive definite, becomes M^-1 by Gauss and Jordan; returns log |M|. A pivot at a time, every other line
-    gives up its share of the pivot's line: none of them waits for another, as the steps of a triangular solution do."""
+    gives up its share of the pivot's line: none of them waits for another, as the steps of a triangular solution do. ``v`` is room for a line."""
     logs, size = 0.0, 1.0
     for q in range(k):
         pivot = max(m[q, q], 1e-300)
@@ -37,19 +37,17 @@ def invert(m, k):
         if not INNER < size < OUTER:
             logs += np.log(size)
             size = 1.0
-        m[q, q] = 1.0
-        line_take(m, q, 1.0 - 1.0 / pivot, m, q)
         for r in range(k):
-            if r != q:
-                v = m[r, q]
-                m[r, q] = 0.0
-                line_take(m, r, v, m, q)
+            v[0, r] = m[r, q]
+            m[r, q] = 0.0
+        m[q, q] = 1.0
+        sweep_lines(m, q, 1.0 / pivot, v, k)
     return logs + np.log(size)
 
 
 @njit(**INSIDE, fastmath=FAST)
-def _root(m, k):
-    """M becomes U, upper triangular, M = U^T U; returns log |M|."""
+def _root(m, k, v):
+    """M becomes U, upper triangular, M = U^T U; returns log |M|. ``v`` is room for a line."""
     logs, size = 0.0, 1.0
     for q in range(k):
         pivot = max(m[q, q], 1e-300)
@@ -57,11 +55,11 @@ def _root(m, k):
         if not INNER < size < OUTER:
             logs += np.log(size)
             size = 1.0
-        line_take(m, q, 1.0 - 1.0 / np.sqrt(pivot), m, q)
-        for r in range(q + 1, k):
-            line_take(m, r, m[q, r], m, q)
-        for c in range(q):
-            m[q, c] = 0.0
+        root = 1.0 / np.sqrt(pivot)
+        for r in range(k):
+            v[0, r] = m[q, r] * root if r > q else 0.0
+            m[q, r] = m[q, r] if r >= q else 0.0
+        sweep_lines(m, q, root, v, k)
     return logs + np.log(size)
 
 
@@ -80,7 +78,7 @@ def factor_loop(k, w, noise, cov, numbers, more, steps, still):
     across = -(-k // TILE) * TILE
     spread, zz, room = np.zeros((high, across)), np.zeros((high, across)), np.zeros((high, across))
     scaled, b, cb = np.zeros((high, wide)), np.empty((high, wide)), np.empty((high, wide))
-    sharp, left, share = np.empty(n), np.empty(n), 1.0 / (rows + degrees)
+    sharp, left, v, share = np.empty(n), np.empty(n), np.empty((1, across)), 1.0 / (rows + degrees)
     for _ in range(steps):
         for j in range(n):
             sharp[j] = 1.0 / noise[j]
@@ -91,7 +89,7 @@ def factor_loop(k, w, noise, cov, numbers, more, steps, still):
         _gram(scaled, w, k, spread)
         for r in range(k):
             spread[r, r] += 1.0
-        invert(spread, k)
+        invert(spread, k, v)
         _times(spread, scaled, k, b)
         _times(b, cov, n, cb)
         _gram(b, cb, k, zz)
@@ -99,7 +97,7 @@ def factor_loop(k, w, noise, cov, numbers, more, steps, still):
         room[:] = zz
         for r in range(k):
             room[r, r] += l2 / rows
-        invert(room, k)
+        invert(room, k, v)
         _times(room, cb, k, w)
         for r in range(k):
             for j in range(n):
@@ -113,7 +111,7 @@ def factor_loop(k, w, noise, cov, numbers, more, steps, still):
         gain, cost = -float(k), 0.0
         for r in range(k):
             gain += zz[r, r]
-        gain -= _root(zz, k)
+        gain -= _root(zz, k, v)
         _times(zz, w, k, b)
         for r in range(k):
             for j in range(n):

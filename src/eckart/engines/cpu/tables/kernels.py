@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.registers.lines import line_dot, line_take
+from eckart.engines.cpu.registers.lines import line_dot
 from eckart.engines.cpu.registers.mixtures import TILE, padded
 from eckart.engines.cpu.small_systems import factor_in_place, solve
 from eckart.engines.cpu.tables.factor_steps import invert
@@ -170,7 +170,7 @@ def filled_patterns(seen, scheme, first, last, away, total, second, wild):
             for g in range(h):
                 for f in range(h):
                     inverse[g, f] = scheme.precision[gaps[g], gaps[f]]
-            own += invert(inverse, h)
+            own += invert(inverse, h, pull)
         logs += rows * ((n - h) * np.log(2.0 * np.pi) + own)
         for at in range(begin, end):
             i, row = at - seen.starts[first], away[at - seen.starts[first]]
