@@ -74,44 +74,83 @@ class Placed:
 
 
 class Climb(NamedTuple):
-    """Where the loop ended, and its history; moments of complete rows there and codes of rows (on the engine), unless it was interrupted between them."""
+    """Where the loop ended, and its history; moments of complete rows there and codes of rows (on the engine)."""
 
     g: Gaussian
     trace: Trace
-    moments: FilledMoments | None
-    codes: Tall | None
+    moments: FilledMoments
+    codes: Tall
 
 
 QUANTITY = "objective per seen score"
+DEPTH = 2
+"""Earlier steps that are looked back on beside the last: more gained nothing on any table tried."""
 
 
 def descend(
     table: Placed, g: Gaussian, l2: float, tol: float, max_iter: int, watch: Watcher = silent, memory: Memory = NOTHING
 ) -> Climb:
-    """Steps until F falls by at most ``tol`` for each seen score; F before each step, divided by their number, goes to the trace."""
-    trace, codes, m, count = Trace(QUANTITY, reason=StopReason.MAX_ITER), None, None, max(float(table.x.nnz), 1.0)
+    """Steps until F falls by at most ``tol`` for each seen score; F before each step, divided by their number, goes to the trace.
+
+    A step leads from moments x of complete rows to others, y(x). The next begins at a combination of the last ones, the one whose y - x would be least if
+    y - x were linear (Anderson 1965); where F rises it begins at y instead, as EM does.
+    """
+    trace, codes, count = Trace(QUANTITY, reason=StopReason.MAX_ITER), None, max(float(table.x.nnz), 1.0)
+    past: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def stepped(begin: FilledMoments, g: Gaussian, codes: Tall | None) -> tuple[Gaussian, FilledMoments, Tall, float]:
+        g = m_step(g, begin, table.rows, l2, table.engine)
+        return g, *valued(g, codes)
+
+    def valued(g: Gaussian, codes: Tall | None) -> tuple[FilledMoments, Tall, float]:
+        m, codes = table.moments(g, codes)
+        return m, codes, (float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)) / count
+
     if (kept := memory.last()) is not None:
-        g, trace = like(g, kept["g"]), resumed_trace(QUANTITY, kept["trace"])
-        trace.reason = StopReason.MAX_ITER
-        codes = None if kept["codes"] is None else table.engine.take(kept["codes"])
+        g, trace, past = like(g, kept["g"]), resumed_trace(QUANTITY, kept["trace"]), [tuple(pair) for pair in kept["past"]]
+        m, codes, trace.reason = FilledMoments(*kept["m"]), table.engine.take(kept["codes"]), StopReason.MAX_ITER
+    else:
+        m, codes, value = valued(g, codes)
+        trace.add(value)
     try:
         while True:
-            told = None if codes is None else partial(table.engine.get, codes)
-            memory.offer({"g": g, "codes": told, "trace": partial(kept_trace, trace)})
-            m, codes = table.moments(g, codes)
-            trace.add((float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)) / count)
+            memory.offer({"g": g, "m": m, "codes": partial(table.engine.get, codes), "past": past, "trace": partial(kept_trace, trace)})
             watch("steps", len(trace), max_iter)
             if len(trace) > 1 and trace.values[-2] - trace.values[-1] <= tol:
                 trace.reason = StopReason.CONVERGED
                 break
             if len(trace) > max_iter:
                 break
-            g, m = m_step(g, m, table.rows, l2, table.engine), None
+            begin = _ahead(m, past, table.rows)
+            new = stepped(begin, g, codes)
+            if begin is not m and not new[3] <= trace.values[-1]:
+                begin, past = m, []
+                new = stepped(m, g, codes)
+            past = [*past[-DEPTH:], (_vector(begin), _vector(new[1]))]
+            g, m, codes, value = new
+            trace.add(value)
     except KeyboardInterrupt:
-        if not len(trace):
-            raise
         trace.reason = StopReason.INTERRUPTED
     return Climb(g, trace, m, codes)
+
+
+def _vector(m: FilledMoments) -> np.ndarray:
+    return np.concatenate([m.first, m.second.ravel()])
+
+
+def _ahead(m: FilledMoments, past: list[tuple[np.ndarray, np.ndarray]], rows: int) -> FilledMoments:
+    """Moments from which the next step begins; those of the last step where the combination is not that of any rows."""
+    if len(past) < 2:
+        return m
+    ends = np.array([y for _, y in past])
+    moves = ends - np.array([x for x, _ in past])
+    turn, n = np.diff(moves, axis=0).T, len(m.first)
+    there = ends[-1] - np.diff(ends, axis=0).T @ np.linalg.lstsq(turn, moves[-1], rcond=1e-8)[0]
+    try:
+        np.linalg.cholesky(there[n:].reshape(n, n) - np.outer(there[:n], there[:n]) / rows)
+    except np.linalg.LinAlgError:
+        return m
+    return m._replace(first=there[:n], second=there[n:].reshape(n, n))
 
 
 class Expected(NamedTuple):
