@@ -1,4 +1,4 @@
-"""The loop of a table: from scores to a Gaussian, and back to expected scores, those of seen cells without themselves too. See ``factor_em``."""
+"""The loop of a table: from scores to a Gaussian, and back to expected scores. See ``factor_em``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from eckart.complete.tables.columns import Part
 from eckart.complete.tables.factor_em import Gaps, Gaussian, codes_of, covariances, m_step, penalty
-from eckart.complete.tables.links import left_out
 from eckart.engines.protocol import FilledMoments, Tall
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
 from eckart.matrix import Observed
@@ -69,8 +68,14 @@ class Placed:
 
     def moments(self, g: Gaussian, codes: Tall | None = None) -> tuple[FilledMoments, Tall]:
         """The E step; robust columns around what the codes of the step before speak for."""
-        more = {} if self.width is None else {"width": self.width, "codes": codes}
-        return self.engine.filled_moments(self.x, g.w, g.mu, g.psi, **more)
+        return self.engine.filled_moments(self.x, g.w, g.mu, g.psi, **self._around(codes))
+
+    def left_out(self, g: Gaussian, parts: np.ndarray, codes: Tall | None = None) -> np.ndarray:
+        """Scores, those of the parts as the other cells of their rows predict them."""
+        return self.engine.get(self.engine.left_out_rows(self.x, g.w, g.mu, g.psi, parts, **self._around(codes)))
+
+    def _around(self, codes: Tall | None) -> dict[str, Any]:
+        return {} if self.width is None else {"width": self.width, "codes": codes}
 
 
 class Climb(NamedTuple):
@@ -187,10 +192,3 @@ def settled(table: Scores, g: Gaussian, engine: Any) -> tuple[np.ndarray, np.nda
 
 MANY = 300
 """Rows from which on the kernels of a fit are worth being loaded: fewer take NumPy some milliseconds."""
-
-
-def without_itself(table: Scores, g: Gaussian, found: Expected, part: Part, rows: np.ndarray) -> np.ndarray:
-    """Scores of the cells of a part in rows that see it, as expected from the other cells of their rows."""
-    w, s = g.w[part.at], found.covariance
-    spread = np.matmul(w, (s.reshape(-1, g.k) @ w.T).reshape(len(s), g.k, len(w)))[table.gaps.of[rows]]
-    return left_out(table.y[rows, part.at], found.scores[rows, part.at], spread, g.psi[part.at])

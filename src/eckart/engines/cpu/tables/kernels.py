@@ -67,6 +67,46 @@ class Scheme(NamedTuple):
     start: np.ndarray
 
 
+@njit(**OUTSIDE, fastmath=FAST)
+def complete_rows(w, noise, wide):
+    """What all rows share: W / noise, the matrix that makes codes of complete rows less their means (lines of it for padding are 0), P, and log |P^-1|."""
+    n, k = w.shape
+    spread, v = np.zeros((k, -(-k // TILE) * TILE)), np.zeros((1, -(-k // TILE) * TILE))
+    scaled, to_codes, precision, logs = np.empty((n, k)), np.zeros((wide, k)), np.zeros((n, wide)), 0.0
+    for j in range(n):
+        logs += np.log(noise[j])
+        sharp = 1.0 / noise[j]
+        for r in range(k):
+            scaled[j, r] = sharp * w[j, r]
+        for r in range(k):
+            for c in range(k):
+                spread[r, c] += scaled[j, r] * w[j, c]
+    for r in range(k):
+        spread[r, r] += 1.0
+    logs += invert(spread, k, v)
+    for j in range(n):
+        for c in range(k):
+            for r in range(k):
+                to_codes[j, r] += scaled[j, c] * spread[c, r]
+        for i in range(j + 1):
+            s = 0.0
+            for r in range(k):
+                s += scaled[i, r] * to_codes[j, r]
+            precision[i, j] = precision[j, i] = -s
+        precision[j, j] += 1.0 / noise[j]
+    return scaled, to_codes, precision, logs
+
+
+@njit(**INSIDE, fastmath=FAST)
+def _covariance(precision, gaps, m, v):
+    """M (|H| lines) becomes P_HH^-1; returns log |P_HH|. ``v`` is room."""
+    m[:] = 0.0
+    for g in range(gaps.shape[0]):
+        for f in range(gaps.shape[0]):
+            m[g, f] = precision[gaps[g], gaps[f]]
+    return invert(m, gaps.shape[0], v)
+
+
 @njit(**INSIDE, fastmath=FAST)
 def _system(mask, scheme, m):
     """M of the pattern with this mask, factored in place; returns log |M| + log |noise_O|."""
@@ -162,15 +202,7 @@ def filled_patterns(seen, scheme, first, last, away, total, second, wild):
         across = -(-h // TILE) * TILE
         inverse = room[: h * across].reshape(h, across)
         by_codes = h**3 > (n - h) * k * k * 3 + k**3 + 3 * h * k * k + 3 * h * h * k
-        own = scheme.whole
-        if by_codes:
-            own = _system(mask, scheme, low)
-        else:
-            inverse[:] = 0.0
-            for g in range(h):
-                for f in range(h):
-                    inverse[g, f] = scheme.precision[gaps[g], gaps[f]]
-            own += invert(inverse, h, pull)
+        own = _system(mask, scheme, low) if by_codes else scheme.whole + _covariance(scheme.precision, gaps, inverse, pull)
         logs += rows * ((n - h) * np.log(2.0 * np.pi) + own)
         for at in range(begin, end):
             i, row = at - seen.starts[first], away[at - seen.starts[first]]
@@ -194,3 +226,38 @@ def filled_patterns(seen, scheme, first, last, away, total, second, wild):
                 for f in range(g + 1):
                     second[gaps[g], gaps[f]] += rows * inverse[g, f]
     return logs
+
+
+@njit(**OUTSIDE, fastmath=FAST)
+def left_out_patterns(seen, scheme, parts, first, last, away, out):
+    """Patterns first..last, with their complete rows less the means in ``away``: what is expected of every score, of a part parts[p, 0] .. parts[p, 1] that is
+    seen without itself. With Q = P_OO - P_OH P_HH^-1 P_HO, the inverse of the covariance of what is seen, a part J of it is y_J - Q_JJ^-1 (P r)_J from the rest."""
+    n, wide = scheme.factors.shape[0], seen.scores.shape[1]
+    room, square, pull = np.empty(n * wide), np.empty(n * wide), np.zeros((1, wide))
+    for p in range(first, last):
+        mask, gaps = seen.mask[p], seen.gaps[seen.ends[p] : seen.ends[p + 1]]
+        h, start = gaps.shape[0], seen.starts[first]
+        inverse = room[: h * (-(-h // TILE) * TILE)].reshape(h, -(-h // TILE) * TILE)
+        _covariance(scheme.precision, gaps, inverse, pull)
+        for at in range(seen.starts[p], seen.starts[p + 1]):
+            for j in range(n):
+                out[seen.order[at], j] = away[at - start, j] + scheme.mean[j]
+        for a, b in parts:
+            if mask[a] == 0:
+                continue
+            own = square[: (b - a) * (-(-(b - a) // TILE) * TILE)].reshape(b - a, -(-(b - a) // TILE) * TILE)
+            own[:] = 0.0
+            for i in range(a, b):
+                for g in range(h):
+                    pull[0, g] = scheme.precision[gaps[g], i]
+                for j in range(a, b):
+                    s = scheme.precision[i, j]
+                    for g in range(h):
+                        s -= scheme.precision[gaps[g], j] * line_dot(inverse, g, pull, 0)
+                    own[i - a, j - a] = s
+            invert(own, b - a, pull)
+            for at in range(seen.starts[p], seen.starts[p + 1]):
+                for j in range(a, b):
+                    pull[0, j - a] = line_dot(scheme.precision, j, away, at - start)
+                for j in range(a, b):
+                    out[seen.order[at], j] -= line_dot(own, j - a, pull, 0)

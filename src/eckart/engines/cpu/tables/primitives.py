@@ -21,43 +21,40 @@ def _parts(starts: np.ndarray, n: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(np.unique(np.append(cuts, len(starts) - 1)).tolist()))
 
 
+def _placed(
+    x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, width: np.ndarray | None, codes: np.ndarray | None
+) -> tuple[Any, list[tuple[int, int]], Any, np.ndarray]:
+    """Rows by their gaps, ranges of patterns, the model as kernels take it, and the matrix that makes codes of complete rows."""
+    from eckart.engines.cpu.tables.kernels import Scheme, Seen, complete_rows
+
+    x = place(x)
+    m, (n, k) = x.matrix, factors.shape
+    if "patterns of gaps" not in x.kept:
+        seen = Seen.of(m.indptr, m.indices, m.data, n)
+        x.kept["patterns of gaps"] = seen, _parts(seen.starts, n)
+    seen, parts = x.kept["patterns of gaps"]
+    w, own = (np.ascontiguousarray(a, np.float64) for a in (factors, noise))
+    scaled, to_codes, precision, whole = complete_rows(w, own, seen.scores.shape[1])
+    d, start, middle = np.zeros(0), np.zeros((0, k)), np.zeros(seen.scores.shape[1])
+    middle[:n] = mean
+    if width is not None:
+        d, start = np.asarray(width, np.float64), np.zeros((len(seen.order), k)) if codes is None else np.ascontiguousarray(codes, np.float64)
+    return seen, parts, Scheme(w, scaled, precision, whole, middle, own, d, start), to_codes
+
+
 class TablePrimitives:
     """The primitives of ``protocol.tables`` on ``threads`` threads."""
 
     threads: int
 
     def filled_moments(
-        self,
-        x: Any,
-        factors: np.ndarray,
-        mean: np.ndarray,
-        noise: np.ndarray,
-        *,
-        width: np.ndarray | None = None,
-        codes: np.ndarray | None = None,
+        self, x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, *, width: np.ndarray | None = None, codes: np.ndarray | None = None
     ) -> tuple[FilledMoments, np.ndarray]:
-        from eckart.engines.cpu.tables.kernels import Scheme, Seen, filled_patterns
+        from eckart.engines.cpu.tables.kernels import filled_patterns
 
-        x = place(x)
-        m, (n, k) = x.matrix, factors.shape
-        if "patterns of gaps" not in x.kept:
-            seen = Seen.of(m.indptr, m.indices, m.data, n)
-            x.kept["patterns of gaps"] = seen, _parts(seen.starts, n)
-        seen, parts = x.kept["patterns of gaps"]
-        rows, wide = seen.scores.shape
-        w, noise = (np.ascontiguousarray(a, np.float64) for a in (factors, noise))
-        scaled = w / noise[:, None]
-        system = np.eye(k) + scaled.T @ w  # M of a complete row
-        to_codes, precision, middle = np.zeros((wide, k)), np.zeros((n, wide)), np.zeros(wide)
-        to_codes[:n] = np.linalg.solve(system, scaled.T).T
-        precision[:, :n] = -scaled @ to_codes[:n].T
-        precision.ravel()[:: wide + 1][:n] += 1.0 / noise
-        middle[:n] = mean
-        whole = float(np.linalg.slogdet(system)[1] + np.log(noise).sum())
-        d, start = np.zeros(0), np.zeros((0, k))
-        if width is not None:
-            d, start = np.asarray(width, np.float64), np.zeros((rows, k)) if codes is None else np.ascontiguousarray(codes, np.float64)
-        scheme, out = Scheme(w, scaled, precision, whole, middle, noise, d, start), np.empty((rows, k))
+        seen, parts, scheme, to_codes = _placed(x, factors, mean, noise, width, codes)
+        (n, k), (rows, wide) = factors.shape, seen.scores.shape
+        out, most = np.empty((rows, k)), max((seen.starts[b] - seen.starts[a] for a, b in parts), default=0)
         lanes = [
             (np.zeros(n), np.zeros((wide, wide)), np.zeros((n, n)), np.zeros(1), np.zeros(n))
             for _ in range(lanes_for(len(parts), 16 * n * n))
@@ -65,8 +62,10 @@ class TablePrimitives:
 
         def step(lane: tuple[np.ndarray, ...], part: tuple[int, int], scratch: dict) -> None:
             total, products, spread, logs, wild = lane
+            if "room" not in scratch:
+                scratch["room"] = np.empty((most, wide))
             begin, end = seen.starts[part[0]], seen.starts[part[1]]
-            away = np.empty((end - begin, wide))
+            away = scratch["room"][: end - begin]
             logs += filled_patterns(seen, scheme, *part, away, total, spread, wild)
             out[seen.order[begin:end]] = away @ to_codes  # the code of a row is linear in its scores: that of its expected ones
             products += away.T @ away
@@ -75,11 +74,29 @@ class TablePrimitives:
         total, products, spread, logs, wild = (np.sum(each, axis=0) for each in zip(*lanes)) if len(lanes) > 1 else lanes[0]
         products = products[:n, :n]
         # the square of what is seen is that of the complete row, whose gaps make it least
-        loglik = -0.5 * float(logs[0] + np.vdot(precision[:, :n], products))
+        loglik = -0.5 * float(logs[0] + np.vdot(scheme.precision[:, :n], products))
         first = total + rows * mean
         second = products + spread + spread.T + np.outer(total, mean) + np.outer(mean, first)
         second.ravel()[:: n + 1] -= spread.ravel()[:: n + 1]
         return FilledMoments(first, second, loglik, wild), out
+
+    def left_out_rows(
+        self, x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, parts: np.ndarray, *,
+        width: np.ndarray | None = None, codes: np.ndarray | None = None,
+    ) -> np.ndarray:  # fmt: skip
+        from eckart.engines.cpu.tables.kernels import filled_patterns, left_out_patterns
+
+        seen, ranges, scheme, _ = _placed(x, factors, mean, noise, width, codes)
+        (n, _), (rows, wide) = factors.shape, seen.scores.shape
+        out, bounds = np.empty((rows, n)), np.ascontiguousarray(parts, np.int64)
+
+        def step(_: None, part: tuple[int, int], scratch: dict) -> None:
+            away = np.empty((seen.starts[part[1]] - seen.starts[part[0]], wide))
+            filled_patterns(seen, scheme, *part, away, np.zeros(n), np.zeros((n, n)), np.zeros(n))
+            left_out_patterns(seen, scheme, bounds, *part, away, out)
+
+        run_lanes(ranges, [None] * len(ranges), step, self.threads)
+        return out
 
     def factor_steps(
         self, cov: np.ndarray, factors: np.ndarray, noise: np.ndarray, rule: FactorRule
