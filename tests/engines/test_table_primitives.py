@@ -42,6 +42,27 @@ def test_filled_moments(engine, k, repeated, robust):
     np.testing.assert_array_equal(found.wild[1::2], 0)
 
 
+@pytest.mark.parametrize("k", [1, 4])
+@pytest.mark.parametrize("robust", [False, True])
+def test_left_out_rows(engine, k, robust):
+    """A part of three scores, which are seen together, and two of one: each as expected from the rest of its row, whatever it is itself."""
+    rng, parts = np.random.default_rng(k + 10 * robust), np.array([[0, 3], [4, 5], [8, 9]])
+    a = rng.standard_normal((150, 9)) * 2 + 1
+    a[rng.random((150, 9)) < 0.3] = np.nan
+    a[rng.random(150) < 0.3, :3] = np.nan
+    a[np.isnan(a[:, :3]).any(axis=1), :3] = np.nan
+    a[5], a[6] = np.nan, rng.standard_normal(9)
+    w, mean, noise = rng.standard_normal((9, k)), rng.standard_normal(9), rng.uniform(0.1, 2, 9)
+    more = {"width": np.where(np.isin(np.arange(9), [3, 6]), 0.7, np.inf), "codes": rng.standard_normal((150, k))} if robust else {}
+    x = Observed.from_nan(a)
+    found = np.asarray(engine.left_out_rows(engine.put(x), w, mean, noise, parts, **more))
+    np.testing.assert_allclose(found, JUDGE.left_out_rows(JUDGE.put(x), w, mean, noise, parts, **more), rtol=1e-8, atol=1e-9)
+    other = np.where(np.arange(9) == 4, a + 5, a)
+    again = np.asarray(engine.left_out_rows(engine.put(Observed.from_nan(other)), w, mean, noise, parts, **more))
+    np.testing.assert_allclose(again[:, 4], found[:, 4], rtol=1e-8, atol=1e-9)
+    assert np.abs(again[:, 8] - found[:, 8]).max() > 1e-3
+
+
 def test_many_parts_add_up(engine):
     """More rows than one part holds."""
     x, rng = table(8000, 7)

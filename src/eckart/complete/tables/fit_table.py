@@ -1,4 +1,4 @@
-"""The loop of a table: from scores to a Gaussian, and back to expected scores, those of seen cells without themselves too. See ``factor_em``."""
+"""The loop of a table: from scores to a Gaussian, and back to expected scores. See ``factor_em``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from eckart.complete.tables.columns import Part
 from eckart.complete.tables.factor_em import Gaps, Gaussian, codes_of, covariances, m_step, penalty
-from eckart.complete.tables.links import left_out
 from eckart.engines.protocol import FilledMoments, Tall
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
 from eckart.matrix import Observed
@@ -69,49 +68,94 @@ class Placed:
 
     def moments(self, g: Gaussian, codes: Tall | None = None) -> tuple[FilledMoments, Tall]:
         """The E step; robust columns around what the codes of the step before speak for."""
-        more = {} if self.width is None else {"width": self.width, "codes": codes}
-        return self.engine.filled_moments(self.x, g.w, g.mu, g.psi, **more)
+        return self.engine.filled_moments(self.x, g.w, g.mu, g.psi, **self._around(codes))
+
+    def left_out(self, g: Gaussian, parts: np.ndarray, codes: Tall | None = None) -> np.ndarray:
+        """Scores, those of the parts as the other cells of their rows predict them."""
+        return self.engine.get(self.engine.left_out_rows(self.x, g.w, g.mu, g.psi, parts, **self._around(codes)))
+
+    def _around(self, codes: Tall | None) -> dict[str, Any]:
+        return {} if self.width is None else {"width": self.width, "codes": codes}
 
 
 class Climb(NamedTuple):
-    """Where the loop ended, and its history; moments of complete rows there and codes of rows (on the engine), unless it was interrupted between them."""
+    """Where the loop ended, and its history; moments of complete rows there and codes of rows (on the engine)."""
 
     g: Gaussian
     trace: Trace
-    moments: FilledMoments | None
-    codes: Tall | None
+    moments: FilledMoments
+    codes: Tall
 
 
 QUANTITY = "objective per seen score"
+DEPTH = 2
+"""Earlier steps that are looked back on beside the last: more gained nothing on any table tried."""
 
 
 def descend(
     table: Placed, g: Gaussian, l2: float, tol: float, max_iter: int, watch: Watcher = silent, memory: Memory = NOTHING
 ) -> Climb:
-    """Steps until F falls by at most ``tol`` for each seen score; F before each step, divided by their number, goes to the trace."""
-    trace, codes, m, count = Trace(QUANTITY, reason=StopReason.MAX_ITER), None, None, max(float(table.x.nnz), 1.0)
+    """Steps until F falls by at most ``tol`` for each seen score; F before each step, divided by their number, goes to the trace.
+
+    A step leads from moments x of complete rows to others, y(x). The next begins at a combination of the last ones, the one whose y - x would be least if
+    y - x were linear (Anderson 1965); where F rises it begins at y instead, as EM does.
+    """
+    trace, codes, count = Trace(QUANTITY, reason=StopReason.MAX_ITER), None, max(float(table.x.nnz), 1.0)
+    past: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def stepped(begin: FilledMoments, g: Gaussian, codes: Tall | None) -> tuple[Gaussian, FilledMoments, Tall, float]:
+        g = m_step(g, begin, table.rows, l2, table.engine)
+        return g, *valued(g, codes)
+
+    def valued(g: Gaussian, codes: Tall | None) -> tuple[FilledMoments, Tall, float]:
+        m, codes = table.moments(g, codes)
+        return m, codes, (float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)) / count
+
     if (kept := memory.last()) is not None:
-        g, trace = like(g, kept["g"]), resumed_trace(QUANTITY, kept["trace"])
-        trace.reason = StopReason.MAX_ITER
-        codes = None if kept["codes"] is None else table.engine.take(kept["codes"])
+        g, trace, past = like(g, kept["g"]), resumed_trace(QUANTITY, kept["trace"]), [tuple(pair) for pair in kept["past"]]
+        m, codes, trace.reason = FilledMoments(*kept["m"]), table.engine.take(kept["codes"]), StopReason.MAX_ITER
+    else:
+        m, codes, value = valued(g, codes)
+        trace.add(value)
     try:
         while True:
-            told = None if codes is None else partial(table.engine.get, codes)
-            memory.offer({"g": g, "codes": told, "trace": partial(kept_trace, trace)})
-            m, codes = table.moments(g, codes)
-            trace.add((float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)) / count)
+            memory.offer({"g": g, "m": m, "codes": partial(table.engine.get, codes), "past": past, "trace": partial(kept_trace, trace)})
             watch("steps", len(trace), max_iter)
             if len(trace) > 1 and trace.values[-2] - trace.values[-1] <= tol:
                 trace.reason = StopReason.CONVERGED
                 break
             if len(trace) > max_iter:
                 break
-            g, m = m_step(g, m, table.rows, l2, table.engine), None
+            begin = _ahead(m, past, table.rows)
+            new = stepped(begin, g, codes)
+            if begin is not m and not new[3] <= trace.values[-1]:
+                begin, past = m, []
+                new = stepped(m, g, codes)
+            past = [*past[-DEPTH:], (_vector(begin), _vector(new[1]))]
+            g, m, codes, value = new
+            trace.add(value)
     except KeyboardInterrupt:
-        if not len(trace):
-            raise
         trace.reason = StopReason.INTERRUPTED
     return Climb(g, trace, m, codes)
+
+
+def _vector(m: FilledMoments) -> np.ndarray:
+    return np.concatenate([m.first, m.second.ravel()])
+
+
+def _ahead(m: FilledMoments, past: list[tuple[np.ndarray, np.ndarray]], rows: int) -> FilledMoments:
+    """Moments from which the next step begins; those of the last step where the combination is not that of any rows."""
+    if len(past) < 2:
+        return m
+    ends = np.array([y for _, y in past])
+    moves = ends - np.array([x for x, _ in past])
+    turn, n = np.diff(moves, axis=0).T, len(m.first)
+    there = ends[-1] - np.diff(ends, axis=0).T @ np.linalg.lstsq(turn, moves[-1], rcond=1e-8)[0]
+    try:
+        np.linalg.cholesky(there[n:].reshape(n, n) - np.outer(there[:n], there[:n]) / rows)
+    except np.linalg.LinAlgError:
+        return m
+    return m._replace(first=there[:n], second=there[n:].reshape(n, n))
 
 
 class Expected(NamedTuple):
@@ -148,10 +192,3 @@ def settled(table: Scores, g: Gaussian, engine: Any) -> tuple[np.ndarray, np.nda
 
 MANY = 300
 """Rows from which on the kernels of a fit are worth being loaded: fewer take NumPy some milliseconds."""
-
-
-def without_itself(table: Scores, g: Gaussian, found: Expected, part: Part, rows: np.ndarray) -> np.ndarray:
-    """Scores of the cells of a part in rows that see it, as expected from the other cells of their rows."""
-    w, s = g.w[part.at], found.covariance
-    spread = np.matmul(w, (s.reshape(-1, g.k) @ w.T).reshape(len(s), g.k, len(w)))[table.gaps.of[rows]]
-    return left_out(table.y[rows, part.at], found.scores[rows, part.at], spread, g.psi[part.at])

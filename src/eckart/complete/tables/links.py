@@ -34,14 +34,6 @@ CELLS = 1000
 """Cells that a link is fitted to: its few numbers are known to a few per cent by then."""
 
 
-def left_out(y: np.ndarray, s: np.ndarray, cov: np.ndarray, psi: np.ndarray) -> np.ndarray:
-    """Scores of cells (rows x width) as expected without them; ``cov`` is rows x width x width."""
-    if y.shape[1] == 1:
-        return y - (y - s) / np.maximum(1 - cov[:, :, 0] / psi, 1e-6)
-    room = np.diag(psi) - cov
-    return y - psi * np.linalg.solve(room, (y - s)[:, :, None])[:, :, 0]
-
-
 def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
     """The part with its link (and thresholds) fitted to codes ``a`` at left-out scores ``y``."""
     x = np.column_stack([np.ones(len(y)), y])

@@ -104,7 +104,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     _: KW_ONLY
     losses: Any = param(None)
     l2: float | None = param(None, optional(number(0, above=True)))
-    tol: float = param(1e-4, number(0))
+    tol: float = param(3e-4, number(0))
     max_iter: int = param(100, whole(1))
     checkpoint: Any = param(None, file_name())
     parts_: tuple[Part, ...] = field(init=False)

@@ -12,10 +12,10 @@ from eckart.certify.tables import certify_table
 from eckart.complete.tables.choose import Choice, choose
 from eckart.complete.tables.columns import Part, laid_out, parts_for
 from eckart.complete.tables.factor_em import Gaussian, em_move, factor_gradient, penalty
-from eckart.complete.tables.fit_table import Placed, Scores, descend, expected, without_itself
+from eckart.complete.tables.fit_table import Placed, Scores, descend, expected
 from eckart.complete.tables.links import CELLS, fit_link, link_gradient
 from eckart.decompositions import svd
-from eckart.engines.protocol import FilledMoments
+from eckart.engines.protocol import FilledMoments, Tall
 from eckart.errors import InputError, wrong
 from eckart.factors import MixedColumns
 from eckart.fit import Fit, plan_of
@@ -60,7 +60,7 @@ def solve(
     placed = Placed.of(table, engine)
     climb = descend(placed, chosen.g, chosen.best.l2, tol, max_iter, watch, memory)
     g = _signed(climb.g)
-    seen = _left_out(table, g, codes)
+    seen = _left_out(table, placed, climb.g, codes, climb.codes)
     laid = tuple(fit_link(p, *seen[i]) if i in seen else p for i, p in enumerate(laid))
     # axes turned: the moments of complete rows are those of the last step
     moments = None if table.robust else climb.moments
@@ -101,20 +101,26 @@ def _signed(g: Gaussian) -> Gaussian:
     return replace(g, w=w * np.where(largest < 0, -1.0, 1.0))
 
 
-def _left_out(table: Scores, g: Gaussian, codes: list[np.ndarray]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """For each part with a link: codes of cells, and their scores as the other cells of their rows predict them. Cells are the first that a column sees in
-    one order of all rows, as many as a link needs, so that columns ask for the same rows."""
+def _left_out(
+    table: Scores, placed: Placed, g: Gaussian, codes: list[np.ndarray], z: Tall | None
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """For each part with a link: codes of cells, and their scores as the other cells of their rows predict them; z are codes of rows under g, which robust
+    columns need. Cells are the first that a column sees in one order of all rows, as many as a link needs, so that columns ask for the same rows."""
     order = np.argsort(np.arange(table.rows) * 0.5 * (np.sqrt(5) - 1) % 1.0)  # multiples of the golden ratio: evenly spread however many are taken
     rows = {
         i: np.sort(order[~np.isnan(a[order])][:CELLS]) for i, (p, a) in enumerate(zip(table.parts, codes)) if p.linked
     }
-    asked = np.unique(np.concatenate([np.zeros(0, np.intp), *rows.values()]))
-    some = Scores(table.parts, table.y[asked])
-    found = expected(some, g) if len(asked) else None
-    return {
-        i: (codes[i][at], without_itself(some, g, found, table.parts[i], np.searchsorted(asked, at)))
-        for i, at in rows.items() if found is not None and len(at)
-    }  # fmt: skip
+    rows = {i: at for i, at in rows.items() if len(at)}
+    if not rows:
+        return {}
+    asked = np.unique(np.concatenate(list(rows.values())))
+    if 2 * len(asked) >= table.rows:  # to place some rows anew would cost more
+        asked = np.arange(table.rows)
+    else:
+        z = None if z is None else placed.engine.take(placed.engine.get(z)[asked])
+        placed = Placed.of(Scores(table.parts, table.y[asked]), placed.engine)
+    found = placed.left_out(g, np.array([[table.parts[i].at.start, table.parts[i].at.stop] for i in rows]), z)
+    return {i: (codes[i][at], found[np.searchsorted(asked, at), table.parts[i].at]) for i, at in rows.items()}
 
 
 def measured(
@@ -128,10 +134,11 @@ def measured(
     m: FilledMoments | None = None,
 ) -> Certificate:
     """The certificate from data and model alone; ``seen``: cells and what is expected of them, ``m``: moments of complete rows, where both are known."""
+    z = placed.engine.take(expected(table, g).codes) if table.robust and (m is None or seen is None) else None
     if m is None:
-        m, _ = placed.moments(g, placed.engine.take(expected(table, g).codes) if table.robust else None)
+        m, _ = placed.moments(g, z)
     value = float((m.wild / g.psi).sum()) - m.loglik + penalty(g, l2)
-    seen = _left_out(table, g, codes) if seen is None else seen
+    seen = _left_out(table, placed, g, codes, z) if seen is None else seen
     links = {table.parts[i].name: link_gradient(table.parts[i], *at) for i, at in seen.items()}
     count = int(np.count_nonzero(~np.isnan(table.y)))
     facts: dict[str, object] = {

@@ -51,6 +51,7 @@ RULES: dict[str, Rule] = {
     "shortened_rows": Rule(("rows", "rows", "sum"), rows=("left", "new", "own", "new_own")),
     "slice_rows": Rule("rows", rows=("left", "point", "centre", "drawn", "noise")),
     "filled_moments": Rule(("sum", "rows"), rows=("codes",)),
+    "left_out_rows": Rule("rows", rows=("codes",)),
     "gaussian_statistics": Rule("sum"),
     "share_statistics": Rule("sum", rows=("shares",)),
     "gaussian_posteriors": Rule(("rows", "rows", "rows", "rows")),

@@ -39,6 +39,26 @@ class PlainTables:
             first, second = first + full, second + np.outer(full, full) + spread
         return FilledMoments(first, second, float(loglik), wild), out
 
+    def left_out_rows(
+        self, x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, parts: np.ndarray, *, width: Any = None, codes: Any = None
+    ) -> np.ndarray:
+        m, whole = place(x).matrix, factors @ factors.T + np.diag(noise)
+        out = np.empty((len(m.indptr) - 1, len(mean)))
+        for i, (a, b) in enumerate(zip(m.indptr[:-1], m.indptr[1:])):
+            seen, y = m.indices[a:b], np.asarray(m.data[a:b], np.float64)
+            if width is not None:
+                t = mean[seen] + factors[seen] @ (0 * factors[0] if codes is None else np.asarray(codes)[i])
+                y = t + np.clip(y - t, -width[seen], width[seen])
+            for first, last in [(0, 0), *parts]:
+                left = (seen < first) | (seen >= last)
+                rest = seen[left]
+                there = mean + whole[:, rest] @ np.linalg.solve(whole[np.ix_(rest, rest)], (y - mean[seen])[left])
+                if first == last:  # nothing is left out: all scores, of which the seen ones are themselves
+                    out[i], out[i, seen] = there, y
+                elif not left.all():
+                    out[i, first:last] = there[first:last]
+        return out
+
     def factor_steps(
         self, cov: np.ndarray, factors: np.ndarray, noise: np.ndarray, rule: FactorRule
     ) -> tuple[np.ndarray, np.ndarray]:

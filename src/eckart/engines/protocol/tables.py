@@ -35,7 +35,7 @@ class FactorRule(NamedTuple):
 
 
 class TablesFamily(Protocol):
-    """The two steps of a table whose columns have scores. All in float64."""
+    """The steps of a table whose columns have scores. All in float64."""
 
     def filled_moments(
         self,
@@ -54,6 +54,21 @@ class TablesFamily(Protocol):
         ``width`` d (n numbers, infinite: none) draws the scores of a column to t + clip(a - t, -d, d), t = mean_j + w_j.z with z the ``codes`` (N x k; None:
         zeros): the parabola above Huber's loss at t. What the loss has beyond it, d (|a - t| - d), is summed up in ``wild``.
         """
+        ...
+
+    def left_out_rows(
+        self,
+        x: Any,
+        factors: np.ndarray,
+        mean: np.ndarray,
+        noise: np.ndarray,
+        parts: np.ndarray,
+        *,
+        width: np.ndarray | None = None,
+        codes: Tall | None = None,
+    ) -> Tall:
+        """N x n: what the other scores of its row say of each score of the ``parts`` (p x 2: first column and the one after the last; all of a part are seen or
+        none), E[y_J | y_O without J]; gaps as they are expected, other scores as they are seen (drawn in by ``width``, see ``filled_moments``)."""
         ...
 
     def factor_steps(

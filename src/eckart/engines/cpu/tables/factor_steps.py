@@ -1,7 +1,7 @@
 """EM steps of factor analysis on a covariance C (n x n), W as k rows of n numbers, so that the inner loops run over columns of the table.
 
-A step, with scaled = W / noise and M = I + scaled W^T = L L^T (k x k): b = M^-1 scaled, cb = b C, zz = b cb^T + M^-1, then W = (zz + ridge I)^-1 cb and
-noise_j = (rows (C_jj - w_j.cb_j) + more_j) / (rows + degrees); last, W becomes root^T W, zz = root root^T, where that gains more than the ridge costs.
+A step, with scaled = W / noise and M = I + scaled W^T (k x k): b = M^-1 scaled, cb = b C, zz = b cb^T + M^-1, then W = (zz + ridge I)^-1 cb and
+noise_j = (rows (C_jj - w_j.cb_j) + more_j) / (rows + degrees); last, W becomes U W, zz = U^T U, where that gains more than the ridge costs.
 """
 
 from __future__ import annotations
@@ -10,112 +10,112 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
+from eckart.engines.cpu.registers.lines import four_lines, line_dot, sweep_lines
+from eckart.engines.cpu.registers.mixtures import TILE
 
 FAST = {"contract", "nsz", "arcp", "reassoc"}
+INNER, OUTER = 1e-100, 1e100
+"""Between these a product of pivots is gathered, so that many of them need one logarithm; pivots are 1e-300 to 1e300 apart from what no data have."""
 
 
 @njit(**INSIDE, fastmath=FAST)
-def _gram(a, b, out):
-    """The lower triangle of A B^T, which is symmetric."""
-    for r in range(a.shape[0]):
-        for c in range(r + 1):
-            s = 0.0
-            for j in range(a.shape[1]):
-                s += a[r, j] * b[c, j]
-            out[r, c] = s
-
-
-@njit(**INSIDE, fastmath=FAST)
-def _root(m):
-    """The lower triangle of M becomes L, M = L L^T."""
-    for r in range(m.shape[0]):
-        for c in range(r):
-            s = m[r, c]
-            for q in range(c):
-                s -= m[r, q] * m[c, q]
-            m[r, c] = s / m[c, c]
-        s = m[r, r]
-        for q in range(r):
-            s -= m[r, q] * m[r, q]
-        m[r, r] = np.sqrt(max(s, 1e-300))
-
-
-@njit(**INSIDE, fastmath=FAST)
-def _solve(low, x):
-    """X becomes (L L^T)^-1 X, a row at a time."""
-    k, n = x.shape
+def _gram(a, b, k, out):
+    """A B^T, which is symmetric."""
     for r in range(k):
-        for q in range(r):
-            v = low[r, q]
-            for j in range(n):
-                x[r, j] -= v * x[q, j]
-        v = 1.0 / low[r, r]
-        for j in range(n):
-            x[r, j] *= v
-    for r in range(k - 1, -1, -1):
-        for q in range(r + 1, k):
-            v = low[q, r]
-            for j in range(n):
-                x[r, j] -= v * x[q, j]
-        v = 1.0 / low[r, r]
-        for j in range(n):
-            x[r, j] *= v
+        for c in range(r + 1):
+            out[r, c] = out[c, r] = line_dot(a, r, b, c)
+
+
+@njit(**INSIDE, fastmath=FAST)
+def invert(m, k, v):
+    """M (k lines of k numbers, padded with zeros), positive definite, becomes M^-1 by Gauss and Jordan; returns log |M|. A pivot at a time, every other line
+    gives up its share of the pivot's line: none of them waits for another, as the steps of a triangular solution do. ``v`` is room for a line."""
+    logs, size = 0.0, 1.0
+    for q in range(k):
+        pivot = max(m[q, q], 1e-300)
+        size *= pivot
+        if not INNER < size < OUTER:
+            logs += np.log(size)
+            size = 1.0
+        for r in range(k):
+            v[0, r] = m[r, q]
+            m[r, q] = 0.0
+        m[q, q] = 1.0
+        sweep_lines(m, q, 1.0 / pivot, v, k)
+    return logs + np.log(size)
+
+
+@njit(**INSIDE, fastmath=FAST)
+def _root(m, k, v):
+    """M becomes U, upper triangular, M = U^T U; returns log |M|. ``v`` is room for a line."""
+    logs, size = 0.0, 1.0
+    for q in range(k):
+        pivot = max(m[q, q], 1e-300)
+        size *= pivot
+        if not INNER < size < OUTER:
+            logs += np.log(size)
+            size = 1.0
+        root = 1.0 / np.sqrt(pivot)
+        for r in range(k):
+            v[0, r] = m[q, r] * root if r > q else 0.0
+            m[q, r] = m[q, r] if r >= q else 0.0
+        sweep_lines(m, q, root, v, k)
+    return logs + np.log(size)
+
+
+@njit(**INSIDE, fastmath=FAST)
+def _times(a, x, count, out):
+    """A X for ``count`` lines of X; A and the result have whole fours of lines."""
+    for r in range(0, out.shape[0], 4):
+        four_lines(a, r, x, count, out)
 
 
 @njit(**OUTSIDE, fastmath=FAST)
-def factor_loop(w, noise, cov, numbers, more, steps, still):
-    """At most ``steps`` steps, in place, until no noise changes by more than the share ``still``; ``numbers`` are rows, l2, degrees and the least noise."""
-    (k, n), (rows, l2, degrees, least) = w.shape, numbers
-    m, zz, inverse, b, cb = np.empty((k, k)), np.empty((k, k)), np.empty((k, k)), np.empty((k, n)), np.empty((k, n))
+def factor_loop(k, w, noise, cov, numbers, more, steps, still):
+    """At most ``steps`` steps of k factors, in place, until no noise changes by more than the share ``still``; ``numbers`` are rows, l2, degrees and the least noise. Lines
+    of W and of the covariance are padded with zeros to whole registers, and those of W to whole fours of lines."""
+    (high, wide), n, (rows, l2, degrees, least) = w.shape, noise.shape[0], numbers
+    across = -(-k // TILE) * TILE
+    spread, zz, room = np.zeros((high, across)), np.zeros((high, across)), np.zeros((high, across))
+    scaled, b, cb = np.zeros((high, wide)), np.empty((high, wide)), np.empty((high, wide))
+    sharp, left, v, share = np.empty(n), np.empty(n), np.empty((1, across)), 1.0 / (rows + degrees)
     for _ in range(steps):
+        for j in range(n):
+            sharp[j] = 1.0 / noise[j]
+            left[j] = cov[j, j]
         for r in range(k):
             for j in range(n):
-                b[r, j] = w[r, j] / noise[j]
-        _gram(b, w, m)
-        inverse[:] = 0.0
+                scaled[r, j] = w[r, j] * sharp[j]
+        _gram(scaled, w, k, spread)
         for r in range(k):
-            m[r, r] += 1.0
-            inverse[r, r] = 1.0
-        _root(m)
-        _solve(m, b)
-        _solve(m, inverse)
-        cb[:] = 0.0
+            spread[r, r] += 1.0
+        invert(spread, k, v)
+        _times(spread, scaled, k, b)
+        _times(b, cov, n, cb)
+        _gram(b, cb, k, zz)
+        zz += spread
+        room[:] = zz
         for r in range(k):
-            for i in range(n):
-                v = b[r, i]
-                for j in range(n):
-                    cb[r, j] += v * cov[i, j]
-        _gram(b, cb, zz)
+            room[r, r] += l2 / rows
+        invert(room, k, v)
+        _times(room, cb, k, w)
         for r in range(k):
-            for c in range(r + 1):
-                zz[r, c] += inverse[r, c]
-                m[r, c] = zz[r, c]
-            m[r, r] += l2 / rows
-        _root(m)
-        w[:] = cb
-        _solve(m, w)
+            for j in range(n):
+                left[j] -= w[r, j] * cb[r, j]
         most = 0.0
         for j in range(n):
-            left = cov[j, j]
-            for r in range(k):
-                left -= w[r, j] * cb[r, j]
-            new = max((rows * left + more[j]) / (rows + degrees), least)
-            most = max(most, abs(new / noise[j] - 1.0))
+            new = max((rows * left[j] + more[j]) * share, least)
+            most = max(most, abs(new * sharp[j] - 1.0))
             noise[j] = new
+            sharp[j] = 1.0 / new
         gain, cost = -float(k), 0.0
         for r in range(k):
             gain += zz[r, r]
-        _root(zz)
-        for c in range(k):
-            gain -= 2.0 * np.log(zz[c, c])
+        gain -= _root(zz, k, v)
+        _times(zz, w, k, b)
+        for r in range(k):
             for j in range(n):
-                b[c, j] = zz[c, c] * w[c, j]
-            for r in range(c + 1, k):
-                v = zz[r, c]
-                for j in range(n):
-                    b[c, j] += v * w[r, j]
-            for j in range(n):
-                cost += (b[c, j] * b[c, j] - w[c, j] * w[c, j]) / noise[j]
+                cost += (b[r, j] * b[r, j] - w[r, j] * w[r, j]) * sharp[j]
         if rows * gain >= l2 * cost:
             w[:] = b
         if most <= still:

@@ -1,9 +1,9 @@
-"""Rows with the same gaps share one Cholesky factor, in the smaller of two systems. O are the scores that they see, H their gaps, r = y - mean.
+"""Rows with the same gaps share one small system, the smaller of two. O are the scores that they see, H their gaps, r = y - mean.
 
 codes      M = I + W_O^T noise_O^-1 W_O = L L^T. The code of a row is m = M^-1 W_O^T noise_O^-1 r_O, a gap is mean_j + w_j.m, and the covariance of the gaps,
            W_H M^-1 W_H^T = A^T A with A = L^-1 W_H^T (and their noise). |O| k^2 / 2 + k^3 / 6 + |H| k^2 / 2 + |H|^2 k / 2 for a pattern.
-precision  with P = (W W^T + noise)^-1, made once for all rows, gaps are mean_H - P_HH^-1 P_HO r_O, and P_HH^-1 = A^T A with A = L^-1, P_HH = L L^T, is their
-           covariance. |H|^3 / 2 for a pattern and |H| |O| for a row: where gaps are few, as they are in most rows of most tables, a tenth of the other.
+precision  with P = (W W^T + noise)^-1, made once for all rows, P_HH^-1 is the covariance of the gaps, and they are mean_H - P_HH^-1 P_HO r_O. |H|^3 for a
+           pattern, by whole registers, and |H| n for a row: where gaps are few, as they are in most rows of most tables, a tenth of the other.
 
 In both, log |cov of r_O| is that of the whole and log |P_HH|, or log |M| + log |noise_O|.
 """
@@ -16,23 +16,46 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
+from eckart.engines.cpu.registers.lines import line_dot
+from eckart.engines.cpu.registers.mixtures import TILE, padded
 from eckart.engines.cpu.small_systems import factor_in_place, solve
+from eckart.engines.cpu.tables.factor_steps import invert
 
 FAST = {"contract", "nsz", "arcp"}
 
 
 class Seen(NamedTuple):
-    """What is seen, by rows, and rows by their pattern: those of pattern p are order[starts[p]] .. order[starts[p + 1] - 1]."""
+    """Rows in the order of their patterns, those of pattern p from starts[p] on: their scores, 0 at gaps, in lines of whole registers; where each row stands
+    in the table; and of each pattern 1.0 for what is seen, and its gaps, gaps[ends[p]] to gaps[ends[p + 1]]."""
 
-    indptr: np.ndarray
-    indices: np.ndarray
-    data: np.ndarray
+    scores: np.ndarray
     order: np.ndarray
     starts: np.ndarray
+    mask: np.ndarray
+    gaps: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int) -> Seen:
+        """Rows with the same gaps side by side."""
+        rows, wide = len(indptr) - 1, padded(max(n, 1))
+        at = np.repeat(np.arange(rows), np.diff(indptr)), indices
+        mask = np.zeros((rows, -(-wide // 64) * 64), bool)  # whole words: one number for a row of up to 64 columns, compared at once
+        mask[at] = True
+        bits = np.packbits(mask, axis=1).view(np.uint64)
+        whole = bits[:, 0] if bits.shape[1] == 1 else bits.view(f"V{8 * bits.shape[1]}")[:, 0]
+        _, lead, of, count = np.unique(whole, return_index=True, return_inverse=True, return_counts=True)
+        scores = np.zeros((rows, wide))
+        scores[at] = data
+        order, own = np.argsort(of, kind="stable"), mask[lead, :wide]
+        pattern, gaps = np.nonzero(~own[:, :n])
+        starts, ends = (np.concatenate([[0], np.cumsum(c)]) for c in (count, np.bincount(pattern, minlength=len(lead))))
+        return cls(scores[order], order, starts, own.astype(np.float64), gaps, ends)
 
 
 class Scheme(NamedTuple):
-    """W, W / noise, P, log of the determinant of P^-1, means, noise, widths of Huber's loss, and the codes from which those are measured."""
+    """W, W / noise, P (in lines of whole registers), log of the determinant of P^-1, means, noise, widths of Huber's loss (empty: none), and the codes from
+    which those are measured."""
 
     factors: np.ndarray
     scaled: np.ndarray
@@ -44,40 +67,79 @@ class Scheme(NamedTuple):
     start: np.ndarray
 
 
+@njit(**OUTSIDE, fastmath=FAST)
+def complete_rows(w, noise, wide):
+    """What all rows share: W / noise, the matrix that makes codes of complete rows less their means (lines of it for padding are 0), P, and log |P^-1|."""
+    n, k = w.shape
+    spread, v = np.zeros((k, -(-k // TILE) * TILE)), np.zeros((1, -(-k // TILE) * TILE))
+    scaled, to_codes, precision, logs = np.empty((n, k)), np.zeros((wide, k)), np.zeros((n, wide)), 0.0
+    for j in range(n):
+        logs += np.log(noise[j])
+        sharp = 1.0 / noise[j]
+        for r in range(k):
+            scaled[j, r] = sharp * w[j, r]
+        for r in range(k):
+            for c in range(k):
+                spread[r, c] += scaled[j, r] * w[j, c]
+    for r in range(k):
+        spread[r, r] += 1.0
+    logs += invert(spread, k, v)
+    for j in range(n):
+        for c in range(k):
+            for r in range(k):
+                to_codes[j, r] += scaled[j, c] * spread[c, r]
+        for i in range(j + 1):
+            s = 0.0
+            for r in range(k):
+                s += scaled[i, r] * to_codes[j, r]
+            precision[i, j] = precision[j, i] = -s
+        precision[j, j] += 1.0 / noise[j]
+    return scaled, to_codes, precision, logs
+
+
 @njit(**INSIDE, fastmath=FAST)
-def _system(seen, scheme, lead, m):
-    """M of the row ``lead``, factored in place; returns log |M| + log |noise_O|."""
+def _covariance(precision, gaps, m, v):
+    """M (|H| lines) becomes P_HH^-1; returns log |P_HH|. ``v`` is room."""
+    m[:] = 0.0
+    for g in range(gaps.shape[0]):
+        for f in range(gaps.shape[0]):
+            m[g, f] = precision[gaps[g], gaps[f]]
+    return invert(m, gaps.shape[0], v)
+
+
+@njit(**INSIDE, fastmath=FAST)
+def _system(mask, scheme, m):
+    """M of the pattern with this mask, factored in place; returns log |M| + log |noise_O|."""
     k, total = m.shape[0], 0.0
     m[:] = 0.0
-    for e in range(seen.indptr[lead], seen.indptr[lead + 1]):
-        j = seen.indices[e]
-        total += np.log(scheme.noise[j])
-        for r in range(k):
-            v = scheme.scaled[j, r]
-            for c in range(r + 1):
-                m[r, c] += v * scheme.factors[j, c]
+    for j in range(scheme.noise.shape[0]):
+        if mask[j] > 0:
+            total += np.log(scheme.noise[j])
+            for r in range(k):
+                v = scheme.scaled[j, r]
+                for c in range(r + 1):
+                    m[r, c] += v * scheme.factors[j, c]
     for r in range(k):
         m[r, r] += 1.0
     return total + factor_in_place(m)
 
 
 @njit(**INSIDE, fastmath=FAST)
-def _away(seen, scheme, i, row, wild):
-    """The scores that row i sees, drawn to their widths, less the means, in ``row``."""
-    for e in range(seen.indptr[i], seen.indptr[i + 1]):
-        j, y = seen.indices[e], seen.data[e]
+def _draw_in(scheme, mask, i, row, wild):
+    """The scores that row i sees (``row`` has them less the means), drawn to within their widths of what its code says."""
+    for j in range(scheme.width.shape[0]):
         d = scheme.width[j]
-        if d < np.inf:
-            t = scheme.mean[j]
+        if d < np.inf and mask[j] > 0:
+            t = 0.0
             for r in range(scheme.factors.shape[1]):
                 t += scheme.factors[j, r] * scheme.start[i, r]
+            y = row[j]
             if y - t > d:
                 wild[j] += d * (y - t - d)
-                y = t + d
+                row[j] = t + d
             elif t - y > d:
                 wild[j] += d * (t - y - d)
-                y = t - d
-        row[j] = y - scheme.mean[j]
+                row[j] = t - d
 
 
 @njit(**INSIDE, fastmath=FAST)
@@ -110,88 +172,92 @@ def _add_covariance(m, scheme, gaps, times, a, block, second):
 
 
 @njit(**INSIDE, fastmath=FAST)
-def _add_inverse(m, gaps, times, a, second):
-    """second[H, H] += times A^T A, A = L^-1, the lower triangle of it: A is a triangle itself; ``a`` is room."""
-    h = gaps.shape[0]
-    for r in range(h):  # a row of A at a time
-        for g in range(r):
-            a[r, g] = 0.0
-        a[r, r] = 1.0
-        for q in range(r):
-            v = m[r, q]
-            for g in range(q + 1):
-                a[r, g] -= v * a[q, g]
-        v = 1.0 / m[r, r]
-        for g in range(r + 1):
-            a[r, g] *= v
-    for g in range(h):
-        j = gaps[g]
-        for f in range(g + 1):
-            s = 0.0
-            for r in range(g, h):
-                s += a[r, g] * a[r, f]
-            second[j, gaps[f]] += times * s
+def _by_codes(scheme, low, gaps, row, z):
+    """The gaps of a row by its code."""
+    n, k = scheme.factors.shape
+    z[:] = 0.0
+    for j in range(n):
+        for r in range(k):
+            z[r] += row[j] * scheme.scaled[j, r]
+    solve(low, k, z)
+    for g in range(gaps.shape[0]):
+        s = 0.0
+        for r in range(k):
+            s += scheme.factors[gaps[g], r] * z[r]
+        row[gaps[g]] = s
 
 
 @njit(**OUTSIDE, fastmath=FAST)
-def filled_patterns(seen, scheme, first, last, away, second, wild):
-    """Patterns first..last: fills ``away`` (their complete rows less the means, from 0 on), adds the covariance of gaps to ``second`` (lower triangle) and what
-    Huber's loss leaves to ``wild``; returns the sum over rows of |O| log 2 pi + log |cov of r_O|."""
-    n, k = scheme.factors.shape
-    room, z = np.empty((max(n, k), max(n, k))), np.empty(max(n, k))
-    a, block = np.empty((max(n, k), n)), np.empty((n, n))
-    gaps = np.empty(n, np.int64)
-    missing = np.empty(n, np.bool_)
-    total = 0.0
+def filled_patterns(seen, scheme, first, last, away, total, second, wild):
+    """Patterns first..last: fills ``away`` (their complete rows less the means, from 0 on), adds these to ``total``, the covariance of gaps to ``second`` (lower
+    triangle) and what Huber's loss leaves to ``wild``; returns the sum over rows of |O| log 2 pi + log |cov of r_O|."""
+    (n, k), wide = scheme.factors.shape, seen.scores.shape[1]
+    low, room, pull, z = np.empty((k, k)), np.empty(n * wide), np.zeros((1, wide)), np.empty(k)
+    a, block = np.empty((k, n)), np.empty((n, n))
+    logs = 0.0
     for p in range(first, last):
         begin, end = seen.starts[p], seen.starts[p + 1]
-        lead, rows = seen.order[begin], float(end - begin)
-        missing[:] = True
-        for e in range(seen.indptr[lead], seen.indptr[lead + 1]):
-            missing[seen.indices[e]] = False
-        h = 0
-        for j in range(n):
-            if missing[j]:
-                gaps[h] = j
-                h += 1
-        own = (n - h) * np.log(2.0 * np.pi)
-        by_codes = 3 * h**3 + 6 * h * (n - h) > (n - h) * k * k * 3 + k**3 + 3 * h * k * k + 3 * h * h * k
-        m = room[:k, :k] if by_codes else room[:h, :h]
+        mask, gaps, rows = seen.mask[p], seen.gaps[seen.ends[p] : seen.ends[p + 1]], float(end - begin)
+        h = gaps.shape[0]
+        across = -(-h // TILE) * TILE
+        inverse = room[: h * across].reshape(h, across)
+        by_codes = h**3 > (n - h) * k * k * 3 + k**3 + 3 * h * k * k + 3 * h * h * k
+        own = _system(mask, scheme, low) if by_codes else scheme.whole + _covariance(scheme.precision, gaps, inverse, pull)
+        logs += rows * ((n - h) * np.log(2.0 * np.pi) + own)
+        for at in range(begin, end):
+            i, row = at - seen.starts[first], away[at - seen.starts[first]]
+            for j in range(wide):
+                row[j] = seen.scores[at, j] - mask[j] * scheme.mean[j]
+            if scheme.width.shape[0]:
+                _draw_in(scheme, mask, seen.order[at], row, wild)
+            if by_codes:
+                _by_codes(scheme, low, gaps, row, z)
+            else:
+                for g in range(h):
+                    pull[0, g] = line_dot(scheme.precision, gaps[g], away, i)
+                for g in range(h):
+                    row[gaps[g]] = -line_dot(inverse, g, pull, 0)
+            for j in range(n):
+                total[j] += row[j]
         if by_codes:
-            own += _system(seen, scheme, lead, m)
+            _add_covariance(low, scheme, gaps, rows, a, block, second)
         else:
             for g in range(h):
                 for f in range(g + 1):
-                    m[g, f] = scheme.precision[gaps[g], gaps[f]]
-            own += scheme.whole + factor_in_place(m)
-        total += rows * own
-        for at in range(begin, end):
-            i, row = seen.order[at], away[at - seen.starts[first]]
-            _away(seen, scheme, i, row, wild)
-            if by_codes:
-                z[:k] = 0.0
-                for e in range(seen.indptr[i], seen.indptr[i + 1]):
-                    j = seen.indices[e]
-                    for r in range(k):
-                        z[r] += row[j] * scheme.scaled[j, r]
-                solve(m, k, z)
+                    second[gaps[g], gaps[f]] += rows * inverse[g, f]
+    return logs
+
+
+@njit(**OUTSIDE, fastmath=FAST)
+def left_out_patterns(seen, scheme, parts, first, last, away, out):
+    """Patterns first..last, with their complete rows less the means in ``away``: what is expected of every score, of a part parts[p, 0] .. parts[p, 1] that is
+    seen without itself. With Q = P_OO - P_OH P_HH^-1 P_HO, the inverse of the covariance of what is seen, a part J of it is y_J - Q_JJ^-1 (P r)_J from the rest."""
+    n, wide = scheme.factors.shape[0], seen.scores.shape[1]
+    room, square, pull = np.empty(n * wide), np.empty(n * wide), np.zeros((1, wide))
+    for p in range(first, last):
+        mask, gaps = seen.mask[p], seen.gaps[seen.ends[p] : seen.ends[p + 1]]
+        h, start = gaps.shape[0], seen.starts[first]
+        inverse = room[: h * (-(-h // TILE) * TILE)].reshape(h, -(-h // TILE) * TILE)
+        _covariance(scheme.precision, gaps, inverse, pull)
+        for at in range(seen.starts[p], seen.starts[p + 1]):
+            for j in range(n):
+                out[seen.order[at], j] = away[at - start, j] + scheme.mean[j]
+        for a, b in parts:
+            if mask[a] == 0:
+                continue
+            own = square[: (b - a) * (-(-(b - a) // TILE) * TILE)].reshape(b - a, -(-(b - a) // TILE) * TILE)
+            own[:] = 0.0
+            for i in range(a, b):
                 for g in range(h):
-                    s = 0.0
-                    for r in range(k):
-                        s += scheme.factors[gaps[g], r] * z[r]
-                    row[gaps[g]] = s
-            elif h:
-                for g in range(h):
-                    s = 0.0
-                    for e in range(seen.indptr[i], seen.indptr[i + 1]):
-                        j = seen.indices[e]
-                        s -= scheme.precision[gaps[g], j] * row[j]
-                    z[g] = s
-                solve(m, h, z)
-                for g in range(h):
-                    row[gaps[g]] = z[g]
-        if by_codes and h:
-            _add_covariance(m, scheme, gaps[:h], rows, a, block, second)
-        elif h:
-            _add_inverse(m, gaps[:h], rows, a, second)
-    return total
+                    pull[0, g] = scheme.precision[gaps[g], i]
+                for j in range(a, b):
+                    s = scheme.precision[i, j]
+                    for g in range(h):
+                        s -= scheme.precision[gaps[g], j] * line_dot(inverse, g, pull, 0)
+                    own[i - a, j - a] = s
+            invert(own, b - a, pull)
+            for at in range(seen.starts[p], seen.starts[p + 1]):
+                for j in range(a, b):
+                    pull[0, j - a] = line_dot(scheme.precision, j, away, at - start)
+                for j in range(a, b):
+                    out[seen.order[at], j] -= line_dot(own, j - a, pull, 0)

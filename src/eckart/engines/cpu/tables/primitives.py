@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,24 +15,31 @@ CHUNK = 2**16
 """Numbers in the complete rows of a part: they stay in cache for the product that sums them up, and small tables have one part."""
 
 
-class Patterns(NamedTuple):
-    """Rows in the order of their gaps: those of pattern p are order[starts[p]] to order[starts[p + 1]]. Parts are ranges of patterns."""
+def _parts(starts: np.ndarray, n: int) -> list[tuple[int, int]]:
+    """Ranges of patterns."""
+    cuts = np.searchsorted(starts, np.arange(0, starts[-1], max(64, CHUNK // max(n, 1))), side="left")
+    return list(itertools.pairwise(np.unique(np.append(cuts, len(starts) - 1)).tolist()))
 
-    order: np.ndarray
-    starts: np.ndarray
-    parts: list[tuple[int, int]]
 
-    @classmethod
-    def of(cls, indptr: np.ndarray, indices: np.ndarray, n: int) -> Patterns:
-        rows = len(indptr) - 1
-        mask = np.zeros((rows, -(-max(n, 1) // 64) * 64), bool)  # whole words: one number for a row of up to 64 columns, compared at once
-        mask[np.repeat(np.arange(rows), np.diff(indptr)), indices] = True
-        bits = np.packbits(mask, axis=1).view(np.uint64)
-        _, of, count = np.unique(bits[:, 0] if bits.shape[1] == 1 else bits.view(f"V{8 * bits.shape[1]}")[:, 0], return_inverse=True, return_counts=True)
-        starts = np.concatenate([[0], np.cumsum(count)])
-        cuts = np.searchsorted(starts, np.arange(0, rows, max(64, CHUNK // max(n, 1))), side="left")
-        cuts = np.unique(np.append(cuts, len(count)))
-        return cls(np.argsort(of, kind="stable"), starts, [(int(a), int(b)) for a, b in itertools.pairwise(cuts)])
+def _placed(
+    x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, width: np.ndarray | None, codes: np.ndarray | None
+) -> tuple[Any, list[tuple[int, int]], Any, np.ndarray]:
+    """Rows by their gaps, ranges of patterns, the model as kernels take it, and the matrix that makes codes of complete rows."""
+    from eckart.engines.cpu.tables.kernels import Scheme, Seen, complete_rows
+
+    x = place(x)
+    m, (n, k) = x.matrix, factors.shape
+    if "patterns of gaps" not in x.kept:
+        seen = Seen.of(m.indptr, m.indices, m.data, n)
+        x.kept["patterns of gaps"] = seen, _parts(seen.starts, n)
+    seen, parts = x.kept["patterns of gaps"]
+    w, own = (np.ascontiguousarray(a, np.float64) for a in (factors, noise))
+    scaled, to_codes, precision, whole = complete_rows(w, own, seen.scores.shape[1])
+    d, start, middle = np.zeros(0), np.zeros((0, k)), np.zeros(seen.scores.shape[1])
+    middle[:n] = mean
+    if width is not None:
+        d, start = np.asarray(width, np.float64), np.zeros((len(seen.order), k)) if codes is None else np.ascontiguousarray(codes, np.float64)
+    return seen, parts, Scheme(w, scaled, precision, whole, middle, own, d, start), to_codes
 
 
 class TablePrimitives:
@@ -41,63 +48,65 @@ class TablePrimitives:
     threads: int
 
     def filled_moments(
-        self,
-        x: Any,
-        factors: np.ndarray,
-        mean: np.ndarray,
-        noise: np.ndarray,
-        *,
-        width: np.ndarray | None = None,
-        codes: np.ndarray | None = None,
+        self, x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, *, width: np.ndarray | None = None, codes: np.ndarray | None = None
     ) -> tuple[FilledMoments, np.ndarray]:
-        from eckart.engines.cpu.tables.kernels import Scheme, Seen, filled_patterns
+        from eckart.engines.cpu.tables.kernels import filled_patterns
 
-        x = place(x)
-        m, (n, k) = x.matrix, factors.shape
-        if "patterns of gaps" not in x.kept:
-            x.kept["patterns of gaps"] = Patterns.of(m.indptr, m.indices, n)
-        order, starts, parts = x.kept["patterns of gaps"]
-        w, mean, noise = (np.ascontiguousarray(a, np.float64) for a in (factors, mean, noise))
-        d = np.full(n, np.inf) if width is None else np.asarray(width, np.float64)
-        start = np.zeros((len(order), k)) if codes is None else np.ascontiguousarray(codes, np.float64)
-        out = np.empty((len(order), k))
-        seen = Seen(m.indptr, m.indices, np.asarray(m.data, np.float64), order, starts)
-        scaled = w / noise[:, None]
-        system = np.eye(k) + scaled.T @ w  # M of a complete row
-        to_codes = np.linalg.solve(system, scaled.T).T
-        precision = np.diag(1.0 / noise) - scaled @ to_codes.T
-        whole = float(np.linalg.slogdet(system)[1] + np.log(noise).sum())
-        scheme = Scheme(w, scaled, precision, whole, mean, noise, d, start)
+        seen, parts, scheme, to_codes = _placed(x, factors, mean, noise, width, codes)
+        (n, k), (rows, wide) = factors.shape, seen.scores.shape
+        out, most = np.empty((rows, k)), max((seen.starts[b] - seen.starts[a] for a, b in parts), default=0)
         lanes = [
-            (np.zeros(n), np.zeros((n, n)), np.zeros((n, n)), np.zeros(1), np.zeros(n))
+            (np.zeros(n), np.zeros((wide, wide)), np.zeros((n, n)), np.zeros(1), np.zeros(n))
             for _ in range(lanes_for(len(parts), 16 * n * n))
         ]
 
         def step(lane: tuple[np.ndarray, ...], part: tuple[int, int], scratch: dict) -> None:
-            first, products, spread, loglik, wild = lane
-            begin, end = starts[part[0]], starts[part[1]]
-            away = np.empty((end - begin, n))
-            logs = filled_patterns(seen, scheme, *part, away, spread, wild)
-            codes = away @ to_codes  # the code of a row is linear in its scores: that of its expected ones
-            out[order[begin:end]] = codes
-            # the square of what is seen is that of the complete row, whose gaps make it least
-            square = (away * away).sum(axis=0) @ (1.0 / noise) - np.vdot(away @ scaled, codes)
-            loglik -= 0.5 * (logs + square)
-            full = away + mean
-            first += full.sum(axis=0)
-            products += full.T @ full
+            total, products, spread, logs, wild = lane
+            if "room" not in scratch:
+                scratch["room"] = np.empty((most, wide))
+            begin, end = seen.starts[part[0]], seen.starts[part[1]]
+            away = scratch["room"][: end - begin]
+            logs += filled_patterns(seen, scheme, *part, away, total, spread, wild)
+            out[seen.order[begin:end]] = away @ to_codes  # the code of a row is linear in its scores: that of its expected ones
+            products += away.T @ away
 
         run_lanes(parts, lanes, step, self.threads)
-        first, products, spread, loglik, wild = (np.sum(each, axis=0) for each in zip(*lanes))
-        second = products + spread + np.tril(spread, -1).T
-        return FilledMoments(first, second, float(loglik[0]), wild), out
+        total, products, spread, logs, wild = (np.sum(each, axis=0) for each in zip(*lanes)) if len(lanes) > 1 else lanes[0]
+        products = products[:n, :n]
+        # the square of what is seen is that of the complete row, whose gaps make it least
+        loglik = -0.5 * float(logs[0] + np.vdot(scheme.precision[:, :n], products))
+        first = total + rows * mean
+        second = products + spread + spread.T + np.outer(total, mean) + np.outer(mean, first)
+        second.ravel()[:: n + 1] -= spread.ravel()[:: n + 1]
+        return FilledMoments(first, second, loglik, wild), out
+
+    def left_out_rows(
+        self, x: Any, factors: np.ndarray, mean: np.ndarray, noise: np.ndarray, parts: np.ndarray, *,
+        width: np.ndarray | None = None, codes: np.ndarray | None = None,
+    ) -> np.ndarray:  # fmt: skip
+        from eckart.engines.cpu.tables.kernels import filled_patterns, left_out_patterns
+
+        seen, ranges, scheme, _ = _placed(x, factors, mean, noise, width, codes)
+        (n, _), (rows, wide) = factors.shape, seen.scores.shape
+        out, bounds = np.empty((rows, n)), np.ascontiguousarray(parts, np.int64)
+
+        def step(_: None, part: tuple[int, int], scratch: dict) -> None:
+            away = np.empty((seen.starts[part[1]] - seen.starts[part[0]], wide))
+            filled_patterns(seen, scheme, *part, away, np.zeros(n), np.zeros((n, n)), np.zeros(n))
+            left_out_patterns(seen, scheme, bounds, *part, away, out)
+
+        run_lanes(ranges, [None] * len(ranges), step, self.threads)
+        return out
 
     def factor_steps(
         self, cov: np.ndarray, factors: np.ndarray, noise: np.ndarray, rule: FactorRule
     ) -> tuple[np.ndarray, np.ndarray]:
+        from eckart.engines.cpu.registers.mixtures import padded
         from eckart.engines.cpu.tables.factor_steps import factor_loop
 
-        w, own = np.array(factors.T, np.float64, order="C"), np.array(noise, np.float64)
+        (n, k), own = factors.shape, np.array(noise, np.float64)
+        w, c = np.zeros((-(-k // 4) * 4, padded(n))), np.zeros((n, padded(n)))
+        w[:k, :n], c[:, :n] = factors.T, cov
         numbers = np.array([rule.rows, rule.l2, rule.degrees, rule.least], np.float64)
-        factor_loop(w, own, np.ascontiguousarray(cov, np.float64), numbers, np.asarray(rule.more, np.float64), rule.steps, rule.still)
-        return np.ascontiguousarray(w.T), own
+        factor_loop(k, w, own, c, numbers, np.asarray(rule.more, np.float64), rule.steps, rule.still)
+        return np.ascontiguousarray(w[:k, :n].T), own
