@@ -147,7 +147,7 @@ def test_the_time_of_a_killed_run_counts(name, late, quick, monkeypatch, tmp_pat
     assert compared(x, tmp_path, budget + 1).tuning is not None
     clock.now = 0.0
     killed_at(monkeypatch, name, late, lambda: compared(x, folders[2], budget))
-    assert spent_in(folders[2] / name) == late
+    assert spent_in(folders[2] / name) == pytest.approx(late)  # beside what tests before waited for clusters
     clock.now = 0.0  # another process
     assert told(compared(x, folders[2], budget)) == told(whole)
 

@@ -8,7 +8,6 @@ Kernels that had to be compiled are there for the run itself and are told apart.
 from __future__ import annotations
 
 import contextlib
-import math
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from eckart.cli.shell import Shell, lasting
-from eckart.clusters.traffic import PLANNED_BLOCKS, Traffic, block_bytes, counted
+from eckart.clusters.traffic import Traffic, blocks_of, counted
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Observed
 
@@ -65,7 +64,7 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
     compiling = spent.duration if spent.done else 0.0
     later = 0.0  # what fits of more rows load, which have other ways
     while True:
-        with contextlib.suppress(InputError), counted() as traffic:
+        with contextlib.suppress(InputError), counted(total / rows) as traffic:
             before = set(sys.modules)
             times[rows], extra = _timed(x, rows, work, traffic)
             sent[rows] = traffic
@@ -88,7 +87,7 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
     seconds = loading + at_all(times.get(a, 0.0), times[b])
     found = {"seconds": seconds, "compiling": compiling, "measured_rows": b, "rows": total}
     if not sent[b].passes:
-        return found
+        return found | ({"passes": 0, "network_bytes": 0.0} if sent[b].stayed else {})
     small = sent.get(a, Traffic())
     return found | _on_cluster(x, sent[b].passes, *(at_all(getattr(small, name), getattr(sent[b], name)) for name in ("moved", "shared", "held")))
 
@@ -105,7 +104,7 @@ def _on_cluster(x: Any, passes: int, moved: float, shared: float, held: float) -
     made of it) beside what all blocks share; and of this process, which holds the data and the rows of a pass, old and new."""
     stored = _stored(x)
     in_file = isinstance(x, Dense) and isinstance(x.values, np.memmap)
-    block = stored / max(PLANNED_BLOCKS, math.ceil(stored / block_bytes(stored, in_file)))
+    block = stored / blocks_of(stored, in_file)
     here = 2 * held + shared + (stored if not isinstance(x, Dense) or x.in_memory else 0.0)
     return {"passes": passes, "network_bytes": moved, "worker_bytes": 3 * block + 2 * shared, "client_bytes": here}
 
@@ -124,7 +123,7 @@ def _timed(x: Any, rows: int, work: Callable[[Any], Any], traffic: Traffic) -> t
     """Seconds of a fit of so many rows, and by how many more its first run took, where it was short and run again."""
     part, seconds = part_of(x, rows), list[float]()
     while not seconds or (len(seconds) < 2 and seconds[0] <= AGAIN_SECONDS):
-        vars(traffic).update(vars(Traffic()))  # of one fit, however often it is timed
+        vars(traffic).update(vars(Traffic(traffic.times)))  # of one fit, however often it is timed
         begin = time.perf_counter()
         work(part)
         seconds.append(time.perf_counter() - begin)
@@ -139,7 +138,9 @@ def tell_plan(shell: Shell, x: Any, work: Callable[[Any], Any]) -> dict[str, Any
     shell.say("estimate", f"{lasting(found['seconds'])} for the fit, measured on {part} rows")
     if found["compiling"] > 0:
         shell.say("", f"kernels were compiled for it in {lasting(found['compiling'])}, once on this machine")
-    if "passes" in found:
+    if found.get("passes") == 0:
+        shell.say("cluster", "not used: the data are one block, which stays in this process")
+    elif "passes" in found:
         shell.say("cluster", f"{found['passes']:,} passes over the data, {_bytes(found['network_bytes'])} through the network")
         shell.say("", f"about {_bytes(found['worker_bytes'])} of memory in a worker and {_bytes(found['client_bytes'])} here, beside Python itself")
     shell.answer["plan"] = found

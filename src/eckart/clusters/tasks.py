@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from eckart.clusters.client import ClusterError, least_memory, load_dask
+from eckart.clusters.clock import waiting
 
 ROUNDS = 6
 """How often tasks are sent anew after workers died under them; Dask itself runs a task four times before it gives up on it."""
@@ -45,8 +46,9 @@ def computed(
         try:
             with quiet():
                 futures = client.compute(build(name()), optimize_graph=False)
-            wait(client, futures)
-            return client.gather(futures)
+            with waiting():
+                wait(client, futures)
+                return client.gather(futures)
         except distributed.KilledWorker as error:
             lost = error.with_traceback(
                 None

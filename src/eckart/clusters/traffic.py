@@ -1,10 +1,11 @@
 """What goes to the workers of a cluster and what comes back, counted while somebody asks for it: the plan of a fit is made of it.
 
-While it is counted, even a small matrix goes there in two blocks or more: a plan is measured on a part of the rows.
+A plan is measured on a part of the rows: they go to the cluster where all of them would.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,18 +21,20 @@ FILE_BLOCK_BYTES = 2**28
 FILE_BLOCKS = 16
 """Blocks of a file at the least, as long as they are not smaller than those of a matrix in memory: every worker of a small cluster has several."""
 PLANNED_BLOCKS = 2
-"""Blocks at the least while traffic is counted: sums and rows are joined as on a large matrix."""
+"""Blocks at the least of a part whose whole has several: sums and rows are joined as there."""
 
 
 @dataclass
 class Traffic:
     """Passes over the data; bytes through the network in all; the largest arguments that all blocks of a pass share; the largest answer with the rows it
-    is made of."""
+    is made of; whether a matrix was one block, which stays in this process. The data are ``times`` as large as what is counted."""
 
+    times: float = 1.0
     passes: int = 0
     moved: float = 0.0
     shared: float = 0.0
     held: float = 0.0
+    stayed: bool = False
 
     def add(self, workers: int, shared: Any, own: Any, answer: Any) -> None:
         """One pass: shared arguments go to every worker, rows of arguments and answers travel once."""
@@ -45,9 +48,9 @@ _counting: ContextVar[Traffic | None] = ContextVar("counting", default=None)
 
 
 @contextmanager
-def counted() -> Iterator[Traffic]:
-    """Count what this thread sends to clusters."""
-    traffic = Traffic()
+def counted(times: float = 1.0) -> Iterator[Traffic]:
+    """Count what this thread sends to clusters; the matrices it places are those of 1 / ``times`` of the data."""
+    traffic = Traffic(times)
     token = _counting.set(traffic)
     try:
         yield traffic
@@ -62,6 +65,22 @@ def block_bytes(stored: float, in_file: bool) -> float:
     [32.0, 64.0, 256.0]
     """
     return min(max(stored / FILE_BLOCKS, BLOCK_BYTES), FILE_BLOCK_BYTES) if in_file else BLOCK_BYTES
+
+
+def blocks_of(stored: float, in_file: bool = False) -> int:
+    """Into how many blocks so many bytes are cut; one stays in the process that has it.
+
+    >>> blocks_of(5_000 * 12), blocks_of(20e6 * 12)
+    (1, 8)
+    """
+    most = block_bytes(stored, in_file)
+    blocks, traffic = math.ceil(stored / most), counting()
+    if traffic is None:
+        return blocks
+    if stored * traffic.times > most:
+        return max(blocks, PLANNED_BLOCKS)
+    traffic.stayed = True
+    return 1
 
 
 def counting() -> Traffic | None:

@@ -14,12 +14,12 @@ bayes      ``BayesianMF``, for the comparison with fewer draws than for the answ
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.clusters.clock import spent
 from eckart.complete.factors.als import ALS
 from eckart.complete.split import split
 from eckart.complete.tune import tune
@@ -31,7 +31,7 @@ from eckart.metrics import rmse
 from eckart.trace import StopReason
 
 BUDGET = 60.0
-"""Seconds of processor time for the comparison: what else the machine does has no say in the choice."""
+"""Seconds of processor time, and of waiting for a cluster, for the comparison: what else the machine does has no say in the choice."""
 DRAWS = {"n_samples": 40, "burn_in": 60, "thin": 2}
 """Draws of ``BayesianMF`` for the comparison: enough for the third digit of its error."""
 FEW = {"n_samples": 2, "burn_in": 2, "thin": 1}
@@ -160,9 +160,9 @@ def whole(model: Any) -> Any:
 def _seconds_of_draws(few: Any, many: Any, train: Observed) -> float:
     """The time of all sweeps of ``many``, from that of a few; the first fit compiles, so the second is timed."""
     whole(few.fit(train))
-    start = time.process_time()
+    start = spent()
     whole(few.fit(train))
-    return (time.process_time() - start) * _sweeps(many) / _sweeps(few)
+    return (spent() - start) * _sweeps(many) / _sweeps(few)
 
 
 def _sweeps(model: Any) -> int:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import inspect
 import itertools
-import math
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from eckart.clusters.traffic import PLANNED_BLOCKS, block_bytes, counting
+from eckart.clusters.traffic import blocks_of
 from eckart.engines.blocks import far, work
 from eckart.engines.blocks.placed import BlockMatrix, Here, places_of
 from eckart.engines.blocks.rules import RULES, Rule
@@ -68,8 +67,7 @@ class BlocksEngine(CpuEngine):
         assert rows is not None
         stored = rows * matrix.shape[1] * size if isinstance(matrix, Dense) else matrix.nnz * (size + 4) + 8 * rows
         in_file = isinstance(matrix, Dense) and isinstance(matrix.values, np.memmap)
-        least = self.cut if counting() is None else max(self.cut, PLANNED_BLOCKS)
-        step = -(-rows // max(least, math.ceil(stored / block_bytes(stored, in_file))))
+        step = -(-rows // max(self.cut, blocks_of(stored, in_file)))
         return MemoryParts(matrix, step) if step < rows else None
 
     def _runner(self, parts: Any) -> Any:

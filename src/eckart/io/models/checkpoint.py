@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from eckart.clusters.clock import spent
 from eckart.errors import FileError, wrong
 from eckart.io.models.save import SEAL
 from eckart.io.models.whole_files import atomic_write
@@ -56,7 +57,7 @@ class Checkpoint:
         about = {"layout": LAYOUT, "eckart": version, **about}
         self.path, self.about, self.seconds = Path(path), json.loads(json.dumps(about)), SECONDS if seconds is None else seconds
         self._last, self._took = time.perf_counter(), 0.0
-        self._began, self._before = time.process_time(), 0.0
+        self._began, self._before = spent(), 0.0
         if not self.path.parent.is_dir():
             raise FileError(f"{self.path.parent} is not a folder; make it first")
 
@@ -134,8 +135,7 @@ class Checkpoint:
             return
         began = time.perf_counter()
         kept = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
-        spent = self._before + time.process_time() - self._began
-        text = _sealed(kept, json.dumps({"done": done, "about": self.about, "spent": spent}))
+        text = _sealed(kept, json.dumps({"done": done, "about": self.about, "spent": self._before + spent() - self._began}))
         atomic_write(self.path, save(kept, metadata={"checkpoint": text}))
         self._last = time.perf_counter()
         self._took = self._last - began
@@ -148,7 +148,7 @@ class Checkpoint:
 
 
 def spent_in(path: Any) -> float:
-    """Seconds of processor time that the work kept in a checkpoint took; 0 where there is none. A damaged file is left to the fit that it belongs to, which
+    """Seconds (see ``clusters.clock``) that the work kept in a checkpoint took; 0 where there is none. A damaged file is left to the fit that it belongs to, which
     refuses it in words."""
     from safetensors import safe_open
 

@@ -1,17 +1,17 @@
 """Work in named steps, such as a comparison of several models: a run that was killed goes on behind the last step that it had done.
 
-A step ends in plain values (numbers, texts, arrays, lists and dicts of them). They are kept in one file until all work is complete, together with the processor
-time that was spent. A decision that hangs on time is a step, too: once taken it is never taken again, so that a resumed run decides as the killed one did.
+A step ends in plain values (numbers, texts, arrays, lists and dicts of them). They are kept in one file until all work is complete, together with the time
+that was spent. A decision that hangs on time is a step, too: once taken it is never taken again, so that a resumed run decides as the killed one did.
 A long fit inside a step has a checkpoint of its own, in another file; the time that its kept part took counts, and what was lost does not.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from eckart.clusters.clock import spent
 from eckart.io.models.checkpoint import Checkpoint, spent_in
 from eckart.io.models.levels import NOTHING, Memory, resumed
 from eckart.io.models.pack import pack, unpack
@@ -31,12 +31,12 @@ class Steps:
         self._memory, kept = memory, memory.last()
         self._done: dict[str, Any] = {} if kept is None else dict(kept["done"])
         self._before = 0.0 if kept is None else float(kept["spent"])
-        self._began = time.process_time()
+        self._began = spent()
 
     @property
     def spent(self) -> float:
-        """Seconds of processor time since the first run began; those that a killed run spent on what it did not keep are left out."""
-        return self._before + time.process_time() - self._began
+        """Seconds of work (see ``clusters.clock``) since the first run began; those that a killed run spent on what it did not keep are left out."""
+        return self._before + spent() - self._began
 
     def take(self, name: str, work: Callable[[], Any], fit: Any = None) -> Any:
         """What ``work`` returns, from this run or a killed one; lists and dicts in both cases, whatever records it returned. ``fit`` is the checkpoint of a fit
