@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from typing import Any
 
 from eckart.engines import engine_named
 from eckart.engines.blocks.engine import BlocksEngine
-from eckart.engines.cuda import made
 
 
 class Fetched:
@@ -32,8 +32,11 @@ JUDGE = engine_named("plain")
 ENGINES = {
     "cpu, 1 thread": engine_named("cpu", 1),
     "cpu, 3 threads": engine_named("cpu", 3),
-    "torch": Fetched(made(1, os.environ.get("ECKART_TORCH_DEVICE", "cpu"))),
 }
-"""``torch`` runs on CPU tensors, or on the device that ECKART_TORCH_DEVICE names (``make test-gpu``)."""
+if importlib.util.find_spec("torch"):
+    from eckart.engines.cuda import made
+
+    ENGINES["torch"] = Fetched(made(1, os.environ.get("ECKART_TORCH_DEVICE", "cpu")))
+"""``torch`` runs on CPU tensors, or on the device that ECKART_TORCH_DEVICE names (``make test-gpu``); not judged where PyTorch is absent."""
 SLOW = {"three parts": BlocksEngine(1, cut=3)}
 """Judged by `make test-slow`; `tests/test_parts.py` fits every model on it in every run."""
