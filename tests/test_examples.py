@@ -93,7 +93,7 @@ def test_demo_finds_what_it_says_and_writes_a_self_contained_report(run, tmp_pat
     assert len(topics) == 15
     for words in (
         {"distribution", "test"},
-        {"estimator", "score"},
+        {"estimator", "fit"},
         {"polynomial", "coefficients"},
         {"random", "generator"},
     ):
