@@ -6,10 +6,10 @@ import re
 import shlex
 from typing import Any
 
-from eckart.arrow import pa
 from eckart.cli.reading import Reading
 from eckart.errors import InputError, wrong
 from eckart.io.text.documents import Documents
+from eckart.loading import pa
 from eckart.matrix import Observed
 
 WHO = r"user|customer|person|member|reader|account|client|session|visitor|uid|patient|student"
