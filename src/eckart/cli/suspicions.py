@@ -72,13 +72,13 @@ def refuse_complete(reading: Reading, file: str, x: Observed) -> None:
     )
 
 
-def refuse_rank(k: Any, x: Any, what: str = "") -> None:
+def refuse_rank(k: Any, x: Any) -> None:
     """More components than the smaller side has."""
     n, m = x.shape
     most = m if n is None else min(n, m)
     if isinstance(k, int) and not isinstance(k, bool) and k > most:
         rows = "unknown" if n is None else f"{n:,}"
-        raise wrong("--components", k, f"at most {most:,} for {rows} rows x {m:,} columns{what}", "lower it")
+        raise wrong("--components", k, f"at most {most:,} for {rows} rows x {m:,} columns", "lower it")
 
 
 def refuse_markup(reading: Reading, file: str) -> None:
