@@ -279,7 +279,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """The certificate, measured at the weights of the factors; PCA stands beside it where its training rows are at hand (``trained_on``)."""
         with places.threads(self.n_threads):
             net = modules.with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured = trainer.slope(net, loss, batches.Part(rows, split[0]), place, float(self.weight_decay), batch_size)
+            measured: tuple[float, float, float, float | None] = trainer.slope(net, loss, batches.Part(rows, split[0]), place, float(self.weight_decay), batch_size)
         judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
         part = rows_at(matrix, judged)
         risk = risk_of(part, lambda x: self._rebuilt(network, x))
@@ -293,14 +293,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         notes = ("objective and gradient without noise and sampling",) if self.noise or self.variational else ()
         problem = f"{self.loss} reconstruction through {network.k} numbers, {network.size:,} weights"
         against = (risk, by_mean * (1 + 1e-6) + 1e-12, "the mean of the training rows")
-        return certify_network(
-            problem,
-            *measured,
-            facts,
-            against=against,
-            stopped=stopped,
-            notes=notes,
-        )
+        return certify_network(problem, *measured, facts, against=against, stopped=stopped, notes=notes)
 
     @fitted
     def n_components_(self) -> int:

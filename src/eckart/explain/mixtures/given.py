@@ -72,7 +72,7 @@ class settable(fitted):
     """A fitted attribute of a mixture that can be set."""
 
     def __set__(self, model: Any, value: Any) -> None:
-        model._set(self.fget.__name__, value)
+        model._set(self.fget.__name__, value)  # type: ignore[union-attr]
 
 
 class SettableMixture(MixtureVerbs):

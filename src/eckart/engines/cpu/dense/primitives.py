@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.dense import passes, thin
-from eckart.engines.cpu.dense.linear import covariance, eigh_top, is_below, orth, svd_of
+from eckart.engines.cpu.dense.linear import eigh_top, svd_of
+from eckart.engines.cpu.later import later
 from eckart.engines.cpu.row_blocks import SQUARE, Job, block_rows, even_rows, jobs, partial_sums
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import (
@@ -223,29 +224,14 @@ class DensePrimitives:
         run_lanes(range(0, n, width), lanes, step, self.threads)
         return thin.tree_sum(lanes, self.threads).copy()
 
-    def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
-        return orth(v, against, self.threads)
-
-    def inner(self, q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        return thin.inner(q, w, weights, self.threads)
-
-    def outer(self, q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0) -> np.ndarray:
-        return thin.outer(q, s, plus, scale, self.threads)
-
-    def triangle(self, v: np.ndarray) -> np.ndarray:
-        return thin.triangle(v, self.threads)
-
-    def write_columns(self, into: np.ndarray, first: int, columns: np.ndarray) -> None:
-        thin.write_columns(into, first, columns, self.threads)
-
-    def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        return eigh_top(c, k)
-
-    def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
-        return covariance(scatter, weight, mean, self.threads)
-
-    def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
-        return is_below(c, q, r, bound, self.threads)
+    orth = later("dense.linear", "orth")
+    covariance = later("dense.linear", "covariance")
+    is_below = later("dense.linear", "is_below")
+    inner = later("dense.thin", "inner")
+    outer = later("dense.thin", "outer")
+    triangle = later("dense.thin", "triangle")
+    write_columns = later("dense.thin", "write_columns")
+    eigh_top = staticmethod(eigh_top)
 
     def svd(self, x: Matrix | Host, centered: bool) -> Decomposition:
         x = place(x)

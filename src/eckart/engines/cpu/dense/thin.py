@@ -71,7 +71,7 @@ def thin(
         return None if other is None else (other.T @ out).astype(np.float64)
 
 
-def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None, threads: int) -> np.ndarray:
+def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
     """Q^T diag(weights) W in float64, summed over fixed ranges of rows."""
     if weights is not None:
         w = w * weights[:, None]
@@ -82,7 +82,7 @@ def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None, threads: int
     return np.asarray(thin(cuts, w, other=q, threads=threads))
 
 
-def outer(q: np.ndarray, s: np.ndarray, plus: np.ndarray | None, scale: float, threads: int) -> np.ndarray:
+def outer(q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0, threads: int = 1) -> np.ndarray:
     """Q S + scale P."""
     dtype = q.dtype
     q, s = by_rows(q, dtype), by_rows(s, dtype)
