@@ -120,7 +120,8 @@ class NetworkHead(NetworkShell):
         judged, name = (split[1], "held-out error") if len(split[1]) else (split[0], "error")
         with places.threads(self.n_threads):
             net = modules.with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured: tuple[float, float, float, float | None] = training.slope(net, self._loss(), batches.Part(rows, split[0]), place, float(self.weight_decay), batch_size)
+            seen = batches.Part(rows, split[0])
+            measured: tuple[float, float, float, float | None] = training.slope(net, self._loss(), seen, place, float(self.weight_decay), batch_size)
             with torch.no_grad():
                 out = np.concatenate(stepping.over_rows(batches.Part(rows, judged), lambda b: net(b.x).double().cpu().numpy()))
         error, more = self._measured(out, targets[judged])

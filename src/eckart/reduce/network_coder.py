@@ -279,7 +279,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """The certificate, measured at the weights of the factors; PCA stands beside it where its training rows are at hand (``trained_on``)."""
         with places.threads(self.n_threads):
             net = modules.with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured: tuple[float, float, float, float | None] = trainer.slope(net, loss, batches.Part(rows, split[0]), place, float(self.weight_decay), batch_size)
+            seen = batches.Part(rows, split[0])
+            measured: tuple[float, float, float, float | None] = trainer.slope(net, loss, seen, place, float(self.weight_decay), batch_size)
         judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
         part = rows_at(matrix, judged)
         risk = risk_of(part, lambda x: self._rebuilt(network, x))
