@@ -16,16 +16,6 @@ from eckart.cli.options import option
 from eckart.cli.shell import Shell, lasting
 from eckart.errors import wrong
 
-WARM_HELP = """
-Compile all kernels now, side by side, so that no first fit has to wait.
-
-Compiled kernels are kept beside the package (or where NUMBA_CACHE_DIR says) and serve all later runs of this version on this machine.
-
-Example:
-
-    eckart warm
-"""
-
 
 def small_table(dtype: str = "float64", gaps: float = 0.0) -> Any:
     """Sixty rows of rank three with a little noise, ``gaps`` of the entries missing: a fit of them is its compiling."""
@@ -136,6 +126,14 @@ def warm(
     jobs: Annotated[int | None, option(help="Processes side by side.  [default: one for each core]")] = None,
     shell: Shell,
 ) -> None:
+    """Compile all kernels now, side by side, so that no first fit has to wait.
+
+    Compiled kernels are kept beside the package (or where NUMBA_CACHE_DIR says) and serve all later runs of this version on this machine.
+
+    Example:
+
+        eckart warm
+    """
     jobs = jobs or os.cpu_count() or 1
     if jobs < 1:
         raise wrong("--jobs", jobs, "a number of 1 or more")
@@ -175,6 +173,3 @@ def _start(name: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-warm.__doc__ = WARM_HELP
