@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+import eckart
 from eckart.cli import options
 from eckart.cli.options import option
 from eckart.cli.shell import Shell, lasting
@@ -31,38 +32,28 @@ def small_texts() -> list[str]:
 
 
 def _complete(name: str, *args: Any, **params: Any) -> None:
-    import eckart
-
     for dtype in ("float64", "float32"):
         model = getattr(eckart, name)(*args, random_state=0, **params).fit(small_table(dtype, 0.4))
         model.recommend([0], 2)
 
 
 def _explain(name: str, **params: Any) -> None:
-    import eckart
-
     counts = eckart.corpus(small_texts())
     getattr(eckart, name)(3, random_state=0, **params).fit(counts)
 
 
 def _embed(name: str) -> None:
-    import eckart
-
     vectors = getattr(eckart, name)(4, random_state=0).fit(small_texts()).vectors_
     vectors.neighbours("w1", 2)
 
 
 def _mixture(**params: Any) -> None:
-    import eckart
-
     for dtype in ("float64", "float32"):
         for gaps in (0.0, 0.1):
             eckart.GaussianMixture(2, random_state=0, **params).fit(small_table(dtype, gaps))
 
 
 def _reduce() -> None:
-    import eckart
-
     for dtype in ("float64", "float32"):
         for gaps in (0.0, 0.1):
             x = small_table(dtype, gaps)
@@ -71,8 +62,6 @@ def _reduce() -> None:
 
 def _short_rows() -> None:
     """Enough rows with fewer entries than components: they have a kernel of their own, which smaller data does without."""
-    import eckart
-
     x = np.random.default_rng(0).random((1200, 60))
     x[x < 0.7] = np.nan
     for dtype in ("float64", "float32"):
@@ -80,15 +69,11 @@ def _short_rows() -> None:
 
 
 def _items() -> None:
-    import eckart
-
     for name, params in (("EASE", {}), ("SLIM", {}), ("SpectralFilter", {"n_components": 2, "random_state": 0})):
         getattr(eckart, name)(**params).fit(small_table(gaps=0.4)).recommend([0], 2)
 
 
 def _parts(dtype: str) -> None:
-    import eckart
-
     for loss in ("frobenius", "kullback-leibler"):
         for x in (small_table(dtype), small_table(dtype, 0.1), eckart.corpus(small_texts())):
             eckart.NMF(2, beta_loss=loss, random_state=0).fit(x)
