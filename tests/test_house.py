@@ -50,6 +50,22 @@ def test_every_public_name_has_a_doctest():
         assert examples, f"{name} has no doctest"
 
 
+def test_what_is_loaded_at_its_first_use_exists_and_is_of_the_same_room():
+    """import-linter does not see such names."""
+    import re
+    from pathlib import Path
+
+    home, seen = Path(eckart.__file__).parent, 0
+    for path in home.rglob("*/**/*.py"):
+        room = path.relative_to(home).parts[0]
+        for told in re.findall(r"= (?:lazy|later)\(\"([\w.]+)\"", path.read_text()):
+            name = told if told.startswith("eckart") else f"eckart.engines.cpu.{told}"
+            seen += 1
+            assert home.parent.joinpath(*name.split(".")).with_suffix(".py").is_file(), name
+            assert (room, name.split(".")[1]) in {(room, room), ("reduce", "nn")}, (path, name)
+    assert seen > 50
+
+
 def test_imports_go_one_way():
     from importlinter.cli import lint_imports_command
 

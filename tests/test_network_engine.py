@@ -85,12 +85,3 @@ def test_a_model_from_before_there_was_an_engine_takes_auto(model, data):
     assert clone(old).engine == "auto"
     use = "transform" if hasattr(model, "transform") else "predict"
     np.testing.assert_array_equal(getattr(old, use)(data[0]), getattr(model, use)(data[0]))
-
-
-def test_a_checkpoint_from_before_there_was_an_engine_is_gone_on_with(model, data, tmp_path):
-    from eckart.nn.shell import NetworkShell
-
-    x = eckart.Dense(data[0])
-    about = [NetworkShell._file(clone(model).set_params(engine=name, checkpoint=tmp_path / "c"), x, 0).about for name in ("auto", "cpu")]
-    assert "engine" not in about[0]
-    assert about[1]["engine"] == "cpu"

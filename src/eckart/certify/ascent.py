@@ -34,7 +34,6 @@ def certify_ascent(
     excused: Collection[int] = (),
     facts: dict[str, Any] | None = None,
     notes: tuple[str, ...] = (),
-    extra: tuple[Check, ...] = (),
 ) -> Certificate:
     """The certificate of a climb: ``bound`` is F at the returned point and ``gain`` what one more step adds to it, both a row's share.
 
@@ -48,7 +47,6 @@ def certify_ascent(
     checks = (
         Check("largest fall", largest_fall(trace.values, excused), fall, "fall of the bound in one step, / its size"),
         Check("one more step", abs(gain), max(tol, STILL), "change of the bound by one more EM step, a row's share"),
-        *extra,
     )
     known: dict[str, Any] = {"bound": bound, "EM steps": max(len(trace) - 1, 0)}
     if len(ends) > 1:

@@ -190,12 +190,12 @@ def svt_certificate(
     return Certificate("min tau ||B||_* + 1/2 ||B||^2 with Pi(B) = Pi(A)", "global", checks, facts)
 
 
-def dual_point(m: Measured, goal: Coordinates, max_iter: int = 2000) -> tuple[np.ndarray, float, float]:
+def dual_point(m: Measured, goal: Coordinates) -> tuple[np.ndarray, float, float]:
     """The least-norm y on the entries with P_T Pi^T y = goal: y = Pi P_T g, (P_T Pi^T Pi P_T) g = goal; with the miss ||P_T Pi^T y - goal||_F and ||g||."""
     zero = np.zeros(1)
     # conjugate gradients on the normal equations with the right-hand side goal instead of an image of entries
     g, _, _ = least_squares(
-        m.tangent, goal, Coordinates(zero, zero, zero), m.tangent.zero(), tol=1e-10, drop=0.0, max_iter=max_iter
+        m.tangent, goal, Coordinates(zero, zero, zero), m.tangent.zero(), tol=1e-10, drop=0.0, max_iter=2000
     )
     y = m.tangent.forward(g)
     miss = m.tangent.adjoint(y).plus(-1.0, goal)

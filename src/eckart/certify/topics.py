@@ -141,23 +141,21 @@ def certify_stream(halves: Sequence[Any], t: Topics, *, engine: Any) -> Certific
     return Certificate(problem, "statistical", (check,), known, (note,))
 
 
-def certify_gibbs(
-    docs: Any, t: Topics, eta: Any, *, engine: Any, seed: int = 0, chains: int = CHAINS
-) -> Certificate:
+def certify_gibbs(docs: Any, t: Topics, eta: Any, *, engine: Any) -> Certificate:
     """Do fresh chains, started at these topics over placed documents, stay there and agree? ``eta`` is one number or words x k."""
     words = np.ascontiguousarray(t.words.T, np.float32)
     shares = engine.topic_fold(docs, words, t.prior, np.full(t.k, 1.0 / t.k), steps=30, tol=1e-2)
-    values, means, tokens = np.zeros((chains, DRAWS)), [], 1
-    for c in range(chains):
-        chain = engine.topic_chain(docs, words, shares, eta, seed + 7919 * (c + 1))
+    values, means, tokens = np.zeros((CHAINS, DRAWS)), [], 1
+    for c in range(CHAINS):
+        chain = engine.topic_chain(docs, words, shares, eta, 7919 * (c + 1))
         tokens = max(1, chain.tokens)
         for _ in range(BURN):
             chain.sweep(t.prior)
         values[c] = [chain.sweep(t.prior, average=True) for _ in range(DRAWS)]
         mean = chain.mean_counts()
         means.append(engine.topic_words(mean, mean.sum(axis=0, dtype=np.float64), eta).words)
-    own = float(t.sizes @ _tv(words, sum(means) / chains))
-    apart = float(t.sizes @ _tv(means[0], means[-1])) if chains > 1 else 0.0
+    own = float(t.sizes @ _tv(words, sum(means) / CHAINS))
+    apart = float(t.sizes @ _tv(means[0], means[-1]))
     values /= tokens
     rise = float(values[:, DRAWS // 2 :].mean() - values[:, : DRAWS // 2].mean())
     checks = (
@@ -173,7 +171,7 @@ def certify_gibbs(
         "log-likelihood of a token given the others": float(values.mean()),
         "split R-hat": float(split_rhat(values)),
         "chains apart": apart,
-        "chains": chains,
+        "chains": CHAINS,
     }
     problem = f"LDA: {t.k} topics of {t.n} words in {docs.shape[0]} documents, mean of the posterior around them"
     return Certificate(problem, "statistical", checks, measured | _sizes(t, float(tokens)))

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.cli.reading import Reading
 from eckart.errors import FileError, InputError, wrong
 from eckart.index.ids import Ids
@@ -19,6 +18,7 @@ from eckart.io.tables.columns import head_of
 from eckart.io.tables.csv_marks import NULLS
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
 from eckart.io.tables.long_tables import Long
+from eckart.loading import pa
 from eckart.matrix import Observed
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.cli.options import option
 from eckart.errors import FileError, InputError
+from eckart.loading import pa
 
 RowFeatures = Annotated[
     str | None,

@@ -12,20 +12,6 @@ from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOpt
 from eckart.cli.shell import Shell, verdict
 from eckart.errors import InputError
 
-CERTIFY_HELP = """
-Measure the certificate of a saved model again, from model and data alone. Exit code 1 when it does not hold.
-
-Completions, topics and embeddings remember how their data was written; --rows, --columns, --values and --text are needed only where that has changed.
-
-Examples:
-
-    eckart certify m.safetensors data.csv
-
-    eckart certify completion.safetensors ratings.csv
-
-    eckart certify topics.safetensors reviews/
-"""
-
 
 @options.spread
 def certify(
@@ -38,6 +24,18 @@ def certify(
     written: CellOptions,
     shell: Shell,
 ) -> None:
+    """Measure the certificate of a saved model again, from model and data alone. Exit code 1 when it does not hold.
+
+    Completions, topics and embeddings remember how their data was written; --rows, --columns, --values and --text are needed only where that has changed.
+
+    Examples:
+
+        eckart certify m.safetensors data.csv
+
+        eckart certify completion.safetensors ratings.csv
+
+        eckart certify topics.safetensors reviews/
+    """
     from eckart.io.models.save import load
 
     fitted = load(model)
@@ -79,6 +77,3 @@ def _data(fitted: Any, model: Path, data: str, table: Any, triples: Any, texts: 
 
         return sentences_for(fitted, local(data, ".txt"), reading)
     return fitting(fitted, model, local(data), reading)
-
-
-certify.__doc__ = CERTIFY_HELP

@@ -11,17 +11,6 @@ from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell
 from eckart.errors import InputError, wrong
 
-COMPARE_HELP = """
-Compare recommenders on the same hidden entries, in one table; what is popular is always among them.
-
-Every method is fitted to the same part of the data and lists the best columns that a row has not seen; the hidden entries say how good the lists are.
-
-Examples:
-
-    eckart compare clicks.csv --rows user --columns page
-
-    eckart compare ratings.csv --rows user --columns movie --values rating --methods ease,gf-cf --at 20
-"""
 METHODS = {"als": "ALS", "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter", "blend": "Blend"}
 
 
@@ -39,6 +28,16 @@ def compare(
     written: CellOptions,
     shell: Shell,
 ) -> None:
+    """Compare recommenders on the same hidden entries, in one table; what is popular is always among them.
+
+    Every method is fitted to the same part of the data and lists the best columns that a row has not seen; the hidden entries say how good the lists are.
+
+    Examples:
+
+        eckart compare clicks.csv --rows user --columns page
+
+        eckart compare ratings.csv --rows user --columns movie --values rating --methods ease,gf-cf --at 20
+    """
     from eckart.cli.building import held_out_share
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.complete.compare_lists import compare as compared
@@ -73,6 +72,3 @@ def _model(name: str, shape: tuple[int, int]) -> Any:
 
     kind = class_named(METHODS[name])
     return kind(max(1, min(RANK, *shape)), feedback="implicit") if name == "als" else kind()
-
-
-compare.__doc__ = COMPARE_HELP

@@ -17,37 +17,6 @@ from eckart.cli.options import Arithmetic, CellOptions, TableOptions, TripleOpti
 from eckart.cli.shell import Shell, Targets
 from eckart.errors import InputError, wrong
 
-COMPLETE_HELP = """
-Fill in a matrix from the entries that are known, and show how good the answer is.
-
-Reads triples (one observation a line; say which columns hold row ids, column ids and values) or a wide table with empty cells, from .csv, .tsv,
-.parquet, .arrow, .xlsx, .jsonl, .npy, .npz or standard input (-); quote a pattern such as 'part-*.parquet' to chain files. Files of triples may be
-larger than memory.
-
-The method is chosen first (unless --method says it), on unseen entries; -k alone chooses the ridge. The error is measured on entries held out of all
-of that; the model is then fitted to everything.
-
-Examples:
-
-    eckart complete ratings.csv --rows user --columns movie --values rating --model m.safetensors --report report.html
-
-    eckart complete ratings.csv --rows user --columns movie --values rating -k 16 --pairs wanted.csv --out predicted.parquet
-
-    eckart complete clicks.parquet --rows user --columns page --feedback implicit -k 64 --model m.safetensors
-
-    eckart complete u.data --rows 0 --columns 1 --values 2 --delimiter tab --no-header --out completed.parquet
-
-    eckart complete answers.csv --rows person --columns question --values yes --loss logistic --out chances.csv
-
-    eckart complete sensors.csv --index station --missing -999 --out filled.csv
-
-    eckart complete flows.csv --rows station --columns hour --values people --method series --forecast 24 --out next_day.csv
-
-    eckart complete ratings.csv --rows user --columns movie --values rating --row-features users.csv:user --column-features movies.csv:movie
-
-    eckart complete patients.csv --out filled.csv
-"""
-
 METHODS = {
     "biases": "ALS", "als": "ALS", "bayes": "BayesianMF", "soft-impute": "SoftImpute", "svp": "SVP", "svt": "SVT", "exact": "ExactRecovery",
     "ease": "EASE", "slim": "SLIM", "gf-cf": "SpectralFilter", "blend": "Blend", "series": "TimeFactors",
@@ -73,6 +42,35 @@ def complete(
     how: Arithmetic,
     shell: Shell,
 ) -> None:
+    """Fill in a matrix from the entries that are known, and show how good the answer is.
+
+    Reads triples (one observation a line; say which columns hold row ids, column ids and values) or a wide table with empty cells, from .csv, .tsv,
+    .parquet, .arrow, .xlsx, .jsonl, .npy, .npz or standard input (-); quote a pattern such as 'part-*.parquet' to chain files. Files of triples may be
+    larger than memory.
+
+    The method is chosen first (unless --method says it), on unseen entries; -k alone chooses the ridge. The error is measured on entries held out of all
+    of that; the model is then fitted to everything.
+
+    Examples:
+
+        eckart complete ratings.csv --rows user --columns movie --values rating --model m.safetensors --report report.html
+
+        eckart complete ratings.csv --rows user --columns movie --values rating -k 16 --pairs wanted.csv --out predicted.parquet
+
+        eckart complete clicks.parquet --rows user --columns page --feedback implicit -k 64 --model m.safetensors
+
+        eckart complete u.data --rows 0 --columns 1 --values 2 --delimiter tab --no-header --out completed.parquet
+
+        eckart complete answers.csv --rows person --columns question --values yes --loss logistic --out chances.csv
+
+        eckart complete sensors.csv --index station --missing -999 --out filled.csv
+
+        eckart complete flows.csv --rows station --columns hour --values people --method series --forecast 24 --out next_day.csv
+
+        eckart complete ratings.csv --rows user --columns movie --values rating --row-features users.csv:user --column-features movies.csv:movie
+
+        eckart complete patients.csv --out filled.csv
+    """
     from eckart.cli.building import held_out_share, measured, whole_or
     from eckart.cli.complete_mixed import complete_mixed, is_mixed
     from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
@@ -256,6 +254,3 @@ def _command(file: str, source: Any) -> str:
     words = [f"--{name} {shlex.quote(str(value))}" for name, value in told.items() if value is not None]
     words += ["--no-header"] if source.header is False else []
     return " ".join(["eckart complete", shlex.quote(file), *words])
-
-
-complete.__doc__ = COMPLETE_HELP

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.cli.reading import Reading, called
 from eckart.cli.shell import Shell, Targets
 from eckart.cli.suspicions import triples_in
 from eckart.errors import InputError
 from eckart.io.tables.missing import Marks
+from eckart.loading import pa
 
 
 def is_mixed(source: Reading, file: str) -> bool:

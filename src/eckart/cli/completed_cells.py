@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.cli.asked_ids import as_kind, pairs_in
 from eckart.cli.reading import Reading
 from eckart.cli.shell import Targets
 from eckart.errors import FileError, InputError, wrong
 from eckart.io.tables.write import check_target, label_array, write_long, write_table
+from eckart.loading import pa
 
 UNASKED_CELLS = 50_000_000
 """Cells of triples that are written without being asked for by --cells."""

@@ -16,8 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
-from eckart.arrow import pa
 from eckart.errors import EckartError, InputError
+from eckart.loading import pa
 
 From = Annotated[
     str | None,

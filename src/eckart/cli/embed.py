@@ -14,24 +14,6 @@ from eckart.cli.options import Arithmetic, CellOptions, TextOptions, option
 from eckart.cli.shell import Shell, Targets
 from eckart.errors import wrong
 
-EMBED_HELP = """
-Learn a vector for each word (or item) of a text, from the words that stand beside it.
-
-Text is a folder (each file is a sentence, each line with --lines), a .txt file (each line), .jsonl, a column of a table (--text), or standard input (-).
-The vectors are written for word2vec, GloVe or gensim, by the ending of --out: .txt and .vec are text, .bin is binary, .safetensors is exact; .gz after it
-compresses.
-
-Examples:
-
-    eckart embed wiki.txt --components 100 --out vectors.txt --report report.html
-
-    eckart embed reviews/ --method pmi -k 300 --window 5 --out vectors.bin
-
-    eckart embed reviews.csv --text review --method glove --model m.safetensors
-
-    eckart embed baskets.txt --tokenizer '[^,]+' --min-count 2 --out items.safetensors
-"""
-
 METHODS = {"skipgram": "SkipGram", "pmi": "PMI", "glove": "GloVe"}
 WORDS = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_length", "n_threads", "verbose")
 """Parameters of an embedding that choose its words."""
@@ -93,6 +75,22 @@ def embed(
     how: Arithmetic,
     shell: Shell,
 ) -> None:
+    """Learn a vector for each word (or item) of a text, from the words that stand beside it.
+
+    Text is a folder (each file is a sentence, each line with --lines), a .txt file (each line), .jsonl, a column of a table (--text), or standard input (-).
+    The vectors are written for word2vec, GloVe or gensim, by the ending of --out: .txt and .vec are text, .bin is binary, .safetensors is exact; .gz after it
+    compresses.
+
+    Examples:
+
+        eckart embed wiki.txt --components 100 --out vectors.txt --report report.html
+
+        eckart embed reviews/ --method pmi -k 300 --window 5 --out vectors.bin
+
+        eckart embed reviews.csv --text review --method glove --model m.safetensors
+
+        eckart embed baskets.txt --tokenizer '[^,]+' --min-count 2 --out items.safetensors
+    """
     from eckart.cli.building import builder, kind_and_file
     from eckart.cli.reading import local, reading_of
     from eckart.cli.suspicions import refuse_markup
@@ -166,6 +164,3 @@ def _summary(model: Any, seconds: float, top: int, shell: Shell) -> None:
         shell.answer["neighbours"] = near
         for word, words in near.items():
             shell.say("near", f"{word}: {' '.join(words)}")
-
-
-embed.__doc__ = EMBED_HELP

@@ -19,28 +19,6 @@ from eckart.cli.shell import Shell, Targets
 from eckart.errors import wrong
 from eckart.trace import StopReason, preliminary
 
-EXPLAIN_HELP = """
-Explain data by a few latent variables: the topics of texts, the components of a mixture, the parts of a non-negative table.
-
-Text is counted first: a folder (each file is a document), a .txt file (each line), .jsonl, a column of a table (--text), or standard input (-). Counts
-are read from .npz and .mtx, numbers from .csv, .parquet, .arrow, .xlsx, .npy, grey values from a folder of images. Text and counts are explained by
-topics (lda), tables by a mixture, unless --method says otherwise.
-
-Examples:
-
-    eckart explain reviews/ --method lda --components 20 --report report.html
-
-    eckart explain news.txt --split-documents '</DOC>' -k 20 --model m.safetensors
-
-    eckart explain reviews.csv --text review --index id -k 30 --out shares.parquet
-
-    eckart explain counts.mtx --vocabulary words.txt --method plsa -k 50
-
-    eckart explain iris.csv --method mixture -k 3 --labels species --report iris.html
-
-    eckart explain faces.npy --method nmf -k 49 --image 19x19 --report faces.html
-"""
-
 METHODS = {"lda": "LDA", "plsa": "PLSA", "nmf": "NMF", "mixture": "GaussianMixture"}
 DEFAULT, CANDIDATES = 20, (5, 10, 20, 40, 80)
 
@@ -109,6 +87,26 @@ def explain(
     how: Arithmetic,
     shell: Shell,
 ) -> None:
+    """Explain data by a few latent variables: the topics of texts, the components of a mixture, the parts of a non-negative table.
+
+    Text is counted first: a folder (each file is a document), a .txt file (each line), .jsonl, a column of a table (--text), or standard input (-). Counts
+    are read from .npz and .mtx, numbers from .csv, .parquet, .arrow, .xlsx, .npy, grey values from a folder of images. Text and counts are explained by
+    topics (lda), tables by a mixture, unless --method says otherwise.
+
+    Examples:
+
+        eckart explain reviews/ --method lda --components 20 --report report.html
+
+        eckart explain news.txt --split-documents '</DOC>' -k 20 --model m.safetensors
+
+        eckart explain reviews.csv --text review --index id -k 30 --out shares.parquet
+
+        eckart explain counts.mtx --vocabulary words.txt --method plsa -k 50
+
+        eckart explain iris.csv --method mixture -k 3 --labels species --report iris.html
+
+        eckart explain faces.npy --method nmf -k 49 --image 19x19 --report faces.html
+    """
     from eckart.cli import building
     from eckart.cli.counted_texts import chosen_words, counted, guided, is_text, words_in
     from eckart.cli.reading import Table, described, facts, local, reading_of
@@ -325,6 +323,3 @@ def _components(model: Any, f: Any, top: int) -> list[tuple[str, int, float, str
     if means is None:
         return [("component", z + 1, w, "") for z, w in enumerate(f.weights)]
     return [("component", *told) for told in described(f.weights, means, column_names(f), top)]
-
-
-explain.__doc__ = EXPLAIN_HELP

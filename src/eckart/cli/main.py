@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from eckart import __version__
 from eckart.cli.certify import certify
 from eckart.cli.cluster import around
 from eckart.cli.compare import compare
@@ -47,8 +48,6 @@ for verb in (reduce, complete, compare, recommend, explain, embed, neighbours, a
 
 def _version(show: bool) -> None:
     if show:
-        from eckart import __version__
-
         typer.echo(f"eckart {__version__}")
         raise typer.Exit()
 

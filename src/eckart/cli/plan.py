@@ -10,19 +10,6 @@ from eckart.cli import options
 from eckart.cli.options import CellOptions, Engine, TableOptions, option
 from eckart.cli.shell import Shell, lasting
 
-PLAN_HELP = """
-Estimate passes, time and memory of a reduction before running it, and say what would be chosen and why.
-
-The time is measured on a part of the rows. With the name of another verb before its own words, that verb is planned (the same as its --plan). With --workers
-or --cluster the plan also says how many passes over the data there are, what goes through the network, and the memory of a worker and of this process.
-
-Examples:
-
-    eckart plan data.npy --components 32
-
-    eckart plan complete ratings.csv --rows user --columns movie --values rating --workers 4
-"""
-
 VERBS = ("reduce", "complete", "explain", "embed")
 
 
@@ -52,6 +39,18 @@ def plan(
     engine: Engine = "auto",
     shell: Shell,
 ) -> None:
+    """Estimate passes, time and memory of a reduction before running it, and say what would be chosen and why.
+
+    The time is measured on a part of the rows. With the name of another verb before its own words, that verb is planned (the same as its --plan). With
+    --workers or --cluster the plan also says how many passes over the data there are, what goes through the network, and the memory of a worker and of
+    this process.
+
+    Examples:
+
+        eckart plan data.npy --components 32
+
+        eckart plan complete ratings.csv --rows user --columns movie --values rating --workers 4
+    """
     from eckart.cli.estimate import tell_plan
     from eckart.cli.reading import local, reading_of
     from eckart.cli.reduce import _components
@@ -85,6 +84,3 @@ def plan(
         typer.echo("solver      passes     time        memory")
         for name, (passes, seconds, memory) in others:
             typer.echo(f"{name:<11} {passes:<10} {lasting(seconds / speed):<11} {memory / 2**20:,.0f} MiB")
-
-
-plan.__doc__ = PLAN_HELP

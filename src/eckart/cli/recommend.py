@@ -15,26 +15,6 @@ from eckart.cli.options import CellOptions, TripleOptions, option
 from eckart.cli.shell import Shell, Targets
 from eckart.errors import EckartError, FileError, InputError, wrong
 
-RECOMMEND_HELP = """
-The best columns for rows of a saved completion, rows or columns that are alike, and why.
-
-Ids are those of the data: user 42, movie 'Alien', day 2024-05-01. Columns that a row has observed are left out unless --include-seen is said.
-
-Examples:
-
-    eckart recommend m.safetensors --row 42 -n 10 --titles movies.csv:movieId:title
-
-    eckart recommend m.safetensors --all --out recs.parquet
-
-    eckart recommend m.safetensors --row 42 --explain 17
-
-    eckart recommend m.safetensors --column 17 --similar
-
-    eckart recommend m.safetensors --new new_users.csv
-
-    eckart recommend m.safetensors --row-features new_users.csv:user
-"""
-
 BLOCK_ROWS = 2**14
 
 
@@ -81,6 +61,24 @@ def recommend(
     threads: options.Threads = None,
     shell: Shell,
 ) -> None:
+    """The best columns for rows of a saved completion, rows or columns that are alike, and why.
+
+    Ids are those of the data: user 42, movie 'Alien', day 2024-05-01. Columns that a row has observed are left out unless --include-seen is said.
+
+    Examples:
+
+        eckart recommend m.safetensors --row 42 -n 10 --titles movies.csv:movieId:title
+
+        eckart recommend m.safetensors --all --out recs.parquet
+
+        eckart recommend m.safetensors --row 42 --explain 17
+
+        eckart recommend m.safetensors --column 17 --similar
+
+        eckart recommend m.safetensors --new new_users.csv
+
+        eckart recommend m.safetensors --row-features new_users.csv:user
+    """
     from eckart.cli.asked_ids import as_kind, for_model, ids_in
     from eckart.cli.reading import local, reading_of
     from eckart.io.tables.write import check_target
@@ -272,6 +270,3 @@ def _plain(column: np.ndarray) -> np.ndarray:
 
 def _line(cells: Any, widths: list[int], right: list[bool]) -> str:
     return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right)).rstrip()
-
-
-recommend.__doc__ = RECOMMEND_HELP

@@ -14,25 +14,6 @@ from eckart.cli.shell import Shell, Targets, lasting
 from eckart.errors import wrong
 
 METHODS = {"pca": "PCA", "autoencoder": "Autoencoder", "conv_autoencoder": "ConvAutoencoder"}
-REDUCE_HELP = """
-Reduce a table to a few components (PCA, or an autoencoder) and show how good the answer is.
-
-Reads .npy, .npz, .csv, .tsv, .parquet, .arrow, .xlsx, .jsonl, a folder of images, or standard input (-); quote a pattern such as 'part-*.parquet' to
-chain files. Columns of text and dates are left out. Empty cells are missing entries: the model is then fitted to what is there. Columns in different
-units need --scale. Files larger than memory are read once, in blocks (by PCA; an autoencoder holds its rows in memory).
-
-Examples:
-
-    eckart reduce wine.csv --scale --components 2 --labels kind --report wine.html
-
-    eckart reduce data.parquet -k auto --out codes.parquet --model m.safetensors --report report.html
-
-    eckart reduce survey.csv -k 0.9 --index id --missing -9 --rotation varimax --report report.html
-
-    eckart reduce digits.npy -k 30 --image 8x8 --report digits.html
-
-    eckart reduce faces/ --method autoencoder -k 30 --image 28x28 --report report.html
-"""
 
 
 @options.spread
@@ -68,6 +49,24 @@ def reduce(
     how: Arithmetic,
     shell: Shell,
 ) -> None:
+    """Reduce a table to a few components (PCA, or an autoencoder) and show how good the answer is.
+
+    Reads .npy, .npz, .csv, .tsv, .parquet, .arrow, .xlsx, .jsonl, a folder of images, or standard input (-); quote a pattern such as 'part-*.parquet' to
+    chain files. Columns of text and dates are left out. Empty cells are missing entries: the model is then fitted to what is there. Columns in different
+    units need --scale. Files larger than memory are read once, in blocks (by PCA; an autoencoder holds its rows in memory).
+
+    Examples:
+
+        eckart reduce wine.csv --scale --components 2 --labels kind --report wine.html
+
+        eckart reduce data.parquet -k auto --out codes.parquet --model m.safetensors --report report.html
+
+        eckart reduce survey.csv -k 0.9 --index id --missing -9 --rotation varimax --report report.html
+
+        eckart reduce digits.npy -k 30 --image 8x8 --report digits.html
+
+        eckart reduce faces/ --method autoencoder -k 30 --image 28x28 --report report.html
+    """
     from eckart.cli import building
     from eckart.cli.reading import facts, local, reading_of
     from eckart.cli.suspicions import refuse_rank, refuse_triples
@@ -194,6 +193,3 @@ def _summary(model: Any, file: str, seconds: float, shell: Shell) -> None:
         told = ", ".join(f"{name} {value:+.3g}" for name, value in top)
         shell.say("component", f"{i + 1}: {float(ratio[i]):.1%}  {told}")
     shell.answer |= {"components": f.k, "explained_variance_ratio": ratio}
-
-
-reduce.__doc__ = REDUCE_HELP

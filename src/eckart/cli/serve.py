@@ -9,21 +9,6 @@ import typer
 
 from eckart.errors import FileError, InputError, MissingError, wrong
 
-SERVE_HELP = """
-Answer questions to saved models over HTTP: recommend, predict, transform, similar, explain, neighbours, analogy, impute, certify.
-
-Listens on this machine only unless --host says otherwise, which wants a token. A model file that is replaced (eckart writes files so) is taken in without
-dropping a request; one that was tampered with is refused, and the one of before stays. Places: /docs, /openapi.json, /v1/models, /health, /ready, /metrics.
-
-Examples:
-
-    eckart serve m.safetensors
-
-    eckart serve --model films=m.safetensors --model words=v.safetensors --port 9000 --workers 2
-
-    eckart serve m.safetensors --host 0.0.0.0 --token-file token.txt --tls-certificate cert.pem --tls-key key.pem
-"""
-
 File = Annotated[Path | None, typer.Argument(help="A saved model; it is served by the name of its file.")]
 Named = Annotated[
     list[str] | None, typer.Option("--model", help="name=path of a saved model; may be given several times.")
@@ -66,6 +51,19 @@ def serve(
     max_requests: Together = 64,
     drain: Drain = 20,
 ) -> None:
+    """Answer questions to saved models over HTTP: recommend, predict, transform, similar, explain, neighbours, analogy, impute, certify.
+
+    Listens on this machine only unless --host says otherwise, which wants a token. A model file that is replaced (eckart writes files so) is taken in without
+    dropping a request; one that was tampered with is refused, and the one of before stays. Places: /docs, /openapi.json, /v1/models, /health, /ready, /metrics.
+
+    Examples:
+
+        eckart serve m.safetensors
+
+        eckart serve --model films=m.safetensors --model words=v.safetensors --port 9000 --workers 2
+
+        eckart serve m.safetensors --host 0.0.0.0 --token-file token.txt --tls-certificate cert.pem --tls-key key.pem
+    """
     from importlib.util import find_spec
 
     if any(find_spec(name) is None for name in ("uvicorn", "httptools")):
@@ -121,6 +119,3 @@ def _paths(file: Path | None, named: list[str]) -> dict[str, Path]:
         if not path.is_file():
             raise FileError(f"{path} does not exist or is not a file")
     return found
-
-
-serve.__doc__ = SERVE_HELP

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import typer
 
+from eckart import __version__
 from eckart.cli.options import option
 from eckart.errors import EckartError, FileError, InputError
 from eckart.trace import StopReason, is_told, progress
@@ -58,8 +59,6 @@ class Shell:
 
     def around(self, name: str, verb: Callable[[], None]) -> None:
         """Run a command: the log before it, the object and the exit code after it."""
-        from eckart import __version__
-
         self.answer |= {"eckart": __version__, "command": name}
         with self._logging():
             LOG.info("eckart %s %s", __version__, " ".join(sys.argv[1:]))

@@ -6,10 +6,10 @@ import re
 import shlex
 from typing import Any
 
-from eckart.arrow import pa
 from eckart.cli.reading import Reading
 from eckart.errors import InputError, wrong
 from eckart.io.text.documents import Documents
+from eckart.loading import pa
 from eckart.matrix import Observed
 
 WHO = r"user|customer|person|member|reader|account|client|session|visitor|uid|patient|student"
@@ -72,13 +72,13 @@ def refuse_complete(reading: Reading, file: str, x: Observed) -> None:
     )
 
 
-def refuse_rank(k: Any, x: Any, what: str = "") -> None:
+def refuse_rank(k: Any, x: Any) -> None:
     """More components than the smaller side has."""
     n, m = x.shape
     most = m if n is None else min(n, m)
     if isinstance(k, int) and not isinstance(k, bool) and k > most:
         rows = "unknown" if n is None else f"{n:,}"
-        raise wrong("--components", k, f"at most {most:,} for {rows} rows x {m:,} columns{what}", "lower it")
+        raise wrong("--components", k, f"at most {most:,} for {rows} rows x {m:,} columns", "lower it")
 
 
 def refuse_markup(reading: Reading, file: str) -> None:

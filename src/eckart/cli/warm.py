@@ -11,20 +11,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
+import eckart
 from eckart.cli import options
 from eckart.cli.options import option
 from eckart.cli.shell import Shell, lasting
 from eckart.errors import wrong
-
-WARM_HELP = """
-Compile all kernels now, side by side, so that no first fit has to wait.
-
-Compiled kernels are kept beside the package (or where NUMBA_CACHE_DIR says) and serve all later runs of this version on this machine.
-
-Example:
-
-    eckart warm
-"""
 
 
 def small_table(dtype: str = "float64", gaps: float = 0.0) -> Any:
@@ -41,38 +32,28 @@ def small_texts() -> list[str]:
 
 
 def _complete(name: str, *args: Any, **params: Any) -> None:
-    import eckart
-
     for dtype in ("float64", "float32"):
         model = getattr(eckart, name)(*args, random_state=0, **params).fit(small_table(dtype, 0.4))
         model.recommend([0], 2)
 
 
 def _explain(name: str, **params: Any) -> None:
-    import eckart
-
     counts = eckart.corpus(small_texts())
     getattr(eckart, name)(3, random_state=0, **params).fit(counts)
 
 
 def _embed(name: str) -> None:
-    import eckart
-
     vectors = getattr(eckart, name)(4, random_state=0).fit(small_texts()).vectors_
     vectors.neighbours("w1", 2)
 
 
 def _mixture(**params: Any) -> None:
-    import eckart
-
     for dtype in ("float64", "float32"):
         for gaps in (0.0, 0.1):
             eckart.GaussianMixture(2, random_state=0, **params).fit(small_table(dtype, gaps))
 
 
 def _reduce() -> None:
-    import eckart
-
     for dtype in ("float64", "float32"):
         for gaps in (0.0, 0.1):
             x = small_table(dtype, gaps)
@@ -81,8 +62,6 @@ def _reduce() -> None:
 
 def _short_rows() -> None:
     """Enough rows with fewer entries than components: they have a kernel of their own, which smaller data does without."""
-    import eckart
-
     x = np.random.default_rng(0).random((1200, 60))
     x[x < 0.7] = np.nan
     for dtype in ("float64", "float32"):
@@ -90,15 +69,11 @@ def _short_rows() -> None:
 
 
 def _items() -> None:
-    import eckart
-
     for name, params in (("EASE", {}), ("SLIM", {}), ("SpectralFilter", {"n_components": 2, "random_state": 0})):
         getattr(eckart, name)(**params).fit(small_table(gaps=0.4)).recommend([0], 2)
 
 
 def _parts(dtype: str) -> None:
-    import eckart
-
     for loss in ("frobenius", "kullback-leibler"):
         for x in (small_table(dtype), small_table(dtype, 0.1), eckart.corpus(small_texts())):
             eckart.NMF(2, beta_loss=loss, random_state=0).fit(x)
@@ -136,6 +111,14 @@ def warm(
     jobs: Annotated[int | None, option(help="Processes side by side.  [default: one for each core]")] = None,
     shell: Shell,
 ) -> None:
+    """Compile all kernels now, side by side, so that no first fit has to wait.
+
+    Compiled kernels are kept beside the package (or where NUMBA_CACHE_DIR says) and serve all later runs of this version on this machine.
+
+    Example:
+
+        eckart warm
+    """
     jobs = jobs or os.cpu_count() or 1
     if jobs < 1:
         raise wrong("--jobs", jobs, "a number of 1 or more")
@@ -175,6 +158,3 @@ def _start(name: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-warm.__doc__ = WARM_HELP

@@ -13,34 +13,6 @@ from eckart.cli.options import option
 from eckart.cli.shell import Shell, Targets
 from eckart.errors import wrong
 
-NEIGHBOURS_HELP = """
-The words whose vectors point in the most similar direction, with their cosine.
-
-VECTORS is a file of word2vec (text or binary), GloVe, fastText (.vec) or eckart, compressed (.gz) or not, or a saved embedding model (.safetensors).
-
-Examples:
-
-    eckart neighbours vectors.txt king
-
-    eckart neighbours vectors.bin king queen -n 5
-
-    eckart neighbours glove.txt.gz king --limit 50000
-
-    eckart neighbours model.safetensors 4711 --out alike.csv
-"""
-
-ANALOGY_HELP = """
-A is to B as C is to which word?
-
-The answers are the words nearest to B - A + C (3CosAdd), or those of the best product of likenesses (--method multiply, 3CosMul); A, B and C are no answers.
-
-Examples:
-
-    eckart analogy vectors.txt man king woman
-
-    eckart analogy vectors.txt paris france rome -n 5 --method multiply
-"""
-
 File = Annotated[str, typer.Argument(metavar="VECTORS", help="A file of vectors, or a saved embedding model.")]
 Limit = Annotated[int | None, option(help="Read so many words from the first on (usually the most frequent).")]
 Format = Annotated[str | None, option(help="text, glove, binary or safetensors; found out from the file unless said.")]
@@ -60,6 +32,20 @@ def neighbours(
     threads: options.Threads = None,
     shell: Shell,
 ) -> None:
+    """The words whose vectors point in the most similar direction, with their cosine.
+
+    VECTORS is a file of word2vec (text or binary), GloVe, fastText (.vec) or eckart, compressed (.gz) or not, or a saved embedding model (.safetensors).
+
+    Examples:
+
+        eckart neighbours vectors.txt king
+
+        eckart neighbours vectors.bin king queen -n 5
+
+        eckart neighbours glove.txt.gz king --limit 50000
+
+        eckart neighbours model.safetensors 4711 --out alike.csv
+    """
     _check(n, out, vectors)
     v = _read(vectors, format, limit, encoding, shell)
     left_out = None if not without else _ids(v, without)
@@ -85,6 +71,17 @@ def analogy(
     encoding: options.Encoding = "utf-8",
     shell: Shell,
 ) -> None:
+    """A is to B as C is to which word?
+
+    The answers are the words nearest to B - A + C (3CosAdd), or those of the best product of likenesses (--method multiply, 3CosMul); A, B and C are no
+    answers.
+
+    Examples:
+
+        eckart analogy vectors.txt man king woman
+
+        eckart analogy vectors.txt paris france rome -n 5 --method multiply
+    """
     _check(n, out, vectors)
     if method not in ("add", "multiply"):
         raise wrong("--method", method, "add or multiply")
@@ -129,7 +126,3 @@ def _tell(titles: dict[str, str], table: dict[str, Any], out: Path | None, shell
     from eckart.cli.recommend import tell
 
     tell(tuple(titles.get(name, name) for name in table), iter([tuple(table.values())]), out, shell)
-
-
-neighbours.__doc__ = NEIGHBOURS_HELP
-analogy.__doc__ = ANALOGY_HELP

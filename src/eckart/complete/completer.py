@@ -79,7 +79,7 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         each stored entry in row order) say how much each observation counts. ``memory`` (such as ``"4GB"``; None: most of what is free) is what the
         observations of a file may take: more than that is sorted into shards on the disk first.
         """
-        x = observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory)
+        x = self._entries(observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory))
         self._keep(self._solve(squarable(x), entry_weights(weights, x)), x)  # type: ignore[arg-type]
         return self
 

@@ -79,7 +79,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
         """
         table = {"rows": rows, "columns": columns, "values": values, "duplicates": duplicates, "memory": memory}
         if time is None:
-            x, when = observed(X, sql, **table), None
+            x, when = self._entries(observed(X, sql, **table)), None
         else:
             x, when = timed(X, sql, time, table)
         parts = parts_of(x) is not None

@@ -47,6 +47,19 @@ def entry_weights(weights: Any, x: Observed) -> np.ndarray | None:
     return w
 
 
+def taken_up(x: Observed) -> Observed:
+    """What rows took up. A row that stores every column comes from a table of 0 and 1 and says by its zeros what was not taken up: they are no entries, neither
+    for the ridge, which counts them, nor for lists, which would have nothing left."""
+    if parts_of(x) is not None:
+        return x
+    n, counts = x.n_columns, x.row_counts()
+    if not (counts == n).any():
+        return x
+    kept = (x.data != 0) | np.repeat(counts < n, counts)
+    indptr = np.concatenate([[0], np.cumsum(kept)])[x.indptr]
+    return Observed(indptr, x.indices[kept], x.data[kept], n, x.rows, x.columns)
+
+
 def merge_rows(old: LowRank, new: LowRank, labels: np.ndarray, ids: Labels) -> LowRank:
     """Rows of ``new`` put in place of those with the same id, the others behind."""
     at = ids.find(labels)

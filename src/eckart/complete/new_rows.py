@@ -17,6 +17,7 @@ from eckart.complete.folding import (
     merge_entries,
     merge_rows,
     on_columns,
+    taken_up,
     with_rows_of,
 )
 from eckart.complete.normalise import Normaliser
@@ -105,6 +106,10 @@ class NewRows:
             engine.put(y), engine.take(f.right), self._fold_rule(), offset=beside, base=self._fold_base(f)
         )
 
+    def _entries(self: Any, x: Observed) -> Observed:
+        """What counts as an entry: of clicks, what was taken up."""
+        return taken_up(x) if getattr(self, "feedback", "explicit") == "implicit" else x
+
     def _as_fitted(self: Any, x: Observed) -> Observed:
         """Entries as the fit sees them (implicit feedback brings strengths together)."""
         return x
@@ -123,7 +128,7 @@ class NewRows:
                 validate_data(self, X, reset=False, skip_check_array=True)
             except ValueError as error:  # scikit-learn's words, in an error of ours
                 raise InputError(str(error)) from None
-        x = observed(X)
+        x = self._entries(observed(X))
         if x.columns is not None and f.columns is not None:
             return on_columns(x, self.column_ids)
         if x.n_columns != f.n:

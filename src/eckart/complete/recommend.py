@@ -205,8 +205,7 @@ class Recommender(OnParts, SharesOfEntries):
         """Positions and scores of the n best of ``columns`` for the rows ``at`` of ``f``, whose entries are ``seen``."""
         hidden = None
         if exclude_seen:
-            if getattr(self, "feedback", "explicit") == "implicit":
-                seen = _taken_up(seen, at)
+            seen = self._entries(seen)
             near, where = some_rows(seen, at)
             hidden = (near.indptr, near.indices, where) if len(columns) == f.n else (*_on(near, columns), where)
         if chance is not None:
@@ -306,18 +305,6 @@ def _full_scores(f: LowRank, rows: np.ndarray, whole: np.ndarray, scores: np.nda
         out += f.row_bias[rows, None].astype(out.dtype)
     out[whole < 0] = -np.inf
     return out
-
-
-def _taken_up(seen: Observed, at: np.ndarray) -> Observed:
-    """What the rows ``at`` took up. A row that stores every column comes from a table of 0 and 1 and says by its zeros what was not taken up: nothing would be
-    left to recommend if they counted as seen."""
-    n = seen.n_columns
-    if not (seen.indptr[at + 1] - seen.indptr[at] == n).any():
-        return seen
-    counts = seen.row_counts()
-    kept = (seen.data != 0) | np.repeat(counts < n, counts)
-    indptr = np.concatenate([[0], np.cumsum(kept)])[seen.indptr]
-    return Observed(indptr, seen.indices[kept], seen.data[kept], n, seen.rows, seen.columns)
 
 
 def _on(seen: Observed, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

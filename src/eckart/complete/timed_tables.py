@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.complete.beside import moments
 from eckart.errors import InputError, wrong
 from eckart.io.tables.attributes import table_of
 from eckart.io.tables.triples import observed
+from eckart.loading import pa
 from eckart.matrix import Observed
 
 SUMMED = "sum"

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa, pc
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.index.labels import Labels, first_null, shown, tidy
+from eckart.loading import pa, pc
 
 WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 PIECE = 2**20

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.index.counting import looked_up, tallied
 from eckart.index.ids import Ids, Place, position
 from eckart.index.labels import Labels
+from eckart.loading import pa
 from eckart.merging import Tree
 
 

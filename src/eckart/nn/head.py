@@ -18,11 +18,18 @@ from eckart.factors import Network
 from eckart.factors.checks import numbers
 from eckart.fit import Fit
 from eckart.io.models.levels import resuming
+from eckart.loading import lazy
 from eckart.matrix import SQUARABLE, squarable
 from eckart.nn.architecture import conv_head, default_hidden, dense_head, image_shape
 from eckart.nn.options import WIDTHS
 from eckart.nn.shell import NetworkShell, drawn_seed, fingerprint, rows_at, split_rows
 from eckart.parameters import check, param
+
+batches = lazy("eckart.nn.batches")
+modules = lazy("eckart.nn.modules")
+places = lazy("eckart.nn.place")
+stepping = lazy("eckart.nn.steps")
+training = lazy("eckart.nn.train")
 
 
 @dataclass(eq=False, repr=False)
@@ -45,19 +52,16 @@ class NetworkHead(NetworkShell):
         matrix, gpu = self._door(X)
         count = int(matrix.shape[0] or 0)
         targets, about = self._targets(y, count)
-        from eckart.nn.batches import Rows, scale_of
-        from eckart.nn.modules import arrays_of, build
-
         place = self._place(matrix, gpu)
         with resuming(self, matrix, y=targets) as (memory, rng):
             seed = drawn_seed(rng)
             split = split_rows(count, self.validation_fraction, seed)
-            scale = scale_of(rows_at(matrix, split[0]))
+            scale = batches.scale_of(rows_at(matrix, split[0]))
             architecture = self._architecture(matrix.shape[1], about["out"], len(split[0]))
-            net = build(architecture, seed)
-            rows = Rows(matrix, scale, place, _precise(targets, place))
+            net = modules.build(architecture, seed)
+            rows = batches.Rows(matrix, scale, place, _precise(targets, place))
             recipe, run, place = self._run(net, self._loss(), rows, split, place, seed, memory)
-        weights = {name: w.astype(np.float64) if place.dtype.itemsize == 8 else w for name, w in arrays_of(net).items()}
+        weights = {name: w.astype(np.float64) if place.dtype.itemsize == 8 else w for name, w in modules.arrays_of(net).items()}
         more = (matrix.columns, count, about["classes"], about["extras"])
         network = Network(weights, architecture, scale.mean, scale.spread, about["out"], *more)
         plan = self._choices(recipe, run, place, split, seed, network, matrix)
@@ -70,13 +74,11 @@ class NetworkHead(NetworkShell):
         """Measure the certificate again from this model and data. The training data are split as in the fit; other rows were all unseen."""
         matrix, gpu = self._new(X)
         squarable(matrix)
-        from eckart.nn.batches import Rows, Scale
-
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
         targets = self._coded(y, count)
         share = self.validation_fraction if fingerprint(matrix) == plan["data checksum"] else 0.0
         split, place = split_rows(count, share, int(plan["seed"])), self._place(matrix, gpu)
-        rows = Rows(matrix, Scale(f.mean, f.spread, float(f.n)), place, _precise(targets, place))
+        rows = batches.Rows(matrix, batches.Scale(f.mean, f.spread, float(f.n)), place, _precise(targets, place))
         return self._evidence(f, rows, targets, split, place, self.fit_.trace.reason.value, plan["batch_size"])
 
     def _coded(self, y: Any, count: int) -> np.ndarray:
@@ -115,18 +117,13 @@ class NetworkHead(NetworkShell):
     ) -> Certificate:
         import torch
 
-        from eckart.nn.batches import Part
-        from eckart.nn.modules import with_weights
-        from eckart.nn.place import threads
-        from eckart.nn.steps import over_rows
-        from eckart.nn.train import slope
-
         judged, name = (split[1], "held-out error") if len(split[1]) else (split[0], "error")
-        with threads(self.n_threads):
-            net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured = slope(net, self._loss(), Part(rows, split[0]), place, float(self.weight_decay), batch_size)
+        with places.threads(self.n_threads):
+            net = modules.with_weights(network.architecture, network.weights).to(place.device, place.dtype)
+            seen = batches.Part(rows, split[0])
+            measured: tuple[float, float, float, float | None] = training.slope(net, self._loss(), seen, place, float(self.weight_decay), batch_size)
             with torch.no_grad():
-                out = np.concatenate(over_rows(Part(rows, judged), lambda b: net(b.x).double().cpu().numpy()))
+                out = np.concatenate(stepping.over_rows(batches.Part(rows, judged), lambda b: net(b.x).double().cpu().numpy()))
         error, more = self._measured(out, targets[judged])
         trivial, words = self._trivial(targets[split[0]], targets[judged], network.k)
         facts = {name: error, f"{name} by {words}": trivial, "rows judged": len(judged), **more}

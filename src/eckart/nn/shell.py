@@ -17,11 +17,18 @@ from eckart.factors.checks import numbers
 from eckart.fit import fitted, one_kind_of_names
 from eckart.io.models.checkpoint import checksum
 from eckart.io.read import read
+from eckart.loading import lazy
 from eckart.matrix import Dense, Matrix, squarable
 from eckart.nn.architecture import weight_shapes
 from eckart.nn.lazy import is_tensor, need_torch
 from eckart.nn.options import NetworkParameters, asked_device, recipe_of
 from eckart.trace import StopReason, Trace, progress
+
+batches = lazy("eckart.nn.batches")
+modules = lazy("eckart.nn.modules")
+places = lazy("eckart.nn.place")
+stepping = lazy("eckart.nn.steps")
+training = lazy("eckart.nn.train")
 
 BLOCK = 4096
 LEAST_HELD_OUT = 5
@@ -63,25 +70,19 @@ class NetworkShell(NetworkParameters, ABC):
     def _door(self, X: Any) -> tuple[Matrix, bool]:
         """Data in memory, finite or NaN, and whether it came from a GPU."""
         need_torch(type(self).__name__)
-        from eckart.nn.batches import whole
-
         gpu = is_tensor(X) and X.is_cuda
-        return squarable(whole(one_kind_of_names(read(as_array(X))))), gpu
+        return squarable(batches.whole(one_kind_of_names(read(as_array(X))))), gpu
 
     def _new(self, X: Any) -> tuple[Matrix, bool]:
         """New rows in memory, with the columns of the training data."""
-        from eckart.nn.batches import whole
-
         gpu = is_tensor(X) and X.is_cuda
-        return whole(self._new_rows(as_array(X))), gpu
+        return batches.whole(self._new_rows(as_array(X))), gpu
 
     def _place(self, matrix: Matrix, gpu: bool) -> Any:
-        from eckart.nn.place import choose_place
-
         count = (matrix.shape[0] or 0) if isinstance(matrix, Dense) else 0
         size = count * matrix.shape[1] * (9 if self.precision == "float64" else 5)
         device, asked = asked_device(self)
-        place = choose_place(device, self.precision, self.compile, size, gpu, asked=asked)
+        place = places.choose_place(device, self.precision, self.compile, size, gpu, asked=asked)
         if isinstance(matrix, Dense):
             return place
         return replace(place, resident=False, reason="rows are filled in batch by batch")
@@ -92,18 +93,14 @@ class NetworkShell(NetworkParameters, ABC):
         self, net: Any, loss: Any, rows: Any, split: Any, place: Any, seed: int, memory: Any, judge: Any = None
     ) -> tuple[Any, Any, Any]:
         """Train on one part of the rows, judge on the other; (recipe, progress, place)."""
-        from eckart.nn.batches import Part
-        from eckart.nn.place import threads
-        from eckart.nn.train import train
-
-        held = Part(rows, split[1]) if len(split[1]) else None
+        held = batches.Part(rows, split[1]) if len(split[1]) else None
         count = len(split[0])
         recipe = recipe_of(self, count, place.cuda)
         steps = recipe.max_iter * -(-count // recipe.batch_size)
         place = place.settled(steps, sum(p.numel() for p in net.parameters()), recipe.max_iter * count)
-        with progress(bool(self.verbose)) as watch, threads(self.n_threads):
+        with progress(bool(self.verbose)) as watch, places.threads(self.n_threads):
             more = {"seed": seed, "watch": watch, "memory": memory, "judge": judge}
-            run = train(net, loss, Part(rows, split[0]), held, recipe, place, **more)
+            run = training.train(net, loss, batches.Part(rows, split[0]), held, recipe, place, **more)
         warn_of(run.trace)
         if recipe.schedule == "constant":  # other schedules end at max_iter, and so are done there
             self._say_if_early(run)
@@ -152,18 +149,14 @@ class NetworkShell(NetworkParameters, ABC):
     def _through(self, f: Network, matrix: Matrix, gpu: bool, use: Any) -> np.ndarray:
         """``use(network, batch)`` over blocks of rows, in the precision of the data, joined."""
         torch = need_torch(type(self).__name__)
-        from eckart.nn.batches import Rows, Scale
-        from eckart.nn.place import choose_place, threads
-        from eckart.nn.steps import over_rows
-
         kind = "float64" if matrix.dtype == np.float64 else "float32"
-        place = choose_place(asked_device(self)[0], kind, False, 0, gpu, in_use=True)
-        net, scale = live(f, place.dtype, place.device), Scale(f.mean, f.spread, 1.0)
+        place = places.choose_place(asked_device(self)[0], kind, False, 0, gpu, in_use=True)
+        net, scale = live(f, place.dtype, place.device), batches.Scale(f.mean, f.spread, 1.0)
         count, out = int(matrix.shape[0] or 0), []
-        with torch.no_grad(), threads(self.n_threads):
+        with torch.no_grad(), places.threads(self.n_threads):
             for a in range(0, count, BLOCK):
-                part = Rows(rows_at(matrix, np.arange(a, min(a + BLOCK, count))), scale, place)
-                out += over_rows(part, lambda batch: use(net, batch).detach().cpu().numpy())
+                part = batches.Rows(rows_at(matrix, np.arange(a, min(a + BLOCK, count))), scale, place)
+                out += stepping.over_rows(part, lambda batch: use(net, batch).detach().cpu().numpy())
         return np.concatenate(out).astype(matrix.dtype, copy=False)
 
     # ---- what is kept
@@ -220,11 +213,9 @@ _BUILT: WeakKeyDictionary[Network, tuple[str, Any]] = WeakKeyDictionary()
 
 def live(f: Network, dtype: Any, device: Any) -> Any:
     """The network of the factors in this precision on this device; the last one made is kept as long as the factors are."""
-    from eckart.nn.modules import with_weights
-
     key = f"{dtype} {device}"
     if _BUILT.get(f, ("", None))[0] != key:
-        _BUILT[f] = (key, with_weights(f.architecture, f.weights).to(device, dtype))
+        _BUILT[f] = (key, modules.with_weights(f.architecture, f.weights).to(device, dtype))
     return _BUILT[f][1]
 
 

@@ -24,6 +24,7 @@ from eckart.factors.checks import numbers
 from eckart.fit import Fit, fitted, require_room
 from eckart.io.models.levels import resuming
 from eckart.io.tables.numbers import numeric
+from eckart.loading import lazy
 from eckart.matrix import Counts, Dense, Matrix, row_parts, squarable
 from eckart.nn.lazy import need_torch
 from eckart.nn.options import recipe_of
@@ -32,6 +33,12 @@ from eckart.parameters import check, either, is_int, number, one_of, param, whol
 from eckart.reduce.compare import linear_risk, principal_subspace
 from eckart.reduce.network_rebuild import fill_gaps, link, logit, risk_of, shares_only
 from eckart.rng import generator
+
+batches = lazy("eckart.nn.batches")
+losses = lazy("eckart.nn.losses")
+modules = lazy("eckart.nn.modules")
+places = lazy("eckart.nn.place")
+trainer = lazy("eckart.nn.train")
 
 ROUNDS = 10
 """How often a row with gaps is filled and encoded again, by a network that has met no gaps in training."""
@@ -55,14 +62,12 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         self._check()
         matrix, gpu = self._door(X)
         require_room("n_components", self.n_components, float(matrix.shape[1]) * self.n_components, 4)
-        from eckart.nn.batches import Rows
-
         place = self._place(matrix, gpu)
         with resuming(self, matrix) as (memory, rng):
             seed = drawn_seed(rng)
             split = split_rows(int(matrix.shape[0] or 0), self.validation_fraction, seed)
             net, scale, architecture = self._new_network(matrix, rows_at(matrix, split[0]), seed)
-            loss, rows = self._loss(scale, place), Rows(matrix, scale, place)
+            loss, rows = self._loss(scale, place), batches.Rows(matrix, scale, place)
             judge = self._loss(scale, place, hide=True) if rows.gaps else None
             recipe, run, place = self._run(net, loss, rows, split, place, seed, memory, judge)
         network = self._network(net, scale, architecture, matrix, rows.gaps)
@@ -79,12 +84,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """One pass over more rows, from the present weights (also those of ``fit`` or of a file); the first call of all sets mean, scale and layers."""
         self._check()
         stream, matrix, gpu = self._streaming(X)
-        from eckart.nn.batches import Rows
-        from eckart.nn.place import threads
-        from eckart.nn.train import train
-
         place = self._place(matrix, gpu)
-        rows = Rows(matrix, stream["scale"], place)
+        rows = batches.Rows(matrix, stream["scale"], place)
         recipe = replace(recipe_of(self, len(rows), place.cuda), max_iter=1, schedule="constant")
         loss, split = self._loss(stream["scale"], place), (np.arange(len(rows)), np.arange(0))
         of = (self.optimizer, str(place.device))
@@ -92,8 +93,8 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             "seed": stream["seed"] + stream["calls"],
             "optimizer": stream["optimizer"] if stream["of"] == of else None,
         }
-        with threads(self.n_threads):
-            run = train(stream["net"], loss, rows, None, recipe, place, **at)
+        with places.threads(self.n_threads):
+            run = trainer.train(stream["net"], loss, rows, None, recipe, place, **at)
         warn_of(run.trace)
         stream |= {"rows": stream["rows"] + len(rows), "calls": stream["calls"] + 1, "optimizer": run.optimizer}
         stream |= {"of": of, "gaps": stream["gaps"] or rows.gaps}
@@ -124,12 +125,9 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             shares_only(matrix)
         if "_stream" in vars(self):
             return dict(self._stream), matrix, gpu
-        from eckart.nn.batches import Scale
-        from eckart.nn.modules import with_weights
-
         f, seed = self.fit_.factors, int(self.fit_.plan["seed"])
-        scale = Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
-        kept = {"net": with_weights(f.architecture, f.weights), "scale": scale, "architecture": f.architecture}
+        scale = batches.Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
+        kept = {"net": modules.with_weights(f.architecture, f.weights), "scale": scale, "architecture": f.architecture}
         gaps = f.architecture["rounds"] == 0
         more = {"seed": seed, "rows": f.rows, "calls": 1, "optimizer": None, "of": None, "gaps": gaps}
         return {**kept, **more}, matrix, gpu
@@ -200,15 +198,13 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         """Measure the certificate again from this model and data. The training data are split as in the fit; other rows were all unseen."""
         matrix, gpu = self._new(X)
         squarable(matrix)
-        from eckart.nn.batches import Rows, Scale
-
         f, plan, count = self.fit_.factors, self.fit_.plan, int(matrix.shape[0] or 0)
         seed, known = int(plan["seed"]), fingerprint(matrix) == plan["data checksum"]
         known = known and plan["reason"] != "partial_fit"
         split = split_rows(count, self.validation_fraction if known else 0.0, seed)
         place = self._place(matrix, gpu)
-        scale = Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
-        rows = Rows(matrix, scale, place)
+        scale = batches.Scale(f.mean, f.spread, float(f.extras["per_row"][0]))
+        rows = batches.Rows(matrix, scale, place)
         more = (self.fit_.trace.reason.value, plan["batch_size"], known)
         return self._evidence(f, matrix, split, place, rows, self._loss(scale, place), *more)
 
@@ -234,22 +230,17 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
 
     def _new_network(self, matrix: Matrix, training: Matrix, seed: int) -> tuple[Any, Any, dict[str, Any]]:
         """A network with its first weights, and the scale of the training rows."""
-        from eckart.nn.batches import scale_of
-        from eckart.nn.modules import build, start_at_subspace
-
         count, n = int(training.shape[0] or 0), matrix.shape[1]
         if self.loss == "bernoulli":
             shares_only(matrix)
-        scale, architecture = scale_of(training), self._architecture(n, count)
-        net = build(architecture, seed)
+        scale, architecture = batches.scale_of(training), self._architecture(n, count)
+        net = modules.build(architecture, seed)
         if self.init == "pca":
-            start_at_subspace(net, principal_subspace(training, int(self.n_components), seed))
+            modules.start_at_subspace(net, principal_subspace(training, int(self.n_components), seed))
         return net, scale, architecture
 
     def _loss(self, scale: Any, place: Any, hide: bool = False) -> Any:
         import torch
-
-        from eckart.nn.losses import coding_loss
 
         back = offset = None
         if self.loss == "bernoulli":
@@ -257,18 +248,16 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
             back = (torch.as_tensor(scale.mean, **where), torch.as_tensor(scale.spread, **where))
             offset = torch.as_tensor(logit(scale.mean), **where)
         more: dict[str, Any] = {"variational": float(self.variational), "noise": float(self.noise), "hide": hide}
-        return coding_loss(self.loss, scale.per_row, corruption=self.corruption, back=back, offset=offset, **more)
+        return losses.coding_loss(self.loss, scale.per_row, corruption=self.corruption, back=back, offset=offset, **more)
 
     def _network(
         self, net: Any, scale: Any, architecture: dict[str, Any], matrix: Matrix, gaps: bool, rows: int = 0
     ) -> Network:
-        from eckart.nn.modules import arrays_of
-
         met = gaps or (self.corruption == "mask" and self.noise > 0)
         architecture = architecture | {"link": self.loss, "rounds": 0 if met else ROUNDS}
         count, extras = rows or int(matrix.shape[0] or 0), {"per_row": np.array([scale.per_row])}
         more = (matrix.columns, count, None, extras)
-        return Network(arrays_of(net), architecture, scale.mean, scale.spread, int(self.n_components), *more)
+        return Network(modules.arrays_of(net), architecture, scale.mean, scale.spread, int(self.n_components), *more)
 
     def _rebuilt(self, f: Network, matrix: Matrix, gpu: bool = False) -> np.ndarray:
         """G(F(x)) by the network of these factors."""
@@ -288,14 +277,10 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         trained_on: bool = True,
     ) -> Certificate:
         """The certificate, measured at the weights of the factors; PCA stands beside it where its training rows are at hand (``trained_on``)."""
-        from eckart.nn.batches import Part
-        from eckart.nn.modules import with_weights
-        from eckart.nn.place import threads
-        from eckart.nn.train import slope
-
-        with threads(self.n_threads):
-            net = with_weights(network.architecture, network.weights).to(place.device, place.dtype)
-            measured = slope(net, loss, Part(rows, split[0]), place, float(self.weight_decay), batch_size)
+        with places.threads(self.n_threads):
+            net = modules.with_weights(network.architecture, network.weights).to(place.device, place.dtype)
+            seen = batches.Part(rows, split[0])
+            measured: tuple[float, float, float, float | None] = trainer.slope(net, loss, seen, place, float(self.weight_decay), batch_size)
         judged, name = (split[1], "held-out risk") if len(split[1]) else (split[0], "risk")
         part = rows_at(matrix, judged)
         risk = risk_of(part, lambda x: self._rebuilt(network, x))
@@ -309,14 +294,7 @@ class NetworkCoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NetworkShe
         notes = ("objective and gradient without noise and sampling",) if self.noise or self.variational else ()
         problem = f"{self.loss} reconstruction through {network.k} numbers, {network.size:,} weights"
         against = (risk, by_mean * (1 + 1e-6) + 1e-12, "the mean of the training rows")
-        return certify_network(
-            problem,
-            *measured,
-            facts,
-            against=against,
-            stopped=stopped,
-            notes=notes,
-        )
+        return certify_network(problem, *measured, facts, against=against, stopped=stopped, notes=notes)
 
     @fitted
     def n_components_(self) -> int:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa, pc
 from eckart.io.tables.write import label_array
+from eckart.loading import pa, pc
 from eckart.serve.problems import Problem
 from eckart.serve.schema import VERBS, parsed
 

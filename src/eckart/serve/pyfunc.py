@@ -13,8 +13,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from eckart.arrow import pa
 from eckart.errors import InputError
+from eckart.loading import pa
 from eckart.serve.answers import answer
 from eckart.serve.app import Limits
 from eckart.serve.models import Served, opened

@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held
-from eckart.arrow import pa, pq
 from eckart.complete.recommend import scoring
 from eckart.errors import FileError, InputTypeError, MissingError, wrong
 from eckart.factors import LowRank
 from eckart.io.models.whole_files import named
 from eckart.io.tables.write import label_array
+from eckart.loading import pa, pq
 
 ENDINGS = (".usearch", ".faiss", ".parquet")
 NEEDS = {".usearch": ("usearch", "usearch"), ".faiss": ("faiss", "faiss-cpu")}

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import numpy as np
 
-from eckart.arrow import pa, pc
 from eckart.io.tables.write import FORMULAS
+from eckart.loading import pa, pc
 from eckart.serve.problems import Problem
 from eckart.studio.places import Side
 from eckart.studio.tables import cell

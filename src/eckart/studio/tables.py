@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa, pc
 from eckart.cli.reading import Reading
 from eckart.errors import EckartError, FileError
 from eckart.io.read import read
 from eckart.io.tables.columns import head_of
 from eckart.io.tables.other_files import images_in, read_images
 from eckart.io.text.documents import Documents, holds_text
+from eckart.loading import pa, pc
 from eckart.matrix import Dense
 from eckart.serve.problems import Problem
 

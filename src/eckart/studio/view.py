@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import numpy as np
 
 from eckart.arguments import held
-from eckart.arrow import pa
 from eckart.errors import InputTypeError, MissingError, wrong
+from eckart.loading import pa
 from eckart.serve.bodies import JSON
 from eckart.serve.problems import Problem
 

@@ -113,11 +113,10 @@ class Side:
 class Chain:
     """State and sweep of one chain. Its own generator draws what is small; tall draws come from streams keyed by (seed, sweep, what)."""
 
-    def __init__(
-        self, rows: Side, columns: Side, noise: str, tails: str, rng: np.random.Generator, engine: Any, likelihood: Any = None
-    ):
+    likelihood: Any = None  # the normal one
+
+    def __init__(self, rows: Side, columns: Side, noise: str, tails: str, rng: np.random.Generator, engine: Any):
         self.rows, self.columns, self.noise, self.rng, self.engine = rows, columns, noise, rng, engine
-        self.likelihood = likelihood  # None: the normal one
         self.alpha, self.sweeps, self.seed = 1.0, 0, int(rng.integers(2**63))
         for what, side in enumerate((rows, columns)):
             d = side.last.shape[1]

@@ -83,14 +83,8 @@ class Kept:
             draws = settle(draws, own_times)
             time = TimeDraws(draws["time.factors"], self.beside.bins.ends, own_times)
         for name, own_seen in zip(("rows", "columns"), seen):
-            u, mu, precision, noise, precisions, link, tails, degrees = (
-                draws.get(f"{name}.{n}")
-                for n in ("factors", "mu", "precision", "noise", "precisions", "link", "tails", "degrees")
-            )
-            assert u is not None
-            assert mu is not None
-            assert precision is not None
-            assert noise is not None
+            u, mu, precision, noise = (draws[f"{name}.{n}"] for n in ("factors", "mu", "precision", "noise"))
+            precisions, link, tails, degrees = (draws.get(f"{name}.{n}") for n in ("precisions", "link", "tails", "degrees"))
             s, n, d = u.shape
             stack = np.empty((n, s, d - 1), dtype)
             np.multiply(u[:, :, :-1].transpose(1, 0, 2), dtype.type(np.sqrt(scale / s)), out=stack)

@@ -106,7 +106,8 @@ class Blend(RowScorer):
             raise InputError(
                 "weights= came, wanted the strengths in X itself, with strengths='raw' in the members that have them"
             )
-        x = squarable(observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory))  # type: ignore[arg-type]
+        came = observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory)
+        x = squarable(self._entries(came))  # type: ignore[arg-type]
         if min(x.shape) < 2:
             raise InputError(
                 f"X has n_samples = {x.shape[0]} and n_features = {x.n_columns}, wanted two or more of both: shares are chosen by hidden entries"

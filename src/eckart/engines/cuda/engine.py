@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -83,8 +84,12 @@ class TorchEngine(
         """One after the other: a single piece of work fills the device."""
         return [work(self) for work in works]
 
-    def at_work(self) -> Any:
-        return _AtWork(self.back)
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Products in full float32, put back after. BLAS on the host keeps to one thread, as inside the CPU engine: what is left to it is small, and many
+        threads take some milliseconds to meet for eigenvalues that one finds in a fraction of that (large matrices are the device's)."""
+        with rounding("highest"), self.back.at_work():
+            yield
 
     def held(self, x: Any, weights: Any = None) -> Held:
         """A placed matrix, whatever came."""
@@ -142,22 +147,6 @@ for _family in TorchEngine.__bases__:
     for _name, _primitive in vars(_family).items():
         if callable(_primitive) and not _name.startswith("_") and _name != "known":
             setattr(TorchEngine, _name, _within_memory(_name, _primitive))
-
-
-class _AtWork:
-    """Products in full float32, put back after. BLAS on the host keeps to one thread, as inside the CPU engine: what is left to it is small, and many threads
-    take some milliseconds to meet for eigenvalues that one finds in a fraction of that (large matrices are the device's)."""
-
-    def __init__(self, back: CpuEngine):
-        self._parts = [rounding("highest"), back.at_work()]
-
-    def __enter__(self) -> None:
-        for part in self._parts:
-            part.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        for part in reversed(self._parts):
-            part.__exit__(*error)
 
 
 def _to_host(value: Any) -> Any:

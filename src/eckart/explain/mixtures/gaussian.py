@@ -18,7 +18,7 @@ from eckart.engines.protocol.mixtures import KINDS, Gaussians, Posteriors, inver
 from eckart.errors import InputError, wrong
 from eckart.explain.mixtures.gaussian_solve import Options, certify, checked_scale, from_factors, rules_for, solve
 from eckart.explain.mixtures.gaussian_steps import GaussianProblem, draw, free_parameters
-from eckart.explain.mixtures.given import SettableMixture, given_start
+from eckart.explain.mixtures.given import SettableMixture, given_start, settable
 from eckart.explain.mixtures.starts import WAYS
 from eckart.explain.mixtures.stepwise import take
 from eckart.explain.mixtures.verbs import readable_twice
@@ -167,16 +167,12 @@ class GaussianMixture(SettableMixture):
                 notes=("measured again from model and data",),
             )
 
-    @fitted
+    @settable
     def means_(self) -> np.ndarray:
         """k x n."""
         return self._fitted("means_").factors.parameters["means"].astype(self._dtype)
 
-    @means_.setter  # type: ignore[no-redef]
-    def means_(self, value: Any) -> None:
-        self._set("means_", value)
-
-    @fitted
+    @settable
     def covariances_(self) -> np.ndarray:
         """(k, n, n) for full and factor, (n, n) for tied, (k, n) for diag, (k,) for spherical and unit."""
         theta = self._theta("covariances_")
@@ -186,22 +182,14 @@ class GaussianMixture(SettableMixture):
             return theta.spread.astype(self._dtype)
         return self._dense("covariances_", theta).astype(self._dtype)
 
-    @covariances_.setter  # type: ignore[no-redef]
-    def covariances_(self, value: Any) -> None:
-        self._set("covariances_", value)
-
-    @fitted
+    @settable
     def precisions_(self) -> np.ndarray:
         """Inverses of ``covariances_``."""
         c = np.asarray(self.precisions_cholesky_, np.float64)
         square = c**2 if c.ndim < 2 or self._theta().kind == "diag" else np.matmul(c, np.swapaxes(c, -1, -2))
         return square.astype(self._dtype)
 
-    @precisions_.setter  # type: ignore[no-redef]
-    def precisions_(self, value: Any) -> None:
-        self._set("precisions_", value)
-
-    @fitted
+    @settable
     def precisions_cholesky_(self) -> np.ndarray:
         """Upper triangular C with precision C C^T; square roots of precisions for diagonal kinds."""
         theta = self._theta("precisions_cholesky_")
@@ -211,10 +199,6 @@ class GaussianMixture(SettableMixture):
             return (1.0 / np.sqrt(theta.spread)).astype(self._dtype)
         roots = theta.roots if theta.kind != "factor" else inverse_roots(self._dense("precisions_cholesky_", theta))
         return roots.astype(self._dtype)
-
-    @precisions_cholesky_.setter  # type: ignore[no-redef]
-    def precisions_cholesky_(self, value: Any) -> None:
-        self._set("precisions_cholesky_", value)
 
     @fitted
     def loadings_(self) -> np.ndarray:

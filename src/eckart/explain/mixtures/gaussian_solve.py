@@ -64,61 +64,55 @@ def solve(
 ) -> Fit:
     """The best of ``n_init`` climbs; from ``start`` alone where it is given."""
     with engine.at_work():
-        return _solve(engine.put(x, weights), options, weights, engine, rng, watch, start, memory)
+        placed = engine.put(x, weights)
+        scale = checked_scale(placed, options, weights, engine, watch)
+        rules = rules_for(scale, options)
+        problem = GaussianProblem(placed, rules, engine)
+        sample = Sample.of(placed, scale, weights, rng, 20 * options.k, engine)
+        reviver = [_Reviver(sample, rules, rng, scale) for _ in range(options.n_init)]
+        for one, events in zip(reviver, memory.last() or ()):
+            one.events += events
 
+        def from_start(i: int) -> Callable[[Memory], Ascent[Gaussians, Any]]:
+            def run(memory: Memory) -> Ascent[Gaussians, Any]:
+                theta = start if start is not None else first_theta(sample, rules, options, rng, whiten=i % 2 == 1)
+                trace = Trace("log-likelihood a row")
+                return climb(
+                    problem, rules.admit(theta), tol=options.tol, max_iter=options.max_iter, trace=trace, watch=watch,
+                    each=reviver[i], memory=memory,
+                )  # fmt: skip
 
-def _solve(
-    x: Placed, options: Options, weights: np.ndarray | None, engine: Engine, rng: np.random.Generator, watch: Watcher,
-    start: Gaussians | None, memory: Memory,
-) -> Fit:  # fmt: skip
-    scale = checked_scale(x, options, weights, engine, watch)
-    rules = rules_for(scale, options)
-    problem = GaussianProblem(x, rules, engine)
-    sample = Sample.of(x, scale, weights, rng, 20 * options.k, engine)
-    reviver = [_Reviver(sample, rules, rng, scale) for _ in range(options.n_init)]
-    for one, events in zip(reviver, memory.last() or ()):
-        one.events += events
+            return run
 
-    def from_start(i: int) -> Callable[[Memory], Ascent[Gaussians, Any]]:
-        def run(memory: Memory) -> Ascent[Gaussians, Any]:
-            theta = start if start is not None else first_theta(sample, rules, options, rng, whiten=i % 2 == 1)
-            trace = Trace("log-likelihood a row")
-            return climb(
-                problem, rules.admit(theta), tol=options.tol, max_iter=options.max_iter, trace=trace, watch=watch,
-                each=reviver[i], memory=memory,
-            )  # fmt: skip
-
-        return run
-
-    given = start is not None or (
-        options.weights is not None and options.means is not None and options.spread is not None
-    )
-    starts = [from_start(i) for i in range(1 if given else options.n_init)]
-    best, ends = best_of(starts, memory.inner(lambda: [one.events for one in reviver]))
-    events = reviver[index_of(best, ends)].events
-    notes = _notes(best, rules, scale, events)
-    certificate = certify(
-        problem, best.theta, best.trace, options.tol, statistics=best.statistics, ends=ends, events=events, notes=notes
-    )
-    plan: dict[str, Any] = {
-        **plan_of(engine),
-        "k": options.k,
-        "covariance": options.kind,
-        "start": "given" if given else options.way,
-        "sample": len(sample),
-        "rows": scale.rows,
-        "weight": scale.weight,
-        "tol": options.tol,
-        "floor": FLOOR if options.reg is None else LOWEST,
-        "dtype": x.dtype.name,
-    }
-    if len(ends) > 1:
-        plan["ends"] = ends
-    if events:
-        plan["revived"] = events
-    if options.kind == "factor":
-        plan["factors"] = rules.factors
-    return Fit(to_factors(best.theta, x.columns), certificate, best.trace, plan)
+        given = start is not None or (
+            options.weights is not None and options.means is not None and options.spread is not None
+        )
+        starts = [from_start(i) for i in range(1 if given else options.n_init)]
+        best, ends = best_of(starts, memory.inner(lambda: [one.events for one in reviver]))
+        events = reviver[index_of(best, ends)].events
+        notes = _notes(best, rules, scale, events)
+        certificate = certify(
+            problem, best.theta, best.trace, options.tol, statistics=best.statistics, ends=ends, events=events, notes=notes
+        )
+        plan: dict[str, Any] = {
+            **plan_of(engine),
+            "k": options.k,
+            "covariance": options.kind,
+            "start": "given" if given else options.way,
+            "sample": len(sample),
+            "rows": scale.rows,
+            "weight": scale.weight,
+            "tol": options.tol,
+            "floor": FLOOR if options.reg is None else LOWEST,
+            "dtype": x.dtype.name,
+        }
+        if len(ends) > 1:
+            plan["ends"] = ends
+        if events:
+            plan["revived"] = events
+        if options.kind == "factor":
+            plan["factors"] = rules.factors
+        return Fit(to_factors(best.theta, x.columns), certificate, best.trace, plan)
 
 
 def checked_scale(

@@ -12,7 +12,7 @@ from eckart.engines.protocol.mixtures import Gaussians
 from eckart.errors import InputError, wrong
 from eckart.explain.mixtures.gaussian_solve import to_factors
 from eckart.explain.mixtures.verbs import MixtureVerbs
-from eckart.fit import Fit
+from eckart.fit import Fit, fitted
 from eckart.trace import StopReason, Trace
 
 
@@ -68,6 +68,13 @@ def _inverse(precisions: np.ndarray, kind: str, name: str = "precisions_init") -
     return inverse if kind == "full" else inverse[0]
 
 
+class settable(fitted):
+    """A fitted attribute of a mixture that can be set."""
+
+    def __set__(self, model: Any, value: Any) -> None:
+        model._set(self.fget.__name__, value)  # type: ignore[union-attr]
+
+
 class SettableMixture(MixtureVerbs):
     """Fitted attributes of a Gaussian mixture that can be set: of a fitted model, or one by one of a new one until there are enough."""
 
@@ -103,7 +110,7 @@ class SettableMixture(MixtureVerbs):
         for each in ("_stream", "_parts"):
             self.__dict__.pop(each, None)
 
-    weights_ = MixtureVerbs.weights_.setter(lambda self, value: self._set("weights_", value))
+    weights_ = settable(MixtureVerbs.weights_.fget)
 
 
 def _assembled(parts: dict[str, np.ndarray], kind: str, dtype: str, columns: Any) -> Fit:

@@ -40,36 +40,29 @@ def take(
 ) -> tuple[Fit, dict[str, Any]]:
     """The fit and the state after one more batch; an empty state at first."""
     with engine.at_work():
-        return _take(x, options, weights, before, state, engine, rng)
-
-
-def _take(
-    x: Matrix, options: Options, weights: np.ndarray | None, before: Fit | None, state: dict[str, Any], engine: Engine,
-    rng: np.random.Generator,
-) -> tuple[Fit, dict[str, Any]]:  # fmt: skip
-    placed = engine.put(x, weights)
-    if "running" in state:
-        assert before is not None
-        return _step(placed, options, before, state, engine)
-    rows = np.concatenate([*state.get("rows", ()), engine.rows_at(placed)])
-    w = np.concatenate([*state.get("weights", ()), np.ones(len(rows) - _length(state)) if weights is None else weights])
-    columns = x.columns if before is None else before.factors.columns
-    fit = solve(Dense(rows, None, columns), options, w, engine=engine, rng=rng)
-    kept = engine.put(Dense(rows, None, columns), w)
-    theta, rules = from_factors(fit.factors), rules_for(checked_scale(kept, options, w, engine), options)
-    found = engine.gaussian_statistics(kept, theta)
-    batches = state.get("batches", 0) + 1
-    new: dict[str, Any] = {"rules": rules, "batches": batches, "weight": found.weight}
-    enough = max(1000, 50 * options.k, 5 * options.k * kept.shape[1])
-    if len(rows) < min(enough, FIRST_BYTES // (8 * kept.shape[1])):
-        new |= {"rows": [rows], "weights": [w]}
-    else:
-        new |= {"running": found.scaled(1.0 / found.weight)}
-    trace = (
-        Trace("log-likelihood of each batch", [], [], StopReason.MAX_ITER) if before is None else _copy(before.trace)
-    )
-    trace.add(found.bound / found.weight)
-    return _fit(kept, new, theta, trace, fit.plan, options, (found, engine), columns), new
+        placed = engine.put(x, weights)
+        if "running" in state:
+            assert before is not None
+            return _step(placed, options, before, state, engine)
+        rows = np.concatenate([*state.get("rows", ()), engine.rows_at(placed)])
+        w = np.concatenate([*state.get("weights", ()), np.ones(len(rows) - _length(state)) if weights is None else weights])
+        columns = x.columns if before is None else before.factors.columns
+        fit = solve(Dense(rows, None, columns), options, w, engine=engine, rng=rng)
+        kept = engine.put(Dense(rows, None, columns), w)
+        theta, rules = from_factors(fit.factors), rules_for(checked_scale(kept, options, w, engine), options)
+        found = engine.gaussian_statistics(kept, theta)
+        batches = state.get("batches", 0) + 1
+        new: dict[str, Any] = {"rules": rules, "batches": batches, "weight": found.weight}
+        enough = max(1000, 50 * options.k, 5 * options.k * kept.shape[1])
+        if len(rows) < min(enough, FIRST_BYTES // (8 * kept.shape[1])):
+            new |= {"rows": [rows], "weights": [w]}
+        else:
+            new |= {"running": found.scaled(1.0 / found.weight)}
+        trace = (
+            Trace("log-likelihood of each batch", [], [], StopReason.MAX_ITER) if before is None else _copy(before.trace)
+        )
+        trace.add(found.bound / found.weight)
+        return _fit(kept, new, theta, trace, fit.plan, options, (found, engine), columns), new
 
 
 def _step(

@@ -15,10 +15,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from eckart.arrow import pa
 from eckart.errors import EckartError, FileError, InputError, wrong
 from eckart.io.sql.ahead import ahead
 from eckart.io.sql.databases import Database, open_database, said
+from eckart.loading import pa
 
 BATCH_ROWS = 2**16
 """Rows of a batch: large enough that the cost of a batch is none, small enough that one of 100 columns is some 50 MB."""

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eckart.arrow import pa
 from eckart.errors import EckartError, FileError, InputError, wrong
 from eckart.io.sql.databases import Database, dialect, is_address, is_store, open_database, said, shown
+from eckart.loading import pa
 
 RULES = ("error", "replace", "append")
 """What becomes of a table that is there already."""

@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.index.labels import Labels, first_null, shown, tidy
 from eckart.io.tables.columns import head_of
 from eckart.io.tables.frames import is_arrow, is_frame
+from eckart.loading import pa
 
 MOST_LEVELS = 1000
 """Levels of one column that are told apart, the most frequent ones: products with the square of their number are solved in every sweep."""

@@ -9,12 +9,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eckart.arrow import pa
 from eckart.errors import FileError
 from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
 from eckart.io.tables.long_tables import TEXT_FILES
 from eckart.io.tables.other_files import OTHER_TABLES
+from eckart.loading import pa
 
 HEAD_ROWS = 2000
 """Rows from which the kinds are told: enough to meet a word among numbers and repeats among ids, in a few milliseconds."""

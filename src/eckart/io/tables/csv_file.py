@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eckart.arrow import arrow_csv, pa
 from eckart.errors import FileError, InputError
 from eckart.io.tables.csv_marks import NULLS, check_marks, first_lines, has_header, is_number, likely_mark
 from eckart.io.tables.frames import arrow_columns, arrow_dtype, hold, titles
 from eckart.io.tables.row_blocks import ArrowBlocks
+from eckart.loading import arrow_csv, pa
 from eckart.matrix import Dense
 from eckart.scheduler import in_order, resolve_threads
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa, pq
 from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.loading import pa, pq
 from eckart.matrix import Counts, Dense, floating
 
 ARROW_FILES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")

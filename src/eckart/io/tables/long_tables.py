@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.index.compress import RULES
 from eckart.index.entries import as_numbers, floating
@@ -28,6 +27,7 @@ from eckart.io.tables.csv_marks import NULLS
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
 from eckart.io.tables.memory import memory_of
 from eckart.io.tables.other_files import OTHER_TABLES
+from eckart.loading import pa
 from eckart.matrix import Observed
 
 BATCH_ROWS = 2**20

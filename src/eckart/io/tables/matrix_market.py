@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.errors import FileError
+from eckart.loading import pa
 from eckart.scheduler import in_order, resolve_threads
 
 FIELDS = ("real", "double", "integer", "unsigned-integer", "pattern")

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eckart.arrow import pa, pc
 from eckart.errors import InputError, InputTypeError
 from eckart.io.tables.columns import head_of
 from eckart.io.tables.frames import is_arrow, is_frame
+from eckart.loading import pa, pc
 
 
 class Cells(NamedTuple):

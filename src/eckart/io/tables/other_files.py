@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.errors import FileError, MissingError
+from eckart.loading import pa
 
 IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
 

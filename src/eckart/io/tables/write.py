@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa, pc, pq
 from eckart.errors import FileError
 from eckart.io.models.whole_files import check_place, replacing
+from eckart.loading import pa, pc, pq
 
 ENDINGS = (".parquet", ".arrow", ".csv", ".npy")
 FORMULAS = r"^[=+\-@\t\r]"

@@ -28,11 +28,11 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from eckart.arrow import pa
 from eckart.errors import FileError, InputError, InputTypeError, written, wrong
 from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
 from eckart.io.text.records import record_mark, records
+from eckart.loading import pa
 
 LINES = (".txt", ".text", ".md", ".rst")
 JSON_LINES = (".jsonl", ".ndjson")

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from eckart.arrow import pa
 from eckart.errors import InputError, wrong
 from eckart.index.labels import tidy
 from eckart.io.models.whole_files import check_place, replacing
 from eckart.io.vectors.files import ENDINGS, FORMATS
+from eckart.loading import pa
 
 BLOCK_NUMBERS = 2**20
 GAPS = re.compile(r"[ \t\n\r\x0b\x0c]")

@@ -85,7 +85,7 @@ def svd_of(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T
 
 
-def covariance(scatter: np.ndarray, weight: float, mean: np.ndarray | None, threads: int = 1) -> np.ndarray:
+def covariance(scatter: np.ndarray, weight: float, mean: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
     """S / weight made symmetric, plus mean mean^T where a mean is given; by ranges of rows, each with the columns that stand across from it."""
     out, n = np.empty(scatter.shape), len(scatter)
 

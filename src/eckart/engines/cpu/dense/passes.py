@@ -11,7 +11,10 @@ from eckart.engines.cpu.dense.thin import tree_sum
 from eckart.engines.cpu.row_blocks import Job, scratch_array
 from eckart.engines.host import Host
 from eckart.engines.protocol import ColumnMoments, Moments, refuse_bad
+from eckart.loading import lazy
 from eckart.matrix import Dense
+
+column_kernels = lazy("eckart.engines.cpu.dense.columns")
 
 CANCELLATION = 100.0
 """A column whose squared mean exceeds this many variances is centered before it is multiplied."""
@@ -78,10 +81,8 @@ def means_stand_out(x: Host, blocks: int) -> bool:
     array = x.matrix.array if isinstance(x.matrix, Dense) and x.matrix.in_memory else np.zeros((0, 0))
     if len(array) < FIRST_ROWS or blocks < FEW or x.weights is not None:
         return False
-    from eckart.engines.cpu.dense.columns import column_sums
-
     shift, (total, square) = array[0].astype(np.float64), np.zeros((2, array.shape[1]))
-    column_sums(array[:FIRST_ROWS], np.ones(FIRST_ROWS), shift, total, square)
+    column_kernels.column_sums(array[:FIRST_ROWS], np.ones(FIRST_ROWS), shift, total, square)
     with np.errstate(over="ignore", invalid="ignore"):
         total /= FIRST_ROWS
         mean, spread = shift + total, np.maximum(square / FIRST_ROWS - total * total, 0.0)
@@ -149,10 +150,8 @@ def moments_step(lane: MomentsLane, job: Job, scratch: dict[str, Any]) -> None:
         lane.moments.rows += rows
         return
     if w is None and not lane.shift_first and lane.blocks >= FEW:
-        from eckart.engines.cpu.dense.columns import probed_sums  # loads numba, which a few blocks do without
-
         mean, probed = np.zeros((2, n))
-        probed_sums(block, lane.moments.probe, mean, probed)
+        column_kernels.probed_sums(block, lane.moments.probe, mean, probed)
         mean /= rows
         if not np.isfinite(mean).all():
             refuse_bad(block, start)
@@ -266,15 +265,13 @@ class ColumnLane:
 
 def column_step(lane: ColumnLane, job: Job, scratch: dict[str, Any]) -> None:
     """Mean and squared deviation of each column of one block in float64, merged pairwise."""
-    from eckart.engines.cpu.dense.columns import column_sums
-
     start, rows, fetch = job
     block = fetch(scratch)
     w = np.ones(rows) if lane.weights is None else np.asarray(lane.weights[start : start + rows], np.float64)
     weight = float(w.sum())
     shift = block[0].astype(np.float64)
     total, square = np.zeros((2, block.shape[1]))
-    column_sums(block, w, shift, total, square)
+    column_kernels.column_sums(block, w, shift, total, square)
     if not np.isfinite(total).all():
         refuse_bad(block, start)
     mean = shift + total / weight if weight > 0 else shift

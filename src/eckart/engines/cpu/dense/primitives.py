@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.dense import passes, thin
-from eckart.engines.cpu.dense.linear import covariance, eigh_top, is_below, orth, svd_of
+from eckart.engines.cpu.dense.linear import eigh_top, svd_of
+from eckart.engines.cpu.later import later
 from eckart.engines.cpu.row_blocks import SQUARE, Job, block_rows, even_rows, jobs, partial_sums
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import (
@@ -24,9 +25,14 @@ from eckart.engines.protocol import (
     SeenColumns,
     Sketch,
 )
+from eckart.loading import lazy
 from eckart.matrix import Counts, Dense, Matrix
 from eckart.scheduler import lanes_for, run_lanes
 from eckart.trace import Watcher, silent
+
+sparse_rows = lazy("eckart.engines.cpu.entries.sparse")
+tiles = lazy("eckart.engines.cpu.entries.tiles")
+prefetch = lazy("eckart.engines.cpu.registers.prefetch")
 
 ROOM = 2**25
 """Bytes for the partial sums of all lanes: setting up and adding more of them would cost two cores what it saves sixteen."""
@@ -90,13 +96,11 @@ class DensePrimitives:
         return found
 
     def seen_columns(self, x: Matrix | Host) -> SeenColumns:
-        from eckart.engines.cpu.entries.sparse import seen_sums_rows
-
         m = place(x).matrix
         mean = np.zeros(m.shape[1])
         for _ in range(2):  # about zero, then about the mean: squares keep their precision where means are large
             count, total, square = self._column_sums(
-                m, lambda a, b, sums, at=mean: seen_sums_rows(m.indptr, m.indices, m.data, at, a, b, *sums)
+                m, lambda a, b, sums, at=mean: sparse_rows.seen_sums_rows(m.indptr, m.indices, m.data, at, a, b, *sums)
             )
             mean = mean + total / np.maximum(count, 1.0)
         return SeenColumns(count.astype(np.int64), mean, square)
@@ -105,11 +109,9 @@ class DensePrimitives:
         x = place(x)
         v = self._thin(x, v)
         if x.kind == "counts":
-            from eckart.engines.cpu.entries.sparse import times_rows
-
             m = x.matrix
             out = np.empty((m.shape[0], v.shape[1]), x.dtype)
-            self._over_rows(m, lambda a, b: times_rows(m.indptr, m.indices, m.data, v, a, b, out))
+            self._over_rows(m, lambda a, b: sparse_rows.times_rows(m.indptr, m.indices, m.data, v, a, b, out))
             return out if mean is None else np.subtract(out, (mean @ v).astype(x.dtype), out=out)
         if x.shape[0] is None:
             return np.concatenate([self.times(Host(Dense(f({})), checked=True), v, mean) for _, _, f in jobs(x)])
@@ -122,12 +124,10 @@ class DensePrimitives:
         y = np.ascontiguousarray(y, dtype=x.dtype)
         shape = (x.shape[1], y.shape[1])
         if x.kind == "counts":
-            from eckart.engines.cpu.entries.sparse import times_t_rows
-
             m = x.matrix
 
             def work(a: int, b: int, total: np.ndarray) -> None:
-                times_t_rows(m.indptr, m.indices, m.data, y, a, b, total)
+                sparse_rows.times_t_rows(m.indptr, m.indices, m.data, y, a, b, total)
 
             total = self._sum_over_rows(m, shape, work)
             return total if mean is None else (total - np.outer(mean, y.sum(axis=0, dtype=np.float64))).astype(x.dtype)
@@ -176,8 +176,6 @@ class DensePrimitives:
 
     def _sparse_gram_times(self, x: Host, v: np.ndarray, w: np.ndarray, kept: bool) -> np.ndarray:
         """A^T diag(w) A V by the kernel that fits: one vector, tiles (laid out once, for a matrix that was put), or plain rows."""
-        from eckart.engines.cpu.entries import sparse, tiles
-
         m = x.matrix
         if v.shape[1] >= 4 and kept:
             if "tiles" not in x.kept:
@@ -187,9 +185,9 @@ class DensePrimitives:
 
         def work(a: int, b: int, total: np.ndarray) -> None:
             if v.shape[1] == 1:
-                sparse.gram_times_vector_rows(m.indptr, m.indices, m.data, v[:, 0], w, a, b, total[:, 0])
+                sparse_rows.gram_times_vector_rows(m.indptr, m.indices, m.data, v[:, 0], w, a, b, total[:, 0])
             else:
-                sparse.gram_times_rows(m.indptr, m.indices, m.data, v, w, a, b, total)
+                sparse_rows.gram_times_rows(m.indptr, m.indices, m.data, v, w, a, b, total)
 
         return self._sum_over_rows(m, v.shape, work)
 
@@ -226,29 +224,14 @@ class DensePrimitives:
         run_lanes(range(0, n, width), lanes, step, self.threads)
         return thin.tree_sum(lanes, self.threads).copy()
 
-    def orth(self, v: np.ndarray, against: np.ndarray | None = None) -> np.ndarray:
-        return orth(v, against, self.threads)
-
-    def inner(self, q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        return thin.inner(q, w, weights, self.threads)
-
-    def outer(self, q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0) -> np.ndarray:
-        return thin.outer(q, s, plus, scale, self.threads)
-
-    def triangle(self, v: np.ndarray) -> np.ndarray:
-        return thin.triangle(v, self.threads)
-
-    def write_columns(self, into: np.ndarray, first: int, columns: np.ndarray) -> None:
-        thin.write_columns(into, first, columns, self.threads)
-
-    def eigh_top(self, c: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        return eigh_top(c, k)
-
-    def covariance(self, scatter: np.ndarray, weight: float, mean: np.ndarray | None = None) -> np.ndarray:
-        return covariance(scatter, weight, mean, self.threads)
-
-    def is_below(self, c: np.ndarray, q: np.ndarray, r: np.ndarray, bound: float) -> bool:
-        return is_below(c, q, r, bound, self.threads)
+    orth = later("dense.linear", "orth")
+    covariance = later("dense.linear", "covariance")
+    is_below = later("dense.linear", "is_below")
+    inner = later("dense.thin", "inner")
+    outer = later("dense.thin", "outer")
+    triangle = later("dense.thin", "triangle")
+    write_columns = later("dense.thin", "write_columns")
+    eigh_top = staticmethod(eigh_top)
 
     def svd(self, x: Matrix | Host, centered: bool) -> Decomposition:
         x = place(x)
@@ -313,9 +296,7 @@ class DensePrimitives:
         """V in working precision; for sparse products its rows start on cache lines."""
         if x.kind == "dense" or v.shape[1] == 1:
             return np.ascontiguousarray(v, dtype=x.dtype)
-        from eckart.engines.cpu.registers.prefetch import aligned_empty
-
-        out = aligned_empty(v.shape, x.dtype)
+        out = prefetch.aligned_empty(v.shape, x.dtype)
         out[:] = v
         return out
 
@@ -343,17 +324,12 @@ class DensePrimitives:
         return thin.tree_sum([lane.total for lane in lanes], self.threads).copy()
 
     def _over_rows(self, m: Any, work: Any) -> None:
-        from eckart.engines.cpu.entries.sparse import balanced
-
-        parts = balanced(m.indptr, 128)
+        parts = sparse_rows.balanced(m.indptr, 128)
         run_lanes(parts, [None] * len(parts), lambda _, part, scratch: work(*part), self.threads)
 
     def _sum_over_rows(self, m: Counts, shape: tuple[int, int], work: Any) -> np.ndarray:
-        from eckart.engines.cpu.entries.sparse import balanced
-        from eckart.engines.cpu.registers.prefetch import aligned_empty
-
         count = lanes_for(m.nnz // 2**14, shape[0] * shape[1] * m.dtype.itemsize, ROOM)
-        lanes, parts = [aligned_empty(shape, m.dtype) for _ in range(count)], balanced(m.indptr, count)
+        lanes, parts = [prefetch.aligned_empty(shape, m.dtype) for _ in range(count)], sparse_rows.balanced(m.indptr, count)
         for total in lanes[len(parts) :]:
             total[:] = 0
 
@@ -365,11 +341,9 @@ class DensePrimitives:
         return thin.tree_sum(lanes, self.threads)
 
     def _sparse_columns(self, x: Host) -> ColumnMoments:
-        from eckart.engines.cpu.entries.sparse import column_sums_rows
-
         m, w = x.matrix, np.empty(0) if x.weights is None else x.weights
         _, total, square = self._column_sums(
-            m, lambda a, b, sums: column_sums_rows(m.indptr, m.indices, m.data, w, a, b, sums[1], sums[2])
+            m, lambda a, b, sums: sparse_rows.column_sums_rows(m.indptr, m.indices, m.data, w, a, b, sums[1], sums[2])
         )
         weight = float(x.matrix.shape[0]) if x.weights is None else float(w.sum())
         mean = total / weight if weight > 0 else total
@@ -377,10 +351,8 @@ class DensePrimitives:
 
     def _column_sums(self, m: Any, work: Any) -> np.ndarray:
         """Three sums for each column, of ranges of rows on lanes."""
-        from eckart.engines.cpu.entries.sparse import balanced
-
         lanes = partial_sums(lanes_for(m.nnz // 2**14, 24 * m.shape[1], ROOM), (3, m.shape[1]))
-        parts = balanced(m.indptr, len(lanes))
+        parts = sparse_rows.balanced(m.indptr, len(lanes))
         run_lanes(parts, lanes, lambda sums, part, scratch: work(*part, sums), self.threads)
         return thin.tree_sum(lanes, self.threads)
 

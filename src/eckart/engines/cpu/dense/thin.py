@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes, single_threaded_blas
+
+native_products = lazy("eckart.engines.cpu.native.products")
 
 PART = 2**20
 """Multiply-adds in a range of rows: some 50 to 100 microseconds of one core, many times what it costs a thread of the crew to take a range."""
@@ -56,9 +59,7 @@ def thin(
     and beta is one. All matrices have contiguous rows and Out's type. ``left`` may be Out itself. A single range needs no thread, and nothing that is
     compiled."""
     if len(cuts) > 2:
-        from eckart.engines.cpu.native.products import products
-
-        return products(cuts, out, (left, s, alpha), (beta, plus, scale), other, threads)
+        return native_products.products(cuts, out, (left, s, alpha), (beta, plus, scale), other, threads)
     with single_threaded_blas():
         if plus is not None:
             np.multiply(plus, out.dtype.type(scale), out=out)
@@ -70,7 +71,7 @@ def thin(
         return None if other is None else (other.T @ out).astype(np.float64)
 
 
-def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None, threads: int) -> np.ndarray:
+def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
     """Q^T diag(weights) W in float64, summed over fixed ranges of rows."""
     if weights is not None:
         w = w * weights[:, None]
@@ -81,7 +82,7 @@ def inner(q: np.ndarray, w: np.ndarray, weights: np.ndarray | None, threads: int
     return np.asarray(thin(cuts, w, other=q, threads=threads))
 
 
-def outer(q: np.ndarray, s: np.ndarray, plus: np.ndarray | None, scale: float, threads: int) -> np.ndarray:
+def outer(q: np.ndarray, s: np.ndarray, plus: np.ndarray | None = None, scale: float = 1.0, threads: int = 1) -> np.ndarray:
     """Q S + scale P."""
     dtype = q.dtype
     q, s = by_rows(q, dtype), by_rows(s, dtype)
@@ -155,9 +156,7 @@ def largest(v: np.ndarray, threads: int) -> float:
     """max |v|; infinite, or not a number, where an entry is not finite."""
     cuts = cuts_of(len(v), v.shape[1], 0, v.shape[1] * v.itemsize)
     if len(cuts) > 2:
-        from eckart.engines.cpu.native.products import largest as by_crew
-
-        return by_crew(v, cuts, threads)
+        return native_products.largest(v, cuts, threads)
     return max(float(v.max(initial=0.0)), -float(v.min(initial=0.0)))
 
 
@@ -165,9 +164,7 @@ def tree_sum(parts: list[np.ndarray], threads: int) -> np.ndarray:
     """The pairwise sum of arrays of one shape, in place and in a fixed order; ranges of entries on threads."""
     flat = [part.reshape(-1) for part in parts]
     if len(parts) > 1 and threads > CREW and flat[0].dtype in (np.float32, np.float64):
-        from eckart.engines.cpu.native.products import tree_sum as by_crew
-
-        by_crew(flat, threads)
+        native_products.tree_sum(flat, threads)
         return parts[0]
     count = max(1, flat[0].size // 2**16)
 

@@ -23,8 +23,15 @@ from eckart.engines.protocol.mixtures import (
     Posteriors,
     raw_to_statistics,
 )
+from eckart.loading import lazy
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 from eckart.trace import Watcher, silent
+
+crew = lazy("eckart.engines.cpu.mixtures.crew")
+factors = lazy("eckart.engines.cpu.mixtures.factor")
+missing_entries = lazy("eckart.engines.cpu.mixtures.missing")
+missing_kernels = lazy("eckart.engines.cpu.mixtures.missing_kernels")
+wide_rows = lazy("eckart.engines.cpu.mixtures.wide")
 
 BLOCK = 2**20
 """Bytes in a block of rows at the most: a few chunks of the kernels, little beside the sums."""
@@ -87,21 +94,17 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
             loglik, q = normalised(_log_probs(block, start, theta, layout, scratch, complete))
             out: tuple[np.ndarray, ...] = (loglik, q) if shares or fill else (loglik,)
             if fill:
-                from eckart.engines.cpu.mixtures.missing import expected
-
-                out = (*out, *expected(block, q, theta))
+                out = (*out, *missing_entries.expected(block, q, theta))
             return out
 
         return collect(x, work, _block_bytes(x, theta), self.threads)
 
     def _by_crew(self, x: Host, layout: Layout, watch: Watcher) -> Sums | None:
         """The sums in compiled code alone, to the same bits, where the rows allow it."""
-        from eckart.engines.cpu.mixtures.crew import suits, sums_by_crew
-
-        if not suits(x, layout, self.threads):
+        if not crew.suits(x, layout, self.threads):
             return None
         height, rows = block_rows(x.shape[1], x.dtype.itemsize, _block_bytes(x, layout.theta)), len(x.matrix.values)
-        found = sums_by_crew(x, layout, height, _lanes(layout, _blocks(x, layout.theta)), self.threads)
+        found = crew.sums_by_crew(x, layout, height, _lanes(layout, _blocks(x, layout.theta)), self.threads)
         watch("reading rows", rows, rows)
         return found
 
@@ -138,8 +141,6 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
 
     def _sums_by_component(self, x: Host, layout: Layout, watch: Watcher) -> Sums:
         """The same where sums of all components are too large to repeat: shares by blocks of rows, some blocks at a time, then sums by components."""
-        from eckart.engines.cpu.mixtures.wide import add_component
-
         theta = layout.theta
         work = iter(_cut(x, theta, watch)[0])
         (total,), gaps, parts = Sums.lanes(layout, 1), list[Sums](), list[list[Any]]()
@@ -158,7 +159,7 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         def add(z: int, _: int, scratch: dict[str, Any]) -> None:
             for block, q, *_rest in parts:
                 total.counts[z] += q[:, z].sum()
-                add_component(block, q[:, z], z, theta, total)
+                wide_rows.add_component(block, q[:, z], z, theta, total)
 
         while panel := list(itertools.islice(work, PANEL)):
             parts[:] = [[] for _ in panel]
@@ -172,27 +173,25 @@ class MixturePrimitives(FamilyPrimitives, SamplePrimitives):
         return total.add(Sums.total(gaps)) if gaps else total
 
     def _factor_sums(self, x: Host, theta: Gaussians, watch: Watcher) -> Any:
-        from eckart.engines.cpu.mixtures.factor import FactorSums, add_rows, log_probs
-
         assert theta.loadings is not None
 
         work, count = _cut(x, theta, watch)
-        lanes = [FactorSums.of(theta) for _ in range(lanes_for(count, 16 * theta.loadings.size))]
+        lanes = [factors.FactorSums.of(theta) for _ in range(lanes_for(count, 16 * theta.loadings.size))]
 
         def step(sums: Any, job: Job, scratch: dict[str, Any]) -> None:
             start, rows, fetch = job
             block = block_of(fetch, scratch)
             rows_with_gaps(block, start)
-            loglik, q = normalised(log_probs(block, theta))
+            loglik, q = normalised(factors.log_probs(block, theta))
             w = None if x.weights is None else x.weights[start : start + rows]
             if w is not None:
                 q, loglik = q * w[:, None], np.where(w > 0, w * loglik, 0.0)
             sums.weight += float(rows) if w is None else float(w.sum())
             sums.bound += float(loglik.sum())
-            add_rows(block, q, theta, sums)
+            factors.add_rows(block, q, theta, sums)
 
         run_lanes(work, lanes, step, self.threads)
-        return reduce(FactorSums.add, lanes)
+        return reduce(factors.FactorSums.add, lanes)
 
 
 def _add(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums, scratch: dict[str, Any]) -> None:
@@ -210,9 +209,7 @@ def _add_complete(
 ) -> None:
     """Rows without gaps, with shares that are given."""
     if layout.wide:
-        from eckart.engines.cpu.mixtures.wide import add_rows
-
-        add_rows(block, q * w[:, None] if len(w) else q, w, layout, t)
+        wide_rows.add_rows(block, q * w[:, None] if len(w) else q, w, layout, t)
     else:
         layout.add(block, q, w, t, scratch)
 
@@ -221,12 +218,10 @@ def _add_gaps(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums) -> None
     """Rows with missing entries."""
     theta = layout.theta
     if theta.kind in DIAGONAL:
-        from eckart.engines.cpu.mixtures.missing import add_diagonal, diagonal_log_probs
-
-        loglik, q = normalised(diagonal_log_probs(block, theta))
+        loglik, q = normalised(missing_entries.diagonal_log_probs(block, theta))
         if t.seen is None:
             t.seen = np.repeat(t.counts[:, None], theta.n, axis=1)
-        add_diagonal(block, q * w[:, None] if len(w) else q, theta, t)
+        missing_entries.add_diagonal(block, q * w[:, None] if len(w) else q, theta, t)
     else:
         loglik, _ = _gap_rows(layout, block, w, t.counts, t.shift, t.scatter)
     t.bound += float(np.where(w > 0, w * loglik, 0.0).sum()) if len(w) else float(loglik.sum())
@@ -234,11 +229,9 @@ def _add_gaps(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums) -> None
 
 def _gap_rows(layout: Layout, block: np.ndarray, w: np.ndarray, *sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """log p and shares of rows with missing entries, under full or tied covariances; the rows are added to the sums."""
-    from eckart.engines.cpu.mixtures.missing_kernels import Stack, gap_rows
-
     loglik, q = np.empty(len(block)), np.empty((len(block), layout.theta.k))
-    stack = Stack(layout.theta.means, *layout.stacks, layout.components.constants)
-    rows: Any = gap_rows
+    stack = missing_kernels.Stack(layout.theta.means, *layout.stacks, layout.components.constants)
+    rows: Any = missing_kernels.gap_rows
     rows(block, w, stack, loglik, q, *sums)
     return loglik, q
 
@@ -249,17 +242,13 @@ def _log_probs(
     """rows x k: log weight + log density of what is there."""
     gaps = None if complete else rows_with_gaps(block, start)
     if theta.kind == "factor":
-        from eckart.engines.cpu.mixtures.factor import log_probs
-
-        return log_probs(block, theta)
+        return factors.log_probs(block, theta)
     if gaps is None:
         return _complete_log_probs(block, layout, scratch)
     out = np.empty((len(block), theta.k))
     out[~gaps] = _complete_log_probs(np.ascontiguousarray(block[~gaps]), layout, scratch)
     if theta.kind in DIAGONAL:
-        from eckart.engines.cpu.mixtures.missing import diagonal_log_probs
-
-        out[gaps] = diagonal_log_probs(block[gaps], theta)
+        out[gaps] = missing_entries.diagonal_log_probs(block[gaps], theta)
     else:
         loglik, q = _gap_rows(layout, block[gaps], NONE, NONE, NO_ROWS, np.empty((1, 0, 0)))
         with np.errstate(divide="ignore"):
@@ -270,9 +259,7 @@ def _log_probs(
 def _complete_log_probs(rows: np.ndarray, layout: Layout, scratch: dict[str, Any]) -> np.ndarray:
     """The same for rows without gaps."""
     if layout.wide and layout.theta.kind == "full":
-        from eckart.engines.cpu.mixtures.wide import log_probs
-
-        return log_probs(rows, layout)
+        return wide_rows.log_probs(rows, layout)
     return layout.log_probs(rows, scratch)
 
 

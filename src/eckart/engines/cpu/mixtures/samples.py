@@ -13,7 +13,11 @@ from eckart.engines.cpu.mixtures.layout import NONE
 from eckart.engines.cpu.row_blocks import Job, jobs, scratch_array
 from eckart.engines.host import Host, place
 from eckart.engines.protocol.mixtures import GroupSums
+from eckart.loading import lazy
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
+
+missing = lazy("eckart.engines.cpu.mixtures.missing")
+sample_kernels = lazy("eckart.engines.cpu.mixtures.sample_kernels")
 
 WORK = 2**20
 """Multiplications in a block of rows at the least, some tenths of a millisecond: much more than handing it to a thread costs."""
@@ -51,12 +55,10 @@ class SamplePrimitives:
         return np.concatenate([found[start] for start in sorted(found)])
 
     def gap_patterns(self, x: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-        from eckart.engines.cpu.mixtures.missing import patterns
-
         x, found = place(x), dict[int, Any]()
 
         def step(_: Any, job: Job, scratch: dict) -> None:
-            found[job[0]] = [(rows + job[0], seen) for rows, seen in patterns(np.asarray(job[2](scratch)))]
+            found[job[0]] = [(rows + job[0], seen) for rows, seen in missing.patterns(np.asarray(job[2](scratch)))]
 
         run_lanes(jobs(x.matrix, ROWS), list(range(MOST_LANES)), step, self.threads)
         groups: dict[bytes, list[np.ndarray]] = {}
@@ -68,26 +70,22 @@ class SamplePrimitives:
         return [(np.concatenate(rows), masks[key]) for key, rows in groups.items()]
 
     def distances(self, x: Any, centres: np.ndarray) -> np.ndarray:
-        from eckart.engines.cpu.mixtures.sample_kernels import squared_distances
-
         x, c = place(x), np.ascontiguousarray(centres, np.float64)
         out: Any = np.empty((len(c), x.shape[0]))  # the columns of the result lie together
 
         def step(_: Any, job: Job, scratch: dict) -> None:
-            squared_distances(block_of(job[2], scratch), c, out[:, job[0] : job[0] + job[1]])
+            sample_kernels.squared_distances(block_of(job[2], scratch), c, out[:, job[0] : job[0] + job[1]])
 
         self._groups(x, len(c), step)
         return out.T
 
     def group_sums(self, x: Any, centres: np.ndarray) -> GroupSums:
-        from eckart.engines.cpu.mixtures.sample_kernels import group_rows
-
         x, half = place(x), 0.5 * np.einsum("ij,ij->i", centres, centres)
 
         def step(sums: GroupSums, job: Job, scratch: dict) -> None:
             block = block_of(job[2], scratch)
             products = np.dot(block, centres.T, out=scratch_array(scratch, "products", (len(block), len(half)), float))
-            group_rows(block, products, half, _weights(x, job), *sums)
+            sample_kernels.group_rows(block, products, half, _weights(x, job), *sums)
 
         return self._groups(x, len(half), step)
 

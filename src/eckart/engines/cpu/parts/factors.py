@@ -10,7 +10,12 @@ from eckart.engines.cpu.dense.thin import by_rows, cuts_of
 from eckart.engines.cpu.parts.ranges import Ranges, real_columns, whole_registers
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import FactorSums, SignSums
+from eckart.loading import lazy
 from eckart.matrix import Matrix
+
+crew = lazy("eckart.engines.cpu.native.crew")
+products = lazy("eckart.engines.cpu.native.products")
+factor_kernels = lazy("eckart.engines.cpu.parts.factor_kernels")
 
 
 class FactorPrimitives(Ranges):
@@ -25,10 +30,6 @@ class FactorPrimitives(Ranges):
         return reduce(np.add, self._each(len(f), 32 * f.shape[1], mass), np.zeros(f.shape[1]))
 
     def factor_sums(self, factor: np.ndarray, x: Host | Matrix | None = None) -> FactorSums:
-        from eckart.engines.cpu.native.crew import run_parts
-        from eckart.engines.cpu.native.products import blas, scalars
-        from eckart.engines.cpu.parts.factor_kernels import sums_part
-
         f, weights, k = np.asarray(factor), None if x is None else place(x).weights, factor.shape[1]
         f = by_rows(f, f.dtype)
         cuts = cuts_of(len(f), k * (k + 8), 8 * k * k)
@@ -37,8 +38,8 @@ class FactorPrimitives(Ranges):
         ends[:, 0], ends[:, 1] = np.inf, -np.inf
         by = np.empty(0) if weights is None else np.ascontiguousarray(weights, np.float64)
         if f.size:
-            given = cuts, f, by, blas(f.dtype), scalars(f.dtype, 1.0, 1.0).ctypes.data, squares, mass, ends
-            run_parts(sums_part, count, given, self.threads)
+            given = cuts, f, by, products.blas(f.dtype), products.scalars(f.dtype, 1.0, 1.0).ctypes.data, squares, mass, ends
+            crew.run_parts(factor_kernels.sums_part, count, given, self.threads)
         square = squares.sum(axis=0, dtype=np.float64)
         return FactorSums(mass.sum(axis=0), square, float(ends[:, 0].min(initial=np.inf)), ends[:, 1].max(axis=0))
 
@@ -80,12 +81,9 @@ class FactorPrimitives(Ranges):
         if u.shape != v.shape:
             u, v = np.asarray(new), np.asarray(old)
 
-        from eckart.engines.cpu.native.crew import run_parts
-        from eckart.engines.cpu.parts.factor_kernels import leap_part
-
         u, v, out = np.ascontiguousarray(u), np.ascontiguousarray(v, dtype), np.empty(u.shape, dtype)
         cuts = cuts_of(len(u), 32 * u.shape[1])  # bound by memory, not by sums
-        run_parts(leap_part, len(cuts) - 1, (cuts, u, v, dtype.type(stride), out), self.threads)
+        crew.run_parts(factor_kernels.leap_part, len(cuts) - 1, (cuts, u, v, dtype.type(stride), out), self.threads)
         return real_columns(out, new.shape[1])
 
     def cleaned(self, factor: np.ndarray, mass: np.ndarray, share: float) -> np.ndarray:

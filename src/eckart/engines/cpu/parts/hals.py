@@ -22,8 +22,18 @@ from eckart.engines.cpu.parts.ranges import (
 from eckart.engines.cpu.row_blocks import THIN, Job, block_rows, jobs, scratch_array
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import CrossSums, Descent, Pass
+from eckart.loading import lazy
 from eckart.matrix import Matrix
 from eckart.scheduler import run_lanes
+
+sparse = lazy("eckart.engines.cpu.entries.sparse")
+crew = lazy("eckart.engines.cpu.native.crew")
+products = lazy("eckart.engines.cpu.native.products")
+factor_kernels = lazy("eckart.engines.cpu.parts.factor_kernels")
+kernels = lazy("eckart.engines.cpu.parts.kernels")
+prefetch = lazy("eckart.engines.cpu.registers.prefetch")
+vectors = lazy("eckart.engines.cpu.registers.vectors")
+schedule = lazy("eckart.engines.cpu.ridge.schedule")
 
 
 class HalsPrimitives(FactorPrimitives):
@@ -39,18 +49,13 @@ class HalsPrimitives(FactorPrimitives):
         sweeps: int = 1,
         shrink: float = 0.0,
     ) -> Descent:
-        from eckart.engines.cpu.native.crew import address_of, run_parts
-        from eckart.engines.cpu.parts.factor_kernels import descent_part
-        from eckart.engines.cpu.parts.kernels import hals_range
-        from eckart.engines.cpu.registers.vectors import tile_size
-
         u = np.ascontiguousarray(start)
         dtype, p = u.dtype, np.ascontiguousarray(pull, u.dtype)
         g, low = np.ascontiguousarray(gram, dtype), dtype.type(l1)
-        out, level, how = np.empty_like(u), np.empty((len(u), 2)), (sweeps, float(shrink), tile_size(dtype))
+        out, level, how = np.empty_like(u), np.empty((len(u), 2)), (sweeps, float(shrink), vectors.tile_size(dtype))
         cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1), CREW_GRAIN)
-        code = address_of(hals_range, (g, p[:1], low, u[:1], out[:1], *how, level[:1]))
-        run_parts(descent_part, len(cuts) - 1, (cuts, code, g, p, low, u, out, how, level), self.threads)
+        code = crew.address_of(kernels.hals_range, (g, p[:1], low, u[:1], out[:1], *how, level[:1]))
+        crew.run_parts(factor_kernels.descent_part, len(cuts) - 1, (cuts, code, g, p, low, u, out, how, level), self.threads)
         return Descent(out, *weighted(level, None))
 
     def hals_pass(
@@ -70,16 +75,10 @@ class HalsPrimitives(FactorPrimitives):
         if x.kind == "counts":
             rows = old, out, np.empty((len(old), 2))
             return self._stored_pass(x, right, rows, _hals(gram, kind, l1, sweeps, shrink), inner)
-        from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
-        from eckart.engines.cpu.native.products import added_up
-        from eckart.engines.cpu.parts.factor_kernels import lane_part
-        from eckart.engines.cpu.parts.kernels import hals_block
-        from eckart.engines.cpu.registers.vectors import tile_size
-
         v, g = np.ascontiguousarray(right, kind), np.ascontiguousarray(gram, kind)
         weights = np.empty(0, kind) if x.weights is None else x.weights.astype(kind)
-        rule, how = (g, kind.type(l1)), (sweeps, float(shrink), tile_size(kind))
-        work, sweep, width = 2 * n * k + inner, cast(Any, hals_block), n * x.dtype.itemsize
+        rule, how = (g, kind.type(l1)), (sweeps, float(shrink), vectors.tile_size(kind))
+        work, sweep, width = 2 * n * k + inner, cast(Any, kernels.hals_block), n * x.dtype.itemsize
         count = self._cross_lanes(x, k, work)
         # one block a lane where it fits a cache; the kernel works ``at_once`` rows of it at a time
         at_once = max(1, self._block(x, work, len(old)) // width)
@@ -94,7 +93,7 @@ class HalsPrimitives(FactorPrimitives):
         def partial() -> tuple[np.ndarray, ...]:
             return np.zeros((count, n, k), kind), np.zeros((count, k, k)), np.zeros((count, 2))
 
-        values = x.matrix.values if x.checked and self.threads > FEW else None
+        values = x.matrix.values if x.checked and self.threads > crew.FEW else None
         if type(values) is np.ndarray and values.dtype == kind and values.flags.c_contiguous and len(old):
             # kept between two passes: the system's pages would be asked for, and filled with zeros, by all threads at once in each of them
             key = f"room of passes {count} {n} {k} {at_once} {self.threads} {kind}"
@@ -102,10 +101,10 @@ class HalsPrimitives(FactorPrimitives):
                 x.kept[key] = room(self.threads), partial()
             (own, sums), given = x.kept[key], (v, weights, *rule)
             like = tuple(a[0] for a in own), tuple(a[0] for a in sums)
-            code = address_of(hals_block, (values[:1], *given, old[:1], out[:1], *how, *like))
+            code = crew.address_of(kernels.hals_block, (values[:1], *given, old[:1], out[:1], *how, *like))
             rows = block_rows(n, x.dtype.itemsize, size)
-            run_parts(
-                lane_part, count, (code, rows, values, v, weights, rule, (old, out), how, own, sums), self.threads
+            crew.run_parts(
+                factor_kernels.lane_part, count, (code, rows, values, v, weights, rule, (old, out), how, own, sums), self.threads
             )
         else:
             sums = partial()
@@ -120,7 +119,7 @@ class HalsPrimitives(FactorPrimitives):
             run_lanes(jobs(x.matrix, size), list(zip(*sums)), step, self.threads)
         cross, squares, levels = sums
         level = levels.sum(axis=0)
-        pulled = added_up(cross.reshape(count, -1), self.threads).reshape(n, k).astype(kind)
+        pulled = products.added_up(cross.reshape(count, -1), self.threads).reshape(n, k).astype(kind)
         return Pass(out, CrossSums(float(level[0]), float(level[1]), pulled, squares.sum(axis=0)))
 
     def _swept_pass(self, x: Host, right: np.ndarray, left: np.ndarray, sweep: Any, inner: int) -> Pass:
@@ -148,11 +147,8 @@ class HalsPrimitives(FactorPrimitives):
 
     def _stored_pass(self, x: Host, right: np.ndarray, rows: Any, sweep: Any, inner: int) -> Pass:
         """hals_pass where zeros are not stored: products by rows, then by columns."""
-        from eckart.engines.cpu.entries.sparse import times_rows
-        from eckart.engines.cpu.registers.prefetch import aligned_zeros
-
         (old, out, level), m, k = rows, x.matrix, rows[0].shape[1]
-        v, heavy = aligned_zeros(right.shape, old.dtype), aligned_zeros(old.shape, old.dtype)
+        v, heavy = prefetch.aligned_zeros(right.shape, old.dtype), prefetch.aligned_zeros(old.shape, old.dtype)
         v[:] = right
         parts = parts_of_entries(x, GATHER * k, inner)
         squares = np.zeros((len(parts), k, k))
@@ -160,7 +156,7 @@ class HalsPrimitives(FactorPrimitives):
         def by_rows(square: np.ndarray, part: tuple[int, int], scratch: dict[str, Any]) -> None:
             a, b = part
             pull = scratch_array(scratch, "pull", (b - a, k), old.dtype)
-            times_rows(m.indptr[a:], m.indices, m.data, v, 0, b - a, pull)
+            sparse.times_rows(m.indptr[a:], m.indices, m.data, v, 0, b - a, pull)
             sweep(pull, old[a:b], out[a:b], level[a:b])
             np.multiply(out[a:b], 1 if x.weights is None else x.weights[a:b, None].astype(old.dtype), out=heavy[a:b])
             square += out[a:b].T @ heavy[a:b]
@@ -169,7 +165,7 @@ class HalsPrimitives(FactorPrimitives):
         t = x.T.matrix
         cross = np.empty((t.shape[0], k), old.dtype)
         self._over_ranges(
-            parts_of_entries(x.T, GATHER * k), lambda a, b: times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross)
+            parts_of_entries(x.T, GATHER * k), lambda a, b: sparse.times_rows(t.indptr, t.indices, t.data, heavy, a, b, cross)
         )
         return Pass(out, CrossSums(*weighted(level, x.weights), cross, squares.sum(axis=0)))
 
@@ -184,18 +180,14 @@ class HalsPrimitives(FactorPrimitives):
         sweeps: int = 1,
         shrink: float = 0.0,
     ) -> Descent:
-        from eckart.engines.cpu.parts.kernels import seen_range
-        from eckart.engines.cpu.registers.vectors import tile_size
-        from eckart.engines.cpu.ridge.schedule import row_scratch
-
         x, dtype, k = place(x), start.dtype, start.shape[1]
         h, given, out = padded(other, dtype), np.asarray(start), new_factor(len(start), k, dtype)
-        entries, level, sweep_rows = entries_of(x, dtype), np.zeros((len(out), 2)), cast(Any, seen_range)
-        rule, size = (dtype.type(l1), dtype.type(l2), sweeps, float(shrink)), tile_size(dtype)
+        entries, level, sweep_rows = entries_of(x, dtype), np.zeros((len(out), 2)), cast(Any, kernels.seen_range)
+        rule, size = (dtype.type(l1), dtype.type(l2), sweeps, float(shrink)), vectors.tile_size(dtype)
 
         def step(_: Any, part: tuple[int, int], scratch: dict[str, Any]) -> None:
             if "room" not in scratch:
-                scratch["room"] = [room[0] for room in row_scratch(h.shape[1], dtype)]
+                scratch["room"] = [room[0] for room in schedule.row_scratch(h.shape[1], dtype)]
             sweep_rows(entries, h, given, out, k, rule, size, *part, *scratch["room"], level)
 
         parts = parts_of_entries(x, k * k // 2, k * k * (min(sweeps, 8) + 1))
@@ -205,8 +197,5 @@ class HalsPrimitives(FactorPrimitives):
 
 def _hals(gram: np.ndarray, dtype: np.dtype, l1: float, sweeps: int, shrink: float) -> Callable[..., None]:
     """hals_range of some rows: sweep(pull, start, out, level)."""
-    from eckart.engines.cpu.parts.kernels import hals_range
-    from eckart.engines.cpu.registers.vectors import tile_size
-
-    g, size, low = np.ascontiguousarray(gram, dtype), tile_size(dtype), dtype.type(l1)
-    return lambda pull, start, out, level: hals_range(g, pull, low, start, out, sweeps, float(shrink), size, level)
+    g, size, low = np.ascontiguousarray(gram, dtype), vectors.tile_size(dtype), dtype.type(l1)
+    return lambda pull, start, out, level: kernels.hals_range(g, pull, low, start, out, sweeps, float(shrink), size, level)

@@ -10,7 +10,12 @@ import numpy as np
 
 from eckart.engines.cpu.row_blocks import THIN, partial_sums, scratch_array
 from eckart.engines.host import Host
+from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes
+
+sparse = lazy("eckart.engines.cpu.entries.sparse")
+prefetch = lazy("eckart.engines.cpu.registers.prefetch")
+vectors = lazy("eckart.engines.cpu.registers.vectors")
 
 GRAIN = 2**22
 """Multiply-adds in a part: about a millisecond, so that handing it to a thread costs little against it."""
@@ -117,11 +122,8 @@ class _Wide(np.ndarray):
 
 def new_factor(rows: int, k: int, dtype: np.dtype) -> np.ndarray:
     """Zeros for k columns and those that fill up registers."""
-    from eckart.engines.cpu.registers.prefetch import aligned_zeros
-    from eckart.engines.cpu.registers.vectors import tile_size
-
-    size = tile_size(dtype)
-    return aligned_zeros((rows, -(-max(1, k) // size) * size), dtype)
+    size = vectors.tile_size(dtype)
+    return prefetch.aligned_zeros((rows, -(-max(1, k) // size) * size), dtype)
 
 
 def real_columns(whole: np.ndarray, k: int) -> np.ndarray:
@@ -159,10 +161,8 @@ def entries_of(x: Host, dtype: Any) -> tuple[np.ndarray, ...]:
 
 def parts_of_entries(x: Host, work: int, row: int = 0) -> list[tuple[int, int]]:
     """Ranges of rows of about equal load, ``work`` multiply-adds an entry and ``row`` a row."""
-    from eckart.engines.cpu.entries.sparse import balanced
-
     rows = len(x.matrix.indptr) - 1
-    return balanced(x.matrix.indptr, int(np.clip((x.nnz * work + rows * row) // GRAIN, 1, PARTS)))
+    return sparse.balanced(x.matrix.indptr, int(np.clip((x.nnz * work + rows * row) // GRAIN, 1, PARTS)))
 
 
 def lanes_of(start: Any, count: int) -> list[list[Any]]:

@@ -11,7 +11,11 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.protocol.series import LagProducts
+from eckart.loading import lazy
 from eckart.scheduler import lanes_for, run_lanes
+
+sparse = lazy("eckart.engines.cpu.entries.sparse")
+kernels = lazy("eckart.engines.cpu.series.kernels")
 
 LANE_ENTRIES = 2**12
 """Entries that are worth a lane: some tens of microseconds of work."""
@@ -23,10 +27,8 @@ class SeriesPrimitives:
     threads: int
 
     def own_likelihood(self, x: Any, data: np.ndarray, own: np.ndarray) -> np.ndarray:
-        from eckart.engines.cpu.series.kernels import own_likelihood
-
         out = np.empty((x.shape[0], 1))
-        self._by_rows(x, lambda a, b: own_likelihood(*_pattern(x), data, own, a, b, out))
+        self._by_rows(x, lambda a, b: kernels.own_likelihood(*_pattern(x), data, own, a, b, out))
         return out
 
     def own_rows(
@@ -39,28 +41,22 @@ class SeriesPrimitives:
         prior: np.ndarray,
         noise: np.ndarray | None,
     ) -> np.ndarray:
-        from eckart.engines.cpu.series.kernels import own_rows
-
         out = np.empty((x.shape[0], right.shape[1]))
         z = np.zeros_like(out) if noise is None else noise
-        self._by_rows(x, lambda a, b: own_rows(*_pattern(x), data, right, own, base, prior, z, a, b, out))
+        self._by_rows(x, lambda a, b: kernels.own_rows(*_pattern(x), data, right, own, base, prior, z, a, b, out))
         return out
 
     def state_rows(
         self, x: Any, data: np.ndarray, length: int, rule: np.ndarray, noise: np.ndarray | None
     ) -> np.ndarray:
-        from eckart.engines.cpu.series.kernels import state_rows
-
         out = np.empty((x.shape[0], length))
         z = np.zeros_like(out) if noise is None else noise
-        self._by_rows(x, lambda a, b: state_rows(*_pattern(x), data, length, rule, z, a, b, out))
+        self._by_rows(x, lambda a, b: kernels.state_rows(*_pattern(x), data, length, rule, z, a, b, out))
         return out
 
     def less_states(self, x: Any, data: np.ndarray, states: np.ndarray, sign: float = 1.0) -> np.ndarray:
-        from eckart.engines.cpu.series.kernels import less_states
-
         out = np.empty(len(data))
-        self._by_rows(x, lambda a, b: less_states(*_pattern(x), data, states, sign, a, b, out))
+        self._by_rows(x, lambda a, b: kernels.less_states(*_pattern(x), data, states, sign, a, b, out))
         return out
 
     def chain_rows(
@@ -74,13 +70,11 @@ class SeriesPrimitives:
         step: np.ndarray,
         noise: np.ndarray | None,
     ) -> np.ndarray:
-        from eckart.engines.cpu.series.kernels import chain, weighted_grams
-
         n, k = x.shape[0], right.shape[1]
         grams, h, out = np.empty((n, k, k)), np.empty((n, k)), np.empty((n, k))
-        self._by_rows(x, lambda a, b: weighted_grams(*_pattern(x), data, right, other, a, b, grams, h))
+        self._by_rows(x, lambda a, b: kernels.weighted_grams(*_pattern(x), data, right, other, a, b, grams, h))
         link, first, step = (np.ascontiguousarray(a, np.float64) for a in (link, first, step))
-        chain(grams, h, link, first, step, np.zeros_like(out) if noise is None else noise, out)
+        kernels.chain(grams, h, link, first, step, np.zeros_like(out) if noise is None else noise, out)
         return out
 
     def lag_products(self, a: np.ndarray) -> LagProducts:
@@ -91,11 +85,9 @@ class SeriesPrimitives:
 
     def _by_rows(self, x: Any, do: Callable[[int, int], None]) -> None:
         """``do(first, last)`` for ranges of rows, each with about as many entries."""
-        from eckart.engines.cpu.entries.sparse import balanced
-
         parts = x.kept.get("ranges of series")
         if parts is None:
-            parts = x.kept["ranges of series"] = balanced(x.matrix.indptr, lanes_for(x.nnz // LANE_ENTRIES))
+            parts = x.kept["ranges of series"] = sparse.balanced(x.matrix.indptr, lanes_for(x.nnz // LANE_ENTRIES))
         if len(parts) == 1:
             do(*parts[0])
         else:

@@ -11,7 +11,10 @@ import numpy as np
 
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import CountRows, PairRule, PmiRule
+from eckart.loading import lazy
 from eckart.scheduler import in_order, lanes_for, run_lanes
+
+pair_counts = lazy("eckart.engines.cpu.words.pair_counts")
 
 TOKENS = 2**17
 """Words of the text whose rows are counted at a time, about."""
@@ -37,8 +40,6 @@ class PairCounting:
         span: tuple[int, int] | None = None,
         piece: int = 2**21,
     ) -> Iterator[CountRows]:
-        from eckart.engines.cpu.words.pair_counts import count_rows, lay_out, place
-
         first, last = (0, len(ids)) if span is None else span
         weights, window = np.asarray(rule.weights, np.float64), len(rule.weights)
         sentence = int(np.searchsorted(pointers, first, side="right")) - 1
@@ -49,7 +50,7 @@ class PairCounting:
         ends = np.full((len(parts), 3), -1, np.int64)
 
         def lay(at: int, part: tuple[int, int], scratch: dict) -> None:
-            ends[at] = lay_out(np.asarray(ids), pointers, part, first, last, window, sizes[at], text, partial[at])
+            ends[at] = pair_counts.lay_out(np.asarray(ids), pointers, part, first, last, window, sizes[at], text, partial[at])
 
         run_lanes(parts, list(range(len(parts))), lay, self.threads)
         counts = partial.sum(axis=0)
@@ -60,7 +61,7 @@ class PairCounting:
         behind = np.cumsum(partial, axis=0) - partial + starts[:-1]  # words of earlier parts come first
 
         def put(at: int, part: tuple[int, int], scratch: dict) -> None:
-            place(text, *part, behind[at], positions)
+            pair_counts.place(text, *part, behind[at], positions)
 
         run_lanes([(int(a), int(b)) for a, b, _ in ends], list(range(len(parts))), put, self.threads)
         sides = int(rule.left) + int(rule.right)
@@ -76,13 +77,12 @@ class PairCounting:
                 local.indices, local.data = np.empty(longest, np.int32), np.empty(longest)
             indices, data, lengths = local.indices, local.data, np.empty(b - a, np.int64)
             found = (*local.row, local.met), (indices, data, lengths)
-            used = count_rows(text, starts, positions, weights, rule.left, rule.right, rule.scale, a, b, *found)
+            used = pair_counts.count_rows(text, starts, positions, weights, rule.left, rule.right, rule.scale, a, b, *found)
             return CountRows(a, lengths, indices[:used].copy(), data[:used].copy())
 
         yield from in_order(parts, rows, self.threads)
 
     def merge_counts(self, runs: Iterator[list[CountRows]], n: int, rule: PairRule) -> Iterator[CountRows]:
-        from eckart.engines.cpu.words.pair_counts import merge_rows
 
         def merged(parts: list[CountRows]) -> CountRows:
             sizes = np.array([len(part.data) for part in parts])
@@ -91,7 +91,7 @@ class PairCounting:
             columns, values = (np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data"))
             indices, data = np.empty_like(columns), np.empty_like(values)
             lengths = np.empty(len(parts[0].lengths), np.int64)
-            used = merge_rows(pointers, columns, values, rule.scale, *_row(n), indices, data, lengths)
+            used = pair_counts.merge_rows(pointers, columns, values, rule.scale, *_row(n), indices, data, lengths)
             return CountRows(parts[0].first, lengths, indices[:used].copy(), data[:used].copy())
 
         yield from in_order(runs, merged, self.threads)
@@ -111,8 +111,6 @@ class PairCounting:
         return indices, data
 
     def mutual_information(self, x: Host, rule: PmiRule, dtype: Any) -> CountRows:
-        from eckart.engines.cpu.words.pair_counts import keep_ratios, ratios, sums
-
         m = place(x).matrix
         n = m.shape[0]
         cuts = np.searchsorted(m.indptr, np.linspace(0, m.nnz, lanes_for(m.nnz // ENTRIES, 8 * m.n_columns) + 1)[1:-1])
@@ -122,7 +120,7 @@ class PairCounting:
         lanes = list(range(len(parts)))
 
         def add(i: int, part: tuple[int, int], _: dict) -> None:
-            sums(m.indptr, m.indices, m.data, *part, own, partial[i])
+            pair_counts.sums(m.indptr, m.indices, m.data, *part, own, partial[i])
 
         run_lanes(parts, lanes, add, self.threads)
         columns = partial.sum(axis=0)
@@ -132,14 +130,14 @@ class PairCounting:
             beside = np.log(spread / max(spread.sum(), np.finfo(float).tiny)) + np.log(rule.shift)
 
         def look(_: int, part: tuple[int, int], __: dict) -> None:
-            ratios(m.indptr, m.indices, m.data, *part, own, beside, rule.positive, ratio, lengths)
+            pair_counts.ratios(m.indptr, m.indices, m.data, *part, own, beside, rule.positive, ratio, lengths)
 
         run_lanes(parts, lanes, look, self.threads)
         ends = np.concatenate([[0], np.cumsum(lengths)])
         indices, data = np.empty(ends[-1], m.indices.dtype), np.empty(ends[-1], dtype)
 
         def keep(_: int, part: tuple[int, int], __: dict) -> None:
-            keep_ratios(m.indptr, m.indices, *part, ratio, ends, indices, data)
+            pair_counts.keep_ratios(m.indptr, m.indices, *part, ratio, ends, indices, data)
 
         run_lanes(parts, lanes, keep, self.threads)
         return CountRows(0, lengths, indices, data)

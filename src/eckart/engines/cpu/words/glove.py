@@ -6,7 +6,10 @@ import numpy as np
 
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GloveTable, strata_of
+from eckart.loading import lazy
 from eckart.scheduler import run_lanes
+
+glove_kernels = lazy("eckart.engines.cpu.words.glove_kernels")
 
 
 class GloveSteps:
@@ -15,45 +18,39 @@ class GloveSteps:
     threads: int
 
     def glove_table(self, x: Host, seed: int) -> GloveTable:
-        from eckart.engines.cpu.words.glove_kernels import count_blocks, deal, shuffle
-
         placed = place(x)
         m = placed.matrix
         weights = np.ones(m.nnz, m.dtype) if placed.entry_weights is None else placed.entry_weights
         strata = strata_of(m.shape[0])
         sizes = np.zeros(strata * strata, np.int64)
-        count_blocks(m.indptr, m.indices, strata, sizes)
+        glove_kernels.count_blocks(m.indptr, m.indices, strata, sizes)
         ends = np.concatenate([[0], np.cumsum(sizes)])
         words = np.empty(m.nnz, np.int32), np.empty(m.nnz, np.int32)
         entries = (*words, np.empty(m.nnz, np.float32), np.empty(m.nnz, np.float32))
-        deal(m.indptr, m.indices, m.data, weights, strata, ends[:-1].copy(), entries)
+        glove_kernels.deal(m.indptr, m.indices, m.data, weights, strata, ends[:-1].copy(), entries)
         blocks = list(range(len(sizes)))
-        run_lanes(blocks, blocks, lambda _, b, scratch: shuffle(seed + b, ends[b], ends[b + 1], entries), self.threads)
+        run_lanes(blocks, blocks, lambda _, b, scratch: glove_kernels.shuffle(seed + b, ends[b], ends[b + 1], entries), self.threads)
         return GloveTable(*entries, ends, strata)
 
     def glove_step(
         self, table: GloveTable, own: np.ndarray, other: np.ndarray, rate: float, order: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        from eckart.engines.cpu.words.glove_kernels import glove_steps
-
         k, lr = own.shape[1] // 3 - 1, own.dtype.type(rate)
         own, other = own.copy(), other.copy()
 
         def step(_: None, b: int, scratch: dict) -> None:
-            glove_steps(table[:4], table.ends[b], table.ends[b + 1], lr, k, own, other)
+            glove_kernels.glove_steps(table[:4], table.ends[b], table.ends[b + 1], lr, k, own, other)
 
         for turn in order:
             run_lanes(table.round(int(turn)), [None] * table.strata, step, self.threads)
         return own, other
 
     def glove_loss(self, table: GloveTable, own: np.ndarray, other: np.ndarray) -> float:
-        from eckart.engines.cpu.words.glove_kernels import glove_losses
-
         k = own.shape[1] // 3 - 1
         lanes = [np.zeros(1) for _ in range(len(table.ends) - 1)]
 
         def add(total: np.ndarray, b: int, scratch: dict) -> None:
-            total += glove_losses(table[:4], table.ends[b], table.ends[b + 1], k, own, other)
+            total += glove_kernels.glove_losses(table[:4], table.ends[b], table.ends[b + 1], k, own, other)
 
         run_lanes(range(len(lanes)), lanes, add, self.threads)
         return float(np.sum(lanes))

@@ -7,7 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.engines.protocol.windows import LISTEN, PairEvidence, Pieces, WindowRule, rounds_of, runs_of, turn
+from eckart.loading import lazy
 from eckart.scheduler import run_lanes
+
+crew = lazy("eckart.engines.cpu.native.crew")
+window_kernels = lazy("eckart.engines.cpu.words.window_kernels")
 
 RUN = 2**13
 """Words of a run of threads that share the tables, about: some 10 ms, so that handing it out costs little and the last ones end together."""
@@ -78,8 +82,6 @@ class _Work(NamedTuple):
 
 def _windows(work: _Work, x: np.ndarray, y: np.ndarray, threads: int) -> PairEvidence:
     """Window after window, the threads sharing the tables (or one thread alone)."""
-    from eckart.engines.cpu.words.window_kernels import train_pieces
-
     runs = runs_of(work.corpus[1], *work.part, words=RUN)
     found = [PairEvidence(0.0, 0, 0)] * len(runs)
     groups = (work.rule[1] + 6) // 6
@@ -90,7 +92,7 @@ def _windows(work: _Work, x: np.ndarray, y: np.ndarray, threads: int) -> PairEvi
             scratch["steps"] = (np.empty(work.longest, np.int32), scores[0], scores[1])
         a, b = runs[i]
         rates = work.rate(a), work.rate(b)
-        found[i] = PairEvidence(*train_pieces(work.corpus, a, b, x, y, work.rule, rates, work.seed, scratch["steps"]))
+        found[i] = PairEvidence(*window_kernels.train_pieces(work.corpus, a, b, x, y, work.rule, rates, work.seed, scratch["steps"]))
 
     run_lanes(range(len(runs)), [None] * max(2 * threads, 1), step, threads)
     return PairEvidence.sum(found)
@@ -98,9 +100,6 @@ def _windows(work: _Work, x: np.ndarray, y: np.ndarray, threads: int) -> PairEvi
 
 def _blocks(work: _Work, runs: list, x: np.ndarray, y: np.ndarray, strata: int, threads: int) -> PairEvidence:
     """A round: samples of all runs by blocks, then blocks that share no word side by side."""
-    from eckart.engines.cpu.native.crew import address_of, run_parts
-    from eckart.engines.cpu.words.window_kernels import block_part, draw_samples, step_block
-
     (_, bounds, *_), (window, drawn, *_) = work.corpus, work.rule
     most = np.array([(bounds[b] - bounds[a]) * 2 * window * (1 + drawn) for a, b in runs])
     begins = np.cumsum(most) - most
@@ -113,13 +112,13 @@ def _blocks(work: _Work, runs: list, x: np.ndarray, y: np.ndarray, strata: int, 
         if not scratch:
             scratch["own"] = np.empty(work.longest, np.int32), np.empty((int(most.max()), 2), np.int32)
         (a, b), place = runs[r], (samples, begins[r], ends[r])
-        pairs[r] = draw_samples(work.corpus, a, b, work.rule, work.seed, scratch["own"], strata, place)
+        pairs[r] = window_kernels.draw_samples(work.corpus, a, b, work.rule, work.seed, scratch["own"], strata, place)
 
     run_lanes(range(len(runs)), [None] * len(runs), draw, threads)
     losses, rates = np.zeros(strata * strata), np.array([work.rate(a) for a, _ in runs], np.float32)
 
-    code = address_of(step_block, (samples, ends, 0, x, y, work.rule, rates))
+    code = crew.address_of(window_kernels.step_block, (samples, ends, 0, x, y, work.rule, rates))
     for t in range(strata):
         given = np.array(turn(strata, t)), code, samples, ends, x, y, work.rule, rates, losses
-        run_parts(block_part, strata, given, threads)
+        crew.run_parts(window_kernels.block_part, strata, given, threads)
     return PairEvidence(float(losses.sum()), int(pairs[::LISTEN].sum()), int(pairs.sum()))
