@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from eckart import SVP, Autoencoder
+from eckart import LDA, SVP, Autoencoder, GaussianMixture
 from eckart.complete.nuclear import svt
 from eckart.complete.nuclear.operators import Triples
 from eckart.errors import InputError
@@ -90,6 +90,25 @@ def test_svp_takes_no_more_steps_than_allowed_over_all_its_rounds():
             assert 1 <= model.n_iter_ <= most
 
 
+def test_svp_leaves_a_stationary_point_whose_directions_are_not_the_largest():
+    """At the third direction of diag(5, 4, 1) the gradient on the tangent space is 0, and a projection exchanges it for the first."""
+    from eckart.complete.nuclear import svp
+    from eckart.engines import engine_named
+    from eckart.io.models.levels import NOTHING
+    from eckart.matrix import Observed
+    from eckart.optim.tangent import Sampling
+    from eckart.trace import silent
+
+    a, engine = np.diag([5.0, 4.0, 1.0]), engine_named("cpu", 1)
+    size = float(np.linalg.norm(a))
+    with engine.at_work():
+        pattern = Sampling(Observed.from_nan(a), engine)
+        d = svp.Descent(pattern, pattern.values(size, np.dtype(float)), Trace("r"), silent)
+        third = d.point(np.eye(3)[:, 2:], np.array([1.0 / size]), np.eye(3)[:, 2:])
+        found = svp._tangent_steps(d, third, 1, None, svp.Stop(1e-8, 1e-12, 50), np.random.default_rng(0), NOTHING)
+    assert found.misfit == pytest.approx(np.sqrt(17.0) / size, rel=1e-6)
+
+
 def test_a_number_of_samples_of_a_variational_network():
     pytest.importorskip("torch")
     x = np.random.default_rng(0).random((20, 4))
@@ -98,3 +117,48 @@ def test_a_number_of_samples_of_a_variational_network():
     for bad in (0, -1, 2.0):
         with pytest.raises(InputError, match=f"n_samples={bad} came, wanted an int"):
             model.sample(bad)
+
+
+def test_a_start_of_a_mixture_gives_every_group_a_thousandth_of_its_share():
+    """Weights are counts, at least 0.001 N / k, added up to one; a group without rows begins at the mean of all."""
+    from eckart.engines import engine_named
+    from eckart.explain.mixtures.starts import LEAN, Sample, gaussians_from
+    from eckart.matrix import Dense
+
+    rng, engine = np.random.default_rng(0), engine_named("cpu", 1)
+    x = rng.standard_normal((60, 2))
+    with engine.at_work():
+        sample = Sample(x, np.ones(60), x, engine.put(Dense(x), np.ones(60)), engine)
+        q = np.column_stack([np.ones(60), np.zeros(60), np.zeros(60)])
+        q[:20, 0], q[:20, 1] = 0.0, 1.0
+        found = gaussians_from(sample, q, SimpleNamespace(kind="diag", admit=lambda found: found))
+    counts = np.array([40.0, 20.0, 0.001 * 60 / 3])
+    np.testing.assert_allclose(found.weights, counts / counts.sum())
+    np.testing.assert_allclose(found.means, [x[20:].mean(axis=0), x[:20].mean(axis=0), x.mean(axis=0)], atol=1e-12)
+    scatter = np.array([40 * x[20:].var(axis=0), 20 * x[:20].var(axis=0), [0.0, 0.0]])
+    trust, together = LEAN * 60 / 3, scatter.sum(axis=0) / 60
+    leaning = (scatter + trust * together) / (np.array([40.0, 20.0, 0.0]) + trust)[:, None]
+    np.testing.assert_allclose(found.spread, leaning, rtol=1e-6)
+
+
+def test_what_is_added_to_a_variance_is_added_to_that_of_factors():
+    x = np.random.default_rng(0).standard_normal((800, 3))
+    model = GaussianMixture(1, covariance_type="factor", n_factors=1, reg_covar=0.3, random_state=0).fit(x)
+    assert np.diagonal(model.covariances_[0]) == pytest.approx(x.var(axis=0) + 0.3, rel=0.05)
+
+
+def test_a_number_of_topics_is_judged_with_its_own_prior(monkeypatch):
+    """Not below 0.001, at which a document of new words would have no share to begin with."""
+    from eckart.explain.topics import judge
+
+    told, original = [], judge.document_completion
+
+    def completion(*args, prior, **more):
+        told.append(np.asarray(prior))
+        return original(*args, prior=prior, **more)
+
+    monkeypatch.setattr(judge, "document_completion", completion)
+    x = np.random.default_rng(0).poisson(0.6, (60, 20)).astype(float)
+    for prior, used in ((0.02, 0.02), (1e-5, 1e-3)):
+        judge.select_topics(LDA(2, learning_method="cvb0", doc_topic_prior=prior, max_iter=2, random_state=0), x, (2,))
+        np.testing.assert_allclose(told[-1], used)
