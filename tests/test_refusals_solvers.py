@@ -132,6 +132,7 @@ REFUSALS = {
         for said, more in (("loss='poisson'", {"loss": "poisson"}), ("nonnegative=True", {"nonnegative": True}), ("l2=0", {"l2": 0}),
             ("l2_bias=0", {"l2_bias": 0}), ("solver='cg'", {"solver": "cg"}))
     },
+    "normalised counts": (lambda: ALS(1, loss="poisson", biases=False, normalise="column").fit(holes()), "normalise='column' came, wanted None or 'auto'"),
     "a negative start": (lambda: NMF(1, init="custom").fit(parts(), W=-np.ones((60, 1)), H=np.ones((1, 20))), "W holds a negative"),
     "an infinite start": (lambda: NMF(1, init="custom").fit(parts(), W=np.ones((60, 1)), H=np.full((1, 20), np.inf)), "H holds a negative or infinite"),
     "no count of words": (lambda: eckart.sequences([["a"]], min_count=0), "min_count=0 came, wanted an int >= 1"),

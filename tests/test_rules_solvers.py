@@ -162,3 +162,67 @@ def test_a_number_of_topics_is_judged_with_its_own_prior(monkeypatch):
     for prior, used in ((0.02, 0.02), (1e-5, 1e-3)):
         judge.select_topics(LDA(2, learning_method="cvb0", doc_topic_prior=prior, max_iter=2, random_state=0), x, (2,))
         np.testing.assert_allclose(told[-1], used)
+
+
+def test_batches_of_documents_in_parts_hold_every_document_once():
+    from eckart.explain.topics.documents import as_counts, batches
+    from eckart.io.read import read
+    from eckart.matrix_blocks import of_parts
+    from eckart.matrix_parts import MemoryParts
+
+    rows = np.random.default_rng(0).poisson(1.0, (23, 6)).astype(float) + 1.0
+    rows[:, 0] = np.arange(1, 24)  # the name of the document
+    whole = as_counts(read(rows), "LDA")
+    order = np.random.default_rng(1).permutation(23)
+    for x, wanted in ((whole, order), (of_parts(MemoryParts(whole, 5)), None)):
+        found = np.concatenate([part.to_scipy().toarray() for part in batches(x, 4, order)])
+        if wanted is not None:
+            np.testing.assert_array_equal(found, rows[wanted])
+        np.testing.assert_array_equal(found[np.argsort(found[:, 0])], rows)
+
+
+def test_bins_of_time_that_never_moved_have_a_vague_prior():
+    """Gamma(VAGUE + n / 2) / (VAGUE + sum of squares / 2) for the factors of all bins and for their biases, also where all squares are 0."""
+    from eckart.complete.bayes.features import VAGUE
+    from eckart.complete.bayes.times import TimedChain
+
+    chain = object.__new__(TimedChain)
+    chain.bins, chain.rng = SimpleNamespace(rows=7), np.random.default_rng(0)
+    gram = np.diag([0.0, 0.0, 4.0])
+    mean, precision, root = chain._prior(chain.bins, np.zeros(3), gram, None)
+    drawn = np.random.default_rng(0).gamma(0.5 * 7 * np.array([2.0, 1.0]) + VAGUE) / (np.array([0.0, 2.0]) + VAGUE)
+    np.testing.assert_allclose(np.diagonal(precision), [drawn[0], drawn[0], drawn[1]])
+    np.testing.assert_allclose(root @ root, precision)
+    assert not mean.any()
+
+
+def test_pairs_of_a_partition_are_whole_numbers_of_their_scale():
+    """Neighbours at distance 1 and 2 weigh 1 and 1/2: twice that is counted, and divided when the partitions are added."""
+    from eckart.embed.collected import _pairs
+    from eckart.engines.protocol import PairRule
+
+    found = _pairs({}, PairRule((2.0, 1.0), 2.0), [["a", "b", "c"], ["a", "b"]], ["a", "b", "c"])
+    np.testing.assert_array_equal(found.toarray(), [[0, 4, 1], [4, 0, 2], [1, 2, 0]])
+
+
+def test_a_step_of_thresholds_is_halved_until_the_loss_falls():
+    from eckart.certify.stationary import RidgePoint
+    from eckart.complete.factors.majorise import threshold_step
+    from eckart.terms import loss_from
+
+    loss = loss_from({"name": "ordered", "levels": [1.0, 2.0, 3.0], "thresholds": [-1.0, 1.0]})
+    least = 0.7  # how far the thresholds may move before the loss rises
+
+    def loss_sums(x, moved, *_, **__):
+        return SimpleNamespace(value=10.0 if abs(moved.thresholds[1] - 1.0) > least else 4.0)
+
+    engine = SimpleNamespace(threshold_sums=lambda *_, **__: SimpleNamespace(value=5.0, gradient=np.array([10.0, -10.0]), bend=np.eye(2)), loss_sums=loss_sums)
+    found = threshold_step(SimpleNamespace(x=None), RidgePoint(None, None, None, None, 0.0, loss=loss), engine)
+    np.testing.assert_allclose(found.loss.thresholds, [-1.625, 1.625])  # 10 / 16
+
+
+def test_rounding_of_a_covariance_is_that_of_its_largest_mean():
+    from eckart.reduce.covariance import Covariance
+
+    c = Covariance(np.array([1.0, -50.0, 3.0]), 1.0, 10.0, 10, np.dtype(np.float32), True, None)
+    assert c.rounding == pytest.approx(3 * (4 * np.finfo(np.float32).eps * 50.0) ** 2)
