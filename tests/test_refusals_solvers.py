@@ -141,6 +141,8 @@ REFUSALS = {
     "gaps, batches": (lambda: PCA(1).partial_fit(GAPS), "complete rows for partial_fit"),
     "gaps, truncated": (lambda: TruncatedSVD(1).fit(GAPS), "complete rows for TruncatedSVD"),
     "gaps, truncated rows": (lambda: TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(GAPS), "complete rows for TruncatedSVD"),
+    "entries, truncated": (lambda: TruncatedSVD(1).fit(eckart.observed(GAPS)), "complete rows for TruncatedSVD"),
+    "entries, truncated rows": (lambda: TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(eckart.observed(GAPS)), "complete rows for TruncatedSVD"),
     "gaps, not centered": (lambda: PCA(1, center=False).fit(GAPS), "without a mean"),
     "a stream from a file": (lambda: loaded(PCA(1).partial_fit(noise()[:, :4])).partial_fit(noise()[:, :4]), "does not hold its running statistic"),
     "read once, twice": (lambda: PCA(1).fit_transform(once()), "can be read once only"),

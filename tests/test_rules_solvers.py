@@ -226,3 +226,35 @@ def test_rounding_of_a_covariance_is_that_of_its_largest_mean():
 
     c = Covariance(np.array([1.0, -50.0, 3.0]), 1.0, 10.0, 10, np.dtype(np.float32), True, None)
     assert c.rounding == pytest.approx(3 * (4 * np.finfo(np.float32).eps * 50.0) ** 2)
+
+
+def test_perplexity_is_compared_with_that_of_the_last_look():
+    """Looks after every 2 steps, from the second on; the first value of a trace is that of the start."""
+    model = LDA(2, evaluate_every=2, perp_tol=0.5)
+    trace = Trace("log-likelihood of a token", values=list(-np.log([9.0, 8.0, 7.0, 6.9, 6.6])), seconds=[0.0] * 5)
+    assert model._enough(trace)[0]  # 7 -> 6.6
+    assert "perplexity 6.6" in model._enough(trace)[1]
+    model.perp_tol = 0.3
+    assert not model._enough(trace)[0]
+    short = Trace("log-likelihood of a token", values=trace.values[:3], seconds=[0.0] * 3)
+    model.perp_tol = 5.0
+    assert not model._enough(short)[0]
+    short.add(-1.0)
+    assert model._enough(short) == (False, "")
+
+
+def test_nothing_larger_is_looked_for_where_one_direction_is_left():
+    from eckart.reduce.power import _larger
+
+    a = np.diag([3.0, 2.0, 1.0])
+    rng = np.random.default_rng(0)
+    last = np.eye(3)[:, 2]
+    assert _larger(lambda v: a @ v, np.eye(3)[:, :2], last, 1.0, rng) is None
+    assert abs(_larger(lambda v: a @ v, np.eye(3)[:, :0], last, 1.0, rng) @ last) < 0.5
+
+
+def test_rebuilt_rows_have_the_precision_of_their_codes():
+    pytest.importorskip("torch")
+    model = Autoencoder(1, max_iter=1, random_state=0).fit(np.random.default_rng(0).random((20, 4)))
+    for kind, wanted in ((np.float32, np.float32), (np.float64, np.float64), (np.int64, np.float64)):
+        assert model.inverse_transform(np.ones((2, 1), kind)).dtype == wanted
