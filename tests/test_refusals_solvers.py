@@ -143,6 +143,7 @@ REFUSALS = {
     "gaps, truncated rows": (lambda: TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(GAPS), "complete rows for TruncatedSVD"),
     "entries, truncated": (lambda: TruncatedSVD(1).fit(eckart.observed(GAPS)), "complete rows for TruncatedSVD"),
     "entries, truncated rows": (lambda: TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(eckart.observed(GAPS)), "complete rows for TruncatedSVD"),
+    "scaled sketch": (lambda: PCA(1, scale=True).partial_fit(np.zeros((3, plan.STATISTIC_COLUMNS + 1))), "wanted at most 2048 for partial_fit"),
     "gaps, not centered": (lambda: PCA(1, center=False).fit(GAPS), "without a mean"),
     "a stream from a file": (lambda: loaded(PCA(1).partial_fit(noise()[:, :4])).partial_fit(noise()[:, :4]), "does not hold its running statistic"),
     "read once, twice": (lambda: PCA(1).fit_transform(once()), "can be read once only"),

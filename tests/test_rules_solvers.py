@@ -258,3 +258,22 @@ def test_rebuilt_rows_have_the_precision_of_their_codes():
     model = Autoencoder(1, max_iter=1, random_state=0).fit(np.random.default_rng(0).random((20, 4)))
     for kind, wanted in ((np.float32, np.float32), (np.float64, np.float64), (np.int64, np.float64)):
         assert model.inverse_transform(np.ones((2, 1), kind)).dtype == wanted
+
+
+def test_the_step_after_a_component_was_set_anew_may_fall():
+    """Step s of a trace is the value before it: what was done there shows in the next one, and no other fall is excused."""
+    from eckart.engines import engine_named
+    from eckart.explain.mixtures.gaussian_solve import certify, from_factors
+    from eckart.explain.mixtures.gaussian_steps import GaussianProblem, Rules
+    from eckart.matrix import Dense
+
+    x, engine = np.random.default_rng(0).standard_normal((60, 2)), engine_named("cpu", 1)
+    model = GaussianMixture(1, reg_covar=0.0, random_state=0).fit(x)
+    with engine.at_work():
+        problem = GaussianProblem(engine.put(Dense(x)), Rules("full", np.full(2, 1e-9)), engine)
+        trace = Trace("bound", values=[-5.0, -4.0, -4.5, -3.0], seconds=[0.0] * 4)
+        falls = {
+            step: certify(problem, from_factors(model.fit_.factors), trace, 1e-3, events=[{"step": step}])["largest fall"] for step in (0, 1, 2)
+        }
+    assert falls[1] == 0.0
+    assert falls[0] > 0.0 < falls[2]
