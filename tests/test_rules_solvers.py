@@ -277,3 +277,18 @@ def test_the_step_after_a_component_was_set_anew_may_fall():
         }
     assert falls[1] == 0.0
     assert falls[0] > 0.0 < falls[2]
+
+
+def test_rows_alike_by_their_cosine_also_beside_an_empty_row():
+    from eckart.complete.items.item_model import rows_alike
+    from eckart.engines import engine_named
+    from eckart.index.labels import Labels
+    from eckart.matrix import Observed
+
+    a = np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 5.0]])
+    x, engine = Observed.from_nan(np.where(a > 0, a, np.nan)), engine_named("cpu", 1)
+    with engine.at_work():
+        found = rows_alike(x, Labels(None, 4, "row"), 0, 2, engine)
+    cosine = a @ a[0] / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(a[0]), 1e-300)
+    assert list(found.columns[0])[:2] == [1, 3]
+    np.testing.assert_allclose(np.asarray(found.scores[0])[:2], cosine[[1, 3]], rtol=1e-6)
