@@ -165,3 +165,13 @@ def test_a_price_as_small_as_a_float_can_be_is_as_good_as_none():
 def test_ends_of_predictions_are_two_numbers(name, value):
     with pytest.raises(eckart.InputError, match="clip="):
         getattr(eckart, name)(clip=value).fit(TABLE)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "most"),
+    [("PLSA", "inner", 10_000), ("LDA", "max_doc_update_iter", 1_000_000), ("SkipGram", "drawn", 100_000), ("SkipGram", "negatives", 100_000)],
+)
+def test_steps_inside_of_compiled_code_have_a_limit(name, parameter, most):
+    """It does not hear an interrupt."""
+    with pytest.raises(eckart.InputError, match=rf"{parameter}={most + 1} came, wanted .*int from 1 to {most}"):
+        getattr(eckart, name)(**SMALL.get(name, {}) | {parameter: most + 1}).fit(*DATA.get(name, (TABLE,)))

@@ -132,6 +132,7 @@ REFUSALS = {
         for said, more in (("loss='poisson'", {"loss": "poisson"}), ("nonnegative=True", {"nonnegative": True}), ("l2=0", {"l2": 0}),
             ("l2_bias=0", {"l2_bias": 0}), ("solver='cg'", {"solver": "cg"}))
     },
+    "normalised counts": (lambda: ALS(1, loss="poisson", biases=False, normalise="column").fit(holes()), "normalise='column' came, wanted None or 'auto'"),
     "a negative start": (lambda: NMF(1, init="custom").fit(parts(), W=-np.ones((60, 1)), H=np.ones((1, 20))), "W holds a negative"),
     "an infinite start": (lambda: NMF(1, init="custom").fit(parts(), W=np.ones((60, 1)), H=np.full((1, 20), np.inf)), "H holds a negative or infinite"),
     "no count of words": (lambda: eckart.sequences([["a"]], min_count=0), "min_count=0 came, wanted an int >= 1"),
@@ -140,6 +141,9 @@ REFUSALS = {
     "gaps, batches": (lambda: PCA(1).partial_fit(GAPS), "complete rows for partial_fit"),
     "gaps, truncated": (lambda: TruncatedSVD(1).fit(GAPS), "complete rows for TruncatedSVD"),
     "gaps, truncated rows": (lambda: TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(GAPS), "complete rows for TruncatedSVD"),
+    "entries, truncated": (lambda: TruncatedSVD(1).fit(eckart.observed(GAPS)), "complete rows for TruncatedSVD"),
+    "entries, truncated rows": (lambda: TruncatedSVD(1, random_state=0).fit(noise()[:, :4]).transform(eckart.observed(GAPS)), "complete rows for TruncatedSVD"),
+    "scaled sketch": (lambda: PCA(1, scale=True).partial_fit(np.zeros((3, plan.STATISTIC_COLUMNS + 1))), "wanted at most 2048 for partial_fit"),
     "gaps, not centered": (lambda: PCA(1, center=False).fit(GAPS), "without a mean"),
     "a stream from a file": (lambda: loaded(PCA(1).partial_fit(noise()[:, :4])).partial_fit(noise()[:, :4]), "does not hold its running statistic"),
     "read once, twice": (lambda: PCA(1).fit_transform(once()), "can be read once only"),

@@ -105,9 +105,9 @@ class SkipGram(WordModel):
     _: KW_ONLY
     window: int = param(5, whole(1, MOST_WINDOW))
     loss: str = param("negative", one_of("negative", "softmax"))
-    negatives: int = param(5, whole(1))
+    negatives: int = param(5, whole(1, 100_000))
     noise_exponent: float = param(0.75, number(0))
-    drawn: int | None = param(None, optional(whole(1)))
+    drawn: int | None = param(None, optional(whole(1, 100_000)))
     solver: str = param("auto", one_of("auto", "stochastic", "exact"))
     sample: float | None = param(1e-3, optional(number(0)))
     bias: bool = param(False, flag())

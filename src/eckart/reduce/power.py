@@ -69,6 +69,10 @@ def power_method(
     product, n = _product_of(a, n)
     if not 0 <= k <= n:
         raise wrong("k", k, f"0 to {n}, the size of the matrix")
+    if not callable(watch):
+        raise wrong("watch", watch, "a function of a phase, the steps done and their number")
+    if not isinstance(memory, Memory):
+        raise wrong("memory", memory, "a Memory of a checkpoint")
     rng = generator(random_state)
     values, vectors = np.zeros(k), np.zeros((n, k))
     residuals, iterations, rates = np.zeros(k), np.zeros(k, dtype=int), np.full(k, np.nan)

@@ -135,7 +135,7 @@ class LDA(StreamedTopics):
     total_samples: float | None = param(None, optional(number(0)))
     tol: float = param(1e-4, number(0))
     mean_change_tol: float = param(1e-3, number(0))
-    max_doc_update_iter: int = param(100, whole(1))
+    max_doc_update_iter: int = param(100, whole(1, 1_000_000))
     burn_in: int | None = param(None, optional(whole(0)))
     n_samples: int = param(30, whole(1))
     n_init: int = param(1, starts())

@@ -85,7 +85,7 @@ class PLSA(TopicModel):
     n_init : int
         Starts; the best is kept, and the certificate says how far apart they ended.
     inner : int
-        Updates of the documents' shares in each step; more than one is cheaper than more steps.
+        Updates of the documents' shares in each step, up to 10000 (compiled code does not hear an interrupt); more than one is cheaper than more steps.
     warm_start : bool
         Begin at the topics of the last fit and keep their numbers.
     checkpoint : None or path
@@ -120,7 +120,7 @@ class PLSA(TopicModel):
     tol: float = param(1e-5, number(0))
     max_iter: int = param(300, whole(1))
     n_init: int = param(1, starts())
-    inner: int = param(2, whole(1))
+    inner: int = param(2, whole(1, 10_000))
     warm_start: bool = param(False, flag())
     checkpoint: Any = param(None, file_name())
 

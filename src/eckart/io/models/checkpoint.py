@@ -28,6 +28,8 @@ from eckart.matrix_blocks import parts_of
 from eckart.parameters import is_file_name
 from eckart.trace import StopReason
 
+LONG_SEED = 10_000
+"""Bits of an int that Python writes without complaint (it refuses 4,300 digits, some 14,000 bits); longer seeds are named in sixteens."""
 LAYOUT = 7
 """Raised when the state that some solver keeps changes: an older file is then refused in words."""
 UNRELATED = ("checkpoint", "n_threads", "verbose")
@@ -263,4 +265,6 @@ def _in_words(value: Any) -> str:
     if isinstance(value, dict):
         return str({str(key): _in_words(part) for key, part in value.items()})
     name = getattr(value, "__qualname__", None) or (getattr(value, "name", None) if hasattr(value, "put") else None)
+    if isinstance(value, int) and value.bit_length() > LONG_SEED:
+        return hex(value)
     return str(value if name is None else name)

@@ -1,0 +1,294 @@
+"""Rules by which solvers shorten, restart and end, one by one, on histories made for them: what a whole run rarely meets."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from eckart import LDA, SVP, Autoencoder, GaussianMixture
+from eckart.complete.nuclear import svt
+from eckart.complete.nuclear.operators import Triples
+from eckart.errors import InputError
+from eckart.trace import Trace
+
+
+def ascent(misfits, eta=8.0, accelerate=False, slopes=None):
+    """The steps of an SVT whose residuals have these norms; what eta is after each, and the state at the end."""
+    told = iter(misfits)
+    rest = np.array([0.5, -0.5])
+
+    def residual(b, left, right):
+        return rest if slopes is None else rest * next(slopes), next(told) ** 2
+
+    found = object.__new__(svt._Ascent)
+    found.pattern, found.b, found.rank, found.eta, found.tau = SimpleNamespace(residual=residual), np.ones(2), 1, eta, 1.0
+    found.y = found.z = np.zeros(2)
+    found.t, found.accuracy, found.strikes, found.stale, found.least, found.last = 1.0, 1e-3, 0, 0, np.inf, np.inf
+    found.shrunk = lambda y, tol: Triples(np.ones((2, 1)), np.ones(1), np.ones((2, 1)), np.zeros(1))
+    trace, steps = Trace("r"), []
+    for _ in misfits:
+        found._step(accelerate, 1e-9, trace)
+        steps.append(found.eta)
+    return steps, found
+
+
+def test_svt_halves_its_step_after_three_residuals_in_a_row_above_twice_the_best():
+    assert (svt.STRIKES, svt.BURST, svt.STALE) == (3, 20, 25)
+    assert ascent([1.0, 2.1, 2.1, 2.1])[0] == [8.0, 8.0, 8.0, 4.0]
+    assert ascent([1.0, 2.1, 2.1, 1.9, 2.1, 2.1])[0] == [8.0] * 6
+    assert ascent([1.0, 1.9, 1.9, 1.9, 1.9])[0] == [8.0] * 5
+
+
+def test_svt_halves_its_step_at_a_burst_and_where_no_best_is_found():
+    assert ascent([1.0, 19.9])[0] == [8.0, 8.0]
+    assert ascent([1.0, 20.1])[0] == [8.0, 4.0]
+    steps, _ = ascent([1.0] + [1.5] * 25)
+    assert steps == [8.0] * 25 + [4.0]
+
+
+def test_svt_goes_back_to_the_best_point_and_never_below_a_step_of_one():
+    steps, found = ascent([1.0, 30.0])
+    assert steps[-1] == 4.0
+    np.testing.assert_array_equal(found.z, found.best_y)
+    assert (found.t, found.strikes, found.stale, found.last) == (1.0, 0, 0, np.inf)
+    assert ascent([1.0, 30.0], eta=1.5)[0] == [1.5, 1.0]
+    steps, found = ascent([1.0, 30.0], eta=1.0)  # a step of one always falls in the end
+    assert steps == [1.0, 1.0]
+    np.testing.assert_allclose(found.z, 2 * np.array([0.5, -0.5]))
+
+
+def test_svt_takes_momentum_while_the_residual_falls():
+    """t' = (1 + sqrt(1 + 4 t^2)) / 2, z = y' + (t - 1) / t' (y' - y); a rise, or a step against the last move, begins anew."""
+    rest = np.array([0.5, -0.5])
+    golden = (1 + np.sqrt(5)) / 2
+    _, found = ascent([1.0], eta=2.0, accelerate=True)
+    assert found.t == pytest.approx(golden)
+    np.testing.assert_allclose(found.z, 2 * rest)
+    _, found = ascent([1.0, 0.9], eta=2.0, accelerate=True)
+    after = (1 + np.sqrt(1 + 4 * golden**2)) / 2
+    assert found.t == pytest.approx(after)
+    np.testing.assert_allclose(found.y, 4 * rest)
+    np.testing.assert_allclose(found.z, 4 * rest + (golden - 1) / after * 2 * rest)
+    _, found = ascent([1.0, 1.1], eta=2.0, accelerate=True)
+    assert found.t == 1.0
+    np.testing.assert_allclose(found.z, found.y)
+    _, found = ascent([1.0, 0.9, 0.8], eta=2.0, accelerate=True, slopes=iter([1.0, 1.0, -0.1]))
+    assert found.t == pytest.approx(golden)  # of 1.0: the residual points back
+
+
+def test_svp_takes_no_more_steps_than_allowed_over_all_its_rounds():
+    """A start in the wrong directions is exchanged after a round; what the rounds have left is counted together."""
+    rng = np.random.default_rng(0)
+    for seed in range(2):
+        a = rng.standard_normal((30, 3)) @ rng.standard_normal((3, 20)) + rng.standard_normal((30, 20))
+        a[rng.random(a.shape) < 0.7] = np.nan
+        a[np.arange(30), np.arange(30) % 20] = 1.0
+        for most in (7, 30):
+            model = SVP(3, tol=1e-10, max_iter=most, random_state=seed).fit(a)
+            assert 1 <= model.n_iter_ <= most
+
+
+def test_svp_leaves_a_stationary_point_whose_directions_are_not_the_largest():
+    """At the third direction of diag(5, 4, 1) the gradient on the tangent space is 0, and a projection exchanges it for the first."""
+    from eckart.complete.nuclear import svp
+    from eckart.engines import engine_named
+    from eckart.io.models.levels import NOTHING
+    from eckart.matrix import Observed
+    from eckart.optim.tangent import Sampling
+    from eckart.trace import silent
+
+    a, engine = np.diag([5.0, 4.0, 1.0]), engine_named("cpu", 1)
+    size = float(np.linalg.norm(a))
+    with engine.at_work():
+        pattern = Sampling(Observed.from_nan(a), engine)
+        d = svp.Descent(pattern, pattern.values(size, np.dtype(float)), Trace("r"), silent)
+        third = d.point(np.eye(3)[:, 2:], np.array([1.0 / size]), np.eye(3)[:, 2:])
+        found = svp._tangent_steps(d, third, 1, None, svp.Stop(1e-8, 1e-12, 50), np.random.default_rng(0), NOTHING)
+    assert found.misfit == pytest.approx(np.sqrt(17.0) / size, rel=1e-6)
+
+
+def test_a_number_of_samples_of_a_variational_network():
+    pytest.importorskip("torch")
+    x = np.random.default_rng(0).random((20, 4))
+    model = Autoencoder(1, variational=1.0, max_iter=1, random_state=0).fit(x)
+    assert model.sample(3, random_state=0).shape == (3, 4)
+    for bad in (0, -1, 2.0):
+        with pytest.raises(InputError, match=f"n_samples={bad} came, wanted an int"):
+            model.sample(bad)
+
+
+def test_a_start_of_a_mixture_gives_every_group_a_thousandth_of_its_share():
+    """Weights are counts, at least 0.001 N / k, added up to one; a group without rows begins at the mean of all."""
+    from eckart.engines import engine_named
+    from eckart.explain.mixtures.starts import LEAN, Sample, gaussians_from
+    from eckart.matrix import Dense
+
+    rng, engine = np.random.default_rng(0), engine_named("cpu", 1)
+    x = rng.standard_normal((60, 2))
+    with engine.at_work():
+        sample = Sample(x, np.ones(60), x, engine.put(Dense(x), np.ones(60)), engine)
+        q = np.column_stack([np.ones(60), np.zeros(60), np.zeros(60)])
+        q[:20, 0], q[:20, 1] = 0.0, 1.0
+        found = gaussians_from(sample, q, SimpleNamespace(kind="diag", admit=lambda found: found))
+    counts = np.array([40.0, 20.0, 0.001 * 60 / 3])
+    np.testing.assert_allclose(found.weights, counts / counts.sum())
+    np.testing.assert_allclose(found.means, [x[20:].mean(axis=0), x[:20].mean(axis=0), x.mean(axis=0)], atol=1e-12)
+    scatter = np.array([40 * x[20:].var(axis=0), 20 * x[:20].var(axis=0), [0.0, 0.0]])
+    trust, together = LEAN * 60 / 3, scatter.sum(axis=0) / 60
+    leaning = (scatter + trust * together) / (np.array([40.0, 20.0, 0.0]) + trust)[:, None]
+    np.testing.assert_allclose(found.spread, leaning, rtol=1e-6)
+
+
+def test_what_is_added_to_a_variance_is_added_to_that_of_factors():
+    x = np.random.default_rng(0).standard_normal((800, 3))
+    model = GaussianMixture(1, covariance_type="factor", n_factors=1, reg_covar=0.3, random_state=0).fit(x)
+    assert np.diagonal(model.covariances_[0]) == pytest.approx(x.var(axis=0) + 0.3, rel=0.05)
+
+
+def test_a_number_of_topics_is_judged_with_its_own_prior(monkeypatch):
+    """Not below 0.001, at which a document of new words would have no share to begin with."""
+    from eckart.explain.topics import judge
+
+    told, original = [], judge.document_completion
+
+    def completion(*args, prior, **more):
+        told.append(np.asarray(prior))
+        return original(*args, prior=prior, **more)
+
+    monkeypatch.setattr(judge, "document_completion", completion)
+    x = np.random.default_rng(0).poisson(0.6, (60, 20)).astype(float)
+    for prior, used in ((0.02, 0.02), (1e-5, 1e-3)):
+        judge.select_topics(LDA(2, learning_method="cvb0", doc_topic_prior=prior, max_iter=2, random_state=0), x, (2,))
+        np.testing.assert_allclose(told[-1], used)
+
+
+def test_batches_of_documents_in_parts_hold_every_document_once():
+    from eckart.explain.topics.documents import as_counts, batches
+    from eckart.io.read import read
+    from eckart.matrix_blocks import of_parts
+    from eckart.matrix_parts import MemoryParts
+
+    rows = np.random.default_rng(0).poisson(1.0, (23, 6)).astype(float) + 1.0
+    rows[:, 0] = np.arange(1, 24)  # the name of the document
+    whole = as_counts(read(rows), "LDA")
+    order = np.random.default_rng(1).permutation(23)
+    for x, wanted in ((whole, order), (of_parts(MemoryParts(whole, 5)), None)):
+        found = np.concatenate([part.to_scipy().toarray() for part in batches(x, 4, order)])
+        if wanted is not None:
+            np.testing.assert_array_equal(found, rows[wanted])
+        np.testing.assert_array_equal(found[np.argsort(found[:, 0])], rows)
+
+
+def test_bins_of_time_that_never_moved_have_a_vague_prior():
+    """Gamma(VAGUE + n / 2) / (VAGUE + sum of squares / 2) for the factors of all bins and for their biases, also where all squares are 0."""
+    from eckart.complete.bayes.features import VAGUE
+    from eckart.complete.bayes.times import TimedChain
+
+    chain = object.__new__(TimedChain)
+    chain.bins, chain.rng = SimpleNamespace(rows=7), np.random.default_rng(0)
+    gram = np.diag([0.0, 0.0, 4.0])
+    mean, precision, root = chain._prior(chain.bins, np.zeros(3), gram, None)
+    drawn = np.random.default_rng(0).gamma(0.5 * 7 * np.array([2.0, 1.0]) + VAGUE) / (np.array([0.0, 2.0]) + VAGUE)
+    np.testing.assert_allclose(np.diagonal(precision), [drawn[0], drawn[0], drawn[1]])
+    np.testing.assert_allclose(root @ root, precision)
+    assert not mean.any()
+
+
+def test_pairs_of_a_partition_are_whole_numbers_of_their_scale():
+    """Neighbours at distance 1 and 2 weigh 1 and 1/2: twice that is counted, and divided when the partitions are added."""
+    from eckart.embed.collected import _pairs
+    from eckart.engines.protocol import PairRule
+
+    found = _pairs({}, PairRule((2.0, 1.0), 2.0), [["a", "b", "c"], ["a", "b"]], ["a", "b", "c"])
+    np.testing.assert_array_equal(found.toarray(), [[0, 4, 1], [4, 0, 2], [1, 2, 0]])
+
+
+def test_a_step_of_thresholds_is_halved_until_the_loss_falls():
+    from eckart.certify.stationary import RidgePoint
+    from eckart.complete.factors.majorise import threshold_step
+    from eckart.terms import loss_from
+
+    loss = loss_from({"name": "ordered", "levels": [1.0, 2.0, 3.0], "thresholds": [-1.0, 1.0]})
+    least = 0.7  # how far the thresholds may move before the loss rises
+
+    def loss_sums(x, moved, *_, **__):
+        return SimpleNamespace(value=10.0 if abs(moved.thresholds[1] - 1.0) > least else 4.0)
+
+    engine = SimpleNamespace(threshold_sums=lambda *_, **__: SimpleNamespace(value=5.0, gradient=np.array([10.0, -10.0]), bend=np.eye(2)), loss_sums=loss_sums)
+    found = threshold_step(SimpleNamespace(x=None), RidgePoint(None, None, None, None, 0.0, loss=loss), engine)
+    np.testing.assert_allclose(found.loss.thresholds, [-1.625, 1.625])  # 10 / 16
+
+
+def test_rounding_of_a_covariance_is_that_of_its_largest_mean():
+    from eckart.reduce.covariance import Covariance
+
+    c = Covariance(np.array([1.0, -50.0, 3.0]), 1.0, 10.0, 10, np.dtype(np.float32), True, None)
+    assert c.rounding == pytest.approx(3 * (4 * np.finfo(np.float32).eps * 50.0) ** 2)
+
+
+def test_perplexity_is_compared_with_that_of_the_last_look():
+    """Looks after every 2 steps, from the second on; the first value of a trace is that of the start."""
+    model = LDA(2, evaluate_every=2, perp_tol=0.5)
+    trace = Trace("log-likelihood of a token", values=list(-np.log([9.0, 8.0, 7.0, 6.9, 6.6])), seconds=[0.0] * 5)
+    assert model._enough(trace)[0]  # 7 -> 6.6
+    assert "perplexity 6.6" in model._enough(trace)[1]
+    model.perp_tol = 0.3
+    assert not model._enough(trace)[0]
+    short = Trace("log-likelihood of a token", values=trace.values[:3], seconds=[0.0] * 3)
+    model.perp_tol = 5.0
+    assert not model._enough(short)[0]
+    short.add(-1.0)
+    assert model._enough(short) == (False, "")
+
+
+def test_nothing_larger_is_looked_for_where_one_direction_is_left():
+    from eckart.reduce.power import _larger
+
+    a = np.diag([3.0, 2.0, 1.0])
+    rng = np.random.default_rng(0)
+    last = np.eye(3)[:, 2]
+    assert _larger(lambda v: a @ v, np.eye(3)[:, :2], last, 1.0, rng) is None
+    assert abs(_larger(lambda v: a @ v, np.eye(3)[:, :0], last, 1.0, rng) @ last) < 0.5
+
+
+def test_rebuilt_rows_have_the_precision_of_their_codes():
+    pytest.importorskip("torch")
+    model = Autoencoder(1, max_iter=1, random_state=0).fit(np.random.default_rng(0).random((20, 4)))
+    for kind, wanted in ((np.float32, np.float32), (np.float64, np.float64), (np.int64, np.float64)):
+        assert model.inverse_transform(np.ones((2, 1), kind)).dtype == wanted
+
+
+def test_the_step_after_a_component_was_set_anew_may_fall():
+    """Step s of a trace is the value before it: what was done there shows in the next one, and no other fall is excused."""
+    from eckart.engines import engine_named
+    from eckart.explain.mixtures.gaussian_solve import certify, from_factors
+    from eckart.explain.mixtures.gaussian_steps import GaussianProblem, Rules
+    from eckart.matrix import Dense
+
+    x, engine = np.random.default_rng(0).standard_normal((60, 2)), engine_named("cpu", 1)
+    model = GaussianMixture(1, reg_covar=0.0, random_state=0).fit(x)
+    with engine.at_work():
+        problem = GaussianProblem(engine.put(Dense(x)), Rules("full", np.full(2, 1e-9)), engine)
+        trace = Trace("bound", values=[-5.0, -4.0, -4.5, -3.0], seconds=[0.0] * 4)
+        falls = {
+            step: certify(problem, from_factors(model.fit_.factors), trace, 1e-3, events=[{"step": step}])["largest fall"] for step in (0, 1, 2)
+        }
+    assert falls[1] == 0.0
+    assert falls[0] > 0.0 < falls[2]
+
+
+def test_rows_alike_by_their_cosine_also_beside_an_empty_row():
+    from eckart.complete.items.item_model import rows_alike
+    from eckart.engines import engine_named
+    from eckart.index.labels import Labels
+    from eckart.matrix import Observed
+
+    a = np.array([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 5.0]])
+    x, engine = Observed.from_nan(np.where(a > 0, a, np.nan)), engine_named("cpu", 1)
+    with engine.at_work():
+        found = rows_alike(x, Labels(None, 4, "row"), 0, 2, engine)
+    cosine = a @ a[0] / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(a[0]), 1e-300)
+    assert list(found.columns[0])[:2] == [1, 3]
+    np.testing.assert_allclose(np.asarray(found.scores[0])[:2], cosine[[1, 3]], rtol=1e-6)
