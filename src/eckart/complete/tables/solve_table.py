@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,14 @@ from eckart.io.tables.mixed import Cells
 from eckart.trace import Trace, Watcher
 
 
+class Solved(NamedTuple):
+    """A fitted table, its scores, and where they are placed."""
+
+    fit: Fit
+    table: Scores
+    placed: Placed
+
+
 def solve(
     columns: list[Cells],
     asked: dict[str, str],
@@ -36,7 +44,7 @@ def solve(
     engine: Any,
     watch: Watcher,
     memory: Memory = NOTHING,
-) -> Fit:
+) -> Solved:
     """Fit a table; ``asked`` names losses of columns, k and l2 are chosen where they are None."""
     if len(columns[0].values) < 2:
         raise InputError("X has 1 sample, wanted 2 rows or more: one row says nothing of how its columns go together")
@@ -71,7 +79,8 @@ def solve(
         "rank_reason": _words(chosen, k, l2), "candidates": [list(c) for c in chosen.table], "losses": reasons,
         "aside": {name: a["reason"] for name, a in aside.items()},
     }  # fmt: skip
-    return Fit(_factors(g, laid, aside, [c.name for c in columns]), certificate, climb.trace, plan)
+    fit = Fit(_factors(g, laid, aside, [c.name for c in columns]), certificate, climb.trace, plan)
+    return Solved(fit, table, placed)
 
 
 def scores_of(parts: tuple[Part, ...], columns: list[Cells]) -> tuple[Scores, list[np.ndarray], dict[str, list[Any]]]:
