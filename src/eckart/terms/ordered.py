@@ -51,10 +51,10 @@ class Ordered(Loss):
     def density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """f = F' and f', both 0 at infinity."""
 
-    def tips(self, a: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """f(u) / Z, f(v) / Z, f'(u) / Z and f'(v) / Z, with Z the mass of the grade, u and v its upper and lower end less s: dl/dtheta_a is minus the first,
-        dl/dtheta_(a-1) the second, dl/ds their difference."""
-        e, mass = self.steep, np.maximum(np.exp(-self.value(a, s)), 1e-300)
+    def tips(self, a: np.ndarray, s: np.ndarray, value: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """f(u) / Z, f(v) / Z, f'(u) / Z and f'(v) / Z, with Z the mass of the grade (``value``, where it is known, its -log), u and v its upper and lower end
+        less s: dl/dtheta_a is minus the first, dl/dtheta_(a-1) the second, dl/ds their difference."""
+        e, mass = self.steep, np.maximum(np.exp(-(self.value(a, s) if value is None else value)), 1e-300)
         (up, up_slope), (down, down_slope) = (self.density(e * (end - s)) for end in self.ends(a)[::-1])
         return e * up / mass, e * down / mass, e * e * up_slope / mass, e * e * down_slope / mass
 
