@@ -32,6 +32,8 @@ class Ordered(Loss):
     discrete: ClassVar[bool] = True
     steep: ClassVar[Any] = 1.0
     """F(e (theta - s)) in place of F(theta - s); see ``OrderedProbit.steeper``."""
+    deviation: ClassVar[float] = 1.0
+    """Of the errors, whose distribution is F."""
 
     def ends(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """theta_(a-1) and theta_a."""
@@ -149,6 +151,7 @@ class OrderedLogit(Ordered):
     name: ClassVar[str] = "ordered"
     summary: ClassVar[str] = "grades in an order, by logits"
     bound: ClassVar[float | None] = 0.5
+    deviation: ClassVar[float] = np.pi / np.sqrt(3)
 
     def value(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         v, u = self.ends(a)

@@ -25,8 +25,8 @@ INTERCEPT = 1e-6
 STEPS = 2000
 LEVELS = 8
 """Of a category up to which steps are Newton's: eight levels and seven scores have 64 unknowns. They need some five steps, those by the bound a hundred."""
-GAIN, STILL = 1e-7, 1e-4
-"""Stop when a step gains less than the first for a cell and the gradient is below the second of what adds up to it, a tenth of what its certificate allows."""
+STILL = 1e-5
+"""Stop when the gradient is below this share of what adds up to it, a hundredth of what its certificate allows: a Newton step beyond it gains nothing."""
 CELLS = 1000
 """Cells that a link is fitted to: its few numbers are known to a few per cent by then."""
 
@@ -35,23 +35,29 @@ class _Rates:
     """Yes and no, and rates: one natural parameter, whose gradient is mean - a and whose curvature is a variance."""
 
     def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray):
-        self.part, self.loss, self.a, self.f, self.ridge = part, part.loss, a, f, ridge
+        self.part, self.loss, self.a, self.f, self.ridge, self.size = part, part.loss, a, f, ridge, np.abs(f)
 
     def begin(self) -> np.ndarray:
-        return np.append(self.loss.best_constant(self.a, np.ones(len(self.a))), np.zeros(self.f.shape[1] - 1))
+        """Near the answer: by normal scores of equal spread for yes and no, by the scores' own logarithms for rates."""
+        if not self.part.discrete:
+            return np.array([self.part.offset, self.part.scale])
+        no, yes = _by_spreads(self.f, np.array([1 - self.a, self.a]))
+        return yes - no
 
     def at(self, theta: np.ndarray) -> tuple[float, Any]:
-        """The sum, and what ``move`` needs to know of it."""
+        """The sum, and what ``slope`` needs to know of it."""
         s = self.f @ theta
         return float(self.loss.value(self.a, s).sum() + 0.5 * self.ridge @ theta**2), s
 
-    def move(self, theta: np.ndarray, s: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The gradient of each cell (cells x parameters), that of the sum, and a step of all unknowns."""
-        g = self.loss.gradient(self.a, s)
+    def slope(self, theta: np.ndarray, s: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        """The gradient of the sum, sizes of what adds up to it, and what ``step`` needs to know."""
+        g, own = self.loss.gradient(self.a, s), self.ridge * theta
+        return g @ self.f + own, np.abs(g) @ self.size + np.abs(own), g
+
+    def step(self, slope: np.ndarray, g: Any) -> np.ndarray:
         mean = g + self.a
         curved = np.maximum(mean * (1 - mean) if self.part.discrete else mean, 1e-6)
-        slope = g @ self.f + self.ridge * theta
-        return g[:, None], slope, -np.linalg.solve((self.f * curved[:, None]).T @ self.f + np.diag(self.ridge), slope)
+        return -np.linalg.solve((self.f * curved[:, None]).T @ self.f + np.diag(self.ridge), slope)
 
     def made(self, theta: np.ndarray) -> tuple[Loss, np.ndarray]:
         return self.loss, theta[None]
@@ -66,9 +72,8 @@ class _Categories(_Rates):
         self.fixed = np.linalg.inv(0.5 * f.T @ f + np.diag(ridge)) if part.loss.width > LEVELS else None
 
     def begin(self) -> np.ndarray:
-        link = np.zeros((len(self.hot), self.f.shape[1]))
-        link[:, 0] = self.loss.best_constant(self.a, np.ones(len(self.a)))
-        return link.ravel()
+        link = _by_spreads(self.f, self.hot)
+        return (link - link.mean(axis=0)).ravel()
 
     def at(self, theta: np.ndarray) -> tuple[float, Any]:
         s = theta.reshape(len(self.hot), -1) @ self.f.T
@@ -77,19 +82,22 @@ class _Categories(_Rates):
         total = p.sum(axis=0)
         return float(np.log(total).sum() - np.vdot(self.hot, s) + 0.5 * self.ridge @ theta**2), p / total
 
-    def move(self, theta: np.ndarray, p: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def slope(self, theta: np.ndarray, p: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        g, own = p - self.hot, self.ridge * theta
+        return (g @ self.f).ravel() + own, (np.abs(g) @ self.size).ravel() + np.abs(own), p
+
+    def step(self, slope: np.ndarray, p: Any) -> np.ndarray:
         """Second derivatives are sum (diag p - p p^T) kron f f^T and the ridge."""
-        (k, n), g = p.shape, p - self.hot
-        slope = (g @ self.f).ravel() + self.ridge * theta
+        k, n = p.shape
         if self.fixed is not None:
-            return g.T, slope, -(slope.reshape(k, -1) @ self.fixed).ravel()
+            return -(slope.reshape(k, -1) @ self.fixed).ravel()
         each = p[:, None, :] * self.f.T
         flat = each.reshape(-1, n)
         bend = np.diag(self.ridge) - flat @ flat.T
         blocks = bend.reshape(k, self.f.shape[1], k, -1)
         for level in range(k):
             blocks[level, :, level] += each[level] @ self.f
-        return g.T, slope, -np.linalg.solve(bend, slope)
+        return -np.linalg.solve(bend, slope)
 
     def made(self, theta: np.ndarray) -> tuple[Loss, np.ndarray]:
         return self.loss, theta.reshape(len(self.hot), -1)
@@ -105,7 +113,11 @@ class _Grades(_Rates):
         self.hot = (np.arange(len(part.levels))[:, None] == a).astype(np.float64)
 
     def begin(self) -> np.ndarray:
-        return np.append(np.zeros(self.f.shape[1]), self.loss.thresholds)
+        """As if the scores of grades were what is seen of a normal variable: y leaves the share r of its variance, so thresholds and slope grow by 1/sqrt r."""
+        score, y = self.part.scores[self.a.astype(np.intp), 0], self.f[:, 0]
+        slope = score @ y / max(y @ y, 1e-12)
+        rest = np.sqrt(max(np.mean((score - slope * y) ** 2), 0.05))
+        return np.append(self.loss.deviation * slope / rest, np.asarray(self.loss.thresholds) / rest)
 
     def at(self, theta: np.ndarray) -> tuple[float, Any]:
         p = self.f.shape[1]
@@ -116,26 +128,41 @@ class _Grades(_Rates):
         each = loss.value(self.a, s)
         return float(each.sum() + 0.5 * self.ridge @ theta[:p] ** 2), (loss, s, each)
 
-    def move(self, theta: np.ndarray, state: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def slope(self, theta: np.ndarray, state: Any) -> tuple[np.ndarray, np.ndarray, Any]:
         loss, s, each = state
         up, down, up_slope, down_slope = loss.tips(self.a, s, each)
-        f, p, t, g = self.f, self.f.shape[1], len(theta) - self.f.shape[1], up - down
-        own = np.column_stack([-up, up * up - up_slope, down, down * down + down_slope, -up * down])
+        f, p, g, t = self.f, self.f.shape[1], up - down, len(loss.thresholds)
+        parts = [up, down, up * up - up_slope, down * down + down_slope, -up * down]
         mixed = (up_slope - up * g)[:, None] * f, (down * g - down_slope)[:, None] * f  # d2 l / d theta d slopes, of the upper and the lower end
-        sums = self.hot @ np.hstack([own, *mixed])  # of each grade: the upper end of grade i is threshold i, its lower end i - 1
-        by_cuts = sums[:t, 0] + sums[1:, 2]
-        bend, between = np.diag(sums[:t, 1] + sums[1:, 3]), sums[1:t, 4]  # threshold i - 1 with i
-        slope = g @ f + self.ridge * theta[:p]
+        sums = self.hot @ np.hstack([np.column_stack(parts), *mixed])  # of each grade: the upper end of grade i is threshold i, its lower end i - 1
+        own = self.ridge * theta[:p]
+        slope = np.append(g @ f + own, sums[1:, 1] - sums[:t, 0])
+        size = np.append(np.abs(g) @ self.size + np.abs(own), sums[1:, 1] + sums[:t, 0])
+        return slope, size, (sums, (f * np.maximum(down_slope - up_slope + g * g, 1e-6)[:, None]).T @ f)
+
+    def step(self, slope: np.ndarray, state: Any) -> np.ndarray:
+        (sums, bend), p = state, self.f.shape[1]
+        t = len(slope) - p
+        between = sums[1:t, 4]  # threshold i - 1 with i
         whole = np.empty((p + t, p + t))
-        whole[:p, :p] = (f * np.maximum(down_slope - up_slope + g * g, 1e-6)[:, None]).T @ f + np.diag(self.ridge)
-        whole[p:, p:] = bend + np.diag(between, 1) + np.diag(between, -1)
+        whole[:p, :p] = bend + np.diag(self.ridge)
+        whole[p:, p:] = np.diag(sums[:t, 2] + sums[1:, 3]) + np.diag(between, 1) + np.diag(between, -1)
         whole[p:, :p] = sums[:t, 5 : 5 + p] + sums[1:, 5 + p :]
         whole[:p, p:] = whole[p:, :p].T
-        return g[:, None], slope, -np.linalg.lstsq(whole, np.concatenate([slope, by_cuts]), rcond=None)[0]
+        return -np.linalg.lstsq(whole, slope, rcond=None)[0]
 
     def made(self, theta: np.ndarray) -> tuple[Loss, np.ndarray]:
         p = self.f.shape[1]
         return replace(self.loss, thresholds=tuple(theta[p:].tolist())), np.append(0.0, theta[:p])[None]
+
+
+def _by_spreads(f: np.ndarray, hot: np.ndarray) -> np.ndarray:
+    """log p_g - m_g^T S^-1 m_g / 2 and S^-1 m_g of each level: its logits were the scores normal around m_g with one spread S. f begins with a column of ones."""
+    count = np.maximum(hot.sum(axis=1), 0.5)
+    centre = hot @ f[:, 1:] / count[:, None]
+    spread = (f[:, 1:].T @ f[:, 1:] - (centre * count[:, None]).T @ centre) / len(f) + 1e-3 * np.eye(f.shape[1] - 1)
+    slopes = np.linalg.solve(spread, centre.T).T
+    return np.column_stack([np.log(count / len(f)) - 0.5 * (slopes * centre).sum(axis=1), slopes])
 
 
 def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
@@ -146,7 +173,10 @@ def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
     theta = problem.begin()
     now, state = problem.at(theta)
     for _ in range(STEPS):
-        g, slope, step = problem.move(theta, state)
+        slope, size, known = problem.slope(theta, state)
+        if np.linalg.norm(slope) <= STILL * np.linalg.norm(size):
+            break
+        step = problem.step(slope, known)
         for halved in range(20):  # a millionth of the step: nothing is left to gain
             trial = theta + 0.5**halved * step
             new, there = problem.at(trial)
@@ -154,11 +184,7 @@ def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
                 break
         else:
             break
-        theta, state, gain, now = trial, there, now - new, new
-        if gain <= GAIN * len(a):
-            size = (np.abs(g).T @ np.abs(problem.f)).ravel() + np.abs(problem.ridge * theta[: len(slope)])
-            if np.linalg.norm(slope) <= STILL * np.linalg.norm(size):
-                break
+        theta, state, now = trial, there, new
     loss, link = problem.made(theta)
     return replace(part, loss=loss, link=link)
 
