@@ -45,7 +45,7 @@ class Draw(NamedTuple):
     that only noise needs."""
 
     factors: Tall
-    misfit: Callable[[], Tall]
+    misfit: Callable[[], Any]
 
 
 def draw_rows(

@@ -157,7 +157,7 @@ class _Grades(_Rates):
 
 
 def _by_spreads(f: np.ndarray, hot: np.ndarray) -> np.ndarray:
-    """log p_g - m_g^T S^-1 m_g / 2 and S^-1 m_g of each level: its logits were the scores normal around m_g with one spread S. f begins with a column of ones."""
+    """log p_g - m_g^T S^-1 m_g / 2 and S^-1 m_g of each level: its logits, were scores normal around m_g with one spread S. f begins with a column of ones."""
     count = np.maximum(hot.sum(axis=1), 0.5)
     centre = hot @ f[:, 1:] / count[:, None]
     spread = (f[:, 1:].T @ f[:, 1:] - (centre * count[:, None]).T @ centre) / len(f) + 1e-3 * np.eye(f.shape[1] - 1)

@@ -299,13 +299,15 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 f"column {absent[0]!r} of the training data is missing in X, wanted all of {', '.join(wanted[:12])}; a column of gaps will do"
             )
         kinds = {p.name: p for p in self.parts_}
-        for cells in frame.columns:
+        for at, cells in enumerate(frame.columns):
             part = kinds.get(cells.name)
             texts = any(isinstance(level, str) for level in cells.levels)
             if part is not None and not part.discrete and texts:
                 raise InputTypeError(
                     f"column {cells.name!r} holds {cells.told}, wanted numbers as in the training data"
                 )
+            if part is not None and not cells.levels and np.isnan(cells.values).all():  # a column of gaps is what it was at the fit
+                frame.columns[at] = cells._replace(kind=part.kind)
         return frame
 
     def _scores(self, X: Any) -> tuple[Scores, MixedFrame]:
@@ -317,7 +319,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             words = (
                 f"column {name!r} holds levels that were not there in fit ({some}): these cells are taken for unknown"
             )
-            warnings.warn(words, UserWarning, stacklevel=3)
+            warnings.warn(words, UserWarning, stacklevel=4)
         return table, frame
 
     def _from_others(self, table: Scores, part: Part) -> np.ndarray:

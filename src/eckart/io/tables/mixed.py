@@ -260,11 +260,11 @@ def _answers(cells: Cells, found: np.ndarray | Picked) -> list[Any]:
     chosen = found.whole() if isinstance(found, Picked) else found
     if cells.kind == "boolean":
         return [bool(v) for v in chosen]
+    if isinstance(found, Picked):
+        return [_plain(v) for v in chosen]
     if cells.kind == "integer":
         return [round(float(v)) for v in chosen]
-    if cells.kind == "number":
-        return [float(v) for v in chosen]
-    return [_plain(v) for v in chosen]
+    return [float(v) for v in chosen] if cells.kind == "number" else [_plain(v) for v in chosen]
 
 
 def _into_pandas(frame: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]) -> Any:
@@ -276,6 +276,10 @@ def _into_pandas(frame: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]
         if cells is None or values is None:
             continue
         gap, kind = np.isnan(cells.values), column.dtype
+        if gap.all() and kind in (np.dtype(object), np.dtype(np.float64)):  # a column of gaps has no type of its own
+            micro = cells.kind == "date" and np.round(np.asarray(values, np.float64) * 1e6).astype("M8[us]")
+            out.isetitem(j, pd.Series(micro if cells.kind == "date" else _answers(cells, values)).array)
+            continue
         if hasattr(kind, "categories") and isinstance(values, Picked):
             codes = np.where(gap, 0, cells.values).astype(np.int64)
             codes[gap] = values.among(cells.levels)
@@ -314,6 +318,10 @@ def _into_arrow(source: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]
             continue
         kind = table.column(j).type
         gap = np.isnan(cells.values)
+        if pa.types.is_null(kind):  # a column of gaps has no type of its own
+            micro = cells.kind == "date" and np.round(np.asarray(values, np.float64) * 1e6).astype("M8[us]")
+            table = table.set_column(j, name, pa.array(micro if cells.kind == "date" else _answers(cells, values)))
+            continue
         if cells.kind == "date":
             micro = np.zeros(len(gap), np.int64)
             micro[gap] = np.round(np.asarray(values, np.float64) * 1e6)
@@ -342,4 +350,4 @@ def _into_arrow(source: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]
         return table
     import polars as pl
 
-    return pl.from_arrow(table).cast(dict(source.schema))  # type: ignore[union-attr, arg-type]
+    return pl.from_arrow(table).cast({name: kind for name, kind in source.schema.items() if kind != pl.Null})  # type: ignore[union-attr, arg-type]

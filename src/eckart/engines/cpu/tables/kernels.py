@@ -189,8 +189,8 @@ def _by_codes(scheme, low, gaps, row, z):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def filled_patterns(seen, scheme, first, last, away, total, second, wild):
-    """Patterns first..last: fills ``away`` (their complete rows less the means, from 0 on), adds these to ``total``, the covariance of gaps to ``second`` (lower
-    triangle) and what Huber's loss leaves to ``wild``; returns the sum over rows of |O| log 2 pi + log |cov of r_O|."""
+    """Patterns first..last: fills ``away`` (their complete rows less the means, from 0 on), adds these to ``total``, the covariance of gaps to ``second``
+    (lower triangle) and what Huber's loss leaves to ``wild``; returns the sum over rows of |O| log 2 pi + log |cov of r_O|."""
     (n, k), wide = scheme.factors.shape, seen.scores.shape[1]
     low, room, pull, z = np.empty((k, k)), np.empty(n * wide), np.zeros((1, wide)), np.empty(k)
     a, block = np.empty((k, n)), np.empty((n, n))
@@ -231,7 +231,7 @@ def filled_patterns(seen, scheme, first, last, away, total, second, wild):
 @njit(**OUTSIDE, fastmath=FAST)
 def left_out_patterns(seen, scheme, parts, first, last, away, out):
     """Patterns first..last, with their complete rows less the means in ``away``: what is expected of every score, of a part parts[p, 0] .. parts[p, 1] that is
-    seen without itself. With Q = P_OO - P_OH P_HH^-1 P_HO, the inverse of the covariance of what is seen, a part J of it is y_J - Q_JJ^-1 (P r)_J from the rest."""
+    seen without itself. With Q = P_OO - P_OH P_HH^-1 P_HO, the inverse of the covariance of what is seen, a part J is y_J - Q_JJ^-1 (P r)_J from the rest."""
     n, wide = scheme.factors.shape[0], seen.scores.shape[1]
     high = n + 3  # whole fours of lines
     room, square, pull = np.empty(high * wide), np.empty(n * wide), np.zeros((1, wide))
