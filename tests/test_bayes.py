@@ -97,7 +97,7 @@ def test_rows_are_drawn_from_their_conditional(scalar):
     mean = np.linalg.solve(g, h + 1.7 * design.T @ (q * w * (a - offset)))
     np.testing.assert_allclose(out.factors.mean(axis=0), mean, atol=0.02)
     np.testing.assert_allclose(np.cov(out.factors.T), np.linalg.inv(g), atol=0.02)
-    np.testing.assert_allclose(out.misfit[:, 0], ((a - offset - out.factors @ design.T) ** 2) @ (q * w))
+    np.testing.assert_allclose(out.misfit()[:, 0], ((a - offset - out.factors @ design.T) ** 2) @ (q * w))
     still = draw_rows(CPU, placed, design, offset, p, q, base, h[None], None)
     np.testing.assert_allclose(still.factors[0], mean)
 

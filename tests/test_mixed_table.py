@@ -187,6 +187,32 @@ def test_an_unseen_level_is_a_gap_and_is_said(model, gaps):
     np.testing.assert_allclose(codes, model.transform(blank))
 
 
+@pytest.mark.parametrize("nothing", [None, np.nan])
+def test_a_column_of_gaps_alone_is_filled_as_at_the_fit(model, gaps, nothing):
+    """Whatever type a table gives a column in which it has seen nothing."""
+    for name in gaps[0].columns:
+        found = model.impute(gaps[0].head(5).assign(**{name: [nothing] * 5}))[name]
+        wanted = model.expect(gaps[0].head(5), name)
+        if name == "when":
+            assert np.abs((found - pd.Timestamp("1970-01-01")).dt.total_seconds().to_numpy() - wanted).max() < 1e-3
+        elif name in model.levels_:
+            assert found.tolist() == wanted.tolist()
+        else:
+            np.testing.assert_allclose(found.to_numpy(float), np.round(wanted) if name in ("age", "visits") else wanted)
+
+
+def test_an_arrow_column_without_a_type_is_filled(model, gaps):
+    one = pa.Table.from_pandas(gaps[0].head(5), preserve_index=False)
+    for name, kind in (("town", pa.string()), ("when", pa.timestamp("us")), ("size", pa.float64()), ("smokes", pa.bool_())):
+        at = one.column_names.index(name)
+        found = model.impute(one.set_column(at, name, pa.nulls(5))).column(name)
+        assert (found.type, found.null_count) == (kind, 0)
+
+
+def test_fit_impute_is_fit_and_impute(gaps):
+    assert MixedTable(random_state=0).fit_impute(gaps[0]).equals(MixedTable(random_state=0).fit(gaps[0]).impute(gaps[0]))
+
+
 def test_saved_and_loaded_is_the_same_model(model, gaps, tmp_path):
     path = tmp_path / "m.safetensors"
     model.save(path)

@@ -209,7 +209,7 @@ class Observed(_Compressed):
         values = np.asarray(values)
         seen = ~np.isnan(values)
         indptr = np.concatenate([[0], np.cumsum(seen.sum(axis=1))])
-        indices = np.nonzero(seen)[1].astype(index_dtype(values.shape[1]))
+        indices = np.broadcast_to(np.arange(values.shape[1], dtype=index_dtype(values.shape[1])), values.shape)[seen]
         return cls(
             indptr, indices, values[seen].astype(floating(values.dtype), copy=False), values.shape[1], rows, columns
         )

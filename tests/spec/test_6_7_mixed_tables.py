@@ -14,7 +14,7 @@ from scipy.stats import multivariate_normal
 from eckart import MixedTable
 from eckart.complete.tables.columns import Part, contrasts, laid_out, normal_scores, parts_for
 from eckart.complete.tables.factor_em import PRIOR_NOISE, PRIOR_ROWS, Gaussian, penalty
-from eckart.complete.tables.fit_table import Placed, Scores, descend, expected, without_itself
+from eckart.complete.tables.fit_table import Placed, Scores, descend, expected
 from eckart.complete.tables.links import RIDGE, fit_link, link_gradient
 from eckart.engines import engine_named
 from eckart.io.tables.mixed import Cells
@@ -110,7 +110,7 @@ def test_6_7_5_a_seen_cell_is_predicted_without_itself(seed, width):
     y[0, 4] = np.nan
     part = Part("first", "category", loss_named("squared"), scores=np.zeros((0, width)))
     table = Scores((part, *numbers(5)[width:]), y)
-    found = without_itself(table, g, expected(table, g), part, np.arange(4))
+    found = Placed.of(table, CPU).left_out(g, np.array([[0, width]]))[:, :width]
     hidden = y.copy()
     hidden[:, :width] = np.nan
     direct = expected(Scores(table.parts, hidden), g).scores[:, :width]

@@ -32,6 +32,8 @@ class Ordered(Loss):
     discrete: ClassVar[bool] = True
     steep: ClassVar[Any] = 1.0
     """F(e (theta - s)) in place of F(theta - s); see ``OrderedProbit.steeper``."""
+    deviation: ClassVar[float] = 1.0
+    """Of the errors, whose distribution is F."""
 
     def ends(self, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """theta_(a-1) and theta_a."""
@@ -51,10 +53,10 @@ class Ordered(Loss):
     def density(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """f = F' and f', both 0 at infinity."""
 
-    def tips(self, a: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """f(u) / Z, f(v) / Z, f'(u) / Z and f'(v) / Z, with Z the mass of the grade, u and v its upper and lower end less s: dl/dtheta_a is minus the first,
-        dl/dtheta_(a-1) the second, dl/ds their difference."""
-        e, mass = self.steep, np.maximum(np.exp(-self.value(a, s)), 1e-300)
+    def tips(self, a: np.ndarray, s: np.ndarray, value: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """f(u) / Z, f(v) / Z, f'(u) / Z and f'(v) / Z, with Z the mass of the grade (``value``, where it is known, its -log), u and v its upper and lower end
+        less s: dl/dtheta_a is minus the first, dl/dtheta_(a-1) the second, dl/ds their difference."""
+        e, mass = self.steep, np.maximum(np.exp(-(self.value(a, s) if value is None else value)), 1e-300)
         (up, up_slope), (down, down_slope) = (self.density(e * (end - s)) for end in self.ends(a)[::-1])
         return e * up / mass, e * down / mass, e * e * up_slope / mass, e * e * down_slope / mass
 
@@ -149,6 +151,7 @@ class OrderedLogit(Ordered):
     name: ClassVar[str] = "ordered"
     summary: ClassVar[str] = "grades in an order, by logits"
     bound: ClassVar[float | None] = 0.5
+    deviation: ClassVar[float] = np.pi / np.sqrt(3)
 
     def value(self, a: np.ndarray, s: np.ndarray) -> np.ndarray:
         v, u = self.ends(a)

@@ -13,7 +13,9 @@ Reference: Salakhutdinov and Mnih 2008 (BPMF).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,10 +40,11 @@ TAILS = np.array([3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0, 128.0, 512.0
 
 
 class Draw(NamedTuple):
-    """The factors drawn (rows x d) and each row's misfit, sum_j q_j w_ij (a_ij - o_j - x_j.u_i)^2 (rows x 1)."""
+    """The factors drawn (rows x d) and, when it is asked for, each row's misfit, sum_j q_j w_ij (a_ij - o_j - x_j.u_i)^2 (rows x 1): a pass over the entries
+    that only noise needs."""
 
     factors: Tall
-    misfit: Tall
+    misfit: Callable[[], Any]
 
 
 def draw_rows(
@@ -64,7 +67,7 @@ def draw_rows(
     u = engine.ridge_rows(
         x, design, RidgeRule(0.0), offset=offset, own=p, other=q, base=base, prior=prior, noise=z
     ).left
-    return Draw(u, engine.misfit_rows(x, u, design, offset=offset, other=q))
+    return Draw(u, cache(partial(engine.misfit_rows, x, u, design, offset=offset, other=q)))
 
 
 @dataclass(eq=False)
@@ -135,10 +138,10 @@ class Chain:
         self.sweeps += 1
         misfit, graded = self._draw(self.rows, self.columns, 0), self.likelihood is not None
         if self.rows.precisions is not None:  # the unit of grades is that of their noise: its typical precision stays 1
-            self._draw_precisions(self.rows, misfit, 2, learn_scale=not graded)
+            self._draw_precisions(self.rows, misfit(), 2, learn_scale=not graded)
         misfit = self._draw(self.columns, self.rows, 1)
         if self.columns.precisions is not None:
-            self._draw_precisions(self.columns, misfit, 3, learn_scale=self.noise == "column" and not graded)
+            self._draw_precisions(self.columns, misfit(), 3, learn_scale=self.noise == "column" and not graded)
         if self.likelihood is not None:
             self._draw_rest()
             return self.likelihood.finish(self)
@@ -150,20 +153,20 @@ class Chain:
         logs = sum(side.logs for side in (self.rows, self.columns))
         return 0.5 * (logs / max(1, size) + np.log(self.alpha / (2 * np.pi)) - self.alpha * square / max(1, size))
 
-    def _draw_rest(self) -> Tall | None:
+    def _draw_rest(self) -> Callable[[], Tall] | None:
         """What is neither a row nor a column; nothing here. Returns the misfit, where there is a new one."""
         return None
 
-    def _square(self, misfit: Tall) -> float:
+    def _square(self, misfit: Callable[[], Tall]) -> float:
         """sum p_i q_j w_ij (a_ij - prediction)^2 over the entries, given the misfit of the columns."""
         own = self.columns.ones if self.columns.precisions is None else self.columns.precisions
-        return float(self.engine.inner(own, misfit)[0, 0])
+        return float(self.engine.inner(own, misfit())[0, 0])
 
     def _size(self) -> int:
         """Entries that count."""
         return round(float(self.engine.inner(self.rows.ones, self.rows.counts)[0, 0]))
 
-    def _draw(self, side: Side, other: Side, what: int) -> Tall:
+    def _draw(self, side: Side, other: Side, what: int) -> Callable[[], Tall]:
         """The factors of one side given the other; returns the misfit of each row."""
         engine, u, link, d = self.engine, side.factors, side.link, side.last.shape[1]
         rest, scatter = (u, None) if link is None else (engine.take(engine.get(u) - link.now), link.scatter())

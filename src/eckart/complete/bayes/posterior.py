@@ -274,7 +274,7 @@ class Posterior:
             if precisions is not None or tails is not None:
                 own, w = np.full((n, 1), p), np.ones((n, 1))
                 if precisions is not None:
-                    own = (nu + counts) / (nu / tau + engine.get(out.misfit))
+                    own = (nu + counts) / (nu / tau + engine.get(out.misfit()))
                     precisions[:, t] = own[:, 0]
                 if tails is not None and self.rows.degrees is not None:
                     w = _weights(engine.get(out.factors), np.asarray(prior), lam, self.rows.degrees[t])

@@ -16,6 +16,7 @@ Reference: Rendle, Zhang and Koren 2019 (timeSVD++ as a Bayesian factorization m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,13 +81,13 @@ class TimedChain(Chain):
         own = np.append(np.full(d - 1, p), q)
         return np.zeros(d), np.diag(own), np.diag(np.sqrt(own))
 
-    def _draw_rest(self) -> Tall | None:
+    def _draw_rest(self) -> Callable[[], Tall] | None:
         return self._draw(self.bins, self.columns, BINS) if self.sweeps % EVERY == 0 else None
 
-    def _square(self, misfit: Tall) -> float:
+    def _square(self, misfit: Callable[[], Tall]) -> float:
         """Where bins are drawn they are the last, and their misfit is that of all entries."""
         last = self._draw_rest()
-        return super()._square(misfit) if last is None else float(self.engine.inner(self.bins.ones, last)[0, 0])
+        return super()._square(misfit) if last is None else float(self.engine.inner(self.bins.ones, last())[0, 0])
 
     @property
     def sides(self) -> tuple[Side, ...]:

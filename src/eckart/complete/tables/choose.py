@@ -79,6 +79,7 @@ def choose(table: Scores, k: int | None, l2: float | None, rng: np.random.Genera
         other = tried.measure(ranked.g, ridge, ranked)
         if other.candidate.error < (1 - BETTER) * best.candidate.error:
             best = other
+            break  # a weaker ridge that gains leaves nothing to a stronger one
     return Choice(best.candidate, [one.candidate for one in tried.all], best.g)
 
 

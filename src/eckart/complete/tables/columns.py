@@ -80,18 +80,19 @@ class Part:
 
     def codes(self, cells: Cells) -> tuple[np.ndarray, list[Any]]:
         """Cells as the loss takes them, NaN for gaps; and the levels that the model does not know, whose cells are taken for gaps."""
-        a = np.array(cells.values, np.float64)
+        a = np.asarray(cells.values, np.float64)
         if not self.discrete:
             return a, []
-        if self.loss.name == "logistic":
-            strange = sorted(set(a[~np.isnan(a) & (a != 0) & (a != 1)].tolist()))
-            return np.where((a == 0) | (a == 1), a, np.nan), strange
         known = {level: float(code) for code, level in enumerate(self.levels)}
-        met = np.unique(a[~np.isnan(a)])
-        names = [cells.levels[int(m)] for m in met] if cells.levels else met.tolist()
-        table = np.append([known.get(name, np.nan) for name in names], np.nan)
-        at = np.where(np.isnan(a), len(met), np.searchsorted(met, a))
-        return table[at.astype(np.intp)], [name for name in names if name not in known]
+        names = cells.levels or ((False, True) if cells.kind == "boolean" else ())
+        gap, at = np.isnan(a), a
+        if not names:  # numbers
+            met = np.unique(a[~gap])
+            names, at = tuple(met.tolist()), np.searchsorted(met, a)
+        at = np.where(gap, len(names), at).astype(np.intp)
+        codes = np.append([known.get(name, np.nan) for name in names], np.nan)[at]
+        lost = np.isnan(codes) & ~gap
+        return codes, [names[g] for g in np.unique(at[lost])] if lost.any() else []
 
     def encode(self, a: np.ndarray) -> np.ndarray:
         """Scores (rows x width) of what ``codes`` gave; NaN for gaps."""
@@ -207,7 +208,7 @@ def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
         return [], "every value is the same"
     loss = loss_named(name)
     if loss.discrete:
-        met, codes = np.unique(a, return_inverse=True)
+        met, codes = _levels_met(cells, a)
         if asked is None and cells.kind == "category" and (len(met) > MOST_LEVELS or 2 * len(met) > len(a) + 2):
             return [], f"{len(met)} different values in {len(a)} cells: names or ids"
         if len(met) > MOST_LEVELS:
@@ -237,6 +238,15 @@ def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
     whole = loss.fitted_to((x - offset) / scale) if name == "huber" else loss
     parts = [Part(cells.name, cells.kind, whole, 0, offset, scale, low, high)]
     return parts + (_cycles(cells.name, a) if cells.kind == "date" else []), why
+
+
+def _levels_met(cells: Cells, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different values, and which of them each is; levels of a table are counted, numbers sorted."""
+    if not cells.levels and cells.kind != "boolean":
+        return np.unique(a, return_inverse=True)
+    at = a.astype(np.intp)
+    seen = np.bincount(at) > 0
+    return np.flatnonzero(seen), (np.cumsum(seen) - 1)[at]
 
 
 def contrasts(shares: np.ndarray) -> np.ndarray:

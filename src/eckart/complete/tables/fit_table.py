@@ -180,13 +180,13 @@ def expected(table: Scores, g: Gaussian, steps: int = 50) -> Expected:
     return Expected(z, t, cov)
 
 
-def settled(table: Scores, g: Gaussian, engine: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of rows and their expected scores, by the engine where rows are many."""
+def settled(table: Scores, g: Gaussian, engine: Any, placed: Placed | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of rows and their expected scores, by the engine where rows are many (and where they may be placed already)."""
     if table.robust or table.rows < MANY:
         found = expected(table, g)
         return found.codes, found.scores
     with engine.at_work():
-        codes = engine.get(Placed.of(table, engine).moments(g)[1])
+        codes = engine.get((Placed.of(table, engine) if placed is None else placed).moments(g)[1])
     return codes, g.mu + codes @ g.w.T
 
 

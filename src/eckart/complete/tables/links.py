@@ -2,10 +2,7 @@
 
     min over A (and thresholds)   sum_cells l(a, A [1, y]) + l2/2 |slopes|^2,     y the scores of the cell expected from all *other* columns of its row
 
-y are the leave-one-out predictions that the factor model gives in closed form, so what is calibrated is what imputation does. With the posterior mean s and
-covariance C = W S W^T of the scores of the cell and their noise Psi (all given the cell itself), the prediction without the cell is
-
-    y - Psi (Psi - C)^-1 (y - s).
+y are the leave-one-out predictions that the factor model gives in closed form (``left_out_rows`` of an engine), so what is calibrated is what imputation does.
 
 Newton steps in slopes and thresholds together, halved until the sum falls; those of a category with many levels, whose curvature is a large matrix, take its
 bound 1/2 instead.
@@ -14,7 +11,7 @@ bound 1/2 instead.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -28,102 +25,181 @@ INTERCEPT = 1e-6
 STEPS = 2000
 LEVELS = 8
 """Of a category up to which steps are Newton's: eight levels and seven scores have 64 unknowns. They need some five steps, those by the bound a hundred."""
-GAIN, STILL = 1e-7, 1e-4
-"""Stop when a step gains less than the first for a cell and the gradient is below the second of what adds up to it, a tenth of what its certificate allows."""
+STILL = 1e-5
+"""Stop when the gradient is below this share of what adds up to it, a hundredth of what its certificate allows: a Newton step beyond it gains nothing."""
 CELLS = 1000
 """Cells that a link is fitted to: its few numbers are known to a few per cent by then."""
 
 
+class _Rates:
+    """Yes and no, and rates: one natural parameter, whose gradient is mean - a and whose curvature is a variance."""
+
+    def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray):
+        self.part, self.loss, self.a, self.f, self.ridge, self.size = part, part.loss, a, f, ridge, np.abs(f)
+
+    def begin(self) -> np.ndarray:
+        """Near the answer: by normal scores of equal spread for yes and no, by the scores' own logarithms for rates."""
+        if not self.part.discrete:
+            return np.array([self.part.offset, self.part.scale])
+        no, yes = _by_spreads(self.f, np.array([1 - self.a, self.a]))
+        return yes - no
+
+    def at(self, theta: np.ndarray) -> tuple[float, Any]:
+        """The sum, and what ``slope`` needs to know of it."""
+        s = self.f @ theta
+        return float(self.loss.value(self.a, s).sum() + 0.5 * self.ridge @ theta**2), s
+
+    def slope(self, theta: np.ndarray, s: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        """The gradient of the sum, sizes of what adds up to it, and what ``step`` needs to know."""
+        g, own = self.loss.gradient(self.a, s), self.ridge * theta
+        return g @ self.f + own, np.abs(g) @ self.size + np.abs(own), g
+
+    def step(self, slope: np.ndarray, g: Any) -> np.ndarray:
+        mean = g + self.a
+        curved = np.maximum(mean * (1 - mean) if self.part.discrete else mean, 1e-6)
+        return -np.linalg.solve((self.f * curved[:, None]).T @ self.f + np.diag(self.ridge), slope)
+
+    def made(self, theta: np.ndarray) -> tuple[Loss, np.ndarray]:
+        return self.loss, theta[None]
+
+
+class _Categories(_Rates):
+    """One natural parameter for each level, the unknowns of a level side by side."""
+
+    def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray):
+        super().__init__(part, a, f, np.tile(ridge, part.loss.width))
+        self.hot = (np.arange(part.loss.width)[:, None] == a).astype(np.float64)
+        self.fixed = np.linalg.inv(0.5 * f.T @ f + np.diag(ridge)) if part.loss.width > LEVELS else None
+
+    def begin(self) -> np.ndarray:
+        link = _by_spreads(self.f, self.hot)
+        return (link - link.mean(axis=0)).ravel()
+
+    def at(self, theta: np.ndarray) -> tuple[float, Any]:
+        s = theta.reshape(len(self.hot), -1) @ self.f.T
+        s -= s.max(axis=0)
+        p = np.exp(s)
+        total = p.sum(axis=0)
+        return float(np.log(total).sum() - np.vdot(self.hot, s) + 0.5 * self.ridge @ theta**2), p / total
+
+    def slope(self, theta: np.ndarray, p: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        g, own = p - self.hot, self.ridge * theta
+        return (g @ self.f).ravel() + own, (np.abs(g) @ self.size).ravel() + np.abs(own), p
+
+    def step(self, slope: np.ndarray, p: Any) -> np.ndarray:
+        """Second derivatives are sum (diag p - p p^T) kron f f^T and the ridge."""
+        k, n = p.shape
+        if self.fixed is not None:
+            return -(slope.reshape(k, -1) @ self.fixed).ravel()
+        each = p[:, None, :] * self.f.T
+        flat = each.reshape(-1, n)
+        bend = np.diag(self.ridge) - flat @ flat.T
+        blocks = bend.reshape(k, self.f.shape[1], k, -1)
+        for level in range(k):
+            blocks[level, :, level] += each[level] @ self.f
+        return -np.linalg.solve(bend, slope)
+
+    def made(self, theta: np.ndarray) -> tuple[Loss, np.ndarray]:
+        return self.loss, theta.reshape(len(self.hot), -1)
+
+
+class _Grades(_Rates):
+    """Slopes, and then thresholds: what one would gain alone the other takes back."""
+
+    loss: Ordered
+
+    def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray):
+        super().__init__(part, a, f[:, 1:], ridge[1:])  # thresholds are its intercepts
+        self.hot = (np.arange(len(part.levels))[:, None] == a).astype(np.float64)
+
+    def begin(self) -> np.ndarray:
+        """As if the scores of grades were what is seen of a normal variable: y leaves the share r of its variance, so thresholds and slope grow by 1/sqrt r."""
+        score, y = self.part.scores[self.a.astype(np.intp), 0], self.f[:, 0]
+        slope = score @ y / max(y @ y, 1e-12)
+        rest = np.sqrt(max(np.mean((score - slope * y) ** 2), 0.05))
+        return np.append(self.loss.deviation * slope / rest, np.asarray(self.loss.thresholds) / rest)
+
+    def at(self, theta: np.ndarray) -> tuple[float, Any]:
+        p = self.f.shape[1]
+        cuts = theta[p:]
+        if not np.all(np.diff(cuts) > 1e-9):
+            return np.inf, None
+        loss, s = replace(self.loss, thresholds=tuple(cuts.tolist())), self.f @ theta[:p]
+        each = loss.value(self.a, s)
+        return float(each.sum() + 0.5 * self.ridge @ theta[:p] ** 2), (loss, s, each)
+
+    def slope(self, theta: np.ndarray, state: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        loss, s, each = state
+        up, down, up_slope, down_slope = loss.tips(self.a, s, each)
+        f, p, g, t = self.f, self.f.shape[1], up - down, len(loss.thresholds)
+        parts = [up, down, up * up - up_slope, down * down + down_slope, -up * down]
+        mixed = (up_slope - up * g)[:, None] * f, (down * g - down_slope)[:, None] * f  # d2 l / d theta d slopes, of the upper and the lower end
+        sums = self.hot @ np.hstack([np.column_stack(parts), *mixed])  # of each grade: the upper end of grade i is threshold i, its lower end i - 1
+        own = self.ridge * theta[:p]
+        slope = np.append(g @ f + own, sums[1:, 1] - sums[:t, 0])
+        size = np.append(np.abs(g) @ self.size + np.abs(own), sums[1:, 1] + sums[:t, 0])
+        return slope, size, (sums, (f * np.maximum(down_slope - up_slope + g * g, 1e-6)[:, None]).T @ f)
+
+    def step(self, slope: np.ndarray, state: Any) -> np.ndarray:
+        (sums, bend), p = state, self.f.shape[1]
+        t = len(slope) - p
+        between = sums[1:t, 4]  # threshold i - 1 with i
+        whole = np.empty((p + t, p + t))
+        whole[:p, :p] = bend + np.diag(self.ridge)
+        whole[p:, p:] = np.diag(sums[:t, 2] + sums[1:, 3]) + np.diag(between, 1) + np.diag(between, -1)
+        whole[p:, :p] = sums[:t, 5 : 5 + p] + sums[1:, 5 + p :]
+        whole[:p, p:] = whole[p:, :p].T
+        return -np.linalg.lstsq(whole, slope, rcond=None)[0]
+
+    def made(self, theta: np.ndarray) -> tuple[Loss, np.ndarray]:
+        p = self.f.shape[1]
+        return replace(self.loss, thresholds=tuple(theta[p:].tolist())), np.append(0.0, theta[:p])[None]
+
+
+def _by_spreads(f: np.ndarray, hot: np.ndarray) -> np.ndarray:
+    """log p_g - m_g^T S^-1 m_g / 2 and S^-1 m_g of each level: its logits, were scores normal around m_g with one spread S. f begins with a column of ones."""
+    count = np.maximum(hot.sum(axis=1), 0.5)
+    centre = hot @ f[:, 1:] / count[:, None]
+    spread = (f[:, 1:].T @ f[:, 1:] - (centre * count[:, None]).T @ centre) / len(f) + 1e-3 * np.eye(f.shape[1] - 1)
+    slopes = np.linalg.solve(spread, centre.T).T
+    return np.column_stack([np.log(count / len(f)) - 0.5 * (slopes * centre).sum(axis=1), slopes])
+
+
 def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
     """The part with its link (and thresholds) fitted to codes ``a`` at left-out scores ``y``."""
-    x = np.column_stack([np.ones(len(y)), y])
-    loss, wide = part.loss, part.loss.width
-    ridge = np.full(x.shape[1], RIDGE)
-    ridge[0] = INTERCEPT * len(a)
-    first = int(isinstance(loss, Ordered))  # thresholds are its intercepts
-    link = np.zeros((wide, x.shape[1]))
-    if not first:
-        link[:, 0] = loss.best_constant(a, np.ones(len(a)))
-    f, own = x[:, first:], ridge[first:]
-    fixed = np.linalg.inv(0.5 * f.T @ f + np.diag(own)) if wide > LEVELS else None
-
-    def natural(m: np.ndarray) -> np.ndarray:
-        s = x @ m.T
-        return s if wide > 1 else s[:, 0]
-
-    def value(m: np.ndarray, l: Loss, s: np.ndarray) -> float:
-        return float(l.value(a, s).sum() + 0.5 * (ridge * m**2).sum())
-
-    s = natural(link)
-    now = value(link, loss, s)
+    f = np.column_stack([np.ones(len(y)), y])
+    kind = _Grades if isinstance(part.loss, Ordered) else _Categories if part.loss.width > 1 else _Rates
+    problem = kind(part, a, f, _ridge(f))
+    theta = problem.begin()
+    now, state = problem.at(theta)
     for _ in range(STEPS):
-        cuts: np.ndarray | None = None
-        g = loss.gradient(a, s).reshape(len(a), wide)
-        slope = g.T @ f + (ridge * link)[:, first:]
-        if fixed is not None:
-            step = -slope @ fixed
-        elif wide > 1:
-            step = -np.linalg.solve(_bend_of_levels(loss.mean(s), f, own), slope.ravel()).reshape(slope.shape)
-        elif isinstance(loss, Ordered):
-            both = _graded_step(loss, a, s, f, own, slope[0])
-            step, cuts = both[None, : f.shape[1]], both[f.shape[1] :]
-        else:
-            mean = g[:, 0] + a  # both losses that come here have the gradient mean - a, and their curvature is a variance
-            curved = mean * (1 - mean) if part.discrete else mean
-            step = -np.linalg.solve((f * np.maximum(curved, 1e-6)[:, None]).T @ f + np.diag(own), slope[0])[None]
+        slope, size, known = problem.slope(theta, state)
+        if np.linalg.norm(slope) <= STILL * np.linalg.norm(size):
+            break
+        step = problem.step(slope, known)
         for halved in range(20):  # a millionth of the step: nothing is left to gain
-            trial, moved = link.copy(), loss
-            trial[:, first:] += 0.5**halved * step
-            if cuts is not None:
-                moved = cast("Any", loss).moved(0.5**halved * cuts)
-            there = natural(trial)
-            new = np.inf if moved is None else value(trial, moved, there)
+            trial = theta + 0.5**halved * step
+            new, there = problem.at(trial)
             if new <= now:
                 break
         else:
             break
-        link, loss, s, gain = trial, moved, there, now - new
-        now = new
-        size = np.abs(g).T @ np.abs(f) + np.abs(ridge * link)[:, first:]
-        if gain <= GAIN * len(a) and np.linalg.norm(slope) <= STILL * np.linalg.norm(size):
-            break
+        theta, state, now = trial, there, new
+    loss, link = problem.made(theta)
     return replace(part, loss=loss, link=link)
+
+
+def _ridge(f: np.ndarray) -> np.ndarray:
+    ridge = np.full(f.shape[1], RIDGE)
+    ridge[0] = INTERCEPT * len(f)
+    return ridge
 
 
 def link_gradient(part: Part, a: np.ndarray, y: np.ndarray) -> float:
     """The gradient of the problem above by A, relative to the sizes of what adds up to it."""
-    x = np.column_stack([np.ones(len(y)), y])
-    ridge = np.full(x.shape[1], RIDGE)
-    ridge[0] = INTERCEPT * len(a)
+    f = np.column_stack([np.ones(len(y)), y])
+    ridge = _ridge(f)
     g = part.loss.gradient(a, part.natural(y)).reshape(len(a), -1)
-    slope, size = g.T @ x + ridge * part.link, np.abs(g).T @ np.abs(x) + np.abs(ridge * part.link)
+    slope, size = g.T @ f + ridge * part.link, np.abs(g).T @ np.abs(f) + np.abs(ridge * part.link)
     first = int(isinstance(part.loss, Ordered))  # thresholds are its intercepts
     return float(np.linalg.norm(slope[:, first:])) / max(float(np.linalg.norm(size[:, first:])), 1e-300)
-
-
-def _bend_of_levels(p: np.ndarray, f: np.ndarray, ridge: np.ndarray) -> np.ndarray:
-    """Second derivatives of the sum by A (levels x scores), sum (diag p - p p^T) kron f f^T and the ridge."""
-    n, k = p.shape
-    each = (p[:, :, None] * f[:, None, :]).reshape(n, -1)
-    out = -(each.T @ each).reshape(k, f.shape[1], k, f.shape[1])
-    for g in range(k):
-        out[g, :, g] += (each.reshape(n, k, -1)[:, g].T @ f) + np.diag(ridge)
-    return out.reshape(each.shape[1], each.shape[1])
-
-
-def _graded_step(
-    loss: Ordered, a: np.ndarray, s: np.ndarray, f: np.ndarray, ridge: np.ndarray, slope: np.ndarray
-) -> np.ndarray:
-    """A Newton step of slopes and thresholds together: what one would gain alone the other takes back."""
-    up, down, up_slope, down_slope = loss.tips(a, s)
-    code, t, p = np.asarray(a, np.intp), len(loss.thresholds), f.shape[1]
-    by_cuts, bend = loss.by_thresholds(a, s, np.ones(len(a)))
-    g = up - down
-    mixed = np.zeros((t + 1, p))  # d2 l / d theta d slopes
-    for j in range(p):
-        mixed[:, j] = np.bincount(code, (up_slope - up * g) * f[:, j], t + 1)
-        mixed[:t, j] += np.bincount(code, (down * g - down_slope) * f[:, j], t + 1)[1:]
-    whole = np.empty((p + t, p + t))
-    whole[:p, :p] = (f * np.maximum(down_slope - up_slope + g * g, 1e-6)[:, None]).T @ f + np.diag(ridge)
-    whole[p:, p:], whole[p:, :p], whole[:p, p:] = bend, mixed[:t], mixed[:t].T
-    return -np.linalg.lstsq(whole, np.concatenate([slope, by_cuts]), rcond=None)[0]

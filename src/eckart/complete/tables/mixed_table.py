@@ -16,14 +16,14 @@ from eckart.certify.certificate import Certificate
 from eckart.complete.tables.columns import Part
 from eckart.complete.tables.factor_em import Gaussian
 from eckart.complete.tables.fit_table import Placed, Scores, expected, settled
-from eckart.complete.tables.solve_table import measured, scores_of, solve
+from eckart.complete.tables.solve_table import Solved, measured, scores_of, solve
 from eckart.errors import FileError, InputError, InputTypeError, wrong
 from eckart.factors import MixedColumns
 from eckart.fit import Estimator, Fit, fitted
 from eckart.io.dask.known import is_collection
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import resumed
-from eckart.io.tables.mixed import MixedFrame, mixed_frame
+from eckart.io.tables.mixed import MixedFrame, Picked, mixed_frame
 from eckart.matrix import SQUARABLE
 from eckart.notebook import table as html_table
 from eckart.parameters import check, file_name, number, optional, param, whole
@@ -137,16 +137,20 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Fit a pandas, polars or Arrow table, the name of a file that holds one, or an array of numbers with NaN for gaps."""
+        self._fit(_door(X))
+        return self
+
+    def _fit(self, frame: MixedFrame) -> Solved:
         check(self)
-        engine, frame = self._engine(), _door(X)
+        engine = self._engine()
         file = Checkpoint.of_parts(self, lambda: _told(frame))
         with engine.at_work(), progress(bool(self.verbose)) as watch, resumed(file, self.random_state) as (memory, rng):
             how = (self.n_components, self.l2, self.tol, self.max_iter)
-            fit = solve(frame.columns, self._asked(frame), *how, rng=rng, engine=engine, watch=watch, memory=memory)
-        memory.end(fit.trace)
-        self._store(fit, {})
+            found = solve(frame.columns, self._asked(frame), *how, rng=rng, engine=engine, watch=watch, memory=memory)
+        memory.end(found.fit.trace)
+        self._store(found.fit, {})
         self._say_if_early(self.fit_)
-        return self
+        return found
 
     def transform(self, X: Any) -> np.ndarray:
         """The expected hidden numbers of rows, k for each, given their seen cells."""
@@ -156,20 +160,25 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     def impute(self, X: Any) -> Any:
         """The same table with its gaps filled: numbers by their expectation, levels by the likeliest one; types, categories, order and index stay."""
         table, frame = self._scores(X)
-        _, scores = settled(table, self._gaussian(), self._engine())
-        found: dict[str, np.ndarray] = {}
-        for p in self.parts_:
-            if not p.cycle:
-                y = scores[:, p.at]
-                found[p.name] = _levels(p)[p.probabilities(y).argmax(axis=1)] if p.discrete else p.numbers(y)
-        for name, told in self.fit_.factors.aside.items():
-            if told["fill"] is not None:
-                found[name] = np.full(frame.rows, told["fill"], object if isinstance(told["fill"], str) else None)
-        return frame.filled(found)
+        return self._filled(frame, settled(table, self._gaussian(), self._engine())[1])
 
     def fit_impute(self, X: Any, y: Any = None) -> Any:
-        """Fit a table and fill its gaps."""
-        return self.fit(X).impute(X)
+        """Fit a table and fill its gaps: ``fit(X).impute(X)``, and X is read once."""
+        frame = _door(X)
+        found = self._fit(frame)
+        return self._filled(frame, settled(found.table, self._gaussian(), self._engine(), found.placed)[1])
+
+    def _filled(self, frame: MixedFrame, scores: np.ndarray) -> Any:
+        """The table with its gaps filled by expected scores."""
+        found: dict[str, np.ndarray | Picked] = {}
+        for p in self.parts_:
+            if not p.cycle and len(rows := frame.gaps(p.name)):
+                y = scores[rows, p.at]
+                found[p.name] = Picked(p.levels, p.probabilities(y).argmax(axis=1)) if p.discrete else p.numbers(y)
+        for name, told in self.fit_.factors.aside.items():
+            if told["fill"] is not None and len(rows := frame.gaps(name)):
+                found[name] = np.full(len(rows), told["fill"], object if isinstance(told["fill"], str) else None)
+        return frame.filled(found)
 
     @available_if(_has_levels)
     @_answers_now
@@ -290,13 +299,15 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
                 f"column {absent[0]!r} of the training data is missing in X, wanted all of {', '.join(wanted[:12])}; a column of gaps will do"
             )
         kinds = {p.name: p for p in self.parts_}
-        for cells in frame.columns:
+        for at, cells in enumerate(frame.columns):
             part = kinds.get(cells.name)
             texts = any(isinstance(level, str) for level in cells.levels)
             if part is not None and not part.discrete and texts:
                 raise InputTypeError(
                     f"column {cells.name!r} holds {cells.told}, wanted numbers as in the training data"
                 )
+            if part is not None and not cells.levels and np.isnan(cells.values).all():  # a column of gaps is what it was at the fit
+                frame.columns[at] = cells._replace(kind=part.kind)
         return frame
 
     def _scores(self, X: Any) -> tuple[Scores, MixedFrame]:
@@ -308,7 +319,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             words = (
                 f"column {name!r} holds levels that were not there in fit ({some}): these cells are taken for unknown"
             )
-            warnings.warn(words, UserWarning, stacklevel=3)
+            warnings.warn(words, UserWarning, stacklevel=4)
         return table, frame
 
     def _from_others(self, table: Scores, part: Part) -> np.ndarray:

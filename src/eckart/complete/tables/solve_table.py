@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,14 @@ from eckart.io.tables.mixed import Cells
 from eckart.trace import Trace, Watcher
 
 
+class Solved(NamedTuple):
+    """A fitted table, its scores, and where they are placed."""
+
+    fit: Fit
+    table: Scores
+    placed: Placed
+
+
 def solve(
     columns: list[Cells],
     asked: dict[str, str],
@@ -36,7 +44,7 @@ def solve(
     engine: Any,
     watch: Watcher,
     memory: Memory = NOTHING,
-) -> Fit:
+) -> Solved:
     """Fit a table; ``asked`` names losses of columns, k and l2 are chosen where they are None."""
     if len(columns[0].values) < 2:
         raise InputError("X has 1 sample, wanted 2 rows or more: one row says nothing of how its columns go together")
@@ -71,7 +79,8 @@ def solve(
         "rank_reason": _words(chosen, k, l2), "candidates": [list(c) for c in chosen.table], "losses": reasons,
         "aside": {name: a["reason"] for name, a in aside.items()},
     }  # fmt: skip
-    return Fit(_factors(g, laid, aside, [c.name for c in columns]), certificate, climb.trace, plan)
+    fit = Fit(_factors(g, laid, aside, [c.name for c in columns]), certificate, climb.trace, plan)
+    return Solved(fit, table, placed)
 
 
 def scores_of(parts: tuple[Part, ...], columns: list[Cells]) -> tuple[Scores, list[np.ndarray], dict[str, list[Any]]]:
@@ -107,20 +116,21 @@ def _left_out(
     """For each part with a link: codes of cells, and their scores as the other cells of their rows predict them; z are codes of rows under g, which robust
     columns need. Cells are the first that a column sees in one order of all rows, as many as a link needs, so that columns ask for the same rows."""
     order = np.argsort(np.arange(table.rows) * 0.5 * (np.sqrt(5) - 1) % 1.0)  # multiples of the golden ratio: evenly spread however many are taken
-    rows = {
-        i: np.sort(order[~np.isnan(a[order])][:CELLS]) for i, (p, a) in enumerate(zip(table.parts, codes)) if p.linked
-    }
-    rows = {i: at for i, at in rows.items() if len(at)}
+    rows, asked = {}, np.zeros(table.rows, bool)
+    for i, (p, a) in enumerate(zip(table.parts, codes)):
+        if p.linked and len(at := order[~np.isnan(a[order])][:CELLS]):
+            rows[i] = at
+            asked[at] = True
     if not rows:
         return {}
-    asked = np.unique(np.concatenate(list(rows.values())))
-    if 2 * len(asked) >= table.rows:  # to place some rows anew would cost more
-        asked = np.arange(table.rows)
+    if 2 * np.count_nonzero(asked) >= table.rows:  # to place some rows anew would cost more
+        asked[:] = True
     else:
         z = None if z is None else placed.engine.take(placed.engine.get(z)[asked])
         placed = Placed.of(Scores(table.parts, table.y[asked]), placed.engine)
     found = placed.left_out(g, np.array([[table.parts[i].at.start, table.parts[i].at.stop] for i in rows]), z)
-    return {i: (codes[i][at], found[np.searchsorted(asked, at), table.parts[i].at]) for i, at in rows.items()}
+    place = np.cumsum(asked) - 1
+    return {i: (codes[i][at], found[place[at], table.parts[i].at]) for i, at in rows.items()}
 
 
 def measured(

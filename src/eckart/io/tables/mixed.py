@@ -25,9 +25,26 @@ class Cells(NamedTuple):
     told: str = ""
 
 
+class Picked(NamedTuple):
+    """Values of a column of levels: which of ``levels`` each is."""
+
+    levels: tuple[Any, ...]
+    at: np.ndarray
+
+    def among(self, levels: tuple[Any, ...]) -> np.ndarray:
+        """The same as codes of a longer list of levels."""
+        place = {level: code for code, level in enumerate(levels)}
+        return np.array([place[level] for level in self.levels], np.int64)[self.at]
+
+    def whole(self) -> np.ndarray:
+        out = np.empty(len(self.levels), object)
+        out[:] = self.levels
+        return out[self.at]
+
+
 @dataclass(frozen=True)
 class MixedFrame:
-    """A table and its columns as cells; ``rows`` are labels where the table has some."""
+    """A table and its columns as cells."""
 
     source: Any
     columns: list[Cells]
@@ -40,17 +57,22 @@ class MixedFrame:
     def index(self) -> Any:
         return getattr(self.source, "index", None) if hasattr(self.source, "iloc") else None
 
-    def filled(self, found: dict[str, np.ndarray]) -> Any:
-        """The table with the gaps of these columns filled: numbers as numbers, dates in seconds, levels as an array of levels."""
+    def gaps(self, name: str) -> np.ndarray:
+        """The rows in which a column has a gap."""
+        return np.flatnonzero(np.isnan(next(c.values for c in self.columns if c.name == name)))
+
+    def filled(self, found: dict[str, np.ndarray | Picked]) -> Any:
+        """The table with the gaps of these columns filled, in the order of their rows: numbers, dates in seconds, levels."""
         if isinstance(self.source, np.ndarray):
             out = np.array(self.source, np.float64)
             for j, cells in enumerate(self.columns):
                 if cells.name in found:
-                    gap = np.isnan(cells.values)
-                    out[gap, j] = np.asarray(found[cells.name], np.float64)[gap]
+                    values = found[cells.name]
+                    out[np.isnan(cells.values), j] = np.asarray(values.whole() if isinstance(values, Picked) else values, np.float64)
             return out.astype(self.source.dtype) if self.source.dtype.kind == "f" else out
         fill = _into_pandas if hasattr(self.source, "iloc") else _into_arrow
-        return fill(self.source, {c.name: (c, found[c.name]) for c in self.columns if c.name in found})
+        named = {c.name: c for c in self.columns}
+        return fill(self.source, {name: (named[name], values) for name, values in found.items()})
 
 
 def mixed_frame(
@@ -76,7 +98,7 @@ def mixed_frame(
         )
     if is_frame(source) and hasattr(source, "iloc"):
         return _checked(
-            MixedFrame(source, [_from_pandas(source.iloc[:, j], name) for j, name in enumerate(source.columns)])
+            MixedFrame(source, [_from_pandas(column, name) for name, column in source.items()])
         )
     if is_frame(source) and hasattr(source, "to_arrow"):
         table = source.to_arrow()
@@ -127,8 +149,8 @@ def _checked(frame: MixedFrame) -> MixedFrame:
         n, m = frame.rows, len(frame.columns)
         raise InputError(f"X has {n} sample(s) and {m} feature(s) (shape=({n}, {m})) while a minimum of 1 is required.")
     names = [c.name for c in frame.columns]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
         raise InputError(
             f"column {twice!r} stands {names.count(twice)} times in X, wanted names that differ; rename it"
         )
@@ -167,7 +189,7 @@ def _plain(level: Any) -> Any:
 def _from_pandas(column: Any, name: Any) -> Cells:
     kind, name, told = column.dtype, str(name), str(column.dtype)
     if hasattr(kind, "categories"):
-        codes = column.cat.codes.to_numpy().astype(np.float64)
+        codes = column.array.codes
         values = np.where(codes < 0, np.nan, codes)
         return Cells(name, "ordered" if kind.ordered else "category", values, tuple(map(_plain, kind.categories)), told)
     letter = getattr(kind, "kind", "O")
@@ -227,64 +249,75 @@ def _from_arrow(column: Any, name: str) -> Cells:
     )
 
 
-def _answers(cells: Cells, found: np.ndarray) -> list[Any]:
+def _answers(cells: Cells, found: np.ndarray | Picked) -> list[Any]:
     """Values for the gaps of a column as Python values."""
-    chosen = found[np.isnan(cells.values)]
+    chosen = found.whole() if isinstance(found, Picked) else found
     if cells.kind == "boolean":
         return [bool(v) for v in chosen]
+    if isinstance(found, Picked):
+        return [_plain(v) for v in chosen]
     if cells.kind == "integer":
         return [round(float(v)) for v in chosen]
-    if cells.kind == "number":
-        return [float(v) for v in chosen]
-    return [_plain(v) for v in chosen]
+    return [float(v) for v in chosen] if cells.kind == "number" else [_plain(v) for v in chosen]
 
 
-def _into_pandas(frame: Any, found: dict[str, tuple[Cells, np.ndarray]]) -> Any:
+def _into_pandas(frame: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]) -> Any:
     import pandas as pd
 
     out = frame.copy()
-    for j, name in enumerate(frame.columns):
+    for j, (name, column) in enumerate(frame.items()):
         cells, values = found.get(str(name), (None, None))
-        if cells is None or values is None or not np.isnan(cells.values).any():
+        if cells is None or values is None:
             continue
-        column, gap = frame.iloc[:, j], np.isnan(cells.values)
-        kind = column.dtype
+        gap, kind = np.isnan(cells.values), column.dtype
+        if gap.all() and kind in (np.dtype(object), np.dtype(np.float64)):  # a column of gaps has no type of its own
+            micro = cells.kind == "date" and np.round(np.asarray(values, np.float64) * 1e6).astype("M8[us]")
+            out.isetitem(j, pd.Series(micro if cells.kind == "date" else _answers(cells, values)).array)
+            continue
+        if hasattr(kind, "categories") and isinstance(values, Picked):
+            codes = np.where(gap, 0, cells.values).astype(np.int64)
+            codes[gap] = values.among(cells.levels)
+            out.isetitem(j, pd.Categorical.from_codes(codes, dtype=kind))
+            continue
+        if cells.kind == "number" and kind == np.float64:  # the most usual column, whole
+            whole = cells.values.copy()
+            whole[gap] = values
+            out.isetitem(j, whole)
+            continue
+        new: Any = column.array.copy()
         if cells.kind == "date" or getattr(kind, "kind", "O") == "m":
-            micro = np.round(values[gap].astype(np.float64) * 1e6).astype(np.int64)
-            moments = micro.astype("M8[us]" if cells.kind == "date" else "m8[us]")
-            answers = pd.Series(moments)
+            micro = np.round(np.asarray(values, np.float64) * 1e6).astype(np.int64)
+            answers = pd.Series(micro.astype("M8[us]" if cells.kind == "date" else "m8[us]"))
             if getattr(kind, "tz", None) is not None:
                 answers = answers.dt.tz_localize("UTC").dt.tz_convert(kind.tz)
-            answers = answers.astype(kind)
-        elif cells.kind == "number" and kind == np.float64:  # the most usual column, whole
-            out.isetitem(j, pd.Series(np.where(gap, values, cells.values), index=frame.index, name=name))
-            continue
+            new[gap] = answers.astype(kind).array
+        elif cells.kind == "boolean" and isinstance(values, Picked) and kind == "boolean":
+            new[gap] = values.at == 1
+        elif isinstance(kind, np.dtype) or isinstance(values, Picked):
+            new[gap] = np.array(_answers(cells, values), object if isinstance(values, Picked) else kind)
         else:
-            answers = pd.Series(_answers(cells, values), dtype=kind)
-        new = column.copy()
-        new.iloc[np.flatnonzero(gap)] = (
-            answers.array
-            if hasattr(kind, "categories")
-            else answers.to_numpy()
-            if isinstance(kind, np.dtype)
-            else answers.array
-        )
+            new[gap] = pd.array(_answers(cells, values), dtype=kind)
         out.isetitem(j, new)
     return out
 
 
-def _into_arrow(source: Any, found: dict[str, tuple[Cells, np.ndarray]]) -> Any:
+def _into_arrow(source: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]) -> Any:
     polars = hasattr(source, "to_arrow")
     table = source.to_arrow() if polars else source
     for j, name in enumerate(table.column_names):
         cells, values = found.get(name, (None, None))
-        if cells is None or values is None or not np.isnan(cells.values).any():
+        if cells is None or values is None:
             continue
         kind = table.column(j).type
         gap = np.isnan(cells.values)
+        if pa.types.is_null(kind):  # a column of gaps has no type of its own
+            micro = cells.kind == "date" and np.round(np.asarray(values, np.float64) * 1e6).astype("M8[us]")
+            table = table.set_column(j, name, pa.array(micro if cells.kind == "date" else _answers(cells, values)))
+            continue
         if cells.kind == "date":
-            micro = np.round(values.astype(np.float64) * 1e6)
-            whole = pa.array(np.where(gap, micro, 0).astype(np.int64).astype("M8[us]"), pa.timestamp("us"))
+            micro = np.zeros(len(gap), np.int64)
+            micro[gap] = np.round(np.asarray(values, np.float64) * 1e6)
+            whole = pa.array(micro.astype("M8[us]"), pa.timestamp("us"))
             whole = whole.cast(pa.timestamp("us", getattr(kind, "tz", None)), safe=False).cast(kind, safe=False)
         elif pa.types.is_dictionary(kind):
             code = {level: i for i, level in enumerate(cells.levels)}
@@ -307,4 +340,4 @@ def _into_arrow(source: Any, found: dict[str, tuple[Cells, np.ndarray]]) -> Any:
         return table
     import polars as pl
 
-    return pl.from_arrow(table).cast(dict(source.schema))  # type: ignore[union-attr, arg-type]
+    return pl.from_arrow(table).cast({name: kind for name, kind in source.schema.items() if kind != pl.Null})  # type: ignore[union-attr, arg-type]

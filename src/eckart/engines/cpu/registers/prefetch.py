@@ -56,3 +56,22 @@ def _aligned(made: Any, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
     raw = made(size + per_line, dtype)
     skip = (-raw.ctypes.data % 64) // raw.itemsize
     return raw[skip : skip + size].reshape(shape)
+
+
+class _Lines(np.ndarray):
+    """The first columns of an array whose others are zeros; ``whole`` is that array. What is made from it (slices, sums) has none."""
+
+    whole: np.ndarray | None = None
+
+
+def padded_view(whole: np.ndarray, k: int) -> np.ndarray:
+    """The first k columns of an array whose others are zeros, which ``padded_already`` finds again."""
+    view = whole[:, :k].view(_Lines)
+    view.whole = whole
+    return view
+
+
+def padded_already(factor: np.ndarray, width: int, dtype: np.dtype) -> np.ndarray | None:
+    """The array of this width with zeros behind the factor's columns, where the factor is a view of one."""
+    whole = getattr(factor, "whole", None)
+    return whole if whole is not None and whole.shape[1] == width and whole.dtype == dtype else None

@@ -16,7 +16,7 @@ from eckart.engines.cpu.entries.entry import ALL, entries_of, known_room, looked
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
 from eckart.engines.cpu.native.words import call_kernel
-from eckart.engines.cpu.registers.prefetch import aligned_zeros
+from eckart.engines.cpu.registers.prefetch import aligned_zeros, padded_already
 from eckart.engines.cpu.registers.vectors import tile_size
 from eckart.engines.cpu.ridge.cg import cg_range
 from eckart.engines.cpu.ridge.cholesky import Form, Penalties, Rows, Solved, cholesky_range
@@ -55,6 +55,8 @@ def padded(factor: np.ndarray, dtype: np.dtype, turn: np.ndarray | None = None, 
     width = -(-max(1, k) // size) * size
     if turn is None and k == width and factor.dtype == dtype and factor.flags.c_contiguous:
         return factor
+    if turn is None and (whole := padded_already(factor, width, dtype)) is not None:
+        return whole
     out = aligned_zeros((len(factor), width), dtype)
     return _turned(factor, turn, out, threads)
 

@@ -72,8 +72,8 @@ def _times(a, x, count, out):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def factor_loop(k, w, noise, cov, numbers, more, steps, still):
-    """At most ``steps`` steps of k factors, in place, until no noise changes by more than the share ``still``; ``numbers`` are rows, l2, degrees and the least noise. Lines
-    of W and of the covariance are padded with zeros to whole registers, and those of W to whole fours of lines."""
+    """At most ``steps`` steps of k factors, in place, until no noise changes by more than the share ``still``; ``numbers`` are rows, l2, degrees and the least
+    noise. Lines of W and of the covariance are padded with zeros to whole registers, and W to whole fours of lines."""
     (high, wide), n, (rows, l2, degrees, least) = w.shape, noise.shape[0], numbers
     across = -(-k // TILE) * TILE
     spread, zz, room = np.zeros((high, across)), np.zeros((high, across)), np.zeros((high, across))

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.registers.lines import line_dot
+from eckart.engines.cpu.registers.lines import four_lines, line_dot
 from eckart.engines.cpu.registers.mixtures import TILE, padded
 from eckart.engines.cpu.small_systems import factor_in_place, solve
 from eckart.engines.cpu.tables.factor_steps import invert
@@ -99,7 +99,7 @@ def complete_rows(w, noise, wide):
 
 @njit(**INSIDE, fastmath=FAST)
 def _covariance(precision, gaps, m, v):
-    """M (|H| lines) becomes P_HH^-1; returns log |P_HH|. ``v`` is room."""
+    """The first |H| lines of M become P_HH^-1, any others 0; returns log |P_HH|. ``v`` is room."""
     m[:] = 0.0
     for g in range(gaps.shape[0]):
         for f in range(gaps.shape[0]):
@@ -189,8 +189,8 @@ def _by_codes(scheme, low, gaps, row, z):
 
 @njit(**OUTSIDE, fastmath=FAST)
 def filled_patterns(seen, scheme, first, last, away, total, second, wild):
-    """Patterns first..last: fills ``away`` (their complete rows less the means, from 0 on), adds these to ``total``, the covariance of gaps to ``second`` (lower
-    triangle) and what Huber's loss leaves to ``wild``; returns the sum over rows of |O| log 2 pi + log |cov of r_O|."""
+    """Patterns first..last: fills ``away`` (their complete rows less the means, from 0 on), adds these to ``total``, the covariance of gaps to ``second``
+    (lower triangle) and what Huber's loss leaves to ``wild``; returns the sum over rows of |O| log 2 pi + log |cov of r_O|."""
     (n, k), wide = scheme.factors.shape, seen.scores.shape[1]
     low, room, pull, z = np.empty((k, k)), np.empty(n * wide), np.zeros((1, wide)), np.empty(k)
     a, block = np.empty((k, n)), np.empty((n, n))
@@ -231,29 +231,41 @@ def filled_patterns(seen, scheme, first, last, away, total, second, wild):
 @njit(**OUTSIDE, fastmath=FAST)
 def left_out_patterns(seen, scheme, parts, first, last, away, out):
     """Patterns first..last, with their complete rows less the means in ``away``: what is expected of every score, of a part parts[p, 0] .. parts[p, 1] that is
-    seen without itself. With Q = P_OO - P_OH P_HH^-1 P_HO, the inverse of the covariance of what is seen, a part J of it is y_J - Q_JJ^-1 (P r)_J from the rest."""
+    seen without itself. With Q = P_OO - P_OH P_HH^-1 P_HO, the inverse of the covariance of what is seen, a part J is y_J - Q_JJ^-1 (P r)_J from the rest."""
     n, wide = scheme.factors.shape[0], seen.scores.shape[1]
-    room, square, pull = np.empty(n * wide), np.empty(n * wide), np.zeros((1, wide))
+    high = n + 3  # whole fours of lines
+    room, square, pull = np.empty(high * wide), np.empty(n * wide), np.zeros((1, wide))
+    lines, pulled = np.zeros((high, wide)), np.zeros((high, wide))
     for p in range(first, last):
         mask, gaps = seen.mask[p], seen.gaps[seen.ends[p] : seen.ends[p + 1]]
         h, start = gaps.shape[0], seen.starts[first]
-        inverse = room[: h * (-(-h // TILE) * TILE)].reshape(h, -(-h // TILE) * TILE)
+        tall, across = -(-h // 4) * 4, -(-h // TILE) * TILE
+        inverse = room[: tall * across].reshape(tall, across)
         _covariance(scheme.precision, gaps, inverse, pull)
+        for g in range(h):
+            lines[g] = scheme.precision[gaps[g]]
+        for g in range(0, tall, 4):
+            four_lines(inverse, g, lines, h, pulled)  # P_HH^-1 P_H
         for at in range(seen.starts[p], seen.starts[p + 1]):
             for j in range(n):
                 out[seen.order[at], j] = away[at - start, j] + scheme.mean[j]
         for a, b in parts:
             if mask[a] == 0:
                 continue
+            if b - a == 1:  # as most parts are: no matrix is made
+                s = scheme.precision[a, a]
+                for g in range(h):
+                    s -= lines[g, a] * pulled[g, a]
+                for at in range(seen.starts[p], seen.starts[p + 1]):
+                    out[seen.order[at], a] -= line_dot(scheme.precision, a, away, at - start) / s
+                continue
             own = square[: (b - a) * (-(-(b - a) // TILE) * TILE)].reshape(b - a, -(-(b - a) // TILE) * TILE)
             own[:] = 0.0
             for i in range(a, b):
-                for g in range(h):
-                    pull[0, g] = scheme.precision[gaps[g], i]
                 for j in range(a, b):
                     s = scheme.precision[i, j]
                     for g in range(h):
-                        s -= scheme.precision[gaps[g], j] * line_dot(inverse, g, pull, 0)
+                        s -= lines[g, i] * pulled[g, j]
                     own[i - a, j - a] = s
             invert(own, b - a, pull)
             for at in range(seen.starts[p], seen.starts[p + 1]):
