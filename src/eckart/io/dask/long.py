@@ -18,6 +18,7 @@ from eckart.errors import InputError
 from eckart.index.entries import as_numbers, floating
 from eckart.index.labels import Labels
 from eckart.index.sides import Side, Sides
+from eckart.io.dask.known import is_frame
 from eckart.io.dask.parts import TaskParts, _looked_at, checked, refusing, run
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, even_cuts, of_parts
@@ -33,9 +34,9 @@ def observed_frame(source: Any, long: Any) -> Observed:
     """``long`` (see ``io.tables.long_tables.Long``) names the columns."""
     from dask import delayed
 
-    if not hasattr(source, "columns"):
+    if not is_frame(source):
         raise InputError(
-            f"rows={long.rows!r} came with a {type(source).__name__} of Dask, wanted a Dask frame with columns of these names"
+            f"rows={long.rows!r} came with a Dask {type(source).__name__}, wanted a Dask frame with columns of these names (a bag of dicts has to_dataframe())"
         )
     names = list(source.columns)
     picked = [names[j] for j in long.picked(names, "the Dask frame")]
@@ -89,6 +90,8 @@ def observed_frame(source: Any, long: Any) -> Observed:
 
 
 def _sides(frame: Any, names: list[Any]) -> Sides | None:
+    if not hasattr(frame, "columns"):
+        raise InputError(f"the partition is a {type(frame).__name__}, wanted a frame with columns")
     if len(frame) == 0:
         return None
     absent = next((name for name in names if name not in frame.columns), None)
