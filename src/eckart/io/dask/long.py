@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from eckart.clusters.client import client_of
-from eckart.clusters.tasks import computed, quiet
+from eckart.clusters.tasks import Held, computed
 from eckart.engines.protocol.refused import Refused, first_refused
 from eckart.errors import InputError
 from eckart.index.entries import as_numbers, floating
@@ -67,23 +67,22 @@ def observed_frame(source: Any, long: Any) -> Observed:
             )
         return made
 
-    made, held = placed(True), list[Any]()
+    made, held = placed(True), list[Held]()
+    token = made[0].key
 
     def looked(_: str) -> list[Any]:
         if not held:
-            with quiet():
-                held.extend(client_of().persist(made, optimize_graph=False))
-        return [delayed(_looked_at, pure=False, traverse=False)(_entries, block, i) for i, block in enumerate(held)]
+            held.append(Held(client_of(), list(made)))
+        return [delayed(_looked_at, pure=False, traverse=False)(_entries, block, i) for i, block in enumerate(held[0].values)]
 
     def again() -> None:
         """Under other names: Dask answers for a task that it gave up with the old failure while anybody, an earlier model say, holds one of its name."""
         held.clear()
         made[:] = placed(False)
 
-    token = made[0].key
     entries = checked(computed(client_of(), looked, str, again))  # what was refused is said now
     lengths, nbytes = np.diff(cuts).tolist(), float(sum(entries)) * ENTRY_BYTES
-    task_parts = TaskParts("observed", lengths, len(found.columns.labels), found.dtype, held, token, entries, nbytes)
+    task_parts = TaskParts("observed", lengths, len(found.columns.labels), found.dtype, held[0].values, token, entries, nbytes, held[0])
     x = of_parts(task_parts, found.rows.labels, found.columns.labels)
     assert isinstance(x, ObservedParts)
     return x
