@@ -117,6 +117,18 @@ def test_als_answers_ids_by_partitions(ratings, tmp_path):
     np.testing.assert_array_equal(eckart.load(tmp_path / "m.safetensors").predict("u3", 101), model.predict("u3", 101))
 
 
+def test_attributes_by_id_beside_a_frame(ratings):
+    """Ids that only the attributes have become rows of the model, and the entries stay on the workers."""
+    how = {"rows": "user", "columns": "item", "values": "rating"}
+    ids = [*sorted(ratings["user"].unique()), "new"]
+    users = pd.DataFrame({"user": ids, "age": np.random.default_rng(0).standard_normal(len(ids))})
+    model, local = (ALS(3, random_state=0, max_iter=4).fit(x, row_features=users, **how) for x in (dd.from_pandas(ratings, npartitions=3), ratings))
+    assert model.fit_.plan["engine"] == "dask"
+    assert model.observed_.shape == model.fit_.factors.shape == (len(ids), 80)
+    np.testing.assert_allclose(model.predict(["new", "u3"], [101, 102]), local.predict(["new", "u3"], [101, 102]), rtol=1e-6)
+    assert [line[2] for line in model.recommend("u3", n=3)] == [line[2] for line in local.recommend("u3", n=3)]
+
+
 def test_lda_of_texts():
     rng = np.random.default_rng(0)
     animals, weather = ["cat", "dog", "fish"], ["fog", "moon", "rain", "star", "sun", "wind"]

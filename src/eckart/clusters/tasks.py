@@ -67,8 +67,8 @@ _numbers = itertools.count()
 def computed(
     client: Any, build: Callable[[str], list[Any]], name: Callable[[], str], again: Callable[[], None] = lambda: None, needs: float = 0.0
 ) -> list[Any]:
-    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them (``again`` is called before), or when the client
-    was cut off for a moment. ``needs`` is about what the largest of them takes, in bytes, where that is known."""
+    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them (``again`` is called before), or when the
+    client was cut off for a moment. ``needs`` is about what the largest of them takes, in bytes, where that is known."""
     distributed = load_dask()
     lost: BaseException | None = None
     away = False

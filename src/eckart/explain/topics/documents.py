@@ -38,8 +38,8 @@ def as_counts(matrix: Matrix, name: str) -> Counts:
 
 
 def counted(X: Any, vocabulary: Any = None) -> Any:
-    """A list (or a bag or a series of Dask) of texts as counts of their words; anything else as it is. Words in more than half of the documents are left out: they
-    lead many topics and tell none apart. With a ``vocabulary``, that of a fitted model, its words are counted.
+    """A list (or a bag or a series of Dask) of texts as counts of their words; anything else as it is. Words in more than half of the documents are left out:
+    they lead many topics and tell none apart. With a ``vocabulary``, that of a fitted model, its words are counted.
 
     >>> counted(["said cat", "said dog", "said rain"]).columns.tolist()
     ['cat', 'dog', 'rain']

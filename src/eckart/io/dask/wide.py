@@ -19,8 +19,8 @@ from eckart.matrix_parts import kind_of
 
 
 def from_collection(source: Any, columns: Any = None, absent: str = "zero", max_df: float = 1.0) -> Matrix:
-    """The matrix of a Dask array (dense or sparse chunks), a Dask frame of numbers, a series of texts, or a bag of texts or of sparse blocks. Words in more than
-    a share ``max_df`` of the texts are left out."""
+    """The matrix of a Dask array (dense or sparse chunks), a Dask frame of numbers, a series of texts, or a bag of texts or of sparse blocks. Words in more
+    than a share ``max_df`` of the texts are left out."""
     kind = type(source).__module__.split(".")[1] if type(source).__module__.startswith("dask.") else ""
     if kind == "array":
         return _from_array(source, absent)
