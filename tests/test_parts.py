@@ -306,6 +306,41 @@ def test_completers_have_the_same_answer_and_the_same_lists_on_parts_without_rea
     np.testing.assert_array_equal(some.positions, models[0].recommend([5, 40, 2], n=2, by="prediction", exclude_seen=False, candidates=[1, 3, 8]).positions)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [eckart.ALS(2, max_iter=3), eckart.ALS(2, feedback="implicit", max_iter=3), eckart.ALS(2, loss="ordered", max_iter=3), eckart.BayesianMF(2, **FEW)],
+    ids=["ALS", "implicit", "ordered", "BayesianMF"],
+)
+def test_attributes_of_rows_and_columns_are_used_on_parts_without_reading_them_all(model, monkeypatch):
+    """Ids that only a frame has become rows and columns there, too, and the entries stay where they are."""
+    from eckart.matrix_blocks import _Parted
+
+    monkeypatch.setattr(_Parted, "_whole", property(lambda self: pytest.fail("all entries were read into memory")))
+    x = replace(GRADES, rows=np.arange(70), columns=np.arange(14))
+    parts = of_parts(MemoryParts(x, 20), x.rows, x.columns)
+    rng = np.random.default_rng(0)
+    users = {"user": np.arange(73), "age": rng.standard_normal(73)}
+    films = {"film": np.arange(16), "kind": rng.choice(["a", "b", "c"], 16)}
+    beside = {"row_features": (users, "user"), "column_features": (films, "film")}
+    model.set_params(random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one, some = (type(model)(**model.get_params()).fit(y, **beside) for y in (x, parts))
+    assert some.observed_.shape == some.fit_.factors.shape == (73, 16)
+    for name in ("left", "right"):
+        np.testing.assert_allclose(getattr(some.fit_.factors, name), getattr(one.fit_.factors, name), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(some.predict([3, 72, 72], [15, 4, 15]), one.predict([3, 72, 72], [15, 4, 15]), rtol=1e-6)
+    later = {"row_features": ({"user": [99], "age": [0.5]}, "user")}
+    np.testing.assert_allclose(some.predict(99, 3, **later), one.predict(99, 3, **later), rtol=1e-6)
+    whole, by_parts = (m.recommend([3, 69, 72], n=3, by="prediction") for m in (one, some))
+    np.testing.assert_array_equal(by_parts.positions, whole.positions)  # the seen ones of the last part are left out as well
+    if model.__class__ is eckart.ALS:
+        again = some.certify(parts)
+        assert again["objective"] == pytest.approx(one.certify(x)["objective"], rel=1e-9)
+    kept = some.observed_.parts
+    assert [kept.load(p).shape for p in range(4)] == [(20, 16), (20, 16), (20, 16), (13, 16)]
+
+
 def test_lists_by_chance_are_those_of_one_piece():
     one, parts = (eckart.ALS(2, random_state=0, max_iter=5).fit(y).recommend(n=3, by="chance") for y in (GRADES, in_parts(GRADES)))
     assert (one.positions == parts.positions).mean() > 0.9

@@ -25,6 +25,10 @@ class InputTypeError(InputError, TypeError):
     """An argument of a type that no door of eckart takes."""
 
 
+class NoWordsError(InputError):
+    """Texts in which no word is left; a part of a collection may have none."""
+
+
 class UnknownWord(InputError, KeyError):
     """A word or item that has no vector; it is a KeyError too, as of a dictionary.
 

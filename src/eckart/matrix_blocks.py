@@ -18,7 +18,7 @@ from eckart.entry_facts import EntryFacts, LookedUp
 from eckart.errors import InputError
 from eckart.index.compress import index_dtype
 from eckart.matrix import Counts, Dense, Matrix, Observed, row_parts
-from eckart.matrix_parts import FewerParts, MemoryParts, PartsOver, ValueParts
+from eckart.matrix_parts import FewerParts, LargerParts, MemoryParts, PartsOver, ValueParts, larger_part
 
 FILE_BLOCK, LEAST_FILE_BLOCK = 2**24, 2**20
 """Most and least bytes of a file whose known entries are listed at a time: as entries they take three times as much, and the next block is made
@@ -88,6 +88,16 @@ def fewer(x: Any, do: Callable[..., Any], given: list[tuple[Any, ...]], lengths:
     if hasattr(x.parts, "mapped"):
         return of_parts(x.parts.mapped(do, given=given, entries=None, lengths=known), rows, x.columns)
     return of_parts(FewerParts(x.parts, do, given, known), rows, x.columns)
+
+
+def larger(x: Any, shape: tuple[int, int], rows: np.ndarray | None, columns: np.ndarray | None) -> Any:
+    """A matrix in parts with more rows and columns behind its own, all of them empty; its entries stay where they are."""
+    more = shape[0] - x.shape[0]
+    grown = LargerParts(x.parts, shape[1], more)
+    if hasattr(x.parts, "mapped"):
+        given = [(shape[1], 0)] * (len(x.parts.lengths) - 1) + [(shape[1], more)]
+        grown = x.parts.mapped(larger_part, given=given, n_columns=shape[1], lengths=grown.lengths)
+    return of_parts(grown, rows, columns)
 
 
 def by_parts(x: Any, rows: np.ndarray) -> list[np.ndarray]:

@@ -126,6 +126,40 @@ class FewerParts(PartsOver):
         return self.do(self.parts.load(part), *self.given[part])
 
 
+@dataclass(frozen=True, eq=False)
+class LargerParts(PartsOver):
+    """Parts of a larger matrix with the same entries: columns up to ``n_columns``, and ``more`` rows at the end of the last part."""
+
+    n_columns: int
+    more: int
+
+    @property
+    def lengths(self) -> list[int]:
+        *others, last = self.parts.lengths
+        return [*others, last + self.more]
+
+    @property
+    def token(self) -> str:
+        return f"{self.parts.token} {self.n_columns} {self.more}"
+
+    @property
+    def turned(self) -> Any:
+        other = getattr(self.parts, "turned", None)
+        return None if other is None else LargerParts(other, sum(self.lengths), self.n_columns - self.parts.n_columns)
+
+    def load(self, part: int) -> Any:
+        return larger_part(self.parts.load(part), self.n_columns, self.more if part == len(self.parts.lengths) - 1 else 0)
+
+
+def larger_part(part: Any, n_columns: int, more: int) -> Any:
+    """The same entries with more columns, and more empty rows below.
+
+    >>> larger_part(Observed(np.array([0, 1]), np.array([1]), np.array([2.0]), 3), 5, 2).shape
+    (3, 5)
+    """
+    return type(part)(np.append(part.indptr, np.full(more, part.indptr[-1])), part.indices, part.data, n_columns)
+
+
 def words_for(do: Callable[..., Any]) -> str:
     """A function and what it was given, in words that are the same in every process: a checkpoint names its data by them.
 

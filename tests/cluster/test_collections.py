@@ -117,16 +117,48 @@ def test_als_answers_ids_by_partitions(ratings, tmp_path):
     np.testing.assert_array_equal(eckart.load(tmp_path / "m.safetensors").predict("u3", 101), model.predict("u3", 101))
 
 
+def test_attributes_by_id_beside_a_frame(ratings):
+    """Ids that only the attributes have become rows of the model, and the entries stay on the workers."""
+    how = {"rows": "user", "columns": "item", "values": "rating"}
+    ids = [*sorted(ratings["user"].unique()), "new"]
+    users = pd.DataFrame({"user": ids, "age": np.random.default_rng(0).standard_normal(len(ids))})
+    model, local = (ALS(3, random_state=0, max_iter=4).fit(x, row_features=users, **how) for x in (dd.from_pandas(ratings, npartitions=3), ratings))
+    assert model.fit_.plan["engine"] == "dask"
+    assert model.observed_.shape == model.fit_.factors.shape == (len(ids), 80)
+    np.testing.assert_allclose(model.predict(["new", "u3"], [101, 102]), local.predict(["new", "u3"], [101, 102]), rtol=1e-6)
+    assert [line[2] for line in model.recommend("u3", n=3)] == [line[2] for line in local.recommend("u3", n=3)]
+
+
 def test_lda_of_texts():
     rng = np.random.default_rng(0)
-    texts = [" ".join(rng.choice(["cat", "dog", "fish"] if i % 3 else ["sun", "moon", "star"], 8)) for i in range(120)]
-    bag = db.from_sequence(texts, npartitions=4)
+    animals, weather = ["cat", "dog", "fish"], ["fog", "moon", "rain", "star", "sun", "wind"]
+    texts = [" ".join([*rng.choice(weather if i % 3 else animals, 5), "said"]) for i in range(120)]
+    texts[24:36] = ["said . . !", "said", *([""] * 10)]  # a partition without a word that is kept
+    bag = db.from_sequence(texts, npartitions=10)
     priors = {"doc_topic_prior": 0.1, "topic_word_prior": 0.01}  # learned ones are drawn, for which documents must be in one place
     model = LDA(2, random_state=0, **priors).fit(bag)
-    local = LDA(2, random_state=0, learning_method="cvb0", **priors).fit(eckart.corpus(texts))
-    assert model.feature_names_in_.tolist() == local.feature_names_in_.tolist()
+    local = LDA(2, random_state=0, learning_method="cvb0", **priors).fit(texts)
+    assert model.feature_names_in_.tolist() == local.feature_names_in_.tolist() == animals + weather  # not the common word
     np.testing.assert_allclose(model.components_, local.components_, rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(model.transform(bag).compute(), model.transform(eckart.corpus(texts)), atol=1e-6)
+    np.testing.assert_allclose(model.transform(bag).compute(), model.transform(texts), atol=1e-6)
+    series = dd.from_pandas(pd.Series(texts), npartitions=4)
+    np.testing.assert_allclose(LDA(2, random_state=0, **priors).fit(series).components_, local.components_, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(model.transform(series).compute(), model.transform(texts), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("items", "words"),
+    [
+        (["cat dog", "sun", 3, "moon"], r"document 0 is a int \(3\), wanted a text.*\(partition 1\)"),
+        ([{"a": 1}] * 3, "X is a bag of dict, wanted texts alone or sparse blocks alone"),
+        ([sparse.csr_array(np.eye(3)), "cat"], "X is a bag of sparse and text"),
+        (["a", "b"], "no word is left of 0 in 2 documents"),
+    ],
+    ids=["a number", "dicts", "sparse and text", "no words"],
+)
+def test_bad_bags_are_named(items, words):
+    with pytest.raises(InputError, match=words):
+        LDA(2).fit(db.from_sequence(items, npartitions=2))
 
 
 def with_value(table, at, column, value):
@@ -165,9 +197,10 @@ def parted_as(table, change, to=2):
     [
         (lambda p: p.assign(rating="good"), r"'good' at row 0, .*row 0 of partition 2"),
         (lambda p: p.drop(columns="item"), r"column 'item' is not in this partition.*\(partition 2\)"),
+        (lambda p: p.to_numpy(), r"is a ndarray, wanted a frame with columns \(partition 2\)"),
         (lambda p: p.assign(user=range(len(p))), r"partition \d"),
     ],
-    ids=["words for ratings", "no column", "numbers among names"],
+    ids=["words for ratings", "no column", "an array", "numbers among names"],
 )  # fmt: skip
 def test_a_partition_unlike_the_others_is_named(ratings, change, words):
     with pytest.raises(InputError, match=words):
@@ -186,6 +219,10 @@ def test_columns_of_a_partition_are_found_by_name(rows):
 
 def sparse_third(block, block_info=None):
     return sparse.csr_array(block) if block_info and block_info[0]["chunk-location"][0] == 2 else block
+
+
+def half_of_the_third(block, block_info=None):
+    return block[:500] if block_info and block_info[0]["chunk-location"][0] == 2 else block
 
 
 def with_a_word(part):
@@ -207,14 +244,17 @@ def with_a_word(part):
             lambda x: dd.from_pandas(pd.DataFrame(x), npartitions=4).map_partitions(
                 with_a_word, meta=pd.DataFrame(x[:0])
             ),
-            "partition 0",
+            r"column 1 is not numeric at row 1 .*row 1 of partition 0",
         ),
         (
             lambda x: da.from_array(x, chunks=(1000, 12)).map_blocks(sparse_third, dtype=float),
             "sparse chunk among dense ones",
         ),
+        (lambda x: da.from_array(x, chunks=(1000, 12)).map_blocks(half_of_the_third, dtype=float), r"chunk of 500 rows, wanted 1000.*\(partition 2\)"),
+        (lambda x: da.from_array(x, chunks=(1000, 12)).map_blocks(lambda _: None, dtype=float), r"a chunk that is None.*\(partition 0\)"),
+        (lambda x: dask.delayed(x), r"X is a Delayed\w* of Dask, wanted an array"),
     ],
-    ids=["inf", "1D", "series", "text", "a column of text", "mixed types", "mixed chunks"],
+    ids=["inf", "1D", "series", "text", "a column of text", "mixed types", "mixed chunks", "fewer rows than said", "no rows", "delayed"],
 )
 def test_bad_rows_are_named_by_partition_and_row(rows, make, words):
     with pytest.raises(InputError, match=words):

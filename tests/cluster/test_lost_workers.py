@@ -188,34 +188,42 @@ def _pretend(version):
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("slowly", [False, True], ids=["at once", "slowly"])
 @pytest.mark.parametrize("at", [2, 7])
-def test_a_client_that_loses_the_network_goes_on_or_says_so_and_leaves_nothing(processes, ratings, monkeypatch, at):
-    """The connection is cut in the middle of a call: the same bits after Dask has connected again, or one clear error; no task stays behind."""
+def test_a_client_that_loses_the_network_goes_on_and_leaves_nothing(processes, ratings, monkeypatch, at, slowly):
+    """The connection is cut while ids are collected, or in a sweep: the same bits after Dask has connected again, and no task stays behind. A busy scheduler
+    clears the old connection away when the client is back already, and forgets the client with it."""
+    import asyncio
+
     from distributed import Client
+    from distributed.batched import BatchedSend
 
     from eckart.clusters import tasks
-    from eckart.clusters.client import ClusterError
 
     def left():
         return set(processes.run_on_scheduler(lambda dask_scheduler: list(map(str, dask_scheduler.tasks))))
 
     whole = ALS(3, random_state=0, max_iter=4).fit(dd.from_pandas(ratings, npartitions=4), **HOW)
-    before, calls, wait = left(), [], tasks.wait
+    before, calls, wait, close = left(), [], tasks.wait, BatchedSend.close
+
+    async def close_later(self, timeout=None):
+        await asyncio.sleep(1.0)
+        return await close(self, timeout)
 
     def wait_and_cut(client, futures):
         calls.append(len(futures))
         if len(calls) == at:
+            if slowly:
+                monkeypatch.setattr(BatchedSend, "close", close_later)
             client.loop.add_callback(client.scheduler_comm.comm.abort)
             time.sleep(0.2)
         return wait(client, futures)
 
+    monkeypatch.setattr(tasks, "RECONNECT", 120.0)  # on a busy machine, too
     monkeypatch.setattr(tasks, "wait", wait_and_cut)
     with Client(processes.scheduler.address):
-        try:
-            same_bits(whole, ALS(3, random_state=0, max_iter=4).fit(dd.from_pandas(ratings, npartitions=4), **HOW))
-        except ClusterError as error:
-            assert "was lost" in str(error)  # noqa: PT017
-    assert len(calls) >= at
+        same_bits(whole, ALS(3, random_state=0, max_iter=4).fit(dd.from_pandas(ratings, npartitions=4), **HOW))
+    assert len(calls) > at
     gc.collect()
     deadline = time.time() + 20
     while left() - before and time.time() < deadline:

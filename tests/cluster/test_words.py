@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import eckart
 from eckart import PMI, GloVe, Projection, SkipGram
@@ -38,6 +39,9 @@ def test_lists_of_items_and_partitions_without_any():
     found, wanted = eckart.cooccurrence(bag, min_count=1), eckart.cooccurrence(baskets[:3], min_count=1)
     assert found.columns.tolist() == wanted.columns.tolist()
     np.testing.assert_array_equal(found.to_scipy().toarray(), wanted.to_scipy().toarray())
+    words = ["milk bread tea", "... !", "bread tea"]  # a partition of signs alone has no word, the others have
+    found, wanted = (eckart.cooccurrence(x, min_count=1) for x in (db.from_sequence(words, npartitions=3), words))
+    np.testing.assert_array_equal(found.to_scipy().toarray(), wanted.to_scipy().toarray())
 
 
 @pytest.mark.parametrize("model", [PMI(4), GloVe(4, solver="als")], ids=["PMI", "GloVe"])
@@ -60,8 +64,8 @@ def test_what_walks_through_sentences_says_what_to_use(texts):
 
 @pytest.mark.parametrize(
     ("items", "words"),
-    [([], "no sentence came"), (["", ""], "no word is left"), ([["a", 0.5]], "partition 0")],
-    ids=["empty", "no words", "a number"],
+    [([], "no sentence came"), (["", ""], "no word is left"), ([["a", 0.5]], "partition 0"), ([sparse.csr_array(np.eye(2))], "csr_array.*partition 0")],
+    ids=["empty", "no words", "a number", "a matrix"],
 )
 def test_bad_bags_are_named(items, words):
     with pytest.raises(InputError, match=words):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
+from weakref import WeakSet
 
 from eckart.clusters.client import ClusterError, least_memory, load_dask
 from eckart.clusters.clock import waiting
@@ -15,6 +18,8 @@ TIMES_OVER = 3.0
 """A task holds its block as it came, in working precision, and what it makes of it."""
 RESPITE = 1.0
 """Seconds before tasks of the same name are sent again, so that the scheduler has let go of those that failed."""
+RECONNECT = 10.0
+"""Seconds in which a client that was cut off may be connected again, which Dask tries by itself; one whose scheduler died never is."""
 PATIENCE = 300.0
 """Seconds without a single worker after which the cluster counts as gone: a nanny starts a worker again within some seconds, a batch system within minutes."""
 
@@ -33,17 +38,47 @@ def quiet() -> Any:
     return dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"})
 
 
+class Held:
+    """Tasks whose ``values`` stay on the workers as long as somebody has this."""
+
+    def __init__(self, client: Any, tasks: list[Any]):
+        self.client, self.tasks, self.number = client, tasks, next(_numbers)
+        self.values = self._sent()
+        _held.add(self)
+
+    def _sent(self) -> list[Any]:
+        with quiet():
+            return self.client.persist(self.tasks, optimize_graph=False)
+
+    @staticmethod
+    def again(client: Any) -> None:
+        """All that a client held, which it has lost when it was cut off: under the same names, which other tasks know them by, and one after another, since the
+        later ones may be made of the earlier."""
+        distributed = load_dask()
+        for held in sorted((each for each in _held if each.client is client), key=attrgetter("number")):
+            held.values = held._sent()
+            wait(client, distributed.futures_of(held.values))
+
+
+_held: WeakSet[Held] = WeakSet()
+_numbers = itertools.count()
+
+
 def computed(
     client: Any, build: Callable[[str], list[Any]], name: Callable[[], str], again: Callable[[], None] = lambda: None, needs: float = 0.0
 ) -> list[Any]:
-    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them (``again`` is called before). ``needs``
-    is about what the largest of them takes, in bytes, where that is known."""
+    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them (``again`` is called before), or when the
+    client was cut off for a moment. ``needs`` is about what the largest of them takes, in bytes, where that is known."""
     distributed = load_dask()
     lost: BaseException | None = None
+    away = False
     limit = least_memory(client)  # now: later there may be none
     for _ in range(ROUNDS):
         futures: list[Any] = []
         try:
+            if away:
+                Held.again(client)
+                away = False
             with quiet():
                 futures = client.compute(build(name()), optimize_graph=False)
             with waiting():
@@ -61,11 +96,11 @@ def computed(
             client.cancel(futures, force=True)
             raise
         except (distributed.client.FuturesCancelledError, distributed.CancelledError, OSError) as error:
-            if client.status != "running":
-                raise _gone(client) from None
             lost = error.with_traceback(None)
+            if not _connected(client):
+                raise _gone(client) from None
             del futures
-            again()  # a client that was away for a moment has lost what it held
+            away = True
             time.sleep(RESPITE)
     if not isinstance(lost, distributed.KilledWorker):
         raise _gone(client) from None
@@ -82,14 +117,18 @@ def wait(client: Any, futures: list[Any]) -> None:
     """Until all are done, or the cluster is gone."""
     distributed = load_dask()
     alone_since: float | None = None
+    unheard = False
     while True:
         try:
             with client.as_current():
                 distributed.wait(futures, timeout=2)
             return
         except TimeoutError:
-            if client.status != "running":
+            if not _connected(client):
                 raise _gone(client) from None
+            before, unheard = unheard, not _heard(client)
+            if before and unheard:  # twice: it may just be about to be known
+                client.loop.add_callback(client.scheduler_comm.comm.abort)  # so that it connects anew, and tasks are sent again
             if client.scheduler_info(n_workers=-1)["workers"]:
                 alone_since = None
                 continue
@@ -99,6 +138,28 @@ def wait(client: Any, futures: list[Any]) -> None:
                 raise ClusterError(
                     f"the cluster at {client.scheduler.address} has had no worker for {PATIENCE:.0f} seconds; start workers and call again"
                 ) from None
+
+
+def _connected(client: Any) -> bool:
+    """Whether the client has its scheduler, or has it again soon."""
+    end = time.monotonic() + RECONNECT
+    while client.status == "connecting" and time.monotonic() < end:
+        time.sleep(0.1)
+    return client.status == "running"
+
+
+def _heard(client: Any) -> bool:
+    """Whether the scheduler knows the client, and how to tell it what is done. One that was cut off and came back at once may be forgotten with the connection
+    it had: the scheduler takes its time to clear that away, by the client's name, which is the new one's, too. Such a client would wait for ever."""
+    name = client.id
+
+    def known(dask_scheduler: Any) -> bool:  # sent by value: a scheduler needs no eckart
+        return name in dask_scheduler.clients and name in dask_scheduler.client_comms
+
+    try:
+        return bool(client.run_on_scheduler(known))
+    except (ValueError, OSError):  # functions are not allowed there, or it is away
+        return True
 
 
 def _gone(client: Any) -> ClusterError:

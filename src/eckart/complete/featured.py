@@ -26,7 +26,7 @@ from eckart.index.labels import Labels, shown, tidy
 from eckart.io.tables.attributes import Encoding
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
-from eckart.matrix_blocks import parts_of
+from eckart.matrix_blocks import larger, parts_of
 
 
 class Features(NamedTuple):
@@ -83,18 +83,17 @@ class Featured(Completer, auto_wrap_output_keys=None):
         else:
             x, when = timed(X, sql, time, table)
         parts = parts_of(x) is not None
-        if parts and not (row_features is None and column_features is None and time is None):
-            raise InputError("row_features=, column_features= or time= came with data in parts, wanted data in memory; leave them out to fit the ids alone")
+        if parts and time is not None:
+            raise InputError("time= came with data in parts, wanted data in memory; leave it out to fit the ids alone")
         notes, cold = list[str](), list[tuple[bool, Cold]]()
         sides: list[Known | None] = []
         for source, key, labels, where in (
-            (row_features, rows, None if parts else x.row_index, "row_features"),
-            (column_features, columns, None if parts else x.column_index, "column_features"),
+            (row_features, rows, x.row_index, "row_features"),
+            (column_features, columns, x.column_index, "column_features"),
         ):
             if source is None:
                 sides.append(None)
                 continue
-            assert labels is not None
             side, beyond, note = known(source, key, labels, where)
             sides.append(side)
             cold.append((where == "column_features", beyond))
@@ -225,6 +224,16 @@ class Featured(Completer, auto_wrap_output_keys=None):
 
     def _add(self, cold: Cold, turned: bool) -> None:
         """Ids that are not known yet become rows (``turned``: columns) without entries."""
+        seen = self.observed_
+        if parts_of(seen) is not None:
+            none = np.zeros(seen.shape[0] + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, seen.dtype)
+            self.observed_ = Observed(*none, seen.n_columns, seen.rows, seen.columns)
+            try:
+                self._add(cold, turned)
+            finally:  # no entry is new: those that there are stay where they are
+                f = self._lowrank()
+                self.observed_ = seen if f.shape == seen.shape else larger(seen, f.shape, f.rows, f.columns)
+            return
         model = self._turned() if turned else self
         f, fresh = model._lowrank(), model.row_ids.find(cold.ids) < 0
         ids = tidy(cold.ids)[fresh]
@@ -309,6 +318,8 @@ class Featured(Completer, auto_wrap_output_keys=None):
         f = self._lowrank()
         if x.rows is None or f.rows is None or x.shape == f.shape:
             return x
+        if parts_of(x) is not None and np.array_equal(f.rows[: x.shape[0]], x.rows):
+            return larger(x, f.shape, f.rows, f.columns)
         rows = np.repeat(self.row_ids.indices_of(x.rows), x.row_counts())
         return Observed.from_codes(rows, x.indices, x.data, f.shape, f.rows, f.columns)
 

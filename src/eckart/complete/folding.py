@@ -14,7 +14,7 @@ from eckart.errors import InputError, wrong
 from eckart.factors import LowRank
 from eckart.index.labels import Labels
 from eckart.matrix import Counts, Dense, Observed
-from eckart.matrix_blocks import facts_of, of_each_part, parts_of
+from eckart.matrix_blocks import facts_of, larger, of_each_part, parts_of
 from eckart.parameters import number
 
 
@@ -101,6 +101,8 @@ def on_columns(x: Observed, ids: Labels) -> Observed:
     """The same rows on the columns of a model, matched by id."""
     if ids.labels is not None and len(ids.labels) == x.n_columns and bool(np.all(np.asarray(x.columns) == ids.labels)):
         return x
+    if parts_of(x) is not None and ids.labels is not None and np.array_equal(ids.labels[: x.n_columns], x.columns):
+        return larger(x, (x.shape[0], ids.size), x.rows, ids.labels)  # without reading it
     to = ids.indices_of(x.columns)
     rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
     return Observed.from_codes(rows, to[x.indices], x.data, (x.shape[0], ids.size), x.rows, ids.labels)

@@ -16,7 +16,7 @@ from scipy import sparse
 from eckart.embed.sequences import Sequences, sequences, vocabulary_of_counts
 from eckart.engines import engine_named
 from eckart.engines.protocol import PairRule
-from eckart.errors import InputError
+from eckart.errors import InputError, NoWordsError
 from eckart.io.dask.parts import each, partitions, summed
 from eckart.io.text.tokens import Tokenizer
 from eckart.matrix import Counts
@@ -62,27 +62,27 @@ def collected(
     return pairs, kept, Tokenizer(**{name: how[name] for name in RULES if name in how}).to_dict()
 
 
-def _numbered(items: Any, how: dict[str, Any]) -> Sequences | None:
-    """All words of a partition; None where it has no sentence."""
-    items = list(items)
-    return sequences(items, min_count=1, n_threads=1, **how) if items else None
+def _numbered(items: list[Any], how: dict[str, Any]) -> Sequences | None:
+    """All words of a partition; None where it has none."""
+    try:
+        return sequences(items, min_count=1, n_threads=1, **how) if items else None
+    except NoWordsError:
+        return None
 
 
 def _words(how: dict[str, Any], items: Any) -> Words | None:
     items = list(items)
-    if not any(len(item) for item in items if item is not None):
-        return Words([], np.zeros(0, np.int64), len(items)) if items else None
     s = _numbered(items, how)
-    return None if s is None else Words(s.words.tolist(), s.counts, len(s))
+    if s is None:
+        return Words([], np.zeros(0, np.int64), len(items)) if items else None
+    return Words(s.words.tolist(), s.counts, len(s))
 
 
 def _pairs(how: dict[str, Any], rule: PairRule, items: Any, words: list[Any]) -> Any:
     """The pairs of a partition as whole numbers, words x words."""
-    items = list(items)
-    if not any(len(item) for item in items if item is not None):
+    s, n = _numbered(list(items), how), len(words)
+    if s is None:
         return None
-    s, n = _numbered(items, how), len(words)
-    assert s is not None
     place = dict(zip(words, range(n)))
     ids = np.array([place.get(word, -1) for word in s.words.tolist()], np.int32)[s.ids]
     pointers = np.concatenate([[0], np.cumsum(ids >= 0)])[s.pointers]

@@ -19,7 +19,7 @@ from eckart.arguments import held
 from eckart.embed.cache import Cache
 from eckart.embed.items import Numbers, look
 from eckart.embed.spill import Shelf
-from eckart.errors import InputError, wrong
+from eckart.errors import InputError, NoWordsError, wrong
 from eckart.io.tables.frames import titles
 from eckart.io.text.documents import documents
 from eckart.io.text.lexicon import Lexicon
@@ -275,7 +275,7 @@ def _vocabulary(read: _Read, min_count: int, max_words: int | None) -> tuple[np.
     """The position of each number in the vocabulary (-1: none), its words, their counts."""
     good = np.flatnonzero(read.counts >= min_count)
     if not len(good):
-        raise InputError(
+        raise NoWordsError(
             f"no word is left of {len(read.counts):,} in a text of {int(read.counts.sum()):,}, wanted at least one; "
             f"lower min_count={min_count}"
         )

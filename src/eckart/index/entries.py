@@ -119,13 +119,14 @@ def as_numbers(values: Any, dtype: Any, name: str, at: Place) -> np.ndarray:
         with np.errstate(over="ignore"):
             return array.astype(floating(array.dtype) if dtype is None else np.dtype(dtype), copy=False)
     except (TypeError, ValueError, OverflowError):
-        p = next(i for i, x in enumerate(array) if not _is_number(x))
+        p = next(i for i, x in enumerate(array) if not is_number(x))
         raise InputError(
             f"{name} has {array[p]!r} at {at(p)}, wanted a number; drop the entries that have none"
         ) from None
 
 
-def _is_number(x: Any) -> bool:
+def is_number(x: Any) -> bool:
+    """Whether x is a number, or words for one."""
     try:
         float(x)
     except (TypeError, ValueError, OverflowError):

@@ -199,7 +199,8 @@ def _from_object(source: Any, absent: str) -> Matrix:
 def holds_blocks(source: Any) -> bool:
     """Whether a source is a list or an iterator of row blocks, and no table itself."""
     if isinstance(source, (list, tuple)):
-        return bool(source) and len(getattr(source[0], "shape", ())) == 2
+        shape = getattr(source[0], "shape", ()) if source else ()
+        return isinstance(shape, tuple) and len(shape) == 2
     plain = not (is_arrow(source) or hasattr(source, "__len__") or hasattr(source, "__array__"))
     return (hasattr(source, "__next__") and not is_arrow(source)) or (plain and hasattr(source, "__iter__"))
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.clusters.client import ClusterError, client_of, cluster_memory, least_memory, load_dask
-from eckart.clusters.tasks import TIMES_OVER, computed, later, quiet
+from eckart.clusters.tasks import TIMES_OVER, Held, computed, later
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.rules import Join
@@ -150,7 +150,7 @@ class DaskRunner:
         """Blocks whose tasks Dask has given up are made anew."""
         held = [handle for handle in handles if handle.held is not None]
         for handle in held:
-            handle.held = None
+            handle.held = handle.kept = None
         self._hold(held)
 
     def _hold(self, handles: list[Any]) -> None:
@@ -161,9 +161,9 @@ class DaskRunner:
         tasks = [
             h.source if h.how is None else later(_placed, f"{call}-{h.how[0].number}", h.source, *h.how) for h in handles
         ]
-        with quiet():
-            for handle, held in zip(handles, self.client.persist(tasks, optimize_graph=False)):
-                handle.held = held
+        kept = Held(self.client, tasks)
+        for handle, held in zip(handles, kept.values):
+            handle.held, handle.kept = held, kept
 
     def _name(self, do: Any) -> str:
         word = do if isinstance(do, str) else getattr(do, "name", None) or do.__name__
@@ -172,10 +172,11 @@ class DaskRunner:
 
 class _Handle:
     """A block: what gives it, how that is placed (its place and weights, and the name of the matrix; None: it is placed), and the block itself while workers
-    hold it."""
+    hold it, with what keeps it there."""
 
     def __init__(self, source: Any, how: tuple[Place, Any, Any, str] | None = None):
         self.source, self.how, self.held = source, how, None
+        self.kept: Held | None = None
 
     @property
     def block(self) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputError
+from eckart.io.dask.known import is_collection
 from eckart.io.text.vocabulary import corpus
 from eckart.matrix import Counts, Dense, Matrix, Observed, squarable
 from eckart.matrix_blocks import by_parts, facts_of, fewer, of_each_part, parts_of
@@ -37,12 +38,16 @@ def as_counts(matrix: Matrix, name: str) -> Counts:
 
 
 def counted(X: Any, vocabulary: Any = None) -> Any:
-    """A list of texts as counts of their words; anything else as it is. Words in more than half of the documents are left out: they lead many topics and tell
-    none apart. With a ``vocabulary``, that of a fitted model, its words are counted.
+    """A list (or a bag or a series of Dask) of texts as counts of their words; anything else as it is. Words in more than half of the documents are left out:
+    they lead many topics and tell none apart. With a ``vocabulary``, that of a fitted model, its words are counted.
 
     >>> counted(["said cat", "said dog", "said rain"]).columns.tolist()
     ['cat', 'dog', 'rain']
     """
+    if is_collection(X):
+        from eckart.io.dask.wide import from_collection
+
+        return from_collection(X, max_df=COMMON)
     if isinstance(X, str) or not hasattr(X, "__len__") or getattr(X, "ndim", 1) != 1 or not len(X):
         return X
     if isinstance(X, (dict, set)) or not isinstance(next(iter(X)), str):

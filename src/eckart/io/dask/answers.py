@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import InputError
-from eckart.io.dask.known import is_collection
+from eckart.io.dask.known import is_collection, is_frame
 from eckart.matrix import Observed
 
 BY_ROWS = ("transform", "predict", "predict_proba", "score_samples", "impute", "inverse_transform", "spe", "recommend")
@@ -33,11 +33,11 @@ def answer(model: Any, verb: str, args: tuple[Any, ...], named: dict[str, Any]) 
         return _recommended(lean, there, args, named)
     x = args[0] if args else next(iter(named.values()))
     others = (args[1:], {key: value for key, value in named.items() if value is not x})
-    if _is_frame(x) or _is_series(x):
+    if is_frame(x) or (is_frame(x, 1) and verb != "transform"):
         return _of_frame(lean, there, verb, x, *others)
     if type(x).__module__.startswith("dask.array"):
         return _of_array(lean, there, verb, x, *others)
-    if type(x).__module__.startswith("dask.bag"):
+    if type(x).__module__.startswith("dask.bag") or is_frame(x, 1):  # texts
         return _of_bag(lean, there, verb, x)
     raise InputError(f"X is a {type(x).__name__} of Dask, wanted an array, a frame or a bag")
 
@@ -72,7 +72,7 @@ def _of_array(lean: Any, there: Any, verb: str, x: Any, args: tuple[Any, ...], n
 def _of_frame(lean: Any, there: Any, verb: str, x: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     import pandas as pd
 
-    if _is_series(x):  # ids of rows, ids of columns
+    if is_frame(x, 1):  # ids of rows, ids of columns
         meta: Any = pd.Series([], dtype=_dtype(lean), name=verb)
         return x.map_partitions(_called_on_ids, *args, model=there, verb=verb, named=named, meta=meta)
     like = _example(lean, verb, len(x.columns), args, named)
@@ -101,7 +101,7 @@ def _recommended(lean: Any, there: Any, args: tuple[Any, ...], named: dict[str, 
     import pandas as pd
 
     ids = args[0] if args else named.pop("rows", None)
-    if not _is_series(ids):
+    if not is_frame(ids, 1):
         raise InputError("recommend came with a Dask collection that is no Series, wanted a Series of row ids")
     f = lean.fit_.factors
     rows, columns = (np.arange(0) if labels is None else np.asarray(labels)[:0] for labels in (f.rows, f.columns))
@@ -190,11 +190,3 @@ def _names(lean: Any, verb: str, width: int, columns: list[Any]) -> list[Any]:
         if len(names) == width:
             return names
     return columns if len(columns) == width else [f"{verb}{j}" for j in range(width)]
-
-
-def _is_frame(x: Any) -> bool:
-    return hasattr(x, "map_partitions") and hasattr(x, "divisions") and x.ndim == 2
-
-
-def _is_series(x: Any) -> bool:
-    return hasattr(x, "map_partitions") and hasattr(x, "divisions") and x.ndim == 1

@@ -1,4 +1,4 @@
-"""Whether something is a collection of Dask, asked without loading Dask."""
+"""Whether something is a collection of Dask, and which, asked without loading Dask."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ def is_collection(x: Any) -> bool:
     from dask import is_dask_collection
 
     return is_dask_collection(x)
+
+
+def is_frame(x: Any, ndim: int = 2) -> bool:
+    """Whether a collection is a frame (``ndim`` 1: a series). A ``Delayed`` has whatever it is asked for."""
+    return type(x).__module__ != "dask.delayed" and hasattr(x, "map_partitions") and hasattr(x, "divisions") and x.ndim == ndim

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from eckart.clusters.client import client_of
-from eckart.clusters.tasks import computed, quiet
+from eckart.clusters.tasks import Held, computed
 from eckart.engines.protocol.refused import Refused, first_refused
 from eckart.errors import InputError
 from eckart.index.entries import as_numbers, floating
 from eckart.index.labels import Labels
 from eckart.index.sides import Side, Sides
+from eckart.io.dask.known import is_frame
 from eckart.io.dask.parts import TaskParts, _looked_at, checked, refusing, run
 from eckart.matrix import Observed
 from eckart.matrix_blocks import ObservedParts, even_cuts, of_parts
@@ -33,9 +34,9 @@ def observed_frame(source: Any, long: Any) -> Observed:
     """``long`` (see ``io.tables.long_tables.Long``) names the columns."""
     from dask import delayed
 
-    if not hasattr(source, "columns"):
+    if not is_frame(source):
         raise InputError(
-            f"rows={long.rows!r} came with a {type(source).__name__} of Dask, wanted a Dask frame with columns of these names"
+            f"rows={long.rows!r} came with a Dask {type(source).__name__}, wanted a Dask frame with columns of these names (a bag of dicts has to_dataframe())"
         )
     names = list(source.columns)
     picked = [names[j] for j in long.picked(names, "the Dask frame")]
@@ -66,29 +67,30 @@ def observed_frame(source: Any, long: Any) -> Observed:
             )
         return made
 
-    made, held = placed(True), list[Any]()
+    made, held = placed(True), list[Held]()
+    token = made[0].key
 
     def looked(_: str) -> list[Any]:
         if not held:
-            with quiet():
-                held.extend(client_of().persist(made, optimize_graph=False))
-        return [delayed(_looked_at, pure=False, traverse=False)(_entries, block, i) for i, block in enumerate(held)]
+            held.append(Held(client_of(), list(made)))
+        return [delayed(_looked_at, pure=False, traverse=False)(_entries, block, i) for i, block in enumerate(held[0].values)]
 
     def again() -> None:
         """Under other names: Dask answers for a task that it gave up with the old failure while anybody, an earlier model say, holds one of its name."""
         held.clear()
         made[:] = placed(False)
 
-    token = made[0].key
     entries = checked(computed(client_of(), looked, str, again))  # what was refused is said now
     lengths, nbytes = np.diff(cuts).tolist(), float(sum(entries)) * ENTRY_BYTES
-    task_parts = TaskParts("observed", lengths, len(found.columns.labels), found.dtype, held, token, entries, nbytes)
+    task_parts = TaskParts("observed", lengths, len(found.columns.labels), found.dtype, held[0].values, token, entries, nbytes, held[0])
     x = of_parts(task_parts, found.rows.labels, found.columns.labels)
     assert isinstance(x, ObservedParts)
     return x
 
 
 def _sides(frame: Any, names: list[Any]) -> Sides | None:
+    if not hasattr(frame, "columns"):
+        raise InputError(f"the partition is a {type(frame).__name__}, wanted a frame with columns")
     if len(frame) == 0:
         return None
     absent = next((name for name in names if name not in frame.columns), None)

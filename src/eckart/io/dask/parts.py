@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eckart.clusters.client import client_of
-from eckart.clusters.tasks import computed
+from eckart.clusters.tasks import Held, computed
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first, whole_rows
 from eckart.entry_facts import EntryFacts
 from eckart.errors import InputError, InputTypeError
@@ -21,7 +21,7 @@ from eckart.merging import FAN, folded
 
 @dataclass(frozen=True, eq=False)
 class TaskParts:
-    """``tasks[i]`` (a ``dask.delayed``) gives part i; ``entries`` and ``nbytes`` where they are known."""
+    """``tasks[i]`` (a ``dask.delayed``) gives part i; ``entries`` and ``nbytes`` where they are known; ``held`` keeps what the tasks are made of."""
 
     kind: str
     lengths: list[int]
@@ -31,6 +31,7 @@ class TaskParts:
     token: str
     entries: list[int] | None = None
     nbytes: float | None = None
+    held: Held | None = None
 
     def load(self, part: int) -> Matrix:
         return checked(run([self.tasks[part]]))[0]

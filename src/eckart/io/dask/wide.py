@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from eckart.clusters.tasks import TIMES_OVER
-from eckart.errors import InputError, InputTypeError
+from eckart.errors import InputError, InputTypeError, NoWordsError
 from eckart.index.entries import floating
+from eckart.io.dask.known import is_frame
 from eckart.io.dask.parts import TaskParts, each, refusing
+from eckart.io.text.documents import text_of
 from eckart.matrix import Counts, Dense, Matrix, Observed, wrong_ndim
 from eckart.matrix_blocks import of_parts
 from eckart.matrix_parts import kind_of
 
 
-def from_collection(source: Any, columns: Any = None, absent: str = "zero") -> Matrix:
-    """The matrix of a Dask array (dense or sparse chunks), a Dask frame of numbers, or a Dask bag of texts or of sparse blocks."""
+def from_collection(source: Any, columns: Any = None, absent: str = "zero", max_df: float = 1.0) -> Matrix:
+    """The matrix of a Dask array (dense or sparse chunks), a Dask frame of numbers, a series of texts, or a bag of texts or of sparse blocks. Words in more
+    than a share ``max_df`` of the texts are left out."""
     kind = type(source).__module__.split(".")[1] if type(source).__module__.startswith("dask.") else ""
     if kind == "array":
         return _from_array(source, absent)
-    if hasattr(source, "map_partitions") and hasattr(source, "columns") and source.ndim == 2:
+    if is_frame(source):
         return _from_frame(source, columns)
-    if kind == "bag":
-        return _from_bag(source, absent)
+    if kind == "bag" or (is_frame(source, 1) and getattr(source.dtype, "kind", "O") in "OU"):
+        return _from_bag(source, absent, max_df)
     raise InputTypeError(
-        f"X is a {type(source).__name__} of Dask, wanted an array of two dimensions, a frame with columns, or a bag of texts or sparse blocks"
+        f"X is a {type(source).__name__} of Dask, wanted an array of two dimensions, a frame with columns, a series of texts, or a bag of texts or of "
+        "sparse blocks"
     )
 
 
@@ -65,30 +70,36 @@ def _from_frame(x: Any, columns: Any) -> Matrix:
     return _joined(x.to_delayed(), x._name, len(names), dtype, sizes, False, "zero", titles(names), names)
 
 
-def _from_bag(x: Any, absent: str) -> Matrix:
+def _from_bag(x: Any, absent: str, max_df: float) -> Matrix:
     """A bag of texts is counted by its words; one of sparse matrices is these, one below the other."""
     from dask import delayed
 
     parts = x.to_delayed()
-    kinds = each(_kind_of_bag, parts)
+    kinds, token = each(_kind_of_bag, parts), str(parts[0].key)
     seen = {kind for kind, *_ in kinds if kind}
     if not seen:
         raise InputError("X is a bag without an item, wanted texts or sparse blocks")
     if seen == {"text"}:
         from eckart.io.text.vocabulary import vocabulary_of
 
-        words = sorted(set().union(*each(_words, parts)))
+        often = Counter[str]()
+        for found in each(_words, parts):
+            often.update(found)
+        documents = sum(rows for _, rows, _ in kinds)
+        words = sorted(word for word, count in often.items() if count <= max_df * documents)
+        if not words:
+            raise InputError(f"no word is left of {len(often):,} in {documents:,} documents, wanted at least one in at most {max_df:.0%} of them")
         given = delayed(vocabulary_of(words), pure=True, traverse=False)
         tasks = [delayed(refusing, pure=True, traverse=False)(_counted, part, i, given) for i, part in enumerate(parts)]
         from eckart.io.tables.frames import titles
 
         return _of_tasks(
-            "counts", tasks, [rows for _, rows, _ in kinds], len(words), np.dtype(np.float64), x.name, titles(words)
+            "counts", tasks, [rows for _, rows, _ in kinds], len(words), np.dtype(np.float64), token, titles(words)
         )
     if seen == {"sparse"}:
         chunks = [delayed(_stack, pure=True, traverse=False)(part) for part in parts]
         width = next(n for _, _, n in kinds if n)
-        return _joined(chunks, x.name, width, None, [rows for _, rows, _ in kinds], True, absent, None)
+        return _joined(chunks, token, width, None, [rows for _, rows, _ in kinds], True, absent, None)
     raise InputError(f"X is a bag of {' and '.join(sorted(seen))}, wanted texts alone or sparse blocks alone")
 
 
@@ -96,21 +107,27 @@ def _kind_of_bag(items: Any) -> tuple[str, int, int]:
     items = list(items)
     if not items:
         return "", 0, 0
-    if all(isinstance(item, str) or item is None for item in items):
-        return "text", len(items), 0
     if all(hasattr(item, "tocsr") for item in items):
         return "sparse", sum(item.shape[0] for item in items), items[0].shape[1]
-    return type(items[0]).__name__, len(items), 0
+    if not any(isinstance(item, str) or item is None for item in items):
+        return type(items[0]).__name__, len(items), 0
+    for i, item in enumerate(items):
+        text_of(item, i)  # named where it is none
+    return "text", len(items), 0
 
 
-def _words(items: Any) -> set[str]:
+def _words(items: Any) -> dict[str, int]:
+    """In how many texts each word stands."""
     from eckart.io.text.vocabulary import corpus
 
     items = list(items)
-    if not any(items):
-        return set()
-    found = corpus(items, n_threads=1).columns
-    return set() if found is None else set(found.tolist())
+    try:
+        found = corpus(items, n_threads=1) if items else None
+    except NoWordsError:
+        found = None
+    if found is None or found.columns is None:
+        return {}
+    return dict(zip(found.columns.tolist(), found.column_counts().tolist()))
 
 
 def _counted(items: Any, words: Any) -> Counts:
@@ -144,7 +161,7 @@ def _joined(
         kind = each(_kind_of_chunk, [chunks[first[0]]], needs=largest)[0] or kind
         kind = "observed" if kind == "counts" and absent == "unknown" else kind
     made = [
-        delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n, names)
+        delayed(refusing, pure=True, traverse=False)(_matrix, chunk, i, kind, n, names, None if unknown else int(sizes[i]))
         for i, chunk in enumerate(chunks)
     ]
     if unknown or sparse or dtype is None:
@@ -170,16 +187,18 @@ def _look(matrix: Matrix) -> tuple[int, np.dtype, str]:
     return int(matrix.shape[0] or 0), matrix.dtype, kind_of(matrix)
 
 
-def _matrix(chunk: Any, kind: str, n: int, names: list[Any] | None = None) -> Matrix:
-    """One chunk as a matrix of the kind that all have, the columns of a frame in the order of ``names``."""
-    from eckart.io.tables.frames import from_frame, is_frame
+def _matrix(chunk: Any, kind: str, n: int, names: list[Any] | None = None, rows: int | None = None) -> Matrix:
+    """One chunk as a matrix of the kind that all have, the columns of a frame in the order of ``names``; ``rows`` where they are known."""
+    from eckart.io.tables.frames import from_frame
     from eckart.io.tables.numbers import numeric
 
+    if chunk is None and kind == "dense":
+        raise InputError("X has a chunk that is None, wanted rows")
     if chunk is None:
         from scipy import sparse
 
         chunk = sparse.csr_array((0, n))
-    if is_frame(chunk):
+    if hasattr(chunk, "columns"):
         if len(chunk) == 0:
             return Dense(np.empty((0, n)))
         if names is not None and list(chunk.columns) != names:
@@ -199,4 +218,6 @@ def _matrix(chunk: Any, kind: str, n: int, names: list[Any] | None = None) -> Ma
         made = Dense(numeric(np.asarray(chunk)))
     if made.shape[1] != n:
         raise InputError(f"X has a chunk of {made.shape[1]} columns, wanted {n} as its array says")
+    if rows is not None and made.shape[0] != rows:
+        raise InputError(f"X has a chunk of {made.shape[0]} rows, wanted {rows} as its array says")
     return made

@@ -150,8 +150,8 @@ class Checkpoint:
 
 
 def spent_in(path: Any) -> float:
-    """Seconds (see ``clusters.clock``) that the work kept in a checkpoint took; 0 where there is none. A damaged file is left to the fit that it belongs to, which
-    refuses it in words."""
+    """Seconds (see ``clusters.clock``) that the work kept in a checkpoint took; 0 where there is none. A damaged file is left to the fit that it belongs to,
+    which refuses it in words."""
     from safetensors import safe_open
 
     if path is None or not os.path.exists(path):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError, InputError, InputTypeError, wrong
+from eckart.index.entries import is_number
 from eckart.loading import pa, pq
 from eckart.matrix import Counts, Dense, floating
 
@@ -109,7 +110,8 @@ def _column(column: Any, name: Any) -> np.ndarray:
     except (TypeError, ValueError, OverflowError) as error:
         if any(isinstance(cell, dict) for cell in column):
             raise InputTypeError(f"column {name!r} is not numeric ({error})") from None
-        raise InputError(f"column {name!r} is not numeric ({error}); choose columns= or encode it") from None
+        odd = next((f" at row {p}" for p, cell in enumerate(column) if isinstance(cell, str) and not is_number(cell)), "")
+        raise InputError(f"column {name!r} is not numeric{odd} ({error}); choose columns= or encode it") from None
 
 
 def from_arrow(source: Any, columns: Any = None, index: Any = None) -> Dense:

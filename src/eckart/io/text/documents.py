@@ -90,9 +90,9 @@ class Documents:
             yield from self._frame(source)
         elif isinstance(source, dict):
             self._no_columns("a dictionary of texts")
-            yield from ((name, _text(text, name)) for name, text in source.items())
+            yield from ((name, text_of(text, name)) for name, text in source.items())
         elif hasattr(source, "index") and hasattr(source, "to_numpy"):  # a pandas Series
-            yield from ((name, _text(text, name)) for name, text in zip(source.index.tolist(), source.tolist()))
+            yield from ((name, text_of(text, name)) for name, text in zip(source.index.tolist(), source.tolist()))
         elif isinstance(source, Iterable) and not isinstance(source, bytes):
             self._no_columns("a list of texts")
             yield from _listed(source)
@@ -216,7 +216,7 @@ class Documents:
             for name in (member, self.index):
                 if name is not None and name not in row:
                     raise InputError(_missing(name, list(row), f"line {number} of {file}"))
-            yield (None if self.index is None else row[self.index]), _text(row[member], f"line {number}")
+            yield (None if self.index is None else row[self.index]), text_of(row[member], f"line {number}")
 
     def _csv(self, file: Path) -> Iterator[Document]:
         if self.undecodable == "replace" and first_undecodable(file, self.encoding) is not None:
@@ -263,7 +263,7 @@ class Documents:
             names = (
                 [None] * len(texts) if index is None else batch.column(batch.schema.get_field_index(index)).to_pylist()
             )
-            yield from ((n, _text(t, f"row {seen + i}")) for i, (n, t) in enumerate(zip(names, texts)))
+            yield from ((n, text_of(t, f"row {seen + i}")) for i, (n, t) in enumerate(zip(names, texts)))
             seen += len(texts)
 
     def _frame(self, frame: Any) -> Iterator[Document]:
@@ -278,7 +278,7 @@ class Documents:
         labels = frame[index].to_list() if index is not None else [None] * len(texts)
         if index is None and hasattr(frame, "index"):
             labels = frame.index.tolist()
-        yield from ((n, _text(t, f"row {i}")) for i, (n, t) in enumerate(zip(labels, texts)))
+        yield from ((n, text_of(t, f"row {i}")) for i, (n, t) in enumerate(zip(labels, texts)))
 
 
 def documents(source: Any, **how: Any) -> Documents:
@@ -330,14 +330,15 @@ def _listed(source: Iterable[Any]) -> Iterator[Document]:
     pairs = bool(head) and isinstance(head[0], (tuple, list))
     for i, row in enumerate(chain(head, rows)):
         if isinstance(row, (tuple, list)) and len(row) == 2:
-            yield row[0], _text(row[1], i)
+            yield row[0], text_of(row[1], i)
         elif pairs or isinstance(row, (tuple, list)):
             raise InputTypeError(f"document {i} is {str(row)[:40]!r}, wanted a text or a pair of name and text")
         else:
-            yield None, _text(row, i)
+            yield None, text_of(row, i)
 
 
-def _text(value: Any, at: Any) -> str:
+def text_of(value: Any, at: Any) -> str:
+    """A text as it is, one that is missing as an empty one; what else document ``at`` may be is refused."""
     if isinstance(value, str):
         return value
     if value is None or (isinstance(value, Real) and value != value) or type(value).__name__ in ("NAType", "NaTType"):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eckart.arguments import held, precision
-from eckart.errors import InputError, InputTypeError, wrong
+from eckart.errors import InputError, InputTypeError, NoWordsError, wrong
 from eckart.index.compress import index_dtype, transpose
 from eckart.io.tables.frames import titles
 from eckart.io.text.documents import documents
@@ -258,7 +258,7 @@ class _Choice:
         if self.stops:
             good = np.setdiff1d(good, tally.lexicon.find(Packed.of(self.stops)))
         if not len(good):
-            raise InputError(
+            raise NoWordsError(
                 f"no word is left of {len(df):,} in {tally.documents:,} documents, wanted at least one; lower min_df={self.min_df}, raise "
                 f"max_df={self.max_df}, or check stop_words and min_length"
             )
