@@ -369,7 +369,8 @@ def test_no_component_of_a_chosen_mixture_has_fewer_rows_than_its_covariance_nee
     x = np.concatenate([rng.standard_normal((10, 6)), rng.standard_normal((10, 6)) + 9])
     assert GaussianMixture("auto", random_state=0).fit(x).n_components_ == 2
     found = eckart.select_mixture(x, (1, 2, 3, 7), ("full",), random_state=0)
-    assert found.choices["bic"] == (2, "full") and min(found.table["BIC"]) == found.table["BIC"][3]
+    assert found.choices["bic"] == (2, "full")
+    assert min(found.table["BIC"]) == found.table["BIC"][3]
     assert GaussianMixture("auto", random_state=0).fit(x[:4]).n_components_ == 1
 
 

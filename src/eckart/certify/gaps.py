@@ -40,7 +40,7 @@ def certify_gaps(
     checks = [Check("EM step", max(moved.values()), STEP_LIMIT, "relative change that one more EM step would make")]
     if trace is not None and len(trace) > 1:
         falls = np.maximum(-np.diff(trace.values), 0.0)
-        # the likelihood holds (|x|^2 - what is explained) / noise, which cancels where the noise is small
+        # the likelihood holds |x - mean - W z|^2 / noise, and rounding leaves eps |x|^2 of the numerator
         rounding = 8 * float(np.finfo(np.float64).eps) * basis.total / basis.weight / basis.n / noise
         checks.append(
             Check(

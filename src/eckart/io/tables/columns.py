@@ -19,8 +19,8 @@ HEAD_ROWS = 2000
 
 
 class Column(NamedTuple):
-    """``kind`` is "number", "row number" (a first column that only counts), "empty" (of a file that was seen whole), "date" or "text"; ``odd`` is a word that stands among cells that are mostly
-    numbers."""
+    """``kind`` is "number", "row number" (a first column that only counts), "empty" (of a file that was seen whole), "date" or "text"; ``odd``
+    is a word that stands among cells that are mostly numbers."""
 
     name: str
     kind: str

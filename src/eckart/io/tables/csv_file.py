@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import FileError, InputError
-from eckart.io.tables.csv_marks import NULLS, check_marks, first_lines, has_header, is_number, likely_decimal, likely_mark
+from eckart.io.tables.csv_marks import (
+    NULLS,
+    check_marks,
+    first_lines,
+    has_header,
+    is_number,
+    likely_decimal,
+    likely_mark,
+)
 from eckart.io.tables.frames import arrow_columns, arrow_dtype, hold, titles
 from eckart.io.tables.row_blocks import ArrowBlocks
 from eckart.matrix import Dense
