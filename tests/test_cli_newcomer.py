@@ -335,3 +335,32 @@ def test_every_verb_that_fits_has_a_plan_and_fits_nothing(done):
     told = one_object(done(*ask, "--json"))["plan"]
     assert told["rows"] == told["measured_rows"] == 30
     assert 0 < told["seconds"] < 60
+
+
+# ---- files as offices write them
+
+
+def test_decimal_commas_are_found(done):
+    """Semicolons and decimal commas, with a mark of byte order: what a spreadsheet writes in much of Europe."""
+    people = pd.read_csv("people.csv")
+    people.to_csv("büro.csv", sep=";", decimal=",", index=False, encoding="utf-8-sig")
+    for name in ("people.csv", "büro.csv"):
+        done("reduce", name, "--index", "name", "--exclude", "born,town", "-k", 2, "--out", f"{name}.codes.csv", "-q")
+    codes = [pd.read_csv(f"{name}.codes.csv") for name in ("people.csv", "büro.csv")]
+    pd.testing.assert_frame_equal(*codes)
+    pd.read_csv("ratings.csv").to_csv("noten.csv", sep=";", decimal=",", index=False)
+    done("complete", "noten.csv", *LONG, "-k", 2, "--held-out", 0, "--model", "n.safetensors", "-q")
+    assert set(np.unique(load("n.safetensors").observed_.data)) == set(pd.read_csv("ratings.csv")["rating"])
+
+
+def test_a_table_without_a_clear_component_has_an_answer_all_the_same(eckart_):
+    pd.DataFrame({"a": [1.0, 2, 3], "b": [2.0, 4, 7], "empty": np.nan}).to_csv("tiny.csv", index=False)
+    code, out, err = eckart_("reduce", "tiny.csv", "--out", "codes.csv")
+    assert code == 0, err
+    assert "the first 2 are kept" in err
+    assert "empty (empty)" in err
+    assert pd.read_csv("codes.csv").shape[0] == 3
+    assert "component  1: 99.8%" in out
+    pd.DataFrame(np.ones((20, 3))).to_csv("flat.csv", index=False)
+    code, _, err = eckart_("reduce", "flat.csv")
+    assert (code, "no column varies" in err) == (0, True)

@@ -363,6 +363,17 @@ def test_factor_analysers_on_wide_rows(rng):
         _ = GaussianMixture(1).fit(x[:, :3]).loadings_
 
 
+def test_no_component_of_a_chosen_mixture_has_fewer_rows_than_its_covariance_needs():
+    """The likelihood of such a component has no bound: two groups of ten rows in six columns were seven components by BIC."""
+    rng = np.random.default_rng(3)
+    x = np.concatenate([rng.standard_normal((10, 6)), rng.standard_normal((10, 6)) + 9])
+    assert GaussianMixture("auto", random_state=0).fit(x).n_components_ == 2
+    found = eckart.select_mixture(x, (1, 2, 3, 7), ("full",), random_state=0)
+    assert found.choices["bic"] == (2, "full")
+    assert min(found.table["BIC"]) == found.table["BIC"][3]
+    assert GaussianMixture("auto", random_state=0).fit(x[:4]).n_components_ == 1
+
+
 def test_number_of_components_by_itself(rng, tmp_path):
     x = np.concatenate([rng.standard_normal((120, 2)) + np.array([7 * i, 0]) for i in range(4)])
     model = GaussianMixture("auto", covariance_type="spherical", random_state=0).fit(x)

@@ -258,7 +258,6 @@ def test_csv(file, text, columns, values):
         ("a,b\n\n\n", "header and no row"),
         ("\n\n", "no row"),
         ("a,a\n1,2\n", "column 'a' stands 2 times"),
-        ("a;b\n1,5;2,25\n", "column 'a'"),
         ("a,b\n0x10,2\n", "column 'a'.*0x10"),
         ("é,b\n1,2\n".encode("latin1"), "UTF-8"),
         ("a,b\n1,é\n".encode("latin1"), "UTF-8"),
@@ -281,6 +280,26 @@ def test_csv_options(file):
     for bad in ({"delimiter": "ab"}, {"decimal": ""}, {"delimiter": ",", "decimal": ","}):
         with pytest.raises(InputError):
             read(comma, **bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a;b\n1,5;2\n", 1.5),
+        ("a;b\n1;2\n0,125;2\n", 1.0),
+        ("a\tb\n-2,5e-1\t2\n", -0.25),
+        ("a;b\n1.5;2\n", 1.5),
+        ("a;b\n1,234;2\n", None),  # a decimal comma, or a thousand?
+        ("a;b\n1,5;2.5\n", None),
+    ],
+)
+def test_decimal_commas_are_found_where_they_are_sure(file, text, value):
+    path = file("x.csv", text)
+    if value is None:
+        with pytest.raises(InputError, match="column 'a'"):
+            read(path)
+    else:
+        assert read(path).values[0, 0] == value
 
 
 def test_csv_columns_and_index(file):

@@ -215,6 +215,20 @@ def test_gap_kernels(kernel, k, weighted):
             assert_close(got, right, np.float64, 10)
 
 
+@weighted
+def test_rows_with_the_same_gaps_share_their_work(engine, weighted):
+    """Five kinds of gaps in 300 rows, in any order: the same statistics."""
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((300, 9)) + 3
+    x[(rng.random((5, 9)) < 0.4)[rng.integers(0, 5, 300)]] = np.nan
+    om = weights(True)[:300] if weighted else None
+    seen, (w, mean) = Observed.from_nan(x), (rng.standard_normal((9, 4)), rng.standard_normal(9))
+    for got, right in zip(
+        engine.gap_statistics(engine.put(seen, om), w, mean, 0.7), PLAIN.gap_statistics(PLAIN.put(seen, om), w, mean, 0.7)
+    ):
+        assert_close(got, np.asarray(right), np.float64)
+
+
 @dtypes
 @weighted
 def test_gaps_start_solve_and_expected_codes(engine, dtype, weighted):

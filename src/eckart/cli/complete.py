@@ -72,7 +72,7 @@ def complete(
         eckart complete patients.csv --out filled.csv
     """
     from eckart.cli.building import held_out_share, measured, whole_or
-    from eckart.cli.complete_mixed import complete_mixed, is_mixed
+    from eckart.cli.complete_mixed import complete_mixed, why_mixed
     from eckart.cli.completed_cells import check_cells, check_output, write_cells, write_forecast
     from eckart.cli.reading import described, facts, local, reading_of
     from eckart.cli.suspicions import refuse_complete, refuse_rank
@@ -93,8 +93,9 @@ def complete(
         raise InputError(
             "--method mixed came with options of other methods, wanted a wide table, and -k, --l2, --max-iter, --checkpoint, --out, --model and --report alone"
         )
-    if method == "mixed" or (method == "auto" and plainly and is_mixed(source, file)):
-        complete_mixed(source, file, to, {"n_components": k, "l2": fit.l2, "max_iter": max_iter, "checkpoint": checkpoint, **always}, shell, how.plan)
+    why = why_mixed(source, file) if method == "auto" and plainly else ""
+    if method == "mixed" or why:
+        complete_mixed(source, file, to, {"n_components": k, "l2": fit.l2, "max_iter": max_iter, "checkpoint": checkpoint, **always}, shell, how.plan, why)
         return
     if source.long and source.values is None and fit.feedback == "explicit":
         raise InputError("--rows and --columns came without --values, wanted the column of values, or --feedback implicit")

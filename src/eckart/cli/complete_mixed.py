@@ -15,12 +15,17 @@ from eckart.errors import InputError
 from eckart.io.tables.missing import Marks
 from eckart.loading import pa
 
+MOST_COLUMNS = 1000
+"""Of a table of numbers in different units: the model holds the moments of all pairs of columns, 8 MB at this number."""
 
-def is_mixed(source: Reading, file: str) -> bool:
-    """Whether columns beside the index hold yes/no, dates, or texts that repeat, in a file with names that is no list of observations."""
+
+def why_mixed(source: Reading, file: str) -> str:
+    """What speaks for a table with a loss and a scale for each column, in a file with names that is no list of observations: columns beside the index with
+    yes/no, dates, or texts that repeat; or numbers in different units, of which the largest would decide what is said of the others. "" where nothing does."""
     head = source.head(file) if not source.long else None
     if head is None or not head.named or (source.only is None and triples_in(source, file, source.index is not None)):
-        return False
+        return ""
+    numbers = []
     for column in head.columns:
         left = column.name in (source.index, source.labels, *source.exclude) or (
             source.only is not None and column.name not in source.only
@@ -31,11 +36,31 @@ def is_mixed(source: Reading, file: str) -> bool:
         known = len(cells) - cells.null_count
         repeats = column.kind == "text" and len(cells.unique()) >= 2 and 2 * len(cells.drop_null().unique()) <= known
         if column.kind == "date" or pa.types.is_boolean(cells.type) or repeats:
-            return True
-    return False
+            return "columns of several kinds, each with a loss of its own"
+        if column.kind == "number" and known:
+            numbers.append((column.name, cells.drop_null().to_numpy().astype(float)))
+    return _in_units(numbers)
 
 
-def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str, Any], shell: Shell, plan_only: bool) -> None:
+def _in_units(numbers: list[tuple[str, np.ndarray]]) -> str:
+    from eckart.reduce.standardise import Units
+
+    if not 2 <= len(numbers) <= MOST_COLUMNS or not all(np.isfinite(cells).all() for _, cells in numbers):
+        return ""
+    with np.errstate(over="ignore"):
+        spread, mean = (np.array([f(cells) for _, cells in numbers]) for f in (np.std, np.mean))
+    found = Units.of(spread, mean, float(np.finfo(float).eps)) if np.isfinite(spread).all() else None
+    if found is None or not found.differ:
+        return ""
+    large, small = numbers[found.largest][0], numbers[found.smallest][0]
+    return (
+        f"each column has its own scale: the standard deviation of {large} is {found.ratio:,.0f} times that of {small}"
+    )
+
+
+def complete_mixed(
+    source: Reading, file: str, to: Targets, parameters: dict[str, Any], shell: Shell, plan_only: bool, why: str = ""
+) -> None:
     """Read, fit, say, write: the whole table with its gaps filled, columns in their order and types. Or say how long that would take."""
     from eckart import MixedTable
     from eckart.cli.building import limit_reached
@@ -46,7 +71,11 @@ def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str
     with shell.phase(f"reading {file}"):
         whole = mixed_frame(file, source.delimiter, source.header, marks.words, marks.numbers)
     table = whole.source
-    aside = {source.index, source.labels, *source.exclude}
+    head = source.head(file)
+    counting = (
+        [c.name for c in head.columns if c.kind == "row number"] if head is not None and source.only is None else []
+    )
+    aside = {source.index, source.labels, *source.exclude, *counting}
     names = [n for n in table.column_names if n not in aside and (source.only is None or n in source.only)]
     part = table.select(names)
     gaps = sum(int(np.isnan(cells.values).sum()) for cells in whole.columns if cells.name in names)
@@ -65,13 +94,13 @@ def complete_mixed(source: Reading, file: str, to: Targets, parameters: dict[str
     begin = time.perf_counter()
     model = MixedTable(**given).fit(part)
     plan = model.fit_.plan
-    shell.say("method", "mixed table: columns of several kinds, each with a loss of its own")
-    for name, why in plan["losses"].items():
-        shell.detail(f"  {name}: {why}")
+    shell.say("method", f"mixed table: {why or 'as asked for'}")
+    for name, loss in plan["losses"].items():
+        shell.detail(f"  {name}: {loss}")
     kinds = list(model.losses_.values())
     shell.say("losses", ", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)))
-    for name, why in plan["aside"].items():
-        shell.note(f"column {name!r} is left as it is: {why}")
+    for name, reason in (dict.fromkeys(counting, "it counts the rows") | plan["aside"]).items():
+        shell.note(f"column {name!r} is left as it is: {reason}")
     shell.say("rank", f"{plan['rank']}, ridge {plan['l2']:g}: {plan['rank_reason']}")
     shell.answer["data"] = {
         "file": file,

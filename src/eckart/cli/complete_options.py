@@ -25,7 +25,8 @@ class FitOptions:
         str,
         option(
             help="auto (biases, als and bayes compared on unseen entries, within a minute), als, bayes, biases, soft-impute, svp, svt or exact; "
-            "series where columns are times; mixed for a wide table with categories, yes/no or dates beside numbers (auto takes it for such a table); "
+            "series where columns are times; mixed for a wide table with categories, yes/no or dates beside numbers, or numbers in different units (auto "
+            "takes it for such a table); "
             "ease, slim, gf-cf or blend (of als, ease and gf-cf) with --feedback implicit."
         ),
     ] = "auto"

@@ -105,6 +105,10 @@ def reduce(
         return
     begin = time.perf_counter()
     fitted = unfitted.fit(x)
+    if pca and _varies(fitted.fit_.factors, shell) and fitted.fit_.factors.k == 0 and k == "auto":
+        few = min(2, fitted.fit_.factors.rows, x.shape[1])
+        shell.note(f"no component stands out from the others; the first {few} are kept, and -k says another number")
+        fitted = build(n_components=few, image=shape).fit(x)
     shell.answer["data"] = facts(file, x)
     if scale is None and shape is None:
         _note_units(fitted.fit_.plan.get("units") or {}, shell)
@@ -133,6 +137,17 @@ def _components(text: str) -> int | float | str:
         return int(text) if text.lstrip("+-").isdigit() else float(text)
     except ValueError:
         raise wrong("--components", text, "a number, a share such as 0.9, or auto") from None
+
+
+def _varies(basis: Any, shell: Shell) -> bool:
+    """Whether there is more variance than rounding leaves; a note where there is none."""
+    import numpy as np
+
+    most = 8 * float(np.finfo(basis.mean.dtype).eps) * float(np.abs(basis.mean).max(initial=0))
+    varies = bool(basis.total > basis.weight * basis.n * most**2)
+    if not varies:
+        shell.note("no column varies, so there is nothing to reduce: what is left is rounding")
+    return varies
 
 
 def _note_units(units: dict[str, Any], shell: Shell) -> None:

@@ -58,7 +58,7 @@ class _Ask:
     key: str | None = None
     absent: str = "zero"
     delimiter: str | None = None
-    decimal: str = "."
+    decimal: str | None = None
     header: bool | None = None
     held: int = 0
     words: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def read(
     key: str | None = None,
     absent: str | None = None,
     delimiter: str | None = None,
-    decimal: str = ".",
+    decimal: str | None = None,
     header: bool | None = None,
     rows: Any = None,
     values: Any = None,
@@ -101,7 +101,8 @@ def read(
     key : name of the array inside an .npz file.
     absent : what an entry means that is not there: ``"zero"`` (None in a sparse matrix) or ``"unknown"`` (None in a table in long form, which with ``"zero"``
         is read as counts: documents, words and how often).
-    delimiter, decimal : of CSV files; the delimiter (one character, or several such as ``::``) is found from the first line by default.
+    delimiter, decimal : of CSV files; the delimiter (one character, or several such as ``::``) is found from the first line by default, and decimal commas
+        from the first 200 lines of a file in which no cell has a decimal point.
         A file of any other ending is read as text when the delimiter is said.
     header : whether the first line of a CSV file holds names; by default it does when it is not all numbers (or counts 0, 1, 2 ...
         as pandas names columns).

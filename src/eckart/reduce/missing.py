@@ -44,7 +44,8 @@ def check_observed(x: Any, seen: SeenColumns) -> None:
     empty = np.flatnonzero(seen.seen == 0)
     if len(empty):
         name = int(empty[0]) if x.columns is None else x.columns[empty[0]]
-        raise InputError(f"column {name!r} of X has no observed entry (and {len(empty) - 1} others); drop it")
+        more = f", nor have {len(empty) - 1} others" if len(empty) > 1 else ""
+        raise InputError(f"column {name!r} of X has no observed entry{more}; leave it out")
 
 
 def fit_gaussian(

@@ -124,7 +124,8 @@ def checked_scale(
     absent = np.flatnonzero(np.isnan(scale.mean))
     if len(absent):
         name = int(absent[0]) if x.columns is None else x.columns[absent[0]]
-        raise InputError(f"column {name!r} of X has no observed entry (and {len(absent) - 1} others); drop it")
+        more = f", nor have {len(absent) - 1} others" if len(absent) > 1 else ""
+        raise InputError(f"column {name!r} of X has no observed entry{more}; leave it out")
     if not np.isfinite(scale.variance).all():
         raise InputError(
             f"column {int(np.argmin(np.isfinite(scale.variance)))} of X has entries whose squares overflow; divide it by a constant first"

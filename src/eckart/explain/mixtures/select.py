@@ -3,6 +3,9 @@
     BIC = -2 log L + p log N        AIC = -2 log L + 2 p        held out: mean log-likelihood of rows that were given no weight in the fit
 
 Every model starts from seeds in scaled and in whitened units; where the two would lead to different choices, a note says so.
+
+The likelihood of a component with a covariance of its own has no upper bound once it has no more rows than columns: its covariance is singular, and a
+criterion that weighs likelihood against parameters would end with a component for every few rows. Such a fit is in the table and is not chosen.
 """
 
 from __future__ import annotations
@@ -134,7 +137,7 @@ def select_mixture(
             watch("mixtures", len(judged), len(models))
     memory.end()
     choices = {
-        name: models[int(np.argmin(table[column]) if name != "held_out" else np.argmax(table[column]))]
+        name: models[_best(fits, table[column] if name != "held_out" else -np.asarray(table[column]))]
         for name, column in (("bic", "BIC"), ("aic", "AIC"), ("held_out", "held out"))
         if column in table
     }
@@ -172,9 +175,9 @@ def grow(
         fits.append(solve(x, more, weights, engine=engine, rng=rng, watch=watch, memory=inner))
         _add(table, fits[-1], None)
         interrupted = fits[-1].trace.reason is StopReason.INTERRUPTED
-        if interrupted or len(fits) - 1 - int(np.argmin(table["BIC"])) >= PATIENCE:
+        if interrupted or len(fits) - 1 - _best(fits, table["BIC"]) >= PATIENCE:
             break
-    best = fits[int(np.argmin(table["BIC"]))]
+    best = fits[_best(fits, table["BIC"])]
     if fits[-1].trace.reason is StopReason.INTERRUPTED:
         best = replace(best, trace=replace(best.trace, reason=StopReason.INTERRUPTED))
     models = [(k, options.kind) for k in range(1, len(fits) + 1)]
@@ -182,6 +185,24 @@ def grow(
     plan = best.plan | {"chosen by": f"BIC over k = 1 to {len(fits)}", "table": table}
     certificate = replace(best.certificate, notes=(*best.certificate.notes, *notes))
     return Fit(best.factors, certificate, best.trace, plan)
+
+
+def _best(fits: list[Fit], criterion: Any) -> int:
+    """Which fit has the least criterion, of those in which every component has more rows than its covariance needs; one component always counts."""
+    bounded = [fit.factors.k == 1 or _rows(fit) > _needed(fit) + 0.5 for fit in fits]  # shares are not whole
+    return int(np.argmin(np.where(bounded if any(bounded) else True, criterion, np.inf)))
+
+
+def _rows(fit: Fit) -> float:
+    """Of the smallest component."""
+    return float(from_factors(fit.factors).weights.min()) * fit.plan["weight"]
+
+
+def _needed(fit: Fit) -> int:
+    """Rows whose covariance is singular: as many as there are columns for a full one, one for variances alone; shared ones need none."""
+    theta = from_factors(fit.factors)
+    factors = 0 if theta.loadings is None else theta.loadings.shape[2]
+    return {"full": theta.n, "factor": min(factors + 1, theta.n), "tied": 0, "unit": 0}.get(theta.kind, 1)
 
 
 def _free(fit: Fit) -> int:
@@ -243,7 +264,7 @@ def _disagreements(models: list[tuple[int, str]], fits: list[Fit], table: dict[s
     for way in (0, 1):
         bounds = [max(fit.plan["ends"][way::2]) for fit in fits]
         bic = [-2 * b * fit.plan["weight"] + p * np.log(fit.plan["weight"]) for b, fit, p in zip(bounds, fits, table["parameters"])]  # fmt: skip
-        chosen.append(models[int(np.argmin(bic))])
+        chosen.append(models[_best(fits, bic)])
     if chosen[0] == chosen[1]:
         return ()
     (a, ak), (b, bk) = chosen

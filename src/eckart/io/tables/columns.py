@@ -21,8 +21,8 @@ HEAD_ROWS = 2000
 
 
 class Column(NamedTuple):
-    """``kind`` is "number", "row number" (a first column that only counts), "date" or "text"; ``odd`` is a word that stands among cells that are mostly
-    numbers."""
+    """``kind`` is "number", "row number" (a first column that only counts), "empty" (of a file that was seen whole), "date" or "text"; ``odd``
+    is a word that stands among cells that are mostly numbers."""
 
     name: str
     kind: str
@@ -55,6 +55,8 @@ def head_of(
         return None
     rows = rows if whole else rows.slice(0, HEAD_ROWS)
     columns = [_column(rows.column(j), name, words) for j, name in enumerate(rows.column_names)]
+    if named and 0 < rows.num_rows < HEAD_ROWS:
+        columns = [c._replace(kind="empty") if rows.column(j).null_count == rows.num_rows else c for j, c in enumerate(columns)]
     if named and len(columns) > 1 and _counts(rows.column(0)):
         columns[0] = columns[0]._replace(kind="row number")
     return Head(columns, rows, named)
@@ -69,7 +71,7 @@ def _arrow_rows(path: Path, whole: bool) -> Any:
 def _csv_rows(
     path: Path, delimiter: str | None, header: bool | None, words: Sequence[str], whole: bool
 ) -> tuple[Any, bool]:
-    layout = Layout.of(path, delimiter, ".", header)
+    layout = Layout.of(path, delimiter, None, header)
     layout.options["convert_options"].null_values = [*layout.options["convert_options"].null_values, *words]
     layout.options["parse_options"].newlines_in_values = whole
     schema = layout.schema()

@@ -1,4 +1,4 @@
-"""CSV files through pyarrow: header, delimiter and missing cells are found from the first lines, large files stay row blocks."""
+"""CSV files through pyarrow: header, delimiter, decimal mark and missing cells are found from the first lines, large files stay row blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import FileError, InputError
-from eckart.io.tables.csv_marks import NULLS, check_marks, first_lines, has_header, is_number, likely_mark
+from eckart.io.tables.csv_marks import (
+    NULLS,
+    check_marks,
+    first_lines,
+    has_header,
+    is_number,
+    likely_decimal,
+    likely_mark,
+)
 from eckart.io.tables.frames import arrow_columns, arrow_dtype, hold, titles
 from eckart.io.tables.row_blocks import ArrowBlocks
 from eckart.loading import arrow_csv, pa
@@ -45,7 +53,7 @@ class Layout:
         cls,
         file: Path,
         delimiter: str | None,
-        decimal: str,
+        decimal: str | None,
         header: bool | None,
         number: int | None = None,
         block: int = BLOCK_BYTES,
@@ -54,7 +62,8 @@ class Layout:
         """``number`` is the position of a column whose first cell tells names from numbers; ``block`` bytes are read at a time."""
         lines = first_lines(file, encoding)
         tabs = file.name.lower().endswith((".tsv", ".tsv.gz"))
-        mark = delimiter or ("\t" if tabs else likely_mark(lines, decimal))
+        mark = delimiter or ("\t" if tabs else likely_mark(lines, "." if decimal is None else decimal))
+        decimal = likely_decimal(file, mark, encoding) if decimal is None else decimal
         check_marks(mark, decimal)
         headed = has_header(lines, mark, decimal, number) if header is None else header
         if headed and len(lines) == 1:
@@ -231,7 +240,7 @@ def read_csv(
     columns: list[str] | None,
     index: str | None,
     delimiter: str | None,
-    decimal: str,
+    decimal: str | None,
     header: bool | None,
     held: int,
     words: tuple[str, ...] = (),

@@ -1,4 +1,4 @@
-"""What the first lines of a CSV file say of it: the mark between cells, and whether there is a header."""
+"""What the first lines of a CSV file say of it: the mark between cells, that of decimals, and whether there is a header."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A"]
 """Cells of a CSV file that stand for a missing entry."""
 
 
-def first_lines(file: Path, encoding: str = "utf-8") -> list[str]:
-    """The first two lines that are not blank, as text."""
+def first_lines(file: Path, encoding: str = "utf-8", most: int = 2) -> list[str]:
+    """The first lines that are not blank, as text."""
     lines: list[str] = []
     encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
     opened = gzip.open if file.suffix.lower() == ".gz" else open
     try:
         with opened(file, "rt", encoding=encoding, newline="") as raw:
-            while len(lines) < 2 and (line := raw.readline()):
+            while len(lines) < most and (line := raw.readline()):
                 if line.strip():
                     lines.append(line)
     except UnicodeDecodeError as error:
@@ -67,6 +67,20 @@ def likely_mark(lines: list[str], decimal: str) -> str:
     bare = [re.sub(r'"[^"]*"', "", line) for line in lines]
     marks = [mark for mark in ",;\t|" if mark != decimal]
     return max(marks, key=lambda mark: (len({line.count(mark) for line in bare} - {0}) == 1, bare[0].count(mark)))
+
+
+DECIMAL_LINES = 200
+"""Lines in which decimals are looked for: measurements that are all whole in so many of them hardly have any."""
+
+
+def likely_decimal(file: Path, delimiter: str, encoding: str = "utf-8") -> str:
+    """A comma where cells of the first lines hold numbers with one, none has a point, and they are not all groups of thousands (``1,234``); else a point."""
+    if delimiter == ",":
+        return "."
+    cells = {cell for line in first_lines(file, encoding, DECIMAL_LINES) for cell in _cells(line, delimiter)}
+    commas = [cell for cell in cells if re.fullmatch(r"[+-]?\d+,\d+([eE][+-]?\d+)?", cell)]
+    points = any(re.fullmatch(r"[+-]?\d*\.\d+([eE][+-]?\d+)?", cell) for cell in cells)
+    return "," if not points and any(not re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) for cell in commas) else "."
 
 
 def is_number(cell: str, decimal: str) -> bool:

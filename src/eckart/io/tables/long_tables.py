@@ -54,7 +54,7 @@ class Long:
     values: Any = None
     duplicates: str = "error"
     delimiter: str | None = None
-    decimal: str = "."
+    decimal: str | None = None
     header: bool | None = None
     memory: float | None = None
 

@@ -34,7 +34,7 @@ def observed(
     index: str | None = None,
     key: str | None = None,
     delimiter: str | None = None,
-    decimal: str = ".",
+    decimal: str | None = None,
     header: bool | None = None,
     missing: Any = (),
     memory: Any = None,
