@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from eckart.engines.cpu.dense import thin
+from eckart.engines.cpu.gap_patterns import by_gaps
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapCodes, GapStatistics
-from eckart.matrix import Matrix
+from eckart.matrix import Matrix, Observed
 from eckart.scheduler import run_lanes
 
 
@@ -59,12 +60,9 @@ class GapPrimitives:
 
 def _by_gaps(x: Host) -> tuple[Any, np.ndarray | None]:
     """The rows, with their weights, in an order in which those with the same gaps stand together, made once; as they are where most have gaps of their own."""
-    from eckart.engines.cpu.tables.primitives import Patterns
-    from eckart.matrix import Observed
-
     if "rows by gaps" not in x.kept:
         m = x.matrix
-        order, starts, _ = Patterns.of(m.indptr, m.indices, m.n_columns)
+        order, starts, _ = by_gaps(m.indptr, m.indices, m.n_columns)
         weights = x.weights
         if 2 * (len(starts) - 1) <= len(order):
             m, weights = Observed.from_scipy(m.to_scipy()[order]), None if weights is None else weights[order]

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
+from eckart.engines.cpu.gap_patterns import by_gaps
 from eckart.engines.cpu.registers.lines import four_lines, line_dot
 from eckart.engines.cpu.registers.mixtures import TILE, padded
 from eckart.engines.cpu.small_systems import factor_in_place, solve
@@ -39,18 +40,12 @@ class Seen(NamedTuple):
     def of(cls, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int) -> Seen:
         """Rows with the same gaps side by side."""
         rows, wide = len(indptr) - 1, padded(max(n, 1))
-        at = np.repeat(np.arange(rows), np.diff(indptr)), indices
-        mask = np.zeros((rows, -(-wide // 64) * 64), bool)  # whole words: one number for a row of up to 64 columns, compared at once
-        mask[at] = True
-        bits = np.packbits(mask, axis=1).view(np.uint64)
-        whole = bits[:, 0] if bits.shape[1] == 1 else bits.view(f"V{8 * bits.shape[1]}")[:, 0]
-        _, lead, of, count = np.unique(whole, return_index=True, return_inverse=True, return_counts=True)
+        order, starts, mask = by_gaps(indptr, indices, wide)
         scores = np.zeros((rows, wide))
-        scores[at] = data
-        order, own = np.argsort(of, kind="stable"), mask[lead, :wide]
-        pattern, gaps = np.nonzero(~own[:, :n])
-        starts, ends = (np.concatenate([[0], np.cumsum(c)]) for c in (count, np.bincount(pattern, minlength=len(lead))))
-        return cls(scores[order], order, starts, own.astype(np.float64), gaps, ends)
+        scores[np.repeat(np.arange(rows), np.diff(indptr)), indices] = data
+        pattern, gaps = np.nonzero(~mask[:, :n])
+        ends = np.concatenate([[0], np.cumsum(np.bincount(pattern, minlength=len(mask)))])
+        return cls(scores[order], order, starts, mask.astype(np.float64), gaps, ends)
 
 
 class Scheme(NamedTuple):
