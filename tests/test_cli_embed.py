@@ -160,6 +160,21 @@ def test_items_with_spaces(done, refused):
     assert sorted(read_vectors("items.safetensors").words) == ["oat milk", "rye bread", "tea"]
 
 
+def test_baskets_are_understood_without_an_option(done):
+    """Thirty-two items of four kinds, of which baskets hold three times as many as chance: passes of skip-gram over few words found none of them."""
+    rng = np.random.default_rng(0)
+    kind = np.arange(32) % 4
+    chance = np.where(kind == rng.integers(0, 4, 4000)[:, None], 3.0, 1.0)
+    baskets = [rng.choice(32, 3, replace=False, p=row / row.sum()) for row in chance]
+    Path("shop.txt").write_text("\n".join(",".join(f"item {i}" for i in basket) for basket in baskets))
+    out = done("embed", "shop.txt", "--tokenizer", "[^,]+", "--out", "shop.safetensors")
+    assert "pmi" in out
+    v = read_vectors("shop.safetensors")
+    assert v.vectors.shape == (32, 32)
+    near = [[kind[int(n.split()[1])] == kind[i] for n, _ in v.neighbours(f"item {i}", 3)] for i in range(32)]
+    assert np.mean(near) > 0.8
+
+
 def test_capitals_the_vocabulary_and_the_cache(done):
     Path("kept").mkdir()
     out = done(
@@ -203,7 +218,7 @@ def test_capitals_the_vocabulary_and_the_cache(done):
     assert out.splitlines()[0] == again.splitlines()[0]
 
 
-def test_skipgram_is_the_default_repeats_and_says_when_it_ended_too_soon(ran):
+def test_options_of_skipgram_take_it_and_it_repeats_and_says_when_it_ended_too_soon(ran):
     words = ("embed", "t.txt", *QUICK, "--deterministic")
     out = ran(*words, "--epochs", 1, "--learning-rate", 1e-4, "--out", "a.txt")
     assert "SkipGram in" in out
@@ -296,7 +311,7 @@ def test_every_method_goes_on_from_its_checkpoint(how, eckart_, monkeypatch):
         (("t.txt", "--top", 0), "--top=0"),
         (("t.csv", "--text", "boby"), "near ones are body"),
         (("empty.txt",), "empty"),
-        (("one.txt", "--min-count", 1), "no sentence has two words"),
+        (("one.txt", "--min-count", 1), "no two words stand near each other"),
         (("t.txt", "--tokenizer", "("), "regular expression"),
         (("t.txt", "--threads", 0), "n_threads=0"),
     ],

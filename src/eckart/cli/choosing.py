@@ -101,6 +101,7 @@ class Chooser:
             if "held_out" not in str(error):
                 raise
             self.method = "als" if self.method == "auto" else self.method
+            self.best = self.best or {"n_components": max(1, min(16, *x.shape))}
             self.reason = "there are too few entries to choose by"
             return None
 

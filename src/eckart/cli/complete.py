@@ -237,7 +237,7 @@ def _summary(model: Any, x: Any, judged: Any, chooser: Chooser, seconds: float, 
         if chooser.method == "series":
             shell.say("period", model.fit_.plan["period_reason"])
         else:
-            shell.say("recovery", recovered(x, rank)[1])
+            shell.say("recovery", recovered(x, rank, model)[1])
         shell.answer |= {"components": rank, "rank_reason": chooser.reason, "method_reason": chooser.because}
     if judged is not None and not judged.useful:
         tried = {row.method for row in chooser.table if row.error is not None}

@@ -14,6 +14,9 @@ from eckart.cli.options import Arithmetic, CellOptions, TextOptions, option
 from eckart.cli.shell import Shell, Targets
 from eckart.errors import wrong
 
+LARGE = 1_000_000
+"""Words of text from which skip-gram is the usual method: its five passes over fewer leave the vectors of rare words near their start, and where all words
+are frequent it thins out most of the text. PMI uses every pair."""
 METHODS = {"skipgram": "SkipGram", "pmi": "PMI", "glove": "GloVe"}
 WORDS = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_length", "n_threads", "verbose")
 """Parameters of an embedding that choose its words."""
@@ -52,8 +55,10 @@ class LearningOptions:
 def embed(
     file: Annotated[str, typer.Argument(help="A folder of texts, a file of texts, or a table with a column of text.")],
     *,
-    method: Annotated[str | None, option(help="skipgram, pmi or glove.  [default: skipgram]")] = None,
-    components: Annotated[int, option("--components", "-k", help="Numbers in a vector.")] = 100,
+    method: Annotated[str | None, option(help="skipgram, pmi or glove.  [default: skipgram; pmi for less than a million words]")] = None,
+    components: Annotated[
+        int | None, option("--components", "-k", help="Numbers in a vector.  [default: 100, or fewer for few words]")
+    ] = None,
     out: Annotated[Path | None, option(help="Write the vectors here (.txt, .vec, .bin, .safetensors; .gz).")] = None,
     format: Annotated[
         str | None, option(help="Of --out: text, glove, binary or safetensors, whatever it ends in.")
@@ -101,7 +106,8 @@ def embed(
     told |= {"checkpoint": checkpoint, "engine": how.engine_option()}
     always: dict[str, Any] = {"random_state": how.seed, "n_threads": how.threads, "verbose": shell.bars}
     # the others give the same bits anyway
-    unfitted = builder(method or "skipgram", METHODS, told, **always, deterministic=deterministic or None)()
+    build = builder(method or "skipgram", METHODS, told, **always, deterministic=deterministic or None)
+    unfitted = build()
     reading = reading_of(texts, written)
     to = Targets(out, kept, report).check(file, lambda path: vectors_target(path, format))
     if top < 1:
@@ -114,6 +120,12 @@ def embed(
     if to.out is not None:
         check_names(s.words, vectors_target(to.out, format)[1])
     shell.say("data", described(file, s))
+    few = {"n_components": min(100, len(s.words))} if components is None else {}
+    of_skipgram = (learned.negatives, learned.sample, learned.learning_rate, learned.loss, learned.solver, learned.max_iter)
+    if method is None and s.n_tokens < LARGE and not deterministic and all(one is None for one in of_skipgram):
+        build = builder("pmi", METHODS, told, **always)
+        shell.say("method", "pmi: skip-gram, the usual method, wants a million words or more; --method skipgram takes it all the same")
+    unfitted = build(**few)
     sizes = {"sentences": len(s), "vocabulary": len(s.words), "words_read": s.words_read, "words_kept": s.n_tokens}
     shell.answer["data"] = {"file": file, **sizes}
     if how.plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import sys
 import tempfile
@@ -96,7 +97,10 @@ class Reading:
                 "values": self.values,
                 "duplicates": self.duplicates,
             }
-            return observed(file, **triples, **how)
+            try:
+                return observed(file, **triples, **how)
+            except InputError as error:  # in the words of the shell
+                raise type(error)(re.sub(r"say duplicates=(.*)", lambda m: "say --duplicates " + m[1].replace("'", ""), str(error))) from None
         return observed(file, columns=self.wanted(file, shell), index=self.index, **how)  # type: ignore[arg-type]
 
     def table(

@@ -53,8 +53,8 @@ def complete_report(
     if isinstance(fit.plan.get("path"), dict) and len(fit.plan["path"]["taus"]) > 1:
         _path(page, fit.plan)
     page.section("Can it be recovered?")
-    found, words = recovered(x, k)
-    page.verdict(words, found.possible)
+    found, words = recovered(x, k, model)
+    page.verdict(words, found.possible or _leans(model) is not None)
     counted: list[list[Any]] = [
         ["observed entries", f"{found.entries:,}"],
         ["degrees of freedom", f"{found.degrees:,}"],
@@ -75,11 +75,22 @@ def rank_of(model: Any) -> int:
     return int(k) if isinstance(k, (int, np.integer)) else int(model.fit_.factors.k)
 
 
-def recovered(x: Observed, k: int) -> tuple[Any, str]:
-    """What can be counted about recovering a matrix of rank k from these entries, and the verdict as a sentence."""
+def recovered(x: Observed, k: int, model: Any = None) -> tuple[Any, str]:
+    """What can be counted about recovering a matrix of rank k from these entries, and the verdict as a sentence; a model that leans on more than the entries
+    has an answer where they leave one open."""
     k = min(k, *x.shape)
     found = recovery(x, k)
-    return found, f"A matrix of rank {k} {found.verdict}."
+    more = None if found.possible else _leans(model)
+    if more is None:
+        return found, f"A matrix of rank {k} {found.verdict}."
+    because = found.verdict.partition(": ")[2]
+    words = f"What they leave open {more} decides; the error on unseen entries tells how well."
+    return found, f"The entries alone do not determine a matrix of rank {k}: {because}. {words}"
+
+
+def _leans(model: Any) -> str | None:
+    """What a model has beside the entries."""
+    return {"BayesianMF": "the prior", "ALS": "the ridge", "SoftImpute": "the price of the nuclear norm"}.get(type(model).__name__)
 
 
 def _errors(page: Report, held: HeldOut, names: tuple[str, str, str]) -> None:

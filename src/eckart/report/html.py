@@ -7,6 +7,7 @@ import hashlib
 import html
 import io
 import json
+import warnings
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -154,11 +155,13 @@ def _picture(figure: Any) -> tuple[str, str]:
     lines = sum(len(line.get_xdata()) for axes in figure.axes for line in axes.lines)
     many = points + lines // 10 > DRAWN or any(axes.images for axes in figure.axes)
     buffer = io.BytesIO()
-    if many:
-        figure.savefig(buffer, format="png", dpi=160, facecolor="white")
-        return "png", base64.b64encode(buffer.getvalue()).decode()
-    with rc_context({"svg.hashsalt": "eckart", "svg.fonttype": "path"}):  # the same report has the same bytes
-        figure.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None, "Creator": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # labels of any script: the tables beside the pictures have them
+        if many:
+            figure.savefig(buffer, format="png", dpi=160, facecolor="white")
+            return "png", base64.b64encode(buffer.getvalue()).decode()
+        with rc_context({"svg.hashsalt": "eckart", "svg.fonttype": "path"}):  # the same report has the same bytes
+            figure.savefig(buffer, format="svg", facecolor="white", metadata={"Date": None, "Creator": None})
     return "svg+xml", base64.b64encode(buffer.getvalue()).decode()
 
 
