@@ -4,7 +4,8 @@
 
 FOLDER holds bfi, air-quality-uci, jester-1 and movielens-100k; the passengers of the Titanic come with scikit-learn's tests. Errors at hidden cells, means over
 columns: root mean squared error in standard deviations for numbers; share of wrong levels and log loss for levels. Imputers get standardised numbers and one
-column of 0 and 1 for each level; their answers, clipped to 0.001 .. 0.999 and scaled to sum 1, are taken for probabilities. Seconds are those of the processor.
+column of 0 and 1 for each level; their answers, clipped to 0.001 .. 0.999 and scaled to sum 1, are taken for probabilities. Seconds are
+those of the processor for fit and answer together, the least of three.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from eckart import MixedTable
 from eckart.io.tables.mixed import mixed_frame
 
 HIDDEN = ((0.1, "cells"), (0.3, "cells"), (0.2, "blocks"))
+REPEATS = 3
+"""Of MixedTable and of IterativeImputer, in turn with nothing else in the process: the least counts, on a machine that others use too."""
 
 
 def bfi(folder: Path) -> pd.DataFrame:
@@ -203,16 +206,18 @@ def main(folder: Path, names: list[str]) -> None:
             z = (x - mean) / scale
             told = f"{name} {share:.0%} {kind}"
             MixedTable(random_state=0).fit(gaps.head(400))  # kernels are loaded
-            begin = time.process_time()
-            model = MixedTable(random_state=0).fit(gaps)
-            model.impute(gaps)
-            seconds = time.process_time() - begin
+            spent = []
+            for _ in range(REPEATS):
+                begin, model = time.process_time(), MixedTable(random_state=0)
+                model.fit_impute(gaps)
+                spent.append(time.process_time() - begin)
+            seconds = min(spent)
             errors = judge(columns, mask, by_model(model, gaps, columns))
             print(
                 told,
                 "MixedTable",
                 np.round(errors, 4).tolist(),
-                f"{seconds:.2f} s",
+                f"{seconds:.3f} s",
                 f"rank {model.fit_.plan['rank']}",
                 sep=" | ",
                 flush=True,
@@ -222,7 +227,11 @@ def main(folder: Path, names: list[str]) -> None:
             for rival in (KNNImputer(n_neighbors=10), IterativeImputer(random_state=0)):
                 begin = time.process_time()
                 try:
-                    filled = rival.fit_transform(z) * scale + mean
+                    spent = []
+                    for _ in range(REPEATS if isinstance(rival, IterativeImputer) else 1):
+                        begin = time.process_time()
+                        filled = rival.fit_transform(z) * scale + mean
+                        spent.append(time.process_time() - begin)
                 except np.linalg.LinAlgError as error:
                     print(
                         told,
@@ -233,7 +242,7 @@ def main(folder: Path, names: list[str]) -> None:
                         flush=True,
                     )
                     continue
-                seconds = time.process_time() - begin
+                seconds = min(spent)
                 errors = judge(columns, mask, by_imputer(columns, filled, owners))
                 print(
                     told, type(rival).__name__, np.round(errors, 4).tolist(), f"{seconds:.2f} s", sep=" | ", flush=True

@@ -125,7 +125,7 @@ class Likelihood:
         bound, _ = e.linearised(side.x, self.loss, at, design, **here)
         centre, drawn = (e.ridge_rows(bound, design, rule, noise=noise, **solve).left for noise in (None, z))
         uniform = e.normal((*seed, 4 + what), (side.rows, SLICES + 2), np.float64)
-        return Draw(e.slice_rows(side.x, self.loss, side.factors, design, at, centre, drawn, uniform, **here), None)
+        return Draw(e.slice_rows(side.x, self.loss, side.factors, design, at, centre, drawn, uniform, **here), lambda: None)
 
     def finish(self, chain: Any) -> float:
         """Thresholds, given the factors; returns the log-likelihood of an observed entry."""

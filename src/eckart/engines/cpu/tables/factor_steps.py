@@ -27,16 +27,20 @@ def _gram(a, b, k, out):
 
 
 @njit(**INSIDE, fastmath=FAST)
+def _gathered(logs, size, pivot):
+    """The logarithm of a product of pivots so far, in two parts, with one more."""
+    size *= pivot
+    return (logs, size) if INNER < size < OUTER else (logs + np.log(size), 1.0)
+
+
+@njit(**INSIDE, fastmath=FAST)
 def invert(m, k, v):
     """M (k lines of k numbers, padded with zeros), positive definite, becomes M^-1 by Gauss and Jordan; returns log |M|. A pivot at a time, every other line
     gives up its share of the pivot's line: none of them waits for another, as the steps of a triangular solution do. ``v`` is room for a line."""
     logs, size = 0.0, 1.0
     for q in range(k):
         pivot = max(m[q, q], 1e-300)
-        size *= pivot
-        if not INNER < size < OUTER:
-            logs += np.log(size)
-            size = 1.0
+        logs, size = _gathered(logs, size, pivot)
         for r in range(k):
             v[0, r] = m[r, q]
             m[r, q] = 0.0
@@ -51,10 +55,7 @@ def _root(m, k, v):
     logs, size = 0.0, 1.0
     for q in range(k):
         pivot = max(m[q, q], 1e-300)
-        size *= pivot
-        if not INNER < size < OUTER:
-            logs += np.log(size)
-            size = 1.0
+        logs, size = _gathered(logs, size, pivot)
         root = 1.0 / np.sqrt(pivot)
         for r in range(k):
             v[0, r] = m[q, r] * root if r > q else 0.0
