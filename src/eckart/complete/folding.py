@@ -87,7 +87,7 @@ def on_columns(x: Observed, ids: Labels) -> Observed:
     """The same rows on the columns of a model, matched by id."""
     if ids.labels is not None and len(ids.labels) == x.n_columns and bool(np.all(np.asarray(x.columns) == ids.labels)):
         return x
-    if parts_of(x) is not None and ids.labels is not None and np.array_equal(ids.labels[: x.n_columns], x.columns):
+    if parts_of(x) is not None and ids.labels is not None and np.array_equal(ids.labels[: x.n_columns], np.asarray(x.columns)):
         return larger(x, (x.shape[0], ids.size), x.rows, ids.labels)  # without reading it
     to = ids.indices_of(x.columns)
     rows = np.repeat(np.arange(x.shape[0]), x.row_counts())
