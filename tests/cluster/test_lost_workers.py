@@ -315,7 +315,7 @@ def test_a_hundred_fits_with_workers_that_live_five_seconds(processes, rows, rat
     x, parted = da.from_array(np.abs(rows), chunks=(500, 12)), dd.from_pandas(ratings, npartitions=4)
     rng = np.random.default_rng(0)
     gaps = da.from_array(np.where(rng.random(rows.shape) < 0.1, np.nan, rows), chunks=(500, 12))
-    bag = db.from_sequence([" ".join(rng.choice(list("abcdefgh"), 9) + "x") for _ in range(200)], npartitions=4)
+    bag = db.from_sequence([" ".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), 9) + "x") for _ in range(200)], npartitions=4)
     fits = {
         "PCA": lambda: PCA(3, random_state=0).fit(x),
         "PCA randomized": lambda: PCA(3, random_state=0, svd_solver="randomized").fit(x),
