@@ -248,6 +248,7 @@ def test_json_is_one_object_of_every_verb(eckart_, done):
     assert told["parameters"]["n_components"] == 2
     told = one_object(done("recommend", "m.safetensors", "--row", 1, "-n", 2, "--json"))
     assert [line["rank"] for line in told["list"]] == [1, 2]
+    assert told["ordered_by"] in ("chance", "prediction")
     assert one_object(done("certify", "p.safetensors", "people.csv", "--json"))["certificate"]["holds"] is True
     assert one_object(done("plan", "people.csv", *table, "--json"))["command"] == "plan"
     code, out, err = eckart_("reduce", "nope.csv", "--json")

@@ -123,6 +123,9 @@ def recommend(
     if out is not None and len(set(head)) < len(head):
         raise InputError(f"columns {', '.join(head)} came, wanted names that differ; fit with other column names")
     tell(head, tables, out, shell)
+    shell.answer["ordered_by"] = first.by
+    if first.by == "chance" and not shell.json:
+        typer.echo("ordered by the chance of being taken up and liked; the score is the expected value (--by prediction orders by it)", err=True)
 
 
 def _with_attributes(fitted: Any, rows: str | None, columns: str | None, source: Any) -> tuple[Any, Any]:
