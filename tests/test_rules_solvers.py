@@ -292,3 +292,14 @@ def test_rows_alike_by_their_cosine_also_beside_an_empty_row():
     cosine = a @ a[0] / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(a[0]), 1e-300)
     assert list(found.columns[0])[:2] == [1, 3]
     np.testing.assert_allclose(np.asarray(found.scores[0])[:2], cosine[[1, 3]], rtol=1e-6)
+
+
+def test_seeds_of_topics_come_to_the_priors_of_words():
+    from eckart.explain.topics.given_priors import given_priors
+
+    eta, names = np.array([0.1, 0.2, 0.3]), np.array(["a", "b", "c"], object)
+    seeds = ({0: ["a"], 1: ["c"]}, 5.0, names)
+    alone, both = given_priors("auto", 0.5, seeds, 3, 2), given_priors("auto", eta, seeds, 3, 2)
+    assert alone.boost[0, 0] > 0 < alone.boost[2, 1]
+    np.testing.assert_allclose(both.boost, eta[:, None] + alone.boost)
+    assert both.eta == 0.0
