@@ -303,3 +303,14 @@ def test_seeds_of_topics_come_to_the_priors_of_words():
     assert alone.boost[0, 0] > 0 < alone.boost[2, 1]
     np.testing.assert_allclose(both.boost, eta[:, None] + alone.boost)
     assert both.eta == 0.0
+
+
+def test_weights_of_heavy_tails_are_conditional_means():
+    """(nu + d) / (nu + (u - m)^T L (u - m)) with L m as it is given: rows far from their prior mean weigh less."""
+    from eckart.complete.bayes.posterior import _weights
+
+    rng = np.random.default_rng(0)
+    lam, m, u = np.array([[2.0, 0.3], [0.3, 1.0]]), rng.standard_normal((4, 2)), rng.standard_normal((4, 2))
+    off = u - m
+    wanted = (5.0 + 2) / (5.0 + np.einsum("na,ab,nb->n", off, lam, off))
+    np.testing.assert_allclose(_weights(u, m @ lam, lam, 5.0)[:, 0], wanted)
