@@ -83,6 +83,7 @@ KNOWN: dict[str, str] = {
     **{f"{file} limit times 100: {seconds}": "how often a checkpoint is written" for file, seconds in KEPT_EVERY},
     "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
     "complete/bayes/bayesian_mf.py term dropped: self.n_components + 1": "how many threads a small matrix takes: the draws are the same",
+    "explain/topics/documents.py term dropped: ends[p] - x.parts.lengths[p]": "rows counted from the end of a part are the same rows",
     "reduce/solve.py limit times 100: 1.0": "sum(l^2) / sum(l)^2 is at most one",
     "reduce/linear_autoencoder.py limit times 100: 1e-06": "a tolerance that a form in common carries; this solver's certificate has its own",
 }

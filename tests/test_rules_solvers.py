@@ -292,3 +292,25 @@ def test_rows_alike_by_their_cosine_also_beside_an_empty_row():
     cosine = a @ a[0] / np.maximum(np.linalg.norm(a, axis=1) * np.linalg.norm(a[0]), 1e-300)
     assert list(found.columns[0])[:2] == [1, 3]
     np.testing.assert_allclose(np.asarray(found.scores[0])[:2], cosine[[1, 3]], rtol=1e-6)
+
+
+def test_seeds_of_topics_come_to_the_priors_of_words():
+    from eckart.explain.topics.given_priors import given_priors
+
+    eta, names = np.array([0.1, 0.2, 0.3]), np.array(["a", "b", "c"], object)
+    seeds = ({0: ["a"], 1: ["c"]}, 5.0, names)
+    alone, both = given_priors("auto", 0.5, seeds, 3, 2), given_priors("auto", eta, seeds, 3, 2)
+    assert alone.boost[0, 0] > 0 < alone.boost[2, 1]
+    np.testing.assert_allclose(both.boost, eta[:, None] + alone.boost)
+    assert both.eta == 0.0
+
+
+def test_weights_of_heavy_tails_are_conditional_means():
+    """(nu + d) / (nu + (u - m)^T L (u - m)) with L m as it is given: rows far from their prior mean weigh less."""
+    from eckart.complete.bayes.posterior import _weights
+
+    rng = np.random.default_rng(0)
+    lam, m, u = np.array([[2.0, 0.3], [0.3, 1.0]]), rng.standard_normal((4, 2)), rng.standard_normal((4, 2))
+    off = u - m
+    wanted = (5.0 + 2) / (5.0 + np.einsum("na,ab,nb->n", off, lam, off))
+    np.testing.assert_allclose(_weights(u, m @ lam, lam, 5.0)[:, 0], wanted)
