@@ -221,14 +221,13 @@ def test_no_task_and_no_step_of_the_client_holds_the_whole_data(nobody, name):
     [
         (lambda: TimeFactors(2).fit(DATA["numbers"](), **HOW), "use BayesianMF or ALS"),
         (lambda: MixedTable(2).fit(dd.from_pandas(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), npartitions=1)), r"pass X\.compute\(\)"),
-        (lambda: BayesianMF(2).fit(DATA["numbers"](), **HOW, row_features=pd.DataFrame({"user": [1], "age": [3.0]})), "leave them out"),
         (lambda: SoftImpute(loss="logistic").fit(DATA["answers"](), **HOW), r"use ALS\(loss='logistic'\)"),
         (lambda: GloVe(2, solver="adagrad").fit(DATA["texts"]()), "use solver='als'"),
         (lambda: SkipGram(2).fit(DATA["texts"]()), "use PMI or GloVe"),
         (lambda: LDA(2, learning_method="gibbs").fit(DATA["texts"]()), "use learning_method='cvb0', 'variational' or 'online'"),
         (lambda: ALS(2, loss="ordered").fit(eckart.read(DATA["grades"](), **HOW), weights=np.ones(2411)), "repeat entries"),
     ],
-    ids=["time", "mixed", "attributes", "loss", "adagrad", "skip-gram", "gibbs", "weights"],
+    ids=["time", "mixed", "loss", "adagrad", "skip-gram", "gibbs", "weights"],
 )
 def test_what_needs_one_place_says_in_one_line_what_to_use(nobody, fit, words):
     with pytest.raises(EckartError, match=words) as told:

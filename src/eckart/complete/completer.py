@@ -34,6 +34,7 @@ from eckart.fit import Fit, fitted
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
 from eckart.matrix_blocks import some_rows
+from eckart.parameters import check
 from eckart.terms import Loss, loss_from
 
 LEVELLED = ("logistic", "ordered", "ordered_probit")
@@ -79,6 +80,7 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         each stored entry in row order) say how much each observation counts. ``memory`` (such as ``"4GB"``; None: most of what is free) is what the
         observations of a file may take: more than that is sorted into shards on the disk first.
         """
+        check(self)
         x = self._entries(observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates, memory=memory))
         self._keep(self._solve(squarable(x), entry_weights(weights, x)), x)  # type: ignore[arg-type]
         return self

@@ -27,6 +27,7 @@ from eckart.io.tables.attributes import Encoding
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed, squarable
 from eckart.matrix_blocks import larger, parts_of
+from eckart.parameters import check
 
 
 class Features(NamedTuple):
@@ -77,6 +78,7 @@ class Featured(Completer, auto_wrap_output_keys=None):
         model. ``time`` is the name of the column of X that says when an entry was observed, numbers or dates, or an array of times in the order of the stored
         entries (``BayesianMF``).
         """
+        check(self)
         table = {"rows": rows, "columns": columns, "values": values, "duplicates": duplicates, "memory": memory}
         if time is None:
             x, when = self._entries(observed(X, sql, **table)), None

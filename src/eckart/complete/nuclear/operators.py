@@ -110,7 +110,7 @@ def operator(given: Any) -> Any:
     a: Any = given
     if hasattr(a, "times") and hasattr(a, "times_t"):
         return a if hasattr(a, "engine") else Products(a.shape, a.dtype, a.times, a.times_t)
-    if not hasattr(a, "shape") or getattr(a, "dtype", None) in (None, np.dtype(object)):
+    if not hasattr(a, "shape") or not hasattr(a, "dtype") or a.dtype == object:
         a = numbers("a", given, "a matrix of numbers, or an operator")
     if len(a.shape) != 2:
         raise InputError(f"a has {len(a.shape)} dimension(s), wanted rows and columns")

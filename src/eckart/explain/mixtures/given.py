@@ -71,8 +71,8 @@ def _inverse(precisions: np.ndarray, kind: str, name: str = "precisions_init") -
 class settable(fitted):
     """A fitted attribute of a mixture that can be set."""
 
-    def __set__(self, model: Any, value: Any) -> None:
-        model._set(self.fget.__name__, value)  # type: ignore[union-attr]
+    def __init__(self, get: Any):
+        super().__init__(get, lambda model, value: model._set(get.__name__, value))
 
 
 class SettableMixture(MixtureVerbs):
