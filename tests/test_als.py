@@ -514,6 +514,7 @@ def test_an_interrupt_keeps_the_last_whole_sweep(rng, monkeypatch, at, stop):
     assert np.isfinite(model.predict(0, 0)).all()
 
 
+@pytest.mark.in_one_piece
 @pytest.mark.parametrize("half", [4, 5, 6])
 def test_an_interrupt_keeps_the_last_half_sweep(rng, monkeypatch, half):
     """The factors, the trace and the objective belong to one point, wherever a sweep was when it was left."""

@@ -508,6 +508,7 @@ def test_frames_in_frames_out(model, rng):
         model.transform(frame.rename(columns={"c0": "other"}))
 
 
+@pytest.mark.in_one_piece
 def test_ctrl_c_keeps_the_best_state(rng, monkeypatch):
     x, calls = parts(rng), []
     original = CpuEngine.hals_pass
