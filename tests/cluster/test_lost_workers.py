@@ -88,9 +88,13 @@ def test_a_task_that_no_worker_survives_ends_with_words(processes, monkeypatch):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(900)
-def test_a_task_that_dask_gives_up_is_sent_again_under_another_name(processes, ratings, tmp_path):
-    """Four workers die under one task of a table, while an earlier model holds blocks of the same name: the fit goes on to the same bits."""
-    deaths = tmp_path / "deaths"
+@pytest.mark.parametrize("later", [False, True], ids=["at first", "later"])
+def test_a_task_that_dask_gives_up_is_sent_again(processes, ratings, tmp_path, monkeypatch, later):
+    """Four workers die under one task of a table, while an earlier model holds blocks of the same name: the fit goes on to the same bits, whether ids are
+    collected or, ``later``, a sweep is going on when the blocks are lost and made again."""
+    from eckart.clusters import tasks
+
+    deaths, calls, wait = tmp_path / "deaths", [], tasks.wait
 
     def deadly(part):
         if deaths.exists() and (said := deaths.read_text()):  # one letter for each time the partition is read from now on
@@ -99,12 +103,22 @@ def test_a_task_that_dask_gives_up_is_sent_again_under_another_name(processes, r
                 os.kill(os.getpid(), signal.SIGKILL)
         return part
 
+    def wait_and_lose(client, futures):
+        calls.append(len(futures))
+        if later and len(calls) == 7:
+            deaths.write_text("xxxx")
+            for pid in Killer(processes, 1.0).alive():
+                os.kill(pid, signal.SIGKILL)
+        return wait(client, futures)
+
     source = dd.from_pandas(ratings, npartitions=2)
     parted = source.map_partitions(lambda part, number=None: deadly(part) if part.index[0] == 0 else part, meta=ratings.iloc[:0])
     fit = lambda: ALS(3, random_state=0, max_iter=2).fit(parted, **HOW)  # noqa: E731
     whole = fit()
-    deaths.write_text(".xxxx")
-    processes.restart()  # what was held is lost, and made again by the same tasks
+    if not later:
+        deaths.write_text(".xxxx")
+        processes.restart()  # what was held is lost, and made again by the same tasks
+    monkeypatch.setattr(tasks, "wait", wait_and_lose)
     same_bits(whole, fit())
     assert deaths.read_text() == ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 from weakref import WeakSet
@@ -51,24 +52,34 @@ class Held:
             return self.client.persist(self.tasks, optimize_graph=False)
 
     @staticmethod
+    def all_of(client: Any) -> list[Held]:
+        """In the order in which they were made."""
+        return sorted((each for each in _held if each.client is client), key=attrgetter("number"))
+
+    @staticmethod
+    def dropped(client: Any) -> None:
+        """All that a client holds is forgotten by the scheduler, failures included: it answers for a task that it gave up with the old failure while anybody,
+        an earlier model say, wants something that is made of it."""
+        client.cancel([future for held in Held.all_of(client) for future in load_dask().futures_of(held.values)], force=True)
+
+    @staticmethod
     def again(client: Any) -> None:
-        """All that a client held, which it has lost when it was cut off: under the same names, which other tasks know them by, and one after another, since the
-        later ones may be made of the earlier."""
+        """All that a client held: under the same names, which other tasks know them by, and one after another, since the later ones may be made of the earlier.
+        One that cannot be made, since nobody has what it is made of, is no longer needed either."""
         distributed = load_dask()
-        for held in sorted((each for each in _held if each.client is client), key=attrgetter("number")):
+        for held in Held.all_of(client):
             held.values = held._sent()
-            wait(client, distributed.futures_of(held.values))
+            with suppress(distributed.client.FuturesCancelledError, distributed.CancelledError):
+                wait(client, distributed.futures_of(held.values))
 
 
 _held: WeakSet[Held] = WeakSet()
 _numbers = itertools.count()
 
 
-def computed(
-    client: Any, build: Callable[[str], list[Any]], name: Callable[[], str], again: Callable[[], None] = lambda: None, needs: float = 0.0
-) -> list[Any]:
-    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them (``again`` is called before), or when the
-    client was cut off for a moment. ``needs`` is about what the largest of them takes, in bytes, where that is known."""
+def computed(client: Any, build: Callable[[str], list[Any]], name: Callable[[], str], needs: float = 0.0) -> list[Any]:
+    """The values of the tasks that ``build`` makes; made anew, under another name, when workers died under them or the client was cut off for a moment, after
+    what they are made of. ``needs`` is about what the largest of them takes, in bytes, where that is known."""
     distributed = load_dask()
     lost: BaseException | None = None
     away = False
@@ -90,7 +101,8 @@ def computed(
             )  # its frames would hold the tasks, and Dask would answer with the old failure
             client.cancel(futures, force=True)
             del futures
-            again()
+            Held.dropped(client)
+            away = True
             time.sleep(RESPITE)
         except KeyboardInterrupt:
             client.cancel(futures, force=True)

@@ -124,7 +124,7 @@ class DaskRunner:
                 return [*rows, _merged(sums, name)]
             return answers
 
-        found = computed(self.client, build, lambda: self._name(do), lambda: self._again(handles), self.needs)
+        found = computed(self.client, build, lambda: self._name(do), self.needs)
         raise_first(found)
         if (traffic := counting()) is not None:
             traffic.add(len(self.client.scheduler_info(n_workers=-1)["workers"]), shared, own, found)
@@ -145,13 +145,6 @@ class DaskRunner:
                 f"factors of {size / 2**30:.2f} GiB go to every worker, which holds them twice, and a worker has {least / 2**30:.2f} GiB; use fewer "
                 "components, or workers with more memory"
             )
-
-    def _again(self, handles: list[Any]) -> None:
-        """Blocks whose tasks Dask has given up are made anew."""
-        held = [handle for handle in handles if handle.held is not None]
-        for handle in held:
-            handle.held = handle.kept = None
-        self._hold(held)
 
     def _hold(self, handles: list[Any]) -> None:
         """Blocks that stay in the memory of the workers; one that is lost is made again by its task."""

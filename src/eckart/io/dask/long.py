@@ -52,37 +52,20 @@ def observed_frame(source: Any, long: Any) -> Observed:
     blocks = int(np.clip(len(parts), -(-total * ENTRY_BYTES // MOST_BLOCK), max(1, total * ENTRY_BYTES // LEAST_BLOCK)))
     cuts = even_cuts(found.rows.counts, max(blocks, 1))
 
-    def placed(pure: bool) -> list[Any]:
-        later = {"pure": pure, "traverse": False}
-        labels = delayed((found.rows.labels, found.columns.labels), **later)
-        split = [
-            delayed(refusing, **later)(_split, part, i, picked, labels, cuts, i, found.dtype)
-            for i, part in enumerate(parts)
-        ]
-        made = []
-        for b in range(len(cuts) - 1):
-            pieces = [delayed(_piece, **later)(each_, b) for each_ in split]
-            made.append(
-                delayed(_block, **later)(pieces, labels, int(cuts[b]), int(cuts[b + 1]), long.duplicates, long.values)
-            )
-        return made
-
-    made, held = placed(True), list[Held]()
-    token = made[0].key
+    labels = delayed((found.rows.labels, found.columns.labels), **later)
+    split = [delayed(refusing, **later)(_split, part, i, picked, labels, cuts, i, found.dtype) for i, part in enumerate(parts)]
+    made = []
+    for b in range(len(cuts) - 1):
+        pieces = [delayed(_piece, **later)(each_, b) for each_ in split]
+        made.append(delayed(_block, **later)(pieces, labels, int(cuts[b]), int(cuts[b + 1]), long.duplicates, long.values))
+    held = Held(client_of(), made)
 
     def looked(_: str) -> list[Any]:
-        if not held:
-            held.append(Held(client_of(), list(made)))
-        return [delayed(_looked_at, pure=False, traverse=False)(_entries, block, i) for i, block in enumerate(held[0].values)]
+        return [delayed(_looked_at, pure=False, traverse=False)(_entries, block, i) for i, block in enumerate(held.values)]
 
-    def again() -> None:
-        """Under other names: Dask answers for a task that it gave up with the old failure while anybody, an earlier model say, holds one of its name."""
-        held.clear()
-        made[:] = placed(False)
-
-    entries = checked(computed(client_of(), looked, str, again))  # what was refused is said now
+    entries = checked(computed(client_of(), looked, str))  # what was refused is said now
     lengths, nbytes = np.diff(cuts).tolist(), float(sum(entries)) * ENTRY_BYTES
-    task_parts = TaskParts("observed", lengths, len(found.columns.labels), found.dtype, held[0].values, token, entries, nbytes, held[0])
+    task_parts = TaskParts("observed", lengths, len(found.columns.labels), found.dtype, held.values, made[0].key, entries, nbytes, held)
     x = of_parts(task_parts, found.rows.labels, found.columns.labels)
     assert isinstance(x, ObservedParts)
     return x
