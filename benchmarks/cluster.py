@@ -181,7 +181,7 @@ def pca(way: str, path: Path, k: int, center: bool = True) -> dict[str, Any]:
                 found = decomposition.PCA(k, random_state=0, svd_solver="randomized").fit(x)
             elif way == "dask-ml tsqr":
                 found = decomposition.TruncatedSVD(k, algorithm="tsqr").fit(x)
-            else:  # in single precision its power iterations overflow
+            else:  # in single precision it ends in "SVD did not converge"
                 found = decomposition.TruncatedSVD(k, random_state=0, algorithm="randomized").fit(x.astype(np.float64))
     wall = time.perf_counter() - start
     cpu = used() + (worker_cpu(client) if client else 0.0) - before
