@@ -22,7 +22,7 @@ from eckart.errors import wrong
 from eckart.factors import ItemWeights
 from eckart.fit import Fit, plan_of
 from eckart.matrix import Observed
-from eckart.parameters import check, number, param
+from eckart.parameters import number, param
 from eckart.rng import generator
 from eckart.trace import Trace
 
@@ -57,7 +57,6 @@ class EASE(ItemModel):
     _: KW_ONLY
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
-        check(self)
         self._check_entries(x, weights)
         n = x.n_columns
         dtype, engine = require_square("EASE", n, "SpectralFilter"), self._engine()

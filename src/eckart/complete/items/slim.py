@@ -23,7 +23,7 @@ from eckart.fit import Fit, fitted, plan_of
 from eckart.index.compress import transpose
 from eckart.io.models.levels import Memory, resuming
 from eckart.matrix import Observed
-from eckart.parameters import check, file_name, number, param, whole
+from eckart.parameters import file_name, number, param, whole
 from eckart.trace import StopReason, Trace, Watcher, progress
 
 AT_ONCE = 512
@@ -71,7 +71,6 @@ class SLIM(ItemModel):
         return int(self._fitted("n_iter_").plan["sweeps"])
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
-        check(self)
         self._check_entries(x, weights)
         n = x.n_columns
         dtype, engine = require_square("SLIM", n, "SpectralFilter"), self._engine()

@@ -27,7 +27,7 @@ from eckart.fit import Fit, plan_of, require_room
 from eckart.io.models.levels import resuming
 from eckart.matrix import Counts, Observed
 from eckart.matrix_blocks import as_counts, of_each_part, with_values
-from eckart.parameters import check, file_name, number, param, whole
+from eckart.parameters import file_name, number, param, whole
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.solve import Options, solve
 from eckart.rng import generator
@@ -75,7 +75,6 @@ class SpectralFilter(ItemModel):
     checkpoint: Any = param(None, file_name())
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
-        check(self)
         self._check_entries(x, weights)
         require_room("n_components", self.n_components, x.n_columns * float(self.n_components), x.dtype.itemsize)
         engine, k = self._engine(), min(int(self.n_components), *x.shape)
