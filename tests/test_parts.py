@@ -270,8 +270,8 @@ FEW = {"n_samples": 3, "burn_in": 2, "thin": 1, "n_chains": 1}
         (eckart.SVP(2), NUMBERS),
         (eckart.SVP(2, normalise="both"), NUMBERS),
         (eckart.SVP(2, normalise="column"), GRADES),
-        (eckart.SoftImpute(tau=2.0), GRADES),  # biases are taken out
-        (eckart.SoftImpute(tau=2.0, debias=True), NUMBERS),
+        (eckart.SoftImpute(tau=2.0, tol=1e-7), GRADES),  # biases are taken out
+        (eckart.SoftImpute(tau=2.0, tol=1e-7, debias=True), NUMBERS),
         (eckart.ALS(2, loss="ordered", max_iter=5), GRADES),
         pytest.param(eckart.BayesianMF(2, likelihood="probit", **FEW), ANSWERS, marks=pytest.mark.slow),
         (eckart.BayesianMF(2, likelihood="ordinal", noise="row", **FEW), GRADES),
@@ -293,7 +293,8 @@ def test_completers_have_the_same_answer_and_the_same_lists_on_parts_without_rea
         warnings.simplefilter("ignore")
         for y in (x, in_parts(x)):
             models.append(type(model)(**model.get_params()).fit(y))
-    close = 1e-4 if isinstance(model, eckart.SoftImpute) else 1e-6  # it stops by a tolerance, perhaps a step earlier
+    # it stops by its gap, some steps earlier or later as sums round: 1e-4 apart at the default tol, 4e-9 at this one
+    close = 1e-5 if isinstance(model, eckart.SoftImpute) else 1e-6
     for field in fields(models[0].fit_.factors):
         a, b = (getattr(m.fit_.factors, field.name) for m in models)
         if isinstance(a, np.ndarray) and a.dtype.kind == "f":
