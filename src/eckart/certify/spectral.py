@@ -21,7 +21,7 @@ starts contains each of their Krylov spaces, so it fails with probability at mos
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,24 +70,10 @@ def certify_subspace(
         return Certificate(
             PROBLEM, "global", extra, {"captured variance": 0.0, "total variance": float(total), "k": 0}, notes
         )
-    v: Any = components.T if known is None else known[0]
-    v = np.ascontiguousarray(v) if held is not None or engine is None else engine.take(v)
-    by = _by(engine, v)
-    exact: Any = v.astype(np.float64) if by is None else by.take(v, np.float64)
-    gram = _inner(exact, exact, by)
-    orthonormal = float(np.abs(gram - np.eye(k)).max())
-    both, apart = v, product if known is None or rough is None else rough[0]
-    if held is None and k < n:  # the first step of the remainder's estimate shares the pass over the data
-        drawn = rng.standard_normal((n, min(probe[1], n - k)))
-        fresh = _outside(drawn if engine is None else engine.take(drawn), exact, by)
-        both = _beside(v, fresh.astype(v.dtype), by) if known is None else fresh.astype(v.dtype)
-    if known is not None and both is v:
-        images = known[1].astype(np.float64, copy=False)
-    else:
-        images = apart(both)
-        images = images.astype(np.float64, copy=False) if by is None else by.take(images, np.float64)
-        images = images if known is None else np.hstack([known[1].astype(np.float64), images])
-    v, image = exact, images[:, :k]
+    apart = product if known is None or rough is None else rough[0]
+    seen = _measured(apart, components, held, rng, probe, engine, known)
+    v, image, by = seen.v, seen.image, seen.by
+    orthonormal = float(np.abs(_inner(v, v, by) - np.eye(k)).max())
     scale = max(float(np.abs(values).max()), floor, np.finfo(float).tiny)
     inside = _inner(v, image, by)
     captured = float(np.trace(inside))
@@ -110,7 +96,7 @@ def certify_subspace(
             found, beta, how = proven_norm(product, *held, v, turn, rng, left)
         else:
             found, beta, how = remainder_norm(
-                apart, v, components.dtype, rng, left, *probe, first=(fresh, images[:, k:]), engine=engine
+                apart, v, components.dtype, rng, left, *probe, first=seen.first, engine=engine
             )
             if apart is not product and rough is not None:
                 beta = min((np.sqrt(beta) + rough[1] * np.sqrt(total)) ** 2, max(left, beta))
@@ -145,6 +131,44 @@ def certify_subspace(
         *extra,
     )
     return Certificate(PROBLEM, "global", checks, facts, notes)
+
+
+class _Measured(NamedTuple):
+    """V in float64 and C V; random directions orthogonal to V with their products, which begin the remainder's estimate; the engine that holds them."""
+
+    v: Any
+    image: Any
+    first: tuple[Any, Any] | None
+    by: Engine | None
+
+
+def _measured(
+    product: Product,
+    components: np.ndarray,
+    held: tuple[Engine, np.ndarray] | None,
+    rng: np.random.Generator,
+    probe: tuple[int, int],
+    engine: Engine | None,
+    known: Any,
+) -> _Measured:
+    """One pass over the data: products with V where they are not ``known``, and, where C is not ``held``, with the first random directions."""
+    k, n = components.shape
+    v: Any = components.T if known is None else known[0]
+    v = np.ascontiguousarray(v) if held is not None or engine is None else engine.take(v)
+    by = _by(engine, v)
+    exact: Any = v.astype(np.float64) if by is None else by.take(v, np.float64)
+    both, fresh = v, None
+    if held is None and k < n:
+        drawn = rng.standard_normal((n, min(probe[1], n - k)))
+        fresh = _outside(drawn if engine is None else engine.take(drawn), exact, by)
+        both = _beside(v, fresh.astype(v.dtype), by) if known is None else fresh.astype(v.dtype)
+    if known is not None and both is v:
+        images = known[1].astype(np.float64, copy=False)
+    else:
+        images = product(both)
+        images = images.astype(np.float64, copy=False) if by is None else by.take(images, np.float64)
+        images = images if known is None else np.hstack([known[1].astype(np.float64), images])
+    return _Measured(exact, images[:, :k], None if fresh is None else (fresh, images[:, k:]), by)
 
 
 def mean_check(claimed: np.ndarray, found: np.ndarray, spread: float, dtype: np.dtype) -> Check:

@@ -83,6 +83,19 @@ def _ritz(small: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, f
     return values, s, 4 * float(np.finfo(dtype).eps) * scale
 
 
+def _ended(
+    used: int, n: int, k: int, residuals: np.ndarray, noise: float, missing: float, tol: float, grows: bool
+) -> StopReason | None:
+    """Why a space of ``used`` dimensions is enough, or None: the error is small, it is whole or can no longer grow, or what is left of it is rounding."""
+    if used < k:
+        return None
+    worst = float(residuals[:k].max(initial=0.0))
+    met = worst <= 8 * noise if tol <= FINEST else missing <= tol
+    if met or used == n or not grows:
+        return StopReason.CONVERGED
+    return StopReason.STALLED if worst <= noise else None
+
+
 def block_krylov(
     product: Product,
     n: int,
@@ -108,7 +121,8 @@ def block_krylov(
     if start is not None:
         first = np.column_stack([engine.take(start, dtype), first])
     fresh = engine.orth(first)
-    basis = np.empty_like(fresh, dtype, order="C", shape=(n, min(n, limit + block)))  # the space stays in the engine; blocks cross
+    # the space stays in the engine; blocks cross
+    basis = np.empty_like(fresh, dtype, order="C", shape=(n, min(n, limit + block)))
     used, products = 0, 0
     t = np.zeros((basis.shape[1], basis.shape[1]))
     trace = Trace("energy still missing, relative")
@@ -154,20 +168,12 @@ def block_krylov(
                 )
             trace.add(missing)
             watch("Krylov steps", step, None)
-            worst = float(residuals[:k].max(initial=0.0))
-            met = worst <= 8 * noise if tol <= FINEST else missing <= tol
-            if used >= k and (met or used == n):
-                trace.reason = StopReason.CONVERGED
-                break
-            if used >= k and following.shape[1] and worst <= noise:
-                trace.reason = StopReason.STALLED
+            if (ended := _ended(used, n, k, residuals, noise, missing, tol, following.shape[1] > 0)) is not None:
+                trace.reason = ended
                 break
             if following.shape[1] == 0:
-                if used >= k:
-                    trace.reason = StopReason.CONVERGED
-                    break
                 following = engine.orth(engine.drawn(rng, (n, min(block, n - used)), dtype), q)
-            if used + following.shape[1] > basis.shape[1]:
+            if used + following.shape[1] > basis.shape[1]:  # thick restart: the leading Ritz vectors are kept
                 keep = min(max(k + block, k + k // 2), used - 1)
                 basis[:, :keep] = engine.outer(q, s[:, :keep])
                 t[:] = 0.0
