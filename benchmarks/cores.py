@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib.metadata as metadata
+import inspect
 import json
 import os
 import platform
@@ -219,10 +220,17 @@ def sentences(count: int) -> Any:
 # ---- works: (data, threads) -> arrays whose bits are compared
 
 
-def pca(x: Any, threads: int, k: int, **more: Any) -> list[Any]:
-    from eckart import PCA
+def model_of(name: str, *args: Any, threads: int, **options: Any) -> Any:
+    """The model of that name on the CPU engine. ``--compare`` may ask states of the library in which there was no other engine to choose."""
+    import eckart
 
-    model = PCA(k, random_state=0, engine="cpu", n_threads=threads, **more).fit(x)
+    kind = getattr(eckart, name)
+    by = {"engine": "cpu"} if "engine" in inspect.signature(kind).parameters else {}
+    return kind(*args, random_state=0, n_threads=threads, **by, **options)
+
+
+def pca(x: Any, threads: int, k: int, **more: Any) -> list[Any]:
+    model = model_of("PCA", k, threads=threads, **more).fit(x)
     return [model.components_, model.singular_values_]
 
 
@@ -233,57 +241,43 @@ def rival_pca(x: Any, k: int, solver: str) -> None:
 
 
 def als(x: Any, threads: int, k: int, **more: Any) -> list[Any]:
-    from eckart import ALS
-
-    model = ALS(k, max_iter=3, tol=0.0, random_state=0, engine="cpu", n_threads=threads, **more).fit(x)
+    model = model_of("ALS", k, max_iter=3, tol=0.0, threads=threads, **more).fit(x)
     return [model.fit_.factors.left, model.fit_.factors.right]
 
 
 def bayes(x: Any, threads: int) -> list[Any]:
-    from eckart import BayesianMF
-
-    model = BayesianMF(32, n_samples=4, burn_in=3, thin=1, random_state=0, engine="cpu", n_threads=threads).fit(x)
+    model = model_of("BayesianMF", 32, n_samples=4, burn_in=3, thin=1, threads=threads).fit(x)
     return [model.fit_.factors.left, model.fit_.factors.right]
 
 
 def gaussian_mixture(x: np.ndarray, threads: int, kind: str, steps: int) -> list[Any]:
-    from eckart import GaussianMixture
-
     k, n = 32, x.shape[1]
     start = x[np.random.default_rng(1).choice(len(x), k, replace=False)]
     precision = np.full((k, n), 0.4) if kind == "diag" else np.tile(0.4 * np.eye(n), (k, 1, 1))
-    model = GaussianMixture(
-        k, covariance_type=kind, max_iter=steps, tol=0.0, reg_covar=1e-6, random_state=0, engine="cpu", n_threads=threads, means_init=start,
+    model = model_of(
+        "GaussianMixture", k, covariance_type=kind, max_iter=steps, tol=0.0, reg_covar=1e-6, threads=threads, means_init=start,
         weights_init=np.full(k, 1.0 / k), precisions_init=precision,
     ).fit(x)  # fmt: skip
     return [model.weights_, model.means_, model.covariances_]
 
 
 def lda(x: Any, threads: int, method: str, **more: Any) -> list[Any]:
-    from eckart import LDA
-
-    model = LDA(50, learning_method=method, random_state=0, engine="cpu", n_threads=threads, **more).fit(x)
+    model = model_of("LDA", 50, learning_method=method, threads=threads, **more).fit(x)
     return [model.components_]
 
 
 def nmf(x: Any, threads: int, k: int, **more: Any) -> list[Any]:
-    from eckart import NMF
-
-    model = NMF(k, random_state=0, tol=0.0, engine="cpu", n_threads=threads, **more)
+    model = model_of("NMF", k, tol=0.0, threads=threads, **more)
     return [model.fit_transform(x), model.components_]
 
 
 def soft_impute(x: Any, threads: int) -> list[Any]:
-    from eckart import SoftImpute
-
-    model = SoftImpute(tau=3.0, max_iter=5, random_state=0, engine="cpu", n_threads=threads).fit(x)
+    model = model_of("SoftImpute", tau=3.0, max_iter=5, threads=threads).fit(x)
     return [model.fit_.factors.left, model.fit_.factors.right]
 
 
 def skip_gram(x: Any, threads: int, deterministic: bool) -> list[Any]:
-    from eckart import SkipGram
-
-    model = SkipGram(100, max_iter=1, deterministic=deterministic, random_state=0, engine="cpu", n_threads=threads).fit(x)
+    model = model_of("SkipGram", 100, max_iter=1, deterministic=deterministic, threads=threads).fit(x)
     return [model.vectors_.vectors]
 
 
