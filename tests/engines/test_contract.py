@@ -392,8 +392,14 @@ def test_64_bit_indices():
 
 @weighted
 @dtypes
-def test_tiles_give_the_products_of_plain_rows(weighted, dtype):
-    """Large sparse data are copied into tiles for repeated products; the products do not change."""
+@pytest.mark.parametrize("rounds", [False, True], ids=["at once", "rounds"])
+def test_tiles_give_the_products_of_plain_rows(weighted, dtype, rounds, monkeypatch):
+    """Large sparse data are copied into tiles for repeated products; the products do not change, whether a thread takes a group of chunks or shares it."""
+    if rounds:  # eleven chunks, five at a time
+        from eckart.engines.cpu.entries import tiles
+
+        monkeypatch.setattr(tiles, "CHUNK", 512)
+        monkeypatch.setattr(tiles, "IMAGE_BYTES", 5 * 512 * 6 * np.dtype(dtype).itemsize)
     rng = np.random.default_rng(0)
     rows, n, each = 5500, 3000, 300
     columns = np.minimum((n * rng.random((rows, each)) ** 3).astype(np.int64), n - 1)
@@ -404,13 +410,13 @@ def test_tiles_give_the_products_of_plain_rows(weighted, dtype):
     w = rng.random(rows) if weighted else None
     v = rng.standard_normal((n, 6)).astype(dtype)
     results = []
-    for threads in (1, 3):
+    for threads in (1, 2, 3, 4, 5, 16):
         engine = engine_named("cpu", threads)
         placed = engine.put(x, w)
         mean = engine.column_moments(placed).mean
         results.append(engine.gram_times(placed, v, mean))
         np.testing.assert_array_equal(np.sort(placed.kept["tiles"].values), np.sort(x.data))
-    assert results[0].tobytes() == results[1].tobytes()
+    assert len({result.tobytes() for result in results}) == 1
     assert_close(results[0], products_by_scipy(s, v, mean, w), dtype, 5)
     small = engine.put(make("sparse", dtype))
     engine.gram_times(small, np.ones((N, 6), dtype), None)

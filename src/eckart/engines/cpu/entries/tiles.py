@@ -2,9 +2,9 @@
 
 A^T A V needs, for every stored entry, a row of V and a row of the result. Row by row these are random accesses to arrays larger than the cache, bound
 by latency. In a chunk of rows stored by columns, V and the result are streamed and the random accesses go to the chunk's Y = A V, which stays in
-cache: first Y[i] += a_ij V[j], threads over chunks; then total[j] += sum_i a_ij Y[i], threads over a few ranges of columns, each of which owns its
-part of the result, and over a few groups of chunks, whose results are added up. The copy (a 16-bit row and a value an entry, and the column pointers
-of each chunk) costs one pass; it pays from the second product on.
+cache: first Y[i] += a_ij V[j], then total[j] += sum_i a_ij Y[i]. Totals of a few groups of chunks are added up. Few threads take a group each, chunk by
+chunk; more of them share the first step by chunks, and the second by groups and by a few ranges of columns, each of which owns its part of the result.
+The copy (a 16-bit row and a value an entry, and the column pointers of each chunk) costs one pass; it pays from the second product on.
 """
 
 from __future__ import annotations
@@ -74,17 +74,30 @@ def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -
     """A^T diag(w) A V; ``weights`` of length 0 means all ones."""
     chunks = len(tiles.starts)
     at_once = min(chunks, max(1, IMAGE_BYTES // (tiles.chunk * v.shape[1] * v.itemsize)))
-    image = aligned_empty((at_once * tiles.chunk, v.shape[1]), v.dtype)
     totals = [aligned_empty(v.shape, v.dtype) for _ in range(lanes_for(at_once, v.nbytes, TOTAL_BYTES, GROUPS))]
-    ranges = tiles.column_ranges
-    for begin in range(0, chunks, at_once):
-        end = min(begin + at_once, chunks)
-        groups = itertools.pairwise(np.linspace(begin, end, len(totals) + 1).astype(int).tolist())
+    ends = [min(begin + at_once, chunks) for begin in range(0, chunks, at_once)]
+    rounds = [np.linspace(begin, end, len(totals) + 1).astype(int) for begin, end in zip([0, *ends], ends)]
 
-        def times(_: None, c: int, scratch: dict, begin: int = begin) -> None:
-            first = c * tiles.chunk
-            y = image[first - begin * tiles.chunk :][: min(tiles.chunk, tiles.rows - first)]
-            _tile_times(tiles.starts[c], tiles.local, tiles.values, v, weights, first, y)
+    def times(c: int, y: np.ndarray) -> np.ndarray:
+        first = c * tiles.chunk
+        y = y[: min(tiles.chunk, tiles.rows - first)]
+        _tile_times(tiles.starts[c], tiles.local, tiles.values, v, weights, first, y)
+        return y
+
+    def group(total: np.ndarray, g: int, scratch: dict) -> None:
+        """All of a group's chunks by one thread: Y is used while it is in the cache. The same sums in the same order as by ranges of columns."""
+        total[:] = 0
+        y = aligned_empty((tiles.chunk, v.shape[1]), v.dtype)
+        for cuts in rounds:
+            for c in range(cuts[g], cuts[g + 1]):
+                _tiles_times_t(tiles.starts[c : c + 1], tiles.local, tiles.values, times(c, y), tiles.chunk, 0, len(total), total)
+
+    if len(totals) % threads == 0:  # else some threads would wait for the others' last group
+        run_lanes(range(len(totals)), totals, group, threads)
+        return tree_sum(totals, threads)
+    image = aligned_empty((at_once * tiles.chunk, v.shape[1]), v.dtype)
+    for cuts in rounds:
+        begin, end = int(cuts[0]), int(cuts[-1])
 
         def times_t(_: None, part: tuple, scratch: dict, begin: int = begin) -> None:
             total, group, columns = part
@@ -93,8 +106,10 @@ def gram_times(tiles: Tiles, v: np.ndarray, weights: np.ndarray, threads: int) -
             y = image[(group[0] - begin) * tiles.chunk :]
             _tiles_times_t(tiles.starts[slice(*group)], tiles.local, tiles.values, y, tiles.chunk, *columns, total)
 
-        run_lanes(range(begin, end), [None] * (end - begin), times, threads)
-        parts = [(*one, columns) for one, columns in itertools.product(zip(totals, groups), ranges)]
+        run_lanes(
+            range(begin, end), [None] * (end - begin), lambda _, c, scratch, begin=begin: times(c, image[(c - begin) * tiles.chunk :]), threads
+        )
+        parts = [(*one, columns) for one, columns in itertools.product(zip(totals, itertools.pairwise(cuts.tolist())), tiles.column_ranges)]
         run_lanes(parts, [None] * len(parts), times_t, threads)
     return tree_sum(totals, threads)
 
