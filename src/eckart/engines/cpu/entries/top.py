@@ -19,13 +19,30 @@ LEAST_ITEMS, ITEMS_OF_ONE = 16, 4
 
 
 @njit(**OUTSIDE)
-def _mask(indptr, indices, rows, first, last, begin, tile):
-    """Excluded columns of the given rows become -inf in the tile of columns begin..; the indices of a row may stand in any order."""
+def _mask(indptr, indices, rows, first, last, begin, tile, ascend):
+    """Excluded columns of the given rows become -inf in the tile of columns begin... The indices of a row may stand in any order; ``ascend`` says where they
+    are known to ascend (1) or not (0): there all are looked through, and where nothing is known (-1) that is found out."""
     width = tile.shape[1]
     for q in range(first, last):
-        i = rows[q]
-        for p in range(indptr[i], indptr[i + 1]):
+        a, b = indptr[rows[q]], indptr[rows[q] + 1]
+        known, before = ascend[q - first], -1
+        if known > 0:
+            end = b
+            while a < end:
+                middle = (a + end) // 2
+                if indices[middle] < begin:
+                    a = middle + 1
+                else:
+                    end = middle
+        elif known < 0:
+            ascend[q - first] = 1
+        for p in range(a, b):
             j = indices[p] - begin
+            if known > 0 and j >= width:
+                break
+            if known < 0 and indices[p] < before:
+                ascend[q - first] = 0
+            before = indices[p]
             if 0 <= j < width:
                 tile[q - first, j] = -np.inf
 
@@ -92,7 +109,7 @@ def top_columns(
         last = min(first + ROWS, rows)
         if "tile" not in scratch:
             scratch["tile"] = np.empty(ROWS * COLUMNS, dtype)
-        stop = min(width * (part + 1), m)
+        stop, ascend = min(width * (part + 1), m), np.full(last - first, -1, np.int8)
         for begin in range(width * part, stop, wide):
             end = min(begin + wide, stop)
             tile = scratch["tile"][: (last - first) * (end - begin)].reshape(last - first, end - begin)
@@ -103,7 +120,7 @@ def top_columns(
             if offset is not None:
                 tile += offset[begin:end]
             if excluded is not None:
-                _mask(*excluded, first, last, begin, tile)
+                _mask(*excluded, first, last, begin, tile, ascend)
             _keep_best(tile, begin, best[part, first:last], where[part, first:last])
 
     run_lanes(range(blocks * parts), list(range(64)), step, threads)
