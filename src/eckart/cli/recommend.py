@@ -16,6 +16,7 @@ from eckart.cli.shell import Shell, Targets
 from eckart.errors import EckartError, FileError, InputError, wrong
 
 BLOCK_ROWS = 2**14
+"""Rows whose lists are made and written together: enough for all threads, and lists of a hundred take some 30 MB."""
 
 
 @options.spread

@@ -14,11 +14,13 @@ from eckart.matrix import Counts, Dense, Matrix, Observed
 SOLVERS = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
 ALIASES = {"full": "svd", "covariance_eigh": "eigh", "arpack": "lanczos"}
 SMALL = 500
+"""Rows and columns up to which a full SVD takes milliseconds."""
 STATISTIC_COLUMNS = 2048
 """Widest data whose covariance is formed for a stream; wider streams are sketched."""
 FLOPS = 1.0e11
 """Assumed speed of matrix products, for estimates only."""
 BYTES = 1.0e10
+"""Assumed speed of reading memory, for estimates only."""
 BLOCK = 2**22
 """Assumed bytes in a block of rows."""
 EXACT_SECONDS = 0.2
