@@ -16,7 +16,7 @@ CHUNK = 2**22
 MOST_NUMBERS = 2**20
 """Numbers in one vector."""
 LONGEST_LINE, LONGEST_WORD = 2**26, 2**16
-"""Bytes that are read in search of an end: a line of MOST_NUMBERS numbers of 60 letters, and a word that no language has; without one the file is something else."""
+"""Bytes that are read in search of an end: a line of MOST_NUMBERS numbers of 60 letters, and a word that no language has."""
 
 
 def ending(file: Path) -> str:
