@@ -79,9 +79,10 @@ def test_uncentered_is_truncated_svd():
     x = sparse.random(500, 60, 0.1, random_state=3, format="csr")
     theirs = TruncatedSVD(4, algorithm="arpack", random_state=0).fit(x)
     for data in (x, x.toarray()):
-        ours = PCA(4, center=False, svd_solver="lanczos", random_state=0).fit(data)
+        # codes stray by the root of the energy that may be missing (tol), over the gap: the default tolerance would be what is seen here
+        ours = PCA(4, center=False, svd_solver="lanczos", tol=1e-14, random_state=0).fit(data)
         np.testing.assert_allclose(ours.singular_values_, theirs.singular_values_, rtol=1e-6)
-        np.testing.assert_allclose(np.abs(ours.transform(data)), np.abs(theirs.transform(x)), atol=1e-3)
+        np.testing.assert_allclose(np.abs(ours.transform(data)), np.abs(theirs.transform(x)), atol=1e-5)
         assert not ours.mean_.any()
         assert (np.diff(ours.explained_variance_) <= 0).all()
         np.testing.assert_allclose(ours.fit_transform(data), ours.fit(data).transform(data))
