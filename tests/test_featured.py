@@ -292,8 +292,8 @@ def test_a_killed_fit_resumes_only_with_the_same_attributes(model, more, data, t
 
     written = []
 
-    def save(self, done, arrays, original=Checkpoint.save):
-        original(self, done, arrays)
+    def save(self, arrays, original=Checkpoint.save):
+        original(self, arrays)
         written.append(1)  # one for each sweep
         if len(written) == 3:
             raise Killed
