@@ -145,10 +145,10 @@ def require_memory(plan: Plan, available: float) -> None:
 
 
 def measured_speed() -> float:
-    """Speed of this machine's matrix product in units of FLOPS, from a product of a few milliseconds."""
-    a = np.ones((1024, 512), np.float32)
-    a.T @ a
-    begin = time.perf_counter()
-    for _ in range(5):
+    """Speed of this machine's matrix product in units of FLOPS: the fastest of six products of milliseconds, since others may have been interrupted."""
+    a, seconds = np.ones((1024, 512), np.float32), []
+    for _ in range(6):  # the first of them wakes the threads
+        begin = time.perf_counter()
         a.T @ a
-    return 5 * 1024 * 512**2 / (time.perf_counter() - begin) / FLOPS
+        seconds.append(time.perf_counter() - begin)
+    return 1024 * 512**2 / min(seconds) / FLOPS
