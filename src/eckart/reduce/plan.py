@@ -14,7 +14,7 @@ from eckart.matrix import Counts, Dense, Matrix, Observed
 SOLVERS = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
 ALIASES = {"full": "svd", "covariance_eigh": "eigh", "arpack": "lanczos"}
 SMALL = 500
-"""Rows and columns up to which a full SVD takes milliseconds."""
+"""Rows and columns up to which a full SVD takes a tenth of a second at the most."""
 STATISTIC_COLUMNS = 2048
 """Widest data whose covariance is formed for a stream; wider streams are sketched."""
 FLOPS = 1.0e11
