@@ -1,7 +1,8 @@
 """The specification, the promises and the contracts under other processors than this one: ``make test-cpus``.
 
 OpenBLAS and numba can be told to work as for another processor, and the vector kernels to take another width. Each setting has its own cache of compiled
-kernels. One line a setting at the end; the exit code is that of the worst.
+kernels. One line a setting at the end; the exit code is that of the worst. With ``MARGINS=FOLDER`` in the environment how near each comparison came to its
+bound is written there, a file for each setting: ``python tests/margins.py FOLDER/*`` reports it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def main(chosen: list[str]) -> int:
         begun = time.perf_counter()
         with tempfile.TemporaryDirectory() as cache:
             command = [sys.executable, "-m", "pytest", "-q", "-n", os.environ.get("WORKERS", "2"), "--dist", "worksteal", *TESTS]
+            if folder := os.environ.get("MARGINS"):
+                command += ["--margins", os.path.join(folder, name.replace(" ", "_") + ".json")]
             done = subprocess.run(command, env=os.environ | setting | {"NUMBA_CACHE_DIR": cache}, capture_output=True, text=True)
         last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else done.stderr[-200:]
         lines.append(f"{name:<24} {last} ({time.perf_counter() - begun:.0f} s)")

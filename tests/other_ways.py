@@ -6,7 +6,7 @@ seeds of their own and are left out. Fixtures that the tests of a file share are
 ``--repeat-below 0.5`` repeats only those whose first run took less than so many processor seconds, ``--repeat-above`` the others; ``--seconds-each 20``
 repeats each until so many of them are spent on it, ``--seconds-all 60`` begins no run after so many on the clock; ``--seed-notes FILE`` adds one line for
 each test that drew: its name, its seconds, on how many seeds it ran and on which it failed. With ``--block-rows n`` the automatic engine cuts every
-matrix in memory into blocks of n rows and works on these one after another.
+matrix in memory into blocks of n rows and works on these one after another. ``--margins FILE``: see ``margins.py``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from _pytest.runner import runtestprotocol
+
+from margins import Margins
 
 STEP = 1_000_003
 """Distance between the seeds of two runs: larger than any seed that a test writes down."""
@@ -35,10 +37,13 @@ def add_options(parser):
     parser.addoption("--seconds-each", type=float, default=1e9, help="seconds after which a test is not repeated any more")
     parser.addoption("--seconds-all", type=float, default=1e9, help="seconds after which no run is begun any more")
     parser.addoption("--seed-notes", default=None, help="a file that gets a line of JSON for each test that drew")
+    parser.addoption("--margins", default=None, help="a file that gets a line of JSON for each comparison of numbers: how near it came to its bound")
     parser.addoption("--block-rows", type=int, default=0, help="cut matrices into blocks of so many rows")
 
 
 def pytest_configure(config):
+    if config.getoption("--margins"):
+        config.pluginmanager.register(Margins(config.getoption("--margins")))
     if config.getoption("--seeds"):
         alone()
         words = ("--first-seed", "--seeds", "--repeat-above", "--repeat-below", "--seconds-each", "--seed-notes", "--seconds-all")

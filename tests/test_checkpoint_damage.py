@@ -117,9 +117,9 @@ def stopped(monkeypatch, tmp_path):
         kept, path = Checkpoint.save, tmp_path / "state"
         count = []
 
-        def save(self, done, arrays):
-            kept(self, done, arrays)
-            count.append(done)
+        def save(self, arrays):
+            kept(self, arrays)
+            count.append(1)
             if len(count) == 2 or name in ("PCA", "GloVe"):
                 raise Killed
 

@@ -99,8 +99,8 @@ class Runs:
         written = Checkpoint.save
         self.states = []
 
-        def save(file, done, arrays):
-            written(file, done, arrays)
+        def save(file, arrays):
+            written(file, arrays)
             self.states.append(arrays)
             if len(self.states) == killed_at:
                 raise error

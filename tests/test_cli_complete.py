@@ -714,3 +714,25 @@ def test_biases_alone(done):
     model = load("n.safetensors")
     assert np.abs(model.row_factors_ @ model.column_factors_.T).max() < 1e-6
     assert model.certificate_.holds
+
+
+def test_every_verb_that_computes_does_so_on_the_engine_that_is_asked_for(ran, refused, monkeypatch):
+    from eckart.engines.plain import PlainEngine
+
+    used = []
+    for name in ("put", "top_columns"):
+        original = getattr(PlainEngine, name)
+        monkeypatch.setattr(
+            PlainEngine, name, lambda self, *a, original=original, **more: (used.append(1), original(self, *a, **more))[1]
+        )
+    for command in (
+        ("certify", "m.safetensors", "r.csv"),
+        ("recommend", "m.safetensors", "--row", USERS[0]),
+        ("compare", "r.csv", "--rows", "user", "--columns", "movie", "--methods", "ease"),
+    ):
+        ran(*command)
+        assert not used, command
+        ran(*command, "--engine", "plain")
+        assert used, command
+        used.clear()
+        assert "--engine" in refused(*command, "--engine", "abacus")

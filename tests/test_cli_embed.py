@@ -268,9 +268,9 @@ def test_every_method_goes_on_from_its_checkpoint(how, eckart_, monkeypatch):
     eckart_(*words, "whole.txt")
     save, written = Checkpoint.save, []
 
-    def killed(self, done, arrays):
-        save(self, done, arrays)
-        written.append(done)
+    def killed(self, arrays):
+        save(self, arrays)
+        written.append(1)
         if len(written) == 2 or "pmi" in how:
             raise RuntimeError("killed")
 

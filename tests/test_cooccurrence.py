@@ -179,7 +179,7 @@ def test_the_result_is_counts_for_every_model(large):
 
 def test_rows_that_were_looked_at_stay():
     """A checkpoint takes the rows of a run before they are taken for good."""
-    engine, run = engine_named("cpu", 1), module.Run(2, 2**20)
+    engine, run = engine_named("cpu", 1), module.Run(2**20)
     run.put(CountRows(0, np.array([1]), np.array([1], np.int32), np.array([2.0])))
     run.put(CountRows(1, np.array([1]), np.array([0], np.int32), np.array([3.0])))
     for take in (run.held, run.held, run.arrays):

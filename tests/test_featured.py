@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from eckart import ALS, BayesianMF, FileError, InputError, SoftImpute, load, observed
 from eckart.cli.main import app
+from eckart.complete.factors.majorise import FOLD_TOL
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.save import pack, unpack
 from eckart.io.tables.attributes import Encoding
@@ -269,7 +270,8 @@ def test_attributes_go_together_with_losses(loss, tmp_path):
     back = load(tmp_path / "m.safetensors")
     np.testing.assert_array_equal(back.predict_proba(*cold), model.predict_proba(*cold))
     part = observed(table[table.user == 20], **NAMES)
-    np.testing.assert_allclose(back.predict(part), model.predict([20]), atol=1e-3)
+    # steps of a fold-in end where codes move by sqrt(FOLD_TOL); each is a share of the one before, so that all that are left out are a few times that
+    np.testing.assert_allclose(back.predict(part), model.predict([20]), atol=10 * np.sqrt(FOLD_TOL))
     later = pd.DataFrame({"user": [99], "one": [1.0], "two": [-1.0]})
     assert np.isfinite(model.predict(99, 3, row_features=later)).all()
 
@@ -292,8 +294,8 @@ def test_a_killed_fit_resumes_only_with_the_same_attributes(model, more, data, t
 
     written = []
 
-    def save(self, done, arrays, original=Checkpoint.save):
-        original(self, done, arrays)
+    def save(self, arrays, original=Checkpoint.save):
+        original(self, arrays)
         written.append(1)  # one for each sweep
         if len(written) == 3:
             raise Killed

@@ -292,8 +292,8 @@ def stopped(monkeypatch, at, fit):
     """Run a fit that is killed when its checkpoint of epoch ``at`` has been written."""
     saved = eckart.io.models.checkpoint.Checkpoint.save
 
-    def save(self, done, arrays):
-        saved(self, done, arrays)
+    def save(self, arrays):
+        saved(self, arrays)
         if unpack(arrays)[-1]["epoch"] == at:
             raise Killed
 

@@ -22,6 +22,11 @@ ATTRIBUTES = (
 )
 
 
+def rounding(rows):
+    """Sums of float32 over N rows round by about eps sqrt(N), in an order that depends on the CPU's registers; a margin of ten over that, at least 1e-5."""
+    return max(1e-5, 10 * float(np.finfo(np.float32).eps) * np.sqrt(rows))
+
+
 @pytest.mark.parametrize("shape", [(1797, 64), (40, 64), (700, 20), (60, 900)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("k", [1, 7, None])
@@ -30,7 +35,7 @@ def test_scikit_learn_results_are_reproduced(shape, dtype, k, rng):
     theirs = SklearnPCA(k, svd_solver="full").fit(x.astype(np.float64))
     ours = PCA(k, svd_solver="auto").fit(x)
     shown = slice(None) if k else slice(0, min(shape) - 1)  # the last direction of N <= n rows is noise
-    limit = 1e-5 if dtype == np.float32 else 1e-9
+    limit = rounding(shape[0]) if dtype == np.float32 else 1e-9
     for name in ATTRIBUTES:
         a, b = np.asarray(getattr(ours, name)), np.asarray(getattr(theirs, name))
         assert a.shape == b.shape, name
@@ -50,11 +55,12 @@ def test_scikit_learn_results_are_reproduced(shape, dtype, k, rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_digits_attributes_to_1e_5(digits, dtype):
+def test_attributes_of_digits_are_those_of_scikit_learn(digits, dtype):
     theirs = SklearnPCA(10, svd_solver="full").fit(digits)
     ours = PCA(10).fit(digits.astype(dtype))
+    close = rounding(len(digits)) if dtype == np.float32 else 1e-5
     for name in ATTRIBUTES:
-        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-5, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=close, atol=close, err_msg=name)
     np.testing.assert_allclose(
         ours.transform(digits.astype(dtype)), theirs.transform(digits), atol=1e-3 if dtype == np.float32 else 1e-9
     )
@@ -64,14 +70,15 @@ def test_digits_attributes_to_1e_5(digits, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_sparse_attributes_to_1e_5(dtype):
+def test_attributes_of_sparse_rows_are_those_of_scikit_learn(dtype):
     x = sparse.random(2000, 300, 0.05, random_state=3, format="csr", dtype=dtype)
     x = x @ sparse.diags_array(np.linspace(1, 6, 300).astype(dtype))
     theirs = SklearnPCA(5, svd_solver="arpack", random_state=0).fit(x.astype(np.float64))
+    close = rounding(x.shape[0]) if dtype == np.float32 else 1e-5
     for solver in ("auto", "lanczos"):
         ours = PCA(5, svd_solver=solver, tol=1e-12, random_state=0).fit(x)
         for name in ATTRIBUTES[1:]:
-            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-5, atol=1e-6, err_msg=name)
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=close, atol=1e-6, err_msg=name)
         np.testing.assert_allclose(ours.components_, theirs.components_, atol=2e-3 if dtype == np.float32 else 1e-5)
 
 
@@ -79,9 +86,10 @@ def test_uncentered_is_truncated_svd():
     x = sparse.random(500, 60, 0.1, random_state=3, format="csr")
     theirs = TruncatedSVD(4, algorithm="arpack", random_state=0).fit(x)
     for data in (x, x.toarray()):
-        ours = PCA(4, center=False, svd_solver="lanczos", random_state=0).fit(data)
+        # codes stray by the root of the energy that may be missing (tol), over the gap: the default tolerance would be what is seen here
+        ours = PCA(4, center=False, svd_solver="lanczos", tol=1e-14, random_state=0).fit(data)
         np.testing.assert_allclose(ours.singular_values_, theirs.singular_values_, rtol=1e-6)
-        np.testing.assert_allclose(np.abs(ours.transform(data)), np.abs(theirs.transform(x)), atol=1e-3)
+        np.testing.assert_allclose(np.abs(ours.transform(data)), np.abs(theirs.transform(x)), atol=1e-5)
         assert not ours.mean_.any()
         assert (np.diff(ours.explained_variance_) <= 0).all()
         np.testing.assert_allclose(ours.fit_transform(data), ours.fit(data).transform(data))

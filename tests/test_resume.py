@@ -54,10 +54,10 @@ def kill_after(monkeypatch, at, run):
     """Run until the state was to be written for the ``at``-th time, write it, and end there; True if it came so far."""
     kept, count = Checkpoint.save, []
 
-    def save(self, done, arrays):
+    def save(self, arrays):
         count.append(1)
         if len(count) == at:
-            kept(self, done, arrays)
+            kept(self, arrays)
             raise Killed
 
     with monkeypatch.context() as m:
@@ -153,8 +153,8 @@ def test_a_killed_choice_goes_on_inside_its_candidate(monkeypatch, tmp_path):
     monkeypatch.setattr(als, "alternate", lambda problem, state, *a: (sweeps.append(state.sweeps), count(problem, state, *a))[1])
     kept, written = Checkpoint.save, []
 
-    def save(self, done, arrays):
-        kept(self, done, arrays)
+    def save(self, arrays):
+        kept(self, arrays)
         written.append(self.path.name)
         if self.path.name == kill:
             raise Killed
@@ -233,10 +233,12 @@ def test_a_fit_without_a_seed_goes_on_with_the_draws_of_the_killed_one(monkeypat
 )
 def test_a_state_of_another_shape_is_refused_in_words(name, monkeypatch, tmp_path):
     """As another version may leave it, or a hand that can count checksums."""
+    from safetensors.numpy import load_file
+
     make, data = FITS[name]
     path = tmp_path / "state"
     assert kill_after(monkeypatch, 2, lambda: make(checkpoint=path).fit(data()))
-    done, arrays = read_raw(path)
+    arrays = load_file(path)
     held = "json" in arrays
     state = unpack(arrays) if held else None
     wrong = (
@@ -248,7 +250,7 @@ def test_a_state_of_another_shape_is_refused_in_words(name, monkeypatch, tmp_pat
     for arrays in wrong:
         file = Checkpoint(path, {}, seconds=0.0)
         file.about = about
-        file.save(done, arrays)
+        file.save(arrays)
         with pytest.raises(eckart.FileError, match="delete it to start over"):
             make(checkpoint=path).fit(data())
 
@@ -260,12 +262,6 @@ def header_of(path):
 
     with safe_open(path, "np") as file:
         return json.loads(file.metadata()["checkpoint"])
-
-
-def read_raw(path):
-    from safetensors.numpy import load_file
-
-    return header_of(path)["done"], load_file(path)
 
 
 def test_another_version_is_refused(monkeypatch, tmp_path):
@@ -378,7 +374,7 @@ def test_sigkill_at_several_moments(tmp_path):
 def test_seconds_between_two_writings(monkeypatch, tmp_path):
     """Without the patience to write, a short fit writes nothing."""
     written = []
-    monkeypatch.setattr(Checkpoint, "save", lambda self, done, arrays: written.append(done))
+    monkeypatch.setattr(Checkpoint, "save", lambda self, arrays: written.append(1))
     make, data = FITS["PLSA"]
     make(checkpoint=tmp_path / "s").fit(data())
     assert not written

@@ -67,8 +67,8 @@ def killed_at(monkeypatch, name, count, work, by=Killed):
     """Work that ends after the ``count``-th state of the file of that name was written."""
     save, seen = Checkpoint.save, []
 
-    def at(self, done, arrays):
-        save(self, done, arrays)
+    def at(self, arrays):
+        save(self, arrays)
         seen.append(1) if self.path.name == name else None
         if len(seen) == count:
             raise by
@@ -121,12 +121,12 @@ class Clock:
         self.now, self.states = 0.0, {}
         save = Checkpoint.save
 
-        def counted(this, done, arrays):
+        def counted(this, arrays):
             name = this.path.name
             if name in ("c.bayes", "c.als"):
                 self.now += 1.0
                 self.states[name] = self.states.get(name, 0) + 1
-            save(this, done, arrays)
+            save(this, arrays)
 
         monkeypatch.setattr(Checkpoint, "save", counted)
         monkeypatch.setattr(time, "process_time", lambda: self.now)

@@ -15,19 +15,26 @@ KINDS = {"dense": Dense, "counts": Counts, "observed": Observed}
 
 
 class Parts(Protocol):
-    """Parts of the rows of one matrix. ``load`` may be called again, in any order; an empty part is left out."""
+    """Parts of the rows of one matrix. ``load`` may be called again, in any order; an empty part is left out.
 
-    kind: str
-    """"dense", "counts" or "observed", as in ``engines.protocol.Placed``."""
-    lengths: Sequence[int]
-    """Rows of each part."""
-    n_columns: int
-    dtype: np.dtype
+    Those of data that are not in memory have a ``token``, too: what tells these data from others, without reading them where that can be helped.
+    """
 
     @property
-    def token(self) -> str:
-        """What tells these data from others, without reading them where that can be helped."""
+    def kind(self) -> str:
+        """One of "dense", "counts" and "observed", as in ``engines.protocol.Placed``."""
         ...
+
+    @property
+    def lengths(self) -> Sequence[int]:
+        """Rows of each part."""
+        ...
+
+    @property
+    def n_columns(self) -> int: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
 
     def load(self, part: int) -> Matrix:
         """One part in memory, rows counted from its own start."""

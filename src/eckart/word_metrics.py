@@ -23,6 +23,7 @@ from eckart.arguments import held
 from eckart.errors import FileError, InputError, InputTypeError, written, wrong
 
 BLOCK_SCORES = 2**23
+"""Scores that are held at once: 32 to 64 MB."""
 METHODS = ("add", "multiply")
 
 

@@ -48,7 +48,7 @@ def samples(folder: Path) -> dict[str, dict[str, Any]]:
     eckart.ALS(1, max_iter=2, random_state=0).fit(np.where(rng.random(x.shape) < 0.8, x, 0.5)).save(
         folder / "s.safetensors"
     )
-    Checkpoint(folder / "t.checkpoint", ABOUT, 0.0).save(3, {"x": x, "y": x[0]})
+    Checkpoint(folder / "t.checkpoint", ABOUT, 0.0).save({"x": x, "y": x[0]})
     (folder / "u.jsonl").write_text("".join(json.dumps({"id": i, "text": f"é word {i}"}) + "\n" for i in range(6)))
     (folder / "v.txt").write_text("one text\nand anothér\n")
     (folder / "w.csv").write_text("user,item,rating\n" + "".join(f"u{i % 3},i{i % 4},{i}.5\n" for i in range(9)))

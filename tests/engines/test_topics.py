@@ -110,15 +110,16 @@ def test_topic_bayes(engine, data):
     (g, a), (h, b) = (
         e.topic_bayes(x, words.astype(x.dtype), prior, gamma, steps=7, tol=0.0) for e in (engine, PLAIN)
     )
-    assert_close(get(engine, g), h, x.dtype)
+    tokens = h.sum(axis=1).max()  # of the longest document: its gammas are its tokens, shared out, and a rounding of the shares moves so many
+    assert_close(get(engine, g), h, x.dtype, tokens)
     assert_close(a.counts, b.counts, x.dtype)
     assert_close(a.logs, b.logs, x.dtype, 1e3)
     assert_close(a.value, b.value, x.dtype, abs(b.value))
     assert_close(a.likelihood, b.likelihood, x.dtype, abs(b.value))
     (g, a), (h, b) = (e.topic_bayes(x, words.astype(x.dtype), prior, t, steps=2, tol=0.0) for e, t in ((engine, g), (PLAIN, h)))
-    assert_close(get(engine, g), h, x.dtype)
+    assert_close(get(engine, g), h, x.dtype, tokens)
     same = [get(e, e.topic_bayes(x, words.astype(x.dtype), prior, prior + 1, steps=3)[0]) for e in (engine, PLAIN)]
-    assert_close(*same, x.dtype)
+    assert_close(*same, x.dtype, tokens)
 
 
 def test_topic_scores(engine, data):

@@ -10,17 +10,18 @@ The problem is not convex: a stationary point is what can be proven.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check, finite, never_rises, roundings
-from eckart.engines.protocol import Placed, RidgeRule, Tall
+from eckart.engines.protocol import Engine, Placed, RidgeRule, Tall
 from eckart.factors import Embedding
 from eckart.matrix import Observed
 from eckart.trace import Trace
 
 GRADIENT_LIMIT = 0.02
+"""As for other factors fitted by alternating least squares (``stationary``): what is left to gain is about its square."""
 
 
 class GloveProblem(NamedTuple):
@@ -34,7 +35,7 @@ class GloveProblem(NamedTuple):
     pull: tuple[float, float]
 
     @classmethod
-    def of(cls, x: Observed, weights: np.ndarray, rule: RidgeRule, engine: Any) -> GloveProblem:
+    def of(cls, x: Observed, weights: np.ndarray, rule: RidgeRule, engine: Engine) -> GloveProblem:
         size = np.abs(weights * x.data)
         rows = np.bincount(np.repeat(np.arange(x.shape[0]), x.row_counts()), size, x.shape[0])
         columns = np.bincount(x.indices, size, x.n_columns)
@@ -48,7 +49,7 @@ class GloveProblem(NamedTuple):
 
 
 def certify_glove(
-    p: GloveProblem, f: Embedding, engine: Any, trace: Trace, objective: list[float] | None = None
+    p: GloveProblem, f: Embedding, engine: Engine, trace: Trace, objective: list[float] | None = None
 ) -> Certificate:
     """The certificate of an embedding; ``objective`` (with the ridge, after each half sweep of ALS) must never rise."""
     assert f.context is not None
@@ -84,7 +85,7 @@ def certify_glove(
     return Certificate(problem, "stationary", tuple(checks), facts)
 
 
-def _square(engine: Any, u: Tall, pull: Tall, ridge: np.ndarray) -> float:
+def _square(engine: Engine, u: Tall, pull: Tall, ridge: np.ndarray) -> float:
     """sum_i ||l_i u_i - pull_i||^2, multiplied out; the weights are float64, so that what cancels does so in float64."""
     parts = ((u, u, ridge**2), (u, pull, -2.0 * ridge), (pull, pull, np.ones(len(ridge))))
     return max(float(sum(np.trace(engine.inner(a, b, engine.take(w))) for a, b, w in parts)), 0.0)

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
-from eckart.engines.protocol import SparseRows
+from eckart.engines.protocol import Engine, SparseRows
 
 EXACT = 2048
 """Columns up to which R is formed."""
 PROBES, SURE = 32, 4.0
+"""Random vectors, and how many times the mean over them the bound is (see above)."""
 STEP = 256
 """Columns or rows of W in a block."""
 BETTER = 1e-6
@@ -31,7 +32,7 @@ SPARSE = "predict every column from the others: min 1/2 ||X - X W||^2 + l1 sum W
 
 
 def certify_zero_diagonal(
-    engine: Any, x: Any, weights: np.ndarray, multipliers: np.ndarray, l2: float, rng: np.random.Generator
+    engine: Engine, x: Any, weights: np.ndarray, multipliers: np.ndarray, l2: float, rng: np.random.Generator
 ) -> Certificate:
     """``x``: the placed data in float64, absent entries zero."""
     n = len(weights)
@@ -51,7 +52,7 @@ def certify_zero_diagonal(
     return Certificate(RIDGE, "global", checks, facts)
 
 
-def _whole(engine: Any, x: Any, weights: np.ndarray, l2: float) -> tuple[float, float, str]:
+def _whole(engine: Engine, x: Any, weights: np.ndarray, l2: float) -> tuple[float, float, str]:
     """||R||_F^2 and F, column by column."""
     n, square, objective = len(weights), 0.0, 0.0
     for first in range(0, n, STEP):
@@ -68,7 +69,7 @@ def _whole(engine: Any, x: Any, weights: np.ndarray, l2: float) -> tuple[float, 
 
 
 def _probed(
-    engine: Any, x: Any, weights: np.ndarray, multipliers: np.ndarray, l2: float, rng: np.random.Generator
+    engine: Engine, x: Any, weights: np.ndarray, multipliers: np.ndarray, l2: float, rng: np.random.Generator
 ) -> tuple[float, float, str]:
     """A bound of ||R||_F^2, and an estimate of F."""
     n = len(weights)
@@ -84,7 +85,7 @@ def _probed(
     return SURE * float(np.vdot(residual, residual)) / PROBES, objective, how
 
 
-def certify_sparse(engine: Any, x: Any, weights: SparseRows, l1: float, l2: float, tol: float) -> Certificate:
+def certify_sparse(engine: Engine, x: Any, weights: SparseRows, l1: float, l2: float, tol: float) -> Certificate:
     """``weights``: compressed columns of W. All columns are met; ``tol`` is the gap, in halves of G_jj, at which a column ends."""
     n = len(weights.indptr) - 1
     gaps, values, sizes = np.zeros(n), np.zeros(n), np.zeros(n)

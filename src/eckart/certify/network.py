@@ -19,6 +19,7 @@ from eckart.certify.certificate import Certificate, Check
 from eckart.trace import StopReason
 
 GRADIENT_LIMIT = 1.0
+"""Where the two are equal: the mean gradient is as long as those of batches stray from it; of one batch, its slope along theta is as large as the objective."""
 
 
 def certify_network(

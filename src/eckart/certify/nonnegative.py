@@ -19,6 +19,7 @@ from eckart.engines.protocol import FactorSums, Totals
 from eckart.trace import Trace
 
 SQUARE_LIMIT, KL_LIMIT = 1e-2, 2e-2
+"""Squared: one more step would take off about a ten-thousandth of F, and four of them for KL and the other divergences."""
 
 
 class Measured(NamedTuple):

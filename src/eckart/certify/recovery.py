@@ -39,6 +39,7 @@ from eckart.rng import generator
 DENSE = 3000
 """dim T up to which the smallest eigenvalue is computed exactly."""
 LANCZOS = 120
+"""Steps: by ``_loss`` the norm is then known to a share of 0.0034 for a dimension of 10^5, except with a chance of FAILURE / 2."""
 PROBLEM = "B is the only minimiser of ||B||_* with Pi(B) = Pi(A)"
 
 

@@ -33,6 +33,7 @@ PROBE = (5, 8)
 """Steps and random starts of the remainder's estimate; one start and more steps is quicker where products are sparse."""
 SPARSE_PROBE = (10, 1)
 FAILURE = 1e-3
+"""Chance with which a bound that is not proven may be wrong; it is told with it."""
 CLEAR = 1e-13
 """Parts of unit vectors in a basis up to which they count as orthogonal to it: some dozen roundings."""
 PROBLEM = "capture the most variance with k directions: max tr(V^T C V), V^T V = I"

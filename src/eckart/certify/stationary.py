@@ -31,6 +31,7 @@ GRADIENT_LIMIT = 0.02
 SMALL, FIRST_LOOK = 2 * 10**5, 4
 """Entries up to which the norm is always measured closely; else Lanczos steps that show most points to be far from a global minimum of the convex problem."""
 FLOOR = 1e-30
+"""A sum of squares below it is that of zeros and their roundings."""
 
 
 class RidgeProblem(NamedTuple):

@@ -8,6 +8,7 @@ from eckart.trace import Trace
 GRADIENT_LIMIT = 2e-2
 """Relative gradient that counts as none: what is left to gain is of second order, less than a thousandth of a nat for each cell on real tables."""
 LINK_LIMIT = 1e-3
+"""Relative gradient of a link: its problem is convex and small, and solved to a hundredth of this (``STILL`` of ``complete.tables.links``)."""
 STEP_LIMIT = 5e-2
 """Relative change of a mean or a noise by one more step: fits end below half of it, and data times 1.2 are beyond."""
 

@@ -21,12 +21,14 @@ Gibbs fits: fresh chains are started from the topics.  If the topics are the mea
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.certify.chains import split_rhat
+from eckart.engines.protocol import Engine
+from eckart.engines.protocol.topics import TopicWords
 from eckart.factors import Topics
 from eckart.trace import StopReason, Trace
 
@@ -48,30 +50,42 @@ class Statistics(Protocol):
     def weight(self) -> float: ...
 
 
-class Problem(Protocol):
-    """Documents with an objective and the steps that climb it, as a chapter takes them."""
+class WithLikelihood(Statistics, Protocol):
+    """The same, with the log-likelihood of the documents."""
+
+    @property
+    def likelihood(self) -> float: ...
+
+
+State = TypeVar("State")
+S = TypeVar("S", bound=Statistics)
+L = TypeVar("L", bound=WithLikelihood)
+
+
+class Problem(Protocol[State, S]):
+    """Placed documents with an objective and the steps that climb it."""
 
     docs: Any
 
-    def settled(self, t: Topics, steps: int, tol: float) -> Any:
+    def settled(self, t: Topics, steps: int, tol: float) -> State:
         """The state at given topics, with documents folded in until they move by less than ``tol``."""
         ...
 
-    def expect(self, state: Any, /) -> Any: ...
+    def expect(self, state: State, /) -> S: ...
 
-    def maximise(self, statistics: Any, /) -> Any: ...
+    def maximise(self, statistics: S, /) -> State: ...
 
 
-class OneMore(NamedTuple):
+class OneMore(NamedTuple, Generic[State, S]):
     """A state, the statistics of a step at it, the state after it, and how much the objective of a token rises."""
 
-    state: Any
-    now: Any
-    after: Any
+    state: State
+    now: S
+    after: State
     gain: float
 
 
-def one_more_step(problem: Problem, t: Topics, tol: float) -> OneMore:
+def one_more_step(problem: Problem[State, S], t: Topics, tol: float) -> OneMore[State, S]:
     """Documents are folded in at the topics, then a step is taken."""
     state = problem.settled(t, SETTLE, tol)
     now = problem.expect(state)
@@ -81,7 +95,7 @@ def one_more_step(problem: Problem, t: Topics, tol: float) -> OneMore:
 
 
 def certify_em(
-    problem: Problem,
+    problem: Problem[TopicWords, L],
     t: Topics,
     *,
     trace: Trace,
@@ -104,7 +118,7 @@ def certify_em(
     return Certificate(problem_said, "stationary", tuple(checks), facts | _sizes(t, tokens) | _starts(ends))
 
 
-def certify_variational(problem: Problem, t: Topics, *, trace: Trace, tol: float) -> Certificate:
+def certify_variational(problem: Problem[State, S], t: Topics, *, trace: Trace, tol: float) -> Certificate:
     """Stationarity of q(beta) = Dir(counts) under one more variational step, documents settled on both sides of it."""
     step = one_more_step(problem, t, 1e-4)
     checks = _stationary(step, trace, max(GAIN, 20 * tol), (), "step", "bound")
@@ -114,7 +128,7 @@ def certify_variational(problem: Problem, t: Topics, *, trace: Trace, tol: float
     return Certificate(problem_said, "stationary", tuple(checks), facts)
 
 
-def certify_stream(halves: Sequence[Any], t: Topics, *, engine: Any) -> Certificate:
+def certify_stream(halves: Sequence[Any], t: Topics, *, engine: Engine) -> Certificate:
     """Would documents like these still change the topics? What every other document (placed) teaches is tried on those between them."""
     words, start = np.ascontiguousarray(t.words.T, np.float32), np.full(t.k, 1.0 / t.k)
 
@@ -141,7 +155,7 @@ def certify_stream(halves: Sequence[Any], t: Topics, *, engine: Any) -> Certific
     return Certificate(problem, "statistical", (check,), known, (note,))
 
 
-def certify_gibbs(docs: Any, t: Topics, eta: Any, *, engine: Any) -> Certificate:
+def certify_gibbs(docs: Any, t: Topics, eta: Any, *, engine: Engine) -> Certificate:
     """Do fresh chains, started at these topics over placed documents, stay there and agree? ``eta`` is one number or words x k."""
     words = np.ascontiguousarray(t.words.T, np.float32)
     shares = engine.topic_fold(docs, words, t.prior, np.full(t.k, 1.0 / t.k), steps=30, tol=1e-2)
@@ -154,7 +168,7 @@ def certify_gibbs(docs: Any, t: Topics, eta: Any, *, engine: Any) -> Certificate
         values[c] = [chain.sweep(t.prior, average=True) for _ in range(DRAWS)]
         mean = chain.mean_counts()
         means.append(engine.topic_words(mean, mean.sum(axis=0, dtype=np.float64), eta).words)
-    own = float(t.sizes @ _tv(words, sum(means) / CHAINS))
+    own = float(t.sizes @ _tv(words, np.mean(means, axis=0)))
     apart = float(t.sizes @ _tv(means[0], means[-1]))
     values /= tokens
     rise = float(values[:, DRAWS // 2 :].mean() - values[:, : DRAWS // 2].mean())

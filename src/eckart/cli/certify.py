@@ -22,6 +22,7 @@ def certify(
     triples: TripleOptions,
     texts: TextOptions,
     written: CellOptions,
+    engine: options.Engine = "auto",
     shell: Shell,
 ) -> None:
     """Measure the certificate of a saved model again, from model and data alone. Exit code 1 when it does not hold.
@@ -38,7 +39,9 @@ def certify(
     """
     from eckart.io.models.save import load
 
-    fitted = load(model)
+    on, fitted = options.engine_option(engine), load(model)
+    if on is not None:
+        fitted.engine = on
     if hasattr(fitted, "predict") and type(fitted).__module__.startswith("eckart.nn"):
         raise InputError(
             f"{model} is a {type(fitted).__name__}, whose certificate needs answers y; call certify(X, y) in Python"

@@ -23,6 +23,7 @@ def compare(
     at: Annotated[int, option(help="Length of the lists.")] = 10,
     held_out: options.HeldOut = None,
     seed: Annotated[int, option(help="Seed of every random choice.")] = 0,
+    engine: options.Engine = "auto",
     threads: options.Threads = None,
     checkpoint: options.Checkpoint = None,
     written: CellOptions,
@@ -46,6 +47,7 @@ def compare(
     for name in names:
         if name not in METHODS:
             raise wrong("--methods", name, ", ".join(METHODS))
+    on = options.engine_option(engine)
     share = held_out_share(held_out, 0.2)
     if not share:
         raise wrong("--held-out", share, "a share above 0: the lists are judged by what is hidden")
@@ -56,7 +58,7 @@ def compare(
         path = local(file)
         x = source.observed(path, shell)
     shell.say("data", described(path, x))
-    models = {name: _model(name, x.shape) for name in dict.fromkeys(names)}
+    models = {name: _model(name, x.shape).set_params(engine=on or "auto") for name in dict.fromkeys(names)}
     found = compared(
         x, models=models, held_out=share, at=at, random_state=seed, n_threads=threads, checkpoint=checkpoint
     )

@@ -20,6 +20,7 @@ UNASKED_CELLS = 50_000_000
 MOST_CELLS = 2_000_000_000
 """Cells that are written without --all-cells."""
 BLOCK_BYTES = 2**23
+"""Bytes of a block of predictions: memory stays small however large the table is."""
 
 
 def check_output(source: Reading, out: Path | None, pairs: str | None, unknown: str, cells: str | None) -> None:

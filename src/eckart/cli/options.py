@@ -68,6 +68,15 @@ Engine = Annotated[
 ]  # fmt: skip
 
 
+def engine_option(name: str) -> str | None:
+    """The value of --engine as an option that only some models have: None for auto."""
+    from eckart.engines import engine_names
+
+    if name not in ("auto", *engine_names()):
+        raise wrong("--engine", name, ", ".join(["auto", *engine_names()]))
+    return None if name == "auto" else name
+
+
 @dataclass
 class Arithmetic:
     """How to compute."""
@@ -80,12 +89,7 @@ class Arithmetic:
     ] = False
 
     def engine_option(self) -> str | None:
-        """The value of --engine as an option that only some models have: None for auto."""
-        from eckart.engines import engine_names
-
-        if self.engine not in ("auto", *engine_names()):
-            raise wrong("--engine", self.engine, ", ".join(["auto", *engine_names()]))
-        return None if self.engine == "auto" else self.engine
+        return engine_option(self.engine)
 
 
 @dataclass

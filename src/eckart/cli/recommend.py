@@ -16,6 +16,7 @@ from eckart.cli.shell import Shell, Targets
 from eckart.errors import EckartError, FileError, InputError, wrong
 
 BLOCK_ROWS = 2**14
+"""Rows whose lists are made and written together: enough for all threads, and lists of a hundred take some 30 MB."""
 
 
 @options.spread
@@ -58,6 +59,7 @@ def recommend(
     out: options.OutLists = None,
     triples: TripleOptions,
     written: CellOptions,
+    engine: options.Engine = "auto",
     threads: options.Threads = None,
     shell: Shell,
 ) -> None:
@@ -87,9 +89,11 @@ def recommend(
     if n < 1:
         raise wrong("-n", n, "a number of 1 or more")
     Targets(out).check(str(model), lambda path: check_target(path, long=True))
-    fitted = completion(model)
+    on, fitted = options.engine_option(engine), completion(model)
     if threads is not None:
         fitted.n_threads = threads
+    if on is not None:
+        fitted.engine = on
     source = reading_of(triples, written, plan=fitted.fit_.plan)
     fitted, cold = _with_attributes(fitted, row_features, column_features, source)
     names, called = source.names, _titles(titles, fitted, shell)

@@ -26,6 +26,7 @@ from eckart.io.text.tokens import Tokenizer
 
 FORMAT, VERSION = "eckart-sequences", 1
 PIECE = 2**24
+"""Numbers whose checksum is taken at once: a file that is mapped is not brought into memory as a whole."""
 
 
 @dataclass(frozen=True)

@@ -125,16 +125,16 @@ def count(
     _check(s)
     spans, piece = chunks(total, max_memory), int(np.clip(max_memory // 256, 2**12, PIECE))
     limit = max_memory // (2 * len(spans))
-    runs = [Run.of(n, limit, *held) for held in memory.last() or []]
+    runs = [Run.of(limit, *held) for held in memory.last() or []]
     for first, last in spans[len(runs) :]:
         memory.offer(lambda: [run.held(engine) for run in runs])
-        run = Run(n, limit)
+        run = Run(limit)
         for rows in engine.cooccur(s.ids, s.pointers, n, rule, (first, last), piece):
             run.put(rows)
             watch("words counted", first + (last - first) * (rows.first + len(rows.lengths)) / n, total)
         runs.append(run)
     if len(runs) > 1:
-        merged = Run(n, max_memory // 2)
+        merged = Run(max_memory // 2)
         merged.take(engine.merge_counts(_together(runs, n, piece, engine), n, rule))
         runs = [merged]
     indptr, indices, data = runs[0].arrays(engine)
@@ -157,22 +157,22 @@ class Run:
     """Rows of counts in their order: in memory up to ``limit`` bytes, then in a temporary file.
 
     >>> from eckart.engines.choose import engine_named
-    >>> run = Run(2, 0)
+    >>> run = Run(0)
     >>> run.put(CountRows(0, np.array([1, 1]), np.array([1, 0], np.int32), np.array([2.0, 3.0])))
     >>> [a.tolist() for a in run.arrays(engine_named("plain"))]
     [[0, 1, 2], [1, 0], [2.0, 3.0]]
     """
 
-    def __init__(self, n: int, limit: int):
-        self._n, self._limit, self._held = n, limit, 0
+    def __init__(self, limit: int):
+        self._limit, self._held = limit, 0
         self._lengths: list[np.ndarray] = []
         self._parts: list[CountRows] = []
         self._files: tuple[Any, Any] | None = None
 
     @classmethod
-    def of(cls, n: int, limit: int, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Run:
+    def of(cls, limit: int, indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> Run:
         """All rows at once: the inverse of ``held``."""
-        run = cls(n, limit)
+        run = cls(limit)
         run.put(CountRows(0, np.diff(indptr), indices, data))
         return run
 

@@ -36,6 +36,7 @@ from eckart.parameters import file_name, flag, number, one_of, optional, param, 
 from eckart.trace import StopReason, Trace, Watcher, progress, silent
 
 STEPS = {"als": 10, "adagrad": 15}
+"""Sweeps and passes where ``max_iter`` is None."""
 BIAS_L2 = 1e-3
 """The ridge of biases: they carry the words' frequencies, and should."""
 

@@ -22,6 +22,7 @@ from eckart.engines.protocol import Placed, RidgeRule, Tall
 from eckart.rng import normal
 
 BIAS_ROUNDS = 2
+"""Of biases alone before there are factors: only a start, the sweeps fit them again."""
 NAME, METHOD = "ALS sweeps", "alternating least squares"
 
 

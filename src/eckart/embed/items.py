@@ -15,6 +15,7 @@ from eckart.io.tables.frames import is_arrow, is_frame
 from eckart.io.text.documents import Documents
 
 BATCH_ITEMS = 2**18
+"""Items that are handed on together: 2 MB of numbers."""
 
 
 def look(source: Any) -> tuple[Iterator[Any] | None, Any]:

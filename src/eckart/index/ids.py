@@ -21,6 +21,7 @@ from eckart.loading import pa, pc
 
 WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 PIECE = 2**20
+"""Ids that are looked at together: copies stay at some MB."""
 LEAST_HASHED = 2**16
 """Blocks of text from this size on are hashed by pyarrow."""
 

@@ -22,6 +22,7 @@ LEARNING_RATES = {"gd": 0.1, "heavy_ball": 0.02, "nesterov": 0.02, "adagrad": 0.
 """Steps for a loss of about 1 an entry, where none was asked for."""
 SCHEDULES = ("constant", "cosine", "linear")
 WARM_STEPS = 200
+"""Steps in which the rate rises, a tenth of all at the most: the second moments of Adam are not known before."""
 
 
 class Nesterov(torch.optim.Optimizer):

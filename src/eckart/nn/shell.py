@@ -31,6 +31,7 @@ stepping = lazy("eckart.nn.steps")
 training = lazy("eckart.nn.train")
 
 BLOCK = 4096
+"""Rows that go through a network together where none of them is learned from."""
 LEAST_HELD_OUT = 5
 """Fewer rows than this judge nothing: such a fit goes without."""
 

@@ -20,6 +20,7 @@ from eckart.nn.rules import set_rate
 
 _NONE = np.arange(0)
 AT_ONCE = 4096
+"""Rows of a batch where no size was asked for."""
 WARM = 3
 """Steps of a size that are done one by one before it is recorded: libraries choose their kernels in them."""
 

@@ -14,11 +14,13 @@ from eckart.matrix import Counts, Dense, Matrix, Observed
 SOLVERS = ("eigh", "svd", "power", "randomized", "lanczos", "gradient")
 ALIASES = {"full": "svd", "covariance_eigh": "eigh", "arpack": "lanczos"}
 SMALL = 500
+"""Rows and columns up to which a full SVD takes a tenth of a second at the most."""
 STATISTIC_COLUMNS = 2048
 """Widest data whose covariance is formed for a stream; wider streams are sketched."""
 FLOPS = 1.0e11
 """Assumed speed of matrix products, for estimates only."""
 BYTES = 1.0e10
+"""Assumed speed of reading memory, for estimates only."""
 BLOCK = 2**22
 """Assumed bytes in a block of rows."""
 EXACT_SECONDS = 0.2
@@ -143,10 +145,10 @@ def require_memory(plan: Plan, available: float) -> None:
 
 
 def measured_speed() -> float:
-    """Speed of this machine's matrix product in units of FLOPS, from a product of a few milliseconds."""
-    a = np.ones((1024, 512), np.float32)
-    a.T @ a
-    begin = time.perf_counter()
-    for _ in range(5):
+    """Speed of this machine's matrix product in units of FLOPS: the fastest of six products of milliseconds, since others may have been interrupted."""
+    a, seconds = np.ones((1024, 512), np.float32), []
+    for _ in range(6):  # the first of them wakes the threads
+        begin = time.perf_counter()
         a.T @ a
-    return 5 * 1024 * 512**2 / (time.perf_counter() - begin) / FLOPS
+        seconds.append(time.perf_counter() - begin)
+    return 1024 * 512**2 / min(seconds) / FLOPS

@@ -29,8 +29,8 @@ from eckart.reduce.solve import Options, solve
 from eckart.trace import Watcher, progress
 
 METHODS = ("held_out", "gavish_donoho", "parallel", "share")
-MOST_ROWS = 2000
-MOST_COLUMNS = 1000
+MOST_ROWS, MOST_COLUMNS = 2000, 1000
+"""Of the data that are fitted again and again for ``held_out`` and ``parallel``: each fit takes a fraction of a second then."""
 
 
 @dataclass(frozen=True, eq=False)

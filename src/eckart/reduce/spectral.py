@@ -24,8 +24,8 @@ from eckart.trace import StopReason, Trace, Watcher
 
 ROUGH_TOL = 1e-5
 """Shares of missing energy from which products may be rough: rounding changes energy by far less."""
-RANDOMIZED_TOL = 1e-4
-LANCZOS_TOL = 1e-7
+RANDOMIZED_TOL, LANCZOS_TOL = 1e-4, 1e-7
+"""Where no ``tol`` is given: randomized is asked for its speed, lanczos for its accuracy."""
 
 
 @dataclass

@@ -35,8 +35,8 @@ LINKS, BUILD_WIDTH = 32, 128
 """Neighbours of a node of the graph, and candidates that are kept while it is built."""
 WIDTHS = (64, 128, 256, 512, 1024)
 """Candidates kept while it is searched: the first of these that reaches ENOUGH. How many are needed depends on the vectors, so it is measured."""
-ENOUGH = 0.99
-BEST = 10
+ENOUGH, BEST = 0.99, 10
+"""Share of the exact 10 best that is enough: one list of ten misses one of them."""
 BLOCK = 256
 """Queries of one exact product."""
 

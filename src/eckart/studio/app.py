@@ -46,6 +46,7 @@ REPORT_POLICY = "sandbox allow-scripts; default-src 'none'; style-src 'unsafe-in
 MOST_BODY = 64 * 2**20
 """Bytes of a question: a selection of a million positions fits."""
 MOST_UPLOAD = 4 * 2**30
+"""Bytes of a file that the page sends: a larger one is quicker copied into the folder, as its refusal says."""
 KEEP_ALIVE, LOOK_EVERY = 15.0, 1.0
 """Seconds between signs of life of a stream of events, and between looks at the folder."""
 

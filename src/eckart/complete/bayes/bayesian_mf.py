@@ -2,9 +2,9 @@
 
     a_ij = mean + b_i + c_j + u_i.v_j + noise
 
-with learned normal priors on (u_i, b_i) and (v_j, c_j) and learned noise (``bayes_chain``), on request with features of who observed what
-(``bayes_features``). The sampler is in ``gibbs``, what it leaves behind in ``bayes_posterior``. What the certificate says: the chains agree with one
-another (split R-hat), and the kept states are worth enough independent ones for the mean to be exact to a share of the posterior deviation.
+with learned normal priors on (u_i, b_i) and (v_j, c_j) and learned noise (``chain``), on request with features of who observed what (``features``). The
+sampler is in ``gibbs``, what it leaves behind in ``posterior``. What the certificate says (``evidence``): the chains agree with one another (split R-hat), and
+the kept states are worth enough independent ones for the mean to be exact to a share of the posterior deviation.
 
 References: Salakhutdinov and Mnih 2008 (BPMF); Simm et al. 2017 (Macau); Rendle, Zhang and Koren 2019.
 """
@@ -20,7 +20,7 @@ from scipy.special import ndtri
 from sklearn.utils.metaestimators import available_if
 
 from eckart.certify.certificate import Certificate
-from eckart.certify.chains import certify_chains
+from eckart.complete.bayes.evidence import certify
 from eckart.complete.bayes.gibbs import solve
 from eckart.complete.bayes.likelihood import LIKELIHOODS, loss_of
 from eckart.complete.bayes.posterior import Posterior, cells_at_once
@@ -36,17 +36,13 @@ from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.levels import resuming
 from eckart.matrix import Observed
-from eckart.matrix_blocks import some_entries
-from eckart.parameters import check, file_name, one_of, param, whole
-from eckart.rng import generator
+from eckart.parameters import file_name, one_of, param, whole
 from eckart.trace import StopReason, progress
 
-PROBES = 256
 CELLS = 2**14
 """Cells whose draws are held at once."""
-JUDGED = 20_000
-"""Entries whose fit is told: their root mean square is then known to half a percent, and looking at more takes as long as many sweeps."""
 SMALL = 10**7
+"""Products of a sweep (entries times the square of a row's numbers) that one thread does within milliseconds: too few to deal out."""
 
 
 @dataclass(eq=False, repr=False)
@@ -364,10 +360,7 @@ class BayesianMF(Featured):
 
     def _check(self, x: Observed) -> tuple[bool, bool]:
         """Refuse what cannot be done; returns for which sides features are used."""
-        check(self)
-        kept = self.n_chains * (
-            2.0 + self.n_samples / self.n_chains
-        )  # each chain has its factors and the draws that it keeps
+        kept = 2.0 * self.n_chains + self.n_samples  # each chain has its factors and the draws that it keeps
         require_room("n_components", self.n_components, sum(x.shape) * float(self.n_components + 1) * kept)
         if x.nnz == 0:
             raise InputError("X has no observed entry, wanted at least one")
@@ -377,32 +370,6 @@ class BayesianMF(Featured):
             raise wrong("tails", self.tails, f"'normal' with likelihood={self.likelihood!r}", "use likelihood='gaussian' for heavy tails")
         limits(self.clip, x)
         return self.implicit_features in (True, "rows"), self.implicit_features in (True, "columns")
-
-
-def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:
-    """Mixing at random cells and of the noise, and how the posterior mean fits the observed entries (a random part of very many)."""
-    rng = generator(0)
-    i, j = rng.integers(x.shape[0], size=PROBES), rng.integers(x.shape[1], size=PROBES)
-    cells = posterior.draws(f, i, j).T.reshape(posterior.chains, -1, PROBES)
-    entries = np.arange(x.nnz) if x.nnz <= JUDGED else np.sort(rng.choice(x.nnz, JUDGED, replace=False))
-    at, columns, seen = some_entries(x, entries)
-    mean, spread, noise = posterior.moments(f, at, columns)
-    if posterior.loss is not None and hasattr(posterior.loss, "grades"):
-        seen = posterior.loss.grades()[seen.astype(np.intp)]
-    residual = seen - mean
-    facts = {
-        "observed entries": x.nnz,
-        "RMSE on observed entries": float(np.sqrt(np.mean(residual**2))),
-        "noise standard deviation": float(np.sqrt(np.mean(noise))),
-        "posterior standard deviation of a cell": float(np.sqrt(np.mean(spread))),
-        "observed entries in their 90 % interval": float(
-            np.mean(np.abs(residual) <= ndtri(0.95) * np.sqrt(spread + noise))
-        ),
-    }
-    problem = "posterior mean of a Bayesian matrix factorization"
-    # a likelihood with a noise of its own: the size of the natural parameters tells whether their scale has settled
-    spread_of = posterior.log_noise() if posterior.loss is None else np.log(cells.var(axis=2) + 1e-300)
-    return certify_chains(cells, spread_of, problem=problem, facts=facts)
 
 
 def _merged(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -25,12 +25,14 @@ from eckart.complete.bayes.features import Link
 from eckart.engines.protocol import Placed, RidgeRule, Tall
 
 MEAN_WEIGHT = 2.0
+"""Rows that the prior mean of factors, 0, counts as: beta_0 of Salakhutdinov and Mnih."""
 START_SHARE = 0.25
 """Share of the variance of the entries that u_i.v_j has at the start: chains that begin near zero need some 200 sweeps to find what they have after 30 from
 here (MovieLens-100K, 31 factors), and those that begin with all of it as many to lose what is noise."""
 FLOOR = 1e-9
 """Least noise precision and variance: beyond it the normal equations are no longer solvable in double precision."""
 NOISE_DEGREES, NOISE_VARIANCE = 1.0, 0.01
+"""The prior of the noise counts as one entry of this variance, in units of that of the entries: it decides nothing but where there is no noise at all."""
 SHAPES = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0])
 """The degrees of freedom nu among which the spread of noise precisions is learned."""
 TAIL_STREAM = 16

@@ -1,6 +1,6 @@
 """The Gibbs sampler: chains that run in step, the states that are kept of them, and how a killed run goes on.
 
-After ``burn_in`` sweeps every ``thin``-th state of each chain (``bayes_chain``) is kept. The answer is the mean over the kept states of
+After ``burn_in`` sweeps every ``thin``-th state of each chain (``chain``) is kept. The answer is the mean over the kept states of
 mean + b_i + c_j + u_i.v_j; with the factors of all states side by side it is one ``LowRank``.
 """
 

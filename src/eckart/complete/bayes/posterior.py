@@ -24,6 +24,7 @@ from eckart.matrix import Observed
 from eckart.terms import Loss, Ordered, loss_from
 
 CELL_BYTES = 2**25
+"""Bytes of draws of factors that are held at once for the cells that are asked for."""
 CELLS, NEW = 2**12, 2000
 """Cells looked at together, and new observations drawn for each: the ends of its interval are then exact to about a percent of probability."""
 

@@ -16,7 +16,6 @@ from eckart.factors import LowRank
 from eckart.fit import require_room
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of, parts_of
-from eckart.parameters import check
 
 RATINGS_POWER, BIAS_SHARE = 0.5, 0.3
 """The ridge of ratings, in standard deviations, and the share of it for biases: of ridges tried on MovieLens-100K, MovieTweetings and Jester none is better on
@@ -90,7 +89,6 @@ class Choices:
         return None if plain else "column"
 
     def _check(self: Any, x: Observed) -> None:
-        check(self)
         rank = self._rank(x.shape)
         parts = parts_of(x) is not None
         copies = COPIES if parts else 1.0

@@ -78,6 +78,7 @@ def _levels(part: Observed) -> tuple[np.ndarray, np.ndarray]:
 
 
 MOST_LEVELS = 2**12
+"""Different values that are counted."""
 
 
 def _encoded(loss: Loss, part: Observed) -> Observed:

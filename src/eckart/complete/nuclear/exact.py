@@ -48,6 +48,7 @@ FITS = 1e-9
 POLISH = 8
 """Most Gauss-Newton steps."""
 CG = 500
+"""Most steps of conjugate gradients in one of these."""
 
 
 def solve(

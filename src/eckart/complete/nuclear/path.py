@@ -33,7 +33,9 @@ from eckart.trace import StopReason, Watcher, silent
 FACTOR = 4.0
 """tau falls by this factor between two inner steps of the path."""
 LOOSE = 0.3
+"""Tolerance at values of tau that are only passed, and of the first round at the last one: their answers are starts for what follows."""
 BATCH = 8
+"""Singular pairs that are looked for at least: they come from one block of products."""
 PASSING = (12, 3)
 """Most steps at a rank, and times the rank grows, at a value of tau that is only passed."""
 

@@ -27,8 +27,9 @@ from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares, 
 from eckart.trace import StopReason, Trace, Watcher, silent
 
 CUTS = 8
-PATIENCE = 25
-INNER = 60
+"""Lengths of a step that are tried, each half of the last: where 1/128 of it does not lower F, the direction leads nowhere."""
+PATIENCE, INNER = 25, 60
+"""Conjugate steps before Newton's, and steps of conjugate gradients in one of Newton's at the most."""
 
 
 class Point(NamedTuple):

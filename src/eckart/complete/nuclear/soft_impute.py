@@ -30,7 +30,7 @@ from eckart.io.models.levels import NOTHING, Memory, generator_at
 from eckart.matrix import Observed
 from eckart.matrix_blocks import parts_of
 from eckart.optim.tangent import Sampling
-from eckart.parameters import check, either, flag, number, one_of, optional, param, whole
+from eckart.parameters import either, flag, number, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, Trace, Watcher, progress
 
@@ -153,7 +153,6 @@ class SoftImpute(SpectralCompleter):
     max_iter: int = param(1000, whole(1))
 
     def _solve(self, x: Observed, weights: np.ndarray | None) -> Fit:
-        check(self, "loss")
         if self.loss == "squared":
             return super()._solve(x, weights)
         self._check(x)

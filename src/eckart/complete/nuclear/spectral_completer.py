@@ -23,7 +23,7 @@ from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.levels import Memory, resuming
 from eckart.matrix import Observed
 from eckart.matrix_blocks import facts_of, parts_of
-from eckart.parameters import check, file_name, one_of, param, whole
+from eckart.parameters import file_name, one_of, param, whole
 from eckart.trace import StopReason, Trace, Watcher, progress
 
 RANK = whole(1)._replace(wanted="an int >= 1; SVT and SoftImpute find the rank by themselves")
@@ -97,7 +97,6 @@ class SpectralCompleter(Completer):
         return self._evidence(y, bare, self.fit_.plan, self._engine(), np.random.default_rng(0))
 
     def _check(self, x: Observed) -> None:
-        check(self)
         if x.nnz == 0:
             raise InputError("X has no observed entry, wanted at least one")
 

@@ -28,10 +28,12 @@ from eckart.complete.bayes.chain import normal_wishart
 from eckart.engines.protocol import Placed, Tall
 
 START = 0.1
+"""Deviation of factors at the start, in units of a row's: their products are small against the entries, and the first sweep decides."""
 CENTRE = np.array([1.0, np.log(0.2), np.log(0.3)])
 """Around which the means of logit phi, log deviation of r and log deviation of e are learned (prior deviation 2): memory of some steps, and most of a
 row explained by the shared part and the profile."""
 BEGIN = CENTRE - np.array([0.0, 2.0, 0.0])
+"""Where rows begin: with a prior deviation less of r, so that the shared part takes first what it can."""
 JOINT_STEPS = 4
 """Metropolis steps a sweep in all three of (phi, v, s) together: a likelihood costs a small part of the draw of W, and they mix slowest of all."""
 GOALS = np.array([0.44, 0.44, 0.44, 0.3])

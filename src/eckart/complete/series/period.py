@@ -22,6 +22,7 @@ from eckart.matrix import Observed
 PROMINENCE = 0.05
 """How far a peak must stand out of the autocorrelation, which is 1 at lag 0; that of noise over a thousand pairs is 0.03."""
 CANDIDATES = 8
+"""Peaks that are tried, the highest: a period and some of its multiples, or two periods with theirs."""
 GAIN = 0.05
 """The share of the squared error that a period must save, over none and over a shorter one: profiles cost as many numbers as a period has columns."""
 CHANCE = 0.02

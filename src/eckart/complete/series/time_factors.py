@@ -133,6 +133,7 @@ class TimeFactors(KeptEntries):
         ``rows=``, ``columns=`` (the time) and ``values=``; with ``sql=`` X is a database. Columns whose labels are numbers or times are put in order, and
         a column is added for each regular time that nobody observed; columns with other labels, or none, are taken in the order in which they come.
         """
+        check(self)
         x = observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates)
         if parts_of(x) is not None:
             raise InputError(
@@ -180,7 +181,6 @@ class TimeFactors(KeptEntries):
 
     def _check(self, x: Observed) -> int:
         """Refuse what cannot be done; returns the number of factors."""
-        check(self)
         n, columns = x.shape
         limits(self.clip, x)
         if columns < 3:

@@ -23,6 +23,7 @@ RIDGE = 1.0
 INTERCEPT = 1e-6
 """Ridge of an intercept, for each cell: next to none, and the answer is one."""
 STEPS = 2000
+"""Most steps of a link: some twenty times what those by the bound need (see LEVELS)."""
 LEVELS = 8
 """Of a category up to which steps are Newton's: eight levels and seven scores have 64 unknowns. They need some five steps, those by the bound a hundred."""
 STILL = 1e-5

@@ -26,7 +26,7 @@ from eckart.engines.protocol import CountRows, Decomposition, Engine, PmiRule, R
 from eckart.errors import InputError
 from eckart.matrix import Dense, Matrix
 from eckart.matrix_blocks import parts_of
-from eckart.matrix_parts import MemoryParts
+from eckart.matrix_parts import MemoryParts, Parts
 from eckart.trace import Watcher, silent
 
 NOT_SENT = ("watch", "keeper")
@@ -70,7 +70,7 @@ class BlocksEngine(CpuEngine):
         step = -(-rows // max(self.cut, blocks_of(stored, in_file)))
         return MemoryParts(matrix, step) if step < rows else None
 
-    def _runner(self, parts: Any) -> Any:
+    def _runner(self, parts: Parts) -> Any:
         """The one that was asked for; else by the data: tasks of a cluster run there."""
         if self.runner is None and hasattr(parts, "tasks"):
             from eckart.engines.dask.runner import DaskRunner
@@ -81,7 +81,7 @@ class BlocksEngine(CpuEngine):
             self.reason = f"auto: the processors of this machine, on {len(parts.lengths)} shards of the disk, since the entries would take too much memory"
         return self.runner or Here(CpuEngine(self.threads), getattr(parts, "room", float("inf")))
 
-    def _placed(self, parts: Any, matrix: Matrix, weights: Any, entry_weights: Any) -> BlockMatrix:
+    def _placed(self, parts: Parts, matrix: Matrix, weights: Any, entry_weights: Any) -> BlockMatrix:
         places = places_of(parts)
         w = None if weights is None else np.ascontiguousarray(weights, np.float64)
         runner = self._runner(parts)

@@ -16,6 +16,7 @@ from eckart.engines.blocks.far import FarEntries, stored
 from eckart.engines.blocks.rules import Join
 from eckart.engines.protocol.refused import Place, Refused
 from eckart.matrix_blocks import even_cuts
+from eckart.matrix_parts import Parts
 from eckart.scheduler import give_back
 
 
@@ -114,7 +115,7 @@ class BlockMatrix:
         return other
 
 
-def places_of(parts: Any) -> list[Place]:
+def places_of(parts: Parts) -> list[Place]:
     """Where the parts stand that have rows."""
     starts = np.concatenate([[0], np.cumsum(parts.lengths)])
     return [Place(p, int(starts[p]), int(n)) for p, n in enumerate(parts.lengths) if n]
@@ -129,7 +130,7 @@ class Here:
     def __init__(self, engine: Any, room: float = float("inf")):
         self.engine, self.room = engine, room
 
-    def place(self, parts: Any, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
+    def place(self, parts: Parts, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
         """A handle for each part."""
 
         def load(at: Place, w: Any, e: Any) -> Callable[[], Any]:

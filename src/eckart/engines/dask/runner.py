@@ -26,6 +26,7 @@ from eckart.engines.host import Host, aligned
 from eckart.engines.protocol import Pass
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first
 from eckart.matrix import Dense
+from eckart.matrix_parts import Parts
 from eckart.merging import FAN, folded
 
 INLINE = 2**16
@@ -50,7 +51,7 @@ class DaskRunner:
         self.needs = 0.0
         least_memory(self.client)  # for the words of an error, when the first tasks end all workers at once
 
-    def place(self, parts: Any, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
+    def place(self, parts: Parts, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
         name = self._name("place")
         rows = max(at.rows for at in places)
         share = rows / max(1, sum(at.rows for at in places))

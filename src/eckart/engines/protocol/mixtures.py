@@ -25,6 +25,7 @@ LOG_2PI = float(np.log(2 * np.pi))
 DIAGONAL = ("unit", "spherical", "diag")
 KINDS = (*DIAGONAL, "tied", "full", "factor")
 TINY = 1e-300
+"""In the place of a zero whose logarithm is taken."""
 
 
 @dataclass(frozen=True, eq=False)

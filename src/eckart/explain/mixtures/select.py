@@ -32,8 +32,8 @@ from eckart.matrix import Matrix
 from eckart.trace import StopReason, Watcher, progress, silent
 
 CRITERIA = ("bic", "aic", "held_out")
-PATIENCE = 3
-MOST = 32
+PATIENCE, MOST = 3, 32
+"""Further k that are tried after the best, since the BIC is not convex in k; and the largest k."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from eckart.matrix import Dense, Matrix
 from eckart.trace import StopReason, Trace
 
 FADE = 0.7
+"""Exponent of the step sizes: above 1/2 their noise dies out, up to 1 they reach any point (Cappe and Moulines 2009)."""
 KEPT = 1000
 """Batches whose log-likelihood the trace holds, the last ones: more than a chart shows."""
 FIRST_BYTES = 2**25

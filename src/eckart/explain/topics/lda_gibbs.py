@@ -28,6 +28,7 @@ from eckart.trace import StopReason, Trace, Watcher, silent
 LEARN_FROM, LEARN_EVERY = 6, 4
 """The sweep from which priors are learned (the first draws are still those of EM), and how often."""
 BURN_TOKENS = 2.5e8
+"""Draws spent on burning in: chains start where EM ends, so that a large corpus needs few sweeps, and a small one has them cheaply."""
 STARTS = 12
 """Climbs that are tried for one fit: if half of them lose a topic, all of them do once in four thousand times."""
 TRIAL_TOKENS, TOPIC_TOKENS = 2**17, 2**12

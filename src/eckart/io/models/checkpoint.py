@@ -1,4 +1,4 @@
-"""State of a long pass over rows, kept in a file so that a killed run goes on where it was, with the same bits as one that was not.
+"""State of a long fit, kept in a file so that a killed run goes on where it was, with the same bits as one that was not.
 
 A file names the data by their content and the fit by all parameters that change its result, and ends in a checksum of header and arrays: one of other data,
 of another fit, cut short or with a changed bit is refused in words. Both checksums are read at about 1 GB/s a core, on all cores.
@@ -100,8 +100,8 @@ class Checkpoint:
         told = {option: _in_words(value) for option, value in options.items()}
         return cls(path, about_rows(x, {"function": name, **told}, weights), seconds)
 
-    def load(self) -> tuple[int, dict[str, np.ndarray]] | None:
-        """Blocks done and arrays kept, or None where there is no file yet."""
+    def load(self) -> dict[str, np.ndarray] | None:
+        """The arrays that were kept, or None where there is no file yet."""
         from safetensors import safe_open
 
         if not self.path.exists():
@@ -113,7 +113,7 @@ class Checkpoint:
             if text != _sealed(arrays, text[:-SEAL] + "}"):
                 raise ValueError("its checksum does not match its content")
             header = json.loads(text)
-            done, about = int(header["done"]), dict(header["about"])
+            about = dict(header["about"])
             self._before = float(header.get("spent", 0.0))  # an older layout is refused below, by name
         except Exception as error:  # whatever damage does to a file: it is not what was written
             raise FileError(f"{self.path} is not a complete checkpoint ({error}); delete it to start over") from None
@@ -122,22 +122,22 @@ class Checkpoint:
                 came, wanted = about.get(name), self.about.get(name)
                 why = "its data have another content" if name == "data" else f"{name} is {came!r}, wanted {wanted!r}"
                 raise FileError(f"{self.path} is a checkpoint of other work ({why}); delete it to start over")
-        return done, arrays
+        return arrays
 
     def due(self) -> bool:
         """Is the last time of writing (or the start) long enough ago?"""
         wait = max(self.seconds, SPARED * self._took) if self.seconds else 0.0
         return Checkpoint.ending or time.perf_counter() - self._last >= wait
 
-    def save(self, done: int, arrays: dict[str, np.ndarray]) -> None:
-        """Keep the state after ``done`` blocks, if the last time is long enough ago."""
+    def save(self, arrays: dict[str, np.ndarray]) -> None:
+        """Keep a state, if the last time is long enough ago."""
         from safetensors.numpy import save
 
         if not self.due():
             return
         began = time.perf_counter()
         kept = {name: np.ascontiguousarray(a) for name, a in arrays.items()}
-        text = _sealed(kept, json.dumps({"done": done, "about": self.about, "spent": self._before + spent() - self._began}))
+        text = _sealed(kept, json.dumps({"about": self.about, "spent": self._before + spent() - self._began}))
         atomic_write(self.path, save(kept, metadata={"checkpoint": text}))
         self._last = time.perf_counter()
         self._took = self._last - began

@@ -80,7 +80,7 @@ class Memory:
         if file is None or found is None:
             return cls(file, (draws.state,), None, draws)
         with refused(file):
-            begun, *kept = unpack(found[1])
+            begun, *kept = unpack(found)
             draws.killed = begun["state"]
             generator_at(rng, draws.killed)
         return cls(file, (draws.state,), kept, draws)
@@ -98,7 +98,7 @@ class Memory:
         if self._draws is not None:
             self._draws.offered = True
         if self._file.due():
-            self._file.save(0, pack([*self._outer, state]))
+            self._file.save(pack([*self._outer, state]))
 
     def inner(self, state: Any) -> Memory:
         """The level of a loop that is called from here, where this level stands at ``state``. Only the first one resumes."""
@@ -158,7 +158,7 @@ def resumed(file: Checkpoint | None, random_state: Any) -> Iterator[tuple[Memory
     if random_state is None:
         found = file.load()
         with refused(file):
-            kept = None if found is None else unpack(found[1])[0]["entropy"]
+            kept = None if found is None else unpack(found)[0]["entropy"]
             entropy = int(kept) if kept is not None else int(np.random.SeedSequence().generate_state(2, np.uint64)[0])
     memory = Memory.of(file, rng := generator(random_state if entropy is None else entropy), entropy)
     with refused(file, memory):

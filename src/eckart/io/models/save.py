@@ -42,6 +42,7 @@ from eckart.trace import Trace
 FORMAT = "eckart-model"
 VERSION = 1
 MAX_HEADER = 64 * 2**20
+"""Bytes of a header that is read: far more than those of models, and a foreign file cannot ask for more memory."""
 SEAL = len(', "checksum": "') + 64 + len('"}')
 SAVED = """
     PCA LatentDirichletAllocation IncrementalPCA TruncatedSVD LinearAutoencoder ALS BayesianMF SVP SVT SoftImpute ExactRecovery EASE SLIM

@@ -15,8 +15,8 @@ from eckart.errors import FileError
 CHUNK = 2**22
 MOST_NUMBERS = 2**20
 """Numbers in one vector."""
-LONGEST_LINE = 2**26
-LONGEST_WORD = 2**16
+LONGEST_LINE, LONGEST_WORD = 2**26, 2**16
+"""Bytes that are read in search of an end: a line of MOST_NUMBERS numbers of 60 letters, and a word that no language has."""
 
 
 def ending(file: Path) -> str:

@@ -18,6 +18,7 @@ from eckart.io.vectors.files import ENDINGS, FORMATS
 from eckart.loading import pa
 
 BLOCK_NUMBERS = 2**20
+"""Numbers that are written together: 4 MB."""
 GAPS = re.compile(r"[ \t\n\r\x0b\x0c]")
 
 
