@@ -18,13 +18,16 @@ from eckart import (
     PCA,
     PMI,
     SVP,
+    Autoencoder,
     BayesianMF,
+    Blend,
     FileError,
     GaussianMixture,
     GloVe,
     IncrementalPCA,
     InputError,
     LatentDirichletAllocation,
+    LinearAutoencoder,
     MiniBatchNMF,
     Mixture,
     Projection,
@@ -33,11 +36,15 @@ from eckart import (
     TruncatedSVD,
     Vectors,
 )
+from eckart.complete.factors import majorise
 from eckart.complete.nuclear import exact, path, svp, svt
 from eckart.engines import engine_named
 from eckart.explain.parts.consensus import select_rank
+from eckart.explain.topics import documents
 from eckart.explain.topics.judge import top_words
-from eckart.reduce import plan
+from eckart.matrix_blocks import of_parts
+from eckart.matrix_parts import MemoryParts
+from eckart.reduce import plan, select
 from resumable_fits import counts, groups, holes, noise, parts, words
 
 SHORT = {"random_state": 0, "max_iter": 2}
@@ -50,6 +57,8 @@ def fitted(name):
     gaps, x = holes()[:12, :6], noise()[:, :4]
     return {
         "pca": lambda: PCA(2).fit(x),
+        "truncated": lambda: TruncatedSVD(1, random_state=0).fit(x),
+        "linear": lambda: LinearAutoencoder(1, max_iter=5, random_state=0).fit(x),
         "als": lambda: ALS(1, **SHORT).fit(gaps),
         "chain": lambda: BayesianMF(1, **CHAIN).fit(gaps),
         "soft": lambda: SoftImpute(tau=1.0, random_state=0).fit(gaps),
@@ -282,10 +291,82 @@ REFUSALS = {
     "counts wanted": (lambda: fitted("vectors").neighbours("a", min_count=2), "min_count=2"),
     "weights of words": (lambda: fitted("vectors").mean("a b", np.ones(2)), "3 numbers"),
     "weights below zero": (lambda: fitted("vectors").mean("a b", {"a": -1.0}), "negative or not finite"),
+    "a cube of components": (lambda: given(of=PCA(1), components_=np.zeros((1, 2, 2)), mean_=np.zeros(2), explained_variance_=[1.0]), "2 dimension"),
+    "texts as components": (lambda: given(of=PCA(1), components_=np.array([["a", "b"]]), mean_=np.zeros(2), explained_variance_=[1.0]), "finite numbers"),
+    "entries, incremental": (lambda: IncrementalPCA(1).fit(eckart.observed(GAPS)), "complete rows for IncrementalPCA"),
+    "entries, batches": (lambda: PCA(1).partial_fit(eckart.observed(GAPS)), "complete rows for partial_fit"),
+    "codes, PCA": (lambda: fitted("pca").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 2\)"),
+    "codes, truncated": (lambda: fitted("truncated").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 1\)"),
+    "codes, linear": (lambda: fitted("linear").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 1\)"),
+    "codes, parts": (lambda: fitted("nmf").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 2\)"),
+    "all of a truncated": (lambda: TruncatedSVD(4, algorithm="arpack").fit(noise()[:, :4]), "less than 4 with algorithm='arpack'; use 'randomized'"),
+    "share by power": (lambda: PCA(0.5, svd_solver="power").fit(noise()), "wanted an int for this solver"),
+    "evidence of few rows": (lambda: PCA("mle").fit(noise()[:3, :4]), "at least as many rows as columns"),
+    "a watch": (lambda: eckart.power_method(SQUARE, 1, watch=3), "watch=3 came, wanted a function"),
+    "a memory": (lambda: eckart.power_method(SQUARE, 1, memory=3), "memory=3 came, wanted a Memory"),
+    **{
+        f"a start of {said}": (lambda first=first: eckart.power_method(SQUARE, 1, start=first), "2 finite numbers, not all of them 0")
+        for said, first in (("zeros", np.zeros(2)), ("three", np.ones(3)), ("NaN", np.array([1.0, np.nan])))
+    },
+    "no components to select": (lambda: eckart.select_components(noise(), max_components=0), "max_components=0 came, wanted None or an int >= 1"),
+    "no shuffles": (lambda: eckart.select_components(noise(), shuffles=0), "shuffles=0 came, wanted an int from 1"),
+    "too many shuffles": (lambda: eckart.select_components(noise(), shuffles=select.MOST_SHUFFLES + 1), "wanted an int from 1 to"),
+    "nothing hidden": (lambda: eckart.select_components(noise()[:4, :3], methods=("held_out",), held_out=1e-9, random_state=0), "a share that hides some of the 12"),
+    "nothing hidden, parts": (lambda: select_rank(parts()[:4, :3], (1,), held_out=1e-9, random_state=0), "a share that hides some of the 12"),
+    "ranks that are none": (lambda: select_rank(parts(), "2"), "ranks of at least 1, such as"),
+    "ranks of a square": (lambda: select_rank(parts(), np.ones((2, 2), int)), "ranks of at least 1, such as"),
+    "weights, held out": (lambda: ALS(1, stop="held_out").fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "weights= came with stop='held_out'"),
+    "weights, implicit": (lambda: ALS(1, feedback="implicit").fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "weights= came with feedback='implicit'"),
+    "another shape, warm": (lambda: ALS(1, warm_start=True, **SHORT).fit(holes()[:12, :6]).fit(holes()[:11, :6]), "warm_start=True wants the same rows"),
+    "normalised, implicit": (lambda: ALS(1, feedback="implicit", normalise="column").fit(GAPS), "None or 'auto' with feedback='implicit'"),
+    "held out, implicit": (lambda: ALS(1, feedback="implicit", stop="held_out").fit(GAPS), "'decrease' or 'gradient' with feedback='implicit'"),
+    "normalised biases": (lambda: ALS(1, biases=True, normalise="column").fit(GAPS), "None or 'auto' with biases=True"),
+    "weights of parts": (lambda: majorise.loss_for("huber", of_parts(MemoryParts(observed(), 5)), np.ones(3)), "wanted data in memory; repeat"),
+    "no tau": (lambda: path.solve(observed(), [], **WITH), "wanted a number > 0, or several"),
+    "a negative tau": (lambda: path.solve(observed(), [1.0, -1.0], **WITH), "wanted a number > 0, or several"),
+    "path of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson", path=True).fit(np.abs(GAPS)), "path=True came, wanted False with loss='poisson'"),
+    "debias of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson", debias=True).fit(np.abs(GAPS)), "debias=True came, wanted False"),
+    "weights of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson").fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "counts every entry alike"),
+    "parts of a loss": (lambda: SoftImpute(tau=1.0, loss="huber")._solve(of_parts(MemoryParts(observed(), 5)), None), "came with data in parts"),
+    "normalised loss": (lambda: SoftImpute(tau=1.0, loss="poisson", normalise="column").fit(np.abs(GAPS)), "'auto', 'bias', 'global' or None with loss"),
+    **{
+        f"no entry, {type(model).__name__}": (lambda model=model: model._check(eckart.Observed(np.zeros(4, np.int64), np.zeros(0, np.int32), np.zeros(0), 2)), "no observed entry, wanted at least one")
+        for model in (SVP(1), SoftImpute(tau=1.0), BayesianMF(1, **CHAIN))
+    },
+    "noise of counts": (lambda: BayesianMF(1, likelihood="poisson", noise="row").fit(np.abs(GAPS)), "noise='row' came, wanted 'common'"),
+    "tails of counts": (lambda: BayesianMF(1, likelihood="poisson", tails="heavy").fit(np.abs(GAPS)), "tails='heavy' came, wanted 'normal'"),
+    "weights, blend": (lambda: Blend().fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "wanted the strengths in X itself"),
+    "one column, blend": (lambda: Blend().fit(sparse.csr_array(np.ones((3, 1)))), "wanted two or more of both"),
+    "no models": (lambda: Blend(models={}).fit(sparse.csr_array(np.ones((3, 3)))), "estimators by name"),
+    "a list of models": (lambda: Blend(models=[EASE()]).fit(sparse.csr_array(np.ones((3, 3)))), "models="),
+    "nothing to choose by": (lambda: Blend(models={"ease": EASE()})._chosen(observed(), eckart.Observed(np.zeros(13, np.int64), np.zeros(0, np.int32), np.zeros(0), 6)), "validation holds no entry"),
+    "weights, shape": (lambda: NMF(1).fit(parts(), weights=np.ones((2, 2))), r"weights of shape \(2, 2\) came, wanted \(60, 20\)"),
+    "weights, negative": (lambda: NMF(1).fit(parts(), weights=-np.ones(parts().shape)), "a finite number >= 0 for each entry"),
+    "a stream of documents": (lambda: documents.as_counts(eckart.read(once()), "LDA"), "wanted sparse documents for LDA"),
+    "a list of seeds": (lambda: LDA(2, seed_words=["a"], **SHORT).fit(counts()), "a dictionary"),
+    "words of NaN": (lambda: eckart.document_completion(np.full((2, 20), np.nan), counts(), counts()), "words holds NaN"),
+    **{
+        f"prior of {len(np.atleast_1d(prior))}, {np.min(prior)}": (
+            lambda prior=prior: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts(), prior=prior), "a number >= 0, or 2 of them")
+        for prior in (-1.0, [1.0, 1.0, 1.0], [1.0, np.inf])
+    },
+    "no steps": (lambda: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts(), steps=0), "steps=0 came, wanted an int >= 1"),
+    "no top words": (lambda: top_words(fitted("topics").fit_.factors, 0), "n=0 came, wanted an int >= 1"),
+    "top words of a row": (lambda: top_words(np.ones(3)), r"topics of shape \(3,\) came"),
+    "negative topics": (lambda: eckart.align_topics(-np.ones((2, 3)), np.ones((2, 3))), "finite shares >= 0"),
+    "a row of topics": (lambda: eckart.align_topics(np.ones(3), np.ones((2, 3))), r"topics of shape \(3,\) came"),
+    "no words of lists": (lambda: eckart.coherence([["a", "b"]], counts(), n=0), "n=0 came"),
+    "topics of numbers": (lambda: eckart.coherence([1, 2], counts()), "a list of words for each topic"),
+    "no topics": (lambda: eckart.coherence([], counts()), "a list of words for each topic"),
+    "other topics, warm": (lambda: given(of=LDA(2, learning_method="cvb0", warm_start=True, **SHORT).fit(counts()), n_components=3).fit(counts()),
+        "n_components=3 came, wanted 2, as in the fit"),
+    "no documents": (lambda: LDA(2, learning_method="online").partial_fit(iter([])), "no block of documents|holds no|wanted"),
+    "noise that hides all": (lambda: Autoencoder(1, corruption="mask", noise=1.0, max_iter=1).fit(noise()[:, :4]), "a share below 1 of entries to hide"),
 }  # fmt: skip
 ATTRIBUTES = {
     "setting a factor": (lambda: given(of=unseen("factor"), weights_=WEIGHTS), "found by fit and cannot be set"),
     "loadings": (lambda: fitted("mixture").loadings_, "not of the type 'factor'"),
+    "variances of a file": (lambda: loaded(IncrementalPCA(1).fit(noise()[:, :4])).var_, "var_ is absent"),
     "path": (lambda: fitted("soft").path_taus_, "path_taus_ is kept with path=True only"),
     "bound": (lambda: LatentDirichletAllocation(2, learning_method="online", random_state=0).partial_fit(counts()).bound_, "bound_ is absent"),
 }  # fmt: skip
