@@ -100,6 +100,10 @@ def observed():
     return eckart.observed(holes()[:12, :6])
 
 
+def empty(rows, columns):
+    return eckart.Observed(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0), columns)
+
+
 def loaded(model, tmp="model.safetensors"):
     import tempfile
     from pathlib import Path
@@ -119,6 +123,7 @@ def stored(model, tmp="model.safetensors"):
 
 
 GAPS = np.where(np.eye(6, 4) > 0, np.nan, 1.0 + np.arange(24.0).reshape(6, 4))
+ONES = np.where(np.isnan(GAPS), np.nan, 1.0)
 WITH = {"engine": engine_named("cpu", 1), "rng": np.random.default_rng(0)}
 SQUARE = np.array([[2.0, 1.0], [1.0, 2.0]])
 WEIGHTS, MEANS = np.array([0.5, 0.5]), np.zeros((2, 2))
@@ -188,11 +193,11 @@ REFUSALS = {
     "shape, soft": (lambda: fitted("soft").certify(holes()[:9, :6]), "the data that the model was fitted to"),
     "shape, svp": (lambda: fitted("svp").certify(holes()[:9, :6]), "the data that the model was fitted to"),
     "conjugate gradients": (lambda: ALS(1, solver="cg").fit(holes()), "'auto' or 'cholesky' with biases"),
-    "weights, soft": (lambda: SoftImpute(tau=1.0).fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "counts every entry alike"),
-    "weights, svp": (lambda: SVP(1).fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "SVP counts every entry alike"),
+    "weights, soft": (lambda: SoftImpute(tau=1.0).fit(GAPS, weights=ONES), "counts every entry alike"),
+    "weights, svp": (lambda: SVP(1).fit(GAPS, weights=ONES), "SVP counts every entry alike"),
     "similar, neither": (lambda: fitted("ease").similar(), "exactly one of them"),
     "similar, both": (lambda: fitted("ease").similar(rows=[0], columns=[1]), "exactly one of them"),
-    "weights, items": (lambda: EASE().fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "strengths='raw'"),
+    "weights, items": (lambda: EASE().fit(GAPS, weights=ONES), "strengths='raw'"),
     "rank of svp": (lambda: svp.solve(observed(), -1, **WITH), "k=-1 came, wanted 0 or more"),
     "rank of exact": (lambda: exact.solve(observed(), -1, **WITH), "k=-1 came, wanted 0 or more"),
     "step of svp": (lambda: svp.solve(observed(), 1, step=0.0, **WITH), "step=0.0 came"),
@@ -311,12 +316,13 @@ REFUSALS = {
     "no components to select": (lambda: eckart.select_components(noise(), max_components=0), "max_components=0 came, wanted None or an int >= 1"),
     "no shuffles": (lambda: eckart.select_components(noise(), shuffles=0), "shuffles=0 came, wanted an int from 1"),
     "too many shuffles": (lambda: eckart.select_components(noise(), shuffles=select.MOST_SHUFFLES + 1), "wanted an int from 1 to"),
-    "nothing hidden": (lambda: eckart.select_components(noise()[:4, :3], methods=("held_out",), held_out=1e-9, random_state=0), "a share that hides some of the 12"),
+    "nothing hidden": (lambda: eckart.select_components(noise()[:4, :3], methods=("held_out",), held_out=1e-9, random_state=0),
+        "a share that hides some of the 12"),
     "nothing hidden, parts": (lambda: select_rank(parts()[:4, :3], (1,), held_out=1e-9, random_state=0), "a share that hides some of the 12"),
     "ranks that are none": (lambda: select_rank(parts(), "2"), "ranks of at least 1, such as"),
     "ranks of a square": (lambda: select_rank(parts(), np.ones((2, 2), int)), "ranks of at least 1, such as"),
-    "weights, held out": (lambda: ALS(1, stop="held_out").fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "weights= came with stop='held_out'"),
-    "weights, implicit": (lambda: ALS(1, feedback="implicit").fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "weights= came with feedback='implicit'"),
+    "weights, held out": (lambda: ALS(1, stop="held_out").fit(GAPS, weights=ONES), "weights= came with stop='held_out'"),
+    "weights, implicit": (lambda: ALS(1, feedback="implicit").fit(GAPS, weights=ONES), "weights= came with feedback='implicit'"),
     "another shape, warm": (lambda: ALS(1, warm_start=True, **SHORT).fit(holes()[:12, :6]).fit(holes()[:11, :6]), "warm_start=True wants the same rows"),
     "normalised, implicit": (lambda: ALS(1, feedback="implicit", normalise="column").fit(GAPS), "None or 'auto' with feedback='implicit'"),
     "held out, implicit": (lambda: ALS(1, feedback="implicit", stop="held_out").fit(GAPS), "'decrease' or 'gradient' with feedback='implicit'"),
@@ -326,20 +332,20 @@ REFUSALS = {
     "a negative tau": (lambda: path.solve(observed(), [1.0, -1.0], **WITH), "wanted a number > 0, or several"),
     "path of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson", path=True).fit(np.abs(GAPS)), "path=True came, wanted False with loss='poisson'"),
     "debias of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson", debias=True).fit(np.abs(GAPS)), "debias=True came, wanted False"),
-    "weights of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson").fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "counts every entry alike"),
+    "weights of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson").fit(GAPS, weights=ONES), "counts every entry alike"),
     "parts of a loss": (lambda: SoftImpute(tau=1.0, loss="huber")._solve(of_parts(MemoryParts(observed(), 5)), None), "came with data in parts"),
     "normalised loss": (lambda: SoftImpute(tau=1.0, loss="poisson", normalise="column").fit(np.abs(GAPS)), "'auto', 'bias', 'global' or None with loss"),
     **{
-        f"no entry, {type(model).__name__}": (lambda model=model: model._check(eckart.Observed(np.zeros(4, np.int64), np.zeros(0, np.int32), np.zeros(0), 2)), "no observed entry, wanted at least one")
+        f"no entry, {type(model).__name__}": (lambda model=model: model._check(empty(3, 2)), "no observed entry, wanted at least one")
         for model in (SVP(1), SoftImpute(tau=1.0), BayesianMF(1, **CHAIN))
     },
     "noise of counts": (lambda: BayesianMF(1, likelihood="poisson", noise="row").fit(np.abs(GAPS)), "noise='row' came, wanted 'common'"),
     "tails of counts": (lambda: BayesianMF(1, likelihood="poisson", tails="heavy").fit(np.abs(GAPS)), "tails='heavy' came, wanted 'normal'"),
-    "weights, blend": (lambda: Blend().fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "wanted the strengths in X itself"),
+    "weights, blend": (lambda: Blend().fit(GAPS, weights=ONES), "wanted the strengths in X itself"),
     "one column, blend": (lambda: Blend().fit(sparse.csr_array(np.ones((3, 1)))), "wanted two or more of both"),
     "no models": (lambda: Blend(models={}).fit(sparse.csr_array(np.ones((3, 3)))), "estimators by name"),
     "a list of models": (lambda: Blend(models=[EASE()]).fit(sparse.csr_array(np.ones((3, 3)))), "models="),
-    "nothing to choose by": (lambda: Blend(models={"ease": EASE()})._chosen(observed(), eckart.Observed(np.zeros(13, np.int64), np.zeros(0, np.int32), np.zeros(0), 6)), "validation holds no entry"),
+    "nothing to choose by": (lambda: Blend(models={"ease": EASE()})._chosen(observed(), empty(12, 6)), "validation holds no entry"),
     "weights, shape": (lambda: NMF(1).fit(parts(), weights=np.ones((2, 2))), r"weights of shape \(2, 2\) came, wanted \(60, 20\)"),
     "weights, negative": (lambda: NMF(1).fit(parts(), weights=-np.ones(parts().shape)), "a finite number >= 0 for each entry"),
     "a stream of documents": (lambda: documents.as_counts(eckart.read(once()), "LDA"), "wanted sparse documents for LDA"),
