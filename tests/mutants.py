@@ -53,10 +53,10 @@ ROOMS: dict[str, tuple[str, str]] = {
         explain/parts/*.py explain/topics/*.py embed/*.py report/held_out.py""",
         """solver_promises pca stream select standardise autoencoder gaps als als_losses featured soft_impute soft_impute_losses svt svp exact recovery bayes
         bayes_likelihoods items em gaussian_mixture mixture nmf lda plsa judge pmi glove skipgram cooccurrence sequences vectors dropin report_complete tune
-        paths saved_models lbfgs refusals_solvers numbers_solvers rules_solvers certificates_bite_more interrupts checkpoint checkpoint_als checkpoint_spectral
-        resume arguments parameters hostile_models blend network_behaviour network_rows completer normalise recommend demand errors every_door manners
-        decompositions scales series steps trifles terms_elsewhere parts certificate word_metrics spec/1_reduce spec/2_complete spec/3_1_mixtures
-        spec/3_2_plsa spec/3_3_lda spec/3_4_nmf spec/3_5_embeddings spec/4_gradients spec/5_across spec/6_5_features spec/6_8_items spec/6_losses""",
+        paths saved_models lbfgs refusals_solvers numbers_solvers rules_solvers certificates_bite_more interrupts checkpoint checkpoint_als
+        checkpoint_spectral resume arguments parameters hostile_models blend bayes_tails completer normalise decompositions scales series steps trifles
+        terms_elsewhere parts certificate word_metrics spec/1_reduce spec/2_complete spec/3_1_mixtures spec/3_2_plsa spec/3_3_lda spec/3_4_nmf
+        spec/3_5_embeddings spec/4_gradients spec/5_across spec/6_5_features spec/6_8_items spec/6_losses""",
     ),
     "loaders": (
         "io/read.py io/tables/*.py io/text/*.py io/vectors/*.py io/models/*.py factors/*.py",
