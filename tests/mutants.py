@@ -56,7 +56,8 @@ ROOMS: dict[str, tuple[str, str]] = {
         paths saved_models lbfgs refusals_solvers numbers_solvers rules_solvers certificates_bite_more interrupts checkpoint checkpoint_als
         checkpoint_spectral resume arguments parameters hostile_models blend bayes_tails completer normalise decompositions scales series steps trifles
         terms_elsewhere parts certificate word_metrics spec/1_reduce spec/2_complete spec/3_1_mixtures spec/3_2_plsa spec/3_3_lda spec/3_4_nmf
-        spec/3_5_embeddings spec/4_gradients spec/5_across spec/6_5_features spec/6_8_items spec/6_losses""",
+        spec/3_5_embeddings spec/4_gradients spec/5_across spec/6_5_features spec/6_8_items spec/6_losses restated_chains engines_exchange
+        engines/opaque_dense engines/opaque_mixtures engines/opaque_parts engines/opaque_ridge engines/opaque_topics""",
     ),
     "loaders": (
         "io/read.py io/tables/*.py io/text/*.py io/vectors/*.py io/models/*.py factors/*.py",
@@ -93,6 +94,8 @@ KNOWN: dict[str, str] = {
     "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
     "complete/bayes/bayesian_mf.py term dropped: self.n_components + 1": "how many threads a small matrix takes: the draws are the same",
     "explain/topics/documents.py term dropped: ends[p] - x.parts.lengths[p]": "rows counted from the end of a part are the same rows",
+    "complete/items/blended_scores.py sign turned: self.held * self.n": "how many rows are scored together, which changes memory alone",
+    "complete/nuclear/path.py limit times 100: 1e+300": "the largest ratio whose logarithm is taken: no data have one of 1e300",
     "reduce/solve.py limit times 100: 1.0": "sum(l^2) / sum(l)^2 is at most one",
     "reduce/linear_autoencoder.py limit times 100: 1e-06": "a tolerance that a form in common carries; this solver's certificate has its own",
 }
