@@ -579,5 +579,58 @@ def test_layers_of_a_file_must_be_those_of_a_coder():
             model._fits(network, out)
     for rounds in (-1, 1.0, None, 10**6):
         network.architecture = good | {"rounds": rounds}
-        with pytest.raises(FileError, match="rounds=.* came, wanted an int from 0 to"):
+        with pytest.raises(FileError, match=r"rounds=.* came, wanted an int from 0 to"):
             model._fits(network, 5)
+
+
+def test_loadings_as_a_table_are_named_from_one():
+    import pandas as pd
+
+    x = np.random.default_rng(0).standard_normal((20, 3))
+    model = PCA(2).fit(pd.DataFrame(x, columns=list("abc")))
+    table = model.loadings()
+    assert list(table) == ["column", "component 1", "component 2"]
+    assert table["column"] == list("abc")
+    np.testing.assert_array_equal(table["component 2"], model.loadings_[:, 1])
+
+
+def test_a_covariance_multiplies_inside_of_an_engine_as_outside():
+    from eckart.matrix import Dense
+    from eckart.reduce.covariance import Covariance
+    from eckart.trace import silent
+
+    rng, engine = np.random.default_rng(0), engine_named("cpu", 1)
+    x, v = rng.standard_normal((30, 5)) + 3.0, rng.standard_normal((5, 2))
+    with engine.at_work():
+        c = Covariance.by_products(engine, engine.put(Dense(x)), True, None, silent)
+        wanted = np.cov(x.T, bias=True) @ v
+        np.testing.assert_allclose(c.product(v), wanted, rtol=1e-10)
+        np.testing.assert_allclose(engine.get(c.inside(engine.take(v))), wanted, rtol=1e-10)
+
+
+def test_the_mean_of_a_scaled_model_is_set_in_the_units_of_the_data():
+    x = np.random.default_rng(0).standard_normal((40, 3)) * [1.0, 10.0, 100.0] + [1.0, 20.0, 300.0]
+    model = PCA(2, scale=True).fit(x)
+    before = model.transform(x)
+    model.mean_ = model.mean_
+    np.testing.assert_allclose(model.transform(x), before, atol=1e-9)
+
+
+def test_too_few_entries_to_hide_some_have_a_small_price():
+    """A fiftieth of the norm of the entries: below ten of them a tenth would be none."""
+    from eckart.complete.nuclear.soft_impute import choose_tau
+
+    a = np.array([[3.0, np.nan, 4.0]])
+    how = {"engine": engine_named("cpu", 1), "rng": np.random.default_rng(0)}
+    assert choose_tau(eckart.observed(a), **how) == (pytest.approx(5.0 / 50), [])
+
+
+def test_a_rate_that_leaves_the_numbers_is_quartered_for_batches_too():
+    from eckart import LinearAutoencoder
+
+    x = np.random.default_rng(0).standard_normal((60, 4)) @ np.diag([4.0, 2.0, 0.1, 0.1])
+    with np.errstate(all="ignore"):
+        model = LinearAutoencoder(1, batch_size=10, learning_rate=1e4, max_iter=40, random_state=0).fit(x)
+    assert np.isfinite(model.components_).all()
+    assert not np.isfinite(model.fit_.trace.values).all()  # it was too large
+    assert np.abs(np.linalg.norm(model.components_)) == pytest.approx(1.0)
