@@ -155,16 +155,17 @@ def forget(name: str) -> None:
         setattr(package, module.partition(".")[2], sys.modules[module])
 
 
-def put_in(functions: list[types.FunctionType], path: str, tree: ast.Module) -> bool:
-    """Give the functions of a module that are in memory the code of the changed tree; False where that changes none of them."""
-    codes, found = [compile(tree, path, "exec")], {}
+def put_in(functions: list[types.FunctionType], path: str, tree: ast.Module, line: int) -> bool:
+    """Give the functions of a module that are in memory the code of the changed tree; False for a fault outside of functions."""
+    if not statement_of(tree, line):
+        return False
+    codes, found, changed = [compile(tree, path, "exec")], {}, False
     for code in codes:  # grows meanwhile
         codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
         found[code.co_qualname, code.co_firstlineno] = code
-    changed = False
     for function in functions:
         code = found.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
-        if code not in (None, function.__code__) and code.co_freevars == function.__code__.co_freevars:
+        if code is not None and code.co_freevars == function.__code__.co_freevars:
             function.__code__, changed = code, True
     return changed
 
@@ -385,6 +386,11 @@ def statement_of(tree: ast.AST, line: int) -> range:
     return found
 
 
+def line_said(words: str) -> int:
+    """The line of a fault in words."""
+    return int(words.partition(":")[2].partition(" ")[0])
+
+
 def line_of(picked: tuple[str, str, str]) -> int:
     file, old, _ = picked
     return (SOURCE / file).read_text().partition(old)[0].count("\n") + 1
@@ -423,8 +429,8 @@ class Bench:
 
     def answer(self, file: str, number: int, tests: list[str]) -> str:
         """The name of the test that finds a fault; none where all pass with the fault in."""
-        tree = mutated(SOURCE / file, number)[0]
-        if put_in(self.functions.get(str(SOURCE / file), []), str(SOURCE / file), tree):
+        tree, said = mutated(SOURCE / file, number)
+        if put_in(self.functions.get(str(SOURCE / file), []), str(SOURCE / file), tree, line_said(said)):
             return self.first_failing(tests)
         name = name_of(file)
         sys.meta_path.insert(0, Changed(name, SOURCE / file, tree))
@@ -525,7 +531,7 @@ def main() -> None:
                 if without:
                     print("FAILS WITHOUT A FAULT", by, flush=True)
                     notes.failed.append(by)
-                    todo.append((file, number, int(said.partition(":")[2].partition(" ")[0])))
+                    todo.append((file, number, line_said(said)))
                     continue
                 trusted.add(by)
             if ask.told:
