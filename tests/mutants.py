@@ -156,18 +156,20 @@ def forget(name: str) -> None:
 
 
 def put_in(functions: list[types.FunctionType], path: str, tree: ast.Module, line: int) -> bool:
-    """Give the functions of a module that are in memory the code of the changed tree; False for a fault outside of functions."""
+    """Give the functions of a module that are in memory the code of the changed tree; False for a fault outside of functions, or that changes what a function knows of those around it."""
     if not statement_of(tree, line):
         return False
-    codes, found, changed = [compile(tree, path, "exec")], {}, False
+    codes, found = [compile(tree, path, "exec")], {}
     for code in codes:  # grows meanwhile
         codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
         found[code.co_qualname, code.co_firstlineno] = code
-    for function in functions:
-        code = found.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
-        if code is not None and code.co_freevars == function.__code__.co_freevars:
-            function.__code__, changed = code, True
-    return changed
+    pairs = [(f, found.get((f.__code__.co_qualname, f.__code__.co_firstlineno))) for f in functions]
+    pairs = [(function, code) for function, code in pairs if code is not None]
+    if not pairs or any(code.co_freevars != function.__code__.co_freevars for function, code in pairs):
+        return False
+    for function, code in pairs:
+        function.__code__ = code
+    return True
 
 
 def run(tests: list[str], *plugins: object) -> int:
