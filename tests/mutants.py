@@ -1,12 +1,13 @@
 """Do the tests bite? Small faults are put into a module, one at a time, and some test must fail.
 
     python tests/mutants.py [--seed 0] [--minutes 10] [--workers 2] [--rooms certify solvers loaders] [--files PART ...] [--tests NAME ...]
-                            [--quick] [--notes FILE] [--picked] [--compile]
+                            [--quick] [--notes FILE] [--told FILE] [--again FILE] [--longest 30] [--picked] [--compile]
 
 A fault is a sign turned, a term dropped, a limit a hundred times looser, a check or a refusal removed, a comparison turned, a seed ignored. First every test of
-a room is run without a fault: one that fails is named and not asked again, and it is written down which functions each test calls. Then, for a fault, the tests
-that call its function are run, the quickest first, until one fails. Files are not touched: each fault lives in a process of its own, forked after all was
-loaded, in which its module and the layers above it are imported anew. Survivors are printed with their line; KNOWN holds those that no test can find, with the
+a room is run without a fault: one that fails is named and not asked again, and it is written down which lines each test runs. Then, for a fault, the tests
+that run its statement are asked, the quickest first, until one fails. Files are not touched: each fault lives in a process of its own, forked after all tests
+were collected, in which the function gets its changed code; of a fault outside of functions the module and the layers above it are imported anew. A test that
+finds a fault is asked once without it, after the same other tests. Survivors are printed with their line; KNOWN holds those that no test can find, with the
 reason. Modules of compiled kernels are left out: their faults would be hidden by the cache of compiled code (the contracts of the engines judge them).
 
 On a machine without compiled kernels ``--compile`` runs the room's tests once side by side before anything is timed.
@@ -16,18 +17,23 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
+import gc
 import importlib
 import importlib.abc
 import importlib.machinery
 import json
+import math
 import os
 import random
+import resource
 import signal
 import sys
 import tempfile
 import threading
 import time
 import tomllib
+import types
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +53,11 @@ ROOMS: dict[str, tuple[str, str]] = {
         explain/parts/*.py explain/topics/*.py embed/*.py report/held_out.py""",
         """solver_promises pca stream select standardise autoencoder gaps als als_losses featured soft_impute soft_impute_losses svt svp exact recovery bayes
         bayes_likelihoods items em gaussian_mixture mixture nmf lda plsa judge pmi glove skipgram cooccurrence sequences vectors dropin report_complete tune
-        paths saved_models lbfgs refusals_solvers numbers_solvers""",
+        paths saved_models lbfgs refusals_solvers numbers_solvers rules_solvers certificates_bite_more interrupts checkpoint checkpoint_als
+        checkpoint_spectral resume arguments parameters hostile_models blend bayes_tails completer normalise decompositions scales series steps trifles
+        terms_elsewhere parts certificate word_metrics spec/1_reduce spec/2_complete spec/3_1_mixtures spec/3_2_plsa spec/3_3_lda spec/3_4_nmf
+        spec/3_5_embeddings spec/4_gradients spec/5_across spec/6_5_features spec/6_8_items spec/6_losses restated_chains engines_exchange
+        engines/opaque_dense engines/opaque_mixtures engines/opaque_parts engines/opaque_ridge engines/opaque_topics""",
     ),
     "loaders": (
         "io/read.py io/tables/*.py io/text/*.py io/vectors/*.py io/models/*.py factors/*.py",
@@ -55,7 +65,7 @@ ROOMS: dict[str, tuple[str, str]] = {
         mixed_table errors factors loaders_edges featured resume every_door cli""",
     ),
 }
-"""For every room its modules, and the tests that may be asked (``als`` is ``tests/test_als.py``)."""
+"""For every room its modules, and the tests that may be asked (see ``file_of``)."""
 SIGN = "a sign is 1 or -1: to divide by it is to multiply by it"
 SIGNED = (
     ("reduce/linear_autoencoder.py", "components * signs(components)[:, None]"),
@@ -84,6 +94,8 @@ KNOWN: dict[str, str] = {
     "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
     "complete/bayes/bayesian_mf.py term dropped: self.n_components + 1": "how many threads a small matrix takes: the draws are the same",
     "explain/topics/documents.py term dropped: ends[p] - x.parts.lengths[p]": "rows counted from the end of a part are the same rows",
+    "complete/items/blended_scores.py sign turned: self.held * self.n": "how many rows are scored together, which changes memory alone",
+    "complete/nuclear/path.py limit times 100: 1e+300": "the largest ratio whose logarithm is taken: no data have one of 1e300",
     "reduce/solve.py limit times 100: 1.0": "sum(l^2) / sum(l)^2 is at most one",
     "reduce/linear_autoencoder.py limit times 100: 1e-06": "a tolerance that a form in common carries; this solver's certificate has its own",
 }
@@ -92,6 +104,9 @@ KNOWN: dict[str, str] = {
 LONGEST = 30.0
 """Processor seconds of tests that are asked for one fault at the most."""
 
+
+MEMORY = 2**33
+"""Bytes that a fault may ask for."""
 
 WATCHED = 3 if hasattr(sys, "monitoring") else 0
 """The number under which Python 3.12 and later tell which functions are called, at no cost after the first call; before, every call is looked at."""
@@ -140,37 +155,69 @@ def forget(name: str) -> None:
         setattr(package, module.partition(".")[2], sys.modules[module])
 
 
+def put_in(functions: list[types.FunctionType], path: str, tree: ast.Module, line: int) -> bool:
+    """Give the functions of a module that are in memory the code of the changed tree; False for a fault outside of functions, or that changes what a function knows of those around it."""
+    if not statement_of(tree, line):
+        return False
+    codes, found = [compile(tree, path, "exec")], {}
+    for code in codes:  # grows meanwhile
+        codes += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
+        found[code.co_qualname, code.co_firstlineno] = code
+    pairs = [(f, found.get((f.__code__.co_qualname, f.__code__.co_firstlineno))) for f in functions]
+    pairs = [(function, code) for function, code in pairs if code is not None]
+    if not pairs or any(code.co_freevars != function.__code__.co_freevars for function, code in pairs):
+        return False
+    for function, code in pairs:
+        function.__code__ = code
+    return True
+
+
 def run(tests: list[str], *plugins: object) -> int:
     import pytest
 
-    words = ["-q", "-p", "no:cacheprovider", "--no-header", "-o", "addopts=", "-m", "not slow and not cluster"]
+    words = ["-q", "-s", "-p", "no:cacheprovider", "--no-header", "-o", "addopts=", "-m", "not slow and not cluster"]
     return int(pytest.main([*words, *tests], plugins=list(plugins)))
 
 
-class Notes:
-    """What a run without faults tells: which tests fail, how long each takes, and which functions of the package it calls."""
+def file_of(name: str) -> str:
+    """``als`` is ``tests/test_als.py``, ``spec/1_reduce`` is ``tests/spec/test_1_reduce.py``."""
+    folder, _, file = name.rpartition("/")
+    return f"tests/{folder + '/' if folder else ''}test_{file}.py"
 
-    def __init__(self):
+
+def name_of(file: str) -> str:
+    return "eckart." + file.removesuffix(".py").replace("/", ".")
+
+
+class Notes:
+    """What a run without faults tells: which tests fail, how long each takes, and which lines of the modules it runs."""
+
+    def __init__(self, modules: Iterable[str] = ()):
+        self.files = {str(SOURCE / module): module for module in modules}
         self.failed: list[str] = []
         self.seconds: dict[str, float] = {}
-        self.calls: dict[str, set[tuple[str, str]]] = {}
-        self.now: set[tuple[str, str]] = set()
+        self.lines: dict[str, set[tuple[str, int]]] = {}
+        self.now: set[tuple[str, int]] = set()
         self.begun = 0.0
 
-    def called(self, code, *_):
-        if "/src/eckart/" in code.co_filename:
-            self.now.add((code.co_filename.rpartition("/src/eckart/")[2], code.co_qualname))
+    def ran(self, code, line):
+        if code.co_filename in self.files:
+            self.now.add((self.files[code.co_filename], line))
         return sys.monitoring.DISABLE if WATCHED else None  # once for each test is enough
 
     def trace(self, frame, event, arg):
-        self.called(frame.f_code)
+        if frame.f_code.co_filename not in self.files:
+            return None
+        if event == "line":
+            self.now.add((self.files[frame.f_code.co_filename], frame.f_lineno))
+        return self.trace
 
     def watch(self, on: bool) -> None:
         if WATCHED:
             if on and sys.monitoring.get_tool(WATCHED) is None:
                 sys.monitoring.use_tool_id(WATCHED, "mutants")
-                sys.monitoring.set_events(WATCHED, sys.monitoring.events.PY_START)
-            sys.monitoring.register_callback(WATCHED, sys.monitoring.events.PY_START, self.called if on else None)
+                sys.monitoring.set_events(WATCHED, sys.monitoring.events.LINE)
+            sys.monitoring.register_callback(WATCHED, sys.monitoring.events.LINE, self.ran if on else None)
             sys.monitoring.restart_events()
         else:
             threading.settrace(self.trace if on else None)
@@ -182,7 +229,7 @@ class Notes:
 
     def pytest_runtest_logstart(self, nodeid, location):
         self.begun = time.process_time()  # the clock on the wall would tell how busy the machine is
-        self.now = self.calls[nodeid] = set()
+        self.now = self.lines[nodeid] = set()
         self.watch(True)
 
     def pytest_runtest_logfinish(self, nodeid, location):
@@ -191,13 +238,13 @@ class Notes:
 
     def pytest_fixture_setup(self, fixturedef, request):
         if fixturedef.scope != "function":  # shared by the tests of its file: it is counted for each of them
-            self.now = self.calls.setdefault(f"{fixturedef.baseid}", set())
+            self.now = self.lines.setdefault(f"{fixturedef.baseid}", set())
             self.watch(True)
 
     def pytest_fixture_post_finalizer(self, fixturedef, request): ...
 
     def pytest_runtest_call(self, item):
-        self.now = self.calls[item.nodeid]
+        self.now = self.lines[item.nodeid]
         self.watch(True)
 
 
@@ -226,19 +273,21 @@ class Crew:
                 if job is None:
                     more = False
                     break
-                core = self.free.pop()
-                late = time.monotonic() + seconds(job) * waits()
-                self.busy[self.start(job, work, core)] = (job, core, late)
+                core, allowed = self.free.pop(), seconds(job)
+                late = time.monotonic() + allowed * waits()
+                self.busy[self.start(job, work, core, allowed)] = (job, core, late)
             yield from self.ended()
             time.sleep(0.01)
 
-    def start(self, job: Any, work: Callable[[Any], int], core: int) -> int:
+    def start(self, job: Any, work: Callable[[Any], int], core: int, seconds: float) -> int:
         child = os.fork()
         if child:
             return child
         code = 1
         try:
             os.setpgrp()
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
+            resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
             os.sched_setaffinity(0, {core})
             silent = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silent, 1)
@@ -260,20 +309,25 @@ class Crew:
                 yield job, 124 if hung else os.waitstatus_to_exitcode(status)
 
 
-def known_notes(path: str | None, files: list[str], crew: Crew) -> Notes:
-    """What the tests call, from a file of an earlier run where there is one; tests of files that are not in it are run now, without a fault, and
+def known_notes(path: str | None, files: list[str], modules: list[str], crew: Crew) -> Notes:
+    """What the tests run of the modules, from a file of an earlier run where there is one; tests of files that are not in it are run now, without a fault, and
     written down as they end."""
     kept = json.loads(Path(path).read_text()) if path and Path(path).exists() else {}
     with tempfile.TemporaryDirectory() as folder:
 
         def work(file: str) -> int:
-            told = Notes()
+            told = Notes(modules)
             run([file], told)
-            calls = {test: sorted(called) for test, called in told.calls.items()}
-            (Path(folder) / Path(file).name).write_text(json.dumps([told.failed, told.seconds, calls]))
+            lines = {
+                test: {m: sorted(at for f, at in ran if f == m) for m in {f for f, _ in ran}}
+                for test, ran in told.lines.items()
+            }
+            (Path(folder) / Path(file).name).write_text(json.dumps([told.failed, told.seconds, lines]))
             return 0
 
-        fresh = sorted((file for file in files if file not in kept), key=lambda f: -(ROOT / f).stat().st_size)  # the long ones first
+        fresh = sorted(
+            (file for file in files if file not in kept), key=lambda f: -(ROOT / f).stat().st_size
+        )  # the long ones first
         for file, code in crew.each(fresh, work, lambda _: 400.0):
             answer = Path(folder) / Path(file).name
             if code or not answer.exists():
@@ -284,52 +338,59 @@ def known_notes(path: str | None, files: list[str], crew: Crew) -> Notes:
                 Path(path).write_text(json.dumps(kept))
     notes = Notes()
     for file in files:
-        failed, seconds, calls = kept.get(file, ([], {}, {}))
+        failed, seconds, lines = kept.get(file, ([], {}, {}))
         notes.failed += failed
         notes.seconds |= seconds
-        notes.calls |= {test: {(f, name) for f, name in called} for test, called in calls.items()}
+        notes.lines |= {test: {(f, at) for f, ats in ran.items() for at in ats} for test, ran in lines.items()}
     for test in notes.failed:
         print("FAILS WITHOUT A FAULT", test, flush=True)
     return notes
 
 
-def asked(notes: Notes, file: str, line: int) -> list[str]:
-    """The tests that call the function of a line, the quickest first, as far as the seconds reach; of a line outside all functions those that call any."""
-    home = function_of(ast.parse((SOURCE / file).read_text()), line)
+def asked(notes: Notes, file: str, line: int, longest: float) -> list[str]:
+    """The tests that run the statement of a line, the quickest first, as far as the seconds reach; of a line outside all functions those that run any of
+    the file, and those that run nothing: they read constants."""
+    home = {(file, at) for at in statement_of(ast.parse((SOURCE / file).read_text()), line)}
 
-    def touches(called: set[tuple[str, str]]) -> bool:
-        if home is None and not called:  # a test that calls nothing reads constants
-            return True
-        return any(f == file and (home is None or name == home) for f, name in called)
+    def touches(ran: set[tuple[str, int]]) -> bool:
+        return bool(ran & home) if home else not ran or any(f == file for f, _ in ran)
 
-    shared = {name for name, called in notes.calls.items() if "::" not in name and called and touches(called)}
+    shared = {name for name, ran in notes.lines.items() if "::" not in name and ran and touches(ran)}
     good = [t for t in notes.seconds if t not in set(notes.failed)]
-    some = [t for t in good if touches(notes.calls.get(t, set())) or t.partition("::")[0] in shared]
+    some = [t for t in good if touches(notes.lines.get(t, set())) or t.partition("::")[0] in shared]
     chosen, total = [], 0.0
-    for test in sorted(some, key=lambda t: notes.seconds[t]):
+    for test in sorted(
+        some, key=lambda t: (round(math.log2(0.01 + notes.seconds[t])), t)
+    ):  # those of a file, whose fixtures are shared, one after another
         total += notes.seconds[test]
-        if chosen and total > LONGEST:
+        if chosen and total > longest:
             break
         chosen.append(test)
     return chosen
 
 
-def function_of(tree: ast.AST, line: int, outer: str = "") -> str | None:
-    """The innermost function around a line by its full name; None outside."""
-    for node in ast.iter_child_nodes(tree):
-        if not getattr(node, "lineno", line) <= line <= (getattr(node, "end_lineno", None) or line):
+def statement_of(tree: ast.AST, line: int) -> range:
+    """The lines of the innermost statement around a line of a function, of one that holds others those of its head; none outside of functions, where
+    defaults are read, too."""
+    found, inside = range(0), False
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.stmt) or not node.lineno <= line <= node.end_lineno:
             continue
-        if isinstance(node, ast.ClassDef):
-            return function_of(node, line, f"{outer}{node.name}.")
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            if line < node.body[0].lineno:  # its defaults are read where it stands
-                return None
-            name = outer + node.name
-            return function_of(node, line, f"{name}.<locals>.") or name
-        found = function_of(node, line, outer)
-        if found is not None:
-            return found
-    return None
+        body = getattr(node, "body", None) or getattr(node, "cases", None)
+        first = (
+            (body[0].pattern if isinstance(body[0], ast.match_case) else body[0]).lineno
+            if body
+            else node.end_lineno + 1
+        )
+        inside |= isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and line >= first
+        if inside and (line < first or body is None or not found):
+            found = range(node.lineno, max(first, node.lineno + 1))
+    return found
+
+
+def line_said(words: str) -> int:
+    """The line of a fault in words."""
+    return int(words.partition(":")[2].partition(" ")[0])
 
 
 def line_of(picked: tuple[str, str, str]) -> int:
@@ -337,12 +398,46 @@ def line_of(picked: tuple[str, str, str]) -> int:
     return (SOURCE / file).read_text().partition(old)[0].count("\n") + 1
 
 
-def survives(file: str, number: int, tests: list[str]) -> int:
-    """0 where all tests pass with the fault in."""
-    name = "eckart." + file[:-3].replace("/", ".")
-    sys.meta_path.insert(0, Changed(name, SOURCE / file, mutated(SOURCE / file, number)[0]))
-    forget(name)
-    return run(["-x", *tests])
+class Bench:
+    """All tests, collected once; ``work`` asks some of them in forked processes."""
+
+    def __init__(self, modules: list[str], work: Callable[[Bench], None]):
+        self.modules, self.work = modules, work
+        self.items: dict[str, Any] = {}
+        self.functions: dict[str, list[types.FunctionType]] = {}
+
+    def pytest_runtestloop(self, session):
+        self.items = {item.nodeid: item for item in session.items}
+        for file in self.modules:
+            importlib.import_module(name_of(file))
+        for thing in gc.get_objects():
+            if isinstance(thing, types.FunctionType):
+                self.functions.setdefault(thing.__code__.co_filename, []).append(thing)
+            if isinstance(thing, functools._lru_cache_wrapper) and str(thing.__module__).startswith("eckart"):
+                thing.cache_clear()
+        gc.freeze()
+        self.work(self)
+        return True
+
+    def first_failing(self, tests: list[str]) -> str:
+        """The name of the first test that fails; none: all pass."""
+        from _pytest.runner import runtestprotocol
+
+        chosen = [self.items[test] for test in tests if test in self.items]
+        for item, after in zip(chosen, [*chosen[1:], None]):
+            if any(report.failed for report in runtestprotocol(item, log=False, nextitem=after)):
+                return item.nodeid
+        return ""
+
+    def answer(self, file: str, number: int, tests: list[str]) -> str:
+        """The name of the test that finds a fault; none where all pass with the fault in."""
+        tree, said = mutated(SOURCE / file, number)
+        if put_in(self.functions.get(str(SOURCE / file), []), str(SOURCE / file), tree, line_said(said)):
+            return self.first_failing(tests)
+        name = name_of(file)
+        sys.meta_path.insert(0, Changed(name, SOURCE / file, tree))
+        forget(name)
+        return "imported anew" if run(["-x", *tests]) else ""
 
 
 def main() -> None:
@@ -354,7 +449,15 @@ def main() -> None:
     words.add_argument("--files", nargs="*", default=[])
     words.add_argument("--tests", nargs="*", default=[])
     words.add_argument(
-        "--notes", help="a file that keeps what each test calls for the next run; delete it when functions have moved"
+        "--notes", help="a file that keeps what each test runs for the next time; delete it when lines have moved"
+    )
+    words.add_argument(
+        "--told",
+        help="a file that gets a line of JSON for each fault: its words and number, the test that found it, how many were asked",
+    )
+    words.add_argument("--again", help="a file that --told wrote: ask the faults again that lived")
+    words.add_argument(
+        "--longest", type=float, default=LONGEST, help="processor seconds of tests for one fault at the most"
     )
     words.add_argument("--quick", action="store_true", help="ask the quick tests of certificates and solvers alone")
     words.add_argument("--picked", action="store_true")
@@ -377,44 +480,78 @@ def main() -> None:
         for t in [*QUICK, *([] if ask.quick else ROOMS[room][1].split())]
         if not ask.tests or t in ask.tests
     ]
-    files = [f"tests/test_{t}.py" for t in dict.fromkeys(named) if (ROOT / f"tests/test_{t}.py").exists()]
+    files = [file for file in map(file_of, dict.fromkeys(named)) if (ROOT / file).exists()]
     crew = Crew(ask.workers)
     if ask.compile:
         for file, code in crew.each(files, lambda file: run([file]), lambda _: 240.0):
             print("compiled", file, code, f"{(end - time.monotonic()) / 60:.1f} minutes left", flush=True)
-    run([f"tests/test_{t}.py" for t in QUICK])  # what is loaded here need not be loaded again for every fault
-    notes = known_notes(ask.notes, files, crew)
+    run([file_of(t) for t in QUICK])  # what is loaded here need not be loaded again for every fault
+    notes = known_notes(ask.notes, files, modules, crew)
     todo = [(file, i, line) for file in modules for i, line in enumerate(places(SOURCE / file))]
     if ask.picked:
         todo = [(PICKED[i][0], i, line_of(PICKED[i])) for i in range(-len(PICKED), 0)]
     random.Random(ask.seed).shuffle(todo)
+    if ask.again:
+        lived = [
+            (said.partition(":")[0], number)
+            for said, number, by, _ in map(json.loads, Path(ask.again).read_text().splitlines())
+            if not by
+        ]
+        todo = [fault for fault in todo if fault[:2] in set(lived)]
     killed, hung, excused, survivors = 0, 0, 0, []
+    trusted: set[str] = set()
     print(
         f"{len(notes.seconds)} tests, {len(todo)} faults, {(end - time.monotonic()) / 60:.1f} minutes left", flush=True
     )
+    todo.reverse()
 
     def jobs() -> Iterator[tuple[str, int, list[str]]]:
-        for file, number, line in todo:
-            if time.monotonic() > end:
-                return
-            yield file, number, asked(notes, file, line)
+        while todo and time.monotonic() < end:
+            file, number, line = todo.pop()
+            yield file, number, asked(notes, file, line, ask.longest)
 
     def seconds(job: tuple[str, int, list[str]]) -> float:
         return 30.0 + 4 * sum(notes.seconds[test] for test in job[2])
 
-    for (file, number, tests), code in crew.each(jobs(), lambda job: survives(*job) if job[2] else 0, seconds):
-        if code:
-            killed, hung = killed + 1, hung + (code == 124)
-            if code == 124:
-                print("NEVER ENDED", mutated(SOURCE / file, number)[1], flush=True)
-            if killed % 100 == 0:
-                print(killed, "killed", f"{(end - time.monotonic()) / 60:.1f} minutes left", flush=True)
-            continue
-        said = mutated(SOURCE / file, number)[1]
-        known = KNOWN.get(f"{said.partition(':')[0]} {said.partition(' ')[2]}")
-        excused += known is not None
-        survivors.append(said)
-        print("KNOWN" if known else "SURVIVED", said, "" if tests else "(no test calls it)", known or "", flush=True)
+    def work(bench: Bench) -> None:
+        nonlocal killed, hung, excused
+        folder = tempfile.mkdtemp()
+
+        def told(job: tuple[str, int, list[str]]) -> int:
+            file, number, tests = job
+            found = bench.first_failing(tests) if number is None else bench.answer(file, number, tests) if tests else ""
+            (Path(folder) / f"{file}{number}".replace("/", " ")).write_text(found)
+            return int(bool(found))
+
+        for (file, number, tests), code in crew.each(jobs(), told, seconds):
+            said = mutated(SOURCE / file, number)[1]
+            answer = Path(folder) / f"{file}{number}".replace("/", " ")
+            by = answer.read_text() if answer.exists() else f"ended by {code}"
+            if by in tests and by not in trusted:
+                before = tests[: tests.index(by) + 1]
+                [(_, without)] = Crew(1).each([("", None, before)], told, seconds)
+                if without:
+                    print("FAILS WITHOUT A FAULT", by, flush=True)
+                    notes.failed.append(by)
+                    todo.append((file, number, line_said(said)))
+                    continue
+                trusted.add(by)
+            if ask.told:
+                with open(ask.told, "a") as out:
+                    out.write(json.dumps([said, number, by if code else "", len(tests)]) + "\n")
+            if code:
+                killed, hung = killed + 1, hung + (by.startswith("ended"))
+                if by.startswith("ended"):
+                    print("NEVER ENDED", by, said, flush=True)
+                if killed % 100 == 0:
+                    print(killed, "killed", f"{(end - time.monotonic()) / 60:.1f} minutes left", flush=True)
+                continue
+            known = KNOWN.get(f"{said.partition(':')[0]} {said.partition(' ')[2]}")
+            excused += known is not None
+            survivors.append(said)
+            print("KNOWN" if known else "SURVIVED", said, "" if tests else "(no test runs it)", known or "", flush=True)
+
+    run(files, Bench(modules, work))
     tried = killed + len(survivors)
     print(f"{len(todo)} faults possible, {tried} tried with seed {ask.seed}, {killed} killed ({killed / max(tried, 1):.1%}), {hung} of them never ended, "
           f"{len(survivors)} survived, {excused} of them known")  # fmt: skip

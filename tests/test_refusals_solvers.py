@@ -18,13 +18,16 @@ from eckart import (
     PCA,
     PMI,
     SVP,
+    Autoencoder,
     BayesianMF,
+    Blend,
     FileError,
     GaussianMixture,
     GloVe,
     IncrementalPCA,
     InputError,
     LatentDirichletAllocation,
+    LinearAutoencoder,
     MiniBatchNMF,
     Mixture,
     Projection,
@@ -33,11 +36,16 @@ from eckart import (
     TruncatedSVD,
     Vectors,
 )
+from eckart.complete.factors import majorise
 from eckart.complete.nuclear import exact, path, svp, svt
+from eckart.embed.collected import collected
 from eckart.engines import engine_named
 from eckart.explain.parts.consensus import select_rank
+from eckart.explain.topics import documents
 from eckart.explain.topics.judge import top_words
-from eckart.reduce import plan
+from eckart.matrix_blocks import of_parts
+from eckart.matrix_parts import MemoryParts
+from eckart.reduce import plan, select
 from resumable_fits import counts, groups, holes, noise, parts, words
 
 SHORT = {"random_state": 0, "max_iter": 2}
@@ -50,6 +58,8 @@ def fitted(name):
     gaps, x = holes()[:12, :6], noise()[:, :4]
     return {
         "pca": lambda: PCA(2).fit(x),
+        "truncated": lambda: TruncatedSVD(1, random_state=0).fit(x),
+        "linear": lambda: LinearAutoencoder(1, max_iter=5, random_state=0).fit(x),
         "als": lambda: ALS(1, **SHORT).fit(gaps),
         "chain": lambda: BayesianMF(1, **CHAIN).fit(gaps),
         "soft": lambda: SoftImpute(tau=1.0, random_state=0).fit(gaps),
@@ -91,6 +101,10 @@ def observed():
     return eckart.observed(holes()[:12, :6])
 
 
+def empty(rows, columns):
+    return eckart.Observed(np.zeros(rows + 1, np.int64), np.zeros(0, np.int32), np.zeros(0), columns)
+
+
 def loaded(model, tmp="model.safetensors"):
     import tempfile
     from pathlib import Path
@@ -110,6 +124,7 @@ def stored(model, tmp="model.safetensors"):
 
 
 GAPS = np.where(np.eye(6, 4) > 0, np.nan, 1.0 + np.arange(24.0).reshape(6, 4))
+ONES = np.where(np.isnan(GAPS), np.nan, 1.0)
 WITH = {"engine": engine_named("cpu", 1), "rng": np.random.default_rng(0)}
 SQUARE = np.array([[2.0, 1.0], [1.0, 2.0]])
 WEIGHTS, MEANS = np.array([0.5, 0.5]), np.zeros((2, 2))
@@ -121,7 +136,7 @@ REFUSALS = {
         "they belong to one model"),
     "size of a basis": (lambda: given(of=unseen("pca"), components_=np.eye(3)[:1]), "set arrays of another size"),
     "count of a basis": (lambda: given(of=PCA(1), n_components_=2, components_=np.eye(3)[:1], mean_=np.zeros(3), explained_variance_=[1.0]),
-        "n_components_=2 came"),
+        "n_components_=2 came, wanted 1, the rows of components_"),
     "angles of a cube": (lambda: eckart.principal_angles(np.zeros((2, 2, 2)), np.eye(2)), "has 3 dimensions, wanted columns"),
     "share of a variance": (lambda: eckart.select_components(noise(), share=1.0), "share=1.0 came, wanted a share between 0 and 1"),
     "share of rows": (lambda: eckart.select_components(noise(), held_out=0.0), "held_out=0.0 came, wanted a share between 0 and 1"),
@@ -136,7 +151,7 @@ REFUSALS = {
     "a negative start": (lambda: NMF(1, init="custom").fit(parts(), W=-np.ones((60, 1)), H=np.ones((1, 20))), "W holds a negative"),
     "an infinite start": (lambda: NMF(1, init="custom").fit(parts(), W=np.ones((60, 1)), H=np.full((1, 20), np.inf)), "H holds a negative or infinite"),
     "no count of words": (lambda: eckart.sequences([["a"]], min_count=0), "min_count=0 came, wanted an int >= 1"),
-    "no words at all": (lambda: eckart.sequences([["a"]], max_words=0), "max_words=0 came"),
+    "no words at all": (lambda: eckart.sequences([["a"]], max_words=0), "max_words=0 came, wanted None or an int >= 1"),
     "gaps, incremental": (lambda: IncrementalPCA(1).fit(GAPS), "complete rows for"),
     "gaps, batches": (lambda: PCA(1).partial_fit(GAPS), "complete rows for partial_fit"),
     "gaps, truncated": (lambda: TruncatedSVD(1).fit(GAPS), "complete rows for TruncatedSVD"),
@@ -155,7 +170,7 @@ REFUSALS = {
     "memory": (lambda: plan.require_memory(plan.Plan("svd", "", 1, 1.0, 2.0**31), 2.0**30), "solver 'svd' needs about 2.0 GiB beyond the data, 1.0 GiB"),
     "solver": (lambda: PCA(1, svd_solver="fast").fit(noise()), "svd_solver='fast' came"),
     "components": (lambda: PCA(26).fit(noise()), "n_components=26 came, wanted 0 to 25.*; lower it"),
-    "components below": (lambda: PCA(-1).fit(noise()), "n_components=-1 came"),
+    "components below": (lambda: PCA(-1).fit(noise()), "n_components=-1 came, wanted 0 to 25 for data of"),
     "share": (lambda: PCA(1.5).fit(noise()), "n_components=1.5 came, wanted a share"),
     "square": (lambda: eckart.power_method(np.ones((2, 3))), "wanted a square symmetric matrix"),
     "symmetric": (lambda: eckart.power_method(np.array([[1.0, 2.0], [0.0, 1.0]])), "a is not symmetric"),
@@ -169,9 +184,9 @@ REFUSALS = {
     "points": (lambda: Projection(np.eye(3)[:, :1])(np.zeros(4)), r"points of shape \(4,\)"),
     "span": (lambda: Projection.onto(np.array([[1.0], [np.nan]])), "span is nan at row 1, column 0"),
     "span of cubes": (lambda: Projection.onto(np.zeros((2, 2, 2))), "span has 3 dimensions"),
-    "select method": (lambda: eckart.select_components(noise(), methods=("guess",)), "methods='guess' came"),
-    "select share": (lambda: eckart.select_components(noise(), share=1.0), "share=1.0 came"),
-    "select held out": (lambda: eckart.select_components(noise(), held_out=0.0), "held_out=0.0 came"),
+    "select method": (lambda: eckart.select_components(noise(), methods=("guess",)), "methods='guess' came, wanted names among"),
+    "select share": (lambda: eckart.select_components(noise(), share=1.0), "share=1.0 came, wanted a share between 0 and 1"),
+    "select held out": (lambda: eckart.select_components(noise(), held_out=0.0), "held_out=0.0 came, wanted a share between 0 and 1"),
     "time, ALS": (lambda: ALS(1).fit(pd.DataFrame({"u": [0, 1], "i": [0, 1], "v": [1.0, 2.0], "t": [0.0, 1.0]}), rows="u", columns="i", values="v", time="t"),
         "leave time= away"),
     "shape, ALS": (lambda: fitted("als").certify(holes()[:9, :6]), "the data that the model was fitted to"),
@@ -179,17 +194,17 @@ REFUSALS = {
     "shape, soft": (lambda: fitted("soft").certify(holes()[:9, :6]), "the data that the model was fitted to"),
     "shape, svp": (lambda: fitted("svp").certify(holes()[:9, :6]), "the data that the model was fitted to"),
     "conjugate gradients": (lambda: ALS(1, solver="cg").fit(holes()), "'auto' or 'cholesky' with biases"),
-    "weights, soft": (lambda: SoftImpute(tau=1.0).fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "counts every entry alike"),
-    "weights, svp": (lambda: SVP(1).fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "SVP counts every entry alike"),
+    "weights, soft": (lambda: SoftImpute(tau=1.0).fit(GAPS, weights=ONES), "counts every entry alike"),
+    "weights, svp": (lambda: SVP(1).fit(GAPS, weights=ONES), "SVP counts every entry alike"),
     "similar, neither": (lambda: fitted("ease").similar(), "exactly one of them"),
     "similar, both": (lambda: fitted("ease").similar(rows=[0], columns=[1]), "exactly one of them"),
-    "weights, items": (lambda: EASE().fit(GAPS, weights=np.where(np.isnan(GAPS), np.nan, 1.0)), "strengths='raw'"),
+    "weights, items": (lambda: EASE().fit(GAPS, weights=ONES), "strengths='raw'"),
     "rank of svp": (lambda: svp.solve(observed(), -1, **WITH), "k=-1 came, wanted 0 or more"),
     "rank of exact": (lambda: exact.solve(observed(), -1, **WITH), "k=-1 came, wanted 0 or more"),
-    "step of svp": (lambda: svp.solve(observed(), 1, step=0.0, **WITH), "step=0.0 came"),
-    "step of svt": (lambda: svt.solve(observed(), step=-1.0, **WITH), "step=-1.0 came"),
-    "tau of svt": (lambda: svt.solve(observed(), tau=0.0, **WITH), "tau=0.0 came"),
-    "method of a path": (lambda: path.solve(observed(), 1.0, method="guess", **WITH), "method='guess' came"),
+    "step of svp": (lambda: svp.solve(observed(), 1, step=0.0, **WITH), "step=0.0 came, wanted a number > 0, or None"),
+    "step of svt": (lambda: svt.solve(observed(), step=-1.0, **WITH), "step=-1.0 came, wanted a number > 0, or None"),
+    "tau of svt": (lambda: svt.solve(observed(), tau=0.0, **WITH), "tau=0.0 came, wanted a number > 0, or None"),
+    "method of a path": (lambda: path.solve(observed(), 1.0, method="guess", **WITH), "method='guess' came, wanted 'descent' or 'proximal'"),
     "sketch": (lambda: eckart.randomized_svd(SQUARE, 3), "k=3 came, wanted 0 to 2"),
     "matrix": (lambda: eckart.randomized_svd(np.ones(3), 1), "wanted rows and columns"),
     "matrix of NaN": (lambda: eckart.randomized_svd(np.array([[1.0, np.nan]]), 1), "a is nan at row 0, column 1"),
@@ -220,15 +235,15 @@ REFUSALS = {
     "NaN in a mixture": (lambda: given(means_=np.array([[np.nan]])), "something else than finite numbers"),
     "texts in a mixture": (lambda: given(means_=np.array([["a"]])), "something else than finite numbers"),
     "what to impute": (lambda: fitted("multinomial").impute(counts()), "wanted Gaussian or Bernoulli components"),
-    "criterion": (lambda: eckart.select_mixture(groups(), criterion="guess"), "criterion='guess' came"),
-    "mixture held out": (lambda: eckart.select_mixture(groups(), held_out=1.0, criterion="held_out"), "held_out=1.0 came"),
+    "criterion": (lambda: eckart.select_mixture(groups(), criterion="guess"), "criterion='guess' came, wanted 'bic', 'aic', 'held_out'"),
+    "mixture held out": (lambda: eckart.select_mixture(groups(), held_out=1.0, criterion="held_out"), "held_out=1.0 came, wanted a share between 0 and 1"),
     "no mixtures": (lambda: eckart.select_mixture(groups(), ()), "is empty"),
     "no kinds": (lambda: eckart.select_mixture(groups(), (1,), ()), "is empty"),
     "one side": (lambda: eckart.select_mixture(groups()[:1], (1,), ("diag",), criterion="held_out", random_state=0), "rows on both sides"),
     "read once, mixture": (lambda: GaussianMixture(2).fit(once()), "EM reads its rows many times"),
     "no ranks": (lambda: select_rank(parts(), ()), "wanted ranks of at least 1"),
     "rank zero": (lambda: select_rank(parts(), (0, 1)), "wanted ranks of at least 1"),
-    "rank held out": (lambda: select_rank(parts(), (1,), held_out=0.0), "held_out=0.0 came"),
+    "rank held out": (lambda: select_rank(parts(), (1,), held_out=0.0), "held_out=0.0 came, wanted a share between 0 and 1"),
     "unknown length": (lambda: MiniBatchNMF(2).fit(once([parts()[:10]])), "call partial_fit with each batch"),
     "gaps, mini": (lambda: MiniBatchNMF(2).fit(holes()), "complete rows for MiniBatchNMF"),
     "start, mini": (lambda: MiniBatchNMF(9, init="nndsvd").fit(parts(30, 8)), "the smaller side of X"),
@@ -238,25 +253,25 @@ REFUSALS = {
         r"W of shape \(3, 2\) came with init='custom'"),
     "gaps, parts": (lambda: NMF(2).partial_fit(holes()), "complete rows for partial_fit"),
     "als with gaps": (lambda: NMF(2, solver="als").fit(holes()), "'hals' for data with missing entries"),
-    "split": (lambda: eckart.split_tokens(counts(), 1.0), "share=1.0 came"),
+    "split": (lambda: eckart.split_tokens(counts(), 1.0), "share=1.0 came, wanted a number between 0 and 1"),
     "halves": (lambda: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts()[:9]), "two halves of the same documents"),
-    "top words": (lambda: top_words(fitted("topics").fit_.factors, 3, "guess"), "by='guess' came"),
+    "top words": (lambda: top_words(fitted("topics").fit_.factors, 3, "guess"), "by='guess' came, wanted 'probability' or 'lift'"),
     "vocabularies": (lambda: eckart.align_topics(np.full((2, 3), 1 / 3), np.full((2, 4), 0.25)), "the same vocabulary"),
     "names": (lambda: eckart.coherence([["a", "b"]], counts()), "X has no column names"),
     "unknown name": (lambda: eckart.coherence([["a", "zz"]], pd.DataFrame(counts()[:, :2], columns=["a", "b"])), "'zz' of a topic is no column of X"),
     "documents on both sides": (lambda: eckart.select_topics(LDA(), counts()[:2], (2,), held_out=1e-9), "documents on both sides"),
-    "prior": (lambda: LDA(2, doc_topic_prior="much").fit(counts()), "doc_topic_prior='much' came"),
-    "window": (lambda: eckart.cooccurrence(words(), window=0), "window=0 came"),
-    "sides": (lambda: eckart.cooccurrence(words(), sides="up"), "sides='up' came"),
-    "weighting": (lambda: eckart.cooccurrence(words(), weighting="up"), "weighting='up' came"),
+    "prior": (lambda: LDA(2, doc_topic_prior="much").fit(counts()), "doc_topic_prior='much' came, wanted 'auto', None, a number > 0"),
+    "window": (lambda: eckart.cooccurrence(words(), window=0), "window=0 came, wanted an int from 1 to 10000"),
+    "sides": (lambda: eckart.cooccurrence(words(), sides="up"), "sides='up' came, wanted 'both' or 'left' or 'right'"),
+    "weighting": (lambda: eckart.cooccurrence(words(), weighting="up"), "weighting='up' came, wanted 'harmonic' or 'flat' or 'linear'"),
     "words of glove": (lambda: fitted("glove").certify([["a", "zz"]] * 3), "the data that the model was fitted to"),
     "words of pmi": (lambda: fitted("pmi").certify([["a", "zz"]] * 3), "the data that the model was fitted to"),
     "words of skip-gram": (lambda: fitted("skip").certify([["a", "zz"]] * 3), "wanted the text of the fit"),
-    "counts of skip-gram": (lambda: fitted("skip").certify(eckart.cooccurrence([["a", "b"]] * 3, min_count=1)), "counts of 2 words came"),
+    "counts of skip-gram": (lambda: fitted("skip").certify(eckart.cooccurrence([["a", "b"]] * 3, min_count=1)), "counts of 2 words came, wanted those"),
     "no pair": (lambda: PMI(1, min_count=1).fit([["a"], ["b"]]), "no two words stand near each other"),
     "names of pairs": (lambda: PMI(1).fit(eckart.Counts(np.array([0, 1, 2]), np.array([1, 0]), np.ones(2), 2, np.array(["a", "b"]), np.array(["a", "c"]))),
         "the same words in the same order"),
-    "sample": (lambda: SkipGram(1, min_count=1, sample=-1.0).fit(words()), "sample=-1.0 came"),
+    "sample": (lambda: SkipGram(1, min_count=1, sample=-1.0).fit(words()), "sample=-1.0 came, wanted None or a number >= 0"),
     "learning rate": (lambda: SkipGram(2, min_count=1, sample=None, learning_rate=1e30, solver="stochastic", max_iter=2, deterministic=True).fit(words()),
         "left the range of numbers"),
     "softmax sampled": (lambda: SkipGram(1, min_count=1, solver="stochastic", loss="softmax").fit(words()), "which is not sampled"),
@@ -268,24 +283,99 @@ REFUSALS = {
     "empty vectors": (lambda: Vectors(["a", "b"], np.zeros((2, 0))), "at least one number each"),
     "mask": (lambda: fitted("vectors").neighbours("a", among=np.array([True, False])), "one of 3 booleans"),
     "number": (lambda: fitted("vectors").neighbours("a", 0), "n=0 came, wanted an int >= 1"),
-    "number of a map": (lambda: fitted("vectors").map(n=True), "n=True came"),
-    "analogy": (lambda: fitted("vectors").analogy("a", "b", "c", method="guess"), "method='guess' came"),
+    "number of a map": (lambda: fitted("vectors").map(n=True), "n=True came, wanted an int"),
+    "analogy": (lambda: fitted("vectors").analogy("a", "b", "c", method="guess"), "method='guess' came, wanted 'add' or 'multiply'"),
     "analogies": (lambda: fitted("vectors").analogy(["a"], ["b", "c"], ["c"]), "lists of one length"),
     "one analogy": (lambda: fitted("vectors").analogy("a", ["b"], ["c"]), "lists of one length"),
     "a vector": (lambda: fitted("vectors").neighbours(np.zeros(2)), "finite vectors of 3 numbers"),
     "a vector of NaN": (lambda: fitted("vectors").neighbours(np.full(3, np.nan)), "finite vectors of 3 numbers"),
     "pairs": (lambda: fitted("vectors").similarity([("a", "b", "c")]), r"pairs\[0\]"),
-    "two lists": (lambda: fitted("vectors").similarity(["a"], ["b", "c"]), "1 and 2 words came"),
-    "one word": (lambda: fitted("vectors").odd_one_out(["a"]), "1 words with vectors came"),
+    "two lists": (lambda: fitted("vectors").similarity(["a"], ["b", "c"]), "1 and 2 words came, wanted one each, or lists of one"),
+    "one word": (lambda: fitted("vectors").odd_one_out(["a"]), "1 words with vectors came, wanted at least 2 to compare"),
     "one word of a map": (lambda: fitted("vectors").map(["a"]), "wanted at least 2 for a map"),
     "no counts": (lambda: fitted("vectors").mean("a b", "sif"), "have no counts"),
     "counts wanted": (lambda: fitted("vectors").neighbours("a", min_count=2), "min_count=2"),
     "weights of words": (lambda: fitted("vectors").mean("a b", np.ones(2)), "3 numbers"),
     "weights below zero": (lambda: fitted("vectors").mean("a b", {"a": -1.0}), "negative or not finite"),
+    "a cube of components": (lambda: given(of=PCA(1), components_=np.zeros((1, 2, 2)), mean_=np.zeros(2), explained_variance_=[1.0]), "2 dimension"),
+    "texts as components": (lambda: given(of=PCA(1), components_=np.array([["a", "b"]]), mean_=np.zeros(2), explained_variance_=[1.0]), "finite numbers"),
+    "entries, incremental": (lambda: IncrementalPCA(1).fit(eckart.observed(GAPS)), "complete rows for IncrementalPCA"),
+    "entries, batches": (lambda: PCA(1).partial_fit(eckart.observed(GAPS)), "complete rows for partial_fit"),
+    "codes, PCA": (lambda: fitted("pca").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 2\)"),
+    "codes, truncated": (lambda: fitted("truncated").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 1\)"),
+    "codes, linear": (lambda: fitted("linear").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 1\)"),
+    "codes, parts": (lambda: fitted("nmf").inverse_transform(np.zeros((2, 3))), r"codes of shape \(2, 3\) came, wanted \(rows, 2\)"),
+    "all of a truncated": (lambda: TruncatedSVD(4, algorithm="arpack").fit(noise()[:, :4]), "less than 4 with algorithm='arpack'; use 'randomized'"),
+    "share by power": (lambda: PCA(0.5, svd_solver="power").fit(noise()), "wanted an int for this solver"),
+    "evidence of few rows": (lambda: PCA("mle").fit(noise()[:3, :4]), "at least as many rows as columns"),
+    "a watch": (lambda: eckart.power_method(SQUARE, 1, watch=3), "watch=3 came, wanted a function"),
+    "a memory": (lambda: eckart.power_method(SQUARE, 1, memory=3), "memory=3 came, wanted a Memory"),
+    **{
+        f"a start of {said}": (lambda first=first: eckart.power_method(SQUARE, 1, start=first), "2 finite numbers, not all of them 0")
+        for said, first in (("zeros", np.zeros(2)), ("three", np.ones(3)), ("NaN", np.array([1.0, np.nan])))
+    },
+    "no components to select": (lambda: eckart.select_components(noise(), max_components=0), "max_components=0 came, wanted None or an int >= 1"),
+    "no shuffles": (lambda: eckart.select_components(noise(), shuffles=0), "shuffles=0 came, wanted an int from 1"),
+    "too many shuffles": (lambda: eckart.select_components(noise(), shuffles=select.MOST_SHUFFLES + 1), "wanted an int from 1 to"),
+    "nothing hidden": (lambda: eckart.select_components(noise()[:4, :3], methods=("held_out",), held_out=1e-9, random_state=0),
+        "a share that hides some of the 12"),
+    "nothing hidden, parts": (lambda: select_rank(parts()[:4, :3], (1,), held_out=1e-9, random_state=0), "a share that hides some of the 12"),
+    "ranks that are none": (lambda: select_rank(parts(), "2"), "ranks of at least 1, such as"),
+    "ranks of a square": (lambda: select_rank(parts(), np.ones((2, 2), int)), "ranks of at least 1, such as"),
+    "weights, held out": (lambda: ALS(1, stop="held_out").fit(GAPS, weights=ONES), "weights= came with stop='held_out'"),
+    "weights, implicit": (lambda: ALS(1, feedback="implicit").fit(GAPS, weights=ONES), "weights= came with feedback='implicit'"),
+    "another shape, warm": (lambda: ALS(1, warm_start=True, **SHORT).fit(holes()[:12, :6]).fit(holes()[:11, :6]), "warm_start=True wants the same rows"),
+    "normalised, implicit": (lambda: ALS(1, feedback="implicit", normalise="column").fit(GAPS), "None or 'auto' with feedback='implicit'"),
+    "held out, implicit": (lambda: ALS(1, feedback="implicit", stop="held_out").fit(GAPS), "'decrease' or 'gradient' with feedback='implicit'"),
+    "normalised biases": (lambda: ALS(1, biases=True, normalise="column").fit(GAPS), "None or 'auto' with biases=True"),
+    "weights of parts": (lambda: majorise.loss_for("huber", of_parts(MemoryParts(observed(), 5)), np.ones(3)), "wanted data in memory; repeat"),
+    "no tau": (lambda: path.solve(observed(), [], **WITH), "wanted a number > 0, or several"),
+    "a negative tau": (lambda: path.solve(observed(), [1.0, -1.0], **WITH), "wanted a number > 0, or several"),
+    "path of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson", path=True).fit(np.abs(GAPS)), "path=True came, wanted False with loss='poisson'"),
+    "debias of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson", debias=True).fit(np.abs(GAPS)), "debias=True came, wanted False"),
+    "weights of a loss": (lambda: SoftImpute(tau=1.0, loss="poisson").fit(GAPS, weights=ONES), "counts every entry alike"),
+    "parts of a loss": (lambda: SoftImpute(tau=1.0, loss="huber")._solve(of_parts(MemoryParts(observed(), 5)), None), "came with data in parts"),
+    "normalised loss": (lambda: SoftImpute(tau=1.0, loss="poisson", normalise="column").fit(np.abs(GAPS)), "'auto', 'bias', 'global' or None with loss"),
+    **{
+        f"no entry, {type(model).__name__}": (lambda model=model: model._check(empty(3, 2)), "no observed entry, wanted at least one")
+        for model in (SVP(1), SoftImpute(tau=1.0), BayesianMF(1, **CHAIN))
+    },
+    "noise of counts": (lambda: BayesianMF(1, likelihood="poisson", noise="row").fit(np.abs(GAPS)), "noise='row' came, wanted 'common'"),
+    "tails of counts": (lambda: BayesianMF(1, likelihood="poisson", tails="heavy").fit(np.abs(GAPS)), "tails='heavy' came, wanted 'normal'"),
+    "weights, blend": (lambda: Blend().fit(GAPS, weights=ONES), "wanted the strengths in X itself"),
+    "one column, blend": (lambda: Blend().fit(sparse.csr_array(np.ones((3, 1)))), "wanted two or more of both"),
+    "no models": (lambda: Blend(models={}).fit(sparse.csr_array(np.ones((3, 3)))), "estimators by name"),
+    "a list of models": (lambda: Blend(models=[EASE()]).fit(sparse.csr_array(np.ones((3, 3)))), "models="),
+    "nothing to choose by": (lambda: Blend(models={"ease": EASE()})._chosen(observed(), empty(12, 6)), "validation holds no entry"),
+    "weights, mini": (lambda: MiniBatchNMF(1).fit(parts(), weights=np.ones(parts().shape)), "wanted weights of rows .sample_weight.; NMF takes both"),
+    "a cache of a collection": (lambda: collected(None, None, cache="kept"), "cache='kept' came with a Dask collection, wanted it with files"),
+    "weights, shape": (lambda: NMF(1).fit(parts(), weights=np.ones((2, 2))), r"weights of shape \(2, 2\) came, wanted \(60, 20\)"),
+    "weights, negative": (lambda: NMF(1).fit(parts(), weights=-np.ones(parts().shape)), "a finite number >= 0 for each entry"),
+    "a stream of documents": (lambda: documents.as_counts(eckart.read(once()), "LDA"), "wanted sparse documents for LDA"),
+    "a list of seeds": (lambda: LDA(2, seed_words=["a"], **SHORT).fit(counts()), "a dictionary"),
+    "words of NaN": (lambda: eckart.document_completion(np.full((2, 20), np.nan), counts(), counts()), "words holds NaN"),
+    **{
+        f"prior of {len(np.atleast_1d(prior))}, {np.min(prior)}": (
+            lambda prior=prior: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts(), prior=prior), "a number >= 0, or 2 of them")
+        for prior in (-1.0, [1.0, 1.0, 1.0], [1.0, np.inf])
+    },
+    "no steps": (lambda: eckart.document_completion(np.full((2, 20), 0.05), counts(), counts(), steps=0), "steps=0 came, wanted an int >= 1"),
+    "no top words": (lambda: top_words(fitted("topics").fit_.factors, 0), "n=0 came, wanted an int >= 1"),
+    "top words of a row": (lambda: top_words(np.ones(3)), r"topics of shape \(3,\) came, wanted p"),
+    "negative topics": (lambda: eckart.align_topics(-np.ones((2, 3)), np.ones((2, 3))), "finite shares >= 0"),
+    "a row of topics": (lambda: eckart.align_topics(np.ones(3), np.ones((2, 3))), r"topics of shape \(3,\) came, wanted finite shares >= 0, topics x"),
+    "no words of lists": (lambda: eckart.coherence([["a", "b"]], counts(), n=0), "n=0 came, wanted an int >= 1"),
+    "topics of numbers": (lambda: eckart.coherence([1, 2], counts()), "a list of words for each topic"),
+    "no topics": (lambda: eckart.coherence([], counts()), "a list of words for each topic"),
+    "other topics, warm": (lambda: given(of=LDA(2, learning_method="cvb0", warm_start=True, **SHORT).fit(counts()), n_components=3).fit(counts()),
+        "n_components=3 came, wanted 2, as in the fit"),
+    "no documents": (lambda: LDA(2, learning_method="online").partial_fit(iter([])), "no block of documents|holds no|wanted"),
+    "noise that hides all": (lambda: Autoencoder(1, corruption="mask", noise=1.0, max_iter=1).fit(noise()[:, :4]), "a share below 1 of entries to hide"),
 }  # fmt: skip
 ATTRIBUTES = {
     "setting a factor": (lambda: given(of=unseen("factor"), weights_=WEIGHTS), "found by fit and cannot be set"),
     "loadings": (lambda: fitted("mixture").loadings_, "not of the type 'factor'"),
+    "variances of a file": (lambda: loaded(IncrementalPCA(1).fit(noise()[:, :4])).var_, "var_ is absent"),
     "path": (lambda: fitted("soft").path_taus_, "path_taus_ is kept with path=True only"),
     "bound": (lambda: LatentDirichletAllocation(2, learning_method="online", random_state=0).partial_fit(counts()).bound_, "bound_ is absent"),
 }  # fmt: skip

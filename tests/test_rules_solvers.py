@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from eckart import LDA, SVP, Autoencoder, GaussianMixture
+import eckart
+from eckart import ALS, LDA, PCA, SVP, Autoencoder, BayesianMF, GaussianMixture, SoftImpute
 from eckart.complete.nuclear import svt
 from eckart.complete.nuclear.operators import Triples
+from eckart.engines import engine_named
 from eckart.errors import InputError
 from eckart.trace import Trace
 
@@ -23,7 +25,13 @@ def ascent(misfits, eta=8.0, accelerate=False, slopes=None):
         return rest if slopes is None else rest * next(slopes), next(told) ** 2
 
     found = object.__new__(svt._Ascent)
-    found.pattern, found.b, found.rank, found.eta, found.tau = SimpleNamespace(residual=residual), np.ones(2), 1, eta, 1.0
+    found.pattern, found.b, found.rank, found.eta, found.tau = (
+        SimpleNamespace(residual=residual),
+        np.ones(2),
+        1,
+        eta,
+        1.0,
+    )
     found.y = found.z = np.zeros(2)
     found.t, found.accuracy, found.strikes, found.stale, found.least, found.last = 1.0, 1e-3, 0, 0, np.inf, np.inf
     found.shrunk = lambda y, tol: Triples(np.ones((2, 1)), np.ones(1), np.ones((2, 1)), np.zeros(1))
@@ -216,7 +224,10 @@ def test_a_step_of_thresholds_is_halved_until_the_loss_falls():
     def loss_sums(x, moved, *_, **__):
         return SimpleNamespace(value=10.0 if abs(moved.thresholds[1] - 1.0) > least else 4.0)
 
-    engine = SimpleNamespace(threshold_sums=lambda *_, **__: SimpleNamespace(value=5.0, gradient=np.array([10.0, -10.0]), bend=np.eye(2)), loss_sums=loss_sums)
+    engine = SimpleNamespace(
+        threshold_sums=lambda *_, **__: SimpleNamespace(value=5.0, gradient=np.array([10.0, -10.0]), bend=np.eye(2)),
+        loss_sums=loss_sums,
+    )
     found = threshold_step(SimpleNamespace(x=None), RidgePoint(None, None, None, None, 0.0, loss=loss), engine)
     np.testing.assert_allclose(found.loss.thresholds, [-1.625, 1.625])  # 10 / 16
 
@@ -273,7 +284,10 @@ def test_the_step_after_a_component_was_set_anew_may_fall():
         problem = GaussianProblem(engine.put(Dense(x)), Rules("full", np.full(2, 1e-9)), engine)
         trace = Trace("bound", values=[-5.0, -4.0, -4.5, -3.0], seconds=[0.0] * 4)
         falls = {
-            step: certify(problem, from_factors(model.fit_.factors), trace, 1e-3, events=[{"step": step}])["largest fall"] for step in (0, 1, 2)
+            step: certify(problem, from_factors(model.fit_.factors), trace, 1e-3, events=[{"step": step}])[
+                "largest fall"
+            ]
+            for step in (0, 1, 2)
         }
     assert falls[1] == 0.0
     assert falls[0] > 0.0 < falls[2]
@@ -314,3 +328,309 @@ def test_weights_of_heavy_tails_are_conditional_means():
     off = u - m
     wanted = (5.0 + 2) / (5.0 + np.einsum("na,ab,nb->n", off, lam, off))
     np.testing.assert_allclose(_weights(u, m @ lam, lam, 5.0)[:, 0], wanted)
+
+
+def test_a_product_is_asked_for_ahead_where_one_more_step_would_not_end():
+    """A step multiplies the missing energy by about last / before: the next one would leave last^2 / before. After one step nothing is known."""
+    from eckart.reduce.krylov import _seems_far
+
+    told = Trace("missing")
+    assert _seems_far(told, 1e-3)
+    told.values[:] = [1e-9]
+    assert _seems_far(told, 1e-3)
+    told.values[:] = [1e-5, 1e-1, 1e-2]  # the next: 1e-3
+    assert _seems_far(told, 0.9e-3)
+    assert not _seems_far(told, 1.1e-3)
+
+
+def test_a_cache_whose_name_is_taken_by_a_folder_is_refused_before_reading(tmp_path):
+    from eckart import FileError, sequences
+
+    (tmp_path / "text.txt").write_text("a b a b\n")
+    (tmp_path / "kept.json").mkdir()
+    with pytest.raises(FileError, match=r"kept\.json is a folder, wanted the name of a file"):
+        sequences(tmp_path / "text.txt", min_count=1, cache=tmp_path / "kept")
+
+
+def test_smooth_inverse_frequencies_of_few_words_too():
+    """a / (a + p(word)), p the share of the word in all counts, however few they are."""
+    from eckart import Vectors
+    from eckart.embed.vectors import SMOOTH
+
+    found = Vectors(["a", "b", "c"], np.eye(3), counts=np.array([3, 2, 1]))
+    weights = SMOOTH / (SMOOTH + np.array([3, 2, 1]) / 6)
+    np.testing.assert_allclose(
+        found.mean("a c", "sif"), (weights[0] * np.eye(3)[0] + weights[2] * np.eye(3)[2]) / (weights[0] + weights[2])
+    )
+
+
+def test_what_was_set_by_hand_says_that_it_was_not_measured():
+    """A check of 1 where 0 was to be: it never holds, and its size says nothing."""
+    models = PCA(1), GaussianMixture(1, covariance_type="diag")
+    models[0].components_, models[0].mean_, models[0].explained_variance_ = np.eye(3)[:1], np.zeros(3), [1.0]
+    models[1].weights_, models[1].means_, models[1].covariances_ = np.ones(1), np.zeros((1, 2)), np.ones((1, 2))
+    for model in models:
+        (check,) = model.certificate_.checks
+        assert (check.name, check.value, check.limit) == ("measured", 1.0, 0.0)
+        assert not model.certificate_.holds
+
+
+def test_strengths_are_brought_together_from_twenty_medians():
+    from eckart.complete.factors.strengths import taming
+
+    for median in (0.1, 10.0):
+        strengths = np.full((5, 4), median)
+        for most, tamed in ((19 * median, False), (21 * median, True)):
+            strengths[0, 0] = most
+            found = taming(eckart.observed(strengths), asked=False, usual=True)
+            assert (found is not None) is tamed
+            assert taming(eckart.observed(strengths), asked=False, usual=False) is None
+        assert found.median == pytest.approx(median)
+        assert found.mean == pytest.approx((19 * np.log(2) + np.log1p(21)) / 20)
+
+
+def test_an_interrupt_before_the_first_sweep_has_no_answer():
+    from eckart.explain.parts.loop import alternate
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        alternate(
+            SimpleNamespace(engine=engine_named("cpu", 1), rows=stop, scale=1.0), np.ones((3, 1)), np.ones((2, 1))
+        )
+
+
+def test_a_sketch_is_made_where_it_is_six_times_smaller_and_there_is_room(monkeypatch):
+    """It has k + 10 rows and columns, beside rows x n of the data; with it 2 (k + 10) + 5 k numbers of each row are held."""
+    from eckart import fit
+    from eckart.explain.parts.start import worthwhile
+
+    def asked(rows, n, kind="dense"):
+        x = SimpleNamespace(shape=(rows, n), kind=kind, dtype=np.dtype(np.float64))
+        return worthwhile(SimpleNamespace(totals=SimpleNamespace(rows=rows), x=x), 2)
+
+    monkeypatch.setattr(fit, "available_memory", lambda: 1e12)
+    least = 6 * 12  # of 1 / (1 / rows + 1 / n)
+    assert asked(2 * least + 1, 2 * least + 1)
+    assert not asked(2 * least - 1, 2 * least - 1)
+    assert not asked(2 * least + 1, 2 * least + 1, "counts")
+    for bytes_, wanted in ((1000 * (2 * 12 + 5 * 2) * 8, True), (1000 * (2 * 12 + 5 * 2) * 8 - 1, False)):
+        monkeypatch.setattr(fit, "available_memory", lambda free=bytes_: free)
+        assert asked(1000, 1000) is wanted
+
+
+def test_models_are_refused_where_their_factors_do_not_fit_into_memory(monkeypatch):
+    """BayesianMF: (rows + columns) (k + 1) numbers for each draw that is kept and twice for each chain; ALS: (rows + columns) k."""
+    from eckart import fit
+
+    x = eckart.observed(np.arange(1.0, 31.0).reshape(6, 5))
+    chain = BayesianMF(2, n_samples=6, n_chains=3)
+    for model, numbers in ((chain, 11 * 3 * (3 * 2 + 6)), (ALS(2), 11 * 2)):
+        monkeypatch.setattr(fit, "available_memory", lambda free=numbers * 8: free)
+        model._check(x)
+        monkeypatch.setattr(fit, "available_memory", lambda free=numbers * 8 - 1: free)
+        with pytest.raises(InputError, match="n_components=2 came, wanted a number whose arrays fit in memory"):
+            model._check(x)
+
+
+def test_noise_precisions_stay_between_a_billionth_and_a_billion():
+    from eckart.complete.bayes.chain import Chain
+
+    chain = object.__new__(Chain)
+    chain.seed, chain.sweeps, chain.rng = 1, 1, np.random.default_rng(0)
+    for total, scale in ((0.0, 1e-9), (1e30, 1e9), (5.0, None)):
+        told = []
+
+        def drawn(*args, total=total, told=told):
+            told.append(args)
+            return SimpleNamespace(values=np.ones((5, 1)), total=total, logs=0.0, heavy_logs=0.5)
+
+        side = SimpleNamespace(rows=5, shape=4.0, scale=2.0, counts=np.ones((5, 1)))
+        chain.engine = SimpleNamespace(precision_rows=drawn)
+        chain._draw_precisions(side, np.ones((5, 1)), 2, learn_scale=True)
+        assert told[0][0] == (1, 1, 2)
+        assert told[0][3:] == (4.0, 2.0, 1e-9)
+        assert 1e-9 <= side.scale <= 1e9 if scale is None else side.scale == pytest.approx(scale)
+        assert side.logs == 0.5
+
+
+def test_the_price_of_a_loss_is_not_chosen_by_half_a_fit(monkeypatch):
+    from eckart.complete.nuclear import losses
+    from eckart.complete.nuclear.operators import Solution
+    from eckart.terms import loss_named
+    from eckart.trace import StopReason
+
+    x = eckart.observed(np.random.default_rng(0).poisson(3.0, (12, 6)).astype(float))
+    half = Solution(np.zeros((12, 0)), np.zeros(0), np.zeros((6, 0)), Trace("x", reason=StopReason.INTERRUPTED), {})
+    monkeypatch.setattr(losses, "solve", lambda *args, **more: half)
+    with pytest.raises(KeyboardInterrupt):
+        losses.choose_tau(
+            x, loss_named("poisson"), None, max_rank=None, engine=engine_named("cpu", 1), rng=np.random.default_rng(0)
+        )
+
+
+def test_a_recovery_drops_singular_values_below_a_millionth_that_the_entries_do_not_ask_for():
+    """The second direction stands where nothing was observed: it stays at 1e-5 of the largest, and goes at 1e-7."""
+    from eckart.complete.nuclear import exact
+    from eckart.optim.tangent import Sampling
+    from eckart.trace import silent
+
+    a = np.full((4, 4), np.nan)
+    a[:3, :3] = 1.0
+    engine = engine_named("cpu", 1)
+    first, last = np.array([1.0, 1.0, 1.0, 0.0]) / np.sqrt(3), np.eye(4)[3]
+    with engine.at_work():
+        search = exact._Search(
+            Sampling(eckart.observed(a), engine),
+            np.full(9, 1 / 3),
+            2,
+            1e-12,
+            5,
+            np.random.default_rng(0),
+            Trace("r"),
+            silent,
+        )
+        for small, kept in ((1e-5, 2), (1e-7, 1)):
+            both = np.column_stack([first, last])
+            found = search.of_least_rank(exact.Found(0.0, (both, np.array([1.0, small]), both)))
+            assert len(found.triples[1]) == kept
+            assert found.misfit <= exact.FITS
+
+
+def test_links_of_many_features_are_solved_to_their_tolerance_at_any_strength():
+    """(X^T X + lambda I) B = right to 1e-5 in the norm of the preconditioner; the steps end there and not before."""
+    from scipy import sparse
+
+    from eckart.complete.bayes.features import TOLERANCE, Iterative
+
+    rng = np.random.default_rng(0)
+    x = sparse.csr_array((rng.random((30, 20)) < 0.4) * 1.0)
+    for strength in (1e-2, 1.0, 1e4):
+        link = Iterative(x, 2)
+        link.strength = strength
+        right, gram = rng.standard_normal((20, 2)), (x.T @ x).toarray() + strength * np.eye(20)
+        b, scale = link._solve(right), 1 / (link.diagonal + strength)[:, None]
+        rest = right - gram @ b
+        assert (
+            np.sum(rest * scale * rest, axis=0) <= 1.01 * TOLERANCE**2 * np.sum(right * scale * right, axis=0)
+        ).all()
+        assert np.abs(b - np.linalg.solve(gram, right)).max() <= 1e-3 * np.abs(b).max() * max(
+            1.0, np.linalg.cond(gram) / 100
+        )
+
+
+def test_soft_impute_takes_no_more_steps_than_allowed_over_all_its_rounds():
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((30, 4)) @ rng.standard_normal((4, 20)) + 0.3 * rng.standard_normal((30, 20))
+    a[rng.random(a.shape) < 0.4] = np.nan
+    a[np.arange(30), np.arange(30) % 20] = 1.0
+    for most in (3, 5, 9, 20):
+        for method in ("descent", "proximal"):
+            assert (
+                1 <= SoftImpute(tau=0.5, tol=1e-9, max_iter=most, method=method, random_state=0).fit(a).n_iter_ <= most
+            )
+
+
+def test_first_batches_are_kept_until_there_are_five_rows_for_each_number_of_the_means():
+    """max(1000, 50 k, 5 k n) rows: before, all of them are fitted anew with every batch."""
+    rng = np.random.default_rng(0)
+    for n, k, rows, kept in (
+        (100, 3, 1499, True),
+        (100, 3, 1500, False),
+        (2, 2, 999, True),
+        (2, 2, 1000, False),
+        (1, 21, 1049, True),
+        (1, 21, 1050, False),
+    ):
+        model = GaussianMixture(k, covariance_type="spherical", max_iter=1, n_init=1, random_state=0)
+        model.partial_fit(rng.standard_normal((rows, n)))
+        assert ("rows" in model._stream) is kept
+
+
+def test_parallel_analysis_counts_what_it_has_seen():
+    """Three rows have two directions around their mean: both may lie above what shuffling shows, a third is not there."""
+    from eckart.reduce.select import _parallel
+    from eckart.trace import silent
+
+    seen = 0
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        x = np.outer([1.0, 0.0, -1.0], 10 * np.sign(rng.standard_normal(60))) + np.outer(
+            [1.0, -2.0, 1.0], rng.standard_normal(60)
+        )
+        thresholds, count = _parallel(x, 3, 9, rng, silent)
+        assert count <= len(thresholds) <= 2
+        seen += count == 2
+    assert seen
+
+
+def test_layers_of_a_file_must_be_those_of_a_coder():
+    from eckart import FileError
+
+    pytest.importorskip("torch")
+    model = Autoencoder(2)
+    good = {"kind": "coder", "code": 2, "link": "squared", "rounds": 1}
+    network = SimpleNamespace(architecture=good, k=2, n=5, extras={"per_row": np.ones(1)})
+    model._fits(network, 5)
+    for change, out in (({"kind": "head"}, 5), ({"code": 3}, 5), ({"link": "other"}, 5), ({}, 4)):
+        network.architecture = good | change
+        with pytest.raises(FileError, match="wanted 2 between"):
+            model._fits(network, out)
+    for rounds in (-1, 1.0, None, 10**6):
+        network.architecture = good | {"rounds": rounds}
+        with pytest.raises(FileError, match=r"rounds=.* came, wanted an int from 0 to"):
+            model._fits(network, 5)
+
+
+def test_loadings_as_a_table_are_named_from_one():
+    import pandas as pd
+
+    x = np.random.default_rng(0).standard_normal((20, 3))
+    model = PCA(2).fit(pd.DataFrame(x, columns=list("abc")))
+    table = model.loadings()
+    assert list(table) == ["column", "component 1", "component 2"]
+    assert table["column"] == list("abc")
+    np.testing.assert_array_equal(table["component 2"], model.loadings_[:, 1])
+
+
+def test_a_covariance_multiplies_inside_of_an_engine_as_outside():
+    from eckart.matrix import Dense
+    from eckart.reduce.covariance import Covariance
+    from eckart.trace import silent
+
+    rng, engine = np.random.default_rng(0), engine_named("cpu", 1)
+    x, v = rng.standard_normal((30, 5)) + 3.0, rng.standard_normal((5, 2))
+    with engine.at_work():
+        c = Covariance.by_products(engine, engine.put(Dense(x)), True, None, silent)
+        wanted = np.cov(x.T, bias=True) @ v
+        np.testing.assert_allclose(c.product(v), wanted, rtol=1e-10)
+        np.testing.assert_allclose(engine.get(c.inside(engine.take(v))), wanted, rtol=1e-10)
+
+
+def test_the_mean_of_a_scaled_model_is_set_in_the_units_of_the_data():
+    x = np.random.default_rng(0).standard_normal((40, 3)) * [1.0, 10.0, 100.0] + [1.0, 20.0, 300.0]
+    model = PCA(2, scale=True).fit(x)
+    before = model.transform(x)
+    model.mean_ = model.mean_
+    np.testing.assert_allclose(model.transform(x), before, atol=1e-9)
+
+
+def test_too_few_entries_to_hide_some_have_a_small_price():
+    """A fiftieth of the norm of the entries: below ten of them a tenth would be none."""
+    from eckart.complete.nuclear.soft_impute import choose_tau
+
+    a = np.array([[3.0, np.nan, 4.0]])
+    how = {"engine": engine_named("cpu", 1), "rng": np.random.default_rng(0)}
+    assert choose_tau(eckart.observed(a), **how) == (pytest.approx(5.0 / 50), [])
+
+
+def test_a_rate_that_leaves_the_numbers_is_quartered_for_batches_too():
+    from eckart import LinearAutoencoder
+
+    x = np.random.default_rng(0).standard_normal((60, 4)) @ np.diag([4.0, 2.0, 0.1, 0.1])
+    with np.errstate(all="ignore"):
+        model = LinearAutoencoder(1, batch_size=10, learning_rate=1e4, max_iter=40, random_state=0).fit(x)
+    assert np.isfinite(model.components_).all()
+    assert not np.isfinite(model.fit_.trace.values).all()  # it was too large
+    assert np.abs(np.linalg.norm(model.components_)) == pytest.approx(1.0)

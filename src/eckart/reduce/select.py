@@ -196,7 +196,7 @@ def _parallel(
         if values <= thresholds[-1]:
             return thresholds, k
         rest = rest - np.outer(rest @ vectors, vectors)
-    return thresholds, most
+    return thresholds, len(thresholds)
 
 
 def _largest(x: np.ndarray) -> tuple[float, np.ndarray]:

@@ -96,9 +96,7 @@ def encoded(x: Observed, loss: Loss) -> Observed:
     try:
         return replace(x, data=loss.encode(x.data).astype(x.dtype, copy=False))
     except InputError as error:
-        bad = next((p for p in range(x.nnz) if _refused(loss, x.data[p : p + 1])), None)
-        if bad is None:
-            raise
+        bad = next(p for p in range(x.nnz) if _refused(loss, x.data[p : p + 1]))
         row, column = int(np.searchsorted(x.indptr, bad, side="right")) - 1, int(x.indices[bad])
         words = str(error).split(" wanted ", 1)[-1]
         raise InputError(

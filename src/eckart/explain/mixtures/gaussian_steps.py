@@ -77,9 +77,9 @@ class Rules:
         if self.kind == "unit":
             spread = np.empty(0)
         elif self.kind == "spherical":
-            total = seen.sum(axis=1)
-            mine = s.scatter.sum(axis=1) / np.where(total > 0, total, 1.0)
-            spread = np.maximum(np.where(total > 0, mine, self.floor.mean()) + self.reg, self.floor.mean())
+            total, least = seen.sum(axis=1), self.floor.mean()
+            mine = np.divide(s.scatter.sum(axis=1), total, out=np.full(k, least), where=total > 0)
+            spread = np.maximum(mine + self.reg, least)
         elif self.kind == "diag":
             spread = np.maximum(np.where(seen > 0, s.scatter / safe, self.floor) + self.reg, self.floor)
         elif self.kind == "tied":
