@@ -147,7 +147,8 @@ def test_large_features_are_solved_by_conjugate_gradients():
 def test_planted_matrix_is_recovered_with_calibrated_intervals():
     rng = np.random.default_rng(3)
     x, noisy, seen = planted(rng)
-    model = BayesianMF(5, n_samples=80, burn_in=80, thin=3, random_state=0).fit(x)
+    # the R-hat of the noise of 80 states after 80 sweeps was 1.10 to 1.15 on three of 19 seeds, and 1.1 is the limit; of these at most 1.04 on the same
+    model = BayesianMF(5, n_samples=160, burn_in=200, thin=3, random_state=0).fit(x)
     i, j = np.nonzero(~seen)
     mean, std = model.predict(i, j, return_std=True)
     assert np.sqrt(np.mean((mean - noisy[~seen]) ** 2)) < 0.66  # the noise alone: 0.5
