@@ -33,8 +33,8 @@ DRAWS = {"n_samples": 80, "burn_in": 120, "thin": 2}
 
 @pytest.mark.parametrize("seed", [0, 106])
 def test_tails_are_learned_where_there_are_any(seed):
-    """On 13 tables the error was 6 % lower in the mean and up to 3 % higher on three; with weights drawn from the first sweep on, one chain of two tables gave a
-    component to a single row, and errors were 1.5 and 16 times as large (106 is one of them)."""
+    """On 13 tables the error was 6 % lower in the mean and up to 3 % higher on three; with weights drawn from the first sweep on, one chain of two tables
+    gave a component to a single row, and errors were 1.5 and 16 times as large (106 is one of them)."""
     truth, a, w = table(2.5, seed)
     models = [BayesianMF(4, tails=tails, random_state=seed, **DRAWS).fit(a) for tails in ("normal", "heavy")]
     heavy = models[1].posterior_
