@@ -129,11 +129,12 @@ def test_bernoulli_gives_probabilities_and_wants_shares(rng):
 
 def test_variational_codes_are_near_normal_and_samples_look_like_data(rng):
     x = planted(rng, rows=1000, n=10, rank=2, noise=0.05)
+    # a weight of 0.02 pulls too little in 40 passes: means of codes up to 0.48 and deviations of 1.42; with 0.1 at most 0.04 and 1.19 on six seeds
     model = Autoencoder(
-        2, hidden=[32], variational=0.02, max_iter=40, learning_rate=5e-3, random_state=0, n_threads=1
+        2, hidden=[32], variational=0.1, max_iter=40, learning_rate=5e-3, random_state=0, n_threads=1
     ).fit(x)
     codes, new = model.transform(x), model.sample(2000, random_state=1)
-    assert np.abs(codes.mean(axis=0)).max() < 0.3
+    assert np.abs(codes.mean(axis=0)).max() < 0.2
     assert 0.5 < codes.std() < 1.4
     assert new.shape == (2000, 10)
     off = np.linalg.norm(np.cov(new.T) - np.cov(x.T)) / np.linalg.norm(np.cov(x.T))

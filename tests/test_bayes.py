@@ -147,7 +147,8 @@ def test_large_features_are_solved_by_conjugate_gradients():
 def test_planted_matrix_is_recovered_with_calibrated_intervals():
     rng = np.random.default_rng(3)
     x, noisy, seen = planted(rng)
-    model = BayesianMF(5, n_samples=80, burn_in=80, thin=3, random_state=0).fit(x)
+    # the R-hat of the noise of 80 states after 80 sweeps was 1.10 to 1.15 on three of 19 seeds, and 1.1 is the limit; of these at most 1.04 on the same
+    model = BayesianMF(5, n_samples=160, burn_in=200, thin=3, random_state=0).fit(x)
     i, j = np.nonzero(~seen)
     mean, std = model.predict(i, j, return_std=True)
     assert np.sqrt(np.mean((mean - noisy[~seen]) ** 2)) < 0.66  # the noise alone: 0.5
@@ -206,9 +207,9 @@ def test_rows_learn_their_noise():
         model = BayesianMF(4, noise=noise, n_samples=30, burn_in=40, thin=1, random_state=0).fit(x)
         error[noise] = np.sqrt(np.mean((model.predict(i, j) - clean[~seen]) ** 2))
     assert error["row"] < 0.9 * error["common"]
-    std = model.deviation([0, 99], [0, 0])
-    assert std[0] < 0.5
-    assert 1.2 < std[1] < 2.2
+    std = model.deviation(np.arange(100), np.zeros(100, int))  # of one row it is known to a tenth, from 30 entries; of 50 rows well
+    assert std[:50].mean() < 0.5
+    assert 1.2 < std[50:].mean() < 2.2
     turned = BayesianMF(4, noise="column", n_samples=30, burn_in=40, thin=1, random_state=0).fit(x.T)
     assert np.sqrt(np.mean((turned.predict(j, i) - clean[~seen]) ** 2)) < 0.9 * error["common"]
 

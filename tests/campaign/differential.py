@@ -1,6 +1,7 @@
 """Random small problems against other ways to solve them: the objective is as good, and a certificate that holds is true.
 
-Shapes, ranks, weights, gaps, repeated rows, scales and precisions are drawn; the judges are NumPy, scikit-learn and the engine ``plain``.
+Shapes, ranks, weights, gaps, repeated rows, scales and precisions are drawn; the judges are NumPy, scikit-learn and the engine ``plain``
+(``differential_more`` has those of item models, tables, chains, batches, losses and topics).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sklearn import decomposition, mixture
 
 import eckart
 from campaign import Broken
+from campaign.differential_more import MORE
 from eckart.trace import StopReason
 
 
@@ -37,7 +39,7 @@ def problem(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
-    kinds = (reduce, subspace, complete, nuclear, parts, mixtures)
+    kinds = (reduce, subspace, complete, nuclear, parts, mixtures, *MORE)
     while True:
         kind = kinds[int(rng.integers(len(kinds)))]
         seed = int(rng.integers(2**31))

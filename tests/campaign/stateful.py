@@ -21,14 +21,36 @@ FAMILIES: dict[str, tuple[dict[str, Any], dict[str, list[Any]]]] = {
         {"n_components": [1, 2], "covariance_type": ["full", "diag"]},
     ),
     "NMF": ({"n_components": 2, "max_iter": 10}, {"n_components": [1, 2], "alpha_W": [0.0, 0.1]}),
+    "MiniBatchNMF": ({"n_components": 2, "max_iter": 3, "batch_size": 7}, {"n_components": [1, 2], "batch_size": [7, 30]}),
     "ALS": ({"n_components": 2, "max_iter": 5}, {"n_components": [1, 2], "l2": [0.1, 1.0]}),
     "PLSA": ({"n_components": 2, "max_iter": 5}, {"n_components": [1, 2]}),
+    "BayesianMF": (
+        {"n_components": 2, "n_samples": 4, "burn_in": 2},
+        {"n_components": [1, 2], "tails": ["normal", "heavy"], "noise": ["common", "both"]},
+    ),
+    "TimeFactors": ({"n_components": 1, "n_samples": 4, "burn_in": 2, "thin": 1}, {"n_components": [0, 1], "period": [None, 2]}),
+    "MixedTable": ({"n_components": 2, "l2": 1.0, "max_iter": 5}, {"n_components": [1, 2], "losses": [None, {"x0": "huber"}]}),
+    "SoftImpute": ({"tau": 1.0}, {"tau": [0.5, 1.0], "loss": ["squared", "huber"]}),
+    "EASE": ({"l2": 1.0}, {"l2": [1.0, 10.0], "strengths": ["binary", "raw"]}),
+    "SLIM": ({"l2": 1.0}, {"l1": [0.0, 1.0], "strengths": ["binary", "raw"]}),
+    "SpectralFilter": ({"n_components": 2}, {"n_components": [1, 2], "alpha": [0.0, 0.3]}),
+    "Blend": ({}, {"at": [2, 3], "held_out": [0.1, 0.3]}),
 }
+LIKES = ("EASE", "SLIM", "SpectralFilter", "Blend")
+"""Models of what rows took up: an entry that is not there says something."""
 
 
 def answers(model: Any, x: np.ndarray) -> np.ndarray:
+    if hasattr(model, "forecast"):
+        return np.asarray(model.predict(*np.indices(x.shape).reshape(2, -1)))
     verb = "predict_proba" if hasattr(model, "predict_proba") else "transform"
     return np.asarray(getattr(model, verb)(x))
+
+
+def tables(name: str) -> list[np.ndarray]:
+    """Three tables that differ."""
+    found = [np.abs(np.random.default_rng(i).standard_normal((30, 5))) for i in range(3)]
+    return [np.where(x > 0.5, x, np.nan) for x in found] if name in LIKES else found
 
 
 def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
@@ -37,7 +59,7 @@ def attempts(rng: np.random.Generator, folder: Path) -> Iterator[str]:
         name = str(rng.choice(list(FAMILIES)))
         start, choices = FAMILIES[name]
         model = getattr(eckart, name)(random_state=0, **start)
-        data = [np.abs(np.random.default_rng(i).standard_normal((30, 5))) for i in range(3)]
+        data = tables(name)
         history: tuple[dict[str, Any], list[tuple[str, int]]] | None = None
         for _ in range(int(rng.integers(3, 12))):
             step = str(rng.choice(["fit", "partial_fit", "set_params", "save", "ask", "clone"]))

@@ -111,7 +111,7 @@ def gap_certificate(
         value = 0.5 * m.square + penalty
         for probe in PROBES:
             found, bound, how = m.norm(m.rest, rng, probe)
-            gap, likely = (value - _dual(m, tau, norm) for norm in (bound, found))
+            gap, likely = (value - dual_value(m.rest, m.b, tau, norm) for norm in (bound, found))
             if gap <= tol * value or likely > tol * value:
                 break
     share = gap / value if value > 0 else 0.0
@@ -135,12 +135,12 @@ def gap_certificate(
     return Certificate(problem, "global", checks, facts, (note,))
 
 
-def _dual(m: Measured, tau: float, norm: float) -> float:
-    """The best D(c R) with c ||R||_2 <= tau."""
-    inner = float(m.rest @ m.b)
-    c = min(inner / m.square if m.square > 0 else 0.0, tau / norm if norm > 0 else np.inf)
+def dual_value(rest: np.ndarray, b: np.ndarray, tau: float, norm: float) -> float:
+    """The best D(c R) with c ||R||_2 <= tau, R the residual ``rest`` of the entries ``b``."""
+    inner, square = float(rest @ b), float(rest @ rest)
+    c = min(inner / square if square > 0 else 0.0, tau / norm if norm > 0 else np.inf)
     c = max(c, 0.0)
-    return c * inner - 0.5 * c * c * m.square if m.square > 0 else 0.0
+    return c * inner - 0.5 * c * c * square if square > 0 else 0.0
 
 
 def svt_certificate(

@@ -190,8 +190,10 @@ def _parallel(
     for k in range(min(most, rows - 1)):
         values, vectors = _largest(rest)
         drawn = [_largest(rng.permuted(rest, axis=0))[0] for _ in range(shuffles)]
+        # of 20 draws and a 21st of their kind one in twenty lies above this quantile, two of 21 above the interpolated one
+        threshold = float(np.quantile(drawn, 0.95, method="weibull"))
         # what is left lives in n - k dimensions, shuffling spreads it over n
-        thresholds.append(float(np.quantile(drawn, 0.95)) * n / (n - k) * rows / (rows - k))
+        thresholds.append(threshold * n / (n - k) * rows / (rows - k))
         watch("parallel analysis", k + 1, most)
         if values <= thresholds[-1]:
             return thresholds, k

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eckart.complete.bayes.chain import Chain, Side
+from eckart.complete.bayes.chain import SETTLING, Chain, Side
 from eckart.complete.bayes.features import Link, link_of
 from eckart.complete.bayes.likelihood import Likelihood, begin_near_mode
 from eckart.complete.bayes.links import AttributeLink, SeveralLinks
@@ -127,6 +127,8 @@ def solve(
         # thresholds were set so that s = 0 gives the shares of the grades
         mean = 0.0 if isinstance(loss, Ordered) else centre(y, loss, None)
     chains = _start(y, k, n_chains, noise, tails, features, beside, weights, rng, engine)
+    for chain in chains:
+        chain.settling = min(SETTLING, burn_in // 2)
     if loss is not None:
         made = Likelihood.shared(loss, mean, y, lambda y, w: _sides(y, w, beside, engine))
         ids_only = chains[0].rows.x if beside.bins is None else engine.put(y)
