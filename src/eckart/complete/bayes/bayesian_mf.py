@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.levels import resuming
 from eckart.matrix import Observed
 from eckart.matrix_blocks import some_entries
-from eckart.parameters import check, file_name, one_of, param, whole
+from eckart.parameters import check, file_name, one_of, optional, param, whole
 from eckart.rng import generator
 from eckart.trace import StopReason, progress
 
@@ -61,7 +62,10 @@ class BayesianMF(Featured):
     n_components : k. With the bias a row has k + 1 numbers: 15, 31 or 63 fill the registers of a CPU, where 16, 32 or 64 cost up to a quarter more.
     n_samples : states kept over all chains (rounded up to a multiple of n_chains). More make the mean more exact and the model larger: it holds
         (rows + columns) k n_samples numbers.
-    burn_in, thin : sweeps before the first state is kept; sweeps from one kept state to the next.
+    burn_in : sweeps before the first state is kept. None takes 200, and where the chains then do not agree (the certificate fails), they go on: all sweeps
+        so far become the burn-in, and the states are drawn anew over as many sweeps again, up to 8 times the sweeps or half a minute of work;
+        plan["sampling"] tells. With a number the sweeps are those that were asked for.
+    thin : sweeps from one kept state to the next.
     n_chains : independent chains, side by side on threads; two or more let the certificate compare them. The mean over more chains predicts better than that
         over as many draws of one, since what is learned moves slowly from draw to draw.
     likelihood : "gaussian" (numbers), "probit" (yes and no as 1 and 0), "ordinal" (grades; thresholds are drawn too) or "poisson" (counts). Predictions,
@@ -102,7 +106,7 @@ class BayesianMF(Featured):
     n_components: int = param(16, whole(1))
     _: KW_ONLY
     n_samples: int = param(100, whole(1))
-    burn_in: int = param(200, whole(0))
+    burn_in: int | None = param(None, optional(whole(0)))
     thin: int = param(4, whole(1))
     n_chains: int = param(2, whole(1))
     likelihood: str = param("gaussian", one_of(*LIKELIHOODS))
@@ -137,12 +141,11 @@ class BayesianMF(Featured):
             loss = loss_of(self.likelihood, x)
             x = encoded(x, loss)
         with engine.at_work(), progress(self.verbose) as watch, fits as (memory, rng):
-            factors, posterior, trace = solve(
+            factors, posterior, certificate, trace, told = solve(
                 x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
                 n_chains=self.n_chains, noise=self.noise, tails=self.tails, features=features, weights=weights, beside=beside, memory=memory,
-                rng=rng, engine=engine, watch=watch, loss=loss,
+                rng=rng, engine=engine, watch=watch, loss=loss, certify=partial(certify, x),
             )  # fmt: skip
-            certificate = certify(x, factors, posterior)
         memory.end(trace)
         if trace.reason is not StopReason.INTERRUPTED and certificate.holds:
             trace.reason = StopReason.CONVERGED
@@ -152,6 +155,8 @@ class BayesianMF(Featured):
             "sweeps": len(trace),
             "samples": posterior.size,
         }
+        if told:
+            plan["sampling"] = told
         if loss is None and (low_high := limits(self.clip, whole)) is not None:
             plan |= {"clip": low_high, "clipped": "draws"}
         if posterior.loss is not None:
@@ -402,7 +407,17 @@ def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:
     problem = "posterior mean of a Bayesian matrix factorization"
     # a likelihood with a noise of its own: the size of the natural parameters tells whether their scale has settled
     spread_of = posterior.log_noise() if posterior.loss is None else np.log(cells.var(axis=2) + 1e-300)
-    return certify_chains(cells, spread_of, problem=problem, facts=facts)
+    found = certify_chains(cells, spread_of, problem=problem, facts=facts)
+    return replace(found, notes=(*found.notes, *_advice(found, x, f.k // posterior.size)))
+
+
+def _advice(found: Certificate, x: Observed, k: int) -> tuple[str, ...]:
+    """What to do where chains do not agree."""
+    if found.holds:
+        return ()
+    numbers = (k + 1) * sum(x.shape)
+    more = f", or take fewer components: {x.nnz:,} entries do not determine {numbers:,} numbers and the noise" if numbers > x.nnz else ""
+    return (f"the chains do not agree yet, raise burn_in and n_samples{more}",)
 
 
 def _merged(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> np.ndarray:
