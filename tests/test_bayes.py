@@ -341,7 +341,8 @@ def test_chains_that_went_on_resume_with_the_same_bits(tmp_path, monkeypatch):
 def test_few_ratings_have_a_certificate_by_default():
     """With 400 sweeps the noise of these chains is not settled."""
     rng = np.random.default_rng(3)
-    x = Observed.from_nan(np.where(rng.random((14, 25)) < 0.66, np.rint(np.clip(3 + rng.standard_normal((14, 1)) + rng.standard_normal((14, 25)), 1, 5)), np.nan))
+    seen = rng.random((14, 25)) < 0.66
+    x = Observed.from_nan(np.where(seen, np.rint(np.clip(3 + rng.standard_normal((14, 1)) + rng.standard_normal((14, 25)), 1, 5)), np.nan))
     short = BayesianMF(14, random_state=0, burn_in=200, n_threads=1).fit(x)
     found = BayesianMF(14, random_state=0, n_threads=1).fit(x)
     assert not short.certificate_.holds

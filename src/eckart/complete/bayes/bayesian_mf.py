@@ -197,16 +197,34 @@ class BayesianMF(Featured):
         """Means over the draws where row and column are known, ``plain`` elsewhere."""
         i, j = pairs(rows, columns)
         at, to = self.row_ids.find(i), self.column_ids.find(j)
-        f, bins = self._lowrank(), self._bins(time, len(at))
-        known, step, clip = np.flatnonzero((at >= 0) & (to >= 0)), cells_at_once(f), self.fit_.plan.get("clip", (-np.inf, np.inf))
-        for a in range(0, len(known), step):
-            part = known[a : a + step]
-            drawn = self.posterior_.draws(f, at[part], to[part], None if bins is None else bins[part])
-            if self.posterior_.loss is None:
-                plain[part] = np.clip(drawn, *clip).mean(axis=1)
-            else:
-                plain[part] = self.posterior_.over_draws(drawn, at[part], to[part], of)
+        known, bins = np.flatnonzero((at >= 0) & (to >= 0)), self._bins(time, len(at))
+        plain[known] = self._at_cells(self._lowrank(), at[known], to[known], of, None if bins is None else bins[known])
         return plain
+
+    def _at_cells(self, f: LowRank, i: np.ndarray, j: np.ndarray, of: str = "mean", bins: np.ndarray | None = None) -> np.ndarray:
+        """Means over the draws of what the cells (i, j) of the factors (those of the model, or of new rows) are on the scale of the data."""
+        new, step, clip = f is not self._lowrank(), cells_at_once(f), self.fit_.plan.get("clip", (-np.inf, np.inf))
+        out = []
+        for a in range(0, max(1, len(i)), step):
+            part = slice(a, a + step)
+            drawn = self.posterior_.draws(f, i[part], j[part], None if bins is None else bins[part], new)
+            if self.posterior_.loss is None:
+                out.append(np.clip(drawn, *clip).mean(axis=1))
+            else:
+                out.append(self.posterior_.over_draws(drawn, None if new else i[part], j[part], of))
+        return np.concatenate(out)
+
+    def _told_scores(self, f: LowRank, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str) -> tuple[np.ndarray, np.ndarray]:
+        """What ``predict`` says of the cells of the lists; lists by prediction are put in its order."""
+        if not self._by_draws() or "ranking" not in self.fit_.plan:
+            return best, scores
+        real = best >= 0
+        scores = scores.copy()
+        scores[real] = self._at_cells(f, np.repeat(at, best.shape[1])[real.ravel()], best[real])
+        if by == "prediction":
+            order = np.argsort(-scores, axis=1, kind="stable")
+            best, scores = np.take_along_axis(best, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        return best, scores
 
     def _by_draws(self) -> bool:
         """Whether predictions are means over draws of something that is not linear: of a likelihood, or of values inside the range that ``clip`` asked for
@@ -265,13 +283,20 @@ class BayesianMF(Featured):
     def explain(self, row: Any, column: Any, n: int = 10, *, time: Any = None, **features: Any) -> Explanation:
         """The observed entries of the row that contributed most to the value predicted at (row, column), and what its other parts are.
 
-        ``parts`` of the answer are history (entries and who-rated-what), attributes, time (for a model of ``fit(..., time=)``, at the time that is asked for)
-        and bias (mean and biases).
+        The value is that of ``predict``, the mean over draws inside the range of the values, while shares are those of the mean of a row: what lies between is
+        part of ``base``. ``parts`` of the answer are attributes, time (for a model of ``fit(..., time=)``, at the time that is asked for), bias (mean and
+        biases) and history: entries, who-rated-what, and what lies between.
         """
         model = self._extended(features.get("row_features"), features.get("column_features")) if any(f is not None for f in features.values()) else copy(self)
         bins = self._bins(time, 1)
         model._asked_bin = None if bins is None else int(bins[0])
-        return Completer.explain(model, row, column, n)
+        told, loss = Completer.explain(model, row, column, n), model.posterior_.loss
+        value = float(model.predict([row], [column], time=time)[0])
+        if loss is not None:
+            return replace(told, on_scale=value)
+        more = value - told.prediction
+        parts = told.parts and told.parts | {"history": told.parts["history"] + more}
+        return replace(told, prediction=value, base=told.base + more, parts=parts)
 
     def _shares(
         self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray, weights: Any = None
