@@ -284,8 +284,8 @@ class BayesianMF(Featured):
         """The observed entries of the row that contributed most to the value predicted at (row, column), and what its other parts are.
 
         The value is that of ``predict``, the mean over draws inside the range of the values, while shares are those of the mean of a row: what lies between is
-        part of ``base``. ``parts`` of the answer are attributes, time (for a model of ``fit(..., time=)``, at the time that is asked for), bias (mean and
-        biases) and history: entries, who-rated-what, and what lies between.
+        part of ``base``. ``parts`` of the answer are history (entries and who-rated-what), attributes, time (for a model of ``fit(..., time=)``, at the time
+        that is asked for) and bias: mean, biases, and what lies between.
         """
         model = self._extended(features.get("row_features"), features.get("column_features")) if any(f is not None for f in features.values()) else copy(self)
         bins = self._bins(time, 1)
@@ -295,7 +295,7 @@ class BayesianMF(Featured):
         if loss is not None:
             return replace(told, on_scale=value)
         more = value - told.prediction
-        parts = told.parts and told.parts | {"history": told.parts["history"] + more}
+        parts = told.parts and told.parts | {"bias": told.parts["bias"] + more}
         return replace(told, prediction=value, base=told.base + more, parts=parts)
 
     def _shares(
