@@ -123,7 +123,7 @@ def compare(
         return budget - (steps.spent - began)
 
     tried = [[first.biases()]]
-    few, draws = (build("bayes", "", n_components=rank, **some) for some in (FEW, DRAWS))
+    few, draws = build("bayes", "", n_components=rank, **FEW), draws_for_comparison(build, rank)
     guess = float(steps.take("time of draws", lambda: _seconds_of_draws(few, draws, first.train)))
     if steps.take("draws", lambda: guess <= SHARE * left()):
         tried[0].append(first.bayes(rank))
@@ -254,10 +254,21 @@ def _seconds_of_draws(few: Any, many: Any, train: Observed) -> float:
     whole(few.fit(train))
     start = spent()
     whole(few.fit(train))
-    return (spent() - start) * _sweeps(many) / _sweeps(few)
+    return (spent() - start) * sweeps_of(many) / sweeps_of(few)
 
 
-def _sweeps(model: Any) -> int:
+def draws_for_comparison(build: Callable[..., Any], rank: int) -> Any:
+    """The ``BayesianMF`` that is compared."""
+    return build("bayes", "", n_components=rank, **DRAWS)
+
+
+def sweeps_of(model: Any) -> int:
+    """Sweeps of all chains that a ``BayesianMF`` asks for.
+
+    >>> from eckart import BayesianMF
+    >>> sweeps_of(BayesianMF(n_samples=10, burn_in=20, thin=3, n_chains=2)), sweeps_of(BayesianMF())
+    (70, 800)
+    """
     return model.n_chains * ((BURN_IN if model.burn_in is None else model.burn_in) + model.thin * -(-model.n_samples // model.n_chains))
 
 
