@@ -1,7 +1,7 @@
 """How long ``eckart complete`` will take where it samples: from the time of a few sweeps and of one fit, without the comparison, the chains and the tuning
 themselves.
 
-A fit of ``BayesianMF`` takes a + b S seconds, S being its sweeps: a and b follow from fits of a few sweeps (``estimate`` of the rows). The comparison of methods
+A fit of ``BayesianMF`` takes a + b S seconds, S being its sweeps: a and b follow from fits of a few sweeps (``estimate``). The comparison of methods
 (``complete.compare``) is then the sum of what it would do, less what its budget leaves out; behind it come the fit that is measured and the fit to everything.
 Which method will be taken is not known before, so the longest is counted. Chains that do not agree go on, which nobody can foresee either.
 """
@@ -12,7 +12,16 @@ from collections.abc import Callable
 from typing import Any
 
 from eckart.cli.estimate import estimate
-from eckart.complete.compare import BUDGET, CANDIDATES, ENOUGH, ROUNDS, SHARE, SMALL_SHARE, draws_for_comparison, sweeps_of
+from eckart.complete.compare import (
+    BUDGET,
+    CANDIDATES,
+    ENOUGH,
+    ROUNDS,
+    SHARE,
+    SMALL_SHARE,
+    draws_for_comparison,
+    sweeps_of,
+)
 
 FEW, MORE = 2, 12
 """Sweeps before the first state of the two fits from which the time of a sweep follows."""
