@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +10,15 @@ import pytest
 from scipy import sparse
 
 import eckart
+from eckart.certify.certificate import Check
 from eckart.certify.chains import certify_chains, ess, split_rhat
-from eckart.complete.bayes import gibbs
+from eckart.complete.bayes import bayesian_mf, gibbs
 from eckart.complete.bayes.bayesian_mf import BayesianMF
 from eckart.complete.bayes.chain import draw_rows, normal_wishart
 from eckart.complete.bayes.features import DIRECTIONS, Iterative, Spectral, link_of, pattern
 from eckart.engines import engine_named
 from eckart.errors import InputError
+from eckart.io.models.checkpoint import Checkpoint
 from eckart.matrix import Observed
 from eckart.trace import StopReason
 
@@ -263,6 +266,90 @@ def test_a_killed_fit_goes_on_with_the_same_bits(tmp_path, monkeypatch, features
     assert np.array_equal(whole.fit_.factors.left, resumed.fit_.factors.left)
     assert np.array_equal(whole.posterior_.rows.precisions, resumed.posterior_.rows.precisions)
     assert not file.exists()
+
+OPEN = SHORT | {"burn_in": None}
+
+
+def agreeing_after(rounds, monkeypatch):
+    """Certificates that hold from the ``rounds``-th on, and chains of 4 sweeps before the first state."""
+    monkeypatch.setattr(gibbs, "BURN_IN", 4)
+    seen, measure = [], bayesian_mf.certify
+
+    def certify(*given):
+        seen.append(1)
+        found = measure(*given)
+        return replace(found, checks=(Check("agreement", rounds, len(seen), "rounds that are wanted"),))
+
+    monkeypatch.setattr(bayesian_mf, "certify", certify)
+
+
+@pytest.mark.parametrize(("rounds", "like"), [(1, (4, 1)), (2, (8, 2)), (3, (16, 4))])
+def test_chains_that_do_not_agree_go_on_and_count_their_later_half(rounds, like, monkeypatch):
+    x = planted(np.random.default_rng(0), 30, 20)[0]
+    agreeing_after(rounds, monkeypatch)
+    found = BayesianMF(2, random_state=0, **OPEN).fit(x)
+    asked = BayesianMF(2, random_state=0, **SHORT | {"burn_in": like[0], "thin": like[1]}).fit(x)
+    assert found.n_iter_ == asked.n_iter_ == 8 * 2 ** (rounds - 1)
+    assert np.array_equal(found.fit_.factors.left, asked.fit_.factors.left)
+    assert np.array_equal(found.posterior_.alpha, asked.posterior_.alpha)
+    assert found.fit_.trace.reason is StopReason.CONVERGED
+    told = "8 sweeps" if rounds == 1 else f"chains went on from 8 to {8 * 2 ** (rounds - 1)} sweeps, of at most 64: they agree now"
+    assert found.fit_.plan["sampling"] == told
+    assert "sampling" not in asked.fit_.plan
+
+
+def test_chains_end_at_their_budget_and_say_what_to_do(monkeypatch):
+    x = planted(np.random.default_rng(0), 30, 20)[0]
+    agreeing_after(9, monkeypatch)
+    found = BayesianMF(2, random_state=0, **OPEN).fit(x)
+    assert found.n_iter_ == gibbs.LONGER * 8
+    assert found.fit_.plan["sampling"].endswith("they do not agree yet")
+    monkeypatch.undo()
+    notes = BayesianMF(12, random_state=0, **SHORT).fit(x).certificate_.notes
+    assert "raise burn_in and n_samples, or take fewer components" in notes[-1]
+    assert gibbs.budget_of(x, 2, 2, 400) == 3200
+    large = Observed(np.array([0, 10**7]), np.zeros(10**7, np.int32), np.zeros(10**7), 1)
+    assert gibbs.budget_of(large, 16, 2, 400) == 400  # a doubling would take hours
+
+
+def test_chains_that_went_on_resume_with_the_same_bits(tmp_path, monkeypatch):
+    x = planted(np.random.default_rng(0), 30, 20)[0]
+    with monkeypatch.context() as m:
+        agreeing_after(3, m)
+        whole = BayesianMF(2, random_state=0, **OPEN).fit(x)
+    sweeps, together = [], type(CPU).together
+
+    def counted(self, *given):
+        sweeps.append(1)
+        if len(sweeps) == 20:
+            raise SystemError("killed")
+        return together(self, *given)
+
+    model = BayesianMF(2, random_state=0, checkpoint=tmp_path / "state", **OPEN)
+    with monkeypatch.context() as m:
+        m.setattr(Checkpoint, "due", lambda self: True)
+        m.setattr(type(CPU), "together", counted)
+        agreeing_after(3, m)
+        with pytest.raises(SystemError, match="killed"):
+            model.fit(x)
+    agreeing_after(1, monkeypatch)  # the two rounds before were measured by the run that was killed
+    model.fit(x)
+    assert len(sweeps) == 20
+    assert np.array_equal(model.fit_.factors.left, whole.fit_.factors.left)
+    assert model.n_iter_ == whole.n_iter_ == 32
+
+
+def test_few_ratings_have_a_certificate_by_default():
+    """With 400 sweeps the noise of these chains is not settled."""
+    rng = np.random.default_rng(3)
+    seen = rng.random((14, 25)) < 0.66
+    x = Observed.from_nan(np.where(seen, np.rint(np.clip(3 + rng.standard_normal((14, 1)) + rng.standard_normal((14, 25)), 1, 5)), np.nan))
+    short = BayesianMF(14, random_state=0, burn_in=200, n_threads=1).fit(x)
+    found = BayesianMF(14, random_state=0, n_threads=1).fit(x)
+    assert not short.certificate_.holds
+    assert found.certificate_.holds
+    assert found.n_iter_ > short.n_iter_
+
 
 
 @pytest.mark.parametrize(("after", "kept"), [(3, 2), (13, 4)])

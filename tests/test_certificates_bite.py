@@ -471,7 +471,7 @@ def test_pairs(rng, monkeypatch):
     assert model.certify(TEXT).holds, str(model.certify(TEXT))
     f = model.fit_.factors
     assert "gradient is " in spoiled(model, vectors=f.vectors * 1.3).certify(TEXT).reason
-    assert "loss over start is " in spoiled(model, vectors=-3 * f.vectors).certify(TEXT).reason
+    assert "loss over chance is " in spoiled(model, vectors=-3 * f.vectors).certify(TEXT).reason
     # rows drawn stand for all: the number of rows, and of pairs, is kept
     monkeypatch.setattr(pairs, "ALL", 20)
     monkeypatch.setattr(pairs, "OFTEN", 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -10,10 +11,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import eckart.cli.complete as verb
 import eckart.cli.completed_cells as cells_of
-from eckart import ALS, PCA, load, observed, read
+from eckart import ALS, PCA, BayesianMF, load, observed, read
+from eckart.cli import complete_plan
+from eckart.complete.bayes import gibbs
+from eckart.complete.compare import biases_only, choose, sweeps_of
 
 LONG = ("--rows", "user", "--columns", "movie", "--values", "rating")
 NAMES = {"rows": "user", "columns": "movie", "values": "rating"}
@@ -691,6 +697,52 @@ def test_the_method_is_chosen_on_unseen_entries_and_the_plan_says_so(ran):
         assert name in plan["method"]
     assert plan["method"] in out
     assert plan["method"].split()[0] in ("als", "bayes")  # the ratings are of rank 2
+
+
+@given(st.integers(0, 10**6), st.floats(-0.5, 0.5), st.integers(20, 400))
+def test_gains_within_a_standard_error_are_not_taken(seed, gain, entries):
+    rng = np.random.default_rng(seed)
+    squares = {"biases": rng.chisquare(1, entries), "als": np.zeros(0)}
+    squares["bayes"] = squares["biases"] - gain + rng.standard_normal(entries)
+    away = squares["biases"] - squares["bayes"]
+    error = away.std(ddof=1) / np.sqrt(entries)
+    assert choose(squares) == ("bayes" if away.mean() > error else "biases")
+    assert choose({"biases": squares["biases"]}) == "biases"
+    better = {"biases": squares["biases"], "als": squares["biases"] - 1.0, "bayes": squares["biases"] - 1.0 - 1e-9}
+    assert choose(better) == "bayes"  # a difference without spread is one, however small
+
+
+def test_a_plan_takes_few_sweeps(ran, monkeypatch):
+    """The comparison, its tuning and the chains would take thousands."""
+    sweeps, sweep = [], gibbs.Chain.sweep
+    monkeypatch.setattr(gibbs.Chain, "sweep", lambda self: sweeps.append(1) or sweep(self))
+    monkeypatch.setattr("eckart.complete.compare.tune", None)
+    assert "estimate" in ran("complete", "r.csv", *LONG, "--plan")
+    assert 0 < len(sweeps) <= 2 * 3 * (sum((complete_plan.FEW, complete_plan.MORE)) + 2)  # both fits, to load, to time, and to time again
+
+
+@pytest.mark.parametrize(("method", "sweep", "wanted"), [
+    ("bayes", 0.001, 2 * (0.1 + 0.8)),  # the fit that is measured and the fit to everything, 800 sweeps each
+    ("auto", 0.001, 2 * (0.1 + 0.8) + 4 * (0.5 + (0.1 + 0.2) + 13 * 0.04)),  # four rounds: biases, 200 sweeps, and the fits of tuning
+    ("auto", 1.0, 2 * 0.04 + 4 * (0.5 + 13 * 0.04)),  # draws beyond the budget are left out
+])  # fmt: skip
+def test_a_plan_adds_up_what_will_be_done(method, sweep, wanted, monkeypatch, data):
+    x = observed(data / "r.csv", **NAMES)
+
+    def timed(x, work):
+        model = inspect.getclosurevars(work).nonlocals["model"]
+        draws = isinstance(model, BayesianMF)
+        own = 0.1 + sweep * sweeps_of(model) if draws else 0.01 if model.max_iter == complete_plan.SWEPT else 0.5
+        return {"seconds": own + 0.25, "loading": 0.25, "compiling": 0.0, "measured_rows": 4, "rows": 40}
+
+    monkeypatch.setattr(complete_plan, "estimate", timed)
+
+    def build(method, part="", **more):
+        return {"biases": biases_only, "als": ALS, "bayes": BayesianMF}[method](**more)
+
+    found = complete_plan.expected(x, build, None, method, 0.1, {})
+    pieces = 2 if method == "bayes" else 4
+    assert found["seconds"] == pytest.approx(wanted + 0.25 * pieces)
 
 
 def test_a_rank_alone_chooses_the_ridge(ran):

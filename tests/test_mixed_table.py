@@ -352,3 +352,76 @@ def test_links_of_categories_settle_before_they_are_judged():
     income = np.where(at % 5 == 0, np.nan, 1000 + at * 13 % 700)
     table = pd.DataFrame({"age": 20.0 + at % 50, "sex": np.array(["f", "m"])[at % 2], "town": [f"c{i}" for i in at % 4], "income": income})
     assert eckart.MixedTable(random_state=0).fit(table).certificate_.holds
+
+
+def yes_and_no_as_numbers():
+    """Columns of one hidden number; yes and no as 0 and 1 of several types, ids, and years, which rise and are no ids."""
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal(200)
+    yes = (z > 0).astype(float)
+    return pd.DataFrame(
+        {
+            "size": 170 + 10 * z + rng.standard_normal(200), "weight": 60 + 5 * z + rng.standard_normal(200), "user_id": rng.permutation(1400)[:200],
+            "nth": np.arange(1, 201), "year": np.arange(1900, 2100), "paid": rng.permutation(1400)[:200], "yes": yes, "single": yes.astype(np.float32),
+            "whole": pd.array(yes.astype(int), dtype="Int64"), "bits": yes.astype(np.int8),
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "array"])
+def test_zeros_and_ones_are_yes_and_no(kind):
+    frame = yes_and_no_as_numbers()
+    gaps = frame.copy()
+    gaps.loc[::7, "yes"], gaps.loc[1::7, "single"], gaps.loc[2::7, "whole"] = np.nan, np.nan, pd.NA
+    given = gaps if kind == "pandas" else pa.Table.from_pandas(gaps, preserve_index=False)
+    if kind == "array":
+        given = gaps.to_numpy(np.float64, na_value=np.nan)
+    model = MixedTable(random_state=0).fit(given)
+    names = ("yes", "single", "whole", "bits") if kind != "array" else ("x6", "x7", "x8", "x9")
+    assert {model.losses_[name] for name in names} == {"logistic"}
+    assert "0 and 1 alone: yes and no" in model.fit_.plan["losses"][names[0]]
+    assert all(tuple(model.levels_[name]) == (0, 1) for name in names)
+    filled = model.impute(given)
+    if kind == "pandas":
+        assert (filled.dtypes == gaps.dtypes).all()
+    elif kind == "arrow":
+        assert filled.schema.equals(given.schema)
+        filled = filled.to_pandas()
+    else:
+        filled = pd.DataFrame(filled, columns=frame.columns)
+    for name in ("yes", "single", "whole"):
+        told = filled[name].to_numpy(float)
+        assert set(told) == {0.0, 1.0}
+        assert (told == frame[name].to_numpy(float)).mean() > 0.95
+
+
+def test_zeros_and_ones_are_numbers_where_that_is_asked_for():
+    frame = yes_and_no_as_numbers()
+    model = MixedTable(random_state=0, losses={"yes": "squared", "user_id": "squared"}).fit(frame)
+    assert model.losses_["yes"] == model.losses_["user_id"] == "squared"
+    with pytest.raises(InputError, match=r"losses\['size'\]='logistic' came for a column that holds .*, wanted 0 and 1 alone"):
+        MixedTable(losses={"size": "logistic"}).fit(frame)
+
+
+def test_ids_that_are_not_the_first_column_are_left_aside():
+    frame = yes_and_no_as_numbers()
+    model = MixedTable(random_state=0).fit(frame)
+    aside = model.fit_.plan["aside"]
+    assert set(aside) == {"user_id", "nth"}
+    assert "it counts the rows" in aside["nth"]
+    assert "all different, in a column of that name: ids" in aside["user_id"]
+    assert model.impute(frame).equals(frame)
+    few = MixedTable(random_state=0).fit(frame.head(9))  # nine numbers may rise by themselves
+    assert "nth" in few.losses_
+
+
+@pytest.mark.parametrize("loss", ["multinomial", "ordered"])
+def test_numbers_with_few_values_are_filled_by_them_in_any_type(loss):
+    frame = yes_and_no_as_numbers()
+    grades = np.clip(np.rint((frame["size"] - 170) / 8), -1, 1).to_numpy() + 2
+    for kind in (np.float64, np.float32, "Int64"):
+        gaps = frame[["size", "weight"]].assign(grade=pd.array(grades, dtype=kind))
+        gaps.loc[::5, "grade"] = pd.NA if kind == "Int64" else np.nan
+        filled = MixedTable(random_state=0, losses={"grade": loss}).fit_impute(gaps)
+        assert filled["grade"].dtype == gaps["grade"].dtype
+        assert set(filled["grade"]) <= {1, 2, 3}

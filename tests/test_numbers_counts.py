@@ -103,7 +103,12 @@ def test_pairs_numbers(rng, loss):
     assert m.gradient == pytest.approx(sizes[2] / (sizes[0] + sizes[1]), rel=1e-5)
     c = pairs.certify_pairs(p, f, ENGINE, solver="exact", trace=traced(1.0), facts={})
     assert c["gap"] == pytest.approx(m.loss - m.bound)
-    assert c["loss over start"] == pytest.approx(m.loss - m.start)
+    assert c["loss over chance"] == pytest.approx(m.loss - m.chance)
+    beside = counts.sum(axis=0) / total  # scores that do not know the word looked at
+    flat = np.log(beside if loss == "softmax" else beside / (r * q))
+    assert m.chance == pytest.approx(value(np.tile(flat, (len(counts), 1))), rel=1e-6)
+    for other in flat + 0.1 * np.random.default_rng(1).standard_normal((20, len(flat))):
+        assert m.chance <= value(np.tile(other, (len(counts), 1))) + 1e-9
     stopped = pairs.certify_pairs(
         p, f, ENGINE, solver="stochastic", trace=traced(1.0, reason=StopReason.INTERRUPTED), facts={}
     )

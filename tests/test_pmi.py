@@ -147,6 +147,7 @@ def test_small_vocabularies_and_wrong_parameters(text):
         PMI(1).fit(cooccurrence(["a", "b"], min_count=1))
     with pytest.raises(InputError, match=r"n_components=3 came, wanted 1 to 2 for 2 words"):
         PMI(3, min_count=1).fit(["a b"])
+    assert PMI(min_count=1, random_state=0).fit(["a b c"] * 9).components_.shape == (3, 3)  # what is there, where no number was asked for
     for how in ({"kind": "shifted"}, {"shift": 0}, {"smoothing": -1}, {"exponent": np.nan}, {"tol": "x"}):
         with pytest.raises(InputError, match=next(iter(how))):
             PMI(2, **how).fit(text)

@@ -9,8 +9,9 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from eckart import ALS, EASE, SLIM, InputError, Observed, SpectralFilter
+from eckart import ALS, EASE, SLIM, BayesianMF, InputError, Observed, SpectralFilter
 from eckart.complete.recommend import Recommendations
+from eckart.errors import InputTypeError
 from eckart.factors import LowRank
 from test_als import holes, strengths
 from test_completer import NORMALISERS, ids_of, labelled
@@ -252,3 +253,36 @@ def test_zeros_of_a_full_table_of_clicks_are_not_seen(rng, model):
     np.testing.assert_array_equal(stored.recommend(rows=np.arange(40), n=4).positions, lists)
     if not isinstance(model, ALS):  # rows solved once more are not those of the last half sweep
         np.testing.assert_array_equal(dense.recommend(X=x[:5], n=4).positions, lists[:5])
+
+
+@pytest.mark.parametrize("kind", [ALS, EASE])
+def test_what_is_alike_says_which_side_was_meant(kind):
+    """Python's own words would count arguments."""
+    x = strengths(np.random.default_rng(0), 20, 15)
+    model = kind(feedback="implicit").fit(x) if kind is ALS else kind().fit(x)
+    with pytest.raises(InputTypeError, match=r"similar\('x'\) came, wanted its name beside it: rows=, columns="):
+        model.similar("x")
+    with pytest.raises(TypeError):
+        model.similar("x")
+
+
+@pytest.mark.parametrize("options", [{}, {"clip": False}, {"clip": (2, 4)}, {"likelihood": "ordinal"}], ids=str)
+@pytest.mark.parametrize("by", ["chance", "prediction"])
+def test_lists_reasons_and_predictions_say_one_number_of_a_cell(options, by):
+    rng = np.random.default_rng(0)
+    a = 3.6 + rng.standard_normal((40, 1)) + rng.standard_normal((40, 2)) @ rng.standard_normal((2, 25))
+    a = np.where(rng.random(a.shape) < 0.5, np.nan, np.clip(np.rint(a), 1, 5))
+    model = BayesianMF(3, n_samples=20, burn_in=20, thin=1, random_state=0, **options).fit(a)
+    if by == "chance" and model._loss() is not None:
+        pytest.skip("a model with a loss has no lists by chance")
+    lists = model.recommend([3, 0, 7], 6, by=by)
+    np.testing.assert_allclose(lists.scores.ravel(), model.predict(np.repeat(lists.rows, 6), lists.columns.ravel()), rtol=1e-12)
+    if by == "prediction":
+        assert (np.diff(lists.scores) <= 0).all()
+        new = model.recommend(X=a[:4], n=6, by=by)
+        np.testing.assert_allclose(new.scores, np.take_along_axis(model.predict(a[:4]), new.positions, axis=1), rtol=1e-12)
+    for column in (0, 7, 20):
+        why = model.explain(3, column, n=100)
+        told = why.prediction if why.on_scale is None else why.on_scale
+        assert told == pytest.approx(model.predict(3, column)[0], rel=1e-12)
+        assert why.base + sum(share for *_, share in why.shares) == pytest.approx(why.prediction)

@@ -14,6 +14,7 @@ import eckart
 from eckart import InputError, TimeFactors
 from eckart.cli.main import app
 from eckart.complete.series import time_factors
+from eckart.complete.series.time_factors import bounds_of
 from eckart.trace import StopReason
 
 QUICK = {"n_samples": 12, "burn_in": 8, "thin": 1, "random_state": 0}
@@ -178,6 +179,43 @@ def test_an_interrupt_keeps_what_there_is(monkeypatch):
     assert model.fit_.trace.reason is StopReason.INTERRUPTED
     assert not model.certificate_.holds
     assert np.isfinite(model.impute()).all()
+
+
+def rates(seed=0, zeros=True):
+    """Visitors of eight places by the hour: none at night."""
+    rng = np.random.default_rng(seed)
+    day = np.maximum(0.0, np.sin(2 * np.pi * np.arange(96) / 24))
+    a = rng.poisson(np.outer(1 + 4 * rng.random(8), day)).astype(float)
+    a = a if zeros else np.exp(a / 2) * 0.01
+    return np.where(rng.random(a.shape) < 0.1, np.nan, a)
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_rates_and_their_intervals_are_never_below_zero(zeros, tmp_path):
+    a = rates(zeros=zeros)
+    model = TimeFactors(2, **QUICK).fit(a)
+    assert model.fit_.plan["clip"] == [0.0, np.inf]
+    cells = np.nonzero(np.isnan(a))
+    low, high = model.interval(*cells)
+    ahead = model.forecast(24)
+    assert low.min() == 0 == ahead.low.min()  # some would lie below
+    assert (high > 0).all()
+    assert model.predict(*cells).min() >= 0
+    assert ahead.mean.min() >= 0
+    free = TimeFactors(2, **QUICK, clip=False).fit(a)
+    assert free.interval(*cells)[0].min() < 0
+    np.testing.assert_array_equal(np.maximum(free.interval(*cells)[0], 0), low)
+    model.save(tmp_path / "m.safetensors")
+    np.testing.assert_array_equal(eckart.load(tmp_path / "m.safetensors").interval(*cells)[0], low)
+
+
+def test_bounds_are_those_that_values_show():
+    rng = np.random.default_rng(0)
+    assert bounds_of(rng.normal(10, 3, 500).clip(0.1)) is None  # degrees, say: nothing was on 0, and nothing says that there is less
+    assert bounds_of(rng.normal(0, 1, 500)) is None
+    assert bounds_of(np.append(rng.random(500), [0.0, 1.0])) == [0.0, 1.0]
+    assert bounds_of(np.append(100 * rng.random(500), [0.0, 100.0])) == [0.0, 100.0]
+    assert bounds_of(np.zeros(5)) is None
 
 
 def test_clip_bounds_predictions_and_intervals():

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
@@ -134,12 +135,46 @@ def test_words_of_one_group_are_neighbours():
     assert model.fit_.trace.values[-1] < model.fit_.trace.values[0]
 
 
+def grouped(groups, words, sentences, length, seed=0):
+    """Sentences of the words of one group each."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(words // groups, size=(sentences, length)) * groups + rng.integers(groups, size=(sentences, 1))
+    return [[f"w{j}" for j in row] for row in drawn]
+
+
+@pytest.mark.parametrize(("groups", "words", "sentences"), [(4, 20, 200), (6, 60, 500), (10, 300, 500)])
+def test_few_and_frequent_words_are_learned_by_default(groups, words, sentences):
+    model = SkipGram(random_state=0, deterministic=True).fit(grouped(groups, words, sentences, 8))
+    assert model.certificate_["loss over chance"] < -1  # the groups alone are worth log(groups) of a pair, and more
+    assert model.certificate_.holds
+    v = model.vectors_
+    near = [v.neighbours(word, 1)[0][0] for word in v.words]
+    assert all((int(a[1:]) - int(b[1:])) % groups == 0 for a, b in zip(near, v.words))
+    assert model.fit_.plan["sample"] == pytest.approx(max(1e-3, 1 / len(v.words)))
+    assert 5 < model.fit_.plan["passes"] <= 1000
+
+
+def test_vectors_that_know_only_counts_have_no_certificate_and_say_what_to_do():
+    with pytest.warns(ConvergenceWarning, match="use PMI, which uses every pair"):
+        model = SkipGram(random_state=0, sample=1e-3, max_iter=5, deterministic=True).fit(grouped(6, 60, 500, 8))
+    assert model.certificate_["gradient"] < 0.05  # near zero everything is nearly stationary
+    assert not model.certificate_.holds
+    assert "loss over chance" in model.certificate_.reason
+
+
+def test_a_long_text_is_passed_over_five_times():
+    assert SkipGram()._passes(1e6) == 5
+    assert SkipGram(max_iter=2)._passes(10.0) == 2
+    assert SkipGram()._sample(50_000) == 1e-3
+    assert SkipGram(sample=None)._sample(10) is None
+
+
 def test_untrained_vectors_have_no_certificate():
     model = SkipGram(16, min_count=1, max_iter=1, learning_rate=1e-9, last_learning_rate=0, random_state=0).fit(
         topics()
     )
     assert not model.certificate_.holds
-    assert "without vectors" in model.certificate_.reason
+    assert "loss over chance" in model.certificate_.reason
 
 
 @pytest.mark.parametrize("bias", [False, True])

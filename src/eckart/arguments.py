@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from eckart.errors import wrong
+from eckart.errors import InputTypeError, written, wrong
 from eckart.parameters import COUNTABLE, Rule, either, flag, is_int, number, one_of
 
 C = TypeVar("C", bound=type)
@@ -85,27 +85,40 @@ def precision(dtype: Any) -> np.dtype:
 
 
 def held(verb: F) -> F:
-    """The verb, with its arguments checked before it begins.
+    """The verb, with its arguments checked before it begins; what came by position and is taken by name alone is refused in words.
 
     >>> def first(values: Any, n: int = 1) -> Any:
     ...     return values[:n]
     >>> held(first)([3, 4], "x")
     Traceback (most recent call last):
     eckart.errors.InputError: n='x' came, wanted an int
+    >>> def alike(*, rows: Any = None, columns: Any = None) -> Any: ...
+    >>> held(alike)("x")
+    Traceback (most recent call last):
+    eckart.errors.InputTypeError: alike('x') came, wanted its name beside it: rows= or columns=
     """
     parameters = inspect.signature(verb).parameters
     rules = {name: rule for name, p in parameters.items() if (rule := rule_of(p.annotation)) is not None}
     names = [name for name, p in parameters.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     given = [(at, name) for at, name in enumerate(names) if name in rules]
     usual = {name: parameters[name].default for name in rules}
-    if not rules:
+    by_name = [f"{name}=" for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY]
+    most = len(names) if by_name and all(p.kind is not p.VAR_POSITIONAL for p in parameters.values()) else None
+    if not rules and most is None:
         return verb
 
     def check(name: str, value: Any) -> None:
         if value is not usual[name] and not rules[name].fits(value):
             raise wrong(name, value, rules[name].wanted)
 
+    def refuse(value: Any) -> None:
+        before = "..., " if set(names) - {"self"} else ""
+        wanted = " or ".join([", ".join(by_name[:-1]), by_name[-1]] if len(by_name) > 1 else by_name)
+        raise InputTypeError(f"{verb.__name__}({before}{written(value)}) came, wanted its name beside it: {wanted}")
+
     def method(*args: Any, **named: Any) -> Any:
+        if most is not None and len(args) > most:
+            refuse(args[most])
         for at, name in given:
             if at < len(args):
                 check(name, args[at])

@@ -198,9 +198,10 @@ def parted_as(table, change, to=2):
         (lambda p: p.assign(rating="good"), r"'good' at row 0, .*row 0 of partition 2"),
         (lambda p: p.drop(columns="item"), r"column 'item' is not in this partition.*\(partition 2\)"),
         (lambda p: p.to_numpy(), r"is a ndarray, wanted a frame with columns \(partition 2\)"),
-        (lambda p: p.assign(user=range(len(p))), r"partition \d"),
+        (lambda p: p.assign(user=range(len(p))), r"column 'user' holds text \('u\d+' at row 0 of partition 0\) and numbers \(partition 2\)"),
+        (lambda p: with_value(p.astype({"item": object}), 3, "item", "x"), r"holds text \('x' at row 3 of partition 2\) and numbers \(partition 0\)"),
     ],
-    ids=["words for ratings", "no column", "an array", "numbers among names"],
+    ids=["words for ratings", "no column", "an array", "numbers among names", "a name among numbers"],
 )  # fmt: skip
 def test_a_partition_unlike_the_others_is_named(ratings, change, words):
     with pytest.raises(InputError, match=words):

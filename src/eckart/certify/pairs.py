@@ -9,6 +9,8 @@ Every cell alone is best at s_wv = log N_wv / (r N_w q_v), which is PMI - log r 
 there is a lower bound for vectors of any length:
 
     gap         loss - lower bound; what the rank and the training cost
+    chance      the least loss of scores s_wv = c_v that know nothing of w: as above, with sum_w N_wv for N_wv. Vectors with a larger loss have learned
+                nothing about which words stand together
     gradient    || d loss / d zeta || over the sizes of its two halves, which cancel at a stationary point
 
 Both are measured on rows w: all of them, or the most frequent ones and a sample of the others that stands for the rest.
@@ -19,6 +21,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import xlogy
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.engines.protocol import Engine, ScoreRule
@@ -28,6 +31,8 @@ from eckart.trace import StopReason, Trace
 
 ALL, OFTEN, OTHERS = 1024, 384, 384
 """Rows up to which all are measured; else the most frequent ones, and others drawn at random."""
+CHANCE = "loss over chance"
+"""The check that vectors know more than how often each word comes."""
 GRADIENT = {"stochastic": 0.05, "exact": 1e-2}
 """Limits: steps on single pairs stray around the point that an exact solver goes to."""
 
@@ -42,11 +47,12 @@ class Pairs(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Mean loss of a pair, its lower bound, the loss without vectors, and the relative gradient."""
+    """Mean loss of a pair, its lower bound, the loss without vectors, that of words independent of each other, and the relative gradient."""
 
     loss: float
     bound: float
     start: float
+    chance: float
     gradient: float
     rows: int
 
@@ -62,19 +68,30 @@ def measure(p: Pairs, f: Embedding, engine: Engine, seed: int = 0) -> Measured:
     e = engine.pair_scores(x, f.vectors[chosen], context, f.context_bias, rule)
     pairs, (pull, push, both) = max(e.pairs, 1e-300), np.sqrt([e.pull, e.push, e.both])
     gradient = float(both / (pull + push)) if pull + push > 0 else 0.0
-    return Measured(e.loss / pairs, e.bound / pairs, e.start / pairs, gradient, len(chosen))
+    return Measured(e.loss / pairs, e.bound / pairs, e.start / pairs, _chance(rows, stands_for, p), gradient, len(chosen))
+
+
+def _chance(rows: Any, weights: np.ndarray, p: Pairs) -> float:
+    """The least loss of a pair for scores that depend on the other word alone."""
+    beside = weights @ rows.astype(np.float64)
+    total = max(float(beside.sum()), 1e-300)
+    if p.loss == "softmax":
+        return float(-xlogy(beside, beside / total).sum() / total)
+    away = p.negatives * total * p.noise
+    both = beside + away
+    return float((xlogy(both, both) - xlogy(beside, beside) - xlogy(away, away)).sum() / total)
 
 
 def certify_pairs(
     p: Pairs, f: Embedding, engine: Engine, *, solver: str, trace: Trace, facts: dict[str, Any]
 ) -> Certificate:
-    """Is this a stationary point, how far is its loss from what no vectors can beat, and from no vectors at all?"""
+    """Is this a stationary point, how far is its loss from what no vectors can beat, and is it lower than that of words independent of each other?"""
     m = measure(p, f, engine)
     checks = [
         Check(
             "gradient", m.gradient, GRADIENT[solver], "size of the gradient of the words' vectors, over its two halves"
         ),
-        Check("loss over start", m.loss - m.start, 0.0, "loss minus the loss without vectors"),
+        Check(CHANCE, m.loss - m.chance, 0.0, "loss minus the least loss of scores that do not know the word looked at"),
     ]
     if trace.reason is StopReason.INTERRUPTED:
         checks.append(Check("interrupted", 1, 0, "the fit was interrupted before its end"))
@@ -83,6 +100,7 @@ def certify_pairs(
         "lower bound": m.bound,
         "gap": m.loss - m.bound,
         "loss without vectors": m.start,
+        "loss by chance": m.chance,
         "rows measured": m.rows,
     }
     what = "softmax" if p.loss == "softmax" else f"{p.negatives:g} negatives"

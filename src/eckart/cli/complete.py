@@ -150,6 +150,12 @@ def _plan(build: Callable[..., Any], x: Any, k: Any, method: str, share: float, 
     def unkept(method: str, part: str = "", **more: Any) -> Any:
         return build(method, **more | {"checkpoint": None})  # a part of the data is no work to go on with
 
+    if method in ("auto", "bayes") and how.engine_option() in (None, "auto", "cpu", "plain"):  # of a cluster the traffic is counted as well
+        from eckart.cli.complete_plan import expected
+
+        tell_plan(shell, x, unkept, lambda x, build: expected(x, build, k, method, share, beside))
+        return
+
     def work(part: Any) -> None:
         chooser = Chooser(unkept, k, method, how.seed, how.threads, part.shape, beside=beside)
         if share:

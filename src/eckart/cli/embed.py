@@ -15,8 +15,7 @@ from eckart.cli.shell import Shell, Targets
 from eckart.errors import wrong
 
 LARGE = 1_000_000
-"""Words of text from which skip-gram is the usual method: its five passes over fewer leave the vectors of rare words near their start, and where all words
-are frequent it thins out most of the text. PMI uses every pair."""
+"""Words of text from which skip-gram is the usual method: passes over fewer leave the vectors of rare words near their start. PMI uses every pair."""
 METHODS = {"skipgram": "SkipGram", "pmi": "PMI", "glove": "GloVe"}
 WORDS = ("min_count", "max_words", "tokenizer", "lowercase", "numbers", "min_length", "n_threads", "verbose")
 """Parameters of an embedding that choose its words."""
@@ -34,7 +33,7 @@ class LearningOptions:
     max_iter: options.Steps = None
     negatives: Annotated[int | None, option(help="skipgram: noise words for each pair.  [default: 5]")] = None
     sample: Annotated[
-        float | None, option(help="skipgram: thin out words more frequent than this share; 0: none.")
+        float | None, option(help="skipgram: thin out words more frequent than this share; 0: none.  [default: 0.001, or the mean share]")
     ] = None
     learning_rate: Annotated[float | None, option(help="skipgram, glove: the first learning rate.")] = None
     loss: Annotated[str | None, option(help="skipgram: negative or softmax.  [default: negative]")] = None
@@ -131,7 +130,7 @@ def embed(
     if how.plan:
         from eckart.cli.estimate import tell_plan
 
-        tell_plan(shell, s, unfitted.set_params(checkpoint=None).fit)  # a part of the data is no work to go on with
+        tell_plan(shell, s, unfitted.set_params(checkpoint=None, **unfitted._settled(s)).fit)  # a part of the data is no work to go on with
         return
     begin = time.perf_counter()
     fitted = unfitted.fit(s)

@@ -85,7 +85,7 @@ def estimate(x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
         return high + max(0.0, high - low) / max(1, b - a) * (total - b)
 
     seconds = loading + at_all(times.get(a, 0.0), times[b])
-    found = {"seconds": seconds, "compiling": compiling, "measured_rows": b, "rows": total}
+    found = {"seconds": seconds, "compiling": compiling, "loading": loading, "measured_rows": b, "rows": total}
     if not sent[b].passes:
         return found | ({"passes": 0, "network_bytes": 0.0} if sent[b].stayed else {})
     small = sent.get(a, Traffic())
@@ -130,10 +130,10 @@ def _timed(x: Any, rows: int, work: Callable[[Any], Any], traffic: Traffic) -> t
     return min(seconds), seconds[0] - min(seconds)
 
 
-def tell_plan(shell: Shell, x: Any, work: Callable[[Any], Any]) -> dict[str, Any]:
-    """The estimate, printed."""
+def tell_plan(shell: Shell, x: Any, work: Callable[[Any], Any], by: Callable[..., dict[str, Any]] = estimate) -> dict[str, Any]:
+    """The estimate, printed; ``by`` is another way to it."""
     with shell.phase("measuring a part of the work"):
-        found = estimate(x, work)
+        found = by(x, work)
     part = "all" if found["measured_rows"] == found["rows"] else f"{found['measured_rows']:,} of {found['rows']:,}"
     shell.say("estimate", f"{lasting(found['seconds'])} for the fit, measured on {part} rows")
     if found["compiling"] > 0:

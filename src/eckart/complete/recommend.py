@@ -196,6 +196,7 @@ class Recommender(OnParts, SharesOfEntries):
             best, scores = best_by_parts(self, at, int(n), columns, exclude_seen, chance, f.dtype)
         else:
             best, scores = self._best(f, at, columns, int(n), seen, exclude_seen, chance)
+        best, scores = self._told_scores(f, at, best, scores, by)
         often = np.where(best >= 0, support[best], 0)
         return Recommendations(ids.names(at), _names(self.column_ids, best), scores, best, often, by)
 
@@ -216,6 +217,10 @@ class Recommender(OnParts, SharesOfEntries):
             scores[best >= 0] = self._clipped(scores[best >= 0])
         return best, scores
 
+    def _told_scores(self: Any, f: Any, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str) -> tuple[np.ndarray, np.ndarray]:
+        """Lists with the scores that are handed out; a model whose predictions are more than values of its factors says so here."""
+        return best, scores
+
     def _ranking(self: Any) -> str:
         """What "auto" stands for; models saved before there was a choice order by predictions."""
         if self.fit_.plan.get("ranking") != "auto" or self._loss() is not None:
@@ -232,7 +237,7 @@ class Recommender(OnParts, SharesOfEntries):
         )
         found = demand.best(rows, d, seen.row_counts()[at], n, columns, hidden, scale, self._engine())
         values = rows.at(np.repeat(np.arange(len(at)), found.shape[1]), columns[np.maximum(found, 0)].ravel())
-        values = np.clip(values.reshape(found.shape), *scale).astype(f.left.dtype, copy=False)
+        values = values.reshape(found.shape).astype(f.left.dtype, copy=False)
         best = np.where(found >= 0, columns[found], -1)
         return best, np.where(found >= 0, values, -np.inf).astype(values.dtype)
 

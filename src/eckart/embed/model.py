@@ -70,6 +70,10 @@ class WordModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         """Parameters against their rules; the shell asks before it reads a long text."""
         check(self)
 
+    def _settled(self, s: Sequences) -> dict[str, Any]:
+        """Parameters that follow the text, as they are for this one: a part of it is then fitted like the whole."""
+        return {}
+
     def _final(self, f: Embedding) -> np.ndarray:
         """The vectors that are handed out."""
         return f.vectors

@@ -32,7 +32,7 @@ from eckart.fit import Fit, fitted, plan_of
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import NOTHING, Memory, resumed
 from eckart.matrix import Counts
-from eckart.parameters import file_name, number, one_of, param
+from eckart.parameters import file_name, number, one_of, optional, param, whole
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.solve import Options
 from eckart.reduce.solve import certify as measured
@@ -92,6 +92,8 @@ def solve(
 
 SMALL = 400
 """Up to this many words the decomposition is a full one."""
+USUAL = 100
+"""Numbers in a vector, where there are as many words."""
 
 
 @dataclass(eq=False, repr=False)
@@ -102,8 +104,8 @@ class PMI(WordModel):
 
     Parameters
     ----------
-    n_components : int
-        k, the length of the vectors.
+    n_components : None or int
+        k, the length of the vectors; None takes 100, or the number of words where there are fewer.
     kind : "positive" or "pmi"
         Keep positive entries only, or all pairs that were seen.
     shift : float
@@ -146,6 +148,7 @@ class PMI(WordModel):
     O. Levy, Y. Goldberg, I. Dagan, "Improving distributional similarity with lessons learned from word embeddings", TACL (2015).
     """
 
+    n_components: int | None = param(None, optional(whole(1)))  # type: ignore[assignment]
     _: KW_ONLY
     kind: str = param("positive", one_of(*KINDS))
     shift: float = param(1.0, number(0, above=True))
@@ -164,7 +167,8 @@ class PMI(WordModel):
         """Fit to text, lists of items, ``Sequences`` or co-occurrences."""
         self._check()
         engine, source = self._engine_for(X), source_of(self, X)
-        k, n = int(self.n_components), source.n_columns if isinstance(source, Counts) else len(source.words)
+        n = source.n_columns if isinstance(source, Counts) else len(source.words)
+        k = min(USUAL, n) if self.n_components is None else int(self.n_components)
         if k > n:
             raise wrong("n_components", k, f"1 to {n} for {n} words", "lower it, or lower min_count")
         file = Checkpoint.of_parts(self, lambda: contents_of(source), ignored=SHOWN)

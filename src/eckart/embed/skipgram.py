@@ -12,20 +12,22 @@ whose best scores are PMI - log r (where q are the words' shares): skip-gram is 
     stochastic    ``skipgram_train``   windows as small matrix products, on threads: corpora of any size
     exact         ``skipgram_exact``   the whole loss, negative sampling or softmax, for small vocabularies
 
-The certificate (``certify.pairs``): gradient, loss, and its distance from the loss of the unfactored optimum.
+The certificate (``certify.pairs``): gradient, loss, its distance from the loss of the unfactored optimum, and whether it is lower than that of chance.
 
 References: Mikolov, Sutskever, Chen, Corrado and Dean (2013); Levy and Goldberg (2014); Ji, Satish, Li and Dubey (2016) for windows that share their noise.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from eckart.certify.certificate import Certificate
-from eckart.certify.pairs import Pairs, certify_pairs
+from eckart.certify.pairs import CHANCE, Pairs, certify_pairs
 from eckart.embed import skipgram_exact, skipgram_train
 from eckart.embed.cooccurrence import MAX_MEMORY, MOST_WINDOW, count, pair_rule
 from eckart.embed.model import WordModel
@@ -39,11 +41,14 @@ from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.levels import resumed
 from eckart.io.tables.frames import titles
 from eckart.matrix import Counts
-from eckart.parameters import file_name, flag, number, one_of, optional, param, whole
+from eckart.parameters import either, file_name, flag, number, one_of, optional, param, whole
 from eckart.trace import Trace, Watcher, progress, silent
 
 CERTIFIED = 5_000_000
 """Words of the corpus on which the certificate is measured, at most."""
+SAMPLE, PASSES, SEEN, MOST_PASSES = 1e-3, 5, 500_000, 1000
+"""The share beyond which a word of a large vocabulary is frequent; passes over a long corpus. A short one is passed over until so many words were seen (less
+than a second): vectors begin near zero and take some hundred steps each to leave it. Beyond the last number the text says nothing new."""
 
 
 @dataclass(eq=False, repr=False)
@@ -64,14 +69,15 @@ class SkipGram(WordModel):
         Noise words that two words of a window share, each weighing r / drawn; None is r, or a few more where they cost nothing.
     solver : "auto", "stochastic" or "exact"
         "auto" is "exact" for the softmax, else "stochastic".
-    sample : None or float
-        Thin out words that are more frequent than this: the word2vec rule (``eckart.embed.sequences.keep_probability``).
+    sample : "auto", None or float
+        Thin out words that are more frequent than this share: the word2vec rule (``eckart.embed.sequences.keep_probability``). "auto" is 0.001, or the mean
+        share of a word where it is larger (less than 1,000 words): where all words are frequent, none is so beside the others. None keeps every word.
     bias : bool
         A number b_v for each word beside another.
     add_context : bool
         Hand out zeta + z instead of zeta.
     max_iter : None or int
-        Passes over the corpus (5), or steps of the exact solver (1000).
+        Passes over the corpus (None: 5, and as many as it takes to see 500,000 words, up to 1,000), or steps of the exact solver (1000).
     learning_rate, last_learning_rate : float
         The rate falls from the one to the other along a line.
     tol : float
@@ -109,7 +115,7 @@ class SkipGram(WordModel):
     noise_exponent: float = param(0.75, number(0))
     drawn: int | None = param(None, optional(whole(1, 100_000)))
     solver: str = param("auto", one_of("auto", "stochastic", "exact"))
-    sample: float | None = param(1e-3, optional(number(0)))
+    sample: float | str | None = param("auto", either(one_of("auto", None), number(0)))
     bias: bool = param(False, flag())
     max_iter: int | None = param(None, optional(whole(1)))
     learning_rate: float = param(0.05, number(0))
@@ -157,12 +163,12 @@ class SkipGram(WordModel):
         return f.vectors + f.context if self.add_context and f.context is not None else f.vectors
 
     def _fit_stochastic(self, s: Sequences, engine: Any, watch: Watcher) -> None:
-        keep = keep_probability(s.counts, self.sample)
+        keep = keep_probability(s.counts, self._sample(len(s.words)))
         noise = s.counts.astype(np.float64) ** float(self.noise_exponent)
         k = int(self.n_components)
         drawn = skipgram_train.drawn_for(int(self.negatives)) if self.drawn is None else int(self.drawn)
         training = skipgram_train.Training(
-            k, int(self.window), int(self.negatives), drawn, 5 if self.max_iter is None else int(self.max_iter),
+            k, int(self.window), int(self.negatives), drawn, self._passes(float(keep @ s.counts)),
             float(self.learning_rate), float(self.last_learning_rate), bool(self.bias), not self.deterministic,
         )  # fmt: skip
         pieces = Pieces.of(s.ids, s.pointers, keep, noise)
@@ -178,11 +184,14 @@ class SkipGram(WordModel):
             "solver": "stochastic",
             "words": s.rules,
             "noise of two neighbours": drawn,
+            "passes": training.epochs,
+            "sample": self._sample(len(s.words)),
             "threads": "change no bit" if self.deterministic else "share the vectors without locks",
         }
         counts = self._pairs(s, CERTIFIED, engine)
         self.fit_ = Fit(f, self._certify(counts, f, engine, "stochastic", trace, facts), trace, plan)
         memory.end(trace)
+        self._say_if_chance()
 
     def _fit_exact(self, counts: Counts, rules: dict[str, Any], engine: Any, watch: Watcher) -> None:
         marginal = np.asarray(counts.to_scipy().sum(axis=0)).ravel()
@@ -207,6 +216,31 @@ class SkipGram(WordModel):
         self.fit_ = Fit(f, self._certify(counts, f, engine, "exact", trace, {}), trace, plan)
         memory.end(trace)
         self._say_if_early(self.fit_)
+        self._say_if_chance()
+
+    def _say_if_chance(self) -> None:
+        """Warn where the vectors know no more than how often each word comes."""
+        if self.certificate_[CHANCE] > 0:
+            warnings.warn(
+                "SkipGram learned nothing about which words stand together (certificate_['loss over chance'] is above 0): the text is too short, or sample= "
+                "thins out too much of it; use PMI, which uses every pair, or raise max_iter",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _sample(self, words: int) -> float | None:
+        """The share beyond which a word is thinned out."""
+        return max(SAMPLE, 1.0 / words) if self.sample == "auto" else self.sample  # type: ignore[return-value]
+
+    def _passes(self, kept: float) -> int:
+        """Over a corpus of which so many words are kept."""
+        return int(np.clip(np.ceil(SEEN / max(kept, 1.0)), PASSES, MOST_PASSES)) if self.max_iter is None else int(self.max_iter)
+
+    def _settled(self, s: Sequences) -> dict[str, Any]:
+        sample = self._sample(len(s.words))
+        kept = float(keep_probability(s.counts, sample) @ s.counts)
+        exact = self._solver(s) == "exact"
+        return {"sample": sample} | ({} if exact else {"max_iter": self._passes(kept)})
 
     def _certify(
         self, counts: Counts, f: Embedding, engine: Any, solver: str, trace: Trace, facts: dict[str, Any]
@@ -217,12 +251,13 @@ class SkipGram(WordModel):
 
     def _pairs(self, s: Sequences, most: int, engine: Any = None) -> Counts:
         """Expected pairs of windows of random length, after one thinning of the corpus that is always the same; of evenly spaced sentences where it is long."""
-        part = thinned(s, keep_probability(s.counts, self.sample), most)
+        sample = self._sample(len(s.words))
+        part = thinned(s, keep_probability(s.counts, sample), most)
         rule = pair_rule(int(self.window), "linear")
         counts = count(part, rule, engine or self._engine(), MAX_MEMORY, silent)
         if counts.nnz == 0:
             raise InputError(
-                f"sample={self.sample} thins out so many of the {s.n_tokens} words that no two of them are left beside each other; "
+                f"sample={sample} thins out so many of the {s.n_tokens} words that no two of them are left beside each other; "
                 "raise sample, or keep every word with sample=None"
             )
         return counts

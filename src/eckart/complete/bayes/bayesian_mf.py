@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, plan_of, require_room
 from eckart.io.models.levels import resuming
 from eckart.matrix import Observed
-from eckart.parameters import file_name, one_of, param, whole
+from eckart.parameters import file_name, one_of, optional, param, whole
 from eckart.trace import StopReason, progress
 
 CELLS = 2**14
@@ -57,7 +58,10 @@ class BayesianMF(Featured):
     n_components : k. With the bias a row has k + 1 numbers: 15, 31 or 63 fill the registers of a CPU, where 16, 32 or 64 cost up to a quarter more.
     n_samples : states kept over all chains (rounded up to a multiple of n_chains). More make the mean more exact and the model larger: it holds
         (rows + columns) k n_samples numbers.
-    burn_in, thin : sweeps before the first state is kept; sweeps from one kept state to the next.
+    burn_in : sweeps before the first state is kept. None takes 200, and where the chains then do not agree (the certificate fails), they go on: all sweeps
+        so far become the burn-in, and the states are drawn anew over as many sweeps again, up to 8 times the sweeps or half a minute of work;
+        plan["sampling"] tells. With a number the sweeps are those that were asked for.
+    thin : sweeps from one kept state to the next.
     n_chains : independent chains, side by side on threads; two or more let the certificate compare them. The mean over more chains predicts better than that
         over as many draws of one, since what is learned moves slowly from draw to draw.
     likelihood : "gaussian" (numbers), "probit" (yes and no as 1 and 0), "ordinal" (grades; thresholds are drawn too) or "poisson" (counts). Predictions,
@@ -98,7 +102,7 @@ class BayesianMF(Featured):
     n_components: int = param(16, whole(1))
     _: KW_ONLY
     n_samples: int = param(100, whole(1))
-    burn_in: int = param(200, whole(0))
+    burn_in: int | None = param(None, optional(whole(0)))
     thin: int = param(4, whole(1))
     n_chains: int = param(2, whole(1))
     likelihood: str = param("gaussian", one_of(*LIKELIHOODS))
@@ -133,12 +137,11 @@ class BayesianMF(Featured):
             loss = loss_of(self.likelihood, x)
             x = encoded(x, loss)
         with engine.at_work(), progress(self.verbose) as watch, fits as (memory, rng):
-            factors, posterior, trace = solve(
+            factors, posterior, certificate, trace, told = solve(
                 x, int(self.n_components), n_samples=self.n_samples, burn_in=self.burn_in, thin=self.thin,
                 n_chains=self.n_chains, noise=self.noise, tails=self.tails, features=features, weights=weights, beside=beside, memory=memory,
-                rng=rng, engine=engine, watch=watch, loss=loss,
+                rng=rng, engine=engine, watch=watch, loss=loss, certify=partial(certify, x),
             )  # fmt: skip
-            certificate = certify(x, factors, posterior)
         memory.end(trace)
         if trace.reason is not StopReason.INTERRUPTED and certificate.holds:
             trace.reason = StopReason.CONVERGED
@@ -148,6 +151,8 @@ class BayesianMF(Featured):
             "sweeps": len(trace),
             "samples": posterior.size,
         }
+        if told:
+            plan["sampling"] = told
         if loss is None and (low_high := limits(self.clip, whole)) is not None:
             plan |= {"clip": low_high, "clipped": "draws"}
         if posterior.loss is not None:
@@ -188,16 +193,34 @@ class BayesianMF(Featured):
         """Means over the draws where row and column are known, ``plain`` elsewhere."""
         i, j = pairs(rows, columns)
         at, to = self.row_ids.find(i), self.column_ids.find(j)
-        f, bins = self._lowrank(), self._bins(time, len(at))
-        known, step, clip = np.flatnonzero((at >= 0) & (to >= 0)), cells_at_once(f), self.fit_.plan.get("clip", (-np.inf, np.inf))
-        for a in range(0, len(known), step):
-            part = known[a : a + step]
-            drawn = self.posterior_.draws(f, at[part], to[part], None if bins is None else bins[part])
-            if self.posterior_.loss is None:
-                plain[part] = np.clip(drawn, *clip).mean(axis=1)
-            else:
-                plain[part] = self.posterior_.over_draws(drawn, at[part], to[part], of)
+        known, bins = np.flatnonzero((at >= 0) & (to >= 0)), self._bins(time, len(at))
+        plain[known] = self._at_cells(self._lowrank(), at[known], to[known], of, None if bins is None else bins[known])
         return plain
+
+    def _at_cells(self, f: LowRank, i: np.ndarray, j: np.ndarray, of: str = "mean", bins: np.ndarray | None = None) -> np.ndarray:
+        """Means over the draws of what the cells (i, j) of the factors (those of the model, or of new rows) are on the scale of the data."""
+        new, step, clip = f is not self._lowrank(), cells_at_once(f), self.fit_.plan.get("clip", (-np.inf, np.inf))
+        out = []
+        for a in range(0, max(1, len(i)), step):
+            part = slice(a, a + step)
+            drawn = self.posterior_.draws(f, i[part], j[part], None if bins is None else bins[part], new)
+            if self.posterior_.loss is None:
+                out.append(np.clip(drawn, *clip).mean(axis=1))
+            else:
+                out.append(self.posterior_.over_draws(drawn, None if new else i[part], j[part], of))
+        return np.concatenate(out)
+
+    def _told_scores(self, f: LowRank, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str) -> tuple[np.ndarray, np.ndarray]:
+        """What ``predict`` says of the cells of the lists; lists by prediction are put in its order."""
+        if not self._by_draws() or "ranking" not in self.fit_.plan:
+            return best, scores
+        real = best >= 0
+        scores = scores.copy()
+        scores[real] = self._at_cells(f, np.repeat(at, best.shape[1])[real.ravel()], best[real])
+        if by == "prediction":
+            order = np.argsort(-scores, axis=1, kind="stable")
+            best, scores = np.take_along_axis(best, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        return best, scores
 
     def _by_draws(self) -> bool:
         """Whether predictions are means over draws of something that is not linear: of a likelihood, or of values inside the range that ``clip`` asked for
@@ -256,13 +279,20 @@ class BayesianMF(Featured):
     def explain(self, row: Any, column: Any, n: int = 10, *, time: Any = None, **features: Any) -> Explanation:
         """The observed entries of the row that contributed most to the value predicted at (row, column), and what its other parts are.
 
-        ``parts`` of the answer are history (entries and who-rated-what), attributes, time (for a model of ``fit(..., time=)``, at the time that is asked for)
-        and bias (mean and biases).
+        The value is that of ``predict``, the mean over draws inside the range of the values, while shares are those of the mean of a row: what lies between is
+        part of ``base``. ``parts`` of the answer are history (entries and who-rated-what), attributes, time (for a model of ``fit(..., time=)``, at the time
+        that is asked for) and bias: mean, biases, and what lies between.
         """
         model = self._extended(features.get("row_features"), features.get("column_features")) if any(f is not None for f in features.values()) else copy(self)
         bins = self._bins(time, 1)
         model._asked_bin = None if bins is None else int(bins[0])
-        return Completer.explain(model, row, column, n)
+        told, loss = Completer.explain(model, row, column, n), model.posterior_.loss
+        value = float(model.predict([row], [column], time=time)[0])
+        if loss is not None:
+            return replace(told, on_scale=value)
+        more = value - told.prediction
+        parts = told.parts and told.parts | {"bias": told.parts["bias"] + more}
+        return replace(told, prediction=value, base=told.base + more, parts=parts)
 
     def _shares(
         self, f: LowRank, i: int, j: int, seen: np.ndarray, values: np.ndarray, weights: Any = None

@@ -6,6 +6,8 @@ slowest.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.special import ndtri
 
@@ -46,4 +48,14 @@ def certify(x: Observed, f: LowRank, posterior: Posterior) -> Certificate:
     problem = "posterior mean of a Bayesian matrix factorization"
     # a likelihood with a noise of its own: the size of the natural parameters tells whether their scale has settled
     spread_of = posterior.log_noise() if posterior.loss is None else np.log(cells.var(axis=2) + 1e-300)
-    return certify_chains(cells, spread_of, problem=problem, facts=facts)
+    found = certify_chains(cells, spread_of, problem=problem, facts=facts)
+    return replace(found, notes=(*found.notes, *_advice(found, x, f.k // posterior.size)))
+
+
+def _advice(found: Certificate, x: Observed, k: int) -> tuple[str, ...]:
+    """What to do where chains do not agree."""
+    if found.holds:
+        return ()
+    numbers = (k + 1) * sum(x.shape)
+    more = f", or take fewer components: {x.nnz:,} entries do not determine {numbers:,} numbers and the noise" if numbers > x.nnz else ""
+    return (f"the chains do not agree yet, raise burn_in and n_samples{more}",)

@@ -2,16 +2,22 @@
 
 After ``burn_in`` sweeps every ``thin``-th state of each chain (``chain``) is kept. The answer is the mean over the kept states of
 mean + b_i + c_j + u_i.v_j; with the factors of all states side by side it is one ``LowRank``.
+
+Where ``burn_in`` is open, chains whose states fail the certificate go on: all sweeps so far become the burn-in, and as many states are drawn anew, over as many
+sweeps as there were. So a run has T, 2 T, 4 T, ... sweeps, the later half of which counts, and the model is as large as it would have been. It ends when the
+certificate holds, or when the next doubling would be more than ``budget_of`` allows; time has no say, so that a seed gives one answer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from eckart.certify.certificate import Certificate
 from eckart.complete.bayes.chain import SETTLING, Chain, Side
 from eckart.complete.bayes.features import Link, link_of
 from eckart.complete.bayes.likelihood import Likelihood, begin_near_mode
@@ -27,6 +33,22 @@ from eckart.matrix import Observed
 from eckart.matrix_blocks import of_each_part, parts_of, with_values
 from eckart.terms import Loss, Ordered
 from eckart.trace import StopReason, Trace, Watcher, silent
+
+BURN_IN = 200
+"""Sweeps before the first state is kept, where the number is open."""
+LONGER, WORK = 8, 5e10
+"""Chains that do not agree go on to at most so many times the sweeps that were asked for, while all sweeps together take at most so many multiplications: half
+a minute on one core, where 2e9 of them a second were measured. What needs more draws than that has a noise that the entries do not determine."""
+
+
+class Drawn(NamedTuple):
+    """What ``solve`` finds; ``told``: what there is to say of the number of sweeps ("": it is as was asked for)."""
+
+    factors: LowRank
+    posterior: Posterior
+    certificate: Certificate
+    trace: Trace
+    told: str
 
 
 class Kept:
@@ -104,7 +126,7 @@ def solve(
     k: int,
     *,
     n_samples: int,
-    burn_in: int,
+    burn_in: int | None,
     thin: int,
     n_chains: int,
     noise: str,
@@ -113,12 +135,14 @@ def solve(
     weights: np.ndarray | None,
     rng: np.random.Generator,
     engine: Any,
+    certify: Callable[[LowRank, Posterior], Certificate],
     beside: Beside = NOTHING,
     loss: Loss | None = None,
     watch: Watcher = silent,
     memory: Memory = NO_MEMORY,
-) -> tuple[LowRank, Posterior, Trace]:
-    """Run the chains; an interrupt keeps what was drawn so far. With a ``loss`` values come encoded, and mean and scale are those of its natural parameter."""
+) -> Drawn:
+    """Run the chains; an interrupt keeps what was drawn so far. With a ``loss`` values come encoded, and mean and scale are those of its natural parameter.
+    ``burn_in`` None is ``BURN_IN``, and more where the certificate asks for it."""
     if loss is None:
         mean, scale = _mean_and_scale(x, weights)
         y = with_values(x, partial(_standardised, mean, scale), np.float64)
@@ -127,8 +151,9 @@ def solve(
         # thresholds were set so that s = 0 gives the shares of the grades
         mean = 0.0 if isinstance(loss, Ordered) else centre(y, loss, None)
     chains = _start(y, k, n_chains, noise, tails, features, beside, weights, rng, engine)
+    before, every = BURN_IN if burn_in is None else burn_in, float(thin)
     for chain in chains:
-        chain.settling = min(SETTLING, burn_in // 2)
+        chain.settling = min(SETTLING, before // 2)
     if loss is not None:
         made = Likelihood.shared(loss, mean, y, lambda y, w: _sides(y, w, beside, engine))
         ids_only = chains[0].rows.x if beside.bins is None else engine.put(y)
@@ -136,31 +161,60 @@ def solve(
             chain.likelihood = made()
             begin_near_mode(chain, ids_only)
     draws = -(-n_samples // n_chains)
-    total = burn_in + draws * thin
+    first = total = before + draws * thin
+    most = first if burn_in is not None else budget_of(x, k, n_chains, first)
     kept = Kept(chains, draws, x.dtype, beside)
     trace = Trace("log-likelihood of an observed entry", reason=StopReason.MAX_ITER)
     if (was := memory.last()) is not None:
         trace = resumed_trace(trace.quantity, was["trace"])
         kept.resume(was)
     sweep = len(trace)
+    while sweep > total:  # a run that was killed when it had gone on
+        before, total, every = total, 2 * total, total / draws
     works: list[Any] = [partial(_swept, chain) for chain in chains]
+    found: tuple[LowRank, Posterior, Certificate] | None = None
+
+    def finished() -> tuple[LowRank, Posterior, Certificate]:
+        factors, posterior = kept.finish(mean, scale, x, features)
+        return factors, posterior, certify(factors, posterior)
+
     try:
-        while sweep < total:
-            trace.add(np.mean(engine.together(chains[0].rows.x, works)) - np.log(scale))
-            sweep += 1
-            if sweep > burn_in and (sweep - burn_in) % thin == 0:
-                kept.add()
-            watch("sweeps", sweep, total)
-            if sweep < total:
-                memory.offer(lambda: kept.state() | {"trace": kept_trace(trace)})
+        while True:
+            while sweep < total:
+                trace.add(np.mean(engine.together(chains[0].rows.x, works)) - np.log(scale))
+                sweep += 1
+                if sweep > before and sweep - before >= round((kept.done + 1) * every):
+                    kept.add()
+                watch("sweeps", sweep, total)
+                if sweep < total:
+                    memory.offer(lambda: kept.state() | {"trace": kept_trace(trace)})
+            found = finished()
+            if found[2].holds or 2 * total > most:
+                break
+            before, total, every, kept.done = total, 2 * total, total / draws, 0
     except KeyboardInterrupt:
         if not len(trace):
             raise
         trace.reason = StopReason.INTERRUPTED
-        if not kept.done:
-            kept.add()
-    factors, posterior = kept.finish(mean, scale, x, features)
-    return factors, posterior, trace
+        if found is None or kept.done == draws:  # else the states before an interrupted doubling are more than those in it
+            if not kept.done:
+                kept.add()
+            found = finished()
+    return Drawn(*found, trace, _told(first, total, most, found[2].holds) if burn_in is None else "")
+
+
+def budget_of(x: Observed, k: int, n_chains: int, asked: int) -> int:
+    """The most sweeps of a chain, of ``asked`` ones, see ``LONGER``: a sweep takes (k + 1)^2 multiplications for an entry and (k + 1)^3 / 3 for a row or
+    column, entries being seen from both sides."""
+    one = n_chains * (2.0 * x.nnz * (k + 1) ** 2 + sum(x.shape) * (k + 1) ** 3 / 3)
+    return max(asked, min(LONGER * asked, int(WORK / one)))
+
+
+def _told(asked: int, done: int, most: int, holds: bool) -> str:
+    """The number of sweeps in words."""
+    if done == asked and (holds or 2 * done > most):
+        return f"{asked:,} sweeps" + ("" if holds else f"; a doubling would go beyond the budget of {most:,}")
+    return f"chains went on from {asked:,} to {done:,} sweeps, of at most {most:,}: " + ("they agree now" if holds else "they do not agree yet")
 
 
 def _swept(chain: Chain, engine: Any) -> float:

@@ -125,11 +125,12 @@ class Posterior:
         """The same for the transposed matrix."""
         return replace(self, rows=self.columns, columns=self.rows, turned=not self.turned)
 
-    def draws(self, f: LowRank, i: np.ndarray, j: np.ndarray, t: np.ndarray | None = None) -> np.ndarray:
-        """cells x S: the cells (i, j) in every draw, at the bins of time ``t`` (None: means over time)."""
+    def draws(self, f: LowRank, i: np.ndarray, j: np.ndarray, t: np.ndarray | None = None, new: bool = False) -> np.ndarray:
+        """cells x S: the cells (i, j) in every draw, at the bins of time ``t`` (None: means over time); ``new`` rows have the mean of their biases in every
+        draw."""
         s, k = self.size, f.k // self.size
         u, v = f.left[i].reshape(-1, s, k), f.right[j].reshape(-1, s, k)
-        biases = self.rows.bias[i] + self.columns.bias[j]
+        biases = (f.row_bias[i, None] / self.scale if new and f.row_bias is not None else self.rows.bias[i]) + self.columns.bias[j]
         out = self.mean + s * np.einsum("psk,psk->ps", u, v, dtype=np.float64) + self.scale * biases
         if t is not None and self.time is not None:
             away, root = self.time.away(i, t), np.sqrt(self.scale / s)
@@ -160,7 +161,7 @@ class Posterior:
         own = [s.precisions[at, t] for s, at in ((self.rows, i), (self.columns, j)) if s.precisions is not None and at is not None]
         return loss.steeper(np.sqrt(np.prod(np.broadcast_arrays(*own), axis=0, dtype=np.float64))) if own else loss
 
-    def over_draws(self, s: np.ndarray, i: np.ndarray, j: np.ndarray, of: str = "mean") -> np.ndarray:
+    def over_draws(self, s: np.ndarray, i: np.ndarray | None, j: np.ndarray, of: str = "mean") -> np.ndarray:
         """The mean over draws of ``loss.mean`` (or ``probabilities``, or another method) at natural parameters of the cells (i, j), cells x S."""
         return sum(getattr(self.loss_at(t, i, j), of)(s[:, t]) for t in range(self.size)) / self.size  # type: ignore[return-value]
 

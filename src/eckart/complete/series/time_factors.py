@@ -27,6 +27,7 @@ from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.series.gibbs import PROBES, solve, standardised
 from eckart.complete.series.period import learned_period
 from eckart.complete.series.timeline import in_time, later
+from eckart.complete.tables.columns import SKEWED
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import Series
 from eckart.fit import Fit, fitted, plan_of, require_room
@@ -85,7 +86,9 @@ class TimeFactors(KeptEntries):
     burn_in, thin : sweeps of each chain before the first state is kept; sweeps from one kept state to the next ("auto": 1, and up to 6 for
         small tables, which are swept quickly and mix slowly).
     n_chains : independent chains; two or more let the certificate compare them.
-    clip : (low, high) for predictions and intervals, True (the observed range), False, or "auto": the observed range of a rating scale.
+    clip : (low, high) for predictions and intervals, True (the observed range), False, "auto" (the observed range of a rating scale), or "bounds": what the
+        values cannot leave. That is 0 from below where none is negative and some are 0, or their skewness is above 2 (rates, counts, amounts); and 1 or 100
+        from above where some are 0 and that is the largest (shares, percentages). Else there is no bound.
     checkpoint : file in which the state is kept after sweeps; the same fit resumes from it after a crash, with the same bits.
     random_state, engine, n_threads, verbose : seed; the engine; most threads (the result does not depend on them); progress bars.
 
@@ -113,7 +116,7 @@ class TimeFactors(KeptEntries):
     burn_in: int = param(100, whole(0))
     thin: Any = param("auto", either(one_of("auto"), whole(1)))
     n_chains: int = param(2, whole(1))
-    clip: Any = param(False)
+    clip: Any = param("bounds")
     checkpoint: Any = param(None, file_name())
 
     def fit(
@@ -170,7 +173,7 @@ class TimeFactors(KeptEntries):
             trace.reason = StopReason.CONVERGED
         memory.end(trace)
         plan |= {"sweeps": len(trace), "samples": len(factors.left)}
-        if (low_high := limits(self.clip, x)) is not None:
+        if (low_high := self._limits(x)) is not None:
             plan["clip"] = low_high
         return Fit(factors, certificate, trace, plan), x
 
@@ -182,7 +185,7 @@ class TimeFactors(KeptEntries):
     def _check(self, x: Observed) -> int:
         """Refuse what cannot be done; returns the number of factors."""
         n, columns = x.shape
-        limits(self.clip, x)
+        self._limits(x)
         if columns < 3:
             raise InputError(f"X has {columns} column(s), wanted at least 3 times: nothing moves in fewer")
         if self.period not in ("auto", None) and self.period >= columns:
@@ -192,6 +195,12 @@ class TimeFactors(KeptEntries):
         k = min(USUAL, n // SHARING) if self.n_components == "auto" else min(int(self.n_components), n - 1)
         require_room("n_samples", self.n_samples, 10.0 * n * columns + float(self.n_samples) * n * (k + 4), 8)
         return k
+
+    def _limits(self, x: Observed) -> list[float] | None:
+        """What predictions and intervals stay inside; None: nothing."""
+        if isinstance(self.clip, str) and self.clip not in ("auto", "bounds"):
+            raise wrong("clip", self.clip, "(low, high), True, False, 'auto' or 'bounds'")
+        return bounds_of(x.data) if isinstance(self.clip, str) and self.clip == "bounds" else limits(self.clip, x)
 
     def _series(self) -> Series:
         check_is_fitted(self)
@@ -307,13 +316,29 @@ class TimeFactors(KeptEntries):
 
     def _clipped(self, values: np.ndarray) -> np.ndarray:
         low_high = self.fit_.plan.get("clip")
-        return values if low_high is None else np.clip(values, *low_high)
+        return values if low_high is None else np.clip(values, *map(float, low_high))  # a file has "inf" as a word
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
         if not isinstance(f, Series):
             raise FileError(f"factors of kind {type(f).__name__} came, wanted a Series")
         self._take(fit, self._entries_of(arrays, f, "a series of"))
+
+
+def bounds_of(values: np.ndarray) -> list[float] | None:
+    """What values cannot leave, as far as they show it: see ``TimeFactors.clip``. A bound that is far from all values changes nothing, one that may not be
+    there (0 degrees, say) would hide what is possible; so it counts only where values lie on it, or crowd above it.
+
+    >>> bounds_of(np.array([0.0, 3.0, 7.0])), bounds_of(np.array([0.0, 0.4, 1.0])), bounds_of(np.array([0.5, 7.0]))
+    ([0.0, inf], [0.0, 1.0], None)
+    """
+    low, high = (float(end(values)) for end in (np.min, np.max)) if values.size else (0.0, 0.0)
+    if low < 0 or low == high:
+        return None
+    if low == 0:
+        return [0.0, high if high in (1.0, 100.0) else np.inf]
+    away = (values.astype(np.float64) - values.mean(dtype=np.float64)) / values.std(dtype=np.float64)
+    return [0.0, np.inf] if float((away**3).mean()) > SKEWED else None
 
 
 def certify(x: Observed, f: Series) -> Certificate:

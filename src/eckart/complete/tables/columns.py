@@ -9,6 +9,7 @@ imputed themselves.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,8 +22,8 @@ from eckart.matrix import WIDELY
 from eckart.terms import Loss, Ordered, loss_from, loss_named
 
 CHOICES = {
-    "number": ("squared", "huber", "poisson", "ordered", "ordered_probit", "multinomial"),
-    "integer": ("squared", "huber", "poisson", "ordered", "ordered_probit", "multinomial"),
+    "number": ("squared", "huber", "poisson", "logistic", "ordered", "ordered_probit", "multinomial"),
+    "integer": ("squared", "huber", "poisson", "logistic", "ordered", "ordered_probit", "multinomial"),
     "date": ("squared", "huber"),
     "boolean": ("logistic",),
     "category": ("multinomial", "ordered", "ordered_probit"),
@@ -34,6 +35,10 @@ SKEWED = 2.0
 and log(1 + fare) with a rate as its answer has errors about 5 % below those of fares as plain numbers."""
 MOST_LEVELS = 200
 """Levels of a category: beyond, or where more than half of the cells differ, a column of text holds names or ids."""
+FEWEST_COUNTED = 10
+"""Rows from which a column 1, 2, 3, ... counts them: in fewer rows numbers may stand in that order by themselves."""
+NAMED_IDS = re.compile(r"(?i:(?:^|[^a-z])(?:id|key))$|[a-z](?:Id|ID)$")
+"""Names of ids: "id", "user_id", "PassengerId", "key"; not "paid"."""
 CYCLES = {"day": 86400.0, "week": 7 * 86400.0, "year": 365.2425 * 86400.0}
 
 
@@ -71,8 +76,10 @@ class Part:
 
     @property
     def levels(self) -> tuple[Any, ...]:
-        """Of yes/no and categories."""
-        return (False, True) if self.loss.name == "logistic" else getattr(self.loss, "levels", ())
+        """Of yes/no and categories; yes and no as they came, 0 and 1 where the column holds numbers."""
+        if self.loss.name != "logistic":
+            return getattr(self.loss, "levels", ())
+        return {"integer": (0, 1), "number": (0.0, 1.0)}.get(self.kind, (False, True))
 
     @property
     def at(self) -> slice:
@@ -179,6 +186,8 @@ def choose_loss(cells: Cells, asked: str | None) -> tuple[str, str]:
         return asked, "asked for"
     if cells.kind in ("number", "integer"):
         a = cells.values[~np.isnan(cells.values)]
+        if ((a == 0) | (a == 1)).all() and min(np.count_nonzero(a), np.count_nonzero(a == 0)) > 1:
+            return "logistic", "0 and 1 alone: yes and no; losses={column: 'squared'} takes them for numbers"
         deviation = a.std() if len(a) else 0.0
         if deviation > 0 and a.min() >= 0:
             away = (a - a.mean()) / deviation
@@ -206,7 +215,11 @@ def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
         return [], "no cell has a value"
     if (a == a[0]).all():
         return [], "every value is the same"
+    if asked is None and (reason := _of_ids(cells, a)):
+        return [], reason
     loss = loss_named(name)
+    if name == "logistic" and not ((a == 0) | (a == 1)).all():
+        raise InputError(f"losses[{cells.name!r}]='logistic' came for a column that holds {a[(a != 0) & (a != 1)][0]:g}, wanted 0 and 1 alone")
     if loss.discrete:
         met, codes = _levels_met(cells, a)
         if asked is None and cells.kind == "category" and (len(met) > MOST_LEVELS or 2 * len(met) > len(a) + 2):
@@ -238,6 +251,17 @@ def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
     whole = loss.fitted_to((x - offset) / scale) if name == "huber" else loss
     parts = [Part(cells.name, cells.kind, whole, 0, offset, scale, low, high)]
     return parts + (_cycles(cells.name, a) if cells.kind == "date" else []), why
+
+
+def _of_ids(cells: Cells, a: np.ndarray) -> str:
+    """Why whole numbers, all of them different, are ids and no measurements: they count the rows, or their name says so. "" where nothing does: years and other
+    numbers that rise are numbers."""
+    if cells.kind not in ("number", "integer") or len(a) < FEWEST_COUNTED or (a != np.floor(a)).any() or len(np.unique(a)) < len(a):
+        return ""
+    but = "losses={column: 'squared'} takes them for numbers"
+    if len(a) == len(cells.values) and a[0] in (0.0, 1.0) and (np.diff(a) == 1).all():
+        return f"it counts the rows; {but}"
+    return f"whole numbers that are all different, in a column of that name: ids; {but}" if NAMED_IDS.search(cells.name) else ""
 
 
 def _levels_met(cells: Cells, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

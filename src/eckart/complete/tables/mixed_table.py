@@ -70,9 +70,10 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     ----------
     n_components : k; None chooses among 1, 2, 4, 8 and 16 by cells that are hidden for it.
     losses : {"column": "name"} for columns that shall not have the usual loss of their type. Usual: "squared" for numbers and dates, "logistic" for
-        booleans, "multinomial" for texts and categories, "ordered" for ordered categories, "poisson" for counts and amounts (values >= 0 with
-        skewness above 2; their scores are those of log(1 + value), since a squared error would be that of the largest values alone). Others: "huber" for
-        numbers of which a few are wild; "ordered", "ordered_probit" and "multinomial" for numbers with few values.
+        booleans and for 0 and 1 alone, "multinomial" for texts and categories, "ordered" for ordered categories, "poisson" for counts and amounts (values
+        >= 0 with skewness above 2; their scores are those of log(1 + value), since a squared error would be that of the largest values alone). Others:
+        "huber" for numbers of which a few are wild; "ordered", "ordered_probit" and "multinomial" for numbers with few values. Whole numbers that count
+        the rows, or are all different in a column named id (or user_id, PassengerId, key), are left aside unless a loss is named for them; plan["aside"] tells.
     l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells.
     tol : stop when a step lowers the objective by at most this for each seen score.
     max_iter : most steps.

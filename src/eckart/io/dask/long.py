@@ -7,7 +7,7 @@ positions, cut by ranges of rows, and the ranges put together. Labels are those 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from eckart.clusters.tasks import Held, computed
 from eckart.engines.protocol.refused import Refused, first_refused
 from eckart.errors import InputError
 from eckart.index.entries import as_numbers, floating
+from eckart.index.ids import WHOLE
 from eckart.index.labels import Labels
 from eckart.index.sides import Side, Sides
 from eckart.io.dask.known import is_frame
@@ -42,12 +43,13 @@ def observed_frame(source: Any, long: Any) -> Observed:
     picked = [names[j] for j in long.picked(names, "the Dask frame")]
     parts = source[picked].to_delayed()
     later = {"pure": True, "traverse": False}
-    sides: list[Any] = [delayed(refusing, **later)(_sides, part, i, picked) for i, part in enumerate(parts)]
+    sides: list[Any] = [delayed(refusing, **later)(_met, part, i, picked, i) for i, part in enumerate(parts)]
     while len(sides) > 1:
         sides = [delayed(_fold, **later)(sides[i : i + FAN]) for i in range(0, len(sides), FAN)]
-    found = checked(run(sides))[0]
-    if found is None:
+    met = checked(run(sides))[0]
+    if met is None:
         raise InputError("the Dask frame has no row, wanted at least one observation")
+    found = met.sides
     total = int(found.rows.counts.sum())
     blocks = int(np.clip(len(parts), -(-total * ENTRY_BYTES // MOST_BLOCK), max(1, total * ENTRY_BYTES // LEAST_BLOCK)))
     cuts = even_cuts(found.rows.counts, max(blocks, 1))
@@ -71,7 +73,14 @@ def observed_frame(source: Any, long: Any) -> Observed:
     return x
 
 
-def _sides(frame: Any, names: list[Any]) -> Sides | None:
+class Met(NamedTuple):
+    """The ids of some partitions, and of what kind those of either side are, with the place where that was first seen."""
+
+    sides: Sides
+    kinds: tuple[tuple[str, str, str], ...]
+
+
+def _met(frame: Any, names: list[Any], number: int) -> Met | None:
     if not hasattr(frame, "columns"):
         raise InputError(f"the partition is a {type(frame).__name__}, wanted a frame with columns")
     if len(frame) == 0:
@@ -80,15 +89,35 @@ def _sides(frame: Any, names: list[Any]) -> Sides | None:
     if absent is not None:
         raise InputError(f"column {absent!r} is not in this partition, wanted the same columns in every one")
     rows, columns = (Side.of(f"column {name!r}", frame[name], _place) for name in names[:2])
+    kinds = tuple((f"column {name!r}", *_kind(_array(frame[name]), number)) for name in names[:2])
     own: Any = frame[names[2]].dtype if len(names) > 2 else None
     # what is not a number is named with its row when the values are taken
-    return Sides(rows, columns, floating(np.dtype(own.type if getattr(own, "kind", "O") in "fiub" else np.float64)))
+    return Met(Sides(rows, columns, floating(np.dtype(own.type if getattr(own, "kind", "O") in "fiub" else np.float64))), kinds)
+
+
+def _kind(ids: np.ndarray, number: int) -> tuple[str, str]:
+    """What ids are, and where one can see it: a text among numbers makes texts of them."""
+    if ids.dtype.kind != "O":
+        return {"M": "dates", "m": "dates", "U": "text", "T": "text"}.get(ids.dtype.kind, "numbers"), f"partition {number}"
+    texts = [p for p, value in enumerate(ids) if isinstance(value, str)]
+    if not texts:
+        return "numbers" if all(isinstance(value, (int, np.integer)) for value in ids) else "objects", f"partition {number}"
+    telling = next((p for p in texts if not WHOLE.fullmatch(ids[p])), texts[0])  # Dask makes texts of all ids of a partition that has one
+    return "text", f"{ids[telling]!r} at row {telling} of partition {number}"
 
 
 def _fold(parts: list[Any]) -> Any:
     bad = first_refused(parts)
     known = [part for part in parts if part is not None]
-    return bad or (folded(known) if known else None)
+    if bad or not known:
+        return bad
+    for side, (name, kind, where) in enumerate(known[0].kinds):
+        other = next((part.kinds[side] for part in known if part.kinds[side][1] != kind), None)
+        if other is not None:  # the text is named first: it is the one that was not meant
+            both = sorted(((kind, where), other[1:]), key=lambda one: one[0] != "text")
+            told = " and ".join(f"{kind} ({where})" for kind, where in both)
+            return Refused(False, f"{name} holds {told}, wanted ids of one kind; convert one of them")
+    return Met(folded([part.sides for part in known]), known[0].kinds)
 
 
 def _place(p: int) -> str:

@@ -281,7 +281,7 @@ def _into_pandas(frame: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]
             continue
         if cells.kind == "number" and kind == np.float64:  # the most usual column, whole
             whole = cells.values.copy()
-            whole[gap] = values
+            whole[gap] = values.whole() if isinstance(values, Picked) else values
             out.isetitem(j, whole)
             continue
         new: Any = column.array.copy()
@@ -293,8 +293,10 @@ def _into_pandas(frame: Any, found: dict[str, tuple[Cells, np.ndarray | Picked]]
             new[gap] = answers.astype(kind).array
         elif cells.kind == "boolean" and isinstance(values, Picked) and kind == "boolean":
             new[gap] = values.at == 1
-        elif isinstance(kind, np.dtype) or isinstance(values, Picked):
-            new[gap] = np.array(_answers(cells, values), object if isinstance(values, Picked) else kind)
+        elif isinstance(values, Picked) and cells.kind not in ("number", "integer"):
+            new[gap] = np.array(_answers(cells, values), object)
+        elif isinstance(kind, np.dtype):
+            new[gap] = np.array(_answers(cells, values), kind)
         else:
             new[gap] = pd.array(_answers(cells, values), dtype=kind)
         out.isetitem(j, new)
