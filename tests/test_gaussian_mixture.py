@@ -555,7 +555,8 @@ def test_a_column_of_few_values_is_no_group(rng, unit, gaps):
     m = GaussianMixture("auto", random_state=0).fit(x)
     assert m.n_components_ == 3
     assert adjusted_rand_score(label, m.predict(x)) > 0.8  # the groups overlap a little, and gaps hide some of them
-    assert m.certificate_.holds and m.certify(x).holds
+    assert m.certificate_.holds
+    assert m.certify(x).holds
     np.testing.assert_allclose(m.fit_.plan["steps"], [0, 0, 0, 0, unit], rtol=1e-9)
 
 
@@ -580,6 +581,8 @@ def test_the_step_is_the_common_divisor(whole, unit):
 
 def test_measurements_have_no_step(rng):
     x = rng.standard_normal(5000)
-    assert common_step(x, 1e-3) == 0 and common_step(x.astype(np.float32), np.float32(1e-3)) == 0
+    assert common_step(x, 1e-3) == 0
+    assert common_step(x.astype(np.float32), np.float32(1e-3)) == 0
     assert common_step(np.round(x, 1).astype(np.float32), 1e-3) == pytest.approx(0.1, rel=1e-4)
-    assert common_step(np.full(5, np.nan), 1e-3) == 0 and common_step(np.full(5, 2.0), 1e-3) == 0
+    assert common_step(np.full(5, np.nan), 1e-3) == 0
+    assert common_step(np.full(5, 2.0), 1e-3) == 0

@@ -78,7 +78,7 @@ def described(weights: np.ndarray, means: np.ndarray, names: list[str], most: in
 
 
 def decimals(spread: float, centre: float) -> int:
-    """Digits behind the point at which means that differ by ``spread`` are told apart: the second of the spread, or the third of the centre where none differ."""
+    """Digits behind the point that tell means apart which differ by ``spread``: up to its second, or to the third of the centre where none differ."""
     size = spread if spread > 1e-9 * abs(centre) else abs(centre) / 10
     return int(np.clip(1 - np.floor(np.log10(size)), 0, 12)) if size > 0 else 0
 

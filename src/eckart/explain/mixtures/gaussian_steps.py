@@ -29,7 +29,7 @@ LOWEST = 1e-12
 WITHIN = 1 / (2 * np.pi)
 """Least variance of a component in a column that is written in steps, in squares of the step: see above."""
 STEP_ROWS = 4096
-"""Rows in which the steps of columns are looked for: the common divisor of so many values is that of all, but for columns that hardly repeat a value, whose steps are too fine to matter."""
+"""Rows in which the steps of columns are looked for: the common divisor of so many values is that of all, but for steps that are too fine to matter."""
 NEAR = 1e-4
 """Share of a step by which a difference may miss its multiples: decimal fractions miss them by far less, and values without a step by up to a half."""
 
