@@ -167,6 +167,8 @@ class Reading:
             )
         kept = [c.name for c in rest if c.kind == "number"]
         if not kept:
+            if dressed := next((c for c in words if c.like is not None), None):
+                raise InputError(f"no column of {file} holds plain numbers ({_told(words)}); {_plainly(dressed.like)}")
             raise InputError(
                 f"no column of {file} holds numbers ({_told(words)}); say --text for a column of text, or --rows, --columns and --values for triples"
             )
@@ -178,6 +180,8 @@ class Reading:
                 else ""
             )
             shell.note(f"left out of {called(file)}: {_told(words)}{hint}")
+            if dressed := next((c for c in words if c.like is not None), None):
+                shell.note(f"{dressed.name} would be read as numbers without their marks: {_plainly(dressed.like)}")
         return kept if len(kept) < len(names) - (names[0] == "") - (self.index is not None) else None
 
     def head(self, file: str) -> Head | None:
@@ -347,6 +351,11 @@ def _quoted(text: str) -> str:
     return text if text.replace("_", "").replace("-", "").isalnum() else "'" + text + "'"
 
 
+def _plainly(like: str) -> str:
+    """What to do about numbers with marks for the eye."""
+    return f"save the file with plain digits, {re.sub('[^0-9.-]', '', like.replace(',', ''))} for {like!r}"
+
+
 def _told(columns: list[Any]) -> str:
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    return ", ".join(f"{c.name} ({c.kind})" for c in columns[:8]) + more
+    return ", ".join(c.told for c in columns[:8]) + more
