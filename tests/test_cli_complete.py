@@ -128,7 +128,21 @@ def test_a_loss_gives_chances(done):
     with open("yes.csv", "w", encoding="utf-8") as file:
         rows = [f"p{i},q{j},{(i * 7 + j * 3 + i * j) % 5 > 1:d}" for i in range(30) for j in range(8) if (i + j) % 4]
         file.write("\n".join(["person,question,yes", *rows]))
-    ask = ("yes.csv", "--rows", "person", "--columns", "question", "--values", "yes", "--loss", "logistic", "-k", 1, "--held-out", 0)
+    ask = (
+        "yes.csv",
+        "--rows",
+        "person",
+        "--columns",
+        "question",
+        "--values",
+        "yes",
+        "--loss",
+        "logistic",
+        "-k",
+        1,
+        "--held-out",
+        0,
+    )
     out = done("complete", *ask, "--model", "yes.safetensors")
     assert "als: --loss is an option of it" in out
     model = load("yes.safetensors")
@@ -626,7 +640,7 @@ def test_bad_files_are_one_line_and_code_2(refused, content):
     assert "bad.csv" in refused("complete", "bad.csv", *LONG, "-k", "1")
 
 
-@pytest.mark.parametrize("value", ["inf", "nan", ""])
+@pytest.mark.parametrize("value", ["inf", "-inf"])
 def test_values_that_are_no_numbers_are_named(refused, value):
     Path("bad.csv").write_text(f"user,movie,rating\n1,2,3\n4,5,{value}\n")
     line = refused("complete", "bad.csv", *LONG, "-k", "1")
@@ -788,3 +802,27 @@ def test_every_verb_that_computes_does_so_on_the_engine_that_is_asked_for(ran, r
         assert used, command
         used.clear()
         assert "--engine" in refused(*command, "--engine", "abacus")
+
+
+def test_lines_without_a_value_are_left_out_and_counted(data, eckart_):
+    frame = pd.read_csv("r.csv")
+    frame["user"] = "u" + frame["user"].astype(str)
+    frame.loc[frame.index[::9], "rating"] = np.nan
+    frame.loc[5, "user"] = "NA"
+    frame.to_csv("gaps.csv", index=False, na_rep="")
+    code, out, err = eckart_("complete", "gaps.csv", *LONG, "-k", 1, "--l2", 0.1)
+    assert code == 0
+    assert f"{frame.rating.notna().sum():,} observed" in out
+    assert f"{frame.rating.isna().sum()} observations are left out" in err
+    assert "the row 'NA' is taken for an id of user; say --missing NA" in err
+    code, out, err = eckart_("complete", "gaps.csv", *LONG, "-k", 1, "--l2", 0.1, "--missing", "NA")
+    assert f"{frame.rating.notna().sum() - 1:,} observed" in out
+    assert "taken for an id" not in err
+
+
+def test_a_word_among_numbered_ids_is_refused_with_what_to_say(data, refused, done):
+    text = Path("r.csv").read_text().splitlines()
+    Path("word.csv").write_text("\n".join([*text, "NA,film a,3"]) + "\n")
+    line = refused("complete", "word.csv", *LONG, "-k", 1)
+    assert "has 'NA' at line" in line
+    assert "say --missing NA" in line

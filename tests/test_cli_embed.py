@@ -300,7 +300,7 @@ def test_every_method_goes_on_from_its_checkpoint(how, eckart_, monkeypatch):
         (("t.txt", "-k", "auto"), "-k"),
         (("t.txt", "--method", "pmi", "-k", 14), "n_components=14"),
         (("t.txt", "--window", 0), "window=0"),
-        (("t.txt", "--min-count", 0), "min_count=0"),
+        (("t.txt", "--min-count", 0), "--min-count 0"),
         (("t.txt", "--min-count", 9999), "no word is left"),
         (("t.txt", "--method", "pmi", "--negatives", 5), "--negatives 5 came with --method pmi"),
         (("t.txt", "--method", "pmi", "--epochs", 5), "--max-iter 5 came with --method pmi"),

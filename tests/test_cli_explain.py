@@ -294,3 +294,25 @@ def test_the_kind_of_model_may_be_called_model(eckart_, refused):
         "explain", "t.csv", "--text", "body", "--model", "lda", "--method", "nmf"
     )
     assert "ends in .safetensors" in refused("explain", "t.csv", "--text", "body", "--model", "ldaa")
+
+
+def test_few_documents_have_few_topics(eckart_, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["great film music", "bad soup awful"] * 30
+    Path("few.txt").write_text("\n".join(lines) + "\n")
+    code, out, err = eckart_("explain", "few.txt", "--lines", "--min-df", "1", "--max-df", "1.0")
+    assert code == 0, err
+    assert 1 <= len(re.findall(r"^topic ", out, re.M)) <= 6, "no more topics than words"
+    code, out, err = eckart_("explain", "few.txt", "--lines", "-k", "12", "--max-df", "1.0")
+    shown = len(re.findall(r"^topic ", out, re.M))
+    assert "  0.0%" not in out
+    if shown < 12:
+        assert f"{12 - shown} of 12 topics are next to empty" in out
+
+
+def test_what_to_say_where_no_word_is_left(refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("three.txt").write_text("I love pasta\nThe cat sat on the mat\nPasta with cats\n")
+    line = refused("explain", "three.txt", "--lines")
+    assert "--min-df 1 and --max-df 1.0 keep all words" in line
+    assert "lower --min-count 5" in refused("embed", "three.txt")

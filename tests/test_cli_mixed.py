@@ -122,3 +122,24 @@ def test_numbers_in_different_units_have_a_scale_each(eckart_):
         for one in (filled[whole.columns], gaps[whole.columns].mean())
     )
     assert error < 0.8 * plain
+
+
+def test_gaps_among_words_as_other_programs_write_them(eckart_, tmp_path, monkeypatch):
+    """R writes NA for every gap, also among texts; it was a level of its own there, and gaps were filled with it."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    size = rng.standard_normal(120)
+    frame = pd.DataFrame({"size": size, "weight": 3 * size + rng.standard_normal(120), "sex": np.where(size > 0, "male", "female")})
+    frame["ward"] = np.where(rng.random(120) < 0.5, "None", "B")
+    frame.loc[::10, "sex"] = None
+    frame.loc[3::10, "weight"] = np.nan
+    frame.to_csv("r.csv", index=False, na_rep="NA")
+    code, out, err = eckart_("complete", "r.csv", "--out", "filled.csv")
+    assert code == 0
+    assert "24 gaps" in out
+    assert "NA stands for a gap in sex" in err
+    filled = pd.read_csv("filled.csv", keep_default_na=False)
+    assert set(filled["sex"]) == {"male", "female"}
+    assert set(filled["ward"]) == {"None", "B"}, "an answer, not a gap"
+    hidden = frame["sex"].isna()
+    assert (filled["sex"] == np.where(size > 0, "male", "female"))[hidden].mean() > 0.7

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eckart import load
+from eckart import load, observed
 
 LONG = ("--rows", "userId", "--columns", "movieId", "--values", "rating")
 
@@ -365,3 +365,34 @@ def test_a_table_without_a_clear_component_has_an_answer_all_the_same(eckart_):
     pd.DataFrame(np.ones((20, 3))).to_csv("flat.csv", index=False)
     code, _, err = eckart_("reduce", "flat.csv")
     assert (code, "no column varies" in err) == (0, True)
+
+
+def test_columns_of_one_name_are_named(refused, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("twice.csv").write_text("a,b,a\n1,2,3\n4,5,6\n")
+    assert "columns 1 and 3 of twice.csv are called 'a'" in refused("reduce", "twice.csv")
+    Path("title.csv").write_text("Quarterly report,,\nProduct,Sold,Price\nP,1,2\nQ,3,5\n")
+    assert "if the first line is a title, take it out" in refused("reduce", "title.csv")
+
+
+@pytest.mark.parametrize("cells", [("1,200", "13,400", "900"), ("$5", "$1,000.50", "$7"), ("7%", "12.5 %", "0%"), ("1 200 €", "3 €", "9 €")])
+def test_numbers_for_the_eye_are_told_from_text(eckart_, refused, tmp_path, monkeypatch, cells):
+    """A spreadsheet writes 1,200: the column was left out as text, without a word of why."""
+    monkeypatch.chdir(tmp_path)
+    Path("eye.csv").write_text("city,people\n" + "".join(f'C{i},"{cell}"\n' for i, cell in enumerate(cells)))
+    line = refused("reduce", "eye.csv")
+    assert f"people (numbers written like '{cells[0]}')" in line
+    assert f"{cells[0].strip('$% €').replace(',', '').replace(' ', '')} for '{cells[0]}'" in line
+    Path("beside.csv").write_text("a,b,people\n" + "".join(f'{i},{i * i % 5},"{cell}"\n' for i, cell in enumerate(cells)))
+    code, _, err = eckart_("reduce", "beside.csv")
+    assert code == 0
+    assert "save the file with plain digits" in err
+
+
+def test_errors_of_large_and_small_units_stand_apart():
+    from eckart.report.held_out import HeldOut
+
+    x = observed([("a", "b", 1.0)], rows=0, columns=1, values=2)
+    for unit in (1e9, 1.0, 1e-7):
+        lines = HeldOut(x, x, {"model": {"RMSE": 1.2345 * unit, "MAE": unit}, "mean only": {"RMSE": 55.5 * unit, "MAE": 44.4 * unit}}).lines()
+        assert [float(cell) for cell in lines[1].split()[1:]] == pytest.approx([1.2345 * unit, unit], rel=1e-3)

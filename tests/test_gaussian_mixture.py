@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture as Sklearn
 
 import eckart
 from eckart import GaussianMixture
 from eckart.engines.protocol.mixtures import KINDS
 from eckart.explain.mixtures.gaussian_solve import from_factors, to_factors
+from eckart.explain.mixtures.gaussian_steps import common_step
 
 SHARED = ("full", "tied", "diag", "spherical")
 kinds = pytest.mark.parametrize("kind", KINDS)
@@ -534,3 +536,54 @@ def test_between_two_steps_only_small_arrays_cross():
     GaussianMixture(2, max_iter=4, tol=0, random_state=0, engine=Watched(2), means_init=x[:2]).fit(x)
     assert len(seen) > 4
     assert max(seen) < rows
+
+
+def _groups_beside_a_year(rng, rows=330):
+    """Three groups in four measurements, and a column of whole years that says nothing about them."""
+    label = np.arange(rows) % 3
+    centres = np.array([[38.8, 18.3, 190.0, 3.7], [48.8, 18.4, 197.0, 3.8], [47.5, 15.0, 217.0, 5.1]])
+    x = centres[label] + rng.standard_normal((rows, 4)) * [1.8, 0.7, 4.0, 0.25]
+    return np.column_stack([x, rng.integers(2007, 2010, rows)]), label
+
+
+@pytest.mark.parametrize("unit", [1.0, 365.25, 1e-3])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_a_column_of_few_values_is_no_group(rng, unit, gaps):
+    x, label = _groups_beside_a_year(rng)
+    x[:, 4] *= unit
+    if gaps:
+        x[rng.random(x.shape) < 0.05] = np.nan
+    m = GaussianMixture("auto", random_state=0).fit(x)
+    assert m.n_components_ == 3
+    assert adjusted_rand_score(label, m.predict(x)) > 0.8  # the groups overlap a little, and gaps hide some of them
+    assert m.certificate_.holds
+    assert m.certify(x).holds
+    np.testing.assert_allclose(m.fit_.plan["steps"], [0, 0, 0, 0, unit], rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "factor"])
+def test_no_written_value_has_a_probability_above_one(kind):
+    x = np.repeat(np.arange(3) * 7.0, 60)[:, None]
+    start = {"means_init": np.unique(x, axis=0), "covariance_type": kind, "n_factors": 1}
+    assert np.exp(GaussianMixture(3, **start).fit(x).score_samples(x)).max() * 7 <= 1 + 1e-9
+    asked = GaussianMixture(3, reg_covar=0.0, **start).fit(x)  # what the user says about variances is done
+    assert np.exp(asked.score_samples(x)).max() * 7 > 100
+
+
+@given(
+    st.lists(st.integers(-10_000, 10_000), min_size=2, max_size=30), st.sampled_from([1.0, 0.1, 0.25, 1 / 3, 1e-7, 1e9])
+)
+def test_the_step_is_the_common_divisor(whole, unit):
+    values = np.array(whole, np.float64)
+    wanted = np.gcd.reduce(np.diff(np.unique(values)).astype(int), initial=0)
+    found = common_step(values * unit + 3 * unit, 0.0)
+    assert found == pytest.approx(wanted * unit, rel=1e-4)  # a rest of rests has the noise of many values
+
+
+def test_measurements_have_no_step(rng):
+    x = rng.standard_normal(5000)
+    assert common_step(x, 1e-3) == 0
+    assert common_step(x.astype(np.float32), np.float32(1e-3)) == 0
+    assert common_step(np.round(x, 1).astype(np.float32), 1e-3) == pytest.approx(0.1, rel=1e-4)
+    assert common_step(np.full(5, np.nan), 1e-3) == 0
+    assert common_step(np.full(5, 2.0), 1e-3) == 0

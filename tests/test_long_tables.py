@@ -18,6 +18,7 @@ import eckart.io.tables.long_tables
 from eckart import FileError, InputError, Observed, read
 from eckart.io.tables.csv_file import LONG_MARK, _OneMark
 from eckart.io.tables.triples import observed
+from eckart.matrix_blocks import ObservedParts
 
 ASK = {"rows": "user", "columns": "film", "values": "stars"}
 TABLE = {"user": ["bob", "ann", "bob", "cy"], "film": [20, 10, 10, 30], "stars": [5.0, 4.0, 0.0, 2.5]}
@@ -327,3 +328,53 @@ def test_real_ratings(shared_data):
     assert (y.shape, y.nnz) == ((16_554, 10_506), 100_000)
     assert y.row_of(2) == 1
     assert y.columns[y.column_of("0104257")] == "0104257", "a leading zero is part of an id"
+
+
+GAPS = {
+    "user": ["bob", "ann", None, "cy", "bob", "NA"],
+    "film": ["x", "y", "x", "", "y", "x"],
+    "stars": [5.0, np.nan, 3.0, 2.0, 1.0, 4.0],
+}
+WHOLE = {("bob", "x"): 5.0, ("bob", "y"): 1.0}
+
+
+@pytest.mark.parametrize("kind", ["csv", "small blocks", "frame", "polars", "arrow", "dictionary", "tuples"])
+def test_observations_without_an_id_or_a_value_can_be_left_out(tmp_path, monkeypatch, kind):
+    frame = pd.DataFrame(GAPS)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    source = {
+        "frame": frame,
+        "polars": pl.DataFrame(GAPS),
+        "arrow": pa.table(frame),
+        "dictionary": GAPS,
+        "tuples": list(zip(*GAPS.values())),
+    }.get(kind, tmp_path / "t.csv")
+    if kind == "small blocks":
+        monkeypatch.setattr(eckart.io.tables.long_tables, "BATCH_BYTES", 40)
+    ask = dict(zip(ASK, range(3))) if kind == "tuples" else ASK
+    assert triples(observed(source, **ask, missing=["", "NA"])) == WHOLE
+    assert triples(observed(source, **ask, missing="")) == {**WHOLE, ("NA", "x"): 4.0}
+    with pytest.raises(InputError, match=r"drop the entries that have none|ids of one kind|wanted an id"):
+        observed(source, **ask)
+
+
+def test_a_file_beyond_memory_leaves_the_same_out(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"user": rng.integers(0, 40, 900), "film": rng.integers(0, 30, 900), "stars": rng.integers(1, 6, 900)}
+    )
+    frame = frame.drop_duplicates(["user", "film"]).astype({"stars": float})
+    frame.loc[frame.index % 7 == 0, "stars"] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    whole = observed(tmp_path / "t.csv", **ASK, missing="")
+    assert whole.nnz == frame.stars.notna().sum()
+    parts = read(tmp_path / "t.csv", **ASK, missing="", memory=20_000)
+    assert isinstance(parts, ObservedParts)
+    for field in ("rows", "columns", "indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(parts, field), getattr(whole, field), err_msg=field)
+
+
+def test_the_place_of_an_error_is_that_in_the_file_where_lines_were_left_out(tmp_path):
+    (tmp_path / "t.csv").write_text("user,film,stars\na,x,\nb,x,1\nb,x,2\n")
+    with pytest.raises(InputError, match=r"line 3 of .* and again at line 4"):
+        observed(tmp_path / "t.csv", **ASK, missing="")

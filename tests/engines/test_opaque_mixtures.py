@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eckart import GaussianMixture, Mixture
-from eckart.explain.mixtures import starts
+from eckart.explain.mixtures import gaussian_steps, starts
 
 opaque = pytest.importorskip("opaque")
 ROWS = 71
@@ -24,6 +24,7 @@ MODELS = {
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_nothing_tall_crosses_between_two_steps(name, gaps, monkeypatch):
     monkeypatch.setattr(starts, "SAMPLE_ROWS", 60)  # a sample of all rows would be as tall as they are
+    monkeypatch.setattr(gaussian_steps, "STEP_ROWS", 60)
     rng = np.random.default_rng(0)
     x = rng.poisson(np.where(np.arange(ROWS)[:, None] % 2, 2.0, 9.0), (ROWS, 3)).astype(float)
     if gaps and name != "family":

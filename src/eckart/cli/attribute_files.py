@@ -9,7 +9,7 @@ import numpy as np
 
 from eckart.cli.options import option
 from eckart.errors import FileError, InputError
-from eckart.loading import pa
+from eckart.loading import pa, pc
 
 RowFeatures = Annotated[
     str | None,
@@ -64,8 +64,12 @@ def times_in(source: Any, file: str, name: str, x: Any) -> Any:
     picked = [names[c] if isinstance(c, int) and c < len(names) else c for c in at]
     if picked[2] not in names:
         raise InputError(f"--time {name} came, wanted one of {', '.join(names[:12])} in {file}")
-    times, dates = moments_of(head.rows.column(picked[2]))
-    table = pa.table({"row": head.rows.column(picked[0]), "column": head.rows.column(picked[1]), "time": times})
+    lines = head.rows
+    if source.values is not None:  # lines without a value are left out of the data
+        value = names[source.values] if isinstance(source.values, int) and source.values < len(names) else source.values
+        lines = lines.filter(pc.is_valid(lines.column(value)))
+    times, dates = moments_of(lines.column(picked[2]))
+    table = pa.table({"row": lines.column(picked[0]), "column": lines.column(picked[1]), "time": times})
     rule = "mean" if source.duplicates == "sum" else source.duplicates
     when = observed(table, rows="row", columns="column", values="time", duplicates=rule)
     if when.shape != x.shape or not all(

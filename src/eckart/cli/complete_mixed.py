@@ -12,7 +12,10 @@ from eckart.cli.reading import Reading, called
 from eckart.cli.shell import Shell, Targets
 from eckart.cli.suspicions import triples_in
 from eckart.errors import InputError
+from eckart.io.tables.csv_marks import NULLS_IN_TEXT
+from eckart.io.tables.frames import ARROW_FILES
 from eckart.io.tables.missing import Marks
+from eckart.io.tables.other_files import OTHER_TABLES
 from eckart.loading import pa
 
 MOST_COLUMNS = 1000
@@ -58,6 +61,20 @@ def _in_units(numbers: list[tuple[str, np.ndarray]]) -> str:
     )
 
 
+def _tell_words(head: Any, file: str, shell: Shell) -> None:
+    """Which words among texts were taken for gaps: to somebody NA is Namibia."""
+    if head is None or Path(file).suffix.lower() in (*ARROW_FILES, *OTHER_TABLES):
+        return
+    for column in head.columns:
+        if column.like is not None:
+            shell.note(f"{column.name} is taken for text: its numbers are written like {column.like!r}; save the file with plain digits")
+    texts = [(c.name, head.rows.column(c.name).unique().to_pylist()) for c in head.columns if c.kind == "text"]
+    for word in NULLS_IN_TEXT[1:]:
+        if found := [name for name, cells in texts if word in cells]:
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            shell.note(f"{word} stands for a gap in {', '.join(found[:3])}{more}")
+
+
 def complete_mixed(
     source: Reading, file: str, to: Targets, parameters: dict[str, Any], shell: Shell, plan_only: bool, why: str = ""
 ) -> None:
@@ -72,6 +89,7 @@ def complete_mixed(
         whole = mixed_frame(file, source.delimiter, source.header, marks.words, marks.numbers)
     table = whole.source
     head = source.head(file)
+    _tell_words(head, file, shell)
     counting = (
         [c.name for c in head.columns if c.kind == "row number"] if head is not None and source.only is None else []
     )

@@ -21,6 +21,8 @@ from eckart.trace import StopReason, preliminary
 
 METHODS = {"lda": "LDA", "plsa": "PLSA", "nmf": "NMF", "mixture": "GaussianMixture"}
 DEFAULT, CANDIDATES = 20, (5, 10, 20, 40, 80)
+EMPTY = 5e-4
+"""Share of the words or rows below which a topic or a component would be shown as 0.0 %."""
 
 
 @dataclass
@@ -56,7 +58,7 @@ def explain(
         option(
             "--components",
             "-k",
-            help="How many topics, components or parts, or auto (chosen by the perplexity of unseen words, by BIC).  [default: 20; mixture: auto]",
+            help="How many topics, components or parts, or auto (chosen by the perplexity of unseen words, by BIC).  [default: 20, or as many as there are documents or words; mixture: auto]",
         ),
     ] = None,
     out: options.Out = None,
@@ -142,7 +144,7 @@ def explain(
     if as_text and not listed and str(words.max_df) not in ("1.0", "1"):
         shell.say("words", f"those in more than {words.max_df} of the documents are left out; --max-df 1.0 keeps them")
     method = method or _suited(x)
-    build, k = _builder(method, told, always), _count(components, method, family)
+    build, k = _builder(method, told, always), _count(components, method, family, x)
     _check_size(k, x, method)
     shell.say("data", described(file, x))
     shell.answer["data"] = facts(file, x)
@@ -259,11 +261,13 @@ def _suited(x: Any) -> str:
     return "lda" if isinstance(x, Counts) else "mixture"
 
 
-def _count(text: str | None, method: str, family: str | None) -> int | str:
+def _count(text: str | None, method: str, family: str | None, x: Any = None) -> int | str:
+    """How many: as said, or the default, which is no more than there are rows or columns to tell them by."""
     from eckart.cli.building import whole_or
 
     rule = method != "nmf" and family is None  # something to choose by: perplexity, or the BIC of Gaussians
-    text = text or ("auto" if method == "mixture" else str(DEFAULT))
+    most = DEFAULT if x is None else min(DEFAULT, x.shape[1], x.shape[0] or DEFAULT)
+    text = text or ("auto" if method == "mixture" else str(max(most, 1)))
     return whole_or(text, *(["auto"] if rule else [])) or "auto"
 
 
@@ -301,8 +305,12 @@ def _summary(model: Any, seconds: float, top: int, shell: Shell) -> None:
     f = model.fit_.factors
     shell.outcome(model, seconds, limit_reached(model))
     told = _components(model, f, top) if isinstance(f, Components) else _topics(model, top)
+    empty = [z for _, z, size, _ in told if size < EMPTY]
     for word, z, size, words in told:
-        shell.say(word, f"{z:>3} {size:>6.1%}  {words}".rstrip())
+        if size >= EMPTY:
+            shell.say(word, f"{z:>3} {size:>6.1%}  {words}".rstrip())
+    if empty:
+        shell.say("", f"{len(empty)} of {len(told)} {told[0][0]}s are next to empty: fewer would do (-k)")
     shell.answer["components"] = [{"number": z, "share": size, "words": words} for _, z, size, words in told]
 
 

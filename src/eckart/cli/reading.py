@@ -17,8 +17,10 @@ from eckart.cli.options import CellOptions, TableOptions, TextOptions, TripleOpt
 from eckart.errors import FileError, InputError, wrong
 from eckart.io.read import read
 from eckart.io.tables.columns import Head, head_of
+from eckart.io.tables.csv_marks import NULLS
 from eckart.io.tables.frames import titles
-from eckart.io.tables.missing import Marks
+from eckart.io.tables.long_tables import Long
+from eckart.io.tables.missing import Marks, unmark
 from eckart.io.tables.other_files import images_in, read_images
 from eckart.io.tables.triples import observed
 from eckart.matrix import Counts, Dense, Matrix, Observed
@@ -91,17 +93,32 @@ class Reading:
         """The observed entries of a file: triples, or a wide table with gaps."""
         how: dict[str, Any] = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing}
         if self.long:
-            triples: dict[str, Any] = {
-                "rows": self.rows,
-                "columns": self.columns,
-                "values": self.values,
-                "duplicates": self.duplicates,
-            }
             try:
-                return observed(file, **triples, **how)
-            except InputError as error:  # in the words of the shell
-                raise type(error)(re.sub(r"say duplicates=(.*)", lambda m: "say --duplicates " + m[1].replace("'", ""), str(error))) from None
+                return self._triples(file, shell)
+            except InputError as error:
+                raise type(error)(_in_shell_words(str(error))) from None
         return observed(file, columns=self.wanted(file, shell), index=self.index, **how)  # type: ignore[arg-type]
+
+    def _triples(self, file: str, shell: Any = None) -> Observed:
+        """The observations of a file in long form; lines without an id or a value are left out, which is said, as are ids that look like none."""
+        marks, gone = Marks.of(self.missing), dict[str, int]()
+        found = Long(
+            self.rows, self.columns, self.values, self.duplicates, self.delimiter, None, self.header, None, ("", *marks.words),
+            lambda count, first: gone.update({first: count}),  # by place: a file beyond memory is read twice
+        ).read(file)  # fmt: skip
+        if gone and shell is not None:
+            many = sum(gone.values())
+            lines = "1 observation is" if many == 1 else f"{many:,} observations are"
+            shell.note(f"{lines} left out: an id or the value is missing, first at {next(iter(gone))}")
+        for axis, labels, name in (("row", found.rows, self.names[0]), ("column", found.columns, self.names[1])):
+            odd = next(
+                (word for word in NULLS if labels is not None and labels.dtype == object and word in labels), None
+            )
+            if odd is not None and shell is not None:
+                shell.note(
+                    f"the {axis} {odd!r} is taken for an id of {name}; say --missing {_quoted(odd)} if it stands for none"
+                )
+        return unmark(found, marks.numbers)
 
     def table(
         self, file: str, shell: Any = None, words: list[str] | None = None, image: tuple[int, int] | None = None
@@ -150,6 +167,8 @@ class Reading:
             )
         kept = [c.name for c in rest if c.kind == "number"]
         if not kept:
+            if dressed := next((c for c in words if c.like is not None), None):
+                raise InputError(f"no column of {file} holds plain numbers ({_told(words)}); {_plainly(dressed.like)}")
             raise InputError(
                 f"no column of {file} holds numbers ({_told(words)}); say --text for a column of text, or --rows, --columns and --values for triples"
             )
@@ -161,6 +180,8 @@ class Reading:
                 else ""
             )
             shell.note(f"left out of {called(file)}: {_told(words)}{hint}")
+            if dressed := next((c for c in words if c.like is not None), None):
+                shell.note(f"{dressed.name} would be read as numbers without their marks: {_plainly(dressed.like)}")
         return kept if len(kept) < len(names) - (names[0] == "") - (self.index is not None) else None
 
     def head(self, file: str) -> Head | None:
@@ -319,10 +340,22 @@ def _place(text: str | None) -> str | int | None:
     return int(text) if text is not None and text.isascii() and text.isdigit() else text
 
 
+def _in_shell_words(line: str) -> str:
+    """An error of a table in long form with what a person in the shell can do."""
+    line = re.sub(r"say duplicates=(.*)", lambda m: "say --duplicates " + m[1].replace("'", ""), line)
+    none = re.search(r"has '(\S+)' at .*wanted an id; (drop the entries that have none)", line)
+    return line if none is None else line.replace(none[2], f"say --missing {none[1]} to leave such lines out")
+
+
 def _quoted(text: str) -> str:
     return text if text.replace("_", "").replace("-", "").isalnum() else "'" + text + "'"
 
 
+def _plainly(like: str) -> str:
+    """What to do about numbers with marks for the eye."""
+    return f"save the file with plain digits, {re.sub('[^0-9.-]', '', like.replace(',', ''))} for {like!r}"
+
+
 def _told(columns: list[Any]) -> str:
     more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-    return ", ".join(f"{c.name} ({c.kind})" for c in columns[:8]) + more
+    return ", ".join(c.told for c in columns[:8]) + more

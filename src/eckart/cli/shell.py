@@ -6,6 +6,7 @@ import contextlib
 import glob
 import json
 import logging
+import re
 import math
 import os
 import sys
@@ -27,6 +28,18 @@ LOG = logging.getLogger("eckart")
 LOG.addHandler(logging.NullHandler())
 NOT_PROVEN = 1
 """Exit code of a command whose certificate does not hold."""
+
+TEXT_OPTIONS = re.compile(r"\b(min_df|max_df|min_count|max_features|stop_words)\b(?:=([^\s,;]+))?")
+"""Arguments of text readers that are options here."""
+
+
+def _in_options(line: str) -> str:
+    """An error with arguments as a person says them in the shell.
+
+    >>> _in_options("no word is left; lower min_count=5")
+    'no word is left; lower --min-count 5'
+    """
+    return TEXT_OPTIONS.sub(lambda m: f"--{m[1].replace('_', '-')}" + (f" {m[2]}" if m[2] else ""), line)
 
 
 @dataclass
@@ -66,6 +79,7 @@ class Shell:
             try:
                 verb()
             except EckartError as error:
+                error.args = (_in_options(str(error)),)
                 LOG.error("%s", error)
                 if self.json:
                     self._print({"error": " ".join(str(error).split()), "exit": 2})

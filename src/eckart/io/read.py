@@ -110,7 +110,8 @@ def read(
         a dictionary of arrays, a list of tuples. Without ``values`` every observation is 1. In a CSV file, ids that are all whole numbers are
         integers, other ids are text (also numbers with leading zeros), and an empty cell is refused.
     duplicates : several values at one place of a table in long form: ``"error"``, ``"last"``, ``"mean"`` or ``"sum"``.
-    missing : what else stands for a missing entry: numbers such as 0 or -999, and words in the cells of a CSV file, such as ``"?"``.
+    missing : what else stands for a missing entry: numbers such as 0 or -999, and words in the cells of a CSV file, such as ``"?"``. A table in long form
+        leaves out the observations whose id or value is one of the words, of any source; ``""`` are those without a value.
     memory : what a file in long form may take of it, such as ``"4GB"``; by default most of what is free. A larger one is sorted into shards on the disk
         (in the folder for temporary files), which a fit reads in every sweep.
 
@@ -131,9 +132,8 @@ def read(
         source = Answer(source, sql)
     if rows is not None or values is not None:
         _check_long(rows, columns, values, {"index": index, "key": key, "absent": None if absent == "zero" else absent})
-        if marks.words:
-            raise wrong("missing", marks.words[0], "numbers only beside rows=: a table in long form leaves out what is missing")
-        seen = unmark(Long(rows, columns, values, duplicates, delimiter, decimal, header, memory).read(source), marks.numbers)
+        long = Long(rows, columns, values, duplicates, delimiter, decimal, header, memory, marks.words)
+        seen = unmark(long.read(source), marks.numbers)
         return as_counts(seen) if absent == "zero" and isinstance(seen, Observed) else seen
     if duplicates != "error":
         raise wrong(
@@ -214,7 +214,9 @@ def _from_blocks(source: Any) -> Dense:
 def _refuse_names(columns: Any, index: Any, where: str) -> None:
     for name, value in (("columns", columns), ("index", index)):
         if value is not None:
-            raise InputError(f"{name}={written(value)} came, but {where} has no column names; leave it out, or pass a table")
+            raise InputError(
+                f"{name}={written(value)} came, but {where} has no column names; leave it out, or pass a table"
+            )
 
 
 def _numeric_sparse(matrix: Any) -> Any:
@@ -239,7 +241,9 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         _refuse_names(ask.columns, ask.index, path)
         return Dense(*read_images(file)[:2])
     if file.is_dir():
-        raise FileError(f"{path} is a folder, wanted a file, or a folder of images; write {path}/*.parquet to read all files in it")
+        raise FileError(
+            f"{path} is a folder, wanted a file, or a folder of images; write {path}/*.parquet to read all files in it"
+        )
     if file.stat().st_size == 0:
         raise FileError(f"{path} is empty (0 bytes)")
     ending = file.suffix.lower()

@@ -54,7 +54,9 @@ class HeldOut:
         head = f"{self.test.nnz:,} entries ({self.share:.0%})"
         width = max(len(head), *map(len, self.scores))
         table = [(head, list(self.scores["model"]))]
-        table += [(name, [f"{value:.4f}" for value in scores.values()]) for name, scores in self.scores.items()]
+        largest = max(value for scores in self.scores.values() for value in scores.values())
+        digits = ".4f" if not largest or 0.01 <= largest < 1e4 else ".4g"  # errors have the units of the data: cents, or people in millions
+        table += [(name, [f"{value:{digits}}" for value in scores.values()]) for name, scores in self.scores.items()]
         return [f"{name:<{width}}" + "".join(f"{cell:>11}" for cell in cells) for name, cells in table]
 
     def __str__(self) -> str:

@@ -66,12 +66,32 @@ def described(weights: np.ndarray, means: np.ndarray, names: list[str], most: in
     centre = weights @ means
     spread = np.sqrt(weights @ (means - centre) ** 2)
     away = (means - centre) / np.where(spread > 0, spread, 1.0)
+    digits = [decimals(s, c) for s, c in zip(spread, centre)]
     rows = []
     for z in np.argsort(-weights, kind="stable"):
         top = np.argsort(-np.abs(away[z]), kind="stable")[:most]
-        words = "; ".join(f"{names[j]} {means[z, j]:.3g} ({centre[j]:.3g})" for j in top)
+        words = "; ".join(
+            f"{names[j]} {written(means[z, j], digits[j])} ({written(centre[j], digits[j])})" for j in top
+        )
         rows.append([str(z + 1), float(weights[z]), words])
     return rows
+
+
+def decimals(spread: float, centre: float) -> int:
+    """Digits behind the point that tell means apart which differ by ``spread``: up to its second, or to the third of the centre where none differ."""
+    size = spread if spread > 1e-9 * abs(centre) else abs(centre) / 10
+    return int(np.clip(1 - np.floor(np.log10(size)), 0, 12)) if size > 0 else 0
+
+
+def written(value: float, digits: int) -> str:
+    """A number with so many digits behind the point; none that are zero, no sign of a zero, powers of ten from ten millions on.
+
+    >>> written(2008.1, 1), written(5050.4, 0), written(-1e-16, 2), written(6.2e9, 0), written(0.50, 2)
+    ('2008.1', '5050', '0', '6.2e+09', '0.5')
+    """
+    text = f"{value:.{digits}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text if abs(value) < 1e7 else f"{value:.3g}"
 
 
 def _map(model: Any, part: Matrix, q: np.ndarray, means: Any, names: list[str]) -> tuple[Any, str] | None:

@@ -4,12 +4,13 @@
 
 y are the leave-one-out predictions that the factor model gives in closed form (``left_out_rows`` of an engine), so what is calibrated is what imputation does.
 
-Newton steps in slopes and thresholds together, halved until the sum falls; those of a category with many levels, whose curvature is a large matrix, take its
-bound 1/2 instead.
+Newton steps in slopes and thresholds together, halved until the sum falls. Those of a category with many levels, whose curvature is a large matrix, are found
+by conjugate gradients from products with it: a level of few cells bends the sum little, and steps by the bound 1/2 of all curvatures would need thousands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +23,12 @@ RIDGE = 1.0
 """Of slopes, in cells: a link of few cells stays finite where levels are separated exactly, and that of many does not notice."""
 INTERCEPT = 1e-6
 """Ridge of an intercept, for each cell: next to none, and the answer is one."""
-STEPS = 2000
-"""Most steps of a link: some twenty times what those by the bound need (see LEVELS)."""
+STEPS = 200
+"""Most steps of a link: Newton's need some five, and this many only where they are cut short again and again."""
 LEVELS = 8
-"""Of a category up to which steps are Newton's: eight levels and seven scores have 64 unknowns. They need some five steps, those by the bound a hundred."""
+"""Of a category up to which the curvature is a matrix: eight levels and seven scores have 64 unknowns."""
+PRODUCTS, LEFT = 100, 0.05
+"""Products with the curvature for a step at the most, and the share of the gradient that a step may leave: the next one begins with another curvature."""
 STILL = 1e-5
 """Stop when the gradient is below this share of what adds up to it, a hundredth of what its certificate allows: a Newton step beyond it gains nothing."""
 CELLS = 1000
@@ -70,7 +73,6 @@ class _Categories(_Rates):
     def __init__(self, part: Part, a: np.ndarray, f: np.ndarray, ridge: np.ndarray):
         super().__init__(part, a, f, np.tile(ridge, part.loss.width))
         self.hot = (np.arange(part.loss.width)[:, None] == a).astype(np.float64)
-        self.fixed = np.linalg.inv(0.5 * f.T @ f + np.diag(ridge)) if part.loss.width > LEVELS else None
 
     def begin(self) -> np.ndarray:
         link = _by_spreads(self.f, self.hot)
@@ -90,8 +92,9 @@ class _Categories(_Rates):
     def step(self, slope: np.ndarray, p: Any) -> np.ndarray:
         """Second derivatives are sum (diag p - p p^T) kron f f^T and the ridge."""
         k, n = p.shape
-        if self.fixed is not None:
-            return -(slope.reshape(k, -1) @ self.fixed).ravel()
+        if k > LEVELS:
+            diagonal = ((p * (1 - p)) @ self.f**2).ravel() + self.ridge
+            return -_solved(lambda v: self.bent(p, v), diagonal, slope)
         each = p[:, None, :] * self.f.T
         flat = each.reshape(-1, n)
         bend = np.diag(self.ridge) - flat @ flat.T
@@ -99,6 +102,11 @@ class _Categories(_Rates):
         for level in range(k):
             blocks[level, :, level] += each[level] @ self.f
         return -np.linalg.solve(bend, slope)
+
+    def bent(self, p: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The second derivatives times v."""
+        s = v.reshape(len(p), -1) @ self.f.T
+        return ((p * (s - (p * s).sum(axis=0))) @ self.f).ravel() + self.ridge * v
 
     def made(self, theta: np.ndarray) -> tuple[Loss, np.ndarray]:
         return self.loss, theta.reshape(len(self.hot), -1)
@@ -155,6 +163,23 @@ class _Grades(_Rates):
     def made(self, theta: np.ndarray) -> tuple[Loss, np.ndarray]:
         p = self.f.shape[1]
         return replace(self.loss, thresholds=tuple(theta[p:].tolist())), np.append(0.0, theta[:p])[None]
+
+
+def _solved(times: Callable[[np.ndarray], np.ndarray], diagonal: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """x with |A x - b| at most a share of |b|, by conjugate gradients on a positive definite A, in units of its diagonal."""
+    x, rest = np.zeros_like(b), b
+    scaled = rest / diagonal
+    way, now = scaled, float(rest @ scaled)
+    for _ in range(PRODUCTS):
+        if np.linalg.norm(rest) <= LEFT * np.linalg.norm(b):
+            break
+        image = times(way)
+        length = now / float(way @ image)
+        x, rest = x + length * way, rest - length * image
+        scaled = rest / diagonal
+        before, now = now, float(rest @ scaled)
+        way = scaled + now / before * way
+    return x
 
 
 def _by_spreads(f: np.ndarray, hot: np.ndarray) -> np.ndarray:

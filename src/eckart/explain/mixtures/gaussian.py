@@ -16,7 +16,15 @@ import numpy as np
 from eckart.certify.certificate import Certificate
 from eckart.engines.protocol.mixtures import KINDS, Gaussians, Posteriors, inverse_roots
 from eckart.errors import InputError, wrong
-from eckart.explain.mixtures.gaussian_solve import Options, certify, checked_scale, from_factors, rules_for, solve
+from eckart.explain.mixtures.gaussian_solve import (
+    Options,
+    certify,
+    checked_scale,
+    from_factors,
+    rules_for,
+    solve,
+    with_steps,
+)
 from eckart.explain.mixtures.gaussian_steps import GaussianProblem, draw, free_parameters
 from eckart.explain.mixtures.given import SettableMixture, given_start, settable
 from eckart.explain.mixtures.starts import WAYS
@@ -51,7 +59,8 @@ class GaussianMixture(SettableMixture):
         factor analysers, for wide data: no matrix of columns x columns is formed).
     tol, max_iter : stop when the mean log-likelihood rises by less than ``tol``, after ``max_iter`` steps at the latest.
     reg_covar : None or float
-        None keeps variances above 1e-6 of their column's variance. A number is added to variances, as scikit-learn does; the floor is then 1e-12.
+        None keeps variances above 1e-6 of their column's variance, and above h^2 / (2 pi) where a column is written in steps of h (whole years, grades): no
+        written value has a probability above one. A number is added to variances, as scikit-learn does; the floor is then 1e-12.
     n_init, init_params : how many starts, and how: "k-means++" (own, with a few Lloyd steps), "kmeans" (scikit-learn's), "random", "random_from_data"; on a
         sample of at most 32768 rows. Starts measure in scaled and in whitened units by turns.
     weights_init, means_init, precisions_init : a start to use instead, or parts of one.
@@ -156,7 +165,10 @@ class GaussianMixture(SettableMixture):
         engine = self._engine()
         with engine.at_work():
             x = engine.put(matrix, weights)
-            rules = rules_for(checked_scale(x, options, weights, engine), options)
+            scale = checked_scale(x, options, weights, engine)
+            if "steps" in plan:  # models of earlier versions were fitted without them
+                scale = with_steps(x, scale, options, weights, engine)
+            rules = rules_for(scale, options)
             return certify(
                 GaussianProblem(x, rules, engine),
                 theta,

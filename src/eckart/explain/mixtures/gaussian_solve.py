@@ -20,7 +20,7 @@ from eckart.engines.protocol import Engine, Placed
 from eckart.engines.protocol.mixtures import Gaussians
 from eckart.errors import InputError
 from eckart.explain.em import Ascent, best_of, climb, index_of
-from eckart.explain.mixtures.gaussian_steps import FLOOR, LOWEST, GaussianProblem, Rules, Scale, scale_of
+from eckart.explain.mixtures.gaussian_steps import FLOOR, LOWEST, GaussianProblem, Rules, Scale, scale_of, steps_of
 from eckart.explain.mixtures.starts import Sample, gaussians_from
 from eckart.factors import Components
 from eckart.fit import Fit, plan_of
@@ -65,7 +65,7 @@ def solve(
     """The best of ``n_init`` climbs; from ``start`` alone where it is given."""
     with engine.at_work():
         placed = engine.put(x, weights)
-        scale = checked_scale(placed, options, weights, engine, watch)
+        scale = with_steps(placed, checked_scale(placed, options, weights, engine, watch), options, weights, engine)
         rules = rules_for(scale, options)
         problem = GaussianProblem(placed, rules, engine)
         sample = Sample.of(placed, scale, weights, rng, 20 * options.k, engine)
@@ -92,7 +92,14 @@ def solve(
         events = reviver[index_of(best, ends)].events
         notes = _notes(best, rules, scale, events)
         certificate = certify(
-            problem, best.theta, best.trace, options.tol, statistics=best.statistics, ends=ends, events=events, notes=notes
+            problem,
+            best.theta,
+            best.trace,
+            options.tol,
+            statistics=best.statistics,
+            ends=ends,
+            events=events,
+            notes=notes,
         )
         plan: dict[str, Any] = {
             **plan_of(engine),
@@ -106,6 +113,8 @@ def solve(
             "floor": FLOOR if options.reg is None else LOWEST,
             "dtype": x.dtype.name,
         }
+        if scale.steps is not None and scale.steps.any():
+            plan["steps"] = scale.steps.tolist()
         if len(ends) > 1:
             plan["ends"] = ends
         if events:
@@ -140,7 +149,14 @@ def checked_scale(
 def rules_for(scale: Scale, options: Options) -> Rules:
     share = FLOOR if options.reg is None else LOWEST
     r = min(options.factors, len(scale.mean)) if options.kind == "factor" else 0
-    return Rules(options.kind, share * scale.sizes, options.reg or 0.0, r, scale.mean)
+    return Rules(options.kind, scale.floor(share), options.reg or 0.0, r, scale.mean)
+
+
+def with_steps(x: Placed, scale: Scale, options: Options, weights: np.ndarray | None, engine: Engine) -> Scale:
+    """The scale with the steps in which columns are written; without them where ``reg_covar`` says what variances are, or nothing has one."""
+    if options.reg is not None or options.kind == "unit":
+        return scale
+    return replace(scale, steps=steps_of(x, scale, weights, engine))
 
 
 def first_theta(sample: Sample, rules: Rules, options: Options, rng: np.random.Generator, whiten: bool) -> Gaussians:
@@ -205,7 +221,9 @@ def _notes(best: Ascent[Gaussians, Any], rules: Rules, scale: Scale, events: lis
     """What a reader should know beside the numbers."""
     notes = []
     if low := rules.at_floor(best.theta):
-        notes.append(f"{len(low)} component(s) have a direction at the least variance allowed (first: {low[0]})")
+        notes.append(
+            f"{len(low)} component(s) have a direction in which their rows are alike, as where a value repeats (first: {low[0]})"
+        )
     if events:
         notes.append(f"{len(events)} empty component(s) were put back to use, see plan['revived']")
     empty = int(np.count_nonzero(best.statistics.counts < EMPTY * scale.weight / scale.rows))

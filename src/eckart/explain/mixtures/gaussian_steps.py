@@ -2,7 +2,9 @@
 
     weight_z = N_z / N,   mean_z = sum q x / N_z,   S_z = scatter_z / N_z  (diag: its diagonal; spherical: their mean; tied: sum_z scatter_z / N)
 
-The floor F = diag(f_j) is a share of each column's variance. Over S >= F the maximiser of -log |S| - tr(S^-1 S_z) keeps the eigenvectors of F^-1/2 S_z F^-1/2
+The floor F = diag(f_j) is a share of each column's variance, and at least h_j^2 / (2 pi) where column j is written in steps of h_j (whole years, tenths of a
+millimetre, grades): a density above 1 / h_j would give one written value a probability above one, and components that serve a single value, whose
+likelihood has no bound, would beat every group of rows. Over S >= F the maximiser of -log |S| - tr(S^-1 S_z) keeps the eigenvectors of F^-1/2 S_z F^-1/2
 and raises its eigenvalues to one where they are less, so the constrained step is exact and the bound cannot fall. For factor analysers, row j of
 [W, mean] solves the normal equations cross_j second^-1, and what is left of square_j is the variance s_j >= f_j; then W and mean take over the
 moments of the codes (parameter expansion, Liu, Rubin and Wu 1998), which is faster and as monotone.
@@ -24,6 +26,12 @@ FLOOR = 1e-6
 """Least variance of a component, as a share of the variance of the column."""
 LOWEST = 1e-12
 """The same where ``reg_covar`` says what is added to variances."""
+WITHIN = 1 / (2 * np.pi)
+"""Least variance of a component in a column that is written in steps, in squares of the step: see above."""
+STEP_ROWS = 4096
+"""Rows in which the steps of columns are looked for: the common divisor of so many values is that of all, but for steps that are too fine to matter."""
+NEAR = 1e-4
+"""Share of a step by which a difference may miss its multiples: decimal fractions miss them by far less, and values without a step by up to a half."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +43,12 @@ class Scale:
     mean: np.ndarray
     variance: np.ndarray
     gaps: bool
+    steps: np.ndarray | None = None
+
+    def floor(self, share: float) -> np.ndarray:
+        """Least variances of a component: a share of those of the columns, and those of their steps where these are known."""
+        least = share * self.sizes
+        return least if self.steps is None else np.maximum(least, WITHIN * self.steps**2)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -54,6 +68,40 @@ def scale_of(x: Placed, weights: np.ndarray | None, engine: Engine, watch: Watch
     rows = int(s.weight) if weights is None else int(np.count_nonzero(weights))
     mean = np.where(seen > 0, s.mean[0], np.nan)
     return Scale(rows, s.weight, mean, s.scatter[0] / np.where(seen > 0, seen, 1.0), s.seen.shape[1] > 1)
+
+
+def steps_of(x: Placed, scale: Scale, weights: np.ndarray | None, engine: Engine) -> np.ndarray:
+    """For each column the step in which its values are written, from some rows with weight; 0 where there is none that matters."""
+    usable = np.arange(scale.rows) if weights is None else np.flatnonzero(weights)
+    taken = usable[np.unique(np.linspace(0, len(usable) - 1, min(len(usable), STEP_ROWS)).astype(np.int64))]
+    rows, finest = engine.rows_at(x, taken), np.sqrt(FLOOR * scale.sizes / WITHIN)
+    return np.array([common_step(column, fine) for column, fine in zip(rows.T, finest)])
+
+
+def common_step(values: np.ndarray, finest: float) -> float:
+    """The largest h of which all differences are multiples, to rounding; 0 where it is below ``finest``, or where there are no two values.
+
+    Euclid's algorithm on all differences at once: what they leave when divided by the least of them, until nothing is left.
+
+    >>> common_step(np.array([2007.0, 2009.0, 2012.0, 2009.0]), 0.01), common_step(np.array([0.0, 1.0, np.sqrt(2.0)]), 0.01)
+    (1.0, 0.0)
+    """
+    seen = values[np.isfinite(values)]
+    noise = (
+        64 * np.finfo(values.dtype).eps * float(np.abs(seen).max(initial=0.0))
+    )  # of a decimal fraction and a few sums of it
+    left = np.diff(np.unique(seen)).astype(np.float64)
+    left, step = left[left > noise], 0.0
+    while len(left):
+        step = float(left.min())
+        if step <= max(finest, 4 * noise):
+            return 0.0
+        rest = np.abs(left - step * np.round(left / step))
+        rest = np.unique(
+            rest[rest > max(2 * noise, NEAR * step)]
+        )  # a difference has the noise of two values, a multiple of the step that of all its steps
+        left = np.append(rest, step) if len(rest) else rest
+    return step
 
 
 @dataclass(frozen=True, eq=False)

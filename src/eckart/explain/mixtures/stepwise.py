@@ -15,7 +15,15 @@ import numpy as np
 
 from eckart.certify.certificate import Certificate, Check
 from eckart.engines.protocol import Engine, Placed
-from eckart.explain.mixtures.gaussian_solve import Options, checked_scale, from_factors, rules_for, solve, to_factors
+from eckart.explain.mixtures.gaussian_solve import (
+    Options,
+    checked_scale,
+    from_factors,
+    rules_for,
+    solve,
+    to_factors,
+    with_steps,
+)
 from eckart.explain.mixtures.gaussian_steps import GaussianProblem, free_parameters
 from eckart.fit import Fit
 from eckart.matrix import Dense, Matrix
@@ -46,11 +54,14 @@ def take(
             assert before is not None
             return _step(placed, options, before, state, engine)
         rows = np.concatenate([*state.get("rows", ()), engine.rows_at(placed)])
-        w = np.concatenate([*state.get("weights", ()), np.ones(len(rows) - _length(state)) if weights is None else weights])
+        w = np.concatenate(
+            [*state.get("weights", ()), np.ones(len(rows) - _length(state)) if weights is None else weights]
+        )
         columns = x.columns if before is None else before.factors.columns
         fit = solve(Dense(rows, None, columns), options, w, engine=engine, rng=rng)
         kept = engine.put(Dense(rows, None, columns), w)
-        theta, rules = from_factors(fit.factors), rules_for(checked_scale(kept, options, w, engine), options)
+        scale = with_steps(kept, checked_scale(kept, options, w, engine), options, w, engine)
+        theta, rules = from_factors(fit.factors), rules_for(scale, options)
         found = engine.gaussian_statistics(kept, theta)
         batches = state.get("batches", 0) + 1
         new: dict[str, Any] = {"rules": rules, "batches": batches, "weight": found.weight}
@@ -60,7 +71,9 @@ def take(
         else:
             new |= {"running": found.scaled(1.0 / found.weight)}
         trace = (
-            Trace("log-likelihood of each batch", [], [], StopReason.MAX_ITER) if before is None else _copy(before.trace)
+            Trace("log-likelihood of each batch", [], [], StopReason.MAX_ITER)
+            if before is None
+            else _copy(before.trace)
         )
         trace.add(found.bound / found.weight)
         return _fit(kept, new, theta, trace, fit.plan, options, (found, engine), columns), new

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,13 +21,23 @@ HEAD_ROWS = 2000
 """Rows from which the kinds are told: enough to meet a word among numbers and repeats among ids, in a few milliseconds."""
 
 
+FOR_THE_EYE = re.compile(r"[-+(]?\s?[$€£¥]?\s?[-+]?\d+(?:[,.'’\s]\d{3})*(?:[.,]\d+)?\s?(?:%|[$€£¥]|[A-Z]{3})?\)?")
+"""A number with marks between thousands, a currency or a per cent sign, as spreadsheets write it."""
+
+
 class Column(NamedTuple):
     """``kind`` is "number", "row number" (a first column that only counts), "empty" (of a file that was seen whole), "date" or "text"; ``odd``
-    is a word that stands among cells that are mostly numbers."""
+    is a word that stands among cells that are mostly numbers, ``like`` a cell of texts that are all numbers for the eye: 1,234 or $5 or 7 %."""
 
     name: str
     kind: str
     odd: str | None = None
+    like: str | None = None
+
+    @property
+    def told(self) -> str:
+        """Name and kind in words."""
+        return f"{self.name} ({self.kind if self.like is None else f'numbers written like {self.like!r}'})"
 
 
 class Head(NamedTuple):
@@ -77,7 +88,11 @@ def _csv_rows(
     schema = layout.schema()
     names = schema.names
     if len(set(names)) < len(names):
-        raise FileError(f"{path} has two columns of one name, wanted names that differ; rename one")
+        twice = next(name for name in names if names.count(name) > 1)
+        at = [j + 1 for j, name in enumerate(names) if name == twice]
+        told = "have no name" if twice == "" else f"are called {twice!r}"
+        title = "; if the first line is a title, take it out" if twice == "" else "; rename one"
+        raise FileError(f"columns {at[0]} and {at[1]} of {path} {told} (first line), wanted names that differ{title}")
     batches = layout.batches(names, {}, names)
     return pa.Table.from_batches(batches if whole else islice(batches, 1), schema), layout.headed
 
@@ -100,6 +115,8 @@ def _column(cells: Any, name: str, words: Sequence[str]) -> Column:
         return Column(name, "text")
     texts = [cell for cell in cells.to_pylist() if cell is not None and cell not in words]
     odd = [cell for cell in texts if not _is_number(cell)]
+    if odd and all(FOR_THE_EYE.fullmatch(cell.strip()) for cell in texts):
+        return Column(name, "text", None, odd[0])
     # numbers with a word here and there: most cells are numbers
     return Column(name, "text", odd[0] if odd and 2 * len(odd) < len(texts) else None)
 

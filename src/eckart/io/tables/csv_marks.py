@@ -9,8 +9,10 @@ from pathlib import Path
 
 from eckart.errors import FileError, wrong
 
-NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A"]
-"""Cells of a CSV file that stand for a missing entry."""
+NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A", "n/a", "NULL", "#N/A", "<NA>"]
+"""Cells of a CSV file that stand for a missing entry: what R, pandas, databases and spreadsheets write."""
+NULLS_IN_TEXT = [word for word in NULLS if word != "None"]
+"""The same in a column of words, in which "None" is an answer as often as a gap."""
 
 
 def first_lines(file: Path, encoding: str = "utf-8", most: int = 2) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from eckart.io.tables.csv_marks import NULLS
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
 from eckart.io.tables.memory import memory_of
 from eckart.io.tables.other_files import OTHER_TABLES
-from eckart.loading import pa
+from eckart.loading import pa, pc
 from eckart.matrix import Observed
 
 BATCH_ROWS = 2**20
@@ -47,7 +47,11 @@ Block = tuple[Any, Any, Any, Place]
 
 @dataclass(frozen=True)
 class Long:
-    """Which columns of a table hold the ids and the values, by name or by position, and how a CSV file is written."""
+    """Which columns of a table hold the ids and the values, by name or by position, and how a CSV file is written.
+
+    Observations with an id or a value among the words of ``missing`` are left out ("" is an empty cell, None or NaN), and ``left_out`` is told how many and
+    where the first stands, for every block in which there are some.
+    """
 
     rows: Any
     columns: Any
@@ -57,6 +61,8 @@ class Long:
     decimal: str | None = None
     header: bool | None = None
     memory: float | None = None
+    missing: tuple[str, ...] = ()
+    left_out: Callable[[int, str], None] | None = None
 
     def picked(self, names: list[Any], where: Any) -> list[int]:
         """Positions of the three columns (two without values)."""
@@ -85,7 +91,13 @@ class Long:
 
             names, most = (_named(self.rows), _named(self.columns), _named(self.values)), min(room, many * ENTRY_BYTES)
             return sharded(
-                lambda: self._blocks(source), names, lambda part, at: numbers(part, self.values, at), most, None, self.duplicates, blanks
+                lambda: self._blocks(source),
+                names,
+                lambda part, at: numbers(part, self.values, at),
+                most,
+                None,
+                self.duplicates,
+                blanks,
             )
         sides = Ids(_named(self.rows), blanks), Ids(_named(self.columns), blanks)
         values: list[np.ndarray] = []
@@ -124,6 +136,23 @@ class Long:
         return found
 
     def _blocks(self, source: Any) -> Iterator[Block]:
+        return map(self._present, self._all_blocks(source)) if self.missing else self._all_blocks(source)
+
+    def _present(self, block: Block) -> Block:
+        """The observations of a block of which nothing is missing."""
+        *parts, at = block
+        gone = np.zeros(len(parts[0]), bool)
+        for part in parts:
+            gone |= False if part is None else _absent(part, self.missing)
+        if not gone.any():
+            return block
+        if self.left_out is not None:
+            self.left_out(int(gone.sum()), at(int(gone.argmax())))
+        kept = np.flatnonzero(~gone)
+        rows, columns, values = (None if part is None else _taken(part, kept) for part in parts)
+        return rows, columns, values, lambda p: at(int(kept[p]))
+
+    def _all_blocks(self, source: Any) -> Iterator[Block]:
         if isinstance(source, Answer):
             yield from self._from_arrow(source.batches(), source.name)
         elif isinstance(source, (str, os.PathLike)):
@@ -147,7 +176,7 @@ class Long:
             for k, part in enumerate(source):
                 if isinstance(part, (str, bytes)) or not hasattr(part, "__len__"):
                     raise _no_table(part)
-                for *block, at in self._blocks(part):
+                for *block, at in self._all_blocks(part):
                     yield *block, lambda p, at=at, k=k: f"{at(p)} (table {k})"  # type: ignore[misc]
         else:
             raise _no_table(source)
@@ -208,6 +237,7 @@ class Long:
         number = self.values if isinstance(self.values, int) else None
         headed = True if by_name and self.header is None else self.header
         layout = Layout.of(file, self.delimiter, self.decimal, headed, number, BATCH_BYTES)
+        layout.options["convert_options"].null_values = [*NULLS, *self.missing]
         names = layout.schema().names
         kept = [names[j] for j in self.picked(names if layout.headed else list(range(len(names))), file)]
         kinds = dict(zip(kept, (*[pa.dictionary(pa.int32(), pa.string())] * 2, pa.float64())))
@@ -233,6 +263,46 @@ class Long:
 
             yield parts[0], parts[1], parts[2] if len(parts) > 2 else None, at
             start += batch.num_rows
+
+
+def _absent(part: Any, words: tuple[str, ...]) -> np.ndarray:
+    """Where a column holds one of the words; with "" among them also where it holds nothing."""
+    if hasattr(part, "to_arrow") and not is_arrow(part):
+        part = part.to_arrow()
+    if not is_arrow(part):
+        return np.fromiter(
+            (v.strip() in words if isinstance(v, str) else "" in words and _nothing(v) for v in part), bool, len(part)
+        )
+    kind = part.type.value_type if pa.types.is_dictionary(part.type) else part.type
+    gone = (
+        np.asarray(pc.is_null(part, nan_is_null=pa.types.is_floating(kind)))
+        if "" in words
+        else np.zeros(len(part), bool)
+    )
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        said = pc.utf8_trim_whitespace(part.cast(kind))
+        gone |= np.asarray(pc.fill_null(pc.is_in(said, value_set=pa.array(words, kind)), False))
+    return gone
+
+
+def _nothing(value: Any) -> bool:
+    """Whether a cell of a frame or a list is None, NaN, or pandas' word for them."""
+    return (
+        value is None
+        or type(value).__name__ in ("NAType", "NaTType")
+        or (isinstance(value, (float, np.floating)) and bool(value != value))
+    )
+
+
+def _taken(part: Any, kept: np.ndarray) -> Any:
+    """The cells of a column at these places."""
+    if hasattr(part, "to_arrow") and not is_arrow(part):
+        part = part.to_arrow()
+    if is_arrow(part):
+        return part.take(pa.array(kept))
+    if hasattr(part, "iloc"):
+        return part.iloc[kept]
+    return part[kept] if isinstance(part, np.ndarray) else [part[p] for p in kept]
 
 
 def numbers(part: Any, name: Any, at: Place) -> np.ndarray:

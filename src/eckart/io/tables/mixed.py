@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eckart.errors import InputError, InputTypeError
 from eckart.io.tables.columns import head_of
-from eckart.io.tables.frames import is_arrow, is_frame
+from eckart.io.tables.csv_marks import NULLS_IN_TEXT
+from eckart.io.tables.frames import ARROW_FILES, is_arrow, is_frame
+from eckart.io.tables.other_files import OTHER_TABLES
 from eckart.loading import pa, pc
 
 
@@ -83,14 +86,15 @@ def mixed_frame(
     marks: tuple[float, ...] = (),
 ) -> MixedFrame:
     """The door: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers. The words ``missing`` and the numbers ``marks`` of a file
-    stand for gaps, empty cells always."""
+    stand for gaps, empty cells always, and in a text file the words for them that other programs write (``NULLS_IN_TEXT``)."""
     if isinstance(source, (str, os.PathLike)):
         head = head_of(str(source), delimiter, header, missing, whole=True)
         if head is None:
             raise InputError(
                 f"{source} holds no table with columns, wanted a .csv, .tsv, .parquet, .arrow, .jsonl or .xlsx file that exists"
             )
-        source = _blanks(head.rows, missing, marks)
+        typed = Path(source).suffix.lower() in (*ARROW_FILES, *OTHER_TABLES)  # there a gap is no word
+        source = _blanks(head.rows, (*missing, *([""] if typed else NULLS_IN_TEXT)), marks)
     if is_arrow(source):
         table = source if isinstance(source, pa.Table) else pa.table(source)
         return _checked(
@@ -130,11 +134,11 @@ def mixed_frame(
 
 
 def _blanks(table: Any, missing: tuple[str, ...], marks: tuple[float, ...]) -> Any:
-    """A table of a file with its marks and empty texts as nulls."""
+    """A table of a file with its marks as nulls."""
     for j, column in enumerate(table.columns):
         kind = column.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            hidden = pc.is_in(column, pa.array(["", *missing], kind))
+            hidden = pc.is_in(column, pa.array(missing, kind))
         elif marks and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             hidden = pc.is_in(column.cast(pa.float64(), safe=False), pa.array(marks, pa.float64()))
         else:

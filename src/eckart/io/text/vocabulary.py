@@ -252,7 +252,7 @@ class _Choice:
         if low > high:
             raise InputError(
                 f"min_df={self.min_df} and max_df={self.max_df} mean at least {low:g} and at most {high:g} of {tally.documents} documents, "
-                "wanted min_df below max_df"
+                "wanted min_df below max_df; min_df=1 and max_df=1.0 keep all words"
             )
         good = np.flatnonzero((df >= low) & (df <= high))
         if self.stops:
