@@ -1,0 +1,167 @@
+"""The engine in PyTorch on a card that is not there: what CUDA refuses, what crosses between sweeps, what a fit waits for. All models: ``python tests/gpu.py pretended``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
+
+sys.path.insert(0, str(Path(__file__).parent / "engines"))
+from exchange import CASES, data  # noqa: E402
+from pretended import CardTensor, PretendedCard  # noqa: E402
+
+import eckart  # noqa: E402
+from eckart.engines import engine_named  # noqa: E402
+from eckart.engines.cuda import made  # noqa: E402
+from eckart.engines.cuda.arrays import fetched  # noqa: E402
+from eckart.matrix import Dense  # noqa: E402
+
+ROWS, COLUMNS = 61, 37
+
+
+def ratings(dtype=np.float64):
+    rng = np.random.default_rng(0)
+    x = 3 + rng.standard_normal((ROWS, 2)) @ rng.standard_normal((2, COLUMNS)) + 0.1 * rng.standard_normal((ROWS, COLUMNS))
+    x[rng.random(x.shape) < 0.4] = np.nan
+    return np.abs(x).astype(dtype)
+
+
+def counts():
+    rng = np.random.default_rng(1)
+    return sparse.csr_array(rng.poisson(rng.gamma(0.5, 1.0, (ROWS, 3)) @ rng.gamma(0.5, 1.0, (3, COLUMNS)) + 0.05).astype(float))
+
+
+def dense():
+    rng = np.random.default_rng(2)
+    return rng.gamma(0.5, 1.0, (ROWS, 3)) @ rng.gamma(0.5, 1.0, (3, COLUMNS)) + 0.1 * rng.random((ROWS, COLUMNS))
+
+
+def test_the_card_refuses_what_cuda_refuses():
+    with PretendedCard() as card:
+        here, there = torch.ones(3, 3), torch.ones(3, 3, device="cuda")
+        assert there.is_cuda
+        assert there.device == torch.device("cuda:0")
+        for do in (lambda: there + here, lambda: here @ there, lambda: torch.cat([here, there]), lambda: torch.where(there > 0, here, there)):
+            with pytest.raises(RuntimeError, match="at least two devices"):
+                do()
+        with pytest.raises(RuntimeError, match="not implemented"):
+            there.long() @ there.long()
+        for do in (there.numpy, lambda: np.asarray(there)):
+            with pytest.raises(TypeError, match="can't convert"):
+                do()
+        with pytest.raises(AssertionError, match="any order"):
+            there.index_add_(0, torch.zeros(3, dtype=torch.int64, device="cuda"), there)
+        with pytest.raises(AssertionError, match="nobody waits"):
+            there.to("cpu", non_blocking=True)
+        assert not card.moves
+        assert isinstance(there * torch.tensor(2.0), CardTensor)  # a single number of the host is taken
+        assert float((there[:, 0] + 1).sum()) == 6.0
+        assert card.waits.total() == 1
+        there[1:] = here[1:]
+        assert there[torch.tensor([True, False, True], device="cuda")].shape == (2, 3)
+        np.testing.assert_array_equal(there.cpu().numpy(), np.ones((3, 3)))
+    assert [move.way for move in card.moves] == ["up", "down"]
+    assert card.waits.total() == 3
+    assert not torch.cuda.is_available() or torch.cuda.device_count()
+
+
+def test_a_promised_copy_that_is_overwritten_too_soon_shows():
+    with PretendedCard() as card:
+        buffer = torch.empty(4, pin_memory=True).fill_(1.0)
+        there = buffer.to("cuda", non_blocking=True)
+        buffer.fill_(2.0)  # CUDA may not have read it yet
+        torch.cuda.synchronize()
+        assert there.tolist() == [2.0] * 4
+        there = buffer.to("cuda", non_blocking=True)
+        torch.cuda.current_stream().wait_event(None)
+        buffer.fill_(3.0)
+        assert there.tolist() == [2.0] * 4
+    assert card.waits["synchronize", "a test"] == 1
+
+
+@pytest.mark.parametrize("memory", [2**36, 2**14])
+def test_rows_stream_through_locked_memory(monkeypatch, memory):
+    """What has no room on the card is copied block by block, and is there when it is worked on."""
+    x = np.random.default_rng(0).standard_normal((5000, 23))
+    want = engine_named("cpu").moments(engine_named("cpu").put(Dense(x)), np.ones(23))
+    with PretendedCard(memory) as card:
+        engine = made(1, "cuda")
+        engine.room.block = 2**15
+        placed = engine.put(Dense(x))
+        got = engine.moments(placed, np.ones(23))
+        assert (placed.resident is None) == (memory < x.nbytes)
+    np.testing.assert_allclose(got.scatter, want.scatter, rtol=1e-9, atol=1e-9 * want.scatter.max())
+    assert len(card.tall(178)) > 20  # rows of a block
+
+
+CHOSEN = (
+    "PCA eigh", "PCA randomized", "PCA sparse", "LinearAutoencoder", "ALS implicit", "ALS nonnegative", "GaussianMixture", "Mixture bernoulli", "PLSA", "LDA cvb0",
+    "LDA online", "NMF", "NMF kl dense", "NMF gaps", "GloVe als", "PMI", "EASE", "MixedTable",
+)  # fmt: skip
+"""Those that are quick; the others are in the test below or in ``tests/gpu.py pretended``."""
+
+
+@pytest.mark.parametrize("case", CHOSEN)
+def test_models_fit_on_the_card(case):
+    """Not one tensor of the host in an operation on the card: answers are those of CPU tensors, or good ones of another start."""
+    name, options, kind, verbs = CASES[case]
+    x = data()[kind]
+    with PretendedCard() as card:
+        model = getattr(eckart, name)(**options, engine=made(1, "cuda"))
+        if "random_state" in model.get_params():
+            model.set_params(random_state=0)
+        model.fit(x)
+        answers = [np.asarray(getattr(model, verb)(x)) for verb in verbs]
+    assert model.fit_.plan["engine"] == "cuda"
+    assert all(np.isfinite(a).all() for a in answers)
+    assert model.certificate_.holds == getattr(eckart, name)(**{**model.get_params(), "engine": made(1, "cpu")}).fit(x).certificate_.holds
+    assert card.waits.total() or case == "MixedTable"  # a model that is not written for the GPU copies nothing
+
+
+SWEEPS = {
+    # model, how its parameters ask for so many sweeps, data, waits of a sweep at the most
+    "ALS": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0), ratings, 40),
+    "ALS float32": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0), lambda: ratings(np.float32), 40),
+    "ALS implicit": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, feedback="implicit"), counts, 40),
+    "BayesianMF": (lambda n: eckart.BayesianMF(2, n_samples=1, burn_in=n, thin=1, n_chains=1), ratings, 16),
+    "NMF": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random"), dense, 8),
+    "NMF kl": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), counts, 1),
+    "LDA cvb0": (lambda n: eckart.LDA(3, learning_method="cvb0", max_iter=n, tol=0.0), counts, 40),
+    "PLSA": (lambda n: eckart.PLSA(3, max_iter=n, tol=0.0), counts, 40),
+    "GaussianMixture": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0), dense, 8),
+}
+
+
+@pytest.mark.parametrize("case", SWEEPS)
+def test_nothing_tall_crosses_between_sweeps(case):
+    """Twice as many sweeps copy no more arrays with as many rows as the data has rows or columns: those that cross do so at the start and at the end."""
+    make, given, most = SWEEPS[case]
+    x, tall, waits = given(), [], []
+    sizes = ROWS, COLUMNS, ROWS + 1, COLUMNS + 1, int(np.isfinite(x).sum()) if isinstance(x, np.ndarray) else x.nnz
+    for sweeps in (4, 8):
+        with PretendedCard() as card:
+            make(sweeps).set_params(engine=made(1, "cuda"), random_state=0).fit(x)
+        tall.append(sorted(move[:2] for move in card.tall(*sizes)))
+        waits.append(card.waits.total())
+    assert tall[0] == tall[1], card.said()
+    assert (waits[1] - waits[0]) / 4 <= most, card.said()
+
+
+def test_a_tensor_on_the_card_is_taken_where_it_lies():
+    """Rows never come to the host, and codes are a tensor of the card."""
+    x = np.random.default_rng(3).standard_normal((ROWS, 8))
+    with PretendedCard() as card:
+        rows = torch.from_numpy(x).cuda()
+        card.moves.clear()
+        model = eckart.PCA(2, random_state=0, svd_solver="eigh").fit(rows)
+        codes = model.transform(rows)
+        assert isinstance(codes, CardTensor)
+        assert not card.tall(ROWS)
+        found = fetched(codes)
+    assert model.fit_.plan["engine"] == "cuda"
+    np.testing.assert_allclose(found, eckart.PCA(2, random_state=0, svd_solver="eigh").fit_transform(x), atol=1e-10)
