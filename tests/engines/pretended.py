@@ -53,6 +53,7 @@ class CardTensor(torch.Tensor):
     shape = property(lambda self: self.inner.shape)
     dtype = property(lambda self: self.inner.dtype)
     ndim = property(lambda self: self.inner.ndim)
+    __cuda_array_interface__ = property(lambda self: {"shape": tuple(self.inner.shape), "version": 3})
 
     def __len__(self) -> int:
         return len(self.inner)

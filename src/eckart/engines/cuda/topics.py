@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.arrays import DeviceArray, torch_dtype
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Chunk, Held, padded_rows
 from eckart.engines.cuda.kernels import usable
@@ -134,7 +134,7 @@ class DeviceTopics:
         return x, self.tensor(start, dtype).expand(x.shape[0], start.shape[-1])
 
     def _counts(self, x: Held, dtype: Any) -> torch.Tensor:
-        return x.entries.data.to(self.tensor(np.zeros(0, dtype)).dtype)
+        return x.entries.data.to(torch_dtype(dtype))
 
     def _kernel_entries(self, x: Held, dtype: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         return x.entries.indptr, x.entries.indices, self._counts(x, dtype)
