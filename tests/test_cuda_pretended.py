@@ -12,6 +12,7 @@ from scipy import sparse
 torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
 
 sys.path.insert(0, str(Path(__file__).parent / "engines"))
+import pretended  # noqa: E402
 from exchange import CASES, data  # noqa: E402
 from pretended import CardTensor, PretendedCard  # noqa: E402
 
@@ -19,7 +20,8 @@ import eckart  # noqa: E402
 from eckart.engines import engine_named  # noqa: E402
 from eckart.engines.cuda import made  # noqa: E402
 from eckart.engines.cuda.arrays import fetched  # noqa: E402
-from eckart.matrix import Dense  # noqa: E402
+from eckart.engines.protocol import RidgeRule  # noqa: E402
+from eckart.matrix import Dense, Observed  # noqa: E402
 
 ROWS, COLUMNS = 61, 37
 
@@ -166,3 +168,32 @@ def test_a_tensor_on_the_card_is_taken_where_it_lies():
         found = fetched(codes)
     assert model.fit_.plan["engine"] == "cuda"
     np.testing.assert_allclose(found, eckart.PCA(2, random_state=0, svd_solver="eigh").fit_transform(x), atol=1e-10)
+
+
+def test_rows_without_entries_share_one_matrix():
+    """A matrix for each of them would take gigabytes: 3,000 rows of 200 numbers have room in a few megabytes beside the draws."""
+    rows, k = 3000, 200
+    rng = np.random.default_rng(4)
+    x = Observed(np.minimum(np.arange(rows + 1), 3), np.array([0, 1, 0]), np.array([1.0, -1.0, 2.0]), 2)
+    v, noise, base = rng.standard_normal((2, k)), rng.standard_normal((rows, k)), np.eye(k) + 0.1
+    largest = []
+
+    class Watched(PretendedCard):
+        def _wrapped(self, found, cards):
+            largest.append(max((a.numel() for a in pretended.tensors_in(found)), default=0))
+            return super()._wrapped(found, cards)
+
+    with Watched():
+        engine = made(1, "cuda")
+        got = engine.get(engine.ridge_rows(engine.put(x), v, RidgeRule(0.0), base=base, noise=noise, prior=np.ones((1, k))).left)
+    root = np.linalg.inv(np.linalg.cholesky(base))
+    np.testing.assert_allclose(got[3:], root.T @ root @ np.ones(k) + noise[3:] @ root, rtol=1e-4, atol=1e-4)  # in float32, where a bound allows it
+    assert max(largest) <= 2 * rows * k
+
+
+def test_the_script_for_a_card_names_works_that_there_are(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    card, cores, gpu = (pytest.importorskip(name) for name in ("card", "cores", "gpu"))
+    assert set(card.OLD_CORES) <= set(cores.WORKS)
+    assert {*card.MISSED, *card.NEVER_COLD} <= set(gpu.WORKS)
+    assert sum(step.seconds for step in card.STEPS[:2]) < 570

@@ -41,17 +41,17 @@ class System(NamedTuple):
         return self._replace(base=base, prior=prior, noise=noise)
 
     def of_empty(self, rows: torch.Tensor, k: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows without entries: (P + l I)^-1 h, and draws about it."""
-        lower = torch.linalg.cholesky(self.shift(rows, k, torch.float64))
+        """Rows without entries: (P + l I)^-1 h, and draws about it. A ridge depends on the number of entries alone, so that one matrix serves all of them."""
+        lower = torch.linalg.cholesky(self.shift(rows[:1], k, torch.float64))[0]
         h = (
             torch.zeros((len(rows), k), dtype=torch.float64, device=rows.device)
             if self.prior is None
             else self.prior[rows].double()
         )
-        u = torch.cholesky_solve(h[:, :, None], lower)[:, :, 0]
+        u = torch.cholesky_solve(h.T, lower).T
         part = -0.5 * (u * h).sum()
         if self.noise is not None:
-            u = u + torch.linalg.solve_triangular(lower.mT, self.noise[rows].double()[:, :, None], upper=True)[:, :, 0]
+            u = u + torch.linalg.solve_triangular(lower.T, self.noise[rows].double().T, upper=True).T
         return u.to(dtype), part
 
 
