@@ -21,6 +21,7 @@ from eckart.engines import engine_named  # noqa: E402
 from eckart.engines.cuda import made  # noqa: E402
 from eckart.engines.cuda.arrays import fetched  # noqa: E402
 from eckart.engines.protocol import RidgeRule  # noqa: E402
+from eckart.io.models import checkpoint  # noqa: E402
 from eckart.matrix import Dense, Observed  # noqa: E402
 
 ROWS, COLUMNS = 61, 37
@@ -197,3 +198,63 @@ def test_the_script_for_a_card_names_works_that_there_are(monkeypatch):
     assert set(card.OLD_CORES) <= set(cores.WORKS)
     assert {*card.MISSED, *card.NEVER_COLD} <= set(gpu.WORKS)
     assert sum(step.seconds for step in card.STEPS[:2]) < 570
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("Autoencoder", {"hidden": [8], "noise": 0.3}), ("Autoencoder", {"hidden": [8], "precision": "float64", "weight_decay": 1e-3}),
+        ("ConvAutoencoder", {"image": (4, 4), "channels": (4,)}), ("NetworkClassifier", {"hidden": [8], "dropout": 0.2}), ("NetworkRegressor", {"hidden": [8]}),
+    ],
+)  # fmt: skip
+def test_networks_train_on_the_card(monkeypatch, name, more):
+    """Step by step, since CUDA graphs need a real one."""
+    from eckart.nn import steps, train
+
+    monkeypatch.setattr(train, "steps_of", steps.Steps)
+    rng = np.random.default_rng(5)
+    x = (rng.standard_normal((120, 3)) @ rng.standard_normal((3, 16))).astype(np.float32)
+    y = x[:, 0] > 0 if name == "NetworkClassifier" else x[:, 0]
+    given = (x, y.astype(int) if name == "NetworkClassifier" else y) if name.startswith("Network") else (x,)
+    options = {"precision": "float32", "compile": False, "random_state": 0, "max_iter": 4, **more}
+    if "coder" in name:
+        options = {"n_components": 2, **options}
+    fits = []
+    for device in ("cuda", "cuda", "cpu"):
+        with PretendedCard():
+            model = getattr(eckart, name)(**options, device=device).fit(*given)
+            answers = np.asarray(getattr(model, "predict" if name.startswith("Network") else "transform")(x))
+        fits.append((model.loss_curve_.tolist(), answers))
+    assert fits[0][0] == fits[1][0]
+    np.testing.assert_array_equal(fits[0][1], fits[1][1])
+    if not {"noise", "dropout"} & set(more):  # whose numbers the card draws itself
+        np.testing.assert_allclose(fits[0][0], fits[2][0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "heavy_ball", "nesterov", "adagrad"])
+def test_a_killed_network_goes_on_on_the_card(monkeypatch, tmp_path, optimizer):
+    """What its file holds comes back to the card: the same curve and weights as without the kill."""
+    from eckart.nn import steps, train
+
+    monkeypatch.setattr(train, "steps_of", steps.Steps)
+    monkeypatch.setattr(checkpoint, "SECONDS", 0.0)
+    x = (np.random.default_rng(6).standard_normal((120, 3)) @ np.ones((3, 8))).astype(np.float32)
+    options = {"hidden": [8], "max_iter": 5, "precision": "float32", "compile": False, "random_state": 0, "device": "cuda", "optimizer": optimizer, "noise": 0.2}
+    epoch = train._epoch
+
+    def stopped():
+        raise MemoryError
+
+    with PretendedCard():
+        whole = eckart.Autoencoder(2, **options).fit(x)
+        with monkeypatch.context() as m:
+            m.setattr(train, "_epoch", lambda steps, order, recipe, at: stopped() if at == 3 else epoch(steps, order, recipe, at))
+            with pytest.raises(MemoryError):
+                eckart.Autoencoder(2, **options, checkpoint=tmp_path / "state").fit(x)
+        seen = []
+        monkeypatch.setattr(train, "_epoch", lambda *a: seen.append(a[-1]) or epoch(*a))
+        resumed = eckart.Autoencoder(2, **options, checkpoint=tmp_path / "state").fit(x)
+    assert seen[0] > 0
+    assert resumed.loss_curve_.tolist() == whole.loss_curve_.tolist()
+    for name, w in whole.fit_.factors.weights.items():
+        np.testing.assert_array_equal(resumed.fit_.factors.weights[name], w)

@@ -141,6 +141,8 @@ class PretendedCard(TorchFunctionMode):
             yield torch.cuda, name, lambda *_, answer=answer, **__: answer
         yield torch.cuda, "synchronize", lambda *_: self._waited("synchronize")
         yield torch, "Generator", type("Generator", (Generator,), {"__new__": lambda cls, device=HOST: Generator.__new__(cls, HOST)})
+        together = staticmethod(lambda lists, with_indices=False: {(PLACE, lists[0][0].dtype): (lists, list(range(len(lists[0]))))})
+        yield torch.optim.Optimizer, "_group_tensors_by_device_and_dtype", together  # asks below Python where tensors lie
         if "triton" in sys.modules:
             from triton.runtime.interpreter import InterpretedFunction
 
@@ -192,6 +194,8 @@ class PretendedCard(TorchFunctionMode):
             return func(*args, **kwargs)
         if name in ("numpy", "__array__", "__dlpack__"):
             raise TypeError(f"can't convert cuda:0 device type tensor to numpy ({name}). Use Tensor.cpu() to copy the tensor to host memory first.")
+        if name == "_has_compatible_shallow_copy_type":  # parameters that move to the card become others
+            return False
         if name in ("copy_", "__setitem__"):
             return self._written(name, func, args, kwargs)
         if name not in ("__get__", "__set__", "data", "grad"):
