@@ -1,12 +1,12 @@
-"""All that only a GPU can show, in one command of less than ten minutes: tests, fits, the rows of the tables that are missing or old. On a bare machine: PyTorch,
-NumPy, SciPy, scikit-learn and numba are enough.
+"""All that only a GPU can show, in one command of less than ten minutes: tests, fits, the rows of the tables that are missing or old. PyTorch, NumPy, SciPy,
+scikit-learn and numba on the machine are enough.
 
     python benchmarks/card.py --bring out/bring        here, before: what the tests need beside them, copied from this environment (a few megabytes)
     python benchmarks/card.py --out FOLDER             there: every line as it comes, and in FOLDER/table.txt; figures in cold.json, sizes.jsonl and cores.jsonl
     python benchmarks/card.py --small --out FOLDER     anywhere: tries the script on tiny data, on a pretended card
 
-Steps follow one another in the order of their worth. Each has a limit, and what is left of ``--seconds``; a step that is stopped has printed its rows before. ``--only``
-names some of them.
+Steps follow one another in the order of their worth. Each has a limit, and what is left of ``--seconds``; a step that is stopped has printed its rows before.
+``--only`` names some of them.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ def main() -> None:
         import torch
 
         there = torch.cuda.is_available()
-        say(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name() if there else 'no CUDA device'}; {os.cpu_count()} cores; Python {sys.version.split()[0]}")
+        name = torch.cuda.get_device_name() if there else "no CUDA device"
+        say(f"PyTorch {torch.__version__} on {name}; {os.cpu_count()} cores; Python {sys.version.split()[0]}")
         if not there and not asked.small:
             sys.exit("this PyTorch sees no CUDA device; --small tries the script without one")
         for step in STEPS:

@@ -2,9 +2,9 @@
 
     python tests/gpu.py [cuda|cpu|pretended] [--no-cpu] [--one]
 
-``--no-cpu``: without the fits of the CPU engine beside them, whose kernels take minutes to compile on a new machine. ``pretended`` needs no GPU: a card that is not
-there (``engines/pretended.py``) refuses what CUDA would, and the table tells how often a fit copies to it and back and waits for it. Files run side by side, in
-processes of their own, or with ``--one`` one after the other.
+``--no-cpu``: without the fits of the CPU engine beside them, whose kernels take minutes to compile on a new machine. ``pretended`` needs no GPU: a card that is
+not there (``engines/pretended.py``) refuses what CUDA would, and the table tells how often a fit copies to it and back and waits for it. Files run side by
+side, in processes of their own, or with ``--one`` one after the other.
 """
 
 from __future__ import annotations

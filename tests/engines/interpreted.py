@@ -1,5 +1,5 @@
-"""Every kernel of the engine in PyTorch under Triton's interpreter, on a pretended card, against the same primitive without kernels; prints what differs. Run by
-``tests/test_cuda_kernels.py`` in a process of its own, because Triton decides at its import whether it interprets."""
+"""Every kernel of the engine in PyTorch under Triton's interpreter, on a pretended card, against the same primitive without kernels; prints what differs.
+Run by ``tests/test_cuda_kernels.py`` in a process of its own, because Triton decides at its import whether it interprets."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""A card that is not there: tensors that say they lie on a CUDA device, their numbers in the host's memory, so that tests without a GPU see what CPU tensors hide.
+"""A card that is not there: tensors that say they lie on a CUDA device, their numbers in the host's memory. Without a GPU tests see what CPU tensors hide.
 
     with PretendedCard() as card:
         PCA(2, engine="cuda").fit(x)
     card.moves, card.waits, card.said()
 
-It refuses what CUDA refuses (tensors of two places in one operation, whole numbers in a matrix product, a tensor of the card as an array of NumPy) and what this
-engine promises not to do: sums of floats that threads make in any order. It counts copies between host and card, and waits: everything after which the host knows
-a number that the card has made. A copy from locked memory that nobody waits for is made as late as CUDA may make it. Kernels in Triton run where its
-interpreter does (``TRITON_INTERPRET=1``), else the engine goes by torch. What it cannot see: seconds, the rounding of tensor cores, memory that runs out, what
+It refuses what CUDA refuses (tensors of two places in one operation, whole numbers in a matrix product, a tensor of the card as an array of NumPy) and what
+this engine promises not to do: sums of floats that threads make in any order. It counts copies between host and card, and waits: everything after which the
+host knows a number that the card has made. A copy on another stream that nobody waits for is made as late as CUDA may make it. Kernels in Triton run where
+its interpreter does (``TRITON_INTERPRET=1``), else the engine goes by torch. It cannot see seconds, the rounding of tensor cores, memory that runs out, what
 compiled kernels do, CUDA graphs, and copies that PyTorch's own functions make inside.
 """
 
@@ -27,13 +27,14 @@ from torch.overrides import TorchFunctionMode
 PLACE, HOST = torch.device("cuda:0"), torch.device("cpu")
 READS = {"item", "__float__", "__int__", "__bool__", "__index__", "tolist", "equal", "allclose", "is_nonzero", "__contains__"}
 """Functions that answer with numbers of the host."""
-WAITS = {"nonzero", "argwhere", "masked_select", "bincount", "unique", "unique_consecutive", "eigh", "eigvalsh", "svd", "svdvals", "lstsq", "cholesky", "inv", "solve"}
+WAITS = {"nonzero", "argwhere", "masked_select", "bincount", "unique", "unique_consecutive"} | {"eigh", "eigvalsh", "svd", "lstsq", "cholesky", "inv", "solve"}
 """Functions that wait for the card: the shape of their answer, or whether there is one, depends on numbers."""
 ANY_ORDER = {"index_add", "scatter_add", "scatter_reduce", "index_reduce", "cumsum", "cumprod", "histc"}
 """Functions whose sums of floats have no fixed order on a GPU (PyTorch's page of ``use_deterministic_algorithms`` lists them)."""
 PRODUCTS = {"matmul", "rmatmul", "mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "vdot", "outer", "einsum", "cat", "stack", "hstack", "vstack"}
 """Functions that take no single numbers of the host; all but the joins take no whole numbers."""
 PARTS = (int, slice, type(None), type(Ellipsis))
+TWO = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
 
 class Move(NamedTuple):
@@ -80,11 +81,9 @@ class CardTensor(torch.Tensor):
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, (tuple, list)):
-        for each in value:
+    elif isinstance(value, (tuple, list, dict)):
+        for each in value.values() if isinstance(value, dict) else value:
             yield from tensors_in(each)
-    elif isinstance(value, dict):
-        yield from tensors_in(list(value.values()))
 
 
 def cards_in(value: Any) -> Iterator[CardTensor]:
@@ -109,13 +108,11 @@ class PretendedCard(TorchFunctionMode):
     """The card, in use inside ``with``: ``torch.cuda`` answers as if it were there."""
 
     def __init__(self, memory: int = 2**36):
-        self.memory, self.moves, self.waits = memory, [], Counter()
+        self.memory, self.aside, self._patches = memory, False, ExitStack()
+        self.moves: list[Move] = []
+        self.waits: Counter[tuple[str, str]] = Counter()
         self.locked: dict[int, torch.Tensor] = {}
         self.late: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._patches = ExitStack()
-
-    moves: list[Move]
-    waits: Counter[tuple[str, str]]
 
     def __enter__(self) -> PretendedCard:
         for owner, name, value in self._pretended():
@@ -130,16 +127,17 @@ class PretendedCard(TorchFunctionMode):
         """(module, name, what stands there): what of PyTorch asks the driver."""
         Generator = torch.Generator
         facts = SimpleNamespace(total_memory=self.memory, multi_processor_count=132, name="a pretended card")
-        event = SimpleNamespace(record=lambda *_: None, synchronize=lambda: self._waited("event"), wait=self.settle)
-        stream = SimpleNamespace(wait_event=lambda _: self.settle(), wait_stream=lambda _: self.settle(), synchronize=lambda: self._waited("stream"))
+        event = SimpleNamespace(record=lambda *_: None, synchronize=lambda: self.settle("event"))
+        stream = SimpleNamespace(wait_event=lambda _: self.settle(), wait_stream=lambda _: self.settle(), synchronize=lambda: self.settle("stream"))
         answers = {
             "empty_cache": None, "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0, "get_device_properties": facts,
             "get_device_capability": (9, 0), "get_device_name": facts.name, "mem_get_info": (self.memory, self.memory), "is_bf16_supported": True,
-            "Stream": stream, "current_stream": stream, "Event": event, "stream": nullcontext(), "device": nullcontext(), "is_current_stream_capturing": False,
+            "Stream": stream, "current_stream": stream, "Event": event, "device": nullcontext(), "is_current_stream_capturing": False,
         }  # fmt: skip
         for name, answer in answers.items():
             yield torch.cuda, name, lambda *_, answer=answer, **__: answer
-        yield torch.cuda, "synchronize", lambda *_: self._waited("synchronize")
+        yield torch.cuda, "stream", lambda *_: patch.object(self, "aside", True)
+        yield torch.cuda, "synchronize", lambda *_: self.settle("synchronize")
         yield torch, "Generator", type("Generator", (Generator,), {"__new__": lambda cls, device=HOST: Generator.__new__(cls, HOST)})
         together = staticmethod(lambda lists, with_indices=False: {(PLACE, lists[0][0].dtype): (lists, list(range(len(lists[0]))))})
         yield torch.optim.Optimizer, "_group_tensors_by_device_and_dtype", together  # asks below Python where tensors lie
@@ -158,17 +156,20 @@ class PretendedCard(TorchFunctionMode):
 
         return call
 
-    def settle(self) -> None:
-        """Copies that were only promised are made."""
+    def settle(self, waited: str = "") -> None:
+        """Copies that were only promised are made: another stream was waited for, by the card or (``waited``) by the host."""
+        if waited:
+            self._waited(waited)
         for there, here in self.late:
             there.copy_(here)
         self.late.clear()
 
     def _waited(self, what: str) -> None:
-        self.settle()
         self.waits[what, _line()] += 1
 
-    def _moved(self, way: str, a: torch.Tensor) -> None:
+    def _moved(self, way: str, a: torch.Tensor, later: bool = False) -> None:
+        if way == "down" and later:
+            raise AssertionError("a copy to the host that nobody waits for: its numbers may not be there yet")
         self.moves.append(Move(way, tuple(a.shape), _line()))
         if way == "down":
             self._waited("copy")
@@ -181,7 +182,8 @@ class PretendedCard(TorchFunctionMode):
         name = func.__self__.__name__ if func.__name__ in ("__get__", "__set__") else func.__name__
         cards = list(cards_in((args, kwargs)))
         if kwargs.pop("pin_memory", False) or name == "pin_memory":
-            return self._locked(func(*args, **kwargs) if name != "pin_memory" else args[0].clone())
+            found = func(*args, **kwargs) if name != "pin_memory" else args[0].clone()
+            return self.locked.setdefault(found.untyped_storage().data_ptr(), found)
         if name in ("to", "cpu", "cuda"):
             return self._sent(name, args, kwargs)
         asked = kwargs.get("device")
@@ -198,54 +200,41 @@ class PretendedCard(TorchFunctionMode):
             return False
         if name in ("copy_", "__setitem__"):
             return self._written(name, func, args, kwargs)
-        if name not in ("__get__", "__set__", "data", "grad"):
-            self._check(name, args, kwargs, cards)
-        if (wide := kwargs.get("out_dtype")) is not None:  # a product whose sums are wider than its factors, which PyTorch has for CUDA alone
-            args, kwargs = changed(args, lambda a: CardTensor(inner_of(a).to(wide), self)), {}
+        self._check(name, args, kwargs, cards)
+        if (wide := kwargs.pop("out_dtype", None)) is not None:  # sums wider than the factors, which PyTorch has for CUDA alone
+            args = changed(args, lambda a: CardTensor(inner_of(a).to(wide), self))
         found = func(*inner_of(args), **inner_of(kwargs))
         if name in READS or name in WAITS or (name == "repeat_interleave" and kwargs.get("output_size") is None):
             self._waited(name)
-        if name == "__iter__":
-            return iter(self._wrapped(tuple(found), cards))
-        return self._wrapped(found, cards)
+        return iter(self._wrapped(tuple(found), cards)) if name == "__iter__" else self._wrapped(found, cards)
 
     def _wrapped(self, found: Any, cards: list[CardTensor]) -> Any:
         """Results on the card; what was changed in place is the tensor that it was."""
         own = {id(a.inner): a for a in cards}
         return changed(found, lambda a: own[id(a)] if id(a) in own else CardTensor(a, self))
 
-    def _locked(self, a: torch.Tensor) -> torch.Tensor:
-        self.locked[a.untyped_storage().data_ptr()] = a
-        return a
-
     def _up(self, host: torch.Tensor, later: bool = False) -> CardTensor:
         self._moved("up", host)
-        there = host.clone()
-        self._promise(there, host, later)
+        self._promise(there := host.clone(), host, later)
         return CardTensor(there, self)
 
     def _promise(self, there: torch.Tensor, host: torch.Tensor, later: bool) -> None:
-        """From locked memory the card copies when it comes to it."""
-        if later and host.untyped_storage().data_ptr() in self.locked:
+        """On a stream of its own the card copies from locked memory when it comes to it."""
+        if later and self.aside and host.untyped_storage().data_ptr() in self.locked:
             self.late.append((there, host))
             there.fill_(torch.nan) if there.is_floating_point() else there.zero_()
 
     def _sent(self, name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
         """``to``, ``cpu`` and ``cuda``."""
-        own, rest = args[0], args[1:]
-        to_card, here = name == "cuda" or (name == "to" and isinstance(own, CardTensor)), isinstance(own, CardTensor)
+        own, rest, here = args[0], args[1:], isinstance(args[0], CardTensor)
         if name == "to" and rest and isinstance(rest[0], torch.Tensor):
             rest = (PLACE if isinstance(rest[0], CardTensor) else HOST, inner_of(rest[0]).dtype)
         copy = kwargs.pop("copy", False)
         where, dtype, later, _ = torch._C._nn._parse_to(*rest, **kwargs) if name == "to" else (None, None, False, None)
-        if where is not None:
-            to_card = where.type == "cuda"
+        to_card = name == "cuda" or (name == "to" and here) if where is None else where.type == "cuda"
         if here and not to_card:
-            if later:
-                raise AssertionError("a copy to the host that nobody waits for: its numbers may not be there yet")
-            self._moved("down", own)
-            found = own.inner.clone()
-            return found if dtype is None else found.to(dtype)
+            self._moved("down", own, later)
+            return own.inner.clone() if dtype is None else own.inner.to(dtype, copy=True)
         if to_card and not here:
             own = self._up(own, later)
         if not to_card:
@@ -261,13 +250,11 @@ class PretendedCard(TorchFunctionMode):
             self._indexed(args[1])
             plain = all(isinstance(a, PARTS) for a in (args[1] if isinstance(args[1], tuple) else (args[1],)))
             if isinstance(source, torch.Tensor) and here != there and source.ndim and not plain:
-                raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! (index_put_)")
+                raise RuntimeError(f"{TWO} (index_put_)")
         found = func(*inner_of(args), **inner_of(kwargs))
         if isinstance(source, torch.Tensor) and here != there:
             later = bool(kwargs.get("non_blocking") or (name == "copy_" and len(args) > 2 and args[2]))
-            if there and later:
-                raise AssertionError("a copy to the host that nobody waits for: its numbers may not be there yet")
-            self._moved("up" if here else "down", source)
+            self._moved("up" if here else "down", source, later)
             if here and name == "copy_":
                 self._promise(target.inner, source, later)
         return target if found is not None else None
@@ -287,7 +274,7 @@ class PretendedCard(TorchFunctionMode):
             self._indexed(args[1])
             hosts = []
         if any(a.ndim or bare in PRODUCTS for a in hosts):
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! ({name})")
+            raise RuntimeError(f"{TWO} ({name})")
         floats = any(a.inner.dtype.is_floating_point for a in cards)
         if bare in PRODUCTS - {"cat", "stack", "hstack", "vstack", "outer"} and not floats:
             raise RuntimeError(f'"{name}_cuda" not implemented for {cards[0].inner.dtype}')

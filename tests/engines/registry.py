@@ -43,6 +43,7 @@ if importlib.util.find_spec("torch"):
         PretendedCard().__enter__()  # for the whole process
         DEVICE = "cuda"
     ENGINES["torch"] = Fetched(made(1, DEVICE))
-"""``torch`` runs on CPU tensors, or on the device that ECKART_TORCH_DEVICE names ("cuda", or "pretended": see ``pretended.py``); not judged where PyTorch is absent."""
+"""``torch`` runs on CPU tensors, or on the device that ECKART_TORCH_DEVICE names ("cuda", or "pretended": see ``pretended.py``); not judged where PyTorch is
+absent."""
 SLOW = {"three parts": BlocksEngine(1, cut=3)}
 """Judged by `make test-slow`; `tests/test_parts.py` fits every model on it in every run."""

@@ -298,8 +298,8 @@ def _kl_steps(
     rule: KlRule,
     steps: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Multiplicative steps of some rows, given s_j = u.h_j at their entries and sum_j r_j h_j; value and violations of each row before the first. A row that moves
-    no more stays."""
+    """Multiplicative steps of some rows, given what makes s_j = u.h_j at their entries and sum_j r_j h_j; value and violations of each row before the first.
+    A row that moves no more stays."""
     total = heavy.sum(1)
     u = _floored(start, down, total, rule)
     least = (1e-30 * total).clamp(min=1e-37)[:, None]

@@ -89,7 +89,7 @@ class Pass(NamedTuple):
 class KlSums(NamedTuple):
     """R^T D W (n x k), R = A / (W V^T) where A > 0, and sum w (a log(a / s) - a)."""
 
-    up: np.ndarray
+    up: Tall
     value: float
 
     def merge(self, other: KlSums) -> KlSums:
