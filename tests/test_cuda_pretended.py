@@ -79,14 +79,13 @@ def test_a_promised_copy_that_is_overwritten_too_soon_shows():
         with torch.cuda.stream(torch.cuda.Stream()):
             there = buffer.to("cuda", non_blocking=True)
         assert there.isnan().all()  # nobody has waited for it
-        buffer.fill_(2.0)  # CUDA may not have read it yet
-        torch.cuda.synchronize()
-        assert there.tolist() == [2.0] * 4
-        with torch.cuda.stream(torch.cuda.Stream()):
-            there = buffer.to("cuda", non_blocking=True)
         torch.cuda.current_stream().wait_event(None)
-        buffer.fill_(3.0)
-        assert there.tolist() == [2.0] * 4
+        assert there.tolist() == [1.0] * 4
+        with pytest.raises(AssertionError, match="may not have read"):
+            buffer.fill_(2.0)  # the card waits for the copy, the host has not
+        torch.cuda.synchronize()
+        buffer.fill_(2.0)
+        assert there.tolist() == [1.0] * 4
     assert card.waits["synchronize", "a test"] == 1
 
 

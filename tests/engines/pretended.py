@@ -6,8 +6,8 @@
 
 It refuses what CUDA refuses (tensors of two places in one operation, whole numbers in a matrix product, a tensor of the card as an array of NumPy) and what
 this engine promises not to do: sums of floats that threads make in any order. It counts copies between host and card, and waits: everything after which the
-host knows a number that the card has made. A copy on another stream that nobody waits for is made as late as CUDA may make it. Kernels in Triton run where
-its interpreter does (``TRITON_INTERPRET=1``), else the engine goes by torch. It cannot see seconds, the rounding of tensor cores, memory that runs out, what
+host knows a number that the card has made. A copy on another stream is made as late as CUDA may make it. Kernels in Triton run where its
+interpreter does (``TRITON_INTERPRET=1``), else the engine goes by torch. It cannot see seconds, the rounding of tensor cores, memory that runs out, what
 compiled kernels do, CUDA graphs, and copies that PyTorch's own functions make inside.
 """
 
@@ -26,13 +26,11 @@ from torch.overrides import TorchFunctionMode
 
 PLACE, HOST = torch.device("cuda:0"), torch.device("cpu")
 READS = {"item", "__float__", "__int__", "__bool__", "__index__", "tolist", "equal", "allclose", "is_nonzero", "__contains__"}
-"""Functions that answer with numbers of the host."""
 WAITS = {"nonzero", "argwhere", "masked_select", "bincount", "unique", "unique_consecutive"} | {"eigh", "eigvalsh", "svd", "lstsq", "cholesky", "inv", "solve"}
-"""Functions that wait for the card: the shape of their answer, or whether there is one, depends on numbers."""
 ANY_ORDER = {"index_add", "scatter_add", "scatter_reduce", "index_reduce", "cumsum", "cumprod", "histc"}
-"""Functions whose sums of floats have no fixed order on a GPU (PyTorch's page of ``use_deterministic_algorithms`` lists them)."""
 PRODUCTS = {"matmul", "rmatmul", "mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "vdot", "outer", "einsum", "cat", "stack", "hstack", "vstack"}
-"""Functions that take no single numbers of the host; all but the joins take no whole numbers."""
+"""Functions that answer with numbers of the host; that wait for the card, because the shape of their answer, or whether there is one, depends on numbers; whose
+sums of floats have no fixed order on a GPU (``torch.use_deterministic_algorithms``); that take no single numbers of the host and, but for joins, no whole ones."""
 PARTS = (int, slice, type(None), type(Ellipsis))
 TWO = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
@@ -46,10 +44,8 @@ class Move(NamedTuple):
 
 
 class CardTensor(torch.Tensor):
-    """A tensor of the card; ``inner`` has its numbers. Every function of PyTorch that meets one is a call of ``PretendedCard.run``."""
+    """A tensor of the card; ``inner`` has its numbers. Every function of PyTorch that meets one comes to the card."""
 
-    inner: torch.Tensor
-    card: PretendedCard
     device, is_cuda, is_cpu = PLACE, True, False
     shape = property(lambda self: self.inner.shape)
     dtype = property(lambda self: self.inner.dtype)
@@ -71,7 +67,7 @@ class CardTensor(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Where no mode is at work: on another thread."""
-        return next(cards_in((args, kwargs))).card.run(func, args, kwargs or {})
+        return next(cards_in((args, kwargs))).card.__torch_function__(func, types, args, kwargs)
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, *_: Any, **__: Any) -> Any:
@@ -113,6 +109,7 @@ class PretendedCard(TorchFunctionMode):
         self.waits: Counter[tuple[str, str]] = Counter()
         self.locked: dict[int, torch.Tensor] = {}
         self.late: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self.reading: set[int] = set()
 
     def __enter__(self) -> PretendedCard:
         for owner, name, value in self._pretended():
@@ -160,6 +157,7 @@ class PretendedCard(TorchFunctionMode):
         """Copies that were only promised are made: another stream was waited for, by the card or (``waited``) by the host."""
         if waited:
             self._waited(waited)
+            self.reading.clear()
         for there, here in self.late:
             there.copy_(here)
         self.late.clear()
@@ -175,10 +173,8 @@ class PretendedCard(TorchFunctionMode):
             self._waited("copy")
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self.run(func, args, kwargs or {})
-
-    def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """One function of PyTorch, where its tensors lie."""
+        kwargs = kwargs or {}
         name = func.__self__.__name__ if func.__name__ in ("__get__", "__set__") else func.__name__
         cards = list(cards_in((args, kwargs)))
         if kwargs.pop("pin_memory", False) or name == "pin_memory":
@@ -193,6 +189,8 @@ class PretendedCard(TorchFunctionMode):
                 return args[0] if cards else self._up(func(*args, **kwargs))
             return self._wrapped(func(*inner_of(args), **inner_of(kwargs)), cards)
         if not cards:
+            if self.reading and name in ("copy_", "fill_", "__setitem__") and args[0].untyped_storage().data_ptr() in self.reading:
+                raise AssertionError("memory was written to that the card may not have read yet")
             return func(*args, **kwargs)
         if name in ("numpy", "__array__", "__dlpack__"):
             raise TypeError(f"can't convert cuda:0 device type tensor to numpy ({name}). Use Tensor.cpu() to copy the tensor to host memory first.")
@@ -222,6 +220,7 @@ class PretendedCard(TorchFunctionMode):
         """On a stream of its own the card copies from locked memory when it comes to it."""
         if later and self.aside and host.untyped_storage().data_ptr() in self.locked:
             self.late.append((there, host))
+            self.reading.add(host.untyped_storage().data_ptr())
             there.fill_(torch.nan) if there.is_floating_point() else there.zero_()
 
     def _sent(self, name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
