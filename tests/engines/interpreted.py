@@ -1,5 +1,5 @@
-"""Every kernel of the engine in PyTorch under Triton's interpreter, on CPU tensors, against the same primitive without kernels; prints what differs. Run by
-``tests/test_cuda_kernels.py`` in a process of its own, because Triton decides at its import whether it interprets."""
+"""Every kernel of the engine in PyTorch under Triton's interpreter, on a pretended card, against the same primitive without kernels; prints what differs.
+Run by ``tests/test_cuda_kernels.py`` in a process of its own, because Triton decides at its import whether it interprets."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from pretended import PretendedCard
 from scipy import sparse
 
 from eckart.engines import engine_named
@@ -28,6 +29,7 @@ from eckart.engines.cuda import (
     triangles,
     words,
 )
+from eckart.engines.cuda.arrays import on_host
 from eckart.engines.cuda.engine import TorchEngine
 from eckart.engines.cuda.kernels import divergence, language
 from eckart.engines.protocol import KlRule, RidgeRule
@@ -189,7 +191,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
 
 def flat(value: Any) -> list[np.ndarray]:
     if hasattr(value, "tensor"):
-        return [value.tensor.numpy()]
+        return [on_host(value)]
     if isinstance(value, (tuple, list)):
         return [part for each in value for part in flat(each)]
     return [] if value is None else [np.asarray(value, np.float64)]
@@ -198,7 +200,8 @@ def flat(value: Any) -> list[np.ndarray]:
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
     for module in (dense, known, mixtures, paired, parts, ridge, sampled, topics, triangles, words):
         module.usable = lambda tensor: kernels  # type: ignore[attr-defined]
-    return flat(do(TorchEngine(1, "cpu")))
+    with PretendedCard():
+        return flat(do(TorchEngine(1, "cuda")))
 
 
 if __name__ == "__main__":

@@ -95,8 +95,9 @@ class OpaqueEngine:
         return HiddenMatrix(self.inner_engine.put(*self._inside(args, "put"), **self._inside(named, "put")))
 
     def take(self, array: Any, dtype: Any = None) -> Any:
+        """An array of the host, or one of the engine in another precision."""
         self.log.append(("take", np.asarray(array).nbytes if self._is_tall(array) else 0))
-        return self._outside(self.inner_engine.take(array, dtype))
+        return self._outside(self.inner_engine.take(self._inside(array, "take"), dtype))
 
     def get(self, array: Any) -> np.ndarray:
         inside = array._array if isinstance(array, Handle) else np.asarray(array)

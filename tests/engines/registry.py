@@ -33,10 +33,17 @@ ENGINES = {
     "cpu, 1 thread": engine_named("cpu", 1),
     "cpu, 3 threads": engine_named("cpu", 3),
 }
+DEVICE = os.environ.get("ECKART_TORCH_DEVICE", "cpu")
 if importlib.util.find_spec("torch"):
     from eckart.engines.cuda import made
 
-    ENGINES["torch"] = Fetched(made(1, os.environ.get("ECKART_TORCH_DEVICE", "cpu")))
-"""``torch`` runs on CPU tensors, or on the device that ECKART_TORCH_DEVICE names (``make test-gpu``); not judged where PyTorch is absent."""
+    if DEVICE == "pretended":
+        from pretended import PretendedCard
+
+        PretendedCard().__enter__()  # for the whole process
+        DEVICE = "cuda"
+    ENGINES["torch"] = Fetched(made(1, DEVICE))
+"""``torch`` runs on CPU tensors, or on the device that ECKART_TORCH_DEVICE names ("cuda", or "pretended": see ``pretended.py``); not judged where PyTorch is
+absent."""
 SLOW = {"three parts": BlocksEngine(1, cut=3)}
 """Judged by `make test-slow`; `tests/test_parts.py` fits every model on it in every run."""

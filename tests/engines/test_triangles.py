@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from registry import DEVICE
 
 torch = pytest.importorskip("torch", reason="the engine needs PyTorch")
 
@@ -16,8 +15,6 @@ from eckart.engines.cuda import dual, made, normal_equations  # noqa: E402
 from eckart.engines.cuda.triangles import Triangle  # noqa: E402
 from eckart.engines.protocol import RidgeRule  # noqa: E402
 from eckart.matrix import Observed  # noqa: E402
-
-DEVICE = os.environ.get("ECKART_TORCH_DEVICE", "cpu")
 
 
 def matrices(seed: int, batch: int, n: int, stiff: float):

@@ -6,12 +6,14 @@ are expected at mean + W E[z], so its expected code is U^T (E[x] - mean) = U_O^T
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from eckart.engines.protocol import Engine, refuse_bad
+from eckart.engines.protocol import Engine, Tall, refuse_bad
 from eckart.factors import Basis
+from eckart.io.tables.device_rows import rows_there
 from eckart.matrix import Dense, Matrix, Observed
 from eckart.reduce.missing import gaussian_of
 
@@ -37,12 +39,22 @@ def reusable(matrix: Matrix) -> Matrix:
 
 def encode(x: Any, basis: Basis, engine: Engine) -> np.ndarray:
     """Codes (x - mean) U of each row of a placed matrix; expected codes where entries are missing."""
+    return engine.get(encode_there(x, basis, engine))
+
+
+def encode_there(x: Any, basis: Basis, engine: Engine) -> Tall:
+    """The same, left in the engine."""
     u = basis.components.T
     if x.kind != "observed":
-        return engine.get(engine.times(x, u, basis.mean.astype(np.float64) if basis.centered else None))
+        return engine.times(x, u, basis.mean.astype(np.float64) if basis.centered else None)
     g = gaussian_of(basis)
     gain = np.sqrt(np.maximum(basis.variances - g.s2, 0.0))
-    return engine.get(engine.gap_expect(x, u.astype(np.float64), gain, g.mu, g.s2))
+    return engine.gap_expect(x, u.astype(np.float64), gain, g.mu, g.s2)
+
+
+def encoder_of(rows: Any) -> Callable[[Any, Basis, Engine], Any]:
+    """What makes codes of these rows: they stay on the device that the rows lie on."""
+    return encode if rows_there(rows) is None else encode_there
 
 
 def squared_errors(x: Any, basis: Basis, engine: Engine) -> np.ndarray:

@@ -30,7 +30,7 @@ from eckart.parameters import check, either, file_name, flag, number, one_of, op
 from eckart.reduce import missing as gaps
 from eckart.reduce.attributes import BasisAttributes
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.encode import encode, squared_errors
+from eckart.reduce.encode import encoder_of, squared_errors
 from eckart.reduce.krylov import block_krylov
 from eckart.reduce.plan import STATISTIC_COLUMNS, validate_components
 from eckart.reduce.solve import Options as PcaOptions
@@ -133,7 +133,7 @@ class LinearAutoencoder(BasisAttributes, ClassNamePrefixFeaturesOutMixin, Transf
 
     def transform(self, X: Any) -> np.ndarray:
         """Codes in canonical form: decorrelated, ordered by variance; on the GPU where X lies there."""
-        return same_kind(X, self._of_rows(X, encode))
+        return same_kind(X, self._of_rows(X, encoder_of(X)))
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """mean + codes U^T."""

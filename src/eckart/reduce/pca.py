@@ -30,7 +30,7 @@ from eckart.reduce import basis_gaussian
 from eckart.reduce import missing as gaps
 from eckart.reduce.charts import ComponentTables
 from eckart.reduce.covariance import Covariance
-from eckart.reduce.encode import encode, filled, reusable
+from eckart.reduce.encode import encoder_of, filled, reusable
 from eckart.reduce.given import SettableBasis
 from eckart.reduce.krylov import FINEST
 from eckart.reduce.plan import ALIASES, SOLVERS
@@ -313,8 +313,8 @@ class PCA(SettableBasis, ComponentTables, ClassNamePrefixFeaturesOutMixin, Trans
         self._fitted("rotation_")
         return self._rotation
 
-    def _encode(self, X: Any) -> np.ndarray:
-        codes = self._of_rows(X, encode)
+    def _encode(self, X: Any) -> Any:
+        codes = self._of_rows(X, encoder_of(X))
         b = self.fit_.factors
         if self.whiten or self._rotation is not None:
             scale = np.zeros(b.k)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,7 +152,7 @@ class Chain:
         if self.likelihood is not None:
             self._draw_rest()
             return self.likelihood.finish(self)
-        square, size = self._square(misfit), self._size()
+        square, size = self._square(misfit), self._size
         if self.noise == "common":
             degrees, rest = size + NOISE_DEGREES, square + NOISE_DEGREES * NOISE_VARIANCE
             self.alpha = min(self.rng.gamma(0.5 * degrees) / (0.5 * rest), 1.0 / FLOOR)
@@ -169,6 +169,7 @@ class Chain:
         own = self.columns.ones if self.columns.precisions is None else self.columns.precisions
         return float(self.engine.inner(own, misfit())[0, 0])
 
+    @cached_property
     def _size(self) -> int:
         """Entries that count."""
         return round(float(self.engine.inner(self.rows.ones, self.rows.counts)[0, 0]))
@@ -269,15 +270,20 @@ def normal_wishart(
     """
     d, size = len(total), float(n) if weight is None else weight
     m = total / size
-    s = np.eye(d) + (gram + gram.T) / 2 - size * np.outer(m, m) + MEAN_WEIGHT * size / (MEAN_WEIGHT + size) * np.outer(m, m)
+    # one array is changed step by step, and the triangle filled by rows: with some hundred columns arrays in between took longer than the products
+    s, square = gram + gram.T, np.outer(m, m)
+    s /= 2
+    s[np.diag_indices(d)] += 1
+    s -= size * square
+    s += MEAN_WEIGHT * size / (MEAN_WEIGHT + size) * square
     degrees = d + n
     if scatter is not None:
         s, degrees = s + scatter[0], degrees + scatter[1]
     t = np.zeros((d, d))
     t[np.diag_indices(d)] = np.sqrt(rng.chisquare(degrees - np.arange(d)))
-    t[np.tril_indices(d, -1)] = rng.standard_normal(d * (d - 1) // 2)
+    t[np.tri(d, k=-1, dtype=bool)] = rng.standard_normal(d * (d - 1) // 2)
     lower = np.linalg.cholesky(s)
-    root = linalg.solve_triangular(lower, t, lower=True, trans="T")
-    noise = lower @ linalg.solve_triangular(t, rng.standard_normal(d), lower=True, trans="T")  # M^-T z = C T^-T z
+    root = linalg.solve_triangular(lower, t, lower=True, trans="T", check_finite=False)
+    noise = lower @ linalg.solve_triangular(t, rng.standard_normal(d), lower=True, trans="T", check_finite=False)  # M^-T z = C T^-T z
     mu = size * m / (MEAN_WEIGHT + size) + noise / np.sqrt(MEAN_WEIGHT + size)
     return mu, root @ root.T, root

@@ -61,7 +61,7 @@ class Kept:
     def add(self) -> None:
         """Keep the present state of every chain."""
         for c, chain in enumerate(self.chains):
-            for name, value in _state(chain).items():
+            for name, value in _state(chain, self.dtype).items():
                 if name not in self.arrays:
                     dtype = self.dtype if name.endswith(("factors", "precisions", "tails", "link")) else np.dtype(np.float64)
                     self.arrays[name] = np.zeros((len(self.chains), self.draws, *value.shape), dtype)
@@ -304,14 +304,14 @@ def _link(x: Observed, d: int, seen: bool, known: Known | None) -> Link | None:
     return SeveralLinks(parts) if len(parts) > 1 else parts[0] if parts else None
 
 
-def _state(chain: Chain) -> dict[str, np.ndarray]:
-    """What is kept of a chain's state."""
+def _state(chain: Chain, dtype: np.dtype) -> dict[str, np.ndarray]:
+    """What is kept of a chain's state; factors are rounded to the precision of the data where they are, and half of them then travels."""
     out = {"alpha": np.array(chain.alpha)}
     if chain.likelihood is not None and len(chain.likelihood.thresholds):
         out["thresholds"] = chain.likelihood.thresholds
     for name, side in (("rows", chain.rows), ("columns", chain.columns)):
-        get = chain.engine.get
-        out |= {f"{name}.factors": get(side.factors), f"{name}.mu": side.mu, f"{name}.precision": side.precision}
+        get, factors = chain.engine.get, chain.engine.take(side.factors, dtype)
+        out |= {f"{name}.factors": get(factors), f"{name}.mu": side.mu, f"{name}.precision": side.precision}
         out[f"{name}.noise"] = np.array([side.shape, side.scale])
         if side.tails is not None:
             out |= {f"{name}.tails": get(side.tails)[:, 0], f"{name}.degrees": np.array(side.degrees)}

@@ -69,6 +69,33 @@ def all_fetched(*tensors: torch.Tensor) -> list[np.ndarray]:
     return [part.reshape(each.shape) for part, each in zip(np.split(flat, ends), tensors)]
 
 
+class Promised:
+    """A number that the device has yet to make. The numbers of one tensor come to the host together, when the first of them is asked for, and the host goes on
+    until then."""
+
+    def __init__(self, source: list[Any], at: int):
+        self._source, self._at = source, at
+
+    def __float__(self) -> float:
+        if isinstance(self._source[0], torch.Tensor):
+            self._source[:] = self._source[0].tolist()
+        return self._source[self._at]
+
+    def __add__(self, other: Any) -> float:
+        return float(self) + float(other)
+
+    __radd__ = __add__
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(float(self), dtype)
+
+
+def promised(numbers: torch.Tensor) -> list[Any]:
+    """The numbers of a vector, as floats that are fetched when one of them is asked for."""
+    source = [numbers]
+    return [Promised(source, at) for at in range(len(numbers))]
+
+
 def torch_dtype(dtype: Any) -> torch.dtype:
     return TORCH[np.dtype(dtype)]
 

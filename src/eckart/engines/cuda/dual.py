@@ -45,11 +45,9 @@ class Dual(NamedTuple):
                 return None
             return cls(None, scale, None if system.prior is None else system.prior * scale[:, None], system.noise)
         low, high = torch.aminmax(system.ridge)
-        if bool(low != high):
-            return None
         eye = torch.eye(k, dtype=dtype, device=system.base.device)
         lower, info = torch.linalg.cholesky_ex(system.base + low * eye)
-        if bool(info):
+        if bool((low != high) | (info != 0)):
             return None
         inverse = torch.linalg.solve_triangular(lower, eye, upper=False)
         prior = system.prior

@@ -41,17 +41,17 @@ class System(NamedTuple):
         return self._replace(base=base, prior=prior, noise=noise)
 
     def of_empty(self, rows: torch.Tensor, k: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """Rows without entries: (P + l I)^-1 h, and draws about it."""
-        lower = torch.linalg.cholesky(self.shift(rows, k, torch.float64))
+        """Rows without entries: (P + l I)^-1 h, and draws about it. A ridge depends on the number of entries alone, so that one matrix serves all of them."""
+        lower = torch.linalg.cholesky(self.shift(rows[:1], k, torch.float64))[0]
         h = (
             torch.zeros((len(rows), k), dtype=torch.float64, device=rows.device)
             if self.prior is None
             else self.prior[rows].double()
         )
-        u = torch.cholesky_solve(h[:, :, None], lower)[:, :, 0]
+        u = torch.cholesky_solve(h.T, lower).T
         part = -0.5 * (u * h).sum()
         if self.noise is not None:
-            u = u + torch.linalg.solve_triangular(lower.mT, self.noise[rows].double()[:, :, None], upper=True)[:, :, 0]
+            u = u + torch.linalg.solve_triangular(lower.T, self.noise[rows].double().T, upper=True).T
         return u.to(dtype), part
 
 
@@ -124,18 +124,14 @@ def solved(
     return None if found is None else (*found[:2], 0.5 * constant - found[2])
 
 
-def drawn(chunk: Chunk, matrix: torch.Tensor, r: torch.Tensor, system: System) -> tuple[torch.Tensor, torch.Tensor] | None:
-    """Draws of the rows of a chunk from their whole matrices and right-hand sides, and what solutions take off 1/2 sum q y; None where a matrix is not
-    positive definite, even in float64."""
+def drawn(chunk: Chunk, matrix: torch.Tensor, r: torch.Tensor, system: System) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Draws of the rows of a chunk from their whole matrices and right-hand sides, what solutions take off 1/2 sum q y, and whether a matrix is not positive
+    definite: a number of the device, so that the host prepares the next chunk at once."""
     assert system.noise is not None
-    for wide in (False, True):
-        lower = Triangle.of(matrix.double() if wide else matrix)
-        if bool(lower.failed()):
-            continue
-        noise = system.noise[chunk.rows].to(lower.lower.dtype)
-        half = lower.forward(r.to(noise.dtype)[:, :, None])
-        return lower.backward(half + noise[:, :, None])[:, :, 0], 0.5 * (half * half).sum(dtype=torch.float64)
-    return None
+    lower = Triangle.of(matrix)
+    noise = system.noise[chunk.rows].to(lower.lower.dtype)
+    half = lower.forward(r.to(noise.dtype)[:, :, None])
+    return lower.backward(half + noise[:, :, None])[:, :, 0], 0.5 * (half * half).sum(dtype=torch.float64), lower.failed()
 
 
 def _in_time(

@@ -5,12 +5,13 @@ Formulas and limits are those of ``protocol.parts``; sums that a certificate use
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from eckart.engines.cuda.arrays import DeviceArray, all_fetched
+from eckart.engines.cuda.arrays import DeviceArray, all_fetched, promised
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Held, padded_rows
 from eckart.engines.cuda.kernels import divergence, usable
@@ -64,10 +65,10 @@ class DeviceParts:
         x = self.held(x)
         return Held.of_rows(tall.tensor, x) if isinstance(tall, DeviceArray) else self.on_cpu("as_rows", tall, x)
 
-    def factor_mass(self, factor: Any, x: Any = None) -> np.ndarray:
-        """Kept on the device beside its copy: the other side's steps take it there."""
+    def factor_mass(self, factor: Any, x: Any = None) -> DeviceArray:
+        """Stays on the device, where the other side's steps take it."""
         f, w = self.tensor(factor), self._weights(x)
-        return self.twins.copy(f.sum(0, dtype=torch.float64) if w is None else w @ f.double())
+        return DeviceArray(f.sum(0, dtype=torch.float64) if w is None else w @ f.double())
 
     def factor_sums(self, factor: Any, x: Any = None) -> FactorSums:
         f, w = self.tensor(factor, np.float64), self._weights(x)
@@ -141,15 +142,17 @@ class DeviceParts:
         (value, kkt), whole = all_fetched(level, square)
         return CrossSums(float(value), float(kkt), host, whole)
 
-    def kl_rows(self, x: Any, other: Any, start: Any, rule: KlRule, mass: np.ndarray, *, steps: int = 1) -> Descent:
+    def kl_rows(self, x: Any, other: Any, start: Any, rule: KlRule, mass: Any, *, steps: int = 1) -> Descent:
+        """Value and violations are promised: a loop that does not ask for them lets the next half sweep begin at once."""
         x = self.held(x)
-        if x.kind == "dense":
-            return self.on_cpu("kl_rows", x, other, start, rule, mass, steps=steps)
         h, u = self.tensor(other), self.tensor(start)
-        down, e = self.tensor(mass, other.dtype), x.entries
+        down = self.tensor(mass, other.dtype)
+        if x.kind == "dense":
+            return self._kl_dense(x, h, u, down, rule, steps)
+        e = x.entries
         if usable(h):
             new, both = self._kl_by_kernels(x, h.contiguous(), u.contiguous(), down, rule, steps)
-            return Descent(DeviceArray(new), *(both.sum(1) if x.weights is None else both @ x.weights).tolist())
+            return Descent(DeviceArray(new), *promised(both.sum(1) if x.weights is None else both @ x.weights))
         new = torch.zeros_like(u)
         below, total = padded_rows(h), torch.zeros(2, dtype=torch.float64, device=self.device)
         for chunk in e.chunks(h.shape[1]):
@@ -157,12 +160,31 @@ class DeviceParts:
             w = chunk.seen.to(a.dtype) if e.weights is None else chunk.numbers(e.weights)
             gathered = below[chunk.columns]
             own = torch.bmm(w[:, None], gathered)[:, 0] if x.kind == "observed" else down.expand(len(a), -1)
-            found, value, kkt = _kl_steps(chunk, gathered, w * a, a, u[chunk.rows], own, rule, steps)
+            pieces = chunk.pieces(gathered)
+
+            def scores(u: torch.Tensor, gathered: torch.Tensor = gathered) -> torch.Tensor:
+                return torch.bmm(gathered, u[:, :, None])[:, :, 0]
+
+            def pulled(r: torch.Tensor, chunk: Any = chunk, pieces: torch.Tensor = pieces) -> torch.Tensor:
+                return chunk.whole(torch.bmm(r.reshape(len(pieces), 1, -1), pieces))[:, 0]
+
+            found, value, kkt = _kl_steps(scores, pulled, w * a, a, u[chunk.rows], own, rule, steps)
             heavy = 1.0 if x.weights is None else x.weights[chunk.rows]
             new[chunk.rows] = found
             total += torch.stack([(heavy * value).sum(), (heavy * kkt).sum()])
         self._kl_empty(x, u, new, down, rule, total)
-        return Descent(DeviceArray(new), *total.tolist())
+        return Descent(DeviceArray(new), *promised(total))
+
+    def _kl_dense(self, x: Held, h: torch.Tensor, u: torch.Tensor, down: torch.Tensor, rule: KlRule, steps: int) -> Descent:
+        """Where every entry is there: blocks of rows by products with the other factor."""
+        total, out = torch.zeros(2, dtype=torch.float64, device=self.device), []
+        for start, block in x.blocks():
+            part, a = slice(start, start + len(block)), block.to(u.dtype)
+            found, value, kkt = _kl_steps(lambda u: u @ h.T, lambda r: r @ h, a, a, u[part], down.expand(len(a), -1), rule, steps)
+            both = torch.stack([value, kkt])
+            total += both.sum(1) if x.weights is None else both @ x.weights[part]
+            out.append(found)
+        return Descent(DeviceArray(torch.cat(out) if out else u), *promised(total))
 
     def _kl_by_kernels(
         self, x: Held, h: torch.Tensor, u: torch.Tensor, down: torch.Tensor, rule: KlRule, steps: int
@@ -206,13 +228,14 @@ class DeviceParts:
                 each = block.double() * (torch.where(block > 0, ratio, 1.0).double().log() - 1)
                 value += (each if w is None else w * each).sum()
             up += ratio.T @ (part if w is None else part * w.to(part.dtype))
-        return KlSums(up.cpu().numpy(), float(value))
+        return KlSums(DeviceArray(up), promised(value[None])[0])  # both are for kl_step
 
-    def kl_step(self, right: Any, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule) -> Descent:
+    def kl_step(self, right: Any, sums: KlSums, mass: Any, totals: np.ndarray, rule: KlRule) -> Descent:
         u = self.tensor(right, np.float64)
-        up, down, each = (self.tensor(np.asarray(a), np.float64) for a in (sums.up, mass, totals))
+        up, down, each = (self.tensor(a, np.float64) for a in (sums.up, mass, totals))
         new, value, kkt = _multiplied(u, up, down.expand(len(u), -1), each, rule)
-        return Descent(DeviceArray(new.to(self.tensor(right).dtype)), sums.value + float(value.sum()), float(kkt.sum()))
+        level = torch.stack([float(sums.value) + value.sum(), kkt.sum()])
+        return Descent(DeviceArray(new.to(self.tensor(right).dtype)), *promised(level))
 
     def square_error(self, x: Any, left: Any, right: Any) -> float:
         x = self.held(x)
@@ -266,8 +289,8 @@ def _coordinates(
 
 
 def _kl_steps(
-    chunk: Any,
-    gathered: torch.Tensor,
+    scores: Callable[[torch.Tensor], torch.Tensor],
+    pulled: Callable[[torch.Tensor], torch.Tensor],
     heavy: torch.Tensor,
     a: torch.Tensor,
     start: torch.Tensor,
@@ -275,17 +298,16 @@ def _kl_steps(
     rule: KlRule,
     steps: int,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Multiplicative steps of the rows of a chunk; value and violations of each row before the first. A row that moves no more stays."""
+    """Multiplicative steps of some rows, given what makes s_j = u.h_j at their entries and sum_j r_j h_j; value and violations of each row before the first.
+    A row that moves no more stays."""
     total = heavy.sum(1)
     u = _floored(start, down, total, rule)
     least = (1e-30 * total).clamp(min=1e-37)[:, None]
-    rows = torch.arange(len(u), device=u.device)
     value = kkt = torch.zeros(len(u), dtype=torch.float64, device=u.device)
     going = torch.ones_like(total, dtype=torch.bool)
-    pieces = chunk.pieces(gathered)
     for s in range(steps):
-        at = torch.maximum(torch.bmm(gathered, u[rows][:, :, None])[:, :, 0], least)
-        up = chunk.whole(torch.bmm((heavy / at).reshape(len(pieces), 1, -1), pieces))[:, 0]
+        at = torch.maximum(scores(u), least)
+        up = pulled(heavy / at)
         new, own, violated = _multiplied(u, up, down, total, rule)
         if s == 0:
             each = heavy.double() * (torch.where(a > 0, a / at, 1.0).double().log() - 1)
@@ -293,6 +315,8 @@ def _kl_steps(
         moved = ((new - u).abs() * (down + rule.l1)).sum(1)
         u = torch.where(going[:, None], new, u)
         going = going & (moved > rule.tol * total)
+        if s % divergence.ASKED == divergence.ASKED - 1 and s + 1 < steps and not bool(going.any()):
+            break
     return u, value, kkt
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.arrays import DeviceArray, all_fetched
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.dual import Dual
 from eckart.engines.cuda.held import Held, padded_rows
@@ -91,12 +91,8 @@ class DeviceRidge:
             ridge,
             bias_ridge if rule.bias else None,
         )
-        left = torch.zeros((len(ridge), k), dtype=v.dtype, device=self.device)
-        bias = torch.zeros(len(ridge), dtype=v.dtype, device=self.device) if rule.bias else None
-        value = torch.zeros((), dtype=torch.float64, device=self.device)
         begun: Any = None if start is None else self.tensor(start, dtype)
         small = cg_steps > 0 and begun is not None and not rule.bias and prior is None and noise is None
-        part: Any
         if usable(v) and (k <= WIDEST if small else v.dtype == torch.float32):
             found = (
                 images_by_conjugate_gradients(facts, v.contiguous(), system, begun, cg_steps)
@@ -109,9 +105,24 @@ class DeviceRidge:
             return RowSolution(DeviceArray(left), None if bias is None else DeviceArray(bias), float(value))
         facts, root = (facts, None) if rule.bias else facts.evenly()
         v = v if root is None else v * root
+        for narrow in (True, False) if drawn_in_float32(facts, v, system) else (False,):
+            solution = self._by_chunks(x, facts, root, v, system, begun if small else None, cg_steps, narrow)
+            if solution is not None:
+                return solution
+        return self.on_cpu("ridge_rows", x, right, rule, **given)
+
+    def _by_chunks(
+        self, x: Held, facts: Known, root: torch.Tensor | None, v: torch.Tensor, system: System, begun: torch.Tensor | None, cg_steps: int, narrow: bool
+    ) -> RowSolution | None:
+        """Rows by batches of about the same length, the factor multiplied by ``root``; ``narrow`` draws in float32; from ``begun`` by conjugate gradients. None
+        where a matrix is not positive definite."""
+        k, biased, small = v.shape[1], system.bias_ridge is not None, begun is not None
+        left = torch.zeros((len(system.ridge), k), dtype=v.dtype, device=self.device)
+        bias = torch.zeros(len(left), dtype=v.dtype, device=self.device) if biased else None
+        value = torch.zeros((), dtype=torch.float64, device=self.device)
+        part: Any
         dual = None if small else Dual.of(system, k, v.dtype)
         shared = None if dual is None else dual.rows(v)
-        narrow = drawn_in_float32(facts, v, system)
         if narrow:
             v, system, more = widened(v, -k % EVEN), system.narrow(-k % EVEN), -k % EVEN
             if dual is not None and shared is not None:
@@ -122,14 +133,14 @@ class DeviceRidge:
             images = images if root is None else images * root.to(v.dtype)
             images = images if system.prior is None else images + system.prior
         crosses = None if pairs is None or shared is None or dual is None or dual.scale is not None else Paired.of(shared)
-        below, shared = padded_rows(v, rule.bias), None if shared is None else padded_rows(shared)
+        below, shared = padded_rows(v, biased), None if shared is None else padded_rows(shared)
         failed = torch.zeros((), dtype=torch.bool, device=self.device)
 
         def beside(length: int) -> int:
             """Numbers of a row beside what is gathered: its matrix and the factor."""
             return 0 if small else 2 * (k + 1) ** 2 if dual is None or not dual.takes(length, k) else 2 * length**2
 
-        for chunk in facts.entries.chunks(k + rule.bias, beside):
+        for chunk in facts.entries.chunks(k + biased, beside):
             w, y, q = facts.at(chunk)
             w, y, q = None if w is None else w.to(v.dtype), y.to(v.dtype), q.to(v.dtype)
             if root is not None:
@@ -140,33 +151,30 @@ class DeviceRidge:
                 left[chunk.rows], failed, value = u[:, :k].to(left.dtype), failed | bad, value + part
                 continue
             if pairs is not None and images is not None:
-                draws = drawn(chunk, pairs.down(chunk, system.base, system.ridge), images[chunk.rows], system)
-                if draws is None:
-                    return self.on_cpu("ridge_rows", x, right, rule, **given)
-                left[chunk.rows] = draws[0][:, :k].to(left.dtype)
-                value += 0.5 * (q * y).sum(dtype=torch.float64) - draws[1]
+                u, part, bad = drawn(chunk, pairs.down(chunk, system.base, system.ridge), images[chunk.rows], system)
+                left[chunk.rows], failed = u[:, :k].to(left.dtype), failed | bad
+                value += 0.5 * (q * y).sum(dtype=torch.float64) - part
                 continue
             gathered = below[chunk.columns]
-            if small:
+            if begun is not None:
                 u, part = by_conjugate_gradients(chunk, gathered, w, y, q, system, begun[chunk.rows], cg_steps)
                 left[chunk.rows] = u
             else:
                 found = solved(chunk, gathered, w, y, q, system)
                 if found is None:
-                    return self.on_cpu("ridge_rows", x, right, rule, **given)
+                    return None
                 left[chunk.rows], part = found[0][:, :k].to(left.dtype), found[2]
                 if bias is not None:
                     assert found[1] is not None
                     bias[chunk.rows] = found[1]
             value += part
-        if bool(failed):
-            return self.on_cpu("ridge_rows", x, right, rule, **given)
-        if prior is not None or noise is not None:
+        if system.prior is not None or system.noise is not None:
             empty = x.entries.empty
             if len(empty):
                 u, part = system.of_empty(empty, v.shape[1], left.dtype)
                 left[empty], value = u[:, :k], value + part
-        return RowSolution(DeviceArray(left), None if bias is None else DeviceArray(bias), float(value))
+        bad, total = all_fetched(failed, value)
+        return None if bad else RowSolution(DeviceArray(left), None if bias is None else DeviceArray(bias), float(total))
 
     def bias_rows(self, x: Any, rule: RidgeRule, offset: Any, weights: Any = None, *, mean: float = 0.0) -> DeviceArray:
         x = self.held(x)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cuda.arrays import DeviceArray
+from eckart.engines.cuda.arrays import DeviceArray, all_fetched, torch_dtype
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.held import Chunk, Held, padded_rows
 from eckart.engines.cuda.kernels import usable
@@ -31,7 +31,7 @@ class DeviceTopics:
     twins: Any
 
     def topic_words(self, counts: Any, sizes: np.ndarray, prior: Any, dtype: Any = None) -> TopicWords:
-        n, kind = len(counts), self.tensor(np.zeros(0, dtype or counts.dtype)).dtype
+        n, kind = len(counts), torch_dtype(dtype or counts.dtype)
         b = self.tensor(np.atleast_1d(np.asarray(prior, np.float64)))
         total = self.tensor(sizes, np.float64) + b.sum(0) * (1 if len(b) > 1 else n)
         held = total > 0
@@ -73,11 +73,10 @@ class DeviceTopics:
         self, x: Held, phi: torch.Tensor, prior: np.ndarray, before: torch.Tensor, after: torch.Tensor, ratios: torch.Tensor, sums: torch.Tensor
     ) -> tuple[DeviceArray, TopicStatistics]:  # fmt: skip
         """What a sweep leaves, from the shares before and after it and the ratios at the entries."""
-        value, seen = sums.tolist()
-        logs = before.double().clamp(min=1e-37).log().sum(0).cpu().numpy()
+        counts, each = self._word_counts(x, phi, ratios, before)
+        (value, seen), logs, sizes = all_fetched(sums, before.double().clamp(min=1e-37).log().sum(0), each)
         penalty = float(np.asarray(prior, np.float64) @ np.where(np.asarray(prior) > 0, logs, 0.0))
-        counts, sizes = self._word_counts(x, phi, ratios, before)
-        return DeviceArray(after), TopicStatistics(counts, sizes, value + penalty, value, seen)
+        return DeviceArray(after), TopicStatistics(counts, sizes, float(value) + penalty, float(value), float(seen))
 
     def topic_bayes(
         self, x: Any, words: Any, prior: np.ndarray, gamma: Any, *, steps: int = 100, tol: float = 1e-3
@@ -111,9 +110,9 @@ class DeviceTopics:
             sums[1] += c.sum(dtype=torch.float64)
         logs = _expected(g)
         rest = ((a - g) * logs + torch.lgamma(g)).sum() - torch.lgamma(g.sum(1)).sum()
-        counts, sizes = self._word_counts(x, phi, ratios, theta)
-        value, seen = sums.tolist()
-        found = TopicStatistics(counts, sizes, value + float(rest), value, seen, logs.sum(0).cpu().numpy())
+        counts, each = self._word_counts(x, phi, ratios, theta)
+        (value, seen), rest, sizes, logs = all_fetched(sums, rest, each, logs.sum(0))
+        found = TopicStatistics(counts, sizes, float(value + rest), float(value), float(seen), logs)
         return DeviceArray(g), found
 
     def topic_scores(self, x: Any, words: Any, shares: Any, floor: float) -> tuple[float, float]:
@@ -134,7 +133,7 @@ class DeviceTopics:
         return x, self.tensor(start, dtype).expand(x.shape[0], start.shape[-1])
 
     def _counts(self, x: Held, dtype: Any) -> torch.Tensor:
-        return x.entries.data.to(self.tensor(np.zeros(0, dtype)).dtype)
+        return x.entries.data.to(torch_dtype(dtype))
 
     def _kernel_entries(self, x: Held, dtype: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         return x.entries.indptr, x.entries.indices, self._counts(x, dtype)
@@ -166,9 +165,10 @@ class DeviceTopics:
 
     def _word_counts(
         self, x: Held, phi: torch.Tensor, ratios: torch.Tensor, theta: torch.Tensor
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, torch.Tensor]:
+        """Counts of words in topics, on both sides, and their sums, on the device."""
         counts = phi * entry_product(x.T.entries, ratios[x.entries.by_columns], theta)
-        return self.twins.copy(counts), counts.sum(0, dtype=torch.float64).cpu().numpy()
+        return self.twins.copy(counts), counts.sum(0, dtype=torch.float64)
 
 
 def _pulled(chunk: Chunk, there: torch.Tensor, r: torch.Tensor) -> torch.Tensor:

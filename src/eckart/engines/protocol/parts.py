@@ -89,7 +89,7 @@ class Pass(NamedTuple):
 class KlSums(NamedTuple):
     """R^T D W (n x k), R = A / (W V^T) where A > 0, and sum w (a log(a / s) - a)."""
 
-    up: np.ndarray
+    up: Tall
     value: float
 
     def merge(self, other: KlSums) -> KlSums:
@@ -122,8 +122,8 @@ class PartsFamily(Protocol):
         """A tall array as dense rows with the weights of the rows of x."""
         ...
 
-    def factor_mass(self, factor: Tall, x: Placed | None = None) -> np.ndarray:
-        """F^T D 1 alone."""
+    def factor_mass(self, factor: Tall, x: Placed | None = None) -> Tall:
+        """F^T D 1 alone: k numbers, which stay where they were made, for the steps of the other factor."""
         ...
 
     def factor_sums(self, factor: Tall, x: Placed | None = None) -> FactorSums:
@@ -182,7 +182,7 @@ class PartsFamily(Protocol):
         ...
 
     def kl_rows(
-        self, x: Placed, other: Tall, start: Tall, rule: KlRule, mass: np.ndarray, *, steps: int = 1
+        self, x: Placed, other: Tall, start: Tall, rule: KlRule, mass: Tall, *, steps: int = 1
     ) -> Descent:
         """Multiplicative steps on sum_j v_ij (a log(a / u.h_j) - a + u.h_j) + l1 sum u + l2/2 ||u||^2 for every row. ``mass`` is sum_j w_j h_j over all
         columns, absent ones are zeros; where they are unknown only the observed ones count and ``mass`` is not used."""
@@ -192,7 +192,7 @@ class PartsFamily(Protocol):
         """What a multiplicative step of the columns needs to know of dense rows; unless ``valued``, the value is 0."""
         ...
 
-    def kl_step(self, right: Tall, sums: KlSums, mass: np.ndarray, totals: np.ndarray, rule: KlRule) -> Descent:
+    def kl_step(self, right: Tall, sums: KlSums, mass: Tall, totals: np.ndarray, rule: KlRule) -> Descent:
         """The step itself: ``mass`` is sum_i w_i W_i, ``totals`` the weighted sum of each column."""
         ...
 

@@ -78,8 +78,8 @@ class PlacingFamily(Protocol):
         GapsFound, an infinity the error of ``refuse_bad``."""
         ...
 
-    def take(self, array: np.ndarray, dtype: Any = None) -> Tall:
-        """An array of the host, placed."""
+    def take(self, array: np.ndarray | Tall, dtype: Any = None) -> Tall:
+        """An array of the host, placed; or one of the engine, in another precision."""
         ...
 
     def get(self, array: Tall) -> np.ndarray:

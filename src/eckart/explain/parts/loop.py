@@ -88,7 +88,7 @@ def alternate(
             before, swept = swept, (rows.factor, columns.factor)
             (left, right), careful, hurried = swept, careful - 1, hurry
             watch("NMF sweeps", sweep + 1, max_iter)
-            if np.hypot(rows.residual, columns.residual) <= tol:
+            if rows.residual <= tol and np.hypot(rows.residual, columns.residual) <= tol:  # the columns' is asked for where it can matter
                 trace.reason = StopReason.CONVERGED
                 break
             leapt = leap and sweep >= (RELAXED if fast else LEAPS)

@@ -78,8 +78,8 @@ def _statistics(sides: Sides, left: Tall, right: Tall) -> tuple[np.ndarray, np.n
         found = sides.rows(left, right, still=True).sums
         assert found is not None
         return found.square, found.cross.astype(np.float64)
-    mass = sides.engine.factor_mass(left, sides.x)
-    step = replace(sides, sweeps=1).columns(Half(left, 0.0, 0.0), right)
+    mass = sides.engine.get(sides.engine.factor_mass(left, sides.x))
+    step = replace(sides, sweeps=1).columns(Half(left, 0.0), right)
     return mass, sides.engine.get(step.factor).astype(np.float64) * mass
 
 

@@ -47,12 +47,18 @@ class Penalties(NamedTuple):
 
 
 class Half(NamedTuple):
-    """A factor after a half sweep; F and the residual of that factor before it; for least squares the sums that the other half sweep needs."""
+    """A factor after a half sweep; F before it (NaN where it was not made), the violations of that factor before it and the size that they are measured by; for
+    least squares the sums that the other half sweep needs. An engine may have only promised the violations: asking for the residual waits for them."""
 
     factor: Tall
     value: float
-    residual: float
+    kkt: Any = 0.0
+    size: float = 0.0
     sums: CrossSums | None = None
+
+    @property
+    def residual(self) -> float:
+        return float(np.sqrt(max(float(self.kkt), 0.0) / self.size)) if self.size > 0 else 0.0
 
 
 @dataclass
@@ -103,11 +109,10 @@ class Sides(ABC):
         return Measured(self.loss, value, data, residuals, factors, self.totals, self.scale, dtype, self.beta)
 
     def _half(self, found: Any, rest: float, sums: CrossSums | None = None) -> Half:
-        kkt = found.kkt if sums is None else sums.kkt
-        value = (found.value if sums is None else sums.value) + rest
+        level = found if sums is None else sums
+        value = rest if np.isnan(rest) else float(level.value) + rest  # what nobody asks for is not waited for
         self.level = value if np.isfinite(value) else self.level
-        size = max(2 * self.level, 2e-4 * self.scale)
-        return Half(found.factor, value, float(np.sqrt(max(kkt, 0.0) / size)) if size > 0 else 0.0, sums)
+        return Half(found.factor, value, level.kkt, max(2 * self.level, 2e-4 * self.scale), sums)
 
 
 @dataclass

@@ -160,7 +160,8 @@ def encode(
         if (
             start is None
         ):  # the same share of every row for every component; the size of a start does not matter to a step
-            even = np.divide(1.0, mass, out=np.zeros_like(mass), where=mass > 0)
+            each = engine.get(mass)
+            even = np.divide(1.0, each, out=np.zeros_like(each), where=each > 0)
             start = engine.take(np.broadcast_to(even, shape), x.dtype)
             start = engine.kl_rows(x, right, start, rule._replace(fast=False), mass, steps=10).factor
             rule, steps = rule._replace(fast=True, tol=4 * fine), 2000

@@ -68,18 +68,26 @@ class DeviceRows:
         for a in range(0, len(self.tensor), rows):
             yield self.tensor[a : a + rows].cpu().double().numpy().astype(self.dtype, copy=False)
 
-    def like(self, array: np.ndarray) -> Any:
-        """An array of the host as what came: a tensor on the same device, or an array of the library that shares memory with it."""
+    def like(self, array: Any) -> Any:
+        """An array of the host or of an engine as what came: a tensor on the same device, or an array of the library that shares memory with it. One that an
+        engine made on a device does not pass through the host."""
         import torch
 
-        there = torch.from_numpy(np.ascontiguousarray(array)).to(self.tensor.device)
+        tensor = getattr(array, "tensor", None)
+        there = (torch.from_numpy(np.ascontiguousarray(array)) if tensor is None else tensor).to(self.tensor.device)
         made = getattr(__import__(type(self._source).__module__.partition(".")[0]), "from_dlpack", None)
         return there if isinstance(self._source, torch.Tensor) or made is None else made(there)
 
 
-def same_kind(source: Any, found: np.ndarray) -> Any:
-    """An answer for each row, where the rows are: on the device that ``source`` (rows, or a matrix of them) lies on, else as it is."""
+def rows_there(source: Any) -> DeviceRows | None:
+    """Rows, or a matrix of them, that lie on a device; None for all others."""
     if on_device(source):
-        return DeviceRows.of(source).like(found)
+        return DeviceRows.of(source)
     rows = getattr(source, "values", None)
-    return rows.like(found) if isinstance(rows, DeviceRows) else found
+    return rows if isinstance(rows, DeviceRows) else None
+
+
+def same_kind(source: Any, found: Any) -> Any:
+    """An answer for each row, where the rows are: on the device that ``source`` (rows, or a matrix of them) lies on, else as it is."""
+    rows = rows_there(source)
+    return found if rows is None else rows.like(found)

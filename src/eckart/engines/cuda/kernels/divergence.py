@@ -18,6 +18,8 @@ PIECE = 256
 """Entries that a program walks over: a longer one would end long after all others."""
 LINES = 4
 """Sums of pieces of a row that are added up at once, each in its order: one after the other they would wait for memory every time."""
+ASKED = 8
+"""Steps after which it is asked whether a row still moves: asking stops the device, so it is done now and then."""
 FAST = 1.75
 """The power of over-relaxed factors."""
 
@@ -132,8 +134,6 @@ def kl_steps(
         _stepped[(len(start),)](
             first, last, pulled, logs, u, out, mass, totals, going, both[0], both[1], *numbers, **kinds, LINES=LINES, num_warps=max(1, width // 256),
         )  # fmt: skip
-        if (
-            step % 8 == 7 and step + 1 < steps and not bool(going.any())
-        ):  # asking stops the device, so it is done now and then
+        if step % ASKED == ASKED - 1 and step + 1 < steps and not bool(going.any()):
             break
     return out, both
