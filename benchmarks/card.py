@@ -6,7 +6,7 @@ scikit-learn and numba on the machine are enough.
     python benchmarks/card.py --small --out FOLDER     anywhere: tries the script on tiny data, on a pretended card
 
 Steps follow one another in the order of their worth. Each has a limit, and what is left of ``--seconds``; a step that is stopped has printed its rows before.
-``--only`` names some of them.
+``--only`` names some of them: where a new machine compiles for long, a second call with ``--only cores sizes`` does what the first had no time for.
 """
 
 from __future__ import annotations

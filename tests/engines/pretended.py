@@ -30,7 +30,7 @@ WAITS = {"nonzero", "argwhere", "masked_select", "bincount", "unique", "unique_c
 ANY_ORDER = {"index_add", "scatter_add", "scatter_reduce", "index_reduce", "cumsum", "cumprod", "histc"}
 PRODUCTS = {"matmul", "rmatmul", "mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "vdot", "outer", "einsum", "cat", "stack", "hstack", "vstack"}
 """Functions that answer with numbers of the host; that wait for the card, because the shape of their answer, or whether there is one, depends on numbers; whose
-sums of floats have no fixed order on a GPU (``torch.use_deterministic_algorithms``); that take no single numbers of the host and, joins aside, no whole ones."""
+sums of floats have no fixed order on a GPU (``torch.use_deterministic_algorithms``); that take no single numbers of the host and, joins aside, no whole one."""
 PARTS = (int, slice, type(None), type(Ellipsis))
 TWO = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
