@@ -58,7 +58,8 @@ def explain(
         option(
             "--components",
             "-k",
-            help="How many topics, components or parts, or auto (chosen by the perplexity of unseen words, by BIC).  [default: 20, or as many as there are documents or words; mixture: auto]",
+            help="How many topics, components or parts, or auto (chosen by the perplexity of unseen words, by BIC).  "
+            "[default: 20, fewer for few documents or words; mixture: auto]",
         ),
     ] = None,
     out: options.Out = None,
