@@ -775,6 +775,18 @@ def test_beware_names_the_command(ran):
     assert f"eckart complete noise.csv {' '.join(LONG)} --method auto" in out
 
 
+def test_beware_of_lists_names_a_command_that_runs(ran):
+    """It had named --method auto without --feedback implicit, which is refused."""
+    Path("clicks.csv").write_text("user,item\n" + "".join(f"u{i},x\nu{i},y\nu{i},x\n" for i in range(6)))
+    clicks = ("--rows", "user", "--columns", "item")
+    out = ran("complete", "clicks.csv", *clicks, "--feedback", "implicit", "--duplicates", "sum")
+    line = next(line for line in out.splitlines() if line.startswith("beware"))
+    assert "the lists are no better than that of the most popular columns" in line
+    words = line.split("run: eckart ")[1].split()
+    assert words == ["complete", "clicks.csv", *clicks, "--duplicates", "sum", "--feedback", "implicit", "--method", "ease"]
+    assert "certificate holds" in ran(*words)
+
+
 def test_biases_alone(done):
     done("complete", "r.csv", *LONG, "--method", "biases", "--held-out", 0, "--model", "n.safetensors", "-q")
     model = load("n.safetensors")

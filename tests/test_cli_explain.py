@@ -316,3 +316,17 @@ def test_what_to_say_where_no_word_is_left(refused, tmp_path, monkeypatch):
     line = refused("explain", "three.txt", "--lines")
     assert "--min-df 1 and --max-df 1.0 keep all words" in line
     assert "lower --min-count 5" in refused("embed", "three.txt")
+
+
+def test_a_long_choice_is_announced(eckart_, tmp_path, monkeypatch):
+    import eckart.cli.explain as verb
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    pd.DataFrame(rng.standard_normal((60, 3)), columns=list("abc")).to_csv("t.csv", index=False)
+    assert "by BIC, which takes a while" not in eckart_("explain", "t.csv")[1]
+    monkeypatch.setattr(verb, "LONG", 100)
+    code, out, _ = eckart_("explain", "t.csv")
+    assert code == 0
+    assert "by BIC, which takes a while" in out
+    assert "takes a while" not in eckart_("explain", "t.csv", "-k", "2")[1]

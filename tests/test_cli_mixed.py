@@ -129,7 +129,9 @@ def test_gaps_among_words_as_other_programs_write_them(eckart_, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     size = rng.standard_normal(120)
-    frame = pd.DataFrame({"size": size, "weight": 3 * size + rng.standard_normal(120), "sex": np.where(size > 0, "male", "female")})
+    frame = pd.DataFrame(
+        {"size": size, "weight": 3 * size + rng.standard_normal(120), "sex": np.where(size > 0, "male", "female")}
+    )
     frame["ward"] = np.where(rng.random(120) < 0.5, "None", "B")
     frame.loc[::10, "sex"] = None
     frame.loc[3::10, "weight"] = np.nan

@@ -247,10 +247,15 @@ def _summary(model: Any, x: Any, judged: Any, chooser: Chooser, seconds: float, 
         shell.answer |= {"components": rank, "rank_reason": chooser.reason, "method_reason": chooser.because}
     if judged is not None and not judged.useful:
         tried = {row.method for row in chooser.table if row.error is not None}
-        others = (m for m in ("auto", "bayes") if m not in tried and m != chooser.method and not (tried and m == "auto"))
+        lists = judged.predicted is None
+        known = ("ease", "als") if lists else ("auto", "bayes")
+        others = (m for m in known if m not in tried and m != chooser.method and not (tried and m == "auto"))
         other = next(others, None)
         words = "the model predicts no better than the plain answers beside it"
-        more = f"; run: {command} --method {other}" if other else ": mean and biases are all there is to say"
+        if lists:
+            words, command = "the lists are no better than that of the most popular columns", f"{command} --feedback implicit"
+        plain = "how popular columns are is" if lists else "mean and biases are"
+        more = f"; run: {command} --method {other}" if other else f": {plain} all there is to say"
         shell.say("beware", words + more)
         shell.answer["beware"] = words + more
 
@@ -260,4 +265,6 @@ def _command(file: str, source: Any) -> str:
     told = {name: getattr(source, name) for name in ("rows", "columns", "values", "index", "delimiter")}
     words = [f"--{name} {shlex.quote(str(value))}" for name, value in told.items() if value is not None]
     words += ["--no-header"] if source.header is False else []
+    words += [f"--duplicates {source.duplicates}"] if source.duplicates != "error" else []
+    words += [f"--missing {shlex.quote(','.join(source.missing))}"] if source.missing else []
     return " ".join(["eckart complete", shlex.quote(file), *words])

@@ -67,7 +67,9 @@ def _tell_words(head: Any, file: str, shell: Shell) -> None:
         return
     for column in head.columns:
         if column.like is not None:
-            shell.note(f"{column.name} is taken for text: its numbers are written like {column.like!r}; save the file with plain digits")
+            shell.note(
+                f"{column.name} is taken for text: its numbers are written like {column.like!r}; save the file with plain digits"
+            )
     texts = [(c.name, head.rows.column(c.name).unique().to_pylist()) for c in head.columns if c.kind == "text"]
     for word in NULLS_IN_TEXT[1:]:
         if found := [name for name, cells in texts if word in cells]:

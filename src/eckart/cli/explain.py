@@ -23,6 +23,8 @@ METHODS = {"lda": "LDA", "plsa": "PLSA", "nmf": "NMF", "mixture": "GaussianMixtu
 DEFAULT, CANDIDATES = 20, (5, 10, 20, 40, 80)
 EMPTY = 5e-4
 """Share of the words or rows below which a topic or a component would be shown as 0.0 %."""
+LONG = 3e6
+"""Rows times squared columns from which the choice of a mixture is announced: 21,699 x 19 (8e6) with gaps took more than a minute of processor time."""
 
 
 @dataclass
@@ -58,7 +60,8 @@ def explain(
         option(
             "--components",
             "-k",
-            help="How many topics, components or parts, or auto (chosen by the perplexity of unseen words, by BIC).  [default: 20, or as many as there are documents or words; mixture: auto]",
+            help="How many topics, components or parts, or auto (chosen by the perplexity of unseen words, by BIC).  "
+            "[default: 20, fewer for few documents or words; mixture: auto]",
         ),
     ] = None,
     out: options.Out = None,
@@ -151,6 +154,8 @@ def explain(
     if how.plan:
         _plan(x, build, k, method, share, how.seed, shell)
         return
+    if method == "mixture" and k == "auto" and (x.shape[0] or LONG) * x.shape[1] ** 2 > LONG:
+        shell.say("choosing", "k = 1, 2, ... by BIC, which takes a while for a table of this size: -k 5 fits one mixture, --plan tells the time")
     _run(_Work(file, data, reading, to, shape, as_text), method, build, k, (share, held_out), how.seed, top, shell)
 
 

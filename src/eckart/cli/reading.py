@@ -118,7 +118,7 @@ class Reading:
                 shell.note(
                     f"the {axis} {odd!r} is taken for an id of {name}; say --missing {_quoted(odd)} if it stands for none"
                 )
-        return unmark(found, marks.numbers)
+        return unmark(found, marks.numbers)  # type: ignore[return-value]  # a matrix of the kind that came
 
     def table(
         self, file: str, shell: Any = None, words: list[str] | None = None, image: tuple[int, int] | None = None
@@ -351,8 +351,9 @@ def _quoted(text: str) -> str:
     return text if text.replace("_", "").replace("-", "").isalnum() else "'" + text + "'"
 
 
-def _plainly(like: str) -> str:
+def _plainly(like: str | None) -> str:
     """What to do about numbers with marks for the eye."""
+    like = like or ""
     return f"save the file with plain digits, {re.sub('[^0-9.-]', '', like.replace(',', ''))} for {like!r}"
 
 

@@ -107,7 +107,8 @@ def reduce(
     fitted = unfitted.fit(x)
     if pca and _varies(fitted.fit_.factors, shell) and fitted.fit_.factors.k == 0 and k == "auto":
         few = min(2, fitted.fit_.factors.rows, x.shape[1])
-        shell.note(f"no component stands out from the others; the first {few} are kept, and -k says another number")
+        kept = f"the first {few} are kept, and -k says another number" if few > 1 else "one is kept"
+        shell.note(f"no component stands out from the others; {kept}")
         fitted = build(n_components=few, image=shape).fit(x)
     shell.answer["data"] = facts(file, x)
     if scale is None and shape is None:

@@ -6,9 +6,9 @@ import contextlib
 import glob
 import json
 import logging
-import re
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator

@@ -55,7 +55,9 @@ class HeldOut:
         width = max(len(head), *map(len, self.scores))
         table = [(head, list(self.scores["model"]))]
         largest = max(value for scores in self.scores.values() for value in scores.values())
-        digits = ".4f" if not largest or 0.01 <= largest < 1e4 else ".4g"  # errors have the units of the data: cents, or people in millions
+        digits = (
+            ".4f" if not largest or 0.01 <= largest < 1e4 else ".4g"
+        )  # errors have the units of the data: cents, or people in millions
         table += [(name, [f"{value:{digits}}" for value in scores.values()]) for name, scores in self.scores.items()]
         return [f"{name:<{width}}" + "".join(f"{cell:>11}" for cell in cells) for name, cells in table]
 
