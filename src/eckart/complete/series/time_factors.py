@@ -316,7 +316,10 @@ class TimeFactors(KeptEntries):
 
     def _clipped(self, values: np.ndarray) -> np.ndarray:
         low_high = self.fit_.plan.get("clip")
-        return values if low_high is None else np.clip(values, *map(float, low_high))  # a file has "inf" as a word
+        if low_high is None:
+            return values
+        low, high = map(float, low_high)  # a file has "inf" as a word
+        return np.clip(values, low, high)
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
