@@ -6,8 +6,8 @@ take longer than the budget leaves is left out and named: ``BayesianMF`` by the 
 that of the first.
 
 Methods are compared entry by entry. With d_p = e_p^2 - f_p^2, e being the errors of biases alone and f those of the method of least error, biases are taken
-where  mean(d) <= std(d) / sqrt(N):  what factors gain cannot be told from the luck of the split. Else the method of least error is taken: als and bayes have the
-same form, and neither is the simpler one.
+where  mean(d) <= std(d) / sqrt(N):  what factors gain cannot be told from the luck of the split. Else the method of least error is taken: als and bayes have
+the same form, and neither is the simpler one.
 
 A comparison that was killed goes on (see ``io.models.steps``): candidates that were judged are not fitted again, the one at work goes on from its checkpoint,
 and what was decided by the time stays decided, so that method, reason and bits are those of the run that was killed.
@@ -111,8 +111,8 @@ def compare(
     verbose: bool = False,
     steps: Steps | None = None,
 ) -> Comparison:
-    """The method of least error on unseen entries, or biases alone where they cannot be told from it. ``build(method, part, **parameters)`` makes an estimator, with a
-    checkpoint for that part of the work where there is one at all ("": none); ``k`` is the rank, None where it is open. Every candidate, and every decision
+    """The method of least error on unseen entries, or biases alone where they cannot be told from it. ``build(method, part, **parameters)`` makes an estimator,
+    with a checkpoint for that part of the work where there is one at all ("": none); ``k`` is the rank, None where it is open. Every candidate, and every decision
     about time, is one of the ``steps``."""
     steps = steps or Steps()
     rank = max(1, min(16, *x.shape)) if k is None else k
@@ -159,7 +159,7 @@ def choose(squares: dict[str, np.ndarray]) -> str:
     """The method of least error; biases alone where their squared errors, less those of that method, have a mean within one standard error of 0.
 
     >>> even = np.ones(100)
-    >>> choose({"biases": even + np.tile([0.5, -0.4], 50), "bayes": even}), choose({"biases": even + 0.05, "bayes": even})
+    >>> choose({"biases": even + np.tile([0.5, -0.45], 50), "bayes": even}), choose({"biases": even + 0.05, "bayes": even})
     ('biases', 'bayes')
     """
     seen = {name: own for name, own in squares.items() if len(own)}
