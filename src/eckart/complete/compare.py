@@ -112,8 +112,8 @@ def compare(
     steps: Steps | None = None,
 ) -> Comparison:
     """The method of least error on unseen entries, or biases alone where they cannot be told from it. ``build(method, part, **parameters)`` makes an estimator,
-    with a checkpoint for that part of the work where there is one at all ("": none); ``k`` is the rank, None where it is open. Every candidate, and every decision
-    about time, is one of the ``steps``."""
+    with a checkpoint for that part of the work where there is one at all ("": none); ``k`` is the rank, None where it is open. Every candidate, and
+    every decision about time, is one of the ``steps``."""
     steps = steps or Steps()
     rank = max(1, min(16, *x.shape)) if k is None else k
     first = _Round(x, build, seed, "", steps)
