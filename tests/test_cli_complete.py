@@ -723,7 +723,7 @@ def test_gains_within_a_standard_error_are_not_taken(seed, gain, entries):
     assert choose(squares) == ("bayes" if away.mean() > error else "biases")
     assert choose({"biases": squares["biases"]}) == "biases"
     better = {"biases": squares["biases"], "als": squares["biases"] - 1.0, "bayes": squares["biases"] - 1.0 - 1e-9}
-    assert choose(better) == "bayes"  # a difference without spread is one, however small
+    assert choose(better) == "bayes"  # als and bayes have one form: the better of them
 
 
 def test_a_plan_takes_few_sweeps(ran, monkeypatch):

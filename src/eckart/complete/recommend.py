@@ -237,7 +237,7 @@ class Recommender(OnParts, SharesOfEntries):
         )
         found = demand.best(rows, d, seen.row_counts()[at], n, columns, hidden, scale, self._engine())
         values = rows.at(np.repeat(np.arange(len(at)), found.shape[1]), columns[np.maximum(found, 0)].ravel())
-        values = values.reshape(found.shape).astype(f.left.dtype, copy=False)
+        values = np.clip(values.reshape(found.shape), *scale).astype(f.left.dtype, copy=False)
         best = np.where(found >= 0, columns[found], -1)
         return best, np.where(found >= 0, values, -np.inf).astype(values.dtype)
 

@@ -212,11 +212,11 @@ class BayesianMF(Featured):
 
     def _told_scores(self, f: LowRank, at: np.ndarray, best: np.ndarray, scores: np.ndarray, by: str) -> tuple[np.ndarray, np.ndarray]:
         """What ``predict`` says of the cells of the lists; lists by prediction are put in its order."""
-        if not self._by_draws() or "ranking" not in self.fit_.plan:
+        if "ranking" not in self.fit_.plan:
             return best, scores
         real = best >= 0
-        scores = scores.copy()
-        scores[real] = self._at_cells(f, np.repeat(at, best.shape[1])[real.ravel()], best[real])
+        cells, scores = (np.repeat(at, best.shape[1])[real.ravel()], best[real]), scores.copy()
+        scores[real] = self._at_cells(f, *cells) if self._by_draws() else self._clipped(f.at(*cells))
         if by == "prediction":
             order = np.argsort(-scores, axis=1, kind="stable")
             best, scores = np.take_along_axis(best, order, axis=1), np.take_along_axis(scores, order, axis=1)

@@ -136,7 +136,6 @@ class TimeFactors(KeptEntries):
         ``rows=``, ``columns=`` (the time) and ``values=``; with ``sql=`` X is a database. Columns whose labels are numbers or times are put in order, and
         a column is added for each regular time that nobody observed; columns with other labels, or none, are taken in the order in which they come.
         """
-        check(self)
         x = observed(X, sql, rows=rows, columns=columns, values=values, duplicates=duplicates)
         if parts_of(x) is not None:
             raise InputError(
@@ -184,6 +183,7 @@ class TimeFactors(KeptEntries):
 
     def _check(self, x: Observed) -> int:
         """Refuse what cannot be done; returns the number of factors."""
+        check(self)
         n, columns = x.shape
         self._limits(x)
         if columns < 3:
@@ -316,7 +316,10 @@ class TimeFactors(KeptEntries):
 
     def _clipped(self, values: np.ndarray) -> np.ndarray:
         low_high = self.fit_.plan.get("clip")
-        return values if low_high is None else np.clip(values, float(low_high[0]), float(low_high[1]))  # a file has "inf" as a word
+        if low_high is None:
+            return values
+        low, high = map(float, low_high)  # a file has "inf" as a word
+        return np.clip(values, low, high)
 
     def _store(self, fit: Fit, arrays: dict[str, np.ndarray]) -> None:
         f = fit.factors
