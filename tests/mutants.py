@@ -156,7 +156,8 @@ def forget(name: str) -> None:
 
 
 def put_in(functions: list[types.FunctionType], path: str, tree: ast.Module, line: int) -> bool:
-    """Give the functions of a module that are in memory the code of the changed tree; False for a fault outside of functions, or that changes what a function knows of those around it."""
+    """Give the functions of a module that are in memory the code of the changed tree; False for a fault outside of functions, and where it changes
+    which names a function has of those around it."""
     if not statement_of(tree, line):
         return False
     codes, found = [compile(tree, path, "exec")], {}

@@ -634,3 +634,17 @@ def test_a_rate_that_leaves_the_numbers_is_quartered_for_batches_too():
     assert np.isfinite(model.components_).all()
     assert not np.isfinite(model.fit_.trace.values).all()  # it was too large
     assert np.abs(np.linalg.norm(model.components_)) == pytest.approx(1.0)
+
+
+def test_learned_priors_of_topics_stay_in_their_range():
+    """From 1e-4 to 100: counts that all lie in one topic would send the others to 0, equal ones to infinity."""
+    from eckart.explain.topics.priors import learned_alpha
+
+    alone = np.zeros((50, 2))
+    alone[:, 0] = 30.0
+    even = np.full((50, 2), 1000.0)
+    alpha, equal = np.array([0.5, 0.5]), np.array([150.0, 150.0])
+    for _ in range(60):
+        alpha, equal = learned_alpha(alone, alpha), learned_alpha(even, equal)
+    assert alpha[1] == pytest.approx(1e-4)
+    assert equal == pytest.approx([100.0, 100.0])
