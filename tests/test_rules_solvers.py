@@ -648,3 +648,37 @@ def test_learned_priors_of_topics_stay_in_their_range():
         alpha, equal = learned_alpha(alone, alpha), learned_alpha(even, equal)
     assert alpha[1] == pytest.approx(1e-4)
     assert equal == pytest.approx([100.0, 100.0])
+
+
+def test_a_killed_climb_goes_on_the_same_from_the_head_of_every_step():
+    """Also from between a small rise and the step after it, which decides whether the climb ends."""
+    import copy
+
+    from eckart.explain.em import climb
+
+    bounds = 10 + np.cumsum([0.0, 4.0, 1e-4, 3.0, 2.0, 1e-4, 1e-5, 1.0])
+
+    class Steps:
+        def expect(self, theta):
+            return SimpleNamespace(bound=2 * bounds[theta], weight=2.0, theta=theta)
+
+        def maximise(self, statistics):
+            return statistics.theta + 1
+
+    class Kept:
+        def __init__(self, state=None):
+            self.state, self.offered = state, []
+
+        def last(self):
+            return self.state
+
+        def offer(self, state):
+            self.offered.append(copy.deepcopy(state()))
+
+    whole = Kept()
+    end = climb(Steps(), 0, tol=1e-3, memory=whole)
+    assert end.theta == 5  # the first small rise had a larger one behind it
+    assert len(whole.offered) == 6
+    for state in whole.offered:
+        again = climb(Steps(), 0, tol=1e-3, memory=Kept(state))
+        assert (again.theta, again.trace.values, again.trace.reason) == (end.theta, end.trace.values, end.trace.reason)
