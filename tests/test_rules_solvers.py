@@ -682,3 +682,29 @@ def test_a_killed_climb_goes_on_the_same_from_the_head_of_every_step():
     for state in whole.offered:
         again = climb(Steps(), 0, tol=1e-3, memory=Kept(state))
         assert (again.theta, again.trace.values, again.trace.reason) == (end.theta, end.trace.values, end.trace.reason)
+
+
+def test_the_noise_of_leading_eigenvalues_is_the_mean_of_what_they_leave():
+    """Of a square matrix k values lie above 16/3 times (total - their sum) / (n - k): here 100 / 9 for one of them, which asks 59.3 of the second."""
+    from eckart.reduce.rank import gavish_donoho
+
+    for second, k in ((58.0, 1), (61.0, 2)):
+        assert gavish_donoho(np.array([1000.0, second]), 10, 10, 1100.0) == k
+
+
+def test_the_subspace_of_rows_with_gaps_is_that_with_means_in_them():
+    from eckart.matrix import Dense
+    from eckart.reduce.compare import principal_subspace
+
+    rng = np.random.default_rng(0)
+    x = (
+        rng.standard_normal((40, 2)) @ rng.standard_normal((2, 5))
+        + [0.0, 10.0, 20.0, 30.0, 40.0]
+        + 0.1 * rng.standard_normal((40, 5))
+    )
+    x[rng.random(x.shape) < 0.2] = np.nan
+    filled = np.where(np.isnan(x), np.nanmean(x, axis=0), x)
+    wanted = np.linalg.svd(filled - filled.mean(axis=0))[2][:2].T
+    for gappy in (Dense(x), eckart.observed(x)):
+        found = principal_subspace(gappy, 2)
+        np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=1e-8)
