@@ -708,3 +708,17 @@ def test_the_subspace_of_rows_with_gaps_is_that_with_means_in_them():
     for gappy in (Dense(x), eckart.observed(x)):
         found = principal_subspace(gappy, 2)
         np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=1e-8)
+
+
+def test_means_are_taken_off_products_where_data_are_large_and_means_are_small(monkeypatch):
+    """x^T (x v) less its mean, without a copy of centered rows: from LARGE entries on, and where the mean is no more than IMPLICIT times the variance."""
+    from eckart.matrix import Dense
+    from eckart.reduce import covariance
+    from eckart.trace import silent
+
+    monkeypatch.setattr(covariance, "LARGE", 100)
+    engine = engine_named("cpu", 1)
+    with engine.at_work():
+        for rows, shift, implicit in ((20, 0.0, True), (19, 0.0, False), (20, 9.0, True), (20, 11.0, False)):
+            x = np.tile([[1.0] * 5, [-1.0] * 5], (10, 1))[:rows] + shift  # the mean of the columns' squares is shift^2, their variance 1
+            assert covariance.Covariance.by_products(engine, engine.put(Dense(x)), True, None, silent).implicit is implicit
