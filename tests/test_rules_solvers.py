@@ -722,3 +722,24 @@ def test_means_are_taken_off_products_where_data_are_large_and_means_are_small(m
         for rows, shift, implicit in ((20, 0.0, True), (19, 0.0, False), (20, 9.0, True), (20, 11.0, False)):
             x = np.tile([[1.0] * 5, [-1.0] * 5], (10, 1))[:rows] + shift  # the mean of the columns' squares is shift^2, their variance 1
             assert covariance.Covariance.by_products(engine, engine.put(Dense(x)), True, None, silent).implicit is implicit
+
+
+def test_two_hundred_million_tokens_are_not_sampled_one_by_one():
+    from eckart.explain.topics.documents import as_counts
+    from eckart.io.read import read
+
+    for tokens, method in ((1.9e8, "gibbs"), (2.1e8, "cvb0")):
+        x = as_counts(read(np.array([[tokens / 2, 0.0], [1.0, tokens / 2]])), "LDA")
+        assert LDA(2)._method(x)[0] == method
+
+
+def test_lists_of_members_reach_some_times_deeper_than_the_list_they_are_judged_by():
+    """Each member gives its DEPTH * at best columns, and LEAST of them at the least."""
+    from scipy import sparse
+
+    from eckart.complete.items.blend_weights import DEPTH, LEAST, Pool
+
+    scores = np.random.default_rng(0).random((2, 4 * LEAST + 100 * DEPTH))
+    for at, depth in ((1, max(DEPTH, LEAST)), (LEAST, DEPTH * LEAST)):
+        pool = Pool.of([scores], sparse.csr_array(scores.shape), at)
+        assert (pool.columns >= 0).sum(axis=1).tolist() == [min(depth, scores.shape[1])] * 2
