@@ -720,8 +720,12 @@ def test_means_are_taken_off_products_where_data_are_large_and_means_are_small(m
     engine = engine_named("cpu", 1)
     with engine.at_work():
         for rows, shift, implicit in ((20, 0.0, True), (19, 0.0, False), (20, 9.0, True), (20, 11.0, False)):
-            x = np.tile([[1.0] * 5, [-1.0] * 5], (10, 1))[:rows] + shift  # the mean of the columns' squares is shift^2, their variance 1
-            assert covariance.Covariance.by_products(engine, engine.put(Dense(x)), True, None, silent).implicit is implicit
+            x = (
+                np.tile([[1.0] * 5, [-1.0] * 5], (10, 1))[:rows] + shift
+            )  # the mean of the columns' squares is shift^2, their variance 1
+            assert (
+                covariance.Covariance.by_products(engine, engine.put(Dense(x)), True, None, silent).implicit is implicit
+            )
 
 
 def test_two_hundred_million_tokens_are_not_sampled_one_by_one():
@@ -743,3 +747,27 @@ def test_lists_of_members_reach_some_times_deeper_than_the_list_they_are_judged_
     for at, depth in ((1, max(DEPTH, LEAST)), (LEAST, DEPTH * LEAST)):
         pool = Pool.of([scores], sparse.csr_array(scores.shape), at)
         assert (pool.columns >= 0).sum(axis=1).tolist() == [min(depth, scores.shape[1])] * 2
+
+
+def test_a_projected_step_must_lower_the_misfit_by_its_gain(monkeypatch):
+    """A trial counts where its value is below (1 - gain) of the one before; else the step is halved, and none is found where all fail."""
+    from eckart.complete.nuclear import svp
+
+    told = []
+
+    def tried(values):
+        left = iter(values)
+        monkeypatch.setattr(svp, "Operator", lambda pattern, entries, *more: told.append(float(entries[0])))
+        monkeypatch.setattr(
+            svp, "partial_svd", lambda *args, **more: SimpleNamespace(left=None, values=None, right=None, spare="spare")
+        )
+        d = SimpleNamespace(pattern=None, point=lambda *args: SimpleNamespace(value=next(left)))
+        at = SimpleNamespace(u=None, s=None, v=np.ones((2, 1)), rest=np.ones(1), value=1.0)
+        told.clear()
+        return svp._projected(d, at, 1, 8.0, None, np.random.default_rng(0), gain=0.1)
+
+    assert tried([0.89])[0].value == 0.89
+    assert told == [8.0]
+    assert tried([1.05, 0.91, 0.89])[0].value == 0.89
+    assert told == [8.0, 4.0, 2.0]
+    assert tried([0.95] * svp.CUTS) is None
