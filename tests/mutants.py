@@ -93,6 +93,7 @@ KNOWN: dict[str, str] = {
     **{f"{file} limit times 100: {seconds}": "how often a checkpoint is written" for file, seconds in KEPT_EVERY},
     "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
     "complete/bayes/bayesian_mf.py term dropped: self.n_components + 1": "how many threads a small matrix takes: the draws are the same",
+    "complete/bayes/bayesian_mf.py comparison turned: x.nnz * (self.n_components + 1) ** 2 < SMALL": "the same",
     "explain/topics/documents.py term dropped: ends[p] - x.parts.lengths[p]": "rows counted from the end of a part are the same rows",
     "complete/items/blended_scores.py sign turned: self.held * self.n": "how many rows are scored together, which changes memory alone",
     "complete/nuclear/path.py limit times 100: 1e+300": "the largest ratio whose logarithm is taken: no data have one of 1e300",
@@ -156,7 +157,8 @@ def forget(name: str) -> None:
 
 
 def put_in(functions: list[types.FunctionType], path: str, tree: ast.Module, line: int) -> bool:
-    """Give the functions of a module that are in memory the code of the changed tree; False for a fault outside of functions, or that changes what a function knows of those around it."""
+    """Give the functions of a module that are in memory the code of the changed tree; False for a fault outside of functions, and where it changes
+    which names a function has of those around it."""
     if not statement_of(tree, line):
         return False
     codes, found = [compile(tree, path, "exec")], {}

@@ -269,6 +269,7 @@ REFUSALS = {
     "words of skip-gram": (lambda: fitted("skip").certify([["a", "zz"]] * 3), "wanted the text of the fit"),
     "counts of skip-gram": (lambda: fitted("skip").certify(eckart.cooccurrence([["a", "b"]] * 3, min_count=1)), "counts of 2 words came, wanted those"),
     "no pair": (lambda: PMI(1, min_count=1).fit([["a"], ["b"]]), "no two words stand near each other"),
+    "no neighbour": (lambda: SkipGram(1, min_count=1).fit([["a"], ["b"]]), "no sentence has two words of the vocabulary, wanted words beside words"),
     "names of pairs": (lambda: PMI(1).fit(eckart.Counts(np.array([0, 1, 2]), np.array([1, 0]), np.ones(2), 2, np.array(["a", "b"]), np.array(["a", "c"]))),
         "the same words in the same order"),
     "sample": (lambda: SkipGram(1, min_count=1, sample=-1.0).fit(words()), "sample=-1.0 came, wanted None or a number >= 0"),

@@ -299,3 +299,40 @@ def test_cold_rows_are_drawn_in_pairs_around_their_prior(drawn, rng):
             r = np.linalg.cholesky(p.rows.precision[s]).T
             wanted = p.rows.mu[s] + numbers[0] @ link[s] + wide * np.linalg.inv(r) @ away[0, s]
             assert draws.bias[0, s] == pytest.approx(wanted[-1])
+
+
+def test_rows_with_heavy_tails_are_drawn_from_their_conditional(rng, monkeypatch):
+    """G = w L + alpha sum_j x_j x_j^T = R^T R, and u = G^-1 (w L mu + alpha sum_j (a_ij - c_j) x_j) + R^-1 z; then w from how far u lies from mu."""
+    from eckart.complete.bayes.chain import FLOOR, TAIL_STREAM, Chain, Side
+
+    a, d = rng.standard_normal((ROWS, COLUMNS)), K + 1
+    mu, lam, w = rng.standard_normal(d), precisions_of(rng, d)[0], positive(rng, ROWS)
+    root, told = np.linalg.cholesky(lam), []
+    with (engine := engine_named("cpu", 1)).at_work():
+        x = engine.put(Observed.from_nan(a))
+        rows = Side.of(engine, x, np.full(ROWS, COLUMNS), d, None)
+        columns = Side.of(engine, x.T, np.full(COLUMNS, ROWS), d, None)
+        chain = Chain(rows, columns, "common", "heavy", rng, engine)
+        chain.alpha, chain.sweeps = 2.5, 1
+        rows.tails, v = engine.take(w[:, None]), rng.standard_normal((COLUMNS, d))
+        columns.factors = engine.take(v)
+        original = engine.precision_rows
+
+        def spied(*args):
+            told.append(args)
+            return original(*args)
+
+        monkeypatch.setattr(chain, "_prior", lambda *args: (mu, lam, root))
+        monkeypatch.setattr(type(engine), "precision_rows", lambda self, *args: spied(*args), raising=False)
+        chain._draw(rows, columns, 0)
+        z, u = engine.get(engine.normal((chain.seed, 1, 0), (ROWS, d), np.float64)), engine.get(rows.factors)
+    design = np.column_stack([v[:, :K], np.ones(COLUMNS)])
+    for i in range(ROWS):
+        g = w[i] * lam + 2.5 * design.T @ design
+        mean = np.linalg.solve(g, w[i] * lam @ mu + 2.5 * design.T @ (a[i] - v[:, K]))
+        np.testing.assert_allclose(u[i], mean + np.linalg.solve(np.linalg.cholesky(g).T, z[i]), rtol=1e-8)
+    ((stream, away, counts, degrees, scale, floor),) = told
+    assert stream == (chain.seed, 1, TAIL_STREAM)
+    assert (degrees, scale, floor) == (8.0, 1.0, FLOOR)
+    np.testing.assert_allclose(engine.get(away)[:, 0], [(r - mu) @ lam @ (r - mu) for r in u], rtol=1e-8)
+    np.testing.assert_array_equal(engine.get(counts), d)

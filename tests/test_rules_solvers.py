@@ -634,3 +634,140 @@ def test_a_rate_that_leaves_the_numbers_is_quartered_for_batches_too():
     assert np.isfinite(model.components_).all()
     assert not np.isfinite(model.fit_.trace.values).all()  # it was too large
     assert np.abs(np.linalg.norm(model.components_)) == pytest.approx(1.0)
+
+
+def test_learned_priors_of_topics_stay_in_their_range():
+    """From 1e-4 to 100: counts that all lie in one topic would send the others to 0, equal ones to infinity."""
+    from eckart.explain.topics.priors import learned_alpha
+
+    alone = np.zeros((50, 2))
+    alone[:, 0] = 30.0
+    even = np.full((50, 2), 1000.0)
+    alpha, equal = np.array([0.5, 0.5]), np.array([150.0, 150.0])
+    for _ in range(60):
+        alpha, equal = learned_alpha(alone, alpha), learned_alpha(even, equal)
+    assert alpha[1] == pytest.approx(1e-4)
+    assert equal == pytest.approx([100.0, 100.0])
+
+
+def test_a_killed_climb_goes_on_the_same_from_the_head_of_every_step():
+    """Also from between a small rise and the step after it, which decides whether the climb ends."""
+    import copy
+
+    from eckart.explain.em import climb
+
+    bounds = 10 + np.cumsum([0.0, 4.0, 1e-4, 3.0, 2.0, 1e-4, 1e-5, 1.0])
+
+    class Steps:
+        def expect(self, theta):
+            return SimpleNamespace(bound=2 * bounds[theta], weight=2.0, theta=theta)
+
+        def maximise(self, statistics):
+            return statistics.theta + 1
+
+    class Kept:
+        def __init__(self, state=None):
+            self.state, self.offered = state, []
+
+        def last(self):
+            return self.state
+
+        def offer(self, state):
+            self.offered.append(copy.deepcopy(state()))
+
+    whole = Kept()
+    end = climb(Steps(), 0, tol=1e-3, memory=whole)
+    assert end.theta == 5  # the first small rise had a larger one behind it
+    assert len(whole.offered) == 6
+    for state in whole.offered:
+        again = climb(Steps(), 0, tol=1e-3, memory=Kept(state))
+        assert (again.theta, again.trace.values, again.trace.reason) == (end.theta, end.trace.values, end.trace.reason)
+
+
+def test_the_noise_of_leading_eigenvalues_is_the_mean_of_what_they_leave():
+    """Of a square matrix k values lie above 16/3 times (total - their sum) / (n - k): here 100 / 9 for one of them, which asks 59.3 of the second."""
+    from eckart.reduce.rank import gavish_donoho
+
+    for second, k in ((58.0, 1), (61.0, 2)):
+        assert gavish_donoho(np.array([1000.0, second]), 10, 10, 1100.0) == k
+
+
+def test_the_subspace_of_rows_with_gaps_is_that_with_means_in_them():
+    from eckart.matrix import Dense
+    from eckart.reduce.compare import principal_subspace
+
+    rng = np.random.default_rng(0)
+    x = (
+        rng.standard_normal((40, 2)) @ rng.standard_normal((2, 5))
+        + [0.0, 10.0, 20.0, 30.0, 40.0]
+        + 0.1 * rng.standard_normal((40, 5))
+    )
+    x[rng.random(x.shape) < 0.2] = np.nan
+    filled = np.where(np.isnan(x), np.nanmean(x, axis=0), x)
+    wanted = np.linalg.svd(filled - filled.mean(axis=0))[2][:2].T
+    for gappy in (Dense(x), eckart.observed(x)):
+        found = principal_subspace(gappy, 2)
+        np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=1e-8)
+
+
+def test_means_are_taken_off_products_where_data_are_large_and_means_are_small(monkeypatch):
+    """x^T (x v) less its mean, without a copy of centered rows: from LARGE entries on, and where the mean is no more than IMPLICIT times the variance."""
+    from eckart.matrix import Dense
+    from eckart.reduce import covariance
+    from eckart.trace import silent
+
+    monkeypatch.setattr(covariance, "LARGE", 100)
+    engine = engine_named("cpu", 1)
+    with engine.at_work():
+        for rows, shift, implicit in ((20, 0.0, True), (19, 0.0, False), (20, 9.0, True), (20, 11.0, False)):
+            x = (
+                np.tile([[1.0] * 5, [-1.0] * 5], (10, 1))[:rows] + shift
+            )  # the mean of the columns' squares is shift^2, their variance 1
+            assert (
+                covariance.Covariance.by_products(engine, engine.put(Dense(x)), True, None, silent).implicit is implicit
+            )
+
+
+def test_two_hundred_million_tokens_are_not_sampled_one_by_one():
+    from eckart.explain.topics.documents import as_counts
+    from eckart.io.read import read
+
+    for tokens, method in ((1.9e8, "gibbs"), (2.1e8, "cvb0")):
+        x = as_counts(read(np.array([[tokens / 2, 0.0], [1.0, tokens / 2]])), "LDA")
+        assert LDA(2)._method(x)[0] == method
+
+
+def test_lists_of_members_reach_some_times_deeper_than_the_list_they_are_judged_by():
+    """Each member gives its DEPTH * at best columns, and LEAST of them at the least."""
+    from scipy import sparse
+
+    from eckart.complete.items.blend_weights import DEPTH, LEAST, Pool
+
+    scores = np.random.default_rng(0).random((2, 4 * LEAST + 100 * DEPTH))
+    for at, depth in ((1, max(DEPTH, LEAST)), (LEAST, DEPTH * LEAST)):
+        pool = Pool.of([scores], sparse.csr_array(scores.shape), at)
+        assert (pool.columns >= 0).sum(axis=1).tolist() == [min(depth, scores.shape[1])] * 2
+
+
+def test_a_projected_step_must_lower_the_misfit_by_its_gain(monkeypatch):
+    """A trial counts where its value is below (1 - gain) of the one before; else the step is halved, and none is found where all fail."""
+    from eckart.complete.nuclear import svp
+
+    told = []
+
+    def tried(values):
+        left = iter(values)
+        monkeypatch.setattr(svp, "Operator", lambda pattern, entries, *more: told.append(float(entries[0])))
+        monkeypatch.setattr(
+            svp, "partial_svd", lambda *args, **more: SimpleNamespace(left=None, values=None, right=None, spare="spare")
+        )
+        d = SimpleNamespace(pattern=None, point=lambda *args: SimpleNamespace(value=next(left)))
+        at = SimpleNamespace(u=None, s=None, v=np.ones((2, 1)), rest=np.ones(1), value=1.0)
+        told.clear()
+        return svp._projected(d, at, 1, 8.0, None, np.random.default_rng(0), gain=0.1)
+
+    assert tried([0.89])[0].value == 0.89
+    assert told == [8.0]
+    assert tried([1.05, 0.91, 0.89])[0].value == 0.89
+    assert told == [8.0, 4.0, 2.0]
+    assert tried([0.95] * svp.CUTS) is None
