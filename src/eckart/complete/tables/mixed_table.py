@@ -75,7 +75,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
         "huber" for numbers of which a few are wild; "ordered", "ordered_probit" and "multinomial" for numbers with few values. Whole numbers that count
         the rows, or are all different in a column named id (or user_id, PassengerId, key), are left aside unless a loss is named for them; plan["aside"] tells.
     l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells.
-    tol : stop when a step lowers the objective by at most this for each seen score.
+    tol : stop when a step lowers the objective by at most this for each seen score, and its gradient is small or ten more such steps are done.
     max_iter : most steps.
     checkpoint : file in which the state is kept after steps; the same fit resumes from it after a crash, with the same bits (rank and ridge are chosen again).
     random_state, n_threads, verbose : seed (of hidden cells); most threads (the result does not depend on them); progress bars.
