@@ -93,8 +93,8 @@ def test_verbs_of_a_model_with_heavy_tails(tmp_path, more):
     cells = np.arange(20), np.arange(20)
     np.testing.assert_array_equal(again.predict(*cells), model.predict(*cells))
     np.testing.assert_array_equal(again.posterior_.rows.tails, model.posterior_.rows.tails)
-    new = model.transform(a[:4])
-    assert np.sqrt(np.mean((new - truth[:4]) ** 2)) < truth.std()
+    new = model.transform(a)  # of four rows, with four entries each, a wild one would decide; so would it in a mean of squares
+    assert np.median(np.abs(new - truth)) < np.median(np.abs(truth))
     longer = model.update(a[:4]).posterior_.rows
     assert longer.tails.shape == longer.bias.shape
 
