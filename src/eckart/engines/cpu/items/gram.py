@@ -130,7 +130,7 @@ def best_products(
             tile[:, ~allowed] = -np.inf
         if excluded is not None:
             indptr, indices, of = excluded
-            _mask(indptr, indices, of, first, last, 0, tile)
+            _mask(indptr, indices, of, first, last, 0, tile, np.full(last - first, -1, np.int8))
         _keep_best(tile, 0, best[first:last], where[first:last])
 
     run_lanes(range(0, len(rows), ROWS), [None] * 64, step, threads)
