@@ -272,7 +272,7 @@ REFUSALS = {
     "no neighbour": (lambda: SkipGram(1, min_count=1).fit([["a"], ["b"]]), "no sentence has two words of the vocabulary, wanted words beside words"),
     "names of pairs": (lambda: PMI(1).fit(eckart.Counts(np.array([0, 1, 2]), np.array([1, 0]), np.ones(2), 2, np.array(["a", "b"]), np.array(["a", "c"]))),
         "the same words in the same order"),
-    "sample": (lambda: SkipGram(1, min_count=1, sample=-1.0).fit(words()), "sample=-1.0 came, wanted None or a number >= 0"),
+    "sample": (lambda: SkipGram(1, min_count=1, sample=-1.0).fit(words()), "sample=-1.0 came, wanted 'auto' or None or a number >= 0"),
     "learning rate": (lambda: SkipGram(2, min_count=1, sample=None, learning_rate=1e30, solver="stochastic", max_iter=2, deterministic=True).fit(words()),
         "left the range of numbers"),
     "softmax sampled": (lambda: SkipGram(1, min_count=1, solver="stochastic", loss="softmax").fit(words()), "which is not sampled"),

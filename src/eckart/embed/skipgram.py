@@ -24,7 +24,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.pairs import CHANCE, Pairs, certify_pairs
@@ -224,7 +223,7 @@ class SkipGram(WordModel):
             warnings.warn(
                 "SkipGram learned nothing about which words stand together (certificate_['loss over chance'] is above 0): the text is too short, or sample= "
                 "thins out too much of it; use PMI, which uses every pair, or raise max_iter",
-                ConvergenceWarning,
+                UserWarning,
                 stacklevel=4,
             )
 
