@@ -24,6 +24,8 @@ from unittest.mock import patch
 import torch
 from torch.overrides import TorchFunctionMode
 
+from eckart.engines.auto import gpu_seen
+
 PLACE, HOST = torch.device("cuda:0"), torch.device("cpu")
 READS = {"item", "__float__", "__int__", "__bool__", "__index__", "tolist", "equal", "allclose", "is_nonzero", "__contains__"}
 WAITS = {"nonzero", "argwhere", "masked_select", "bincount", "unique", "unique_consecutive"} | {"eigh", "eigvalsh", "svd", "lstsq", "cholesky", "inv", "solve"}
@@ -114,11 +116,13 @@ class PretendedCard(TorchFunctionMode):
     def __enter__(self) -> PretendedCard:
         for owner, name, value in self._pretended():
             self._patches.enter_context(patch.object(owner, name, value))
+        gpu_seen.cache_clear()  # what other tests of this process have seen
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         self._patches.close()
+        gpu_seen.cache_clear()
 
     def _pretended(self) -> Any:
         """(module, name, what stands there): what of PyTorch asks the driver."""
