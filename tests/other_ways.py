@@ -2,10 +2,11 @@
 
 With ``--seeds n`` every test that draws numbers runs n times and each seed in it, of its data and of its models, is another one each time (``--first-seed 11``:
 others than those of an earlier run). Which tests draw is not guessed: a test that drew nothing in its first run is not run again. Tests of hypothesis have
-seeds of their own and are left out. Fixtures that the tests of a file share are drawn once; what the file keeps in caches is drawn anew with every seed.
+seeds of their own and are left out. Fixtures that tests share, and what a file keeps in caches, are drawn anew with every seed.
 ``--repeat-below 0.5`` repeats only those whose first run took less than so many processor seconds, ``--repeat-above`` the others; ``--seconds-each 20``
 repeats each until so many of them are spent on it, ``--seconds-all 60`` begins no run after so many on the clock; ``--seed-notes FILE`` adds one line for
-each test that drew: its name, its seconds, on how many seeds it ran and on which it failed. With ``--block-rows n`` the automatic engine cuts every
+each test: its name, its seconds, on how many seeds it ran, on which it failed, and whether it drew. A later run with the same file goes on where it ended:
+a test has the seeds that it has not had, and one that had all of them or draws nothing is left out. With ``--block-rows n`` the automatic engine cuts every
 matrix in memory into blocks of n rows and works on these one after another. ``--margins FILE``: see ``margins.py``.
 """
 
@@ -64,6 +65,9 @@ class MovedSeeds:
         self.end = time.perf_counter() + whole
         self.shifts, self.repeated, self.each, self.notes = range(first, first + count), (above, below), each, notes
         self.shift, self.drew = 0, False
+        self.shared: set = set()
+        """Fixtures of more than one test that drew while they were made."""
+        self.had = noted(notes, count)
         self.original = np.random.default_rng
         np.random.default_rng = self.default_rng
 
@@ -78,19 +82,33 @@ class MovedSeeds:
             if isinstance(item, pytest.Function)
             and not getattr(item.function, "is_hypothesis_test", False)
             and item.get_closest_marker("one_seed") is None
+            and self.had.get(item.nodeid, 0) < len(self.shifts)
         ]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(drawing)])
         items[:] = drawing
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef):
+        """Note which shared fixtures draw, or rest on one that does: they are made anew with every seed."""
+        before, self.drew = self.drew, False
+        try:
+            return (yield)
+        finally:
+            if self.drew and fixturedef.scope != "function":
+                self.shared.add(fixturedef)
+            self.drew = self.drew or before
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         started, runs, failed = time.process_time(), 0, []
         self.drew = False
-        for shift in self.shifts:
+        for shift in self.shifts[self.had.get(item.nodeid, 0) :]:
             if time.perf_counter() > self.end:
                 break
             self.shift, self.drew, begun = shift, False, time.process_time()
+            if self.shared.intersection(made for several in item._fixtureinfo.name2fixturedefs.values() for made in several):
+                item.session._setupstate.teardown_exact(None)
             item._initrequest()  # fixtures of the test itself are made anew
             forget(item.module)
             for report in runtestprotocol(item, nextitem=nextitem, log=False):
@@ -103,13 +121,23 @@ class MovedSeeds:
             rare = shift == self.shifts[0] and not self.repeated[0] <= now - begun < self.repeated[1]
             if not self.drew or rare or now - started >= self.each:
                 break
-        if self.notes and (self.drew or failed):
+        if self.notes and runs:
             seconds = time.process_time() - started
             with Path(self.notes).open("a") as file:  # one short write: processes side by side do not mix their lines
-                file.write(json.dumps([item.nodeid, round(seconds, 2), runs, failed]) + "\n")
+                file.write(json.dumps([item.nodeid, round(seconds, 2), runs, failed, self.drew]) + "\n")
         self.shift = 0
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
+
+
+def noted(notes: str | None, count: int) -> dict[str, int]:
+    """On how many seeds each test ran by the notes of earlier runs; a test that drew nothing needs no other seed."""
+    had: dict[str, int] = {}
+    if notes and Path(notes).exists():
+        for line in Path(notes).read_text().splitlines():
+            name, _, runs, _, drew = json.loads(line)
+            had[name] = had.get(name, 0) + (runs if drew else count)
+    return had
 
 
 def forget(module):

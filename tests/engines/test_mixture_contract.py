@@ -277,6 +277,36 @@ def test_families(engine, family):
         engine.check_family(engine.put(Dense(x)), family)
 
 
+@pytest.mark.parametrize("kind", ["counts", "gaps", "entries"])
+@pytest.mark.parametrize("family", [Bernoulli(), Multinomial()])
+def test_families_of_sparse_rows_and_of_rows_with_gaps(engine, family, kind):
+    rng = np.random.default_rng(1)
+    most = 1 if hasattr(family, "gaps") else 3
+    x = rng.integers(0, most, (ROWS, 6), endpoint=True).astype(np.float32)
+    x[7] = 0
+    w, weights = rng.random(ROWS) * (rng.random(ROWS) < 0.8), np.array([0.2, 0.8, 0.0])
+    parameters = family.weighted_fit(x.astype(np.float64), rng.dirichlet(np.ones(3), ROWS))
+    if kind != "counts":
+        if not hasattr(family, "gaps"):
+            pytest.skip("counts with gaps are refused")
+        x[rng.random(x.shape) < 0.3] = np.nan
+        x[9] = np.nan
+    matrix = {
+        "counts": lambda: Counts.from_scipy(sparse.csr_array(x)),
+        "gaps": lambda: Dense(x),
+        "entries": lambda: Observed.from_nan(x),
+    }[kind]()
+    engine.check_family(engine.put(matrix, w), family)
+    got, want = (e.family_statistics(e.put(matrix, w), family, weights, parameters) for e in (engine, PLAIN))
+    np.testing.assert_allclose(got[:2], want[:2])
+    np.testing.assert_allclose(got[2], want[2])
+    for name, a in want[3].arrays.items():
+        np.testing.assert_allclose(got[3].arrays[name], a, atol=1e-12 * ROWS)
+    a, b = (e.family_posteriors(e.put(matrix), family, weights, parameters) for e in (engine, PLAIN))
+    np.testing.assert_allclose(a.loglik, b.loglik)
+    np.testing.assert_allclose(a.shares, b.shares, atol=1e-12)
+
+
 @pytest.mark.parametrize("gaps", [False, True])
 def test_sums_cut_by_components_are_the_same(engine, gaps, monkeypatch):
     """Where sums of all components are too large for many lanes, each lane has some components."""

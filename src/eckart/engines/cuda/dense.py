@@ -187,10 +187,8 @@ class DeviceDense:
         rough: bool = False,
     ) -> np.ndarray:
         x = self.held(x, weights)
-        if x.kind == "observed":
-            return self.on_cpu("gram_times", x, v, mean)
-        block = self.tensor(v, x.dtype)
-        if x.kind == "counts":
+        block = self.tensor(v, np.float64 if x.kind == "observed" else x.dtype)
+        if x.kind != "dense":
             return self._answer(self._sparse_gram_times(x, block, mean), v)
         halves = self._halves(x)
         if halves is not None:
@@ -233,12 +231,16 @@ class DeviceDense:
         return x.kept["halves"]
 
     def _sparse_gram_times(self, x: Held, v: torch.Tensor, mean: np.ndarray | None) -> torch.Tensor:
-        """X^T diag(w) (X V) by two products of entries, then the mean."""
-        y = entry_product(x.entries, x.entries.data, v)
+        """X^T diag(w) (X V) by two products of entries, then the mean; from entries that are unknown nothing is taken off."""
+        data, turned = x.entries.data, self._by_columns(x)
+        if x.kind == "observed" and mean is not None:
+            data = data.double() - self.tensor(mean, np.float64)[x.entries.indices]
+            turned = data[x.entries.by_columns]
+        y = entry_product(x.entries, data, v)
         if x.weights is not None:
             y *= x.weights.to(v.dtype)[:, None]
-        total = entry_product(x.T.entries, self._by_columns(x), y)
-        if mean is None:
+        total = entry_product(x.T.entries, turned, y)
+        if mean is None or x.kind == "observed":
             return total
         m = self.tensor(mean, np.float64)
         weight = float(x.shape[0]) if x.weights is None else float(x.weights.sum())

@@ -19,6 +19,8 @@ from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray, Twins, on_host, rounding, torch_dtype
 from eckart.engines.cuda.dense import DeviceDense
 from eckart.engines.cuda.entries import DeviceEntries
+from eckart.engines.cuda.families import DeviceFamilies
+from eckart.engines.cuda.gaps import DeviceGaps
 from eckart.engines.cuda.held import Held, Room, to_device
 from eckart.engines.cuda.mixtures import DeviceMixtures
 from eckart.engines.cuda.parts import DeviceParts
@@ -32,7 +34,16 @@ from eckart.matrix import Matrix
 
 
 class TorchEngine(
-    DeviceDense, DeviceThin, DeviceEntries, DeviceRidge, DeviceMixtures, DeviceParts, DeviceTopics, DeviceWords
+    DeviceDense,
+    DeviceGaps,
+    DeviceThin,
+    DeviceEntries,
+    DeviceRidge,
+    DeviceMixtures,
+    DeviceFamilies,
+    DeviceParts,
+    DeviceTopics,
+    DeviceWords,
 ):
     """PyTorch on ``device``; ``n_threads`` is for what runs on the CPU engine."""
 

@@ -64,7 +64,7 @@ class DeviceMixtures:
         x = self.held(x)
         try:
             found = [
-                _shares(parts.logs(block), None)
+                normalised(parts.logs(block), None)
                 for parts, block, _ in ([] if fill else self._rows_of(x, theta, silent))
             ]
         except GapsFound:
@@ -157,8 +157,8 @@ def _mean_and_squares(x: Held, watch: Watcher) -> tuple[torch.Tensor, torch.Tens
     return mean, torch.stack(squares).sum(0) / rows
 
 
-def _shares(logs: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-    """log p of each row, and shares times weights."""
+def normalised(logs: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """log p of each row, and shares times weights (none: the shares themselves)."""
     if usable(logs) and logs.shape[1] <= MOST:
         return shared(logs.contiguous(), w)
     loglik = logs.logsumexp(1)
@@ -231,7 +231,7 @@ class _Deviations:
 
 def _block_sums(parts: Any, block: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
     """weight, bound, counts, shift and scatter of some rows."""
-    loglik, q = _shares(parts.logs(block), w)
+    loglik, q = normalised(parts.logs(block), w)
     if w is None:
         weight, bound = torch.full((), float(len(block)), dtype=torch.float64, device=block.device), loglik.sum()
     else:

@@ -204,6 +204,20 @@ class Posteriors(NamedTuple):
     variance: np.ndarray | None = None
 
 
+class Linear(NamedTuple):
+    """A log density that is linear in the entries of a row: log p(x; theta_z) = sum over seen entries of entries_zj x_j + seen_zj, and, where rows are
+    ``counted``, the multinomial coefficient log (sum x)! - sum log x_j!.
+
+    A family with ``linear(parameters)`` that answers so, ``within`` (the least and the largest entry that it can explain) and
+    ``summed(entries, seen, counts)``, which makes its statistics of sum q x_j, sum q over rows that see j (both k x n) and sum q (k), can be worked on
+    by every engine.
+    """
+
+    entries: np.ndarray
+    seen: np.ndarray | None = None
+    counted: bool = False
+
+
 def raw_to_statistics(theta: Gaussians, sums: Any) -> GaussianStatistics:
     """From sums about the means of theta (``counts``, ``seen``, ``shift``, ``scatter``, ``weight``, ``bound``) to statistics about their own means."""
     seen = sums.counts[:, None] if sums.seen is None else sums.seen

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from eckart.engines.protocol.mixtures import Linear
 from eckart.errors import InputError
 
 EDGE = 1e-6
@@ -39,9 +40,14 @@ class Bernoulli:
 
     name = "bernoulli"
     gaps = True
+    within = 0.0, 1.0
 
     def check(self, x: np.ndarray, first_row: int) -> None:
         _refuse(x, (x < 0) | (x > 1), first_row, "numbers from 0 to 1", self.name)
+
+    def linear(self, parameters: Parameters) -> Linear:
+        none = np.log1p(-parameters["means"])
+        return Linear(np.log(parameters["means"]) - none, none)
 
     def log_prob(self, x: np.ndarray, parameters: Parameters) -> np.ndarray:
         m = parameters["means"]
@@ -51,7 +57,10 @@ class Bernoulli:
 
     def statistics(self, x: np.ndarray, q: np.ndarray) -> Sums:
         seen = ~np.isnan(x)
-        return Sums({"ones": q.T @ np.where(seen, x, 0.0), "seen": q.T @ seen})
+        return self.summed(q.T @ np.where(seen, x, 0.0), q.T @ seen)
+
+    def summed(self, entries: np.ndarray, seen: np.ndarray, counts: np.ndarray | None = None) -> Sums:
+        return Sums({"ones": entries, "seen": seen})
 
     def maximise(self, s: Sums) -> Parameters:
         seen = s.arrays["seen"]
@@ -77,6 +86,7 @@ class Multinomial:
     """
 
     name = "multinomial"
+    within = 0.0, np.inf
 
     def check(self, x: np.ndarray, first_row: int) -> None:
         _refuse(x, x < 0, first_row, "counts >= 0", self.name)
@@ -87,9 +97,14 @@ class Multinomial:
         total = gammaln(x.sum(axis=1) + 1) - gammaln(x + 1).sum(axis=1)
         return total[:, None] + x @ np.log(parameters["probabilities"]).T
 
+    def linear(self, parameters: Parameters) -> Linear:
+        return Linear(np.log(parameters["probabilities"]), counted=True)
+
     def statistics(self, x: np.ndarray, q: np.ndarray) -> Sums:
-        mass = q.sum(axis=1)
-        return Sums({"counts": q.T @ x, "tokens": np.array([mass @ x.sum(axis=1)]), "rows": np.array([mass.sum()])})
+        return self.summed(q.T @ x, None, q.sum(axis=0))
+
+    def summed(self, entries: np.ndarray, seen: np.ndarray | None, counts: np.ndarray) -> Sums:
+        return Sums({"counts": entries, "tokens": np.array([entries.sum()]), "rows": np.array([counts.sum()])})
 
     def maximise(self, s: Sums) -> Parameters:
         counts = s.arrays["counts"]

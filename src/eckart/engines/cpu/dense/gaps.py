@@ -22,7 +22,7 @@ class GapPrimitives:
 
     def gap_statistics(self, x: Matrix | Host, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
         x = place(x)
-        seen, weights = _by_gaps(x)
+        seen, weights = rows_by_gaps(x)
         return _gap_kernels(x).gap_statistics(seen, w, mean, noise, weights, self.threads)
 
     def gap_solve(self, stats: GapStatistics) -> tuple[np.ndarray, np.ndarray]:
@@ -58,7 +58,7 @@ class GapPrimitives:
         return out
 
 
-def _by_gaps(x: Host) -> tuple[Any, np.ndarray | None]:
+def rows_by_gaps(x: Host) -> tuple[Any, np.ndarray | None]:
     """The rows, with their weights, in an order in which those with the same gaps stand together, made once; as they are where most have gaps of their own."""
     if "rows by gaps" not in x.kept:
         m = x.matrix

@@ -1,0 +1,191 @@
+"""Rows with gaps under x_i ~ N(mean, W W^T + noise I), on a device, in float64 throughout.
+
+    M_i = W^T S_i W + noise I,      E[z_i] = M_i^-1 W^T S_i (x_i - mean),      Cov[z_i] = noise M_i^-1,      S_i = diag(which entries of row i are seen)
+
+With S the 0/1 mask of some rows and P the n x k(k+1)/2 matrix of products w_jr w_js, all M_i are one product S P, and the sums over the rows that see a column
+one product S^T E, E being the packed second moments of the codes: twice N n k^2 multiply-adds, nearly all of the work. Rows with the same gaps stand together
+and share M and its inverse. Where hardly an entry is seen, masks are zeros almost everywhere, and rows of entries on the CPU engine take over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from eckart.engines.cpu.dense.gaps import rows_by_gaps
+from eckart.engines.cuda.arrays import DeviceArray, all_fetched, torch_dtype
+from eckart.engines.cuda.held import MOST_ROWS, Held
+from eckart.engines.host import Host
+from eckart.engines.protocol import GapCodes, GapStatistics
+
+FEW = 0.02
+"""Share of seen entries below which masks do not pay: a product in float64 makes some fifty multiply-adds in the time in which a number is fetched."""
+
+
+class DeviceGaps:
+    """Statistics, codes and expected entries of rows that are seen in part."""
+
+    device: torch.device
+    tensor: Any
+    on_cpu: Any
+    held: Any
+    twins: Any
+
+    def gap_statistics(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
+        x = self.held(x)
+        if _hardly_seen(x):
+            return self.on_cpu("gap_statistics", x, w, mean, noise)
+        x, together = self._by_gaps(x)
+        model = self._model(w, mean, noise)
+        n, k = model.w.shape
+        sums = [model.sums(block, _part(x.weights, start, block), together) for start, block in _blocks(x, k)]
+        packed, ends, square, second, loglik = (torch.stack(list(each)).sum(0) for each in zip(*sums))
+        gram = packed.new_empty(n, k + 1, k + 1)
+        gram[:, model.pairs[0], model.pairs[1]] = packed
+        gram[:, model.pairs[1], model.pairs[0]] = packed
+        gram[:, :k, k] = gram[:, k, :k] = ends[:, :k]
+        gram[:, k, k] = ends[:, k]
+        # both are kept on the device beside their copies: gap_solve takes them there
+        columns = self.twins.copy(gram), self.twins.copy(ends[:, k + 1 :].contiguous())
+        square, second, loglik = all_fetched(square, second, loglik)
+        whole = np.zeros((k + 1, k + 1))
+        r, c = np.tril_indices(k + 1)
+        whole[r, c] = whole[c, r] = second
+        return GapStatistics(float(loglik), *columns, square, whole)
+
+    def gap_solve(self, stats: GapStatistics) -> tuple[np.ndarray, np.ndarray]:
+        gram, cross, square = (self.tensor(a, np.float64) for a in (stats.gram, stats.cross, stats.square))
+        size = gram.shape[1]
+        ridge = 1e-12 / size * gram.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
+        eye = torch.eye(size, dtype=gram.dtype, device=gram.device)
+        a = torch.linalg.solve_ex(gram + ridge * eye, cross[:, :, None])[0][:, :, 0]
+        image = torch.bmm(gram, a[:, :, None])[:, :, 0]
+        found, misfit = all_fetched(a, square + (a * (image - 2 * cross)).sum(1))
+        return found, misfit
+
+    def gap_codes(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapCodes:
+        x = self.held(x)
+        if _hardly_seen(x):
+            return self.on_cpu("gap_codes", x, w, mean, noise)
+        model = self._model(w, mean, noise)
+        found = [model.posterior(block, False)[:3] for _, block in _blocks(x, model.w.shape[1])]
+        return GapCodes(*(DeviceArray(torch.cat(list(each))) for each in zip(*found)))
+
+    def gap_expect(self, x: Any, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float) -> Any:
+        x = self.held(x)
+        if _hardly_seen(x):
+            return self.on_cpu("gap_expect", x, u, gain, mean, noise)
+        basis, model = self.tensor(u, np.float64), self._model(np.asarray(u, np.float64) * gain, mean, noise)
+        out = []
+        for _, block in _blocks(x, model.w.shape[1]):
+            z = model.posterior(block, False)[0]
+            expected = (1 - block.mask) * (z @ model.w.T)
+            out.append((block.values - block.mask * model.mean + expected) @ basis)
+        return DeviceArray(torch.cat(out).to(torch_dtype(x.dtype)))
+
+    def _model(self, w: np.ndarray, mean: np.ndarray, noise: float) -> _Model:
+        there = self.tensor(np.ascontiguousarray(w), np.float64)
+        pairs = torch.tril_indices(w.shape[1], w.shape[1], device=self.device)
+        return _Model(
+            there, self.tensor(np.asarray(mean), np.float64), noise, pairs, there[:, pairs[0]] * there[:, pairs[1]]
+        )
+
+    def _by_gaps(self, x: Held) -> tuple[Held, bool]:
+        """The rows in an order in which those with the same gaps stand together, made once, and whether many do."""
+        if "rows by gaps" not in x.kept:
+            m, weights = rows_by_gaps(x.host)
+            together = m is not x.host.matrix
+            found = Held.of(Host(m, weights, checked=True), x.device, x.room) if together else x
+            x.kept["rows by gaps"] = found, together
+        return x.kept["rows by gaps"]
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some rows: a mask of what is seen, and its values, zero elsewhere."""
+
+    mask: torch.Tensor
+    values: torch.Tensor
+
+
+@dataclass(frozen=True)
+class _Model:
+    w: torch.Tensor
+    mean: torch.Tensor
+    noise: float
+    pairs: torch.Tensor
+    products: torch.Tensor
+
+    def posterior(self, block: _Block, together: bool) -> tuple[torch.Tensor, ...]:
+        """E[z], log-likelihood and misfit of each row, and the packed M^-1 of each."""
+        mask, k = block.mask, self.w.shape[1]
+        run: Any = slice(None)
+        kinds = mask
+        if together and len(mask):
+            new = (mask[1:] != mask[:-1]).any(1)
+            run = torch.nn.functional.pad(new.long().cumsum(0), (1, 0))
+            kinds = mask[torch.nn.functional.pad(new, (1, 0), value=True)]
+        m = mask.new_empty(len(kinds), k, k)
+        packed = kinds @ self.products
+        m[:, self.pairs[0], self.pairs[1]] = packed
+        m[:, self.pairs[1], self.pairs[0]] = packed
+        m.diagonal(dim1=1, dim2=2).add_(self.noise)
+        root = torch.linalg.cholesky_ex(m)[0]
+        inverse = torch.cholesky_inverse(root)
+        logdet = 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
+        centered = block.values - mask * self.mean
+        z = torch.bmm(inverse[run], (centered @ self.w)[:, :, None])[:, :, 0]
+        # |x|^2 - b^T M^-1 b = |x - W z|^2 + noise |z|^2, the least over all z: an error of z counts squared, and nothing cancels where the noise is small
+        rest = centered - mask * (z @ self.w.T)
+        misfit = (rest * rest).sum(1)
+        seen = mask.sum(1)
+        loglik = -0.5 * (
+            seen * np.log(2 * np.pi)
+            + logdet[run]
+            + (seen - k) * np.log(self.noise)
+            + misfit / self.noise
+            + (z * z).sum(1)
+        )
+        return z, loglik, misfit, inverse[:, self.pairs[0], self.pairs[1]][run]
+
+    def sums(self, block: _Block, weights: torch.Tensor | None, together: bool) -> tuple[torch.Tensor, ...]:
+        """Over these rows, for every column: packed moments of the codes; codes, count, and the same times the values side by side; squares. The packed
+        moments of (z, 1) and the log-likelihood of all of them."""
+        z, loglik, _, inverse = self.posterior(block, together)
+        one = z.new_ones(len(z), 1)
+        om = one if weights is None else weights[:, None]
+        moments = om * (z[:, self.pairs[0]] * z[:, self.pairs[1]] + self.noise * inverse)
+        codes = om * torch.cat([z, one], 1)
+        ends = torch.cat([block.mask.T @ codes, block.values.T @ codes], 1)
+        square = (om * block.values * block.values).sum(0)
+        second = torch.cat([moments.sum(0), codes.sum(0)])  # the last row of a lower triangle is its end
+        return block.mask.T @ moments, ends, square, second, (om[:, 0] * loglik).sum()
+
+
+def _hardly_seen(x: Held) -> bool:
+    rows, n = x.shape
+    return not rows or x.nnz < FEW * rows * n
+
+
+def _part(weights: torch.Tensor | None, start: int, block: _Block) -> torch.Tensor | None:
+    return None if weights is None else weights[start : start + len(block.mask)]
+
+
+def _blocks(x: Held, k: int) -> Iterator[tuple[int, _Block]]:
+    """(first row, rows) of all rows, so many at a time that masks, values, matrices and moments have room."""
+    e, bounds = x.entries, x.host.matrix.indptr
+    rows, n = x.shape
+    step = max(1, min(MOST_ROWS, x.room.chunk // (8 * (5 * n + 5 * k * k + 1))))
+    for a in range(0, rows, step):
+        b = min(rows, a + step)
+        part = slice(int(bounds[a]), int(bounds[b]))
+        at = e.row_of[part] - a, e.indices[part]
+        mask = torch.zeros(b - a, n, dtype=torch.float64, device=x.device)
+        values = torch.zeros_like(mask)
+        mask[at] = 1.0
+        values[at] = e.data[part].double()
+        yield a, _Block(mask, values)
