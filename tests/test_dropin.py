@@ -217,6 +217,8 @@ def _numbers(model):
 def test_no_step_at_all():
     start = GaussianMixture(2, max_iter=0, random_state=0, means_init=POSITIVE[:2]).fit(POSITIVE)
     assert not start.converged_
+    assert start.n_iter_ == 0
+    assert start.lower_bounds_ == []
     np.testing.assert_allclose(start.means_, POSITIVE[:2])
     for method in ("batch", "online", "cvb0"):
         assert LDA(3, learning_method=method, max_iter=0, random_state=0).fit(COUNTS).components_.shape == (3, 12)

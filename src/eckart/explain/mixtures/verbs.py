@@ -52,8 +52,10 @@ class MixtureVerbs(DensityMixin, Estimator, ABC):
 
     @fitted
     def n_iter_(self) -> int:
-        """EM steps of the best start."""
-        return max(len(self._fitted("n_iter_").trace) - 1, 1)
+        """EM steps of the best start; where nothing was left to be done, that was seen in one."""
+        trace = self._fitted("n_iter_").trace
+        done = trace.reason in (StopReason.CONVERGED, StopReason.DIRECT)
+        return max(len(trace) - 1, int(done))
 
     @fitted
     def converged_(self) -> bool:
