@@ -5,19 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-runner = pytest.importorskip("eckart.engines.dask.runner")
+pytest.importorskip("distributed", reason="Dask is not installed")
+worker = pytest.importorskip("eckart.engines.dask.worker")
 
 
 def test_large_shared_arrays_are_settled_once_a_call(monkeypatch):
-    monkeypatch.setattr(runner, "LARGE", 64)
+    monkeypatch.setattr(worker, "LARGE", 64)
     raw = (
         np.arange(1 + 8 * 40, dtype=np.uint8)[1:].view(np.float64).reshape(10, 4)
     )  # across cache lines, as out of a socket
     shared = {"right": raw, "few": np.zeros(3), "rule": "any", "turned": np.asfortranarray(np.ones((9, 3)))}
-    once, again = runner.settled(shared), runner.settled(shared)
+    once, again = (worker.settled(shared, len, None) for _ in range(2))
     assert once is again
     assert once["right"].ctypes.data % 64 == 0
     np.testing.assert_array_equal(once["right"], raw)
     assert once["few"] is shared["few"]
     assert once["turned"] is shared["turned"]
-    assert runner.settled(dict(shared)) is not once
+    assert worker.settled(dict(shared), len, None) is not once

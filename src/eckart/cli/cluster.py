@@ -34,8 +34,8 @@ def around(words: list[str]) -> tuple[list[str], Any]:
             "--workers and --cluster came, wanted one of them: a cluster of this machine, or a running one"
         )
     engine = next((rest[i + 1] for i, word in enumerate(rest[:-1]) if word == "--engine"), None)
-    if engine not in (None, "dask"):
-        raise wrong("--engine", engine, f"dask, or none, beside {next(iter(told))}")
+    if engine not in (None, "dask", "dask-cuda"):
+        raise wrong("--engine", engine, f"dask, dask-cuda, or none, beside {next(iter(told))}")
     rest = rest if engine else [*rest, "--engine", "dask"]
     if "--cluster" in told:
         return rest, _running(told["--cluster"])

@@ -20,6 +20,7 @@ BUILT_IN = {
     "plain": "eckart.engines.plain:PlainEngine",
     "cuda": "eckart.engines.cuda:made",
     "dask": "eckart.engines.dask.engine:DaskEngine",
+    "dask-cuda": "eckart.engines.dask.engine:on_gpus",
 }
 """Engines of this package, by name; loaded when they are asked for."""
 AUTOMATIC = "eckart.engines.blocks.engine:BlocksEngine"

@@ -148,8 +148,10 @@ class BlocksEngine(CpuEngine):
             total += float(ridge[a : a + FEW_ROWS] @ np.einsum("ij,ij->i", part, part))
         return 0.5 * (total + (0.0 if bias is None else float(bias_ridge @ np.square(bias, dtype=np.float64))))
 
-    def _once(self, name: str, given: dict[str, Any]) -> dict[str, Any]:
-        """What every block would make of the factors that all share, made once: they may have millions of rows."""
+    def _once(self, x: BlockMatrix, name: str, given: dict[str, Any]) -> dict[str, Any]:
+        """What every block would make of the factors that all share, made once for the kernels of the CPU engine: they may have millions of rows."""
+        if x.runner.device is not None:
+            return {}
         from eckart.engines.cpu.ridge.schedule import turned_once, turns
 
         if name == "ridge_rows" and turns(given.get("base"), given.get("noise"), given["rule"]):
@@ -283,7 +285,7 @@ def _spread(name: str, rule: Rule) -> Callable[..., Any]:
         bound = told.bind(self, x, *args, **named).arguments
         bound |= bound.pop("at", {})  # arguments that a family shares
         given = {key: value for key, value in bound.items() if key not in ("self", "x", *NOT_SENT)}
-        given |= self._once(name, given)
+        given |= self._once(x, name, given)
         own: list[dict[str, Any]] = [{} for _ in x.places]
         last = x.kept.get("made", lambda: None)()
         into = last if last is not None and given.get(rule.inside) is last else None

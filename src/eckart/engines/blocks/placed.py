@@ -128,7 +128,7 @@ class Here:
     name = "blocks"
 
     def __init__(self, engine: Any, room: float = float("inf")):
-        self.engine, self.room = engine, room
+        self.engine, self.room, self.device = engine, room, getattr(engine, "device", None)
 
     def place(self, parts: Parts, places: list[Place], weights: list[Any], entry_weights: list[Any]) -> list[Any]:
         """A handle for each part."""

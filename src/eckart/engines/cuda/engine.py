@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from eckart.engines.cpu.engine import CpuEngine
-from eckart.engines.cuda.arrays import DeviceArray, Twins, on_host, rounding, torch_dtype
+from eckart.engines.cuda.arrays import DeviceArray, Promised, Twins, on_host, rounding, torch_dtype
 from eckart.engines.cuda.dense import DeviceDense
 from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.families import DeviceFamilies
@@ -117,7 +117,7 @@ class TorchEngine(
     def on_cpu(self, name: str, *args: Any, **named: Any) -> Any:
         """A primitive of the CPU engine, its arguments brought to the host."""
         self.fallen.add(name)
-        args, named = _to_host(args), _to_host(named)
+        args, named = to_host(args), to_host(named)
         found = getattr(self.back, name)(*args, **named)
         return Held.of(found, self.device, self.room) if isinstance(found, Host) else found
 
@@ -160,16 +160,18 @@ for _family in TorchEngine.__bases__:
             setattr(TorchEngine, _name, _within_memory(_name, _primitive))
 
 
-def _to_host(value: Any) -> Any:
+def to_host(value: Any) -> Any:
     """Arrays and placed matrices inside records, tuples and dictionaries, on the host; anything else as it is."""
     if isinstance(value, DeviceArray):
         return on_host(value)
     if isinstance(value, Held):
         return value.host
+    if isinstance(value, Promised):
+        return float(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_to_host, value))
+        return type(value)(*map(to_host, value))
     if isinstance(value, (tuple, list)):
-        return type(value)(map(_to_host, value))
+        return type(value)(map(to_host, value))
     if isinstance(value, dict):
-        return {name: _to_host(each) for name, each in value.items()}
+        return {name: to_host(each) for name, each in value.items()}
     return value

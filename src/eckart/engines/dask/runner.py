@@ -12,8 +12,7 @@ import mmap
 import sys
 import uuid
 from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -22,17 +21,17 @@ from eckart.clusters.tasks import TIMES_OVER, Held, computed, later
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
 from eckart.engines.blocks.rules import Join
-from eckart.engines.host import Host, aligned
-from eckart.engines.protocol import Pass
+from eckart.engines.dask.worker import engine_of, settled
+from eckart.engines.host import Host
+from eckart.engines.protocol import Engine
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first
+from eckart.errors import InputError
 from eckart.matrix import Dense
 from eckart.matrix_parts import Parts
 from eckart.merging import FAN, folded
 
 INLINE = 2**16
 """Bytes of shared arguments that go along with every task; more than that becomes a task of its own, which a worker fetches once."""
-LARGE = 2**22
-"""Bytes from which NumPy asks for large pages."""
 MOST_LOOKED = 2**16
 """Blocks that a worker remembers to have looked at."""
 KEPT = 0.4
@@ -40,13 +39,13 @@ KEPT = 0.4
 
 
 class DaskRunner:
-    """``client`` as in ``client_of``."""
+    """``client`` as in ``client_of``, ``device`` as in ``DaskEngine``."""
 
     name = "dask"
 
-    def __init__(self, client: Any = None, threads: int | None = None):
+    def __init__(self, client: Any = None, threads: int | None = None, device: str | None = None):
         load_dask()
-        self.client = client_of(client, threads)
+        self.client, self.device, self.asked = client_of(client, threads), device, Asked(version(), device)
         self.prefix, self.calls = f"eckart-{uuid.uuid4().hex[:8]}", itertools.count()
         self.needs = 0.0
         least_memory(self.client)  # for the words of an error, when the first tasks end all workers at once
@@ -75,7 +74,7 @@ class DaskRunner:
         call = self._name(do)
         given: Any = later(_same, f"{call}-shared", arguments) if bytes_of(arguments) > INLINE else arguments
         made = [
-            _Handle(later(_attempt, f"{call}-{at.number}", do, *h.block, at, given, mine, version()))
+            _Handle(later(_attempt, f"{call}-{at.number}", do, *h.block, at, given, mine, self.asked))
             for h, at, mine in zip(handles, places, own or [{} for _ in places])
         ]
         if own is None and handles[0].held is not None:
@@ -85,7 +84,7 @@ class DaskRunner:
     def turn(self, x: Any, cuts: np.ndarray, places: list[Place]) -> list[Any]:
         call, starts = self._name("turn"), [at.first for at in x.places]
         split = [
-            later(_attempt, f"{call}-split-{at.number}", work.pieces, *h.block, at, {"cuts": cuts}, {}, version())
+            later(_attempt, f"{call}-split-{at.number}", work.pieces, *h.block, at, {"cuts": cuts}, {}, self.asked)
             for h, at in zip(x.handles, x.places)
         ]
         made = []
@@ -114,7 +113,7 @@ class DaskRunner:
             if size > INLINE:
                 given = later(_same, f"{name}-shared", shared)
             answers = [
-                later(_attempt, f"{name}-{at.number}", do, *h.block, at, given, mine, version())
+                later(_attempt, f"{name}-{at.number}", do, *h.block, at, given, mine, self.asked)
                 for h, at, mine in zip(handles, places, own)
             ]
             if join == "sum":
@@ -219,6 +218,13 @@ def source_of(parts: Any, at: Place) -> Any:
     return parts.load(at.number)
 
 
+class Asked(NamedTuple):
+    """What every task of a fit is told: the version of the program that asks, and the device that workers use (None: their processors)."""
+
+    version: str
+    device: str | None
+
+
 def version() -> str:
     """Of the package, in this process."""
     return sys.modules["eckart"].__version__
@@ -231,12 +237,12 @@ def _other_version(made_by: str) -> Refused:
     return Refused(False, words)
 
 
-@cache
-def _engine() -> Any:
-    """The inner engine of a worker: one thread, because a worker runs as many tasks as it has threads."""
-    from eckart.engines.cpu.engine import CpuEngine
+def _no_device(device: str | None) -> Refused:
+    from distributed import get_worker
 
-    return CpuEngine(1)
+    who = get_worker().address
+    words = f"engine='dask-cuda' came, but worker {who} has no PyTorch that sees a device {device!r}; give every worker a GPU, or use engine='dask'"
+    return Refused(False, words)
 
 
 def _same(value: Any) -> Any:
@@ -252,13 +258,14 @@ def _folded(parts: list[Any]) -> Any:
 
 
 def _pair(do: Any) -> Callable[..., Any]:
-    """What a primitive of two parts returns."""
-    return Pass if getattr(do, "name", "") == "hals_pass" else lambda *both: both
+    """What a primitive of two parts returns: the record that the protocol names, or both as they are."""
+    told = get_type_hints(getattr(Engine, do.name))["return"]
+    return told if hasattr(told, "_fields") else lambda *both: both
 
 
 def _placed(source: Any, at: Place, weights: Any, entry_weights: Any, name: str) -> Any:
     matrix = source.read() if isinstance(source, FileRows) else source
-    host = work.placed(_engine(), matrix, at, weights, entry_weights)
+    host = work.placed(engine_of(None), matrix, at, weights, entry_weights)
     if isinstance(host, Host):
         host.looked = (name, at.number) in _looked
     return host
@@ -269,14 +276,18 @@ _looked: set[tuple[str, int]] = set()
 
 
 def _attempt(
-    do: Callable[..., Any], block: Any, how: tuple[Any, ...] | None, at: Place, shared: dict[str, Any], own: dict[str, Any], made_by: str
+    do: Callable[..., Any], block: Any, how: tuple[Any, ...] | None, at: Place, shared: dict[str, Any], own: dict[str, Any], asked: Asked
 ) -> Any:  # fmt: skip
-    if made_by != version():
-        return _other_version(made_by)
+    if asked.version != version():
+        return _other_version(asked.version)
     host = block if how is None else _placed(block, *how)
     # some primitives overwrite the rows they are given, and a task may have to run again from the same ones
     mine = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in own.items()}
-    answer = work.attempt(_engine(), do, host, at, settled(shared) | mine)
+    try:
+        engine = engine_of(asked.device)
+    except InputError:
+        return _no_device(asked.device)
+    answer = work.attempt(engine, do, host, at, settled(shared, do, engine) | mine)
     if how is not None and getattr(host, "checked", False):
         if len(_looked) >= MOST_LOOKED:
             _looked.clear()
@@ -284,34 +295,9 @@ def _attempt(
     return answer
 
 
-def settled(shared: dict[str, Any]) -> dict[str, Any]:
-    """Arguments that all blocks of a call share, large arrays in fresh memory, once for each worker and call: what came through a socket lies on small
-    pages and across cache lines, and kernels gather rows of it at random."""
-    if _settled[0] is not shared:
-        moved = {
-            name: a if not isinstance(a, np.ndarray) else roomy(a) if a.nbytes >= LARGE and a.flags.c_contiguous else aligned(a)
-            for name, a in shared.items()
-        }
-        _settled[:] = [shared, moved]
-    return _settled[1]
-
-
-_settled: list[Any] = [None, {}]
-"""The last arguments as they came, and as they are used."""
-
-
-def roomy(a: np.ndarray) -> np.ndarray:
-    """A copy that starts on a cache line, in memory that NumPy asks large pages for."""
-    raw = np.empty(a.nbytes + 64, np.uint8)
-    skip = -raw.ctypes.data % 64
-    out = raw[skip : skip + a.nbytes].view(a.dtype).reshape(a.shape)
-    out[...] = a
-    return out
-
-
 def _columns(kind: str, starts: list[int], rows: int, pieces: list[Any]) -> Any:
     bad = first_refused(pieces)
     if bad is not None:
         return bad
     matrix, weights = work.columns_of(kind, starts, rows, pieces)
-    return _engine().put(matrix, None, weights)
+    return engine_of(None).put(matrix, None, weights)
