@@ -66,6 +66,13 @@ def test_every_model_has_the_same_answer_on_parts(case):
         np.testing.assert_allclose(answers[1], answers[0], rtol=1e-4, atol=1e-4)
 
 
+def test_columns_of_parts_are_not_scaled_in_silence():
+    model = eckart.ALS(2, biases=False, normalise="column", scale=True)
+    with pytest.raises(InputError, match="scale=True came, wanted False for data in parts"):
+        model.fit(in_parts(NUMBERS))
+    model.fit(NUMBERS)
+
+
 @pytest.mark.parametrize(
     ("model", "words"), [(eckart.LDA(2, learning_method="gibbs"), "cvb0"), (eckart.PCA(2, svd_solver="svd"), None)]
 )
@@ -273,6 +280,8 @@ FEW = {"n_samples": 3, "burn_in": 2, "thin": 1, "n_chains": 1}
         (eckart.SoftImpute(tau=2.0, tol=1e-7), GRADES),  # biases are taken out
         (eckart.SoftImpute(tau=2.0, tol=1e-7, debias=True), NUMBERS),
         (eckart.ALS(2, loss="ordered", max_iter=5), GRADES),
+        (eckart.ALS(2, biases=False, max_iter=5), NUMBERS),
+        (eckart.ALS(2, biases=False, normalise="bias", solver="cg", max_iter=5), GRADES),
         pytest.param(eckart.BayesianMF(2, likelihood="probit", **FEW), ANSWERS, marks=pytest.mark.slow),
         (eckart.BayesianMF(2, likelihood="ordinal", noise="row", **FEW), GRADES),
         (eckart.BayesianMF(2, likelihood="poisson", **FEW), COUNTS),

@@ -176,7 +176,7 @@ def normalise(
     l2 : ridge of by="bias"; pulls the offsets of rows and columns with few entries towards 0
     l2_by_count : multiply l2 by each row's and column's count
     iterations : limit for by="bias"; ``Normaliser.residual`` says how far it came
-    engine : works on a matrix in parts, which must not be scaled
+    engine : works on a matrix in parts, whose columns or rows cannot be scaled
 
     >>> a = Observed.from_nan(np.array([[5.0, 3.0, np.nan], [4.0, np.nan, 1.0]]))
     >>> normaliser, x = normalise(a, "bias", l2=1.0)
@@ -195,6 +195,8 @@ def normalise(
     if by is None:
         return Normaliser(None, observed.shape), observed
     if parts_of(observed) is not None:
+        if scale:
+            raise wrong("scale", scale, "False for data in parts (shards or a Dask collection)", "divide the values by their deviations before they are read")
         fitted = _of_parts(observed, by, engine, float(l2), l2_by_count, iterations)
         return fitted, fitted.apply(observed)
     mean = float(observed.data.mean(dtype=np.float64)) if observed.nnz else 0.0

@@ -166,7 +166,7 @@ class ALS(Choices, MappedModel):
             train, judge = (x, None) if held is None else (held.train, held.test)
             norm = None
             if by is not None:
-                norm, train = normalise(train, by, scale=self.scale)
+                norm, train = normalise(train, by, scale=self.scale, engine=engine)
                 judge = None if judge is None else norm.apply(judge)
             mean = mean_of(train, weights) if self.biases and self.feedback == "explicit" else 0.0
             if loss is not None:
