@@ -66,6 +66,16 @@ def test_every_model_has_the_same_answer_on_parts(case):
         np.testing.assert_allclose(answers[1], answers[0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("rows", [7, 17, 33])
+def test_batches_are_those_of_the_rows_whatever_parts_they_come_in(rows):
+    x = Dense(np.abs(data()["dense"]), np.arange(60) * 10)
+    model = eckart.MiniBatchNMF(2, batch_size=20, max_iter=5, random_state=0, tol=0)
+    one, steps = model.fit(x).components_, model.n_steps_
+    model.fit(in_parts(x, rows))
+    assert model.n_steps_ == steps
+    np.testing.assert_allclose(model.components_, one, rtol=1e-6)
+
+
 def test_columns_of_parts_are_not_scaled_in_silence():
     model = eckart.ALS(2, biases=False, normalise="column", scale=True)
     with pytest.raises(InputError, match="scale=True came, wanted False for data in parts"):

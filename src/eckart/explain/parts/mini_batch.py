@@ -28,7 +28,7 @@ from eckart.factors import LowRank
 from eckart.fit import Fit, fitted, on_data, sample_weights
 from eckart.io.models.levels import Memory, kept_trace, resumed_trace, resuming
 from eckart.io.tables.numbers import numeric
-from eckart.matrix import Matrix, Observed, row_parts
+from eckart.matrix import Dense, Matrix, Observed, row_parts
 from eckart.parameters import check, flag, number, optional, param, whole
 from eckart.trace import StopReason, Trace, Watcher, progress
 
@@ -169,7 +169,7 @@ class MiniBatchNMF(NMF):
         Without them the first batch would be all that H knows: under the divergences, whose steps multiply, what that batch does not use dies out, and
         rows of other kinds find their parts gone.
         """
-        engine, part = self._engine(), next(row_parts(matrix, max(int(self.batch_size), FIRST_ROWS)))
+        engine, part = self._engine(), next(_even_parts(matrix, max(int(self.batch_size), FIRST_ROWS)))
         some = part.shape[0] or 0
         heavy = None if rows is None else rows[:some]
         x = engine.put(part, heavy)
@@ -236,7 +236,7 @@ class MiniBatchNMF(NMF):
         """Batches of all passes, with their numbers, from the one of number ``done`` on."""
         number = 0
         for _ in range(int(self.max_iter)):
-            for part in row_parts(matrix, size):
+            for part in _even_parts(matrix, size):
                 if number >= done:
                     yield number, part
                 number += 1
@@ -260,3 +260,29 @@ class MiniBatchNMF(NMF):
         if matrix is None or isinstance(matrix, Observed):
             raise InputError("X has missing entries, wanted complete rows for MiniBatchNMF; use NMF, which takes gaps")
         return matrix
+
+
+def _even_parts(matrix: Matrix, rows: int) -> Iterator[Matrix]:
+    """Parts as those of ``row_parts``, each of exactly ``rows`` rows but the last, also where rows come in other pieces (partitions, shards): the codes of a
+    batch stand at its rows."""
+    if not isinstance(matrix, Dense) or isinstance(matrix.values, np.ndarray):
+        yield from row_parts(matrix, rows)
+        return
+    pieces: list[np.ndarray] = []
+    done = waiting = 0
+
+    def part() -> Dense:
+        labels = None if matrix.rows is None else matrix.rows[done : done + waiting]
+        return Dense(np.concatenate(pieces), labels, matrix.columns)
+
+    for block in matrix.values.blocks(rows):
+        rest = block
+        while len(rest):
+            pieces.append(rest[: rows - waiting])
+            rest = rest[len(pieces[-1]) :]
+            waiting += len(pieces[-1])
+            if waiting == rows:
+                yield part()
+                done, waiting, pieces = done + rows, 0, []
+    if waiting:
+        yield part()

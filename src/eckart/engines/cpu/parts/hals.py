@@ -51,6 +51,8 @@ class HalsPrimitives(FactorPrimitives):
     ) -> Descent:
         u = np.ascontiguousarray(start)
         dtype, p = u.dtype, np.ascontiguousarray(pull, u.dtype)
+        if p.shape != u.shape:  # the kernel reads both by the rows of one
+            raise ValueError(f"pull is {p.shape}, start {u.shape}")
         g, low = np.ascontiguousarray(gram, dtype), dtype.type(l1)
         out, level, how = np.empty_like(u), np.empty((len(u), 2)), (sweeps, float(shrink), vectors.tile_size(dtype))
         cuts = self._cuts(len(u), gram.size * (min(sweeps, 8) + 1), CREW_GRAIN)
