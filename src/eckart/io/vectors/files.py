@@ -71,7 +71,7 @@ def read_words(
             vectors = (
                 _binary(start, reader, limit, dtype)
                 if start.format(format, limit) == "binary"
-                else read_text(start, reader, limit, dtype, format, resolve_threads(n_threads))
+                else read_text(start, reader, limit, dtype, resolve_threads(n_threads))
             )
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"{file} cannot be read: {error}") from None

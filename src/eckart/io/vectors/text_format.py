@@ -15,9 +15,7 @@ LOOKED_AT = 100
 """Lines by which the size of vectors without a header is found."""
 
 
-def read_text(
-    start: Start, reader: Words, limit: int | None, dtype: Any, asked: str | None, threads: int
-) -> np.ndarray:
+def read_text(start: Start, reader: Words, limit: int | None, dtype: Any, threads: int) -> np.ndarray:
     from eckart.io.vectors.number_kernels import DONE, POWERS, SHORT, parse_lines
 
     file = start.file
