@@ -21,7 +21,7 @@ from eckart.clusters.client import ClusterError, client_of, cluster_memory, leas
 from eckart.clusters.tasks import TIMES_OVER, Held, computed, later
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
-from eckart.engines.blocks.rules import Join
+from eckart.engines.blocks.spreading import Join
 from eckart.engines.host import Host, aligned
 from eckart.engines.protocol import Pass
 from eckart.engines.protocol.refused import Place, Refused, first_refused, raise_first

@@ -22,8 +22,8 @@ import numpy as np
 
 from eckart.arguments import precision
 from eckart.errors import FileError, InputTypeError, written, wrong
-from eckart.io.vectors.parts import CHUNK, LONGEST_WORD, Rows, Start, Words, cut, opened
 from eckart.io.vectors.text_format import read_text
+from eckart.io.vectors.word_rows import CHUNK, LONGEST_WORD, Rows, Start, Words, cut, opened
 from eckart.scheduler import resolve_threads
 
 FORMATS = ("text", "glove", "binary", "safetensors")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
-from eckart.io.vectors.parts import CHUNK, LONGEST_LINE, Rows, Start, Words, cut, numbers_at_end
+from eckart.io.vectors.word_rows import CHUNK, LONGEST_LINE, Rows, Start, Words, cut, numbers_at_end
 from eckart.scheduler import in_order
 
 LOOKED_AT = 100

@@ -27,7 +27,7 @@ from eckart.loading import lazy
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 from eckart.trace import Watcher, silent
 
-crew = lazy("eckart.engines.cpu.mixtures.crew")
+crew = lazy("eckart.engines.cpu.mixtures.crew_sums")
 factors = lazy("eckart.engines.cpu.mixtures.factor")
 missing_entries = lazy("eckart.engines.cpu.mixtures.missing")
 missing_kernels = lazy("eckart.engines.cpu.mixtures.missing_kernels")
