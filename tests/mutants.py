@@ -70,15 +70,9 @@ SIGN = "a sign is 1 or -1: to divide by it is to multiply by it"
 SIGNED = (
     ("reduce/linear_autoencoder.py", "components * signs(components)[:, None]"),
     ("reduce/missing.py", "components * signs(components)[:, None]"),
-    ("reduce/solve.py", "s.components * signs(s.components)[:, None]"),
+    ("reduce/solve.py", "s.components * turn[:, None].astype(s.components.dtype)"),
     ("reduce/rotate.py", "a * signs((full @ a).T)"),
     ("complete/nuclear/spectral_completer.py", "np.sqrt(found.s) * signs(found.V.T)"),
-)
-KEPT_EVERY = (
-    ("embed/skipgram.py", "30.0"),
-    ("complete/bayes/bayesian_mf.py", "10.0"),
-    ("complete/factors/als.py", "10.0"),
-    ("complete/nuclear/spectral_completer.py", "10.0"),
 )
 FALLBACK = "a factor tried only where a smaller one failed by rounding: the bound stays one"
 KNOWN: dict[str, str] = {
@@ -90,7 +84,6 @@ KNOWN: dict[str, str] = {
     "certify/topics.py limit times 100: 1.0": "the divisor of an empty topic, whose counts are 0",
     "certify/recovery.py comparison turned: found + slack >= 1": "whether a longer search is worth while; the answer is the same",
     **{f"{file} sign turned: {words}": SIGN for file, words in SIGNED},
-    **{f"{file} limit times 100: {seconds}": "how often a checkpoint is written" for file, seconds in KEPT_EVERY},
     "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
     "complete/bayes/bayesian_mf.py term dropped: self.n_components + 1": "how many threads a small matrix takes: the draws are the same",
     "complete/bayes/bayesian_mf.py comparison turned: x.nnz * (self.n_components + 1) ** 2 < SMALL": "the same",

@@ -107,11 +107,15 @@ def test_nobody_is_sent_where_it_would_not_help(started, monkeypatch, reason):
 
 
 def test_a_fit_goes_on_where_no_process_can_be_started(started, monkeypatch):
+    tried = []
+
     def refuse(command, **named):
+        tried.append(command)
         raise OSError("no more processes")
 
     monkeypatch.setattr(ahead.subprocess, "Popen", refuse)
     compiling("ALS", *ahead.recorded()["ALS"][0][0])
+    assert tried
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def traced(*values, reason=StopReason.CONVERGED):
 
 
 def bites(true, spoiled):
-    """``true`` holds; each of ``spoiled`` fails, by the check it is listed under and no other that ``alone`` asks for."""
+    """``true`` holds; each of ``spoiled`` fails, by the check it is listed under. Returns the names of the checks."""
     assert true.holds, str(true)
     names = {check.name for check in true.checks}
     for name, certificate in spoiled.items():

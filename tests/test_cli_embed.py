@@ -177,43 +177,12 @@ def test_baskets_are_understood_without_an_option(done):
 
 def test_capitals_the_vocabulary_and_the_cache(done):
     Path("kept").mkdir()
-    out = done(
-        "embed",
-        "t.txt",
-        "--method",
-        "pmi",
-        "-k",
-        3,
-        "--keep-case",
-        "--min-count",
-        3,
-        "--max-words",
-        5,
-        "--out",
-        "v.txt",
-        "--cache",
-        "kept",
-    )
+    words = ("embed", "t.txt", "--method", "pmi", "-k", 3, "--keep-case", "--min-count", 3, "--max-words", 5, "--cache", "kept")
+    out = done(*words, "--out", "v.txt")
     assert "5 words in the vocabulary" in out
     assert read_vectors("v.txt").words[0] == "The"
     assert any(Path("kept").iterdir())
-    again = done(
-        "embed",
-        "t.txt",
-        "--method",
-        "pmi",
-        "-k",
-        3,
-        "--keep-case",
-        "--min-count",
-        3,
-        "--max-words",
-        5,
-        "--out",
-        "w.txt",
-        "--cache",
-        "kept",
-    )
+    again = done(*words, "--out", "w.txt")
     assert Path("v.txt").read_bytes() == Path("w.txt").read_bytes()
     assert out.splitlines()[0] == again.splitlines()[0]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 
 import numpy as np
 import pandas as pd
 import pytest
-from safetensors.numpy import save as to_bytes
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
@@ -16,12 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import eckart
-from eckart import ALS, FileError, InputError, Observed
+from eckart import ALS, InputError, Observed
 from eckart.complete.normalise import normalise
 from eckart.complete.split import folds, split
-from eckart.io.models import save as saving
 from eckart.metrics import mae, ranking, rmse
 from test_als import holes, strengths
+from test_save import forge, refused
 
 TIGHT = {"tol": 1e-13, "max_iter": 3000, "random_state": 0}
 
@@ -298,22 +296,6 @@ def test_save_and_load_give_the_same_bits(rng, tmp_path, kinds, options):
 @pytest.fixture(scope="module")
 def fitted():
     return ALS(2, biases=False, scale=True, normalise="both", random_state=0).fit(holes(np.random.default_rng(0)))
-
-
-def forge(model, edit=None, arrays=None):
-    """A file with a valid checksum and whatever content."""
-    a, header = saving.pack(model)
-    if edit is not None:
-        edit(header)
-    if arrays is not None:
-        arrays(a)
-    return to_bytes(a, metadata={"eckart": saving.seal(a, json.dumps(header))})
-
-
-def refused(path, data):
-    path.write_bytes(data)
-    with pytest.raises(FileError):
-        eckart.load(path)
 
 
 def test_a_truncated_or_changed_file_is_refused(fitted, tmp_path):

@@ -229,7 +229,7 @@ def test_arrays_inside_tuples_are_lent():
 def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
     """Kernels called from Python and by their address: the same ranges, the same sums."""
     from eckart.engines.cpu.entries import evidence, residual_gram
-    from eckart.engines.cpu.mixtures import crew as mixtures
+    from eckart.engines.cpu.mixtures import crew_sums as mixtures
     from eckart.engines.cpu.ridge import schedule
 
     rng = np.random.default_rng(0)
@@ -263,7 +263,7 @@ def test_few_threads_and_many_give_the_same_bits(model, monkeypatch):
 def test_weighted_rows_of_a_mixture_by_the_crew(dtype, monkeypatch):
     """Rows in memory of either precision, weighted or not, turned or not: the sums of threads of Python, to the bit."""
     from eckart.engines import engine_named
-    from eckart.engines.cpu.mixtures import crew as mixtures
+    from eckart.engines.cpu.mixtures import crew_sums as mixtures
     from eckart.engines.protocol.mixtures import Gaussians
     from eckart.matrix import Dense
 
@@ -288,7 +288,7 @@ def test_weighted_rows_of_a_mixture_by_the_crew(dtype, monkeypatch):
 
 def test_the_crew_looks_once_for_gaps_and_leaves_rows_with_gaps_alone(monkeypatch):
     from eckart.engines import engine_named
-    from eckart.engines.cpu.mixtures import crew as mixtures
+    from eckart.engines.cpu.mixtures import crew_sums as mixtures
     from eckart.engines.protocol.mixtures import Gaussians
     from eckart.matrix import Dense
 

@@ -10,7 +10,7 @@ from eckart.complete.nuclear.exact import ExactRecovery
 from eckart.engines import engine_named
 from eckart.matrix import Observed
 from eckart.optim.tangent import Coordinates, Sampling, Tangent, least_squares
-from test_soft_impute import planted, random_observed, whole
+from test_soft_impute import ODD, planted, random_observed, whole
 
 
 def hard(seed, n=150, k=3, oversampling=2.0, kappa=10.0):
@@ -87,16 +87,7 @@ def test_threads_seed_precision():
     assert small.certificate_.holds
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        np.full((4, 3), 2.0),
-        np.array([[np.nan, 3.0], [np.nan, np.nan]]),
-        np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan], [2.0, np.nan, 4.0]]),
-        np.zeros((3, 3)),
-    ],
-    ids=["equal", "one", "empty row and column", "zeros"],
-)
+@pytest.mark.parametrize("x", [ODD[name] for name in ("equal", "one", "empty row and column", "zeros")])
 @pytest.mark.parametrize("k", [1, 7])
 def test_odd_data_has_a_defined_answer(x, k):
     model = ExactRecovery(k, random_state=0, max_iter=100).fit(x)

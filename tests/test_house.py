@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 
@@ -10,13 +11,21 @@ import pytest
 from scipy import sparse
 
 import eckart
+from code_faults import SOURCE
 from eckart import PCA
 from eckart.engines import available_memory
 from eckart.io.read import read
 from eckart.reduce.plan import choose, costs, require_memory
 from eckart.scheduler import resolve_threads, run_lanes, single_threaded_blas
+from mutants import KNOWN
 
 HEAVY = ("torch", "dask", "matplotlib", "numba", "sklearn", "scipy", "pandas", "polars", "pyarrow")
+
+
+@pytest.mark.parametrize("fault", KNOWN)
+def test_faults_that_no_test_can_find_stand_in_the_code(fault):
+    file, _, rest = fault.partition(" ")
+    assert rest.partition(": ")[2] in ast.unparse(ast.parse((SOURCE / file).read_text()))
 
 
 def test_importing_does_nothing():

@@ -15,7 +15,7 @@ import eckart
 from eckart import PCA, FileError, InputError, read, read_vectors
 from eckart.index.labels import Labels
 from eckart.io.models import checkpoint
-from eckart.io.models.mapped import load_mapped
+from eckart.io.models.memory_maps import load_mapped
 from eckart.io.tables import csv_file
 from eckart.io.tables.attributes import Encoding, joined
 from eckart.io.tables.columns import _counts

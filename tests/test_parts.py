@@ -15,7 +15,7 @@ from scipy import sparse
 
 import eckart
 from eckart.engines.blocks.engine import BlocksEngine
-from eckart.engines.blocks.rules import RULES
+from eckart.engines.blocks.spreading import RULES
 from eckart.engines.protocol import Moments
 from eckart.entry_facts import EntryFacts
 from eckart.errors import InputError

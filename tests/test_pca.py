@@ -335,6 +335,15 @@ def test_memory_maps_and_iterators_do_not_load_the_data(tmp_path, rng):
     assert streamed.certificate_.holds
 
 
+@pytest.mark.parametrize("steps", range(8, 14))
+def test_a_limit_of_steps_is_met_wherever_the_space_begins_anew(steps, rng):
+    """Two components in blocks of two: the space holds 20 vectors, and is begun anew after the tenth step."""
+    x = rng.standard_normal((500, 300))
+    model = PCA(2, svd_solver="lanczos", max_iter=steps, tol=1e-12, random_state=0).fit(x)
+    assert np.abs(model.components_ @ model.components_.T - np.eye(2)).max() < 1e-10
+    assert np.allclose(model.transform(x).var(axis=0, ddof=1), model.explained_variance_, rtol=1e-8)
+
+
 def test_interrupt_keeps_the_best_state(rng, monkeypatch):
     x = sparse.random(3000, 2500, 0.01, random_state=0, format="csr")
     calls = []

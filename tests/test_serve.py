@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from eckart import ALS, PCA, PMI, load
 from eckart.errors import FileError
-from eckart.io.models.mapped import load_mapped
+from eckart.io.models.memory_maps import load_mapped
 
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytest.importorskip("starlette", reason="starlette, whose client asks the questions, is not installed")

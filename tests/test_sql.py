@@ -18,8 +18,8 @@ import eckart
 from eckart import ALS, PCA
 from eckart.cli.main import app
 from eckart.errors import EckartError, FileError, InputError
-from eckart.io.sql.ahead import ahead
 from eckart.io.sql.answers import Answer
+from eckart.io.sql.fetch_ahead import ahead
 from eckart.io.sql.write import split_target, write_sql
 from postgres_server import program, server
 

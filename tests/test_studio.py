@@ -278,7 +278,7 @@ def test_predictions_have_intervals_that_say_what_they_are(client, folder):
 
 def test_measured_intervals_hold_their_share(client, folder):
     """Of the entries hidden to measure them, an interval of 80 % holds 80 %; the errors by support are those of the same entries."""
-    from eckart.studio.errors import hidden_errors
+    from eckart.studio.hidden_errors import hidden_errors
 
     opened = client.app.studio.library.model(FILMS)
     error = hidden_errors(opened).error

@@ -17,7 +17,7 @@ from eckart.engines import engine_named
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.factors import LowRank
 from eckart.matrix import Observed
-from test_soft_impute import planted, whole
+from test_soft_impute import ODD, planted, whole
 
 
 def test_exact_data_is_recovered():
@@ -78,17 +78,7 @@ def test_threads_and_seed_give_the_same_bits():
     assert one.left.tobytes() == two.left.tobytes()
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        np.full((4, 3), 2.0),
-        np.array([[np.nan, 3.0], [np.nan, np.nan]]),
-        np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan], [2.0, np.nan, 4.0]]),
-        np.array([[1.0, 2.0, np.nan, np.nan], [2.0, 4.0, np.nan, np.nan], [np.nan, np.nan, 1.0, 1.0]]),
-        np.zeros((3, 3)),
-    ],
-    ids=["equal", "one", "empty row and column", "blocks", "zeros"],
-)
+@pytest.mark.parametrize("x", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("k", [1, 2, 9])
 def test_odd_data_has_a_defined_answer(x, k):
     model = SVP(k, random_state=0).fit(x)

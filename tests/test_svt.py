@@ -13,7 +13,7 @@ from eckart.engines import engine_named
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.factors import LowRank
 from eckart.matrix import Observed
-from test_soft_impute import planted, whole
+from test_soft_impute import ODD, planted, whole
 
 
 def test_exact_data_is_recovered_and_proven():
@@ -84,17 +84,7 @@ def test_a_feasible_answer_that_is_not_the_minimiser_is_not_certified():
     assert "dual" in c.reason
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        np.full((4, 3), 2.0),
-        np.array([[np.nan, 3.0], [np.nan, np.nan]]),
-        np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan], [2.0, np.nan, 4.0]]),
-        np.array([[1.0, 2.0, np.nan, np.nan], [2.0, 4.0, np.nan, np.nan], [np.nan, np.nan, 1.0, 1.0]]),
-        np.zeros((3, 3)),
-    ],
-    ids=["equal", "one", "empty row and column", "blocks", "zeros"],
-)
+@pytest.mark.parametrize("x", ODD.values(), ids=ODD)
 def test_odd_data_has_a_defined_answer(x):
     model = SVT(tol=1e-6, max_iter=3000, random_state=0).fit(x)
     b, seen = whole(model), ~np.isnan(x)

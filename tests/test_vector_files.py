@@ -150,7 +150,7 @@ def test_any_digits_are_read_as_python_reads_them(tmp_path_factory, values, digi
 
 
 def test_many_chunks_and_threads(file, monkeypatch):
-    monkeypatch.setattr("eckart.io.vectors.parts.CHUNK", 1000)
+    monkeypatch.setattr("eckart.io.vectors.word_rows.CHUNK", 1000)
     monkeypatch.setattr("eckart.io.vectors.text_format.CHUNK", 1000)
     monkeypatch.setattr("eckart.io.vectors.files.CHUNK", 1000)
     rng = np.random.default_rng(0)

@@ -17,11 +17,10 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from eckart.errors import InputError, wrong
-from eckart.index.compress import index_dtype, transpose
+from eckart.index.compress import check_compressed, check_pointers, index_dtype, transpose
 from eckart.index.entries import assemble, floating, placed, sizes
 from eckart.index.ids import Place, position
 from eckart.index.labels import Labels
-from eckart.parameters import is_int
 
 
 @runtime_checkable
@@ -105,7 +104,7 @@ class _Compressed:
     columns: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        _check_compressed(self.indptr, self.indices, self.data, self.n_columns)
+        check_compressed(self.indptr, self.indices, self.data, self.n_columns)
         _check_labels(self)
 
     @property
@@ -169,7 +168,7 @@ class _Compressed:
     def from_scipy(cls, matrix: Any, rows: np.ndarray | None = None, columns: np.ndarray | None = None) -> Any:
         """From any SciPy sparse matrix or array; duplicate entries are added up, as SciPy defines them."""
         csr = matrix.tocsr()
-        _check_pointers(csr.indptr, csr.indices, csr.data)
+        check_pointers(csr.indptr, csr.indices, csr.data)
         if not csr.has_canonical_format:
             csr = csr.copy() if csr is matrix else csr
             csr.sum_duplicates()
@@ -369,34 +368,6 @@ def wrong_ndim(ndim: int) -> InputError:
         f"Expected 2D array, got {ndim}D array instead: X has {ndim} dimension(s), wanted rows and columns. Reshape your data "
         "with X.reshape(-1, 1) if it has one column or X.reshape(1, -1) if it is one row"
     )
-
-
-def _check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int) -> None:
-    """Refuse what a kernel would follow out of bounds."""
-    for name, array, kinds in (("indptr", indptr, "iu"), ("indices", indices, "iu"), ("data", data, "fiub")):
-        if getattr(array, "ndim", None) != 1 or array.dtype.kind not in kinds:
-            raise wrong(name, array, f"an array of {'whole ' if kinds == 'iu' else ''}numbers of one dimension; build the matrix with eckart.read")
-    if not is_int(n) or n < 0:
-        raise wrong("n_columns", n, "an int >= 0")
-    _check_pointers(indptr, indices, data)
-    # one look for both ends: a negative number, read without its sign, is larger than any index
-    ends = indices.view(f"u{indices.itemsize}") if indices.dtype.kind == "i" else indices
-    if len(indices) and not (ends.max() < n and (ends is not indices or ends.min() >= 0)):
-        raise InputError(
-            f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
-        )
-
-
-def _check_pointers(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
-    """The part of it that takes no look at every entry."""
-    if (
-        len(indptr) == 0
-        or indptr[0] != 0
-        or len(indices) != len(data)
-        or indptr[-1] != len(data)
-        or (np.diff(indptr) < 0).any()
-    ):
-        raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
 
 
 def _check_labels(matrix: Any) -> None:

@@ -98,7 +98,7 @@ def test_what_a_cluster_is_waited_for_counts_as_time_spent():
     from eckart.clusters.client import client_of
     from eckart.clusters.clock import spent
     from eckart.clusters.tasks import computed, later
-    from eckart.io.models.steps import Steps
+    from eckart.io.models.named_steps import Steps
 
     def took(work):
         steps, start, cpu, wall = Steps(), spent(), time.process_time(), time.monotonic()

@@ -13,7 +13,7 @@ from eckart.errors import InputError
 from eckart.trace import StopReason, preliminary
 
 if TYPE_CHECKING:
-    from eckart.io.models.steps import Steps
+    from eckart.io.models.named_steps import Steps
 
 CHOSEN = ("method", "best", "reason", "because")
 """Attributes of a ``Chooser`` that a search decides."""
@@ -34,7 +34,7 @@ class Chooser:
         beside: dict[str, Any] | None = None,
         steps: Steps | None = None,
     ):
-        from eckart.io.models.steps import Steps
+        from eckart.io.models.named_steps import Steps
 
         self.beside, self.steps = beside or {}, steps or Steps()
         self.cut_short = False
@@ -184,7 +184,7 @@ def steps_of(
 ) -> AbstractContextManager[Steps]:
     """The steps of a command, in a file beside the checkpoint of its answer, about these entries, attributes and options."""
     from eckart.io.models.checkpoint import digest, parameters_of
-    from eckart.io.models.steps import steps_in
+    from eckart.io.models.named_steps import steps_in
 
     about = {"method": method, "rank": k, "seed": seed, "held out": share}
     if path is not None:

@@ -247,7 +247,7 @@ def _run(
 def _steps(build: Callable[..., Any], x: Any, k: int | str, method: str, share: float, seed: int) -> AbstractContextManager[Any]:
     """What is done before the answer is fitted, kept in a file beside its checkpoint until all is complete."""
     from eckart.io.models.checkpoint import parameters_of
-    from eckart.io.models.steps import steps_in
+    from eckart.io.models.named_steps import steps_in
 
     path = _apart(build, "steps")["checkpoint"] if method in ("lda", "plsa") else None  # the others go straight to their fit
     about = {"method": method, "count": k, "seed": seed, "held out": share} | parameters_of(build())

@@ -98,8 +98,7 @@ def recommend(
     fitted, cold = _with_attributes(fitted, row_features, column_features, source)
     names, called = source.names, _titles(titles, fitted, shell)
     if explain is not None and row:
-        one, of = as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0]
-        found = fitted.explain(one, of, n)
+        found = fitted.explain(as_kind(row, fitted.row_ids)[0], as_kind([explain], fitted.column_ids)[0], n)
         shell.answer["explanation"] = vars(found)
         if not shell.json:
             typer.echo("\n".join(why(found, names, called)))
@@ -118,7 +117,11 @@ def recommend(
         else:
             listed = ids_in(rows_file, names[0], fitted.row_ids) if rows_file else None if everyone else cold
             lists = _for_rows(fitted, row, listed, ask)
-    lists = iter(lists)
+    _tell_lists(head, iter(lists), called, out, shell)
+
+
+def _tell_lists(head: tuple[str, ...], lists: Iterator[Any], called: Any, out: Path | None, shell: Shell) -> None:
+    """Lists as one table, with titles where ids are ``called`` something; a note says what they are ordered by."""
     first = next(lists)
     head = (*head, *list(first.to_table())[len(head) :])  # whatever else the lists tell
     tables: Any = (tuple(found.to_table().values()) for found in chain([first], lists))

@@ -105,10 +105,7 @@ def reduce(
         return
     begin = time.perf_counter()
     fitted = unfitted.fit(x)
-    if pca and _varies(fitted.fit_.factors, shell) and fitted.fit_.factors.k == 0 and k == "auto":
-        few = min(2, fitted.fit_.factors.rows, x.shape[1])
-        kept = f"the first {few} are kept, and -k says another number" if few > 1 else "one is kept"
-        shell.note(f"no component stands out from the others; {kept}")
+    if pca and (few := _few_instead_of_none(fitted.fit_.factors, k, shell)):
         fitted = build(n_components=few, image=shape).fit(x)
     shell.answer["data"] = facts(file, x)
     if scale is None and shape is None:
@@ -138,6 +135,15 @@ def _components(text: str) -> int | float | str:
         return int(text) if text.lstrip("+-").isdigit() else float(text)
     except ValueError:
         raise wrong("--components", text, "a number, a share such as 0.9, or auto") from None
+
+
+def _few_instead_of_none(basis: Any, k: Any, shell: Shell) -> int:
+    """How many components to keep where "auto" kept none of data that vary, with a note; 0 elsewhere."""
+    if not _varies(basis, shell) or basis.k or k != "auto":
+        return 0
+    few = min(2, basis.rows, basis.n)
+    shell.note(f"no component stands out from the others; {f'the first {few} are kept, and -k says another number' if few > 1 else 'one is kept'}")
+    return few
 
 
 def _varies(basis: Any, shell: Shell) -> bool:

@@ -32,7 +32,7 @@ from eckart.complete.tune import tune
 from eckart.complete.tuning import Tuning
 from eckart.errors import InputError
 from eckart.io.models.checkpoint import spent_in
-from eckart.io.models.steps import Steps
+from eckart.io.models.named_steps import Steps
 from eckart.matrix import Observed
 from eckart.trace import StopReason
 

@@ -25,8 +25,8 @@ from eckart.complete.items.spectral_filter import SpectralFilter
 from eckart.complete.split import train_and_hidden
 from eckart.errors import InputError, wrong
 from eckart.io.models.checkpoint import contents, digest, parameters_of
+from eckart.io.models.named_steps import Steps, steps_in
 from eckart.io.models.save import load
-from eckart.io.models.steps import Steps, steps_in
 from eckart.io.tables.triples import observed
 from eckart.matrix import Observed
 from eckart.metrics import coverage_at_k, ranking

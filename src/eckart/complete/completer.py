@@ -22,7 +22,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from eckart.certify.certificate import Certificate
-from eckart.complete.folding import entry_weights, is_matrix, pairs, put_observed
+from eckart.complete.folding import entry_weights, is_matrix, put_observed
 from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.new_rows import NewRows
 from eckart.complete.normalise import Normaliser
@@ -147,11 +147,10 @@ class Completer(NewRows, Recommender, TransformerMixin, KeptEntries, ABC):
         """B at the cells, by id: the natural parameter where there is a loss."""
         if unknown not in ("raise", "mean", "nan"):
             raise wrong("unknown", unknown, "'raise', 'mean' or 'nan'")
-        i, j = pairs(rows, columns)
         f = self._lowrank()
         if unknown == "raise":
-            return f.at(self.row_ids.indices_of(i), self.column_ids.indices_of(j))
-        at, to = self.row_ids.find(i), self.column_ids.find(j)
+            return f.at(*self._cells(rows, columns))
+        at, to = self._found(rows, columns)
         known = (at >= 0) & (to >= 0)
         out = np.full(len(at), np.nan, f.dtype)
         out[known] = f.at(at[known], to[known])

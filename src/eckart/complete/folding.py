@@ -60,23 +60,26 @@ def taken_up(x: Observed) -> Observed:
     return Observed(indptr, x.indices[kept], x.data[kept], n, x.rows, x.columns)
 
 
+def put_rows(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Rows of ``new`` in place of those at positions ``at`` >= 0, the others behind."""
+    out = np.concatenate([old, new[at < 0]])
+    out[at[at >= 0]] = new[at >= 0]
+    return out
+
+
 def merge_rows(old: LowRank, new: LowRank, labels: np.ndarray, ids: Labels) -> LowRank:
     """Rows of ``new`` put in place of those with the same id, the others behind."""
     at = ids.find(labels)
-    known = at >= 0
-    left = np.concatenate([old.left, new.left[~known]])
-    left[at[known]] = new.left[known]
+    left = put_rows(old.left, new.left, at)
 
     def joined(a: np.ndarray | None, b: np.ndarray | None, absent: float) -> np.ndarray | None:
         if a is None and b is None:
             return None
         a = np.full(len(old.left), absent, left.dtype) if a is None else a
         b = np.full(len(new.left), absent, left.dtype) if b is None else b
-        out = np.concatenate([a, b[~known]])
-        out[at[known]] = b[known]
-        return out
+        return put_rows(a, b, at)
 
-    rows = None if old.rows is None else np.concatenate([np.asarray(old.rows), np.asarray(labels)[~known]])
+    rows = None if old.rows is None else np.concatenate([np.asarray(old.rows), np.asarray(labels)[at < 0]])
     bias, scale = joined(old.row_bias, new.row_bias, 0.0), joined(old.row_scale, new.row_scale, 1.0)
     return old.with_rows(left, bias, scale, rows)
 

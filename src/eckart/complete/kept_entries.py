@@ -48,6 +48,11 @@ class KeptEntries(Estimator):
         i, j = pairs(rows, columns)
         return self.row_ids.indices_of(i), self.column_ids.indices_of(j)
 
+    def _found(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The same, with -1 for ids that the model does not know."""
+        i, j = pairs(rows, columns)
+        return self.row_ids.find(i), self.column_ids.find(j)
+
     def _as_of_fit(self, x: Observed) -> Observed:
         """Entries of the shape that the model was fitted to, for a certificate."""
         shape = self.fit_.factors.shape

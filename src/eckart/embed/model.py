@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from eckart.embed.cooccurrence import MOST_WINDOW
-from eckart.embed.items import look
+from eckart.embed.item_lists import look
 from eckart.embed.sequences import Sequences
 from eckart.embed.vectors import Vectors
 from eckart.engines import engine_named

@@ -17,7 +17,7 @@ import numpy as np
 
 from eckart.arguments import held
 from eckart.embed.cache import Cache
-from eckart.embed.items import Numbers, look
+from eckart.embed.item_lists import Numbers, look
 from eckart.embed.spill import Shelf
 from eckart.errors import InputError, NoWordsError, wrong
 from eckart.io.tables.frames import titles

@@ -19,7 +19,7 @@ WORTH_DENSE = 2**26
 """Entries of dense rows from which a GPU that runs already is asked: PCA of so many takes a third of the time of 16 cores on an H200."""
 WORTH_COUNTS = 2**20
 """The same for stored entries whose absent ones are zeros: LDA of 1.6 million takes a third of the time of 16 cores, PCA of 24 million half of it. Observed
-entries stay on the processors: ALS is faster on a GPU, the nuclear family and non-negative factors are not, and a matrix does not say who asks."""
+entries stay on the processors: large tables are faster on a GPU under ALS and the nuclear family, small ones are not, and a matrix does not say who asks."""
 START = 4
 """How much larger the work must be where CUDA has not been started in this process: that alone takes some seconds."""
 

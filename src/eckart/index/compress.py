@@ -1,4 +1,4 @@
-"""Triples (i, j, a_ij) to compressed rows, in linear time: sort by row and column, merge what stands at one place, transpose.
+"""Triples (i, j, a_ij) to compressed rows, in linear time: sort by row and column, merge what stands at one place, transpose; and what such rows must be.
 
 Entries ``data[indptr[i]:indptr[i+1]]`` stand in row i at ascending columns ``indices[...]``. Pointers count entries in 64 bits;
 indices take 32 bits while they can.
@@ -7,6 +7,9 @@ indices take 32 bits while they can.
 from __future__ import annotations
 
 import numpy as np
+
+from eckart.errors import InputError, wrong
+from eckart.parameters import is_int
 
 LEAST_COMPILED = 2**20
 """From this many entries on, the counting sorts of ``eckart.index.counting`` pay for being loaded."""
@@ -64,6 +67,34 @@ def transpose(
 
     flipped = sparse.csr_array((data, indices, indptr), shape=(rows, n_columns)).tocsc()
     return flipped.indptr.astype(np.int64, copy=False), flipped.indices.astype(kind, copy=False), flipped.data
+
+
+def check_compressed(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, n: int) -> None:
+    """Refuse compressed rows that a kernel would follow out of bounds."""
+    for name, array, kinds in (("indptr", indptr, "iu"), ("indices", indices, "iu"), ("data", data, "fiub")):
+        if getattr(array, "ndim", None) != 1 or array.dtype.kind not in kinds:
+            raise wrong(name, array, f"an array of {'whole ' if kinds == 'iu' else ''}numbers of one dimension; build the matrix with eckart.read")
+    if not is_int(n) or n < 0:
+        raise wrong("n_columns", n, "an int >= 0")
+    check_pointers(indptr, indices, data)
+    # one look for both ends: a negative number, read without its sign, is larger than any index
+    ends = indices.view(f"u{indices.itemsize}") if indices.dtype.kind == "i" else indices
+    if len(indices) and not (ends.max() < n and (ends is not indices or ends.min() >= 0)):
+        raise InputError(
+            f"a column index of {indices.min()} to {indices.max()} came, wanted 0 to {n - 1} for {n} columns"
+        )
+
+
+def check_pointers(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray) -> None:
+    """The part of it that takes no look at every entry."""
+    if (
+        len(indptr) == 0
+        or indptr[0] != 0
+        or len(indices) != len(data)
+        or indptr[-1] != len(data)
+        or (np.diff(indptr) < 0).any()
+    ):
+        raise InputError("indptr, indices and data do not belong together; build the matrix with eckart.read")
 
 
 def first_repeat(indptr: np.ndarray, indices: np.ndarray) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from eckart.errors import FileError, InputError
+from eckart.errors import FileError
 from eckart.factors import Network
 from eckart.factors.checks import numbers
 from eckart.fit import fitted, one_kind_of_names
@@ -264,9 +264,3 @@ def in_words(architecture: dict[str, Any]) -> str:
         elif layer["layer"] == "max_pool":
             sizes.append("pool")
     return "-".join(sizes) + (" + linear" if architecture.get("shortcut") else "")
-
-
-def check_rows(count: int, least: int = 1) -> None:
-    """Refuse data with too few rows."""
-    if count < least:
-        raise InputError(f"X has {count} rows, wanted at least {least}")

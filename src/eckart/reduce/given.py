@@ -10,7 +10,7 @@ from eckart.certify.certificate import Certificate, Check
 from eckart.errors import FileError, InputError, wrong
 from eckart.factors import Basis
 from eckart.fit import Fit
-from eckart.reduce.attributes import BasisAttributes
+from eckart.reduce.basis_attributes import BasisAttributes
 from eckart.trace import Trace
 
 BY_HAND = "set by hand"

@@ -65,6 +65,13 @@ def missing_energy(values: np.ndarray, last: np.ndarray, remainder: np.ndarray, 
     return max(0.0, min(linear, quadratic))
 
 
+def _missing_share(values: np.ndarray, last: np.ndarray, remainder: np.ndarray, k: int) -> float:
+    """The missing energy relative to the sum of the k leading Ritz values; all of it while there are fewer."""
+    if len(values) < k:
+        return 1.0
+    return missing_energy(values, last, remainder, k) / max(float(values[:k].sum()), np.finfo(float).tiny)
+
+
 def _seems_far(trace: Trace, tol: float) -> bool:
     """Whether one more step as good as the last would still miss more than ``tol``; two steps alone are seldom enough."""
     last = trace.values[-2:]
@@ -94,6 +101,17 @@ def _ended(
     if met or used == n or not grows:
         return StopReason.CONVERGED
     return StopReason.STALLED if worst <= noise else None
+
+
+def _thick_restart(
+    engine: Engine, basis: Tall, t: np.ndarray, q: Tall, values: np.ndarray, s: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Begin a full space anew with the leading Ritz vectors Q S, in which T is diagonal: its eigenvalues and eigenvectors."""
+    keep = len(values)
+    basis[:, :keep] = engine.outer(q, s)
+    t[:] = 0.0
+    t[np.arange(keep), np.arange(keep)] = values
+    return values, np.eye(keep)
 
 
 def block_krylov(
@@ -161,11 +179,7 @@ def block_krylov(
                     ahead = stays(following)
                 values, s, noise = _ritz(t[:used, :used], dtype)
             residuals = np.linalg.norm(remainder @ s[used - width :], axis=0)
-            missing = 1.0
-            if used >= k:
-                missing = missing_energy(values, s[used - width :], remainder, k) / max(
-                    float(values[:k].sum()), np.finfo(float).tiny
-                )
+            missing = _missing_share(values, s[used - width :], remainder, k)
             trace.add(missing)
             watch("Krylov steps", step, None)
             if (ended := _ended(used, n, k, residuals, noise, missing, tol, following.shape[1] > 0)) is not None:
@@ -173,13 +187,10 @@ def block_krylov(
                 break
             if following.shape[1] == 0:
                 following = engine.orth(engine.drawn(rng, (n, min(block, n - used)), dtype), q)
-            if used + following.shape[1] > basis.shape[1]:  # thick restart: the leading Ritz vectors are kept
-                keep = min(max(k + block, k + k // 2), used - 1)
-                basis[:, :keep] = engine.outer(q, s[:, :keep])
-                t[:] = 0.0
-                t[np.arange(keep), np.arange(keep)] = values[:keep]
-                used = keep
-                following = engine.orth(following[:, : basis.shape[1] - keep], basis[:, :keep])
+            if used + following.shape[1] > basis.shape[1]:
+                used = min(max(k + block, k + k // 2), used - 1)
+                values, s = _thick_restart(engine, basis, t, q, values[:used], s[:, :used])
+                following = engine.orth(following[:, : basis.shape[1] - used], basis[:, :used])
             fresh = following
         else:
             trace.reason = StopReason.MAX_ITER

@@ -28,7 +28,7 @@ from eckart.optim.descend import Objective
 from eckart.optim.rules import RULES, rule_named
 from eckart.parameters import check, either, file_name, flag, number, one_of, optional, param, whole
 from eckart.reduce import missing as gaps
-from eckart.reduce.attributes import BasisAttributes
+from eckart.reduce.basis_attributes import BasisAttributes
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encoder_of, squared_errors
 from eckart.reduce.krylov import block_krylov

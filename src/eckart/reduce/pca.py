@@ -33,10 +33,11 @@ from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encoder_of, filled, reusable
 from eckart.reduce.given import SettableBasis
 from eckart.reduce.krylov import FINEST
+from eckart.reduce.out_of_range import in_range
 from eckart.reduce.plan import ALIASES, SOLVERS
 from eckart.reduce.rotate import Rotation, rotation_of
 from eckart.reduce.running_fit import solve_running
-from eckart.reduce.solve import Options, certify, in_range, solve_scaled
+from eckart.reduce.solve import Options, certify, solve_scaled
 from eckart.reduce.standardise import divided
 from eckart.rng import generator
 from eckart.trace import Watcher, progress, silent

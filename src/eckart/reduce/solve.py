@@ -20,6 +20,7 @@ from eckart.matrix import SQUARABLE, Dense, Matrix
 from eckart.reduce import missing as gaps
 from eckart.reduce import rank, spectral
 from eckart.reduce.covariance import Covariance
+from eckart.reduce.out_of_range import lost, power_of_two, undone
 from eckart.reduce.plan import STATISTIC_COLUMNS, Plan, choose, em_plan, require_memory, validate_components
 from eckart.reduce.standardise import Units, divided, in_words, scale_of
 from eckart.reduce.stream import sketch_covariance
@@ -102,9 +103,9 @@ class _Task:
         low, high = SQUARABLE[self.x.dtype]
         if low <= self.engine.largest(placed) <= high:
             return _solve_gaps(task, placed)
-        factor = _factor(self.x, placed, self.engine)
+        factor = power_of_two(self.x, placed, self.engine)
         fit = _solve_gaps(task, self.engine.scaled(placed, factor))
-        return fit if factor == 1.0 else _undo_scale(fit, factor, self.x)
+        return fit if factor == 1.0 else undone(fit, factor, self.x)
 
 
 def _solve_complete(task: _Task, placed: Any) -> Fit:
@@ -118,11 +119,11 @@ def _solve_complete(task: _Task, placed: Any) -> Fit:
             c, spectrum = _run(task, placed, plan)
     except np.linalg.LinAlgError as error:  # a small matrix that overflowed
         failed = error
-    if failed or _badly_scaled(c, x):
-        factor = _factor(x, placed, engine)
+    if failed or lost(c.total, x):
+        factor = power_of_two(x, placed, engine)
         if factor != 1.0:
             again = replace(task, memory=NOTHING)  # the state is that of the data as they came
-            return _undo_scale(_solve_complete(again, engine.scaled(placed, factor)), factor, x)
+            return undone(_solve_complete(again, engine.scaled(placed, factor)), factor, x)
         if failed:
             raise failed
     turn = signs(spectrum.components)
@@ -334,61 +335,3 @@ def _unusable(c: Covariance) -> bool:
 
 def _empty(c: Covariance) -> spectral.Spectrum:
     return spectral.Spectrum(np.zeros(0), np.zeros((0, c.n)), Trace("none"), 1.0)
-
-
-def _badly_scaled(c: Covariance, x: Matrix) -> bool:
-    """Squares overflowed, or so small that they may have vanished."""
-    low, high = (1e-25, 1e25) if x.dtype == np.float32 else (1e-150, 1e150)
-    return not low <= c.total <= high
-
-
-def _factor(x: Matrix, placed: Any, engine: Engine) -> float:
-    """A power of two that brings the largest entry near one; 1 where all entries are zero."""
-    if isinstance(x, Dense) and not x.in_memory and not x.stream.rereadable:
-        raise InputError(
-            "X is an iterator whose entries are too large or too small to square; multiply them by a constant first"
-        )
-    largest = engine.largest(placed)
-    if largest == 0.0 or not np.isfinite(largest) or 1e-10 <= largest <= 1e10:
-        return 1.0
-    return float(2.0 ** -np.floor(np.log2(largest)))
-
-
-def in_range(x: Matrix, placed: Any, b: Basis, engine: Engine) -> tuple[Any, Basis, tuple[str, ...]]:
-    """Data and a basis times the power of two that brings the entries where they can be squared, and a note of it; both as they are where they can be."""
-    low, high = SQUARABLE[x.dtype]
-    largest = engine.largest(placed)
-    if largest == 0.0 or not np.isfinite(largest) or low <= largest <= high:
-        return placed, b, ()
-    factor = _factor(x, placed, engine)
-    with np.errstate(over="ignore", under="ignore"):
-        mean = (b.mean.astype(np.float64) * factor).astype(b.mean.dtype)
-        sizes = {name: getattr(b, name) * factor * factor for name in ("scatter", "total", "noise")}
-    if not all(np.isfinite(part).all() for part in (mean, *sizes.values())):
-        raise InputError(
-            f"X has entries near {1 / factor:.0e}, far smaller than the model, wanted the data that it was fitted to"
-        )
-    return engine.scaled(placed, factor), replace(b, mean=mean, **sizes), (_scaled_note(x, factor),)
-
-
-def _scaled_note(x: Matrix, factor: float) -> str:
-    return f"measured on the data times 2^{int(np.log2(factor))}, because squares of its entries leave the range of {x.dtype.name}"
-
-
-def _undo_scale(fit: Fit, factor: float, x: Matrix) -> Fit:
-    b = fit.factors
-    mean = (b.mean.astype(np.float64) / factor).astype(b.mean.dtype)
-    with np.errstate(over="ignore", under="ignore"):
-        basis = replace(
-            b,
-            mean=mean,
-            scatter=b.scatter / factor / factor,
-            total=b.total / factor / factor,
-            noise=b.noise / factor / factor,
-        )
-    if not np.isfinite(basis.total) or (basis.total == 0 and b.total > 0):
-        raise InputError(
-            f"X has entries near {1 / factor:.0e}, whose variance is beyond the range of float64; multiply X by {factor:.0e} first"
-        )
-    notes = (*fit.certificate.notes, _scaled_note(x, factor))
-    return Fit(basis, replace(fit.certificate, notes=notes), fit.trace, fit.plan | {"scale": factor})

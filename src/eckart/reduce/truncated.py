@@ -25,7 +25,8 @@ from eckart.parameters import check, file_name, number, one_of, param, whole
 from eckart.reduce.covariance import Covariance
 from eckart.reduce.encode import encode, reusable
 from eckart.reduce.krylov import FINEST
-from eckart.reduce.solve import Options, certify, in_range, solve
+from eckart.reduce.out_of_range import in_range
+from eckart.reduce.solve import Options, certify, solve
 from eckart.rng import generator
 from eckart.trace import progress
 

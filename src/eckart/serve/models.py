@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eckart.errors import EckartError, FileError
-from eckart.io.models.mapped import load_mapped
+from eckart.io.models.memory_maps import load_mapped
 from eckart.serve.lists import Lists
 from eckart.serve.problems import Problem
 from eckart.serve.schema import VERBS

@@ -11,7 +11,7 @@ import numpy as np
 from eckart import __version__
 from eckart.errors import EckartError
 from eckart.serve.problems import Problem
-from eckart.studio import cards, complete, embed, errors, explain, forms, maps, reduce, topics
+from eckart.studio import cards, complete, embed, explain, forms, hidden_errors, maps, reduce, topics
 from eckart.studio.asks import Answer, Ask, as_json, numbers
 from eckart.studio.complete import position
 from eckart.studio.folder import Folder
@@ -352,8 +352,8 @@ PLACES: dict[tuple[str, str], Callable[[Studio, Ask], Any]] = {
     ("GET", "reduce/outliers"): lambda s, a: reduce.outliers(o := s.model(a, "reduce"), s.rows(a, o), a.count("n", 50)),
     ("GET", "complete/row"): _complete_row, ("POST", "complete/predict"): _predict, ("POST", "complete/recommend"): _recommend,
     ("POST", "complete/why"): lambda s, a: complete.why(s.library, s.model(a, "complete"), dict(a.given), a.count()),
-    ("GET", "complete/similar"): _similar, ("GET", "complete/support"): lambda s, a: errors.support(s.model(a, "complete")),
-    ("GET", "complete/coverage"): lambda s, a: errors.coverage(s.model(a, "complete"), a.count("n", 10, 100)),
+    ("GET", "complete/similar"): _similar, ("GET", "complete/support"): lambda s, a: hidden_errors.support(s.model(a, "complete")),
+    ("GET", "complete/coverage"): lambda s, a: hidden_errors.coverage(s.model(a, "complete"), a.count("n", 10, 100)),
     ("GET", "topics"): lambda s, a: topics.listed(s.model(a, "topics", "parts"), a.count("words", 10, 100)),
     ("GET", "topics/words"): lambda s, a: topics.words(s.model(a, "topics", "parts"), a.place("number", 1), a.count("n", 30), a.number("balance", 0.6, 0, 1)),
     ("GET", "topics/word"): lambda s, a: topics.word(s.model(a, "topics", "parts"), str(a.id("word"))),

@@ -17,7 +17,7 @@ from eckart.cli.asked_ids import Titles, as_kind
 from eckart.errors import EckartError
 from eckart.matrix import Observed
 from eckart.serve.problems import Problem
-from eckart.studio.errors import hidden_errors, order_of, ranks_values
+from eckart.studio.hidden_errors import hidden_errors, order_of, ranks_values
 from eckart.studio.library import Library
 from eckart.studio.opened import Opened, told
 from eckart.studio.tables import cell

@@ -19,7 +19,7 @@ from eckart.cli.counted_texts import counted_for
 from eckart.cli.options import CellOptions, TableOptions, TextOptions
 from eckart.cli.reading import Reading, fitting, reading_of
 from eckart.errors import EckartError
-from eckart.io.models.mapped import load_mapped
+from eckart.io.models.memory_maps import load_mapped
 from eckart.io.tables.columns import head_of
 from eckart.io.tables.row_blocks import npy_array
 from eckart.io.text.documents import holds_text

@@ -163,7 +163,7 @@ def _mixture(opened: Opened, rows: Rows) -> Side:
 def _completion(library: Library, opened: Opened, side: str) -> Side:
     from eckart.plots.complete import principal
     from eckart.studio.complete import titles_of
-    from eckart.studio.errors import means_of
+    from eckart.studio.hidden_errors import means_of
 
     f, model = opened.factors, opened.model
     if getattr(f, "left", None) is None or not hasattr(f, "mean") or not f.k:

@@ -29,7 +29,7 @@ from eckart.complete.beside import NOTHING, Beside, fingerprint, moments
 from eckart.complete.completer import Completer, of_levels
 from eckart.complete.factors.majorise import encoded
 from eckart.complete.featured import Featured
-from eckart.complete.folding import is_matrix, limits, pairs
+from eckart.complete.folding import is_matrix, limits
 from eckart.complete.recommend import Explanation
 from eckart.engines import engine_named
 from eckart.errors import FileError, InputError, wrong
@@ -181,8 +181,7 @@ class BayesianMF(Featured):
         """What is not known is taken for what is expected of a new row or column."""
         out = super()._natural(rows, columns, unknown)
         if unknown == "mean":
-            i, j = pairs(rows, columns)
-            at, to = self.row_ids.find(i), self.column_ids.find(j)
+            at, to = self._found(rows, columns)
             new, step = np.flatnonzero((at < 0) | (to < 0)), max(1, CELLS // self.posterior_.size)
             for a in range(0, len(new), step):
                 part = new[a : a + step]
@@ -191,8 +190,7 @@ class BayesianMF(Featured):
 
     def _over_draws(self, plain: np.ndarray, rows: Any, columns: Any, of: str, time: Any = None) -> np.ndarray:
         """Means over the draws where row and column are known, ``plain`` elsewhere."""
-        i, j = pairs(rows, columns)
-        at, to = self.row_ids.find(i), self.column_ids.find(j)
+        at, to = self._found(rows, columns)
         known, bins = np.flatnonzero((at >= 0) & (to >= 0)), self._bins(time, len(at))
         plain[known] = self._at_cells(self._lowrank(), at[known], to[known], of, None if bins is None else bins[known])
         return plain
@@ -264,8 +262,7 @@ class BayesianMF(Featured):
             mean = self._over_draws(mean, rows, columns, "mean", time)
         if not return_std and (time is None or drawn):
             return mean
-        i, j = pairs(rows, columns)
-        at, to = self.row_ids.find(i), self.column_ids.find(j)
+        at, to = self._found(rows, columns)
         known, spread = (at >= 0) & (to >= 0), np.full(len(at), np.nan)
         bins = self._bins(time, len(at))
         now, of_mean, noise = self.posterior_.moments(
@@ -350,12 +347,7 @@ class BayesianMF(Featured):
         at = ids.find(np.arange(ids.size, ids.size + x.shape[0]) if x.rows is None else x.rows)
         old = model.posterior_.rows
         super()._take_in(model, x, turned)
-        bias, own, tails = (
-            None if one is None or two is None else _merged(one, two, at)
-            for one, two in ((old.bias, new.bias), (old.precisions, new.precisions), (old.tails, new.tails))
-        )
-        assert bias is not None
-        after = replace(model.posterior_, rows=old.with_rows(bias, own, tails))
+        after = replace(model.posterior_, rows=old.merged(new, at))
         if after.time is not None and not turned:
             after = replace(after, time=after.time.with_rows(at))
         self.posterior_ = after.flipped() if turned else after
@@ -400,10 +392,3 @@ class BayesianMF(Featured):
             raise wrong("tails", self.tails, f"'normal' with likelihood={self.likelihood!r}", "use likelihood='gaussian' for heavy tails")
         limits(self.clip, x)
         return self.implicit_features in (True, "rows"), self.implicit_features in (True, "columns")
-
-
-def _merged(old: np.ndarray, new: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Rows of ``new`` in place of those at positions ``at`` >= 0, the others behind."""
-    out = np.concatenate([old, new[at < 0]])
-    out[at[at >= 0]] = new[at >= 0]
-    return out

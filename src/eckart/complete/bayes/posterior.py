@@ -18,6 +18,7 @@ from scipy import sparse
 from eckart.complete.bayes.chain import draw_rows
 from eckart.complete.bayes.features import pattern
 from eckart.complete.bayes.likelihood import fold_row_modes
+from eckart.complete.folding import put_rows
 from eckart.errors import FileError
 from eckart.factors import LowRank
 from eckart.matrix import Observed
@@ -51,6 +52,11 @@ class SideDraws:
 
     def with_rows(self, bias: np.ndarray, precisions: np.ndarray | None, tails: np.ndarray | None) -> SideDraws:
         return replace(self, bias=bias, precisions=precisions, tails=tails)
+
+    def merged(self, new: SideDraws, at: np.ndarray) -> SideDraws:
+        """With the rows of ``new`` in place of those at positions ``at`` >= 0, the others behind."""
+        own = ((self.precisions, new.precisions), (self.tails, new.tails))
+        return self.with_rows(put_rows(self.bias, new.bias, at), *(None if a is None or b is None else put_rows(a, b, at) for a, b in own))
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from eckart.certify.certificate import Certificate
 from eckart.certify.chains import certify_chains
-from eckart.complete.folding import limits, pairs, put_observed
+from eckart.complete.folding import limits, put_observed
 from eckart.complete.kept_entries import KeptEntries
 from eckart.complete.series.gibbs import PROBES, solve, standardised
 from eckart.complete.series.period import learned_period
@@ -303,11 +303,6 @@ class TimeFactors(KeptEntries):
         f = self._series()
         x, _ = in_time(squarable(observed(X)))  # type: ignore[arg-type]
         return certify(self._as_of_fit(x), f)
-
-    def _found(self, rows: Any, columns: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Positions, -1 for ids that the table lacks."""
-        i, j = pairs(rows, columns)
-        return self.row_ids.find(i), self.column_ids.find(j)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """The columns of the completed table, in the order of time."""

@@ -18,7 +18,7 @@ import numpy as np
 from eckart.clusters.traffic import blocks_of
 from eckart.engines.blocks import far, work
 from eckart.engines.blocks.placed import BlockMatrix, Here, places_of
-from eckart.engines.blocks.rules import RULES, Rule
+from eckart.engines.blocks.spreading import RULES, Rule
 from eckart.engines.blocks.work import Primitive
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.host import Host

@@ -13,7 +13,7 @@ import numpy as np
 
 from eckart.engines.blocks import work
 from eckart.engines.blocks.far import FarEntries, stored
-from eckart.engines.blocks.rules import Join
+from eckart.engines.blocks.spreading import Join
 from eckart.engines.protocol.refused import Place, Refused
 from eckart.matrix_blocks import even_cuts
 from eckart.matrix_parts import Parts

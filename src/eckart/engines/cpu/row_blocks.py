@@ -14,11 +14,16 @@ from eckart.engines.host import Host
 from eckart.engines.protocol import refuse_bad
 from eckart.errors import InputError
 from eckart.matrix import Counts, Dense, Matrix, Observed
+from eckart.trace import Watcher
 
 THIN = 2**22
 """Bytes in a block for products with few columns: it stays in cache between the two halves of X^T (X V)."""
 SQUARE = 2**24
 """Bytes in a block for X^T X: enough rows for the product to run at full speed."""
+PRODUCT = 2**23
+"""Bytes in a block for X^T (X V): it comes from the cache in the second half, and the sum it is added to is touched seldom."""
+ROOM = 2**25
+"""Bytes for the partial sums of all lanes: setting up and adding more of them would cost two cores what it saves sixteen."""
 
 Job = tuple[int, int, Callable[[dict[str, Any]], np.ndarray]]
 """First row, number of rows, and a function of the thread's scratch space that returns the block in working precision."""
@@ -47,6 +52,23 @@ def even_rows(rows: int | None, most: int, least: int, blocks: int = 64) -> int:
     count = max(rows / most, min(blocks, rows / least), 1)
     count = 64 * round(count / 64) if count >= 48 else 2 ** int(np.log2(count))
     return -(-rows // count)
+
+
+def product_rows(x: Host) -> int:
+    """Rows in a block of a pass with thin products."""
+    return even_rows(x.shape[0], block_rows(x.shape[1], x.dtype.itemsize, PRODUCT), 128)
+
+
+def block_count(rows: int | None, height: int, unknown: int = 64) -> int:
+    """How many blocks of ``height`` rows a pass has; many where that is not known."""
+    return unknown if rows is None else -(-rows // height)
+
+
+def told_jobs(x: Matrix | Host, watch: Watcher, size: int = THIN, rows: int | None = None) -> Iterator[Job]:
+    """The jobs of x, reporting rows as they are handed out."""
+    for job in jobs(x, size, rows):
+        yield job
+        watch("reading rows", job[0] + job[1], x.shape[0])
 
 
 def jobs(x: Matrix | Host, size: int = THIN, rows: int | None = None) -> Iterable[Job]:

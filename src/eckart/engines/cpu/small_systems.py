@@ -9,10 +9,10 @@ from eckart.compiling import INSIDE
 
 
 @njit(**INSIDE)
-def factor_in_place(m):
-    """The lower triangle of a positive definite M becomes that of L, M = L L^T; returns log |M|."""
+def factor_in_place(m, size):
+    """The lower triangle of a positive definite M (size x size) becomes that of L, M = L L^T; returns log |M|."""
     logs = 0.0
-    for r in range(m.shape[0]):
+    for r in range(size):
         for c in range(r + 1):
             s = m[r, c]
             for q in range(c):

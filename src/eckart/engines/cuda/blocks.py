@@ -14,7 +14,7 @@ from weakref import ref
 
 import numpy as np
 
-from eckart.engines.blocks.rules import RULES
+from eckart.engines.blocks.spreading import RULES
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray
 from eckart.engines.cuda.engine import TorchEngine, to_host

@@ -20,7 +20,7 @@ from eckart.clusters.client import ClusterError, client_of, cluster_memory, leas
 from eckart.clusters.tasks import TIMES_OVER, Held, computed, later
 from eckart.clusters.traffic import bytes_of, counting
 from eckart.engines.blocks import work
-from eckart.engines.blocks.rules import Join
+from eckart.engines.blocks.spreading import Join
 from eckart.engines.dask.worker import engine_of, settled
 from eckart.engines.host import Host
 from eckart.engines.protocol import Engine

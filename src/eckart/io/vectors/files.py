@@ -22,8 +22,8 @@ import numpy as np
 
 from eckart.arguments import precision
 from eckart.errors import FileError, InputTypeError, written, wrong
-from eckart.io.vectors.parts import CHUNK, LONGEST_WORD, Rows, Start, Words, cut, opened
 from eckart.io.vectors.text_format import read_text
+from eckart.io.vectors.word_rows import CHUNK, LONGEST_WORD, Rows, Start, Words, cut, opened
 from eckart.scheduler import resolve_threads
 
 FORMATS = ("text", "glove", "binary", "safetensors")
@@ -71,7 +71,7 @@ def read_words(
             vectors = (
                 _binary(start, reader, limit, dtype)
                 if start.format(format, limit) == "binary"
-                else read_text(start, reader, limit, dtype, format, resolve_threads(n_threads))
+                else read_text(start, reader, limit, dtype, resolve_threads(n_threads))
             )
     except (OSError, EOFError, zlib.error) as error:
         raise FileError(f"{file} cannot be read: {error}") from None

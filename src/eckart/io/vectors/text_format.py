@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 
 from eckart.errors import FileError
-from eckart.io.vectors.parts import CHUNK, LONGEST_LINE, Rows, Start, Words, cut, numbers_at_end
+from eckart.io.vectors.word_rows import CHUNK, LONGEST_LINE, Rows, Start, Words, cut, numbers_at_end
 from eckart.scheduler import in_order
 
 LOOKED_AT = 100
 """Lines by which the size of vectors without a header is found."""
 
 
-def read_text(
-    start: Start, reader: Words, limit: int | None, dtype: Any, asked: str | None, threads: int
-) -> np.ndarray:
+def read_text(start: Start, reader: Words, limit: int | None, dtype: Any, threads: int) -> np.ndarray:
     from eckart.io.vectors.number_kernels import DONE, POWERS, SHORT, parse_lines
 
     file = start.file

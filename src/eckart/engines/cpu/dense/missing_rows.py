@@ -47,7 +47,7 @@ def _posterior_rows(entries, w, mean, noise, first, last, base, moment, codes, l
                 b[r] += v * x
                 for c in range(r + 1):
                     m[r, c] += v * w[j, c]
-        logdet = factor_in_place(m)
+        logdet = factor_in_place(m, k)
         z = codes[i - base]
         for r in range(k):
             z[r] = b[r]

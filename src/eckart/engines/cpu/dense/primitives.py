@@ -6,7 +6,6 @@ Lanes follow the shape: as many as there are blocks, and as their partial sums h
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +14,20 @@ import numpy as np
 from eckart.engines.cpu.dense import passes, thin
 from eckart.engines.cpu.dense.linear import eigh_top, svd_of
 from eckart.engines.cpu.later import later
-from eckart.engines.cpu.row_blocks import SQUARE, Job, block_rows, even_rows, jobs, partial_sums
-from eckart.engines.host import Host, place
-from eckart.engines.protocol import (
-    ColumnMoments,
-    Decomposition,
-    Keeper,
-    Moments,
-    SeenColumns,
-    Sketch,
+from eckart.engines.cpu.row_blocks import (
+    ROOM,
+    SQUARE,
+    Job,
+    block_count,
+    block_rows,
+    even_rows,
+    jobs,
+    partial_sums,
+    product_rows,
+    told_jobs,
 )
+from eckart.engines.host import Host, place
+from eckart.engines.protocol import Decomposition, Keeper, Moments, Sketch
 from eckart.loading import lazy
 from eckart.matrix import Counts, Dense, Matrix
 from eckart.scheduler import lanes_for, run_lanes
@@ -34,10 +37,6 @@ sparse_rows = lazy("eckart.engines.cpu.entries.sparse")
 tiles = lazy("eckart.engines.cpu.entries.tiles")
 prefetch = lazy("eckart.engines.cpu.registers.prefetch")
 
-ROOM = 2**25
-"""Bytes for the partial sums of all lanes: setting up and adding more of them would cost two cores what it saves sixteen."""
-PRODUCT = 2**23
-"""Bytes in a block for X^T (X V): it comes from the cache in the second half, and the sum it is added to is touched seldom."""
 SEGMENT = 16
 """Blocks a lane between two points at which the state of a pass can be kept."""
 
@@ -64,7 +63,7 @@ class DensePrimitives:
         ]
         done = passes.restore_lanes(lanes, keeper.load() if keeper else None)
         # the step looks at every block itself
-        work = itertools.islice(_watched(replace(x, checked=True), watch, rows), done, None)
+        work = itertools.islice(told_jobs(replace(x, checked=True), watch, rows=rows), done, None)
         while True:
             segment = _Counted(itertools.islice(work, SEGMENT * count))
             run_lanes(segment, lanes, passes.moments_step, self.threads)
@@ -77,33 +76,6 @@ class DensePrimitives:
                 keeper.save(done, passes.lanes_state(lanes))
         x.checked = True
         return passes.merge_lanes(lanes, self.threads)
-
-    def column_moments(self, x: Matrix | Host, watch: Watcher = silent) -> ColumnMoments:
-        x = place(x)
-        n = x.shape[1]
-        if x.kind == "counts":
-            return self._sparse_columns(x)
-        rows = self._rows(x)
-        lanes = [
-            passes.ColumnLane(ColumnMoments(0, 0.0, np.zeros(n), np.zeros(n)), x.weights)
-            for _ in range(lanes_for(_blocks(x, rows), 16 * n, ROOM))
-        ]
-        run_lanes(_watched(replace(x, checked=True), watch, rows), lanes, passes.column_step, self.threads)
-        x.checked = True
-        found = lanes[0].found
-        for lane in lanes[1:]:
-            found = found.merge(lane.found)
-        return found
-
-    def seen_columns(self, x: Matrix | Host) -> SeenColumns:
-        m = place(x).matrix
-        mean = np.zeros(m.shape[1])
-        for _ in range(2):  # about zero, then about the mean: squares keep their precision where means are large
-            count, total, square = self._column_sums(
-                m, lambda a, b, sums, at=mean: sparse_rows.seen_sums_rows(m.indptr, m.indices, m.data, at, a, b, *sums)
-            )
-            mean = mean + total / np.maximum(count, 1.0)
-        return SeenColumns(count.astype(np.int64), mean, square)
 
     def times(self, x: Matrix | Host, v: np.ndarray, mean: np.ndarray | None) -> np.ndarray:
         x = place(x)
@@ -224,6 +196,8 @@ class DensePrimitives:
         run_lanes(range(0, n, width), lanes, step, self.threads)
         return thin.tree_sum(lanes, self.threads).copy()
 
+    column_moments = later("dense.column_moments", "column_moments")
+    seen_columns = later("dense.column_moments", "seen_columns")
     orth = later("dense.linear", "orth")
     covariance = later("dense.linear", "covariance")
     is_below = later("dense.linear", "is_below")
@@ -251,7 +225,7 @@ class DensePrimitives:
 
     def sketch(self, x: Matrix | Host, state: Sketch, watch: Watcher = silent) -> Sketch:
         x = place(x)
-        for start, rows, fetch in _watched(x, watch, None):
+        for start, rows, fetch in told_jobs(x, watch):
             state = state.add(fetch({}), None if x.weights is None else x.weights[start : start + rows])
         x.checked = True
         return state
@@ -300,15 +274,10 @@ class DensePrimitives:
         out[:] = v
         return out
 
-    @staticmethod
-    def _rows(x: Host) -> int:
-        """Rows in a block of a pass with thin products."""
-        return even_rows(x.shape[0], block_rows(x.shape[1], x.dtype.itemsize, PRODUCT), 128)
-
     def _pass(self, x: Host, step: Any, lane: Any, shape: tuple[int, int] = (0, 0)) -> list[Any]:
         """One pass over dense rows; the lanes with what they found. ``lane`` makes one from zeros of a shape."""
-        rows = self._rows(x)
-        count = lanes_for(_blocks(x, rows), shape[0] * shape[1] * x.dtype.itemsize, ROOM)
+        rows = product_rows(x)
+        count = lanes_for(block_count(x.shape[0], rows), shape[0] * shape[1] * x.dtype.itemsize, ROOM)
         lanes = [lane(total) for total in np.empty((count, *shape), x.dtype)]
         run_lanes(jobs(x, rows=rows), lanes, step, self.threads)
         x.checked = True
@@ -340,22 +309,6 @@ class DensePrimitives:
         run_lanes(parts, lanes, step, self.threads)
         return thin.tree_sum(lanes, self.threads)
 
-    def _sparse_columns(self, x: Host) -> ColumnMoments:
-        m, w = x.matrix, np.empty(0) if x.weights is None else x.weights
-        _, total, square = self._column_sums(
-            m, lambda a, b, sums: sparse_rows.column_sums_rows(m.indptr, m.indices, m.data, w, a, b, sums[1], sums[2])
-        )
-        weight = float(x.matrix.shape[0]) if x.weights is None else float(w.sum())
-        mean = total / weight if weight > 0 else total
-        return ColumnMoments(m.shape[0], weight, mean, np.maximum(square - weight * mean**2, 0.0))
-
-    def _column_sums(self, m: Any, work: Any) -> np.ndarray:
-        """Three sums for each column, of ranges of rows on lanes."""
-        lanes = partial_sums(lanes_for(m.nnz // 2**14, 24 * m.shape[1], ROOM), (3, m.shape[1]))
-        parts = sparse_rows.balanced(m.indptr, len(lanes))
-        run_lanes(parts, lanes, lambda sums, part, scratch: work(*part, sums), self.threads)
-        return thin.tree_sum(lanes, self.threads)
-
 
 def _centered(x: Host, mean: np.ndarray) -> Host:
     """Observed entries with the column means taken off, made once for these means."""
@@ -364,11 +317,6 @@ def _centered(x: Host, mean: np.ndarray) -> Host:
         m = x.matrix
         held = x.kept["centered"] = (mean, Host(replace(m, data=m.data - mean[m.indices]), x.weights, checked=True))
     return held[1]
-
-
-def _blocks(x: Host, rows: int) -> int:
-    """How many blocks a pass has; many where that is not known."""
-    return 64 if x.shape[0] is None else -(-x.shape[0] // rows)
 
 
 class _Counted:
@@ -391,11 +339,3 @@ def _finer_mean(out: np.ndarray, v: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """Take off what was lost when the mean was rounded to working precision."""
     lost = (mean - mean.astype(out.dtype)) @ v
     return np.subtract(out, lost.astype(out.dtype), out=out) if lost.any() else out
-
-
-def _watched(x: Host, watch: Watcher, rows: int | None) -> Iterator[Job]:
-    """The jobs of x, reporting rows as they are handed out."""
-    total = x.shape[0]
-    for job in jobs(x, rows=rows):
-        yield job
-        watch("reading rows", job[0] + job[1], total)

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from eckart.engines.cpu.entries.entry import _given
 from eckart.engines.cpu.entries.logistic import logistic_bound
-from eckart.engines.cpu.entries.parameters import parameters_range
+from eckart.engines.cpu.entries.natural_parameters import parameters_range
 from eckart.engines.cpu.entries.sparse import balanced
 from eckart.engines.cpu.ridge.schedule import ranges, ridges
 from eckart.engines.host import Host

@@ -17,7 +17,7 @@ from eckart.engines.cpu.dense.thin import inner, outer, tree_sum
 from eckart.engines.cpu.entries.entry import AHEAD, ALL, FAST, entries_of, known_room, looked_at, looking, next_rows
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
-from eckart.engines.cpu.native.words import call_kernel
+from eckart.engines.cpu.native.memory_words import call_kernel
 from eckart.engines.cpu.registers.prefetch import prefetch
 from eckart.engines.cpu.ridge.schedule import ranges
 from eckart.engines.host import Host

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.small_systems import solve
+from eckart.engines.cpu.small_systems import factor_in_place, solve
 
 BEYOND = -46.0
 LOG_2PI = np.log(2 * np.pi)
@@ -29,21 +29,13 @@ class Stack(NamedTuple):
     constants: np.ndarray
 
 
-@njit(**OUTSIDE)
+@njit(**INSIDE)
 def factor(a, take, size, low):
     """low = Cholesky factor of a[take, take]; returns the sum of the logarithms of its diagonal."""
-    logs = 0.0
     for r in range(size):
         for c in range(r + 1):
-            s = a[take[r], take[c]]
-            for q in range(c):
-                s -= low[r, q] * low[c, q]
-            if r == c:
-                low[r, r] = np.sqrt(max(s, 1e-300))
-                logs += np.log(low[r, r])
-            else:
-                low[r, c] = s / low[c, c]
-    return logs
+            low[r, c] = a[take[r], take[c]]
+    return 0.5 * factor_in_place(low, size)
 
 
 @njit(**INSIDE)

@@ -12,7 +12,7 @@ import numpy as np
 from eckart.engines.cpu.mixtures.families import FamilyPrimitives, block_of, collect, normalised
 from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, WIDE, Layout, Sums
 from eckart.engines.cpu.mixtures.samples import SamplePrimitives
-from eckart.engines.cpu.row_blocks import THIN, Job, block_rows, jobs
+from eckart.engines.cpu.row_blocks import THIN, Job, block_count, block_rows, jobs, told_jobs
 from eckart.engines.host import Host, place
 from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.engines.protocol.mixtures import (
@@ -27,7 +27,7 @@ from eckart.loading import lazy
 from eckart.scheduler import MOST_LANES, lanes_for, run_lanes
 from eckart.trace import Watcher, silent
 
-crew = lazy("eckart.engines.cpu.mixtures.crew")
+crew = lazy("eckart.engines.cpu.mixtures.crew_sums")
 factors = lazy("eckart.engines.cpu.mixtures.factor")
 missing_entries = lazy("eckart.engines.cpu.mixtures.missing")
 missing_kernels = lazy("eckart.engines.cpu.mixtures.missing_kernels")
@@ -296,17 +296,10 @@ def _block_bytes(x: Host, theta: Gaussians) -> int:
 
 def _cut(x: Host, theta: Gaussians, watch: Watcher) -> tuple[Any, int]:
     """The blocks of x, and how many there are."""
-    size, rows = _block_bytes(x, theta), x.shape[0]
-
-    def told() -> Any:
-        for job in jobs(x.matrix, size):
-            yield job
-            watch("reading rows", job[0] + job[1], rows)
-
-    return jobs(x.matrix, size) if watch is silent else told(), _blocks(x, theta)
+    size = _block_bytes(x, theta)
+    return jobs(x.matrix, size) if watch is silent else told_jobs(x.matrix, watch, size), _blocks(x, theta)
 
 
 def _blocks(x: Host, theta: Gaussians) -> int:
     """How many blocks x has; many, where that is unknown."""
-    rows, height = x.shape[0], max(1, _block_bytes(x, theta) // (theta.n * x.dtype.itemsize))
-    return MOST_LANES if rows is None else -(-rows // height)
+    return block_count(x.shape[0], max(1, _block_bytes(x, theta) // (theta.n * x.dtype.itemsize)), MOST_LANES)

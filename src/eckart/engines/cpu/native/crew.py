@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit, typeof
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.native.words import (
+from eckart.engines.cpu.native.memory_words import (
     ROOM,
     call_c,
     call_part,

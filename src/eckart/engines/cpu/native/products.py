@@ -16,7 +16,7 @@ from numba.extending import get_cython_function_address, intrinsic
 
 from eckart.compiling import OUTSIDE
 from eckart.engines.cpu.native.crew import run_parts
-from eckart.engines.cpu.native.words import WORD
+from eckart.engines.cpu.native.memory_words import WORD
 
 SUMS = 2**15
 """Entries of sums below which one thread adds them up: 64 sums of so many take about a millisecond."""

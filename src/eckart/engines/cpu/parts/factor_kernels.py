@@ -6,8 +6,8 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import OUTSIDE
+from eckart.engines.cpu.native.memory_words import call_kernel
 from eckart.engines.cpu.native.products import gemm
-from eckart.engines.cpu.native.words import call_kernel
 
 AT_ONCE = 256
 """Rows whose weighted copy is multiplied at once: it stays in the second-level cache."""

@@ -50,7 +50,7 @@ class KlPrimitives(Ranges):
         level, work = np.zeros((len(out), 2)), 2 * k * (min(steps, 8) + 1)
         step_rows = _kl(h, np.zeros(0, dtype) if x.kind == "observed" else mass.astype(dtype), k, rule, steps)
         if x.kind == "dense":  # each row stops on its own, so it goes by its entries > 0
-            rows = self._stored_blocks(x, step_rows, given, out, level)
+            rows = _stored_blocks(step_rows, given, out, level)
             run_lanes(jobs(x.matrix, self._block(x, work * x.shape[1], len(out))), [None] * PARTS, rows, self.threads)
         else:
             entries = entries_of(x, dtype)
@@ -58,20 +58,6 @@ class KlPrimitives(Ranges):
                 parts_of_entries(x, GATHER * work), lambda a, b: step_rows(entries, given, out, a, b, level)
             )
         return Descent(real_columns(out, k), *weighted(level, x.weights))
-
-    def _stored_blocks(self, x: Host, step_rows: Any, given: Any, out: Any, level: Any) -> Step:
-        from eckart.engines.cpu.parts.kernels import stored_rows
-
-        def step(_: Any, job: Job, scratch: dict[str, Any]) -> None:
-            start, rows, fetch = job
-            block, part = fetch(scratch), slice(start, start + rows)
-            indptr, indices = np.empty(rows + 1, np.int64), scratch_array(scratch, "j", (block.size,), np.int32)
-            data = scratch_array(scratch, "a", (block.size,), block.dtype)
-            stored_rows(block, indptr, indices, data)
-            entries = indptr, indices, data, np.empty(0, block.dtype)
-            step_rows(entries, given[part], out[part], 0, rows, level[part])
-
-        return step
 
     def _dense_kl(
         self, x: Host, right: np.ndarray, left: np.ndarray, rule: KlRule, mass: np.ndarray, steps: int
@@ -129,6 +115,22 @@ def _kl(other: np.ndarray, mass: np.ndarray, k: int, rule: KlRule, steps: int) -
     kind = other.dtype.type
     how = kind(rule.l1), kind(rule.l2), steps, rule.fast, kind(rule.tol), rule.valued
     return lambda entries, start, out, a, b, level: kl_range(entries, other, mass, start, out, k, how, a, b, level)
+
+
+def _stored_blocks(step_rows: Any, given: Any, out: Any, level: Any) -> Step:
+    """A step over blocks of dense rows by their entries > 0."""
+    from eckart.engines.cpu.parts.kernels import stored_rows
+
+    def step(_: Any, job: Job, scratch: dict[str, Any]) -> None:
+        start, rows, fetch = job
+        block, part = fetch(scratch), slice(start, start + rows)
+        indptr, indices = np.empty(rows + 1, np.int64), scratch_array(scratch, "j", (block.size,), np.int32)
+        data = scratch_array(scratch, "a", (block.size,), block.dtype)
+        stored_rows(block, indptr, indices, data)
+        entries = indptr, indices, data, np.empty(0, block.dtype)
+        step_rows(entries, given[part], out[part], 0, rows, level[part])
+
+    return step
 
 
 def _ratios(

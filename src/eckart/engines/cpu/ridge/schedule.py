@@ -15,7 +15,7 @@ from eckart.engines.cpu.dense.thin import cuts_of as thin_cuts
 from eckart.engines.cpu.entries.entry import ALL, entries_of, known_room, looked_at, looking, next_rows
 from eckart.engines.cpu.entries.sparse import cuts_of
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
-from eckart.engines.cpu.native.words import call_kernel
+from eckart.engines.cpu.native.memory_words import call_kernel
 from eckart.engines.cpu.registers.prefetch import aligned_zeros, padded_already
 from eckart.engines.cpu.registers.vectors import tile_size
 from eckart.engines.cpu.ridge.cg import cg_range

@@ -116,7 +116,7 @@ def _system(mask, scheme, m):
                     m[r, c] += v * scheme.factors[j, c]
     for r in range(k):
         m[r, r] += 1.0
-    return total + factor_in_place(m)
+    return total + factor_in_place(m, k)
 
 
 @njit(**INSIDE, fastmath=FAST)

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from eckart.compiling import INSIDE, OUTSIDE
-from eckart.engines.cpu.native.words import call_for_number
+from eckart.engines.cpu.native.memory_words import call_for_number
 from eckart.engines.cpu.registers.prefetch import prefetch_to_write
 from eckart.engines.cpu.registers.windows import SIX, sample_scores, sample_update, window_scores, window_update
 from eckart.engines.protocol.windows import LISTEN

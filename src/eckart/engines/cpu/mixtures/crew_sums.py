@@ -12,8 +12,8 @@ from eckart.engines.cpu.dense.thin import largest
 from eckart.engines.cpu.mixtures.kernels import OVER_CHUNKS, TIED, Room, Targets
 from eckart.engines.cpu.mixtures.layout import NO_ROWS, NONE, Layout, Sums
 from eckart.engines.cpu.native.crew import FEW, address_of, run_parts
+from eckart.engines.cpu.native.memory_words import call_for_number
 from eckart.engines.cpu.native.products import added_up
-from eckart.engines.cpu.native.words import call_for_number
 from eckart.engines.host import Host
 
 WORTH = 2**23
