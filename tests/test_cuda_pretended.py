@@ -142,6 +142,9 @@ SWEEPS = {
     "LDA cvb0": (lambda n: eckart.LDA(3, learning_method="cvb0", max_iter=n, tol=0.0), counts, (ROWS,), 4),
     "PLSA": (lambda n: eckart.PLSA(3, max_iter=n, tol=0.0), counts, (ROWS,), 3),
     "GaussianMixture": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0), dense, (ROWS,), 1),
+    "GaussianMixture gaps": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0), ratings, (ROWS,), 1),
+    "GaussianMixture gaps full": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0, covariance_type="full"), ratings, (ROWS,), 1),
+    "PCA gaps": (lambda n: eckart.PCA(2, max_iter=n, tol=0.0), ratings, (ROWS,), 5),
 }
 
 
@@ -194,6 +197,25 @@ def test_rows_without_entries_share_one_matrix():
     root = np.linalg.inv(np.linalg.cholesky(base))
     np.testing.assert_allclose(got[3:], root.T @ root @ np.ones(k) + noise[3:] @ root, rtol=1e-4, atol=1e-4)  # in float32, where a bound allows it
     assert max(largest) <= 2 * rows * k
+
+
+def test_sums_of_many_blocks_are_not_held_until_the_last():
+    """A hundred blocks of three rows with gaps: nothing larger is made than what the answer and the entries take."""
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((300, 12))
+    x[rng.random(x.shape) < 0.3] = np.nan
+    largest = []
+
+    class Watched(PretendedCard):
+        def _wrapped(self, found, cards):
+            largest.append(max((a.numel() for a in pretended.tensors_in(found)), default=0))
+            return super()._wrapped(found, cards)
+
+    with Watched():
+        engine = made(1, "cuda")
+        engine.room.chunk = 3 * 8 * (8 * 12 + 6 * 20 * 20 + 1)
+        stats = engine.gap_statistics(engine.put(Observed.from_nan(x)), rng.standard_normal((12, 20)), np.zeros(12), 0.5)
+    assert max(largest) <= 2 * stats.gram.size
 
 
 def of_benchmarks(name):

@@ -143,25 +143,31 @@ class Held:
     @cached_property
     def resident(self) -> torch.Tensor | None:
         """All dense rows on the device, or None where they have no room there or come as a stream."""
+        whole = self.whole()
+        if whole is not None:
+            self._look(whole)
+        return whole
+
+    def whole(self) -> torch.Tensor | None:
+        """The same, not looked at: NaN may stand in them."""
         values = self._facts.matrix.values
         given = getattr(values, "tensor", None)  # rows that lie on a device already
         if given is not None and given.device.type == self.device.type:
-            whole = given.to(torch_dtype(self.dtype)).contiguous()
-            self._look(whole)
-            return whole
+            return given.to(torch_dtype(self.dtype)).contiguous()
         if not isinstance(values, np.ndarray):
             return None
-        size = values.shape[0] * values.shape[1] * self.dtype.itemsize
-        if self.device.type == "cuda" and size > SHARE * torch.cuda.mem_get_info(self.device)[0]:
+        if not self.fits(values.size):
             return None
         if self.device.type == "cpu":
-            whole = torch.from_numpy(np.array(values, self.dtype, order="C"))
-        else:
-            whole = torch.empty(values.shape, dtype=torch_dtype(self.dtype), device=self.device)
-            for start, block in self._streamed(self._block_rows()):
-                whole[start : start + len(block)].copy_(block)
-        self._look(whole)
+            return torch.from_numpy(np.array(values, self.dtype, order="C"))
+        whole = torch.empty(values.shape, dtype=torch_dtype(self.dtype), device=self.device)
+        for start, block in self._streamed(self._block_rows()):
+            whole[start : start + len(block)].copy_(block)
         return whole
+
+    def fits(self, numbers: int) -> bool:
+        """Whether so many numbers of these rows may lie on the device."""
+        return self.device.type != "cuda" or numbers * self.dtype.itemsize <= SHARE * torch.cuda.mem_get_info(self.device)[0]
 
     def _look(self, whole: torch.Tensor) -> None:
         """Refuse NaN and infinities of resident rows, once: a sum for each block, and one answer for all of them."""
