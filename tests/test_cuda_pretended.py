@@ -137,6 +137,8 @@ SWEEPS = {
     "ALS implicit": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, feedback="implicit"), counts, BOTH, 40),
     "BayesianMF": (lambda n: eckart.BayesianMF(2, n_samples=1, burn_in=n, thin=1, n_chains=1), ratings, BOTH, 9),
     "NMF": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random"), dense, (ROWS,), 4),
+    "NMF gaps": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random"), ratings, BOTH, 2),
+    "ALS nonnegative": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, nonnegative=True), ratings, BOTH, 40),
     "NMF kl": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), counts, BOTH, 1),
     "NMF kl dense": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), dense, (ROWS,), 2),
     "LDA cvb0": (lambda n: eckart.LDA(3, learning_method="cvb0", max_iter=n, tol=0.0), counts, (ROWS,), 4),
@@ -144,7 +146,7 @@ SWEEPS = {
     "GaussianMixture": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0), dense, (ROWS,), 1),
     "GaussianMixture gaps": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0), ratings, (ROWS,), 1),
     "GaussianMixture gaps full": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0, covariance_type="full"), ratings, (ROWS,), 1),
-    "PCA gaps": (lambda n: eckart.PCA(2, max_iter=n, tol=0.0), ratings, (ROWS,), 5),
+    "PCA gaps": (lambda n: eckart.PCA(2, max_iter=n, tol=0.0), ratings, (ROWS,), 3),
 }
 
 

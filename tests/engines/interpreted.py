@@ -20,6 +20,7 @@ from eckart.engines.cuda import (
     dense,
     known,
     mixtures,
+    nonnegative,
     normal_equations,
     paired,
     parts,
@@ -167,6 +168,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "skip-gram, repeatable": skip_gram(False, -1),
     "glove": glove,
     "hals_rows": lambda e: e.hals_rows(GRAM, U, np.abs(U), 0.01, sweeps=4),
+    "hals_seen": lambda e: e.hals_seen(seen(e, np.abs(csr.data) + 0.5), np.abs(V), np.abs(U), l1=0.01, l2=0.02, sweeps=3),
+    "hals_seen in float64": lambda e: e.hals_seen(seen(e), np.abs(V).astype(np.float64), np.abs(U).astype(np.float64), sweeps=2),
+    "non-negative ridge": lambda e: e.ridge_rows(seen(e), V, BIASED._replace(nonnegative=True), mean=0.5, start=np.abs(U)),
     "ridge with biases": lambda e: e.ridge_rows(seen(e), V, BIASED, mean=0.5, offset=V[:, 0].copy()),
     "biases alone": lambda e: e.bias_rows(seen(e), BIASED, None, mean=0.5),
     "ridge with a base and draws": lambda e: e.ridge_rows(
@@ -198,7 +202,7 @@ def flat(value: Any) -> list[np.ndarray]:
 
 
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
-    for module in (dense, known, mixtures, paired, parts, ridge, sampled, topics, triangles, words):
+    for module in (dense, known, mixtures, nonnegative, paired, parts, ridge, sampled, topics, triangles, words):
         module.usable = lambda tensor: kernels  # type: ignore[attr-defined]
     with PretendedCard():
         return flat(do(TorchEngine(1, "cuda")))

@@ -23,6 +23,7 @@ from eckart.engines.cuda.families import DeviceFamilies
 from eckart.engines.cuda.gaps import DeviceGaps
 from eckart.engines.cuda.held import Held, Room, to_device
 from eckart.engines.cuda.mixtures import DeviceMixtures
+from eckart.engines.cuda.nonnegative import DeviceNonnegative
 from eckart.engines.cuda.parts import DeviceParts
 from eckart.engines.cuda.ridge import DeviceRidge
 from eckart.engines.cuda.thin import DeviceThin
@@ -42,6 +43,7 @@ class TorchEngine(
     DeviceMixtures,
     DeviceFamilies,
     DeviceParts,
+    DeviceNonnegative,
     DeviceTopics,
     DeviceWords,
 ):
