@@ -17,6 +17,7 @@ import torch
 
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray, Twins, on_host, rounding, torch_dtype
+from eckart.engines.cuda.chain import DeviceChains
 from eckart.engines.cuda.dense import DeviceDense
 from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.families import DeviceFamilies
@@ -45,6 +46,7 @@ class TorchEngine(
     DeviceParts,
     DeviceNonnegative,
     DeviceTopics,
+    DeviceChains,
     DeviceWords,
 ):
     """PyTorch on ``device``; ``n_threads`` is for what runs on the CPU engine."""
