@@ -25,6 +25,8 @@ FILES = (
     "test_ridge_evidence",
     "test_mixture_contract",
     "test_device_gaps",
+    "test_losses",
+    "test_device_losses",
     "test_nonnegative",
     "test_topics",
     "test_pairs",

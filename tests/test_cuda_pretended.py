@@ -135,6 +135,8 @@ SWEEPS = {
     "ALS": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0), ratings, BOTH, 40),
     "ALS float32": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0), lambda: ratings(np.float32), BOTH, 40),
     "ALS implicit": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, feedback="implicit"), counts, BOTH, 40),
+    "ALS huber": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, loss="huber"), ratings, BOTH, 16),
+    "ALS poisson": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, loss="poisson"), lambda: np.round(ratings()), BOTH, 20),
     "BayesianMF": (lambda n: eckart.BayesianMF(2, n_samples=1, burn_in=n, thin=1, n_chains=1), ratings, BOTH, 9),
     "NMF": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random"), dense, (ROWS,), 4),
     "NMF gaps": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random"), ratings, BOTH, 2),

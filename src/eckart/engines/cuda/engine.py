@@ -23,6 +23,7 @@ from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.families import DeviceFamilies
 from eckart.engines.cuda.gaps import DeviceGaps
 from eckart.engines.cuda.held import Held, Room, to_device
+from eckart.engines.cuda.losses import DeviceLosses
 from eckart.engines.cuda.mixtures import DeviceMixtures
 from eckart.engines.cuda.nonnegative import DeviceNonnegative
 from eckart.engines.cuda.parts import DeviceParts
@@ -40,6 +41,7 @@ class TorchEngine(
     DeviceGaps,
     DeviceThin,
     DeviceEntries,
+    DeviceLosses,
     DeviceRidge,
     DeviceMixtures,
     DeviceFamilies,

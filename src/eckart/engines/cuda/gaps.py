@@ -19,7 +19,8 @@ import torch
 
 from eckart.engines.cpu.dense.gaps import rows_by_gaps
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched, torch_dtype
-from eckart.engines.cuda.held import MOST_ROWS, Held
+from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.stored import MOST_ROWS
 from eckart.engines.cuda.triangles import roots_of
 from eckart.engines.host import Host
 from eckart.engines.protocol import GapCodes, GapStatistics

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from eckart.engines.cuda.held import MOST_ROWS, Held
+from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.stored import MOST_ROWS
 from eckart.engines.cuda.triangles import roots_of
 from eckart.engines.protocol.mixtures import LOG_2PI
 

@@ -15,12 +15,12 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray, promised
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import MOST_ROWS, padded_rows
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.coordinates import descend, settle
 from eckart.engines.cuda.known import Known, row_sums
 from eckart.engines.cuda.normal_equations import Moments, System, heavy_rows, moments
 from eckart.engines.cuda.sampled import at_entries
+from eckart.engines.cuda.stored import MOST_ROWS, padded_rows
 from eckart.engines.protocol import Descent
 
 PASSES, STILL = 200, 1e-6

@@ -13,11 +13,12 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched, promised
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import Held, padded_rows
+from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.kernels import divergence, usable
 from eckart.engines.cuda.known import row_sums
 from eckart.engines.cuda.nonnegative import coordinates
 from eckart.engines.cuda.sampled import at_entries
+from eckart.engines.cuda.stored import padded_rows
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums
 from eckart.engines.protocol.parts import Totals
 

@@ -16,7 +16,7 @@ import torch
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.dual import Dual
-from eckart.engines.cuda.held import Held, padded_rows
+from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.ridge import WIDEST
 from eckart.engines.cuda.known import Known, row_sums
@@ -33,6 +33,7 @@ from eckart.engines.cuda.normal_equations import (
 )
 from eckart.engines.cuda.paired import Paired
 from eckart.engines.cuda.sampled import at_entries
+from eckart.engines.cuda.stored import padded_rows
 from eckart.engines.protocol import RidgeRule, RowSolution
 
 EVEN = 8
