@@ -184,6 +184,22 @@ def test_a_tensor_on_the_card_is_taken_where_it_lies():
     np.testing.assert_allclose(found, eckart.PCA(2, random_state=0, svd_solver="eigh").fit_transform(x), atol=1e-10)
 
 
+@pytest.mark.parametrize("gaps", [False, True])
+def test_a_mixture_of_rows_on_the_card_fetches_a_sample_alone(monkeypatch, gaps):
+    monkeypatch.setattr("eckart.explain.mixtures.starts.SAMPLE_ROWS", 16)
+    monkeypatch.setattr("eckart.explain.mixtures.starts.SAMPLE_BYTES", 0)
+    monkeypatch.setattr("eckart.explain.mixtures.gaussian_steps.STEP_ROWS", 16)
+    x = np.random.default_rng(3).standard_normal((200, 8))
+    if gaps:
+        x[::3, 2] = np.nan
+    with PretendedCard() as card:
+        rows = torch.from_numpy(x).cuda()
+        card.moves.clear()
+        model = eckart.GaussianMixture(2, random_state=0, engine=made(1, "cuda")).fit(rows)
+        assert not card.tall(200), card.said()
+    assert model.certificate_.holds == eckart.GaussianMixture(2, random_state=0, engine="cpu").fit(x).certificate_.holds
+
+
 def test_rows_without_entries_share_one_matrix():
     """A matrix for each of them would take gigabytes: 3,000 rows of 200 numbers have room in a few megabytes beside the draws."""
     rows, k = 3000, 200

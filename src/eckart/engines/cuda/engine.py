@@ -28,6 +28,7 @@ from eckart.engines.cuda.mixtures import DeviceMixtures
 from eckart.engines.cuda.nonnegative import DeviceNonnegative
 from eckart.engines.cuda.parts import DeviceParts
 from eckart.engines.cuda.ridge import DeviceRidge
+from eckart.engines.cuda.samples import DeviceSamples
 from eckart.engines.cuda.thin import DeviceThin
 from eckart.engines.cuda.topics import DeviceTopics
 from eckart.engines.cuda.words import DeviceWords
@@ -45,6 +46,7 @@ class TorchEngine(
     DeviceRidge,
     DeviceMixtures,
     DeviceFamilies,
+    DeviceSamples,
     DeviceParts,
     DeviceNonnegative,
     DeviceTopics,

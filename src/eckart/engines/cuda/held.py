@@ -145,7 +145,7 @@ class Held:
         if resident is None:
             for start, block in self._streamed(self._block_rows()):
                 if not self.checked and not bool(torch.isfinite(block.sum())):
-                    refuse_bad(block.cpu().numpy(), start)
+                    _refuse(block, start)
                 yield start, block
             return
         step = self._block_rows()
@@ -163,12 +163,17 @@ class Held:
             self._look(whole)
         return whole
 
+    @property
+    def given(self) -> torch.Tensor | None:
+        """Dense rows that came on the device."""
+        there = getattr(getattr(getattr(self._facts, "matrix", None), "values", None), "tensor", None)
+        return there if there is not None and there.device.type == self.device.type else None
+
     def whole(self) -> torch.Tensor | None:
         """The same, not looked at: NaN may stand in them."""
         values = self._facts.matrix.values
-        given = getattr(values, "tensor", None)  # rows that lie on a device already
-        if given is not None and given.device.type == self.device.type:
-            return given.to(torch_dtype(self.dtype)).contiguous()
+        if self.given is not None:
+            return self.given.to(torch_dtype(self.dtype)).contiguous()
         if not isinstance(values, np.ndarray):
             return None
         if not self.fits(values.size):
@@ -191,7 +196,7 @@ class Held:
         if sums and not bool(torch.isfinite(torch.stack(sums)).all()):
             for a, found in zip(range(0, len(whole), step), sums):
                 if not bool(torch.isfinite(found)):
-                    refuse_bad(whole[a : a + step].cpu().numpy(), a)
+                    _refuse(whole[a : a + step], a)
         self.checked = True
 
     def _streamed(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
@@ -245,6 +250,15 @@ class _Turned:
     @property
     def column_counts(self) -> np.ndarray:
         return self._held.counts
+
+
+def _refuse(block: torch.Tensor, start: int) -> None:
+    """``refuse_bad``, for which the one row comes to the host that it is about."""
+    for bad in (torch.isinf(block), torch.isnan(block)):
+        rows = bad.any(1).long()
+        found, at = torch.stack([rows.amax(), rows.argmax()]).tolist()
+        if found:
+            refuse_bad(fetched(block[at : at + 1]), start + at)
 
 
 def to_device(array: Any, device: torch.device, dtype: Any = None) -> torch.Tensor:
