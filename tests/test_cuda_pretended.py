@@ -149,6 +149,7 @@ SWEEPS = {
     "GaussianMixture": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0), dense, (ROWS,), 1),
     "GaussianMixture gaps": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0), ratings, (ROWS,), 1),
     "GaussianMixture gaps full": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0, covariance_type="full"), ratings, (ROWS,), 1),
+    "GaussianMixture factor": (lambda n: eckart.GaussianMixture(2, max_iter=n, tol=0.0, covariance_type="factor"), ratings, (ROWS,), 1),
     "PCA gaps": (lambda n: eckart.PCA(2, max_iter=n, tol=0.0), ratings, (ROWS,), 3),
 }
 

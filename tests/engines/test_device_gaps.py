@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from weakref import ref
 
 import numpy as np
@@ -45,7 +46,7 @@ def gappy(rows: int, n: int, seed: int = 0) -> np.ndarray:
     return x[rng.permutation(rows)]
 
 
-@pytest.mark.parametrize("kind", ["unit", "spherical", "diag", "tied", "full"])
+@pytest.mark.parametrize("kind", ["unit", "spherical", "diag", "tied", "full", "factor"])
 @pytest.mark.parametrize("form", ["rows", "float32", "entries"])
 def test_mixtures_of_rows_with_gaps(device, kind, form):
     x = gappy(420, 5).astype(np.float32 if form == "float32" else np.float64)
@@ -85,13 +86,27 @@ def test_small_components_far_apart_keep_their_digits(device):
     assert not device.fallen
 
 
-def test_complete_rows_are_filled_with_themselves(device):
-    x, theta = make("full", 4, 2)
+@pytest.mark.parametrize("kind", ["full", "factor"])
+def test_complete_rows_are_filled_with_themselves(device, kind):
+    x, theta = make(kind, 4, 2)
     got = device.gaussian_posteriors(Dense(x), theta, fill=True)
     np.testing.assert_array_equal(got.filled, x)
     np.testing.assert_array_equal(got.variance, np.zeros_like(x))
     counts = Counts.from_scipy(sparse.csr_array(np.where(x > 1, x, 0.0)))
     assert_same(device.gaussian_statistics(counts, theta), JUDGE.gaussian_statistics(counts, theta))
+    assert not device.fallen
+
+
+def test_factors_of_a_stream_and_of_rows_far_from_the_mean(device):
+    """Complete rows in several blocks, weights and all; loadings large against the spread cost no digits that matter."""
+    x, theta = make("factor", 11, 3)
+    theta = replace(theta, loadings=1e3 * theta.loadings)
+    w = np.linspace(0, 2, len(x))
+    device.room.chunk, device.room.block = 2**14, 2**10
+    want = JUDGE.gaussian_statistics(JUDGE.put(Dense(x), w), theta)
+    for values in (x, IteratorBlocks([x[i : i + 7] for i in range(0, len(x), 7)])):
+        got = device.gaussian_statistics(device.put(Dense(values), w), theta)
+        assert_same(got, want, 1e-6)
     assert not device.fallen
 
 

@@ -5,7 +5,7 @@
 With y = x - (the mean of the columns) and the features f = (1, y, y_i y_j for i <= j) of a row, all logs are one product of rows x features with features x k,
 and all sums one product k x rows x features; the features are made once and kept where there is room. For diagonal covariances f = (1, y, y^2). Expanding
 the square loses digits where a component is small beside its distance from the origin: beyond ``SPREAD`` the deviations x - m_z themselves are made, some
-rows at a time. Rows with gaps: see ``mixture_gaps``. Factor covariances, and streams of rows with gaps, are the CPU engine's.
+rows at a time. Rows with gaps: see ``mixture_gaps``; factor covariances: ``mixture_factors``. Streams of rows with gaps are the CPU engine's.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from eckart.engines.cuda.arrays import all_fetched, fetched
 from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.mixtures import MOST, shared
+from eckart.engines.cuda.mixture_factors import factor_rows
 from eckart.engines.cuda.mixture_gaps import Diagonal, DiagonalDeviations, conditionals, rows_with_gaps
 from eckart.engines.protocol import GapsFound
-from eckart.engines.protocol.mixtures import DIAGONAL, Gaussians, Posteriors, raw_to_statistics
+from eckart.engines.protocol.mixtures import DIAGONAL, FactorStatistics, Gaussians, Posteriors, raw_to_statistics
 from eckart.trace import Watcher, silent
 
 SPREAD = 1e7
@@ -51,9 +52,12 @@ class DeviceMixtures:
             sums = own if sums is None else tuple(a + b for a, b in zip(sums, own))
         if sums is None:
             return self.on_cpu("gaussian_statistics", x, theta, watch)
-        weight, bound, counts, shift, scatter, *seen = all_fetched(*sums)
+        weight, bound, *found = all_fetched(*sums)
         if not np.isfinite(bound):  # a covariance without a Cholesky factor, whose eigenvalues the CPU engine raises
             return self.on_cpu("gaussian_statistics", x, theta, watch)
+        if theta.kind == "factor":
+            return FactorStatistics(theta.kind, float(weight), float(bound), *found)
+        counts, shift, scatter, *seen = found
         if theta.kind == "tied":
             scatter = scatter.sum(axis=0)
         raw = SimpleNamespace(
@@ -87,6 +91,7 @@ class DeviceMixtures:
     def _rows_of(self, x: Held, theta: Gaussians, watch: Watcher) -> Iterator[tuple[Any, torch.Tensor, Any]]:
         """Components as these rows need them, rows less the origin or what is made of them, and their numbers; nothing for what is the CPU engine's."""
         if theta.kind == "factor":
+            yield from factor_rows(x, theta, lambda a: self.tensor(np.ascontiguousarray(a), np.float64), watch)
             return
         if x.kind == "dense" and "gaps" not in x.kept:
             try:
@@ -97,12 +102,12 @@ class DeviceMixtures:
         whole = rows_with_gaps(x)
         if whole is None or not len(whole):
             return
-        there = [self.tensor(np.ascontiguousarray(a), np.float64) for a in (theta.means, theta.log_weights)]
+        means, log_weights = (self.tensor(np.ascontiguousarray(a), np.float64) for a in (theta.means, theta.log_weights))
         if theta.kind in DIAGONAL:
-            yield from self._diagonal_rows(x, whole, theta, *there)
+            yield from self._diagonal_rows(x, whole, theta, means, log_weights)
             return
         spread = self.tensor(theta.spread, np.float64)
-        for parts, block in conditionals(x, whole, *there, spread if spread.ndim == 3 else spread[None]):
+        for parts, block in conditionals(x, whole, means, log_weights, spread if spread.ndim == 3 else spread[None]):
             yield parts, block, parts.group.rows
 
     def _diagonal_rows(self, x: Held, whole: torch.Tensor, theta: Gaussians, means: Any, log_weights: Any) -> Iterator[tuple[Any, torch.Tensor, Any]]:
