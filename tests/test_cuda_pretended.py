@@ -185,6 +185,17 @@ def test_a_tensor_on_the_card_is_taken_where_it_lies():
     np.testing.assert_allclose(found, eckart.PCA(2, random_state=0, svd_solver="eigh").fit_transform(x), atol=1e-10)
 
 
+def test_rows_with_gaps_travel_once(monkeypatch):
+    """The look at them that finds a gap, and the mixture that takes them with it, share one copy."""
+    monkeypatch.setattr("eckart.explain.mixtures.starts.SAMPLE_ROWS", 16)
+    monkeypatch.setattr("eckart.explain.mixtures.starts.SAMPLE_BYTES", 0)
+    x = np.random.default_rng(3).standard_normal((200, 8))
+    x[::3, 2] = np.nan
+    with PretendedCard() as card:
+        eckart.GaussianMixture(2, random_state=0, engine=made(1, "cuda")).fit(x)
+    assert [move.way for move in card.tall(200)] == ["up"], card.said()
+
+
 @pytest.mark.parametrize("gaps", [False, True])
 def test_a_mixture_of_rows_on_the_card_fetches_a_sample_alone(monkeypatch, gaps):
     monkeypatch.setattr("eckart.explain.mixtures.starts.SAMPLE_ROWS", 16)

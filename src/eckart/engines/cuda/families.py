@@ -91,6 +91,7 @@ class DeviceFamilies:
                         pass
                 x.kept["seen"] = x
             except GapsFound:
+                x.kept.pop("whole", None)
                 inside = isinstance(x.host.matrix.values, np.ndarray)
                 seen = Observed.from_nan(x.host.matrix.values.astype(x.dtype, copy=False)) if inside else None
                 x.kept["seen"] = None if seen is None else Held.of(Host(seen, x.host.weights), x.device, x.room)

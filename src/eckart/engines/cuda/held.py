@@ -20,7 +20,7 @@ from eckart.engines.cuda.arrays import fetched, torch_dtype
 from eckart.engines.cuda.device_array import NUMPY
 from eckart.engines.cuda.stored import Entries, Places
 from eckart.engines.host import Host
-from eckart.engines.protocol import refuse_bad
+from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.matrix import Dense
 
 SHARE = 0.6
@@ -143,16 +143,18 @@ class Held:
     def _placed_blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
         resident = self.resident
         if resident is None:
-            for start, block in self._streamed(self._block_rows()):
+            for start, block in self._streamed(self.block_rows):
                 if not self.checked and not bool(torch.isfinite(block.sum())):
                     _refuse(block, start)
                 yield start, block
             return
-        step = self._block_rows()
+        step = self.block_rows
         for a in range(0, len(resident), step):
             yield a, resident[a : a + step]
 
-    def _block_rows(self) -> int:
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
         return max(128, self.room.block // max(1, self.shape[1] * self.dtype.itemsize))
 
     @cached_property
@@ -160,7 +162,11 @@ class Held:
         """All dense rows on the device, or None where they have no room there or come as a stream."""
         whole = self.whole()
         if whole is not None:
-            self._look(whole)
+            try:
+                self._look(whole)
+            except GapsFound:
+                self.kept["whole"] = whole  # for those who take rows with gaps: they need not travel again
+                raise
         return whole
 
     @property
@@ -171,6 +177,8 @@ class Held:
 
     def whole(self) -> torch.Tensor | None:
         """The same, not looked at: NaN may stand in them."""
+        if "whole" in self.kept:
+            return self.kept.pop("whole")
         values = self._facts.matrix.values
         if self.given is not None:
             return self.given.to(torch_dtype(self.dtype)).contiguous()
@@ -181,7 +189,7 @@ class Held:
         if self.device.type == "cpu":
             return torch.from_numpy(np.array(values, self.dtype, order="C"))
         whole = torch.empty(values.shape, dtype=torch_dtype(self.dtype), device=self.device)
-        for start, block in self._streamed(self._block_rows()):
+        for start, block in self._streamed(self.block_rows):
             whole[start : start + len(block)].copy_(block)
         return whole
 
@@ -191,7 +199,7 @@ class Held:
 
     def _look(self, whole: torch.Tensor) -> None:
         """Refuse NaN and infinities of resident rows, once: a sum for each block, and one answer for all of them."""
-        step = self._block_rows()
+        step = self.block_rows
         sums = [whole[a : a + step].sum() for a in range(0, len(whole), step)]
         if sums and not bool(torch.isfinite(torch.stack(sums)).all()):
             for a, found in zip(range(0, len(whole), step), sums):

@@ -10,7 +10,7 @@ rows at a time. Rows with gaps: see ``mixture_gaps``; factor covariances: ``mixt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -113,8 +113,9 @@ class DeviceMixtures:
     def _diagonal_rows(self, x: Held, whole: torch.Tensor, theta: Gaussians, means: Any, log_weights: Any) -> Iterator[tuple[Any, torch.Tensor, Any]]:
         k, n = theta.means.shape
         if "mean" not in x.kept:
-            mean = whole.double().nanmean(0).nan_to_num_()
-            x.kept["mean"] = mean, ((whole.double() - mean) ** 2).nanmean(0).nan_to_num_().cpu().numpy()
+            blocks = [whole[a : a + x.block_rows] for a in range(0, len(whole), x.block_rows)]
+            mean = _seen_mean(block.double() for block in blocks)
+            x.kept["mean"] = mean, fetched(_seen_mean((block.double() - mean) ** 2 for block in blocks))
         origin, squares = x.kept["mean"]
         near = bool((squares @ (1.0 / theta.variances).T <= SPREAD).all())
         parts = (Diagonal if near else DiagonalDeviations)(origin, means, log_weights, self.tensor(theta.variances, np.float64))
@@ -205,6 +206,13 @@ def _mean_and_squares(x: Held, watch: Watcher) -> tuple[torch.Tensor, torch.Tens
     mean = torch.stack([each for each, _ in sums]).sum(0) / rows
     squares = [((block.double() - mean) ** 2).sum(0) for _, block in x.blocks()]
     return mean, torch.stack(squares).sum(0) / rows
+
+
+def _seen_mean(blocks: Iterable[torch.Tensor]) -> torch.Tensor:
+    """The mean of what is seen of every column, 0 where nothing is."""
+    parts = [(block.nansum(0), (~torch.isnan(block)).sum(0)) for block in blocks]
+    total, count = (torch.stack(list(each)).sum(0) for each in zip(*parts))
+    return total / count.clamp(min=1)
 
 
 def normalised(logs: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
