@@ -77,10 +77,19 @@ class Held:
             own = None if weights is None else fetched(weights)
             return Host(replace(x.host.matrix, data=fetched(data)), None, own, checked=True, turn=x.host.turn)
 
-        facts = SimpleNamespace(kind=x.kind, rows=x.rows, columns=x.columns, shape=x.shape, dtype=x.dtype, nnz=x.nnz, weighted=weights is not None)
-        facts.counts, facts.column_counts = x.counts, x.column_counts
-        made = cls(fetch, facts, x.device, x.room)
-        made.__dict__.update(entries=Entries(x.entries.places, data, weights, x.room), weights=None)
+        return cls._at_places(x, fetch, Entries(x.entries.places, data, weights, x.room), None, kind=x.kind, weighted=weights is not None)
+
+    @classmethod
+    def zero_filled(cls, x: Held, fetch: Callable[[], Host]) -> Held:
+        """The same entries and weights; what is not stored is zero."""
+        return cls._at_places(x, fetch, x.entries, x.weights, kind="counts", weighted=x.weighted)
+
+    @classmethod
+    def _at_places(cls, x: Held, fetch: Callable[[], Host], entries: Entries, weights: torch.Tensor | None, **facts: Any) -> Held:
+        same = ("rows", "columns", "shape", "dtype", "nnz", "counts", "column_counts")
+        known = SimpleNamespace(**{name: getattr(x, name) for name in same}, **facts)
+        made = cls(fetch, known, x.device, x.room)
+        made.__dict__.update(entries=entries, weights=weights)
         return made
 
     @cached_property

@@ -29,6 +29,7 @@ LEAST = 1e-10
 class DeviceParts:
     """Half sweeps of non-negative factorization."""
 
+    back: Any
     device: torch.device
     tensor: Any
     on_cpu: Any
@@ -76,7 +77,7 @@ class DeviceParts:
 
     def zero_filled(self, x: Any) -> Held:
         x = self.held(x)
-        return self.on_cpu("zero_filled", x) if x.kind == "observed" else x
+        return Held.zero_filled(x, lambda: self.back.zero_filled(x.host)) if x.kind == "observed" else x
 
     def as_rows(self, tall: Any, x: Any) -> Held:
         x = self.held(x)
