@@ -55,7 +55,7 @@ def mixture(kind: str, k: int, steps: int) -> Callable[[Any, Any], Any]:
 
         n = x.shape[1]
         precision = np.full((k, n), 0.4) if kind == "diag" else np.tile(0.4 * np.eye(n), (k, 1, 1))
-        start = x[np.random.default_rng(1).choice(len(x), k, replace=False)]
+        start = np.nan_to_num(x[np.random.default_rng(1).choice(len(x), k, replace=False)], nan=2.0)
         return GaussianMixture(
             k, covariance_type=kind, max_iter=steps, tol=0.0, random_state=0, means_init=start, weights_init=np.full(k, 1.0 / k),
             precisions_init=precision, engine=engine,
@@ -73,11 +73,22 @@ def nmf(k: int, **more: Any) -> Callable[[Any, Any], Any]:
     return fit
 
 
-def lda(steps: int) -> Callable[[Any, Any], Any]:
+def lda(steps: int, method: str = "cvb0", **more: Any) -> Callable[[Any, Any], Any]:
     def fit(x: Any, engine: Any) -> Any:
         from eckart import LDA
 
-        return LDA(50, learning_method="cvb0", max_iter=steps, random_state=0, engine=engine).fit(x)
+        return LDA(50, learning_method=method, max_iter=steps, random_state=0, engine=engine, **more).fit(x)
+
+    return fit
+
+
+def from_rows(name: str, k: int, **more: Any) -> Callable[[Any, Any], Any]:
+    """A model of ``k`` components with its own start."""
+
+    def fit(x: Any, engine: Any) -> Any:
+        import eckart
+
+        return getattr(eckart, name)(k, random_state=0, engine=engine, **more).fit(x)
 
     return fit
 
@@ -167,6 +178,21 @@ WORKS = {
     "nmf": Work("NMF 20,000 x 2,000, k=32", "0.08", data("nonnegative", 20_000, 2_000, 32), nmf(32), nmf_loop(32)),
     "nmf-kl": Work("NMF KL, 2 M counts, k=50", "0.3", data("word_counts", 18_000, 20_000, 50), nmf(50, beta_loss="kl")),
     "lda": Work("LDA cvb0 50 topics, 2.4 M tokens, 40 sweeps", "0.5", data("word_counts", 18_000, 20_000, 50), lda(40)),
+    "pca-gaps": Work("PCA 200,000 x 128 with gaps, k=16, 10 steps", "",
+        data("gappy_rows", 200_000, 128), from_rows("PCA", 16, max_iter=10, tol=0.0), None, True),
+    "gmm-gaps-diag": Work("GaussianMixture diag 200,000 x 64 with gaps, 32 components, 20 steps", "",
+        data("gappy_rows", 200_000, 64), mixture("diag", 32, 20), None, True),
+    "gmm-gaps-full": Work("GaussianMixture full 200,000 x 16 with gaps, 8 components, 10 steps", "",
+        data("gappy_rows", 200_000, 16), mixture("full", 8, 10), None, True),
+    "gmm-factor": Work("GaussianMixture factor 200,000 x 128, 8 components, 10 steps", "", data("dense_rows", 200_000, 128),
+        from_rows("GaussianMixture", 8, covariance_type="factor", max_iter=10, tol=0.0), None, True),
+    "mixture-bernoulli": Work("Mixture of Bernoulli rows 500,000 x 128, 16 components, 20 steps", "", data("signs", 500_000, 128),
+        from_rows("Mixture", 16, family="bernoulli", max_iter=20, tol=0.0), None, True),
+    "nmf-gaps": Work("NMF of 10 M ratings, k=32, 10 sweeps", "", data("ratings", 70_000, 10_000, 10_000_000), nmf(32, max_iter=10, tol=0.0), None, True),
+    "als-nonnegative": Work("ALS non-negative 18 M ratings, k=32, 4 sweeps", "", RATINGS, als(32, 4, nonnegative=True), None, True),
+    "als-huber": Work("ALS with Huber's loss 18 M ratings, k=64, 4 sweeps", "", RATINGS, als(64, 4, loss="huber"), None, True),
+    "lda-gibbs": Work("LDA Gibbs 50 topics, 2.4 M tokens, 2 chains of 40 sweeps", "", data("word_counts", 18_000, 20_000, 50),
+        lda(10, "gibbs", burn_in=30, n_samples=10), None, True),
     "top": Work("top 10 of 27,000 for 138,000 rows, k=64", "0.15", thin_factors, ten_best),
 }  # fmt: skip
 

@@ -28,6 +28,24 @@ def dense_rows(rows: int, n: int) -> np.ndarray:
     return out
 
 
+def gappy_rows(rows: int, n: int) -> np.ndarray:
+    """The same rows, of which a third are complete, a third miss one of eight sets of columns and a third three entries in ten, each its own."""
+    out, draw = dense_rows(rows, n), np.random.default_rng(8)
+    sets, third = draw.random((8, n)) < 0.3, rows // 3
+    for a in range(third, rows, 65536):
+        part = out[a : a + 65536]
+        own = draw.random(part.shape, np.float32) < 0.3
+        shared = np.arange(a, a + len(part)) < 2 * third
+        own[shared] = sets[draw.integers(0, 8, int(shared.sum()))]
+        part[own] = np.nan
+    return out
+
+
+def signs(rows: int, n: int) -> np.ndarray:
+    """Zeros and ones: which entries of such rows are above 2."""
+    return (dense_rows(rows, n) > 2.0).astype(np.float32)
+
+
 def _keys(wanted: int, rows: Any, columns: Any, draw: Any) -> Any:
     """About ``wanted`` different cells (row * n + column, ascending) drawn by the weights of rows and of columns."""
     import torch

@@ -24,6 +24,9 @@ HERE = Path(__file__).resolve().parent
 FILES = (
     "test_ridge_evidence",
     "test_mixture_contract",
+    "test_device_gaps",
+    "test_losses",
+    "test_device_losses",
     "test_nonnegative",
     "test_topics",
     "test_pairs",

@@ -17,9 +17,11 @@ from scipy import sparse
 
 from eckart.engines import engine_named
 from eckart.engines.cuda import (
+    chain,
     dense,
     known,
     mixtures,
+    nonnegative,
     normal_equations,
     paired,
     parts,
@@ -74,6 +76,14 @@ def mixture(kind: str) -> Callable[[Any], Any]:
         return [s.mean, s.scatter, s.bound, s.counts]
 
     return do
+
+
+def gibbs(e: Any) -> Any:
+    """Topics of all tokens after two sweeps: the kernel draws the same ones, since no sum comes near a number that was drawn."""
+    chain.chains.EXACT_TOKENS = 0
+    own = e.topic_chain(counts(e), PHI, np.full(K, 0.2), 0.1, 3)
+    values = [own.sweep(PRIOR, average=True) for _ in range(2)]
+    return [own.counts(), own.mean_counts(), own.state()["topics"], np.array(values)]
 
 
 IDS = np.concatenate([rng.permutation(60), rng.permutation(60)[:30]]).astype(np.int32)  # no word twice in a window
@@ -158,6 +168,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "sampled": lambda e: e.sampled(seen(e), U, V),
     "topic_fold": lambda e: e.topic_fold(counts(e), PHI, PRIOR, np.full(K, 0.2), steps=7, tol=1e-2),
     "topic_sweep": lambda e: e.topic_sweep(counts(e), PHI, PRIOR, np.full(K, 0.2), steps=3),
+    "gibbs": gibbs,
     "kl": kl(counts, KlRule(0.01, 0.02, True, 1e-3), 128),
     "kl of observed entries": kl(seen, KlRule(0.01, 0.0, False, 0.0), 128),
     "kl of long rows": kl(counts, KlRule(0.01, 0.02, True, 1e-3), 2),
@@ -167,6 +178,9 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "skip-gram, repeatable": skip_gram(False, -1),
     "glove": glove,
     "hals_rows": lambda e: e.hals_rows(GRAM, U, np.abs(U), 0.01, sweeps=4),
+    "hals_seen": lambda e: e.hals_seen(seen(e, np.abs(csr.data) + 0.5), np.abs(V), np.abs(U), l1=0.01, l2=0.02, sweeps=3),
+    "hals_seen in float64": lambda e: e.hals_seen(seen(e), np.abs(V).astype(np.float64), np.abs(U).astype(np.float64), sweeps=2),
+    "non-negative ridge": lambda e: e.ridge_rows(seen(e), V, BIASED._replace(nonnegative=True), mean=0.5, start=np.abs(U)),
     "ridge with biases": lambda e: e.ridge_rows(seen(e), V, BIASED, mean=0.5, offset=V[:, 0].copy()),
     "biases alone": lambda e: e.bias_rows(seen(e), BIASED, None, mean=0.5),
     "ridge with a base and draws": lambda e: e.ridge_rows(
@@ -198,7 +212,7 @@ def flat(value: Any) -> list[np.ndarray]:
 
 
 def answers(do: Callable[[Any], Any], kernels: bool) -> list[np.ndarray]:
-    for module in (dense, known, mixtures, paired, parts, ridge, sampled, topics, triangles, words):
+    for module in (chain, dense, known, mixtures, nonnegative, paired, parts, ridge, sampled, topics, triangles, words):
         module.usable = lambda tensor: kernels  # type: ignore[attr-defined]
     with PretendedCard():
         return flat(do(TorchEngine(1, "cuda")))

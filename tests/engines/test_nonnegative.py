@@ -128,7 +128,13 @@ def test_changes_of_a_factor(engine, dtype, k):
 
 def test_views_of_a_placed_matrix(engine):
     x = data(np.float64, "observed", True)
-    assert engine.zero_filled(x).kind == "counts"
+    filled = engine.zero_filled(x)
+    assert filled.kind == "counts"
+    np.testing.assert_allclose(engine.totals(filled)[:5], PLAIN.totals(PLAIN.zero_filled(x))[:5], rtol=1e-12)
+    v = factors(np.float64, 3)[1]
+    assert_close(engine.times(filled, v, None), PLAIN.times(PLAIN.zero_filled(x), v, None), np.float64)
+    image = PLAIN.times(PLAIN.zero_filled(x), v, None)
+    assert_close(engine.times_t(filled, image, None), PLAIN.times_t(PLAIN.zero_filled(x), image, None), np.float64)
     assert engine.zero_filled(data(np.float64)).kind == "dense"
     tall = factors(np.float64, 3)[0]
     rows = engine.as_rows(tall, x)

@@ -13,9 +13,10 @@ import torch
 
 from eckart.engines.cuda.arrays import WORTH_SPLITTING, DeviceArray, add_square, fetched
 from eckart.engines.cuda.halves import Halves, Sums, columns_of, scatter_of
-from eckart.engines.cuda.held import Held, padded_rows
+from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.products import entry_sums, row_products
+from eckart.engines.cuda.stored import padded_rows
 from eckart.engines.protocol import ColumnMoments, Keeper, Moments
 from eckart.trace import Watcher, silent
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 
 from eckart.engines.cuda.arrays import squares
-from eckart.engines.cuda.held import Chunk
 from eckart.engines.cuda.normal_equations import System, heavy_rows, widened
+from eckart.engines.cuda.stored import Chunk
 from eckart.engines.cuda.triangles import Triangle
 
 FROM = 128

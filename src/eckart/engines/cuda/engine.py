@@ -17,14 +17,18 @@ import torch
 
 from eckart.engines.cpu.engine import CpuEngine
 from eckart.engines.cuda.arrays import DeviceArray, Promised, Twins, on_host, rounding, torch_dtype
+from eckart.engines.cuda.chain import DeviceChains
 from eckart.engines.cuda.dense import DeviceDense
 from eckart.engines.cuda.entries import DeviceEntries
 from eckart.engines.cuda.families import DeviceFamilies
 from eckart.engines.cuda.gaps import DeviceGaps
 from eckart.engines.cuda.held import Held, Room, to_device
+from eckart.engines.cuda.losses import DeviceLosses
 from eckart.engines.cuda.mixtures import DeviceMixtures
+from eckart.engines.cuda.nonnegative import DeviceNonnegative
 from eckart.engines.cuda.parts import DeviceParts
 from eckart.engines.cuda.ridge import DeviceRidge
+from eckart.engines.cuda.samples import DeviceSamples
 from eckart.engines.cuda.thin import DeviceThin
 from eckart.engines.cuda.topics import DeviceTopics
 from eckart.engines.cuda.words import DeviceWords
@@ -38,11 +42,15 @@ class TorchEngine(
     DeviceGaps,
     DeviceThin,
     DeviceEntries,
+    DeviceLosses,
     DeviceRidge,
     DeviceMixtures,
     DeviceFamilies,
+    DeviceSamples,
     DeviceParts,
+    DeviceNonnegative,
     DeviceTopics,
+    DeviceChains,
     DeviceWords,
 ):
     """PyTorch on ``device``; ``n_threads`` is for what runs on the CPU engine."""

@@ -84,11 +84,6 @@ class DeviceEntries:
         )
         return Evidence(DeviceArray(pull), DeviceArray(row_sum), EvidenceSums(*sums.tolist(), *slopes, *biases))
 
-    def linearised(self, x: Any, loss: Any, left: Any, right: Any, **at: Any) -> tuple[Held, float]:
-        """Formulas of losses are NumPy's: targets and weights are made on the host, what is done with them on the device."""
-        found, value = self.on_cpu("linearised", self.held(x), loss, left, right, **at)
-        return self.held(found), value
-
     def residual_gram(
         self,
         x: Any,

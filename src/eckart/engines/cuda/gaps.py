@@ -4,7 +4,8 @@
 
 With S the 0/1 mask of some rows and P the n x k(k+1)/2 matrix of products w_jr w_js, all M_i are one product S P, and the sums over the rows that see a column
 one product S^T E, E being the packed second moments of the codes: twice N n k^2 multiply-adds, nearly all of the work. Rows with the same gaps stand together
-and share M and its inverse. Where hardly an entry is seen, masks are zeros almost everywhere, and rows of entries on the CPU engine take over.
+and share M and its inverse. The CPU engine takes over where the noise is so small that rounding hides it and M has no Cholesky factor, and where hardly an
+entry is seen: masks are zeros almost everywhere then.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ import torch
 
 from eckart.engines.cpu.dense.gaps import rows_by_gaps
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched, torch_dtype
-from eckart.engines.cuda.held import MOST_ROWS, Held
+from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.stored import MOST_ROWS
+from eckart.engines.cuda.triangles import roots_of
 from eckart.engines.host import Host
 from eckart.engines.protocol import GapCodes, GapStatistics
 
@@ -39,11 +42,18 @@ class DeviceGaps:
         x = self.held(x)
         if _hardly_seen(x):
             return self.on_cpu("gap_statistics", x, w, mean, noise)
-        x, together = self._by_gaps(x)
+        rows, together = self._by_gaps(x)
         model = self._model(w, mean, noise)
         n, k = model.w.shape
-        sums = [model.sums(block, _part(x.weights, start, block), together) for start, block in _blocks(x, k)]
-        packed, ends, square, second, loglik = (torch.stack(list(each)).sum(0) for each in zip(*sums))
+        packed = model.w.new_zeros(n, model.pairs.shape[1])
+        sums: list[torch.Tensor] = []
+        for block in _blocks(rows, k, together):
+            found = model.add(block, packed)
+            sums = [total.add_(more) for total, more in zip(sums, found)] if sums else list(found)
+        ends, square, second, loglik = sums
+        square, second, loglik = all_fetched(square, second, loglik)
+        if not np.isfinite(loglik):
+            return self.on_cpu("gap_statistics", x, w, mean, noise)
         gram = packed.new_empty(n, k + 1, k + 1)
         gram[:, model.pairs[0], model.pairs[1]] = packed
         gram[:, model.pairs[1], model.pairs[0]] = packed
@@ -51,7 +61,6 @@ class DeviceGaps:
         gram[:, k, k] = ends[:, k]
         # both are kept on the device beside their copies: gap_solve takes them there
         columns = self.twins.copy(gram), self.twins.copy(ends[:, k + 1 :].contiguous())
-        square, second, loglik = all_fetched(square, second, loglik)
         whole = np.zeros((k + 1, k + 1))
         r, c = np.tril_indices(k + 1)
         whole[r, c] = whole[c, r] = second
@@ -72,8 +81,11 @@ class DeviceGaps:
         if _hardly_seen(x):
             return self.on_cpu("gap_codes", x, w, mean, noise)
         model = self._model(w, mean, noise)
-        found = [model.posterior(block, False)[:3] for _, block in _blocks(x, model.w.shape[1])]
-        return GapCodes(*(DeviceArray(torch.cat(list(each))) for each in zip(*found)))
+        found = [model.posterior(block)[:3] for block in _blocks(x, model.w.shape[1])]
+        codes, loglik, misfit = (torch.cat(list(each)) for each in zip(*found))
+        if not bool(torch.isfinite(loglik.sum())):
+            return self.on_cpu("gap_codes", x, w, mean, noise)
+        return GapCodes(DeviceArray(codes), DeviceArray(loglik), DeviceArray(misfit))
 
     def gap_expect(self, x: Any, u: np.ndarray, gain: np.ndarray, mean: np.ndarray, noise: float) -> Any:
         x = self.held(x)
@@ -81,11 +93,14 @@ class DeviceGaps:
             return self.on_cpu("gap_expect", x, u, gain, mean, noise)
         basis, model = self.tensor(u, np.float64), self._model(np.asarray(u, np.float64) * gain, mean, noise)
         out = []
-        for _, block in _blocks(x, model.w.shape[1]):
-            z = model.posterior(block, False)[0]
+        for block in _blocks(x, model.w.shape[1]):
+            z = model.posterior(block)[0]
             expected = (1 - block.mask) * (z @ model.w.T)
             out.append((block.values - block.mask * model.mean + expected) @ basis)
-        return DeviceArray(torch.cat(out).to(torch_dtype(x.dtype)))
+        whole = torch.cat(out)
+        if not bool(torch.isfinite(whole.sum())):
+            return self.on_cpu("gap_expect", x, u, gain, mean, noise)
+        return DeviceArray(whole.to(torch_dtype(x.dtype)))
 
     def _model(self, w: np.ndarray, mean: np.ndarray, noise: float) -> _Model:
         there = self.tensor(np.ascontiguousarray(w), np.float64)
@@ -106,10 +121,13 @@ class DeviceGaps:
 
 @dataclass(frozen=True)
 class _Block:
-    """Some rows: a mask of what is seen, and its values, zero elsewhere."""
+    """Some rows: a mask of what is seen, its values, zero elsewhere, and weights or None; where rows with the same gaps stand together, the first row of
+    each run of them, and the run of every row."""
 
     mask: torch.Tensor
     values: torch.Tensor
+    weights: torch.Tensor | None
+    runs: tuple[torch.Tensor, torch.Tensor] | None
 
 
 @dataclass(frozen=True)
@@ -120,22 +138,18 @@ class _Model:
     pairs: torch.Tensor
     products: torch.Tensor
 
-    def posterior(self, block: _Block, together: bool) -> tuple[torch.Tensor, ...]:
-        """E[z], log-likelihood and misfit of each row, and the packed M^-1 of each."""
+    def posterior(self, block: _Block) -> tuple[torch.Tensor, ...]:
+        """E[z], log-likelihood and misfit of each row, and the packed M^-1 of each; not numbers where M has no Cholesky factor."""
         mask, k = block.mask, self.w.shape[1]
-        run: Any = slice(None)
-        kinds = mask
-        if together and len(mask):
-            new = (mask[1:] != mask[:-1]).any(1)
-            run = torch.nn.functional.pad(new.long().cumsum(0), (1, 0))
-            kinds = mask[torch.nn.functional.pad(new, (1, 0), value=True)]
+        first, run = block.runs or (slice(None), slice(None))
+        kinds = mask[first]
         m = mask.new_empty(len(kinds), k, k)
         packed = kinds @ self.products
         m[:, self.pairs[0], self.pairs[1]] = packed
         m[:, self.pairs[1], self.pairs[0]] = packed
         m.diagonal(dim1=1, dim2=2).add_(self.noise)
-        root = torch.linalg.cholesky_ex(m)[0]
-        inverse = torch.cholesky_inverse(root)
+        root, back = roots_of(m)
+        inverse = torch.bmm(back.mT, back)
         logdet = 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
         centered = block.values - mask * self.mean
         z = torch.bmm(inverse[run], (centered @ self.w)[:, :, None])[:, :, 0]
@@ -152,18 +166,19 @@ class _Model:
         )
         return z, loglik, misfit, inverse[:, self.pairs[0], self.pairs[1]][run]
 
-    def sums(self, block: _Block, weights: torch.Tensor | None, together: bool) -> tuple[torch.Tensor, ...]:
-        """Over these rows, for every column: packed moments of the codes; codes, count, and the same times the values side by side; squares. The packed
-        moments of (z, 1) and the log-likelihood of all of them."""
-        z, loglik, _, inverse = self.posterior(block, together)
+    def add(self, block: _Block, packed: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Over these rows, for every column: packed moments of the codes, added to ``packed``; codes, count, and the same times the values side by side;
+        squares. The packed moments of (z, 1) and the log-likelihood of all of them."""
+        z, loglik, _, inverse = self.posterior(block)
         one = z.new_ones(len(z), 1)
-        om = one if weights is None else weights[:, None]
+        om = one if block.weights is None else block.weights[:, None]
         moments = om * (z[:, self.pairs[0]] * z[:, self.pairs[1]] + self.noise * inverse)
         codes = om * torch.cat([z, one], 1)
         ends = torch.cat([block.mask.T @ codes, block.values.T @ codes], 1)
         square = (om * block.values * block.values).sum(0)
         second = torch.cat([moments.sum(0), codes.sum(0)])  # the last row of a lower triangle is its end
-        return block.mask.T @ moments, ends, square, second, (om[:, 0] * loglik).sum()
+        packed.addmm_(block.mask.T, moments)
+        return ends, square, second, (om[:, 0] * loglik).sum()
 
 
 def _hardly_seen(x: Held) -> bool:
@@ -171,15 +186,11 @@ def _hardly_seen(x: Held) -> bool:
     return not rows or x.nnz < FEW * rows * n
 
 
-def _part(weights: torch.Tensor | None, start: int, block: _Block) -> torch.Tensor | None:
-    return None if weights is None else weights[start : start + len(block.mask)]
-
-
-def _blocks(x: Held, k: int) -> Iterator[tuple[int, _Block]]:
-    """(first row, rows) of all rows, so many at a time that masks, values, matrices and moments have room."""
+def _blocks(x: Held, k: int, together: bool = False) -> Iterator[_Block]:
+    """All rows, so many at a time that masks, values, matrices and moments have room; ``together``: with their runs, which are found once."""
     e, bounds = x.entries, x.host.matrix.indptr
     rows, n = x.shape
-    step = max(1, min(MOST_ROWS, x.room.chunk // (8 * (5 * n + 5 * k * k + 1))))
+    step = max(1, min(MOST_ROWS, x.room.chunk // (8 * (8 * n + 6 * k * k + 1))))
     for a in range(0, rows, step):
         b = min(rows, a + step)
         part = slice(int(bounds[a]), int(bounds[b]))
@@ -188,4 +199,15 @@ def _blocks(x: Held, k: int) -> Iterator[tuple[int, _Block]]:
         values = torch.zeros_like(mask)
         mask[at] = 1.0
         values[at] = e.data[part].double()
-        yield a, _Block(mask, values)
+        runs = None
+        if together:
+            if ("runs", a, b) not in x.kept:
+                x.kept["runs", a, b] = _runs(mask)
+            runs = x.kept["runs", a, b]
+        yield _Block(mask, values, None if x.weights is None else x.weights[a:b], runs)
+
+
+def _runs(mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The first row of each run of equal rows, and the run of every row."""
+    new = torch.nn.functional.pad((mask[1:] != mask[:-1]).any(1), (1, 0), value=True)
+    return new.nonzero()[:, 0], new.long().cumsum(0) - 1

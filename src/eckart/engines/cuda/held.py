@@ -18,9 +18,9 @@ import torch
 from eckart.engines.cpu.row_blocks import jobs
 from eckart.engines.cuda.arrays import fetched, torch_dtype
 from eckart.engines.cuda.device_array import NUMPY
-from eckart.engines.cuda.kernels.products import Pieces
+from eckart.engines.cuda.stored import Entries, Places
 from eckart.engines.host import Host
-from eckart.engines.protocol import refuse_bad
+from eckart.engines.protocol import GapsFound, refuse_bad
 from eckart.matrix import Dense
 
 SHARE = 0.6
@@ -69,6 +69,29 @@ class Held:
         made.__dict__.update(resident=rows.contiguous(), weights=x.weights, checked=True)
         return made
 
+    @classmethod
+    def beside(cls, x: Held, data: torch.Tensor, weights: torch.Tensor | None) -> Held:
+        """The entries of x with other numbers and weights of their own; where they stand is shared, and rows have no weights."""
+
+        def fetch() -> Host:
+            own = None if weights is None else fetched(weights)
+            return Host(replace(x.host.matrix, data=fetched(data)), None, own, checked=True, turn=x.host.turn)
+
+        return cls._at_places(x, fetch, Entries(x.entries.places, data, weights, x.room), None, kind=x.kind, weighted=weights is not None)
+
+    @classmethod
+    def zero_filled(cls, x: Held, fetch: Callable[[], Host]) -> Held:
+        """The same entries and weights; what is not stored is zero."""
+        return cls._at_places(x, fetch, x.entries, x.weights, kind="counts", weighted=x.weighted)
+
+    @classmethod
+    def _at_places(cls, x: Held, fetch: Callable[[], Host], entries: Entries, weights: torch.Tensor | None, **facts: Any) -> Held:
+        same = ("rows", "columns", "shape", "dtype", "nnz", "counts", "column_counts")
+        known = SimpleNamespace(**{name: getattr(x, name) for name in same}, **facts)
+        made = cls(fetch, known, x.device, x.room)
+        made.__dict__.update(entries=entries, weights=weights)
+        return made
+
     @cached_property
     def host(self) -> Host:
         """The matrix on the host, for primitives of the CPU engine."""
@@ -105,16 +128,17 @@ class Held:
     def entries(self) -> Entries:
         """Compressed rows on the device."""
         if self._other is not None:
-            return self._other.entries.turned(self.shape[0], self._other.weights)
+            return self._other.entries.turned(self._other.weights)
         m, w = self._facts.matrix, self._facts.entry_weights
-        parts = (self.tensor(m.indptr, np.int64), self.tensor(m.indices, np.int64), self.tensor(m.data, m.dtype))
-        return Entries(*parts, None if w is None else self.tensor(w, m.dtype), m.shape[1], self.room)
+        places = Places(self.tensor(m.indptr, np.int64), self.tensor(m.indices, np.int64), m.shape[1])
+        return Entries(places, self.tensor(m.data, m.dtype), None if w is None else self.tensor(w, m.dtype), self.room)
 
     def kept_ridges(self, rule: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """The ridge of every row and of its bias under a rule, in float64, made once."""
-        if ("ridges", rule) not in self.kept:
-            self.kept["ridges", rule] = tuple(self.tensor(a, np.float64) for a in rule.ridges(self.counts))
-        return self.kept["ridges", rule]
+        """The ridge of every row and of its bias under a rule, in float64, made once for all matrices with entries at these places."""
+        kept = self.entries.places.kept
+        if ("ridges", rule) not in kept:
+            kept["ridges", rule] = tuple(self.tensor(a, np.float64) for a in rule.ridges(self.counts))
+        return kept["ridges", rule]
 
     def blocks(self, watch: Any = None) -> Iterator[tuple[int, torch.Tensor]]:
         """(first row, rows on the device in working precision), in order, checked by the first pass over them."""
@@ -128,49 +152,68 @@ class Held:
     def _placed_blocks(self) -> Iterator[tuple[int, torch.Tensor]]:
         resident = self.resident
         if resident is None:
-            for start, block in self._streamed(self._block_rows()):
+            for start, block in self._streamed(self.block_rows):
                 if not self.checked and not bool(torch.isfinite(block.sum())):
-                    refuse_bad(block.cpu().numpy(), start)
+                    _refuse(block, start)
                 yield start, block
             return
-        step = self._block_rows()
+        step = self.block_rows
         for a in range(0, len(resident), step):
             yield a, resident[a : a + step]
 
-    def _block_rows(self) -> int:
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block."""
         return max(128, self.room.block // max(1, self.shape[1] * self.dtype.itemsize))
 
     @cached_property
     def resident(self) -> torch.Tensor | None:
         """All dense rows on the device, or None where they have no room there or come as a stream."""
+        whole = self.whole()
+        if whole is not None:
+            try:
+                self._look(whole)
+            except GapsFound:
+                self.kept["whole"] = whole  # for those who take rows with gaps: they need not travel again
+                raise
+        return whole
+
+    @property
+    def given(self) -> torch.Tensor | None:
+        """Dense rows that came on the device."""
+        there = getattr(getattr(getattr(self._facts, "matrix", None), "values", None), "tensor", None)
+        return there if there is not None and there.device.type == self.device.type else None
+
+    def whole(self) -> torch.Tensor | None:
+        """The same, not looked at: NaN may stand in them."""
+        if "whole" in self.kept:
+            return self.kept.pop("whole")
         values = self._facts.matrix.values
-        given = getattr(values, "tensor", None)  # rows that lie on a device already
-        if given is not None and given.device.type == self.device.type:
-            whole = given.to(torch_dtype(self.dtype)).contiguous()
-            self._look(whole)
-            return whole
+        if self.given is not None:
+            return self.given.to(torch_dtype(self.dtype)).contiguous()
         if not isinstance(values, np.ndarray):
             return None
-        size = values.shape[0] * values.shape[1] * self.dtype.itemsize
-        if self.device.type == "cuda" and size > SHARE * torch.cuda.mem_get_info(self.device)[0]:
+        if not self.fits(values.size):
             return None
         if self.device.type == "cpu":
-            whole = torch.from_numpy(np.array(values, self.dtype, order="C"))
-        else:
-            whole = torch.empty(values.shape, dtype=torch_dtype(self.dtype), device=self.device)
-            for start, block in self._streamed(self._block_rows()):
-                whole[start : start + len(block)].copy_(block)
-        self._look(whole)
+            return torch.from_numpy(np.array(values, self.dtype, order="C"))
+        whole = torch.empty(values.shape, dtype=torch_dtype(self.dtype), device=self.device)
+        for start, block in self._streamed(self.block_rows):
+            whole[start : start + len(block)].copy_(block)
         return whole
+
+    def fits(self, numbers: int) -> bool:
+        """Whether so many numbers of these rows may lie on the device."""
+        return self.device.type != "cuda" or numbers * self.dtype.itemsize <= SHARE * torch.cuda.mem_get_info(self.device)[0]
 
     def _look(self, whole: torch.Tensor) -> None:
         """Refuse NaN and infinities of resident rows, once: a sum for each block, and one answer for all of them."""
-        step = self._block_rows()
+        step = self.block_rows
         sums = [whole[a : a + step].sum() for a in range(0, len(whole), step)]
         if sums and not bool(torch.isfinite(torch.stack(sums)).all()):
             for a, found in zip(range(0, len(whole), step), sums):
                 if not bool(torch.isfinite(found)):
-                    refuse_bad(whole[a : a + step].cpu().numpy(), a)
+                    _refuse(whole[a : a + step], a)
         self.checked = True
 
     def _streamed(self, rows: int) -> Iterator[tuple[int, torch.Tensor]]:
@@ -226,151 +269,13 @@ class _Turned:
         return self._held.counts
 
 
-class Entries:
-    """Compressed rows on a device: ``indptr``, ``indices`` (int64), ``data``, ``weights`` of the entries or None."""
-
-    def __init__(
-        self,
-        indptr: torch.Tensor,
-        indices: torch.Tensor,
-        data: torch.Tensor,
-        weights: torch.Tensor | None,
-        n: int,
-        room: Room,
-    ):
-        self.indptr, self.indices, self.data, self.weights, self.n, self.room = indptr, indices, data, weights, n, room
-        self._lists: dict[Any, Any] = {}
-
-    @cached_property
-    def counts(self) -> torch.Tensor:
-        return self.indptr.diff()
-
-    @cached_property
-    def row_of(self) -> torch.Tensor:
-        """The row of every entry."""
-        rows = torch.arange(len(self.counts), device=self.data.device)
-        return torch.repeat_interleave(rows, self.counts, output_size=len(self.data))
-
-    @cached_property
-    def empty(self) -> torch.Tensor:
-        """Rows without entries."""
-        return (self.counts == 0).nonzero()[:, 0]
-
-    @cached_property
-    def pieces(self) -> Pieces:
-        """Rows and pieces of long rows, for kernels."""
-        return Pieces.of(self.indptr)
-
-    def ranges(self, step: int) -> list[tuple[int, int, int, Pieces]]:
-        """(first row, last row, its first entry, pieces) of ``step`` rows at a time."""
-        if ("ranges", step) not in self._lists:
-            found, rows = [], len(self.counts)
-            for a in range(0, rows, step):
-                own = self.indptr[a : a + step + 1]
-                found.append((a, min(rows, a + step), int(own[0]), Pieces.of(own - own[0])))
-            self._lists["ranges", step] = found
-        return self._lists["ranges", step]
-
-    def lines(self, limit: int) -> tuple[Pieces, torch.Tensor, torch.Tensor]:
-        """Pieces of at most so many entries, and of every row the first and last of the lines that its pieces write."""
-        if ("lines", limit) not in self._lists:
-            pieces = Pieces.of(self.indptr, limit)
-            first = torch.arange(pieces.rows, device=self.data.device)
-            last = first + 1
-            first[pieces.long_rows], last[pieces.long_rows] = pieces.long_first, pieces.long_last
-            self._lists["lines", limit] = (pieces, first, last)
-        return self._lists["lines", limit]
-
-    @cached_property
-    def by_columns(self) -> torch.Tensor:
-        """Positions of the entries in the order of columns, rows ascending in each."""
-        return torch.argsort(self.indices, stable=True)
-
-    def turned(self, columns: int | None, row_weights: torch.Tensor | None) -> Entries:
-        """The transpose; weights of rows weigh the entries of the columns' view."""
-        order = self.by_columns
-        counts = torch.bincount(self.indices, minlength=self.n)
-        indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        w = self.weights
-        if row_weights is not None:
-            heavy = row_weights.to(self.data.dtype)[self.row_of]
-            w = heavy if w is None else w * heavy
-        return Entries(
-            indptr, self.row_of[order], self.data[order], None if w is None else w[order], len(self.counts), self.room
-        )
-
-    @cached_property
-    def buckets(self) -> list[tuple[int, torch.Tensor]]:
-        """(length, rows of at most this length, more than the one before): rows without entries are in none."""
-        counts = self.counts.cpu().numpy()
-        found, low = [], 0
-        for high in _lengths(int(counts.max(initial=0))):
-            rows = np.flatnonzero((counts > low) & (counts <= high))
-            if len(rows):
-                found.append((high, torch.from_numpy(rows).to(self.data.device)))
-            low = high
-        return found
-
-    def chunks(self, width: int, extra: int | Callable[[int], int] = 0) -> Iterator[Chunk]:
-        """The buckets in pieces that fit into the room for chunks, for gathers of ``width`` columns and ``extra`` numbers a row (which may depend on its
-        length)."""
-        for length, rows in self.buckets:
-            numbers = length * max(1, width) + (extra(length) if callable(extra) else extra)
-            step = max(1, min(MOST_ROWS, self.room.chunk // (self.data.element_size() * numbers)))
-            for a in range(0, len(rows), step):
-                yield Chunk(self, rows[a : a + step], length)
-
-
-MOST_ROWS = 65535
-"""Matrices that batched routines of CUDA libraries take at once."""
-PIECE = 4096
-"""Entries of a row multiplied at once: products of few long rows would leave most of a GPU idle."""
-
-
-def _lengths(longest: int) -> Iterator[int]:
-    """1, 2, 3, 4, 6, 8, 12, ... up to ``PIECE``, its multiples beyond: at most a third of a bucket is padding."""
-    length = 1
-    while length < longest:
-        yield length
-        if length >= PIECE:
-            length = -(-(length * 3) // (2 * PIECE)) * PIECE
-        else:
-            length = (
-                length * 3 // 2
-                if length & (length - 1) == 0 and length > 1
-                else (length * 4 // 3 if length > 2 else length + 1)
-            )
-    if longest:
-        yield length
-
-
-class Chunk:
-    """Rows of about the same length, padded: ``at`` where their entries stand, ``seen`` whether they do, ``columns`` with n where nothing stands."""
-
-    def __init__(self, entries: Entries, rows: torch.Tensor, length: int):
-        self.rows, self.length = rows, length
-        steps = torch.arange(length, device=rows.device)
-        self.seen = steps < entries.counts[rows][:, None]
-        self.at = torch.where(self.seen, entries.indptr[rows][:, None] + steps, 0)
-        self.columns = torch.where(self.seen, entries.indices[self.at], entries.n)
-
-    def numbers(self, flat: torch.Tensor) -> torch.Tensor:
-        """Numbers of the entries, zero where nothing stands."""
-        return torch.where(self.seen, flat[self.at], torch.zeros((), dtype=flat.dtype, device=flat.device))
-
-    def store(self, numbers: torch.Tensor, out: torch.Tensor) -> None:
-        """Numbers of the entries to their places in row order; ``out`` has one place more, for what does not stand there."""
-        out[torch.where(self.seen, self.at, len(out) - 1)] = numbers
-
-    def pieces(self, gathered: torch.Tensor) -> torch.Tensor:
-        """rows x length x k as (rows pieces) x piece x k."""
-        if self.length <= PIECE:
-            return gathered
-        return gathered.reshape(-1, PIECE, gathered.shape[2])
-
-    def whole(self, products: torch.Tensor) -> torch.Tensor:
-        """Products of pieces, summed to those of rows."""
-        return products if self.length <= PIECE else products.reshape(len(self.rows), -1, *products.shape[1:]).sum(1)
+def _refuse(block: torch.Tensor, start: int) -> None:
+    """``refuse_bad``, for which the one row comes to the host that it is about."""
+    for bad in (torch.isinf(block), torch.isnan(block)):
+        rows = bad.any(1).long()
+        found, at = torch.stack([rows.amax(), rows.argmax()]).tolist()
+        if found:
+            refuse_bad(fetched(block[at : at + 1]), start + at)
 
 
 def to_device(array: Any, device: torch.device, dtype: Any = None) -> torch.Tensor:
@@ -384,13 +289,3 @@ def to_device(array: Any, device: torch.device, dtype: Any = None) -> torch.Tens
     # moved first: what is cast there is not moved twice as wide; memory of the host has been read when the call returns, and the device is not waited for
     tensor = tensor.to(device, non_blocking=True)
     return tensor if dtype is None else tensor.to(torch_dtype(dtype))
-
-
-def padded_rows(right: torch.Tensor, ones: bool = False) -> torch.Tensor:
-    """V with a row of zeros below (what an absent entry gathers) and, where asked, a column of ones beside it."""
-    m, k = right.shape
-    out = right.new_zeros(m + 1, k + ones)
-    out[:m, :k] = right
-    if ones:
-        out[:m, k] = 1
-    return out

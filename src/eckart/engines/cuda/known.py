@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import Chunk, Entries
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.products import entry_sums
+from eckart.engines.cuda.stored import Chunk, Entries
 from eckart.engines.protocol import RidgeRule
 
 

@@ -1,28 +1,30 @@
-"""Rows without gaps under a Gaussian mixture, on a device, in float64 throughout.
+"""Rows under a Gaussian mixture, on a device, in float64 throughout.
 
     log p(x, z) = c_z - 1/2 (x - m_z)^T P_z (x - m_z),      sums of w q (x - m_z) and w q (x - m_z)(x - m_z)^T about the means of theta
 
 With y = x - (the mean of the columns) and the features f = (1, y, y_i y_j for i <= j) of a row, all logs are one product of rows x features with features x k,
 and all sums one product k x rows x features; the features are made once and kept where there is room. For diagonal covariances f = (1, y, y^2). Expanding
 the square loses digits where a component is small beside its distance from the origin: beyond ``SPREAD`` the deviations x - m_z themselves are made, some
-rows at a time. Rows with gaps and factor covariances are the CPU engine's.
+rows at a time. Rows with gaps: see ``mixture_gaps``; factor covariances: ``mixture_factors``. Streams of rows with gaps are the CPU engine's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
-from eckart.engines.cuda.arrays import all_fetched
+from eckart.engines.cuda.arrays import all_fetched, fetched
 from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.mixtures import MOST, shared
+from eckart.engines.cuda.mixture_factors import factor_rows
+from eckart.engines.cuda.mixture_gaps import Diagonal, DiagonalDeviations, conditionals, rows_with_gaps
 from eckart.engines.protocol import GapsFound
-from eckart.engines.protocol.mixtures import DIAGONAL, Gaussians, Posteriors, raw_to_statistics
+from eckart.engines.protocol.mixtures import DIAGONAL, FactorStatistics, Gaussians, Posteriors, raw_to_statistics
 from eckart.trace import Watcher, silent
 
 SPREAD = 1e7
@@ -44,41 +46,84 @@ class DeviceMixtures:
     held: Any
 
     def gaussian_statistics(self, x: Any, theta: Gaussians, watch: Watcher = silent) -> Any:
-        x = self.held(x)
-        try:
-            sums = [_block_sums(parts, block, w) for parts, block, w in self._rows_of(x, theta, watch)]
-        except GapsFound:
-            x.kept["gaps"] = True
-            sums = []
-        if not sums:
+        x, sums = self.held(x), None
+        for parts, block, at in self._rows_of(x, theta, watch):
+            own = _block_sums(parts, block, None if x.weights is None else x.weights[at])
+            sums = own if sums is None else tuple(a + b for a, b in zip(sums, own))
+        if sums is None:
             return self.on_cpu("gaussian_statistics", x, theta, watch)
-        weight, bound, counts, shift, scatter = all_fetched(*(torch.stack(list(each)).sum(0) for each in zip(*sums)))
+        weight, bound, *found = all_fetched(*sums)
+        if not np.isfinite(bound):  # a covariance without a Cholesky factor, whose eigenvalues the CPU engine raises
+            return self.on_cpu("gaussian_statistics", x, theta, watch)
+        if theta.kind == "factor":
+            return FactorStatistics(theta.kind, float(weight), float(bound), *found)
+        counts, shift, scatter, *seen = found
         if theta.kind == "tied":
             scatter = scatter.sum(axis=0)
         raw = SimpleNamespace(
-            counts=counts, seen=None, shift=shift, scatter=scatter, weight=float(weight), bound=float(bound)
+            counts=counts, seen=seen[0] if seen else None, shift=shift, scatter=scatter, weight=float(weight), bound=float(bound)
         )
         return raw_to_statistics(theta, raw)
 
     def gaussian_posteriors(self, x: Any, theta: Gaussians, *, shares: bool = False, fill: bool = False) -> Posteriors:
+        """Groups of rows with the same gaps are put back into the order of the rows at the end."""
         x = self.held(x)
-        try:
-            found = [
-                normalised(parts.logs(block), None)
-                for parts, block, _ in ([] if fill else self._rows_of(x, theta, silent))
-            ]
-        except GapsFound:
-            x.kept["gaps"] = True
-            found = []
-        if not found:
-            return self.on_cpu("gaussian_posteriors", x, theta, shares=shares, fill=fill)
-        loglik = torch.cat([each[0] for each in found]).cpu().numpy()
-        return Posteriors(loglik, torch.cat([each[1] for each in found]).cpu().numpy() if shares else None)
+        found: list[tuple[torch.Tensor, ...]] = []
+        order: list[torch.Tensor] = []
+        for parts, block, at in self._rows_of(x, theta, silent):
+            loglik, q = normalised(parts.logs(block), None)
+            given = x.kept.get("rows with gaps", x.__dict__.get("resident")) if fill else None
+            if fill and given is None:
+                found.clear()
+                break
+            found.append((loglik, *((q,) if shares or fill else ()), *(() if given is None else _filled(parts, given[at], q))))
+            order += [] if isinstance(at, slice) else [at]
+        if found:
+            whole = [torch.cat(list(each)) for each in zip(*found)]
+            if order:
+                back = torch.argsort(torch.cat(order))
+                whole = [each[back] for each in whole]
+            loglik = fetched(whole[0])
+            if np.isfinite(loglik).all():
+                return Posteriors(loglik, *(fetched(each) for each in whole[1:]))
+        return self.on_cpu("gaussian_posteriors", x, theta, shares=shares, fill=fill)
 
     def _rows_of(self, x: Held, theta: Gaussians, watch: Watcher) -> Iterator[tuple[Any, torch.Tensor, Any]]:
-        """Components as these rows need them, features or rows less the origin, and weights; nothing for what is the CPU engine's."""
-        if x.kind != "dense" or theta.kind == "factor" or "gaps" in x.kept:
+        """Components as these rows need them, rows less the origin or what is made of them, and their numbers; nothing for what is the CPU engine's."""
+        if theta.kind == "factor":
+            yield from factor_rows(x, theta, lambda a: self.tensor(np.ascontiguousarray(a), np.float64), watch)
             return
+        if x.kind == "dense" and "gaps" not in x.kept:
+            try:
+                yield from self._complete_rows(x, theta, watch)
+                return
+            except GapsFound:  # by the first look at the rows, before any of them is given away
+                x.kept["gaps"] = True
+        whole = rows_with_gaps(x)
+        if whole is None or not len(whole):
+            return
+        means, log_weights = (self.tensor(np.ascontiguousarray(a), np.float64) for a in (theta.means, theta.log_weights))
+        if theta.kind in DIAGONAL:
+            yield from self._diagonal_rows(x, whole, theta, means, log_weights)
+            return
+        spread = self.tensor(theta.spread, np.float64)
+        for parts, block in conditionals(x, whole, means, log_weights, spread if spread.ndim == 3 else spread[None]):
+            yield parts, block, parts.group.rows
+
+    def _diagonal_rows(self, x: Held, whole: torch.Tensor, theta: Gaussians, means: Any, log_weights: Any) -> Iterator[tuple[Any, torch.Tensor, Any]]:
+        k, n = theta.means.shape
+        if "mean" not in x.kept:
+            blocks = [whole[a : a + x.block_rows] for a in range(0, len(whole), x.block_rows)]
+            mean = _seen_mean(block.double() for block in blocks)
+            x.kept["mean"] = mean, fetched(_seen_mean((block.double() - mean) ** 2 for block in blocks))
+        origin, squares = x.kept["mean"]
+        near = bool((squares @ (1.0 / theta.variances).T <= SPREAD).all())
+        parts = (Diagonal if near else DiagonalDeviations)(origin, means, log_weights, self.tensor(theta.variances, np.float64))
+        step = max(1, x.room.chunk // (24 * (3 if near else k) * n))
+        for a in range(0, len(whole), step):
+            yield parts, parts.features(whole[a : a + step]), slice(a, a + step)
+
+    def _complete_rows(self, x: Held, theta: Gaussians, watch: Watcher) -> Iterator[tuple[Any, torch.Tensor, Any]]:
         diagonal = theta.kind in DIAGONAL
         if "mean" not in x.kept:
             mean, around = _mean_and_squares(x, watch)
@@ -102,11 +147,11 @@ class DeviceMixtures:
                 step = max(1, x.room.chunk // (24 * k * n))
                 for a in range(0, len(block), step):
                     part = block[a : a + step].double() - origin
-                    yield near, part, _part(x.weights, start + a, len(part))
+                    yield near, part, slice(start + a, start + a + len(part))
             return
         far = _Features(means, constants, precision, diagonal)
         for start, block in self._features(x, origin, diagonal):
-            yield far, block, _part(x.weights, start, len(block))
+            yield far, block, slice(start, start + len(block))
 
     def _features(self, x: Held, origin: torch.Tensor, diagonal: bool) -> Iterator[tuple[int, torch.Tensor]]:
         """(first row, features of rows), kept where all of them take at most ``KEPT`` of the free memory."""
@@ -141,8 +186,14 @@ def _width(n: int, diagonal: bool) -> int:
     return -(-(1 + 2 * n if diagonal else 1 + n + n * (n + 1) // 2) // 16) * 16
 
 
-def _part(weights: torch.Tensor | None, start: int, rows: int) -> torch.Tensor | None:
-    return None if weights is None else weights[start : start + rows]
+def _filled(parts: Any, rows: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows with what is expected in place of NaN, and the variances of that."""
+    wide = rows.double()
+    if not hasattr(parts, "expected"):  # complete rows
+        return wide, torch.zeros_like(wide)
+    seen = ~torch.isnan(wide)
+    mean, variance = parts.expected(q)
+    return torch.where(seen, wide, mean), torch.where(seen, 0.0, variance)
 
 
 def _mean_and_squares(x: Held, watch: Watcher) -> tuple[torch.Tensor, torch.Tensor]:
@@ -155,6 +206,13 @@ def _mean_and_squares(x: Held, watch: Watcher) -> tuple[torch.Tensor, torch.Tens
     mean = torch.stack([each for each, _ in sums]).sum(0) / rows
     squares = [((block.double() - mean) ** 2).sum(0) for _, block in x.blocks()]
     return mean, torch.stack(squares).sum(0) / rows
+
+
+def _seen_mean(blocks: Iterable[torch.Tensor]) -> torch.Tensor:
+    """The mean of what is seen of every column, 0 where nothing is."""
+    parts = [(block.nansum(0), (~torch.isnan(block)).sum(0)) for block in blocks]
+    total, count = (torch.stack(list(each)).sum(0) for each in zip(*parts))
+    return total / count.clamp(min=1)
 
 
 def normalised(logs: torch.Tensor, w: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:

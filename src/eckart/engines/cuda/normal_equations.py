@@ -12,10 +12,10 @@ import torch
 
 from eckart.engines.cuda.arrays import squares
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import MOST_ROWS, Chunk
 from eckart.engines.cuda.kernels.ridge import Descents, Halved, grams, split_moments, weighted_images
 from eckart.engines.cuda.kernels.systems import SOLVED, solved_blocks
 from eckart.engines.cuda.known import Known, row_sums
+from eckart.engines.cuda.stored import MOST_ROWS, Chunk
 from eckart.engines.cuda.triangles import Triangle
 
 
@@ -196,7 +196,7 @@ def _factored(
     return u, b, gain
 
 
-class _Moments(NamedTuple):
+class Moments(NamedTuple):
     """Of some rows: sum_j w v v^T, sum_j q v, sum_j w v (None without biases), sum_j q and sum_j w."""
 
     gram: torch.Tensor
@@ -206,9 +206,9 @@ class _Moments(NamedTuple):
     weight: torch.Tensor
 
 
-def _moments(
+def moments(
     facts: Known, v: torch.Tensor, w: torch.Tensor | None, q: torch.Tensor, biased: bool, step: int
-) -> Iterator[tuple[slice, _Moments]]:
+) -> Iterator[tuple[slice, Moments]]:
     """Ranges of rows and their moments: by one walk over the entries where all weigh the same and columns are few, else by one for each of them."""
     e = facts.entries
     if w is None and v.shape[1] <= SOLVED:
@@ -216,7 +216,7 @@ def _moments(
         for first, last, entry, pieces in e.ranges(step):
             gram, rhs, side, pull = split_moments(pieces, e.indices, q, halves, entry)
             at = slice(first, last)
-            yield at, _Moments(gram, rhs, side if biased else None, pull, e.counts[at].double())
+            yield at, Moments(gram, rhs, side if biased else None, pull, e.counts[at].double())
         return
     rhs, side = entry_product(e, q, v), None
     if biased:
@@ -225,7 +225,7 @@ def _moments(
     for first, last, entry, pieces in e.ranges(step):
         at = slice(first, last)
         own = None if side is None else side[at]
-        yield at, _Moments(grams(pieces, e.indices, w, v, entry), rhs[at], own, pull[at], weight[at])
+        yield at, Moments(grams(pieces, e.indices, w, v, entry), rhs[at], own, pull[at], weight[at])
 
 
 def kernel_solved(
@@ -237,7 +237,7 @@ def kernel_solved(
     biased = system.bias_ridge is not None
     left, bias = v.new_empty(len(e.counts), k), v.new_empty(len(e.counts)) if biased else None
     value = 0.5 * (q.double() * y.double()).sum()
-    for at, own in _moments(facts, v, w, q, biased, max(1, min(MOST_ROWS, e.room.chunk // (4 * (k + 1) ** 2)))):
+    for at, own in moments(facts, v, w, q, biased, max(1, min(MOST_ROWS, e.room.chunk // (4 * (k + 1) ** 2)))):
         found = None
         if k <= SOLVED and system.noise is None:
             found = _by_blocks(at, own, system)
@@ -255,7 +255,7 @@ def kernel_solved(
 
 
 def _by_blocks(
-    at: slice, own: _Moments, system: System
+    at: slice, own: Moments, system: System
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None:
     """What ``_in_time`` gives, by a kernel that keeps each matrix to itself; None where a pivot is not positive."""
     r, side, inverse = own.rhs, own.side, torch.zeros_like(own.pull)

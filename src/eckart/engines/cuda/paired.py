@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 
 from eckart.engines.cuda.halves import LOW, TOP, product
-from eckart.engines.cuda.held import Chunk
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.squares import add_up
+from eckart.engines.cuda.stored import Chunk
 
 
 class Paired(NamedTuple):

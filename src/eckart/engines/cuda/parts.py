@@ -13,11 +13,12 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched, promised
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import Held, padded_rows
+from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.kernels import divergence, usable
-from eckart.engines.cuda.kernels.coordinates import descend
 from eckart.engines.cuda.known import row_sums
+from eckart.engines.cuda.nonnegative import coordinates
 from eckart.engines.cuda.sampled import at_entries
+from eckart.engines.cuda.stored import padded_rows
 from eckart.engines.protocol import CrossSums, Descent, FactorSums, KlRule, KlSums, Pass, SignSums
 from eckart.engines.protocol.parts import Totals
 
@@ -28,6 +29,7 @@ LEAST = 1e-10
 class DeviceParts:
     """Half sweeps of non-negative factorization."""
 
+    back: Any
     device: torch.device
     tensor: Any
     on_cpu: Any
@@ -38,9 +40,11 @@ class DeviceParts:
         return None if x is None else self.held(x).weights
 
     def totals(self, x: Any) -> Totals:
-        """Dense rows on the device; a negative entry is looked for by the CPU engine, whose words name it."""
+        """Rows on the device; a negative entry is looked for by the CPU engine, whose words name it."""
         x = self.held(x)
-        if x.kind != "dense" or x.resident is None:
+        if x.kind != "dense":
+            return self._entry_totals(x)
+        if x.resident is None:
             return self.on_cpu("totals", x)
         rows, n = x.resident.shape
         w, parts = x.weights, []
@@ -57,9 +61,23 @@ class DeviceParts:
         weight = float(rows) if w is None else float(w.sum())
         return Totals(rows, weight, weight * n, float(columns.sum()), float(square), columns)
 
+    def _entry_totals(self, x: Held) -> Totals:
+        e, (rows, n) = x.entries, x.shape
+        each = e.data.double()
+        heavy = each if e.weights is None else e.weights.double() * each
+        if x.weights is not None:
+            heavy = heavy * x.weights[e.row_of]
+        w = x.weights if x.weights is not None else each.new_ones(rows)
+        least = each.amin() if len(each) else each.new_zeros(())
+        numbers = torch.stack([least, w.sum(), w @ e.counts.double(), heavy.sum(), (heavy * each).sum()])
+        least, weight, seen, total, square = numbers.tolist()
+        if least < 0:
+            return self.on_cpu("totals", x)
+        return Totals(rows, weight, seen if x.kind == "observed" else weight * n, total, square)
+
     def zero_filled(self, x: Any) -> Held:
         x = self.held(x)
-        return self.on_cpu("zero_filled", x) if x.kind == "observed" else x
+        return Held.zero_filled(x, lambda: self.back.zero_filled(x.host)) if x.kind == "observed" else x
 
     def as_rows(self, tall: Any, x: Any) -> Held:
         x = self.held(x)
@@ -108,7 +126,7 @@ class DeviceParts:
     ) -> Descent:
         """Rows do not stop one by one: those of a program stop together; without a kernel a coordinate is moved in all rows at once, and none stops."""
         g, p = self.tensor(gram, np.float64), self.tensor(pull, start.dtype)
-        new, level = _coordinates(g, p, l1, self.tensor(start), sweeps, None, shrink)
+        new, level = coordinates(g, p, l1, self.tensor(start), sweeps, None, shrink)
         return Descent(DeviceArray(new), *level.tolist())
 
     def hals_pass(
@@ -117,7 +135,7 @@ class DeviceParts:
         x = self.held(x)
         g, v, u = self.tensor(gram, np.float64), self.tensor(right, x.dtype), self.tensor(left, x.dtype)
         if x.kind != "dense":
-            new, level = _coordinates(g, entry_product(x.entries, x.entries.data, v), l1, u, sweeps, x.weights, shrink)
+            new, level = coordinates(g, entry_product(x.entries, x.entries.data, v), l1, u, sweeps, x.weights, shrink)
             heavy = new if x.weights is None else new * x.weights.to(new.dtype)[:, None]
             cross, square = entry_product(x.T.entries, x.T.entries.data, heavy), new.double().T @ heavy.double()
             return Pass(DeviceArray(new), self._cross_sums(level, cross.double(), square))
@@ -128,7 +146,7 @@ class DeviceParts:
         for start, block in x.blocks():
             part = slice(start, start + len(block))
             w = None if x.weights is None else x.weights[part]
-            new, level = _coordinates(g, block @ v, l1, u[part], sweeps, w, shrink)
+            new, level = coordinates(g, block @ v, l1, u[part], sweeps, w, shrink)
             heavy = new if w is None else new * w.to(new.dtype)[:, None]
             cross += block.T @ heavy
             square += new.double().T @ heavy.double()
@@ -253,39 +271,6 @@ class DeviceParts:
             rest = ((block.double() - u[part] @ v.T) ** 2).sum(1)
             total += (rest if x.weights is None else rest * x.weights[part]).sum()
         return float(total)
-
-
-def _coordinates(
-    gram: torch.Tensor,
-    pull: torch.Tensor,
-    l1: float,
-    start: torch.Tensor,
-    sweeps: int,
-    w: torch.Tensor | None,
-    shrink: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Coordinate descent on 1/2 u^T G u - (p - l1).u over u >= 0 in all rows; the objective and the violations before it, summed."""
-    if usable(start):
-        new, value, kkt = descend(gram, pull, l1, start, sweeps, shrink)
-        both = torch.stack([value, kkt])
-        return new, both.sum(1) if w is None else both @ w
-    pull = pull - l1
-    diagonal = gram.diagonal().clamp(min=1e-30)
-    wide, p = start.double(), pull.double()
-    slope = wide @ gram - p
-    both = torch.stack(
-        [
-            0.5 * (wide * (slope - p)).sum(1),
-            (gram.diagonal() * torch.minimum(wide, slope / diagonal) ** 2).sum(1),
-        ]
-    )
-    # by columns: a coordinate of all rows lies together in memory
-    u, target = start.T.clone(memory_format=torch.contiguous_format), pull.T.contiguous()
-    g, inverse = gram.to(u.dtype), (1 / diagonal).to(u.dtype)
-    for _ in range(sweeps):
-        for c in range(len(u)):
-            u[c] = (u[c] - (g[c] @ u - target[c]) * inverse[c]).clamp_(min=0)
-    return u.T.contiguous(), both.sum(1) if w is None else both @ w
 
 
 def _kl_steps(

@@ -2,7 +2,8 @@
 
     G_i = sum_j w v_j v_j^T + P + l_i I,      r_i = sum_j q v_j + h_i,      value = 1/2 (sum_j q y - u.(r + rest)),   rest = r - G u
 
-Large ranks go by conjugate gradients, where G is never formed. Rows that need signs or the solution of least norm are the CPU engine's.
+Large ranks go by conjugate gradients, where G is never formed; non-negative rows by ``nonnegative``. Rows that need the solution of least norm are the CPU
+engine's.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import torch
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched
 from eckart.engines.cuda.dense import entry_product
 from eckart.engines.cuda.dual import Dual
-from eckart.engines.cuda.held import Held, padded_rows
+from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.ridge import WIDEST
 from eckart.engines.cuda.known import Known, row_sums
+from eckart.engines.cuda.nonnegative import nonnegative_rows
 from eckart.engines.cuda.normal_equations import (
     System,
     by_conjugate_gradients,
@@ -31,6 +33,7 @@ from eckart.engines.cuda.normal_equations import (
 )
 from eckart.engines.cuda.paired import Paired
 from eckart.engines.cuda.sampled import at_entries
+from eckart.engines.cuda.stored import padded_rows
 from eckart.engines.protocol import RidgeRule, RowSolution
 
 EVEN = 8
@@ -77,7 +80,8 @@ class DeviceRidge:
         x = self.held(x)
         given: dict[str, Any] = {"offset": offset, "weights": weights, "own": own, "other": other, "base": base}
         given |= {"mean": mean, "prior": prior, "noise": noise, "start": start, "cg_steps": cg_steps}
-        if rule.nonnegative or (rule.l2 <= 0 and base is None):
+        drawn_or_pulled = noise is not None or prior is not None
+        if (rule.nonnegative and drawn_or_pulled) or (rule.l2 <= 0 and base is None and not rule.nonnegative):
             return self.on_cpu("ridge_rows", x, right, rule, **given)
         v, dtype = self.tensor(right), right.dtype
         k = v.shape[1]
@@ -92,6 +96,8 @@ class DeviceRidge:
             bias_ridge if rule.bias else None,
         )
         begun: Any = None if start is None else self.tensor(start, dtype)
+        if rule.nonnegative:
+            return _solution(*nonnegative_rows(facts, v, system, begun))
         small = cg_steps > 0 and begun is not None and not rule.bias and prior is None and noise is None
         if usable(v) and (k <= WIDEST if small else v.dtype == torch.float32):
             found = (
@@ -101,8 +107,7 @@ class DeviceRidge:
             )
             if found is None:
                 return self.on_cpu("ridge_rows", x, right, rule, **given)
-            left, bias, value = found
-            return RowSolution(DeviceArray(left), None if bias is None else DeviceArray(bias), float(value))
+            return _solution(*found)
         facts, root = (facts, None) if rule.bias else facts.evenly()
         v = v if root is None else v * root
         for narrow in (True, False) if drawn_in_float32(facts, v, system) else (False,):
@@ -200,3 +205,7 @@ class DeviceRidge:
         w, y, _ = facts.flat()
         d = (y - at_entries(facts.entries, u, v)).double()
         return DeviceArray(row_sums(facts.entries, d * d if w is None else d * d * w)[:, None])
+
+
+def _solution(left: torch.Tensor, bias: torch.Tensor | None, value: torch.Tensor) -> RowSolution:
+    return RowSolution(DeviceArray(left), None if bias is None else DeviceArray(bias), float(value))

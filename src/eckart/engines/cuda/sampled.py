@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from eckart.engines.cuda.held import Entries
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.products import entry_dots
+from eckart.engines.cuda.stored import Entries
 
 
 def at_entries(entries: Entries, u: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

@@ -14,9 +14,10 @@ import torch
 
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched, torch_dtype
 from eckart.engines.cuda.dense import entry_product
-from eckart.engines.cuda.held import Chunk, Held, padded_rows
+from eckart.engines.cuda.held import Held
 from eckart.engines.cuda.kernels import usable
 from eckart.engines.cuda.kernels.topics import folded, swept
+from eckart.engines.cuda.stored import Chunk, padded_rows
 from eckart.engines.protocol import TopicStatistics
 from eckart.engines.protocol.topics import TopicWords
 

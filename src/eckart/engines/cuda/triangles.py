@@ -38,7 +38,7 @@ class Triangle(NamedTuple):
             s = a[:, j:, j:end]
             if j:
                 s = torch.baddbmm(s, lower[:, j:, :j], lower[:, j:end, :j].mT, alpha=-1)
-            own, inverse = _root(s[:, : end - j])
+            own, inverse = roots_of(s[:, : end - j])
             lower[:, j:end, j:end] = own
             if end < n:
                 torch.bmm(s[:, end - j :], inverse.mT, out=lower[:, end:, j:end])
@@ -84,8 +84,8 @@ def _half(n: int) -> int:
     return -(-n // (2 * SMALL)) * SMALL
 
 
-def _root(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """L and L^-1; not numbers from a pivot on that is not positive."""
+def roots_of(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """L and L^-1 of each matrix; not numbers from a pivot on that is not positive."""
     n = a.shape[1]
     if a.dtype == torch.float32 and n <= WIDEST and usable(a):
         return roots(a)
@@ -95,9 +95,9 @@ def _root(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return lower, _inverted(lower, 0.0)
     h = _half(n)
     lower = torch.empty_like(a, memory_format=torch.contiguous_format)
-    first, back = _root(a[:, :h, :h])
+    first, back = roots_of(a[:, :h, :h])
     side = torch.bmm(a[:, h:, :h], back.mT, out=lower[:, h:, :h])
-    second, rest = _root(torch.baddbmm(a[:, h:, h:], side, side.mT, alpha=-1))
+    second, rest = roots_of(torch.baddbmm(a[:, h:, h:], side, side.mT, alpha=-1))
     lower[:, :h, :h], lower[:, h:, h:] = first, second
     return lower, _joined(back, rest, side)
 

@@ -1,4 +1,4 @@
-"""Coordinate descent over u >= 0 with one matrix for all rows: a program holds some rows and walks over their coordinates.
+"""Coordinate descent over u >= 0. With one matrix for all rows a program holds some rows and walks over their coordinates; ``settle`` has one for each.
 
     minimise 1/2 u^T G u - p.u:      u_c <- max(0, u_c - (g_c . u - p_c) / G_cc),   c = 1..k, again and again
 
@@ -68,3 +68,40 @@ def descend(
             sweeps, float(shrink), ROWS=several, WIDTH=width, num_warps=2 if width <= 64 else 4,
         )  # fmt: skip
     return out, values, violations
+
+
+@jit
+def _settle(gram, pull, start, inverse, out, k, sweeps, still, WIDTH: tl.constexpr):
+    i, columns = tl.program_id(0).to(tl.int64), tl.arange(0, WIDTH)
+    there, own = columns < k, gram + i * k * k
+    u = tl.load(start + i * k + columns, mask=there, other=0.0)
+    slope = -tl.load(pull + i * k + columns, mask=there, other=0.0)
+    each = tl.load(inverse + i * k + columns, mask=there, other=0.0)
+    for c in range(0, k):
+        g = tl.load(own + c * k + columns, mask=there, other=0.0).to(tl.float64)
+        slope += tl.sum(tl.where(columns == c, u, 0.0), 0) * g
+    sweep = 0
+    while sweep < sweeps:
+        moved = tl.max(tl.where(columns < 0, u, 0.0), 0)
+        for c in range(0, k):
+            at = columns == c
+            old = tl.sum(tl.where(at, u, 0.0), 0)
+            new = tl.maximum(old - tl.sum(tl.where(at, slope * each, 0.0), 0), 0.0)
+            slope += (new - old) * tl.load(own + c * k + columns, mask=there, other=0.0).to(tl.float64)
+            u = tl.where(at, new, u)
+            moved = tl.maximum(moved, tl.abs(new - old))
+        sweep = tl.where((still > 0) & (moved <= still * tl.max(u, 0)), sweeps, sweep + 1)
+    tl.store(out + i * k + columns, u, mask=there)
+
+
+def settle(
+    gram: torch.Tensor, pull: torch.Tensor, start: torch.Tensor, inverse: torch.Tensor, sweeps: int, still: float
+) -> torch.Tensor:
+    """The same with a matrix for each row and one row in a program, in float64 (``gram`` may be in float32): until no coordinate moves by more than a share
+    ``still`` of the largest, or so many sweeps. ``inverse`` is 1 / G_cc, or 0 where a coordinate is to stay."""
+    rows, k = start.shape
+    out, width = torch.empty_like(start, memory_format=torch.contiguous_format), power_of_two(k)
+    if start.numel():
+        numbers = (a.contiguous() for a in (gram, pull, start, inverse))
+        _settle[(rows,)](*numbers, out, k, sweeps, float(still), WIDTH=width, num_warps=1 if width <= 64 else 4)
+    return out

@@ -1,0 +1,120 @@
+"""Formulas of losses on a device: ``Numbers`` answers the functions of NumPy and SciPy that they are written in, so that a loss is written once (``terms``).
+
+What is not in the tables, and arrays of the host beside those of the device, make ``TypeError``: the engine then leaves the loss to the CPU engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special
+import torch
+
+from eckart.engines.cuda.arrays import torch_dtype
+from eckart.engines.cuda.device_array import NUMPY
+
+
+def _extreme(beside: Callable[..., Any], alone: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """The larger or smaller of two, one of which may be a number."""
+
+    def do(a: Any, b: Any) -> Any:
+        if torch.is_tensor(a) and torch.is_tensor(b):
+            return beside(a, b)
+        return alone(a, b) if torch.is_tensor(a) else alone(b, a)
+
+    return do
+
+
+def _of_numbers(do: Callable[..., Any]) -> Callable[..., Any]:
+    """For functions of PyTorch that take tensors alone: numbers become tensors of no axis."""
+
+    def call(*values: Any) -> Any:
+        like = next(a for a in values if torch.is_tensor(a))
+        return do(*(a if torch.is_tensor(a) else torch.as_tensor(a, dtype=like.dtype, device=like.device) for a in values))
+
+    return call
+
+
+UFUNCS: dict[Any, Callable[..., Any]] = {
+    np.add: lambda a, b: a + b,
+    np.subtract: lambda a, b: a - b,
+    np.multiply: lambda a, b: a * b,
+    np.true_divide: lambda a, b: a / b,
+    np.power: lambda a, b: a**b,
+    np.negative: lambda a: -a,
+    np.square: lambda a: a * a,
+    np.less: lambda a, b: a < b,
+    np.less_equal: lambda a, b: a <= b,
+    np.greater: lambda a, b: a > b,
+    np.greater_equal: lambda a, b: a >= b,
+    np.equal: lambda a, b: a == b,
+    np.logical_and: _of_numbers(torch.logical_and),
+    np.bitwise_and: lambda a, b: a & b,
+    np.bitwise_or: lambda a, b: a | b,
+    np.invert: lambda a: ~a,
+    np.absolute: torch.abs,
+    np.sign: torch.sign,
+    np.sqrt: torch.sqrt,
+    np.exp: torch.exp,
+    np.expm1: torch.expm1,
+    np.log: torch.log,
+    np.log1p: torch.log1p,
+    np.tanh: torch.tanh,
+    np.isinf: torch.isinf,
+    np.isnan: torch.isnan,
+    np.minimum: _extreme(torch.minimum, lambda a, b: a.clamp(max=b)),
+    np.maximum: _extreme(torch.maximum, lambda a, b: a.clamp(min=b)),
+    np.copysign: _of_numbers(torch.copysign),
+    scipy.special.expit: torch.sigmoid,
+    scipy.special.xlogy: _of_numbers(torch.xlogy),
+    scipy.special.gammaln: torch.lgamma,
+    scipy.special.ndtr: torch.special.ndtr,
+    scipy.special.log_ndtr: torch.special.log_ndtr,
+}
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.where: lambda held, a, b: torch.where(held, a, b),
+    np.clip: lambda a, low, high: a.clamp(low, high),
+    np.ones_like: torch.ones_like,
+    np.zeros_like: torch.zeros_like,
+}
+
+
+class Numbers(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array of the device inside a formula."""
+
+    def __init__(self, tensor: torch.Tensor):
+        self.tensor = tensor
+
+    shape = property(lambda self: tuple(self.tensor.shape))
+    dtype = property(lambda self: NUMPY[self.tensor.dtype])
+
+    def astype(self, dtype: Any, copy: bool = True) -> Numbers:
+        return Numbers(self.tensor.to(torch_dtype(dtype)))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **named: Any) -> Any:
+        do = UFUNCS.get(ufunc)
+        if do is None or method != "__call__" or named:
+            return NotImplemented
+        found = do(*map(_bare, inputs))
+        if out is None:
+            return Numbers(found)
+        out[0].tensor = found  # a += b: the same handle, other numbers
+        return out[0]
+
+    def __array_function__(self, function: Any, _: Any, args: Any, named: Any) -> Any:
+        do = FUNCTIONS.get(function)
+        return NotImplemented if do is None or named else Numbers(do(*map(_bare, args)))
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a formula asked for its numbers on the host")
+
+
+def _bare(value: Any) -> Any:
+    """A tensor, or a plain number."""
+    if isinstance(value, Numbers):
+        return value.tensor
+    if np.ndim(value):
+        raise TypeError("a formula joined an array of the host with one of the device")
+    return value.item() if hasattr(value, "item") else value
