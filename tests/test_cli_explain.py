@@ -23,7 +23,8 @@ def sentences(count=120, seed=0):
     texts, labels = [], []
     for i in range(count):
         share = (1.0, 0.0, 0.5)[i % 3]
-        words = [str(rng.choice(FRUIT if rng.random() < share else SPACE)) for _ in range(8)]
+        # with five words each is in a third of the texts: in half of them, it would be left out
+        words = [str(rng.choice(FRUIT if rng.random() < share else SPACE)) for _ in range(5)]
         texts.append("The " + " and the ".join(words) + ".")
         labels.append(("fruit", "space", "both")[i % 3])
     return texts, labels

@@ -137,7 +137,7 @@ SWEEPS = {
     "ALS implicit": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, feedback="implicit"), counts, BOTH, 40),
     "BayesianMF": (lambda n: eckart.BayesianMF(2, n_samples=1, burn_in=n, thin=1, n_chains=1), ratings, BOTH, 9),
     "NMF": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random"), dense, (ROWS,), 4),
-    "NMF kl": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), counts, BOTH, 1),
+    "NMF kl": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), counts, BOTH, 2),  # each half asks once whether rows move
     "NMF kl dense": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), dense, (ROWS,), 2),
     "LDA cvb0": (lambda n: eckart.LDA(3, learning_method="cvb0", max_iter=n, tol=0.0), counts, (ROWS,), 4),
     "PLSA": (lambda n: eckart.PLSA(3, max_iter=n, tol=0.0), counts, (ROWS,), 3),

@@ -369,7 +369,7 @@ def test_factor_analysers_on_wide_rows(rng):
 def test_no_component_of_a_chosen_mixture_has_fewer_rows_than_its_covariance_needs():
     """The likelihood of such a component has no bound: two groups of ten rows in six columns were seven components by BIC."""
     rng = np.random.default_rng(3)
-    x = np.concatenate([rng.standard_normal((10, 6)), rng.standard_normal((10, 6)) + 9])
+    x = np.concatenate([rng.standard_normal((10, 6)), rng.standard_normal((10, 6)) + 90])  # so far apart that 28 parameters more pay
     assert GaussianMixture("auto", random_state=0).fit(x).n_components_ == 2
     found = eckart.select_mixture(x, (1, 2, 3, 7), ("full",), random_state=0)
     assert found.choices["bic"] == (2, "full")
