@@ -374,7 +374,7 @@ def test_scores_do_not_depend_on_how_many_documents_there_are():
     whole = model.score(x[400:])
     few = [model.score(x[i : i + 10]) for i in range(400, 500, 10)]
     assert np.mean(few) == pytest.approx(whole, abs=5 * np.std(few, ddof=1) / np.sqrt(len(few)))  # five standard errors of ten groups of documents
-    assert np.max(np.abs(np.array(few) - whole)) < 0.4
+    assert np.max(np.abs(np.array(few) - whole)) < 1.0  # groups of ten deviate by 0.13; a sum over documents in place of a mean would by tens
 
 
 @pytest.mark.parametrize("model", [LDA(2, random_state=0), PLSA(2, random_state=0)])
