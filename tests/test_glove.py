@@ -56,6 +56,15 @@ def test_a_loss_that_stands_still_once_is_no_end_of_epochs(patience, steps):
     assert (glove_als.PATIENCE, glove_adagrad.PATIENCE) == (1, 3)
 
 
+def test_sweeps_end_by_what_they_lower():
+    """The loss alone rose from one sweep to the next, while with its ridge it fell by 4 %: this is no end."""
+    losses, objective = [0.0015, 0.00077, 0.00078, 0.00079, 0.0008], [0.8, 0.75, 0.7, 0.68, 0.66, 0.64, 0.64, 0.63999, 0.6, 0.5]
+    step = lambda s: SimpleNamespace(losses=losses[: len(s.losses) + 1], objective=objective[: 2 * len(s.losses) + 2])  # noqa: E731
+    state, trace = descend(SimpleNamespace(losses=[]), step, max_iter=5, tol=1e-4, patience=1, name="", pack=vars)
+    assert len(state.losses) == 4
+    assert trace.reason is StopReason.CONVERGED
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_the_loss_is_that_of_the_definition(counts, solver):
     for how in ({}, {"n_max": 3.0, "power": 0.5}):

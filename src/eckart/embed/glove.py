@@ -53,8 +53,8 @@ def descend(
     memory: Memory = NOTHING,
     watch: Watcher = silent,
 ) -> tuple[Any, Trace]:
-    """Steps until the loss falls by less than a share ``tol``, so many times in a row as ``patience`` says; an interrupt keeps the last whole one. Returns the
-    state and the loss after each step."""
+    """Steps until the objective falls by less than a share ``tol``, so many times in a row as ``patience`` says; an interrupt keeps the last whole one. Returns
+    the state and the loss after each step. Sweeps lower the loss with its ridge (two values each): the loss alone may rise on the way."""
     trace = resumed_trace("loss", (list(state.losses), [0.0] * len(state.losses)))
     trace.reason = StopReason.MAX_ITER
     try:
@@ -62,7 +62,8 @@ def descend(
             state = step(state)
             trace.add(state.losses[-1])
             watch(name, len(state.losses), max_iter)
-            last = np.array(trace.values[-1 - patience :])
+            lowered = getattr(state, "objective", [])[1::2] or trace.values
+            last = np.array(lowered[-1 - patience :])
             if len(last) > patience and np.all(last[:-1] - last[1:] <= tol * np.abs(last[:-1])):
                 trace.reason = StopReason.CONVERGED
                 break
@@ -94,7 +95,7 @@ class GloVe(WordModel):
     max_iter : int or None
         Most sweeps (None: 10) or epochs (None: 15).
     tol : float
-        Stop when the loss falls by less than this share in a sweep, or in three epochs in a row.
+        Stop when the loss (of ALS: with its ridge) falls by less than this share in a sweep, or in three epochs in a row.
     learning_rate : float
         Of AdaGrad.
     add_context : bool
