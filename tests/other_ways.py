@@ -122,7 +122,7 @@ class MovedSeeds:
             if not self.drew or rare or now - started >= self.each:
                 break
         if self.notes and runs:
-            seconds = time.process_time() - started
+            seconds = time.process_time() - (started if runs > 1 else begun)
             with Path(self.notes).open("a") as file:  # one short write: processes side by side do not mix their lines
                 file.write(json.dumps([item.nodeid, round(seconds, 2), runs, failed, self.drew]) + "\n")
         self.shift = 0

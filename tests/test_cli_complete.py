@@ -114,8 +114,9 @@ def test_complete_writes_everything(done):
 def test_held_out_error_is_that_of_a_fit_that_did_not_see_it(done):
     from eckart.report.held_out import judge
 
-    out = done("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0.2, "--seed", 3)
-    held = judge(ALS(2, random_state=3).fit, observed("r.csv", **NAMES), 0.2, 3)
+    table(USERS, MOVIES, share=0.8)[0].to_csv("most.csv", index=False)  # three entries for each number of the model, so that it beats the biases
+    out = done("complete", "most.csv", *LONG, "-k", 2, "--l2", 0.05, "--held-out", 0.2, "--seed", 3)
+    held = judge(ALS(2, random_state=3).fit, observed("most.csv", **NAMES), 0.2, 3)
     for line in held.lines():
         assert line in out
     assert held.scores["model"]["RMSE"] < held.scores["biases only"]["RMSE"] < held.scores["mean only"]["RMSE"]
@@ -124,7 +125,7 @@ def test_held_out_error_is_that_of_a_fit_that_did_not_see_it(done):
     assert done("complete", "r.csv", *LONG, "-k", 2, "--l2", 0.05, "-q") == ""
 
 
-def test_a_loss_gives_chances(done):
+def test_a_loss_gives_chances(ran):
     with open("yes.csv", "w", encoding="utf-8") as file:
         rows = [f"p{i},q{j},{(i * 7 + j * 3 + i * j) % 5 > 1:d}" for i in range(30) for j in range(8) if (i + j) % 4]
         file.write("\n".join(["person,question,yes", *rows]))
@@ -143,7 +144,7 @@ def test_a_loss_gives_chances(done):
         "--held-out",
         0,
     )
-    out = done("complete", *ask, "--model", "yes.safetensors")
+    out = ran("complete", *ask, "--model", "yes.safetensors")
     assert "als: --loss is an option of it" in out
     model = load("yes.safetensors")
     p = model.predict("p0", ["q0", "q4"])
@@ -375,7 +376,7 @@ def test_what_is_taken_out_before_the_fit(done):
         "-k",
         2,
         "--l2",
-        0.05,
+        0.2,  # with 0.05 one start of 60 went along a flat valley for more than 50 sweeps
         "--normalise",
         "bias",
         "--held-out",
@@ -423,7 +424,7 @@ def test_a_handful_of_entries(done, cells, held):
 
 
 def test_ids_as_text_that_looks_like_numbers(done):
-    frame, _ = table(np.array([f"{i:03d}" for i in range(30)], object), np.arange(8))
+    frame, _ = table(np.array([f"{i:03d}" for i in range(30)], object), np.arange(20))
     frame.to_csv("zeros.csv", index=False)
     done("complete", "zeros.csv", *LONG, "-k", 1, "--l2", 0.05, "--model", "n.safetensors", "-q")
     lines = done("recommend", "n.safetensors", "--row", "007", "-n", 2).splitlines()
@@ -433,7 +434,7 @@ def test_ids_as_text_that_looks_like_numbers(done):
 
 def test_ids_as_dates(done, refused):
     days = np.arange("2024-05-01", "2024-05-31", dtype="M8[D]")
-    frame, _ = table(days, np.arange(8))
+    frame, _ = table(days, np.arange(20))
     frame["user"] = frame["user"].astype("datetime64[s]")
     frame.to_parquet("days.parquet", index=False)
     done(
@@ -471,11 +472,11 @@ def test_recommend_everybody_in_blocks(done, monkeypatch):
 
     done("recommend", "m.safetensors", "--all", "-n", 4, "--out", "one.parquet")
     monkeypatch.setattr(module, "BLOCK_ROWS", 7)
-    assert "many.csv (160 rows)" in done("recommend", "m.safetensors", "--all", "-n", 4, "--out", "many.csv")
+    want = load("m.safetensors").recommend(None, 4).to_table()  # four for each row, or as many as it has not seen
+    assert f"many.csv ({len(want['row'])} rows)" in done("recommend", "m.safetensors", "--all", "-n", 4, "--out", "many.csv")
     one, many = pd.read_parquet("one.parquet"), pd.read_csv("many.csv")
     assert list(one.columns) == ["user", "rank", "movie", "score", "observations"]
     pd.testing.assert_frame_equal(one, many, check_dtype=False, check_exact=False)
-    want = load("m.safetensors").recommend(None, 4).to_table()
     assert one["movie"].tolist() == want["column"].tolist()
     assert one["user"].tolist() == want["row"].tolist()
 

@@ -23,7 +23,8 @@ def sentences(count=120, seed=0):
     texts, labels = [], []
     for i in range(count):
         share = (1.0, 0.0, 0.5)[i % 3]
-        words = [str(rng.choice(FRUIT if rng.random() < share else SPACE)) for _ in range(8)]
+        # with five words each is in a third of the texts: in half of them, it would be left out
+        words = [str(rng.choice(FRUIT if rng.random() < share else SPACE)) for _ in range(5)]
         texts.append("The " + " and the ".join(words) + ".")
         labels.append(("fruit", "space", "both")[i % 3])
     return texts, labels
@@ -301,7 +302,7 @@ def test_few_documents_have_few_topics(eckart_, tmp_path, monkeypatch):
     lines = ["great film music", "bad soup awful"] * 30
     Path("few.txt").write_text("\n".join(lines) + "\n")
     code, out, err = eckart_("explain", "few.txt", "--lines", "--min-df", "1", "--max-df", "1.0")
-    assert code == 0, err
+    assert code == ("DOES NOT HOLD" in out), err
     assert 1 <= len(re.findall(r"^topic ", out, re.M)) <= 6, "no more topics than words"
     code, out, err = eckart_("explain", "few.txt", "--lines", "-k", "12", "--max-df", "1.0")
     shown = len(re.findall(r"^topic ", out, re.M))

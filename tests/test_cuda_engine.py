@@ -35,15 +35,14 @@ def test_every_model_fits_as_on_the_cpu_engine(case):
         model = getattr(eckart, name)(**options, engine=engine).set_params(random_state=0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # few iterations: some do not converge
+            # it has several optima, and begins with the signs of a basis, of which each engine has its own: both go on from one sweep
+            if case == "ALS nonnegative":
+                model.set_params(engine=engine_named("cpu", 1), max_iter=1, warm_start=True).fit(data()[kind]).set_params(engine=engine, max_iter=10)
             model.fit(data()[kind])
         found.append((model, [np.asarray(getattr(model, verb)(data()[kind])) for verb in verbs]))
     (ours, answers), (theirs, wanted) = found
     assert ours.fit_.plan["engine"] == "cuda"
     assert ours.certificate_.holds == theirs.certificate_.holds, str(ours.certificate_)
-    if case == "ALS nonnegative":
-        # its start takes the signs of a basis, which is another one of the same span here: both end near one flat optimum, not at the same point
-        assert ours.certificate_.facts["objective"] == pytest.approx(theirs.certificate_.facts["objective"], rel=1e-4)
-        return
     for got, want in zip(answers, wanted):
         # steps over batches stop far from the optimum, where roundings of other sums have grown; elsewhere an optimum draws them together
         near = 1e-4 if name == "MiniBatchNMF" else 1e-6

@@ -141,7 +141,7 @@ SWEEPS = {
     "NMF": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random"), dense, (ROWS,), 4),
     "NMF gaps": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random"), ratings, BOTH, 2),
     "ALS nonnegative": (lambda n: eckart.ALS(3, max_iter=n, tol=0.0, nonnegative=True), ratings, BOTH, 40),
-    "NMF kl": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), counts, BOTH, 1),
+    "NMF kl": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), counts, BOTH, 2),  # each half asks once whether rows move
     "NMF kl dense": (lambda n: eckart.NMF(3, max_iter=n, tol=0.0, init="random", beta_loss="kl"), dense, (ROWS,), 2),
     "LDA cvb0": (lambda n: eckart.LDA(3, learning_method="cvb0", max_iter=n, tol=0.0), counts, (ROWS,), 4),
     "LDA gibbs": (lambda n: eckart.LDA(3, max_iter=2, burn_in=n, n_samples=1, learning_method="gibbs"), counts, (ROWS, int(counts().sum())), 3),  # two chains

@@ -76,6 +76,16 @@ def test_a_theta_from_outside_is_gone_on_from():
     assert found.theta == pytest.approx(5 / 7, abs=1e-4)
 
 
+def test_a_sound_climb_is_taken_before_a_higher_one():
+    climbs = [lambda _, s=s: climb(Coins(HEADS), s, tol=0.0, max_iter=2) for s in (0.1, 0.7, 0.4)]
+    _, ends = best_of(climbs)
+    order = np.argsort(ends)
+    best, _ = best_of(climbs, sound=lambda found: found.bound < max(ends))
+    assert best.bound == ends[order[1]]
+    best, _ = best_of(climbs, sound=lambda found: False)
+    assert best.bound == max(ends)
+
+
 def test_the_best_of_several_climbs():
     best, ends = best_of([lambda _, s=s: climb(Coins(HEADS), s, tol=0.0, max_iter=2) for s in (0.1, 0.7, 0.4)])
     assert best.bound == max(ends) == ends[1]

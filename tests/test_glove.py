@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,8 @@ from scipy import sparse
 import eckart
 from eckart import Counts, GloVe, InputError, cooccurrence, sequences
 from eckart.embed import glove_adagrad, glove_als
+from eckart.embed.glove import descend
+from eckart.trace import StopReason
 
 SOLVERS = ("als", "adagrad")
 
@@ -38,6 +42,27 @@ def loss(n, f, n_max=10.0, power=0.75):
     i, j = a.coords
     d = np.log(a.data) - np.einsum("pk,pk->p", f.vectors[i].astype(float), f.context[j]) - f.bias[i] - f.context_bias[j]
     return float(np.sum(np.minimum(1, (a.data / n_max) ** power) * d**2)) / a.nnz
+
+
+@pytest.mark.parametrize(("patience", "steps"), [(1, 4), (3, 9)])
+def test_a_loss_that_stands_still_once_is_no_end_of_epochs(patience, steps):
+    """Vectors of AdaGrad begin near a saddle: a loss of 3.8, 0.8, 0.1396, 0.1397 went on to 0.002, and was taken for converged."""
+    way = [3.8, 0.8, 0.1396, 0.1397, 0.1395, 0.05, 0.05, 0.05, 0.05, 0.001]
+    state = SimpleNamespace(losses=[])
+    step = lambda s: SimpleNamespace(losses=way[: len(s.losses) + 1])  # noqa: E731
+    state, trace = descend(state, step, max_iter=10, tol=1e-4, patience=patience, name="", pack=vars)
+    assert state.losses == way[:steps]
+    assert trace.reason is StopReason.CONVERGED
+    assert (glove_als.PATIENCE, glove_adagrad.PATIENCE) == (1, 3)
+
+
+def test_sweeps_end_by_what_they_lower():
+    """The loss alone rose from one sweep to the next, while with its ridge it fell by 4 %: this is no end."""
+    losses, objective = [0.0015, 0.00077, 0.00078, 0.00079, 0.0008], [0.8, 0.75, 0.7, 0.68, 0.66, 0.64, 0.64, 0.63999, 0.6, 0.5]
+    step = lambda s: SimpleNamespace(losses=losses[: len(s.losses) + 1], objective=objective[: 2 * len(s.losses) + 2])  # noqa: E731
+    state, trace = descend(SimpleNamespace(losses=[]), step, max_iter=5, tol=1e-4, patience=1, name="", pack=vars)
+    assert len(state.losses) == 4
+    assert trace.reason is StopReason.CONVERGED
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

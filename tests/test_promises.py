@@ -102,7 +102,7 @@ WORD_MODELS = [
     PMI(3, min_count=2, random_state=0),
     PMI(3, min_count=2, kind="pmi", shift=5.0, add_context=True, random_state=0),
     GloVe(3, min_count=2, random_state=0),
-    GloVe(3, min_count=2, solver="adagrad", max_iter=200, random_state=0),
+    GloVe(3, min_count=2, solver="adagrad", max_iter=600, random_state=0),
 ]
 SMALL = {"max_iter": 4, "random_state": 0, "n_threads": 1}
 NETWORKS = [

@@ -34,7 +34,7 @@ def fitted(kind, text):
     models = {
         "SkipGram": SkipGram(4, sample=None, max_iter=8, deterministic=True, random_state=0),
         "PMI": PMI(4, window=5, random_state=0),
-        "GloVe": GloVe(4, window=5, random_state=0),
+        "GloVe": GloVe(4, window=5, max_iter=40, random_state=0),
     }
     return models[kind].fit(text)
 

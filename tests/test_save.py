@@ -177,6 +177,7 @@ def test_one_flipped_byte_anywhere(path, good, mask):
 def forge(model, edit=None, arrays=None):
     """A file with a valid checksum and whatever content."""
     a, header = saving.pack(model)
+    a, header = {name: part.copy() for name, part in a.items()}, json.loads(json.dumps(header))  # the model stays as it is for the next test
     if edit is not None:
         edit(header)
     if arrays is not None:

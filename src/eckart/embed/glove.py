@@ -47,12 +47,14 @@ def descend(
     *,
     max_iter: int,
     tol: float,
+    patience: int,
     name: str,
     pack: Callable[[Any], dict[str, np.ndarray]],
     memory: Memory = NOTHING,
     watch: Watcher = silent,
 ) -> tuple[Any, Trace]:
-    """Steps until the loss falls by less than a share ``tol``; an interrupt keeps the last whole one. Returns the state and the loss after each step."""
+    """Steps until the objective falls by less than a share ``tol``, so many times in a row as ``patience`` says; an interrupt keeps the last whole one. Returns
+    the state and the loss after each step. Sweeps lower the loss with its ridge (two values each): the loss alone may rise on the way."""
     trace = resumed_trace("loss", (list(state.losses), [0.0] * len(state.losses)))
     trace.reason = StopReason.MAX_ITER
     try:
@@ -60,7 +62,9 @@ def descend(
             state = step(state)
             trace.add(state.losses[-1])
             watch(name, len(state.losses), max_iter)
-            if len(trace) > 1 and trace.values[-2] - trace.values[-1] <= tol * abs(trace.values[-2]):
+            lowered = getattr(state, "objective", [])[1::2] or trace.values
+            last = np.array(lowered[-1 - patience :])
+            if len(last) > patience and np.all(last[:-1] - last[1:] <= tol * np.abs(last[:-1])):
                 trace.reason = StopReason.CONVERGED
                 break
             if len(state.losses) < max_iter:
@@ -91,7 +95,7 @@ class GloVe(WordModel):
     max_iter : int or None
         Most sweeps (None: 10) or epochs (None: 15).
     tol : float
-        Stop when the loss falls by less than this share in a sweep or epoch.
+        Stop when the loss (of ALS: with its ridge) falls by less than this share in a sweep, or in three epochs in a row.
     learning_rate : float
         Of AdaGrad.
     add_context : bool
@@ -165,7 +169,7 @@ class GloVe(WordModel):
             state = way.start(problem, k, engine, rng) if kept is None else way.unpack(kept, engine)
             how: dict[str, Any] = {"max_iter": limit, "tol": float(self.tol), "memory": memory, "watch": watch}
             step = way.stepper(problem, state, engine, float(self.learning_rate))
-            state, trace = descend(state, step, name=way.NAME, pack=lambda s: way.pack(s, engine), **how)
+            state, trace = descend(state, step, patience=way.PATIENCE, name=way.NAME, pack=lambda s: way.pack(s, engine), **how)
             u, v, b, c = way.parts(state, engine)
             factors = Embedding(u, v, b, c, pairs.counts, pairs.words)
             objective = list(getattr(state, "objective", []))

@@ -16,6 +16,8 @@ from eckart.certify.glove import GloveProblem
 from eckart.engines.protocol import GloveTable, Tall
 
 NAME, METHOD = "AdaGrad epochs", "AdaGrad, blocks without a common word in parallel"
+PATIENCE = 3
+"""Epochs without a gain after which it stops. Biases are learned first, and vectors begin near a saddle: the loss stands still or rises before they grow."""
 
 
 class AdaState(NamedTuple):

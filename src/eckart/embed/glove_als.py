@@ -24,6 +24,8 @@ from eckart.rng import normal
 BIAS_ROUNDS = 2
 """Of biases alone before there are factors: only a start, the sweeps fit them again."""
 NAME, METHOD = "ALS sweeps", "alternating least squares"
+PATIENCE = 1
+"""Sweeps without a gain after which it stops: each one lowers the objective."""
 
 
 class AlsState(NamedTuple):

@@ -128,9 +128,12 @@ def _state(problem: Any, theta: Any, statistics: Any, trace: Trace) -> dict[str,
 
 
 def best_of(
-    climbs: Iterable[Callable[[Memory], Ascent[Theta, S]]], memory: Memory = NOTHING
+    climbs: Iterable[Callable[[Memory], Ascent[Theta, S]]],
+    memory: Memory = NOTHING,
+    sound: Callable[[Ascent[Theta, S]], bool] = lambda _: True,
 ) -> tuple[Ascent[Theta, S], list[float]]:
     """The highest of several climbs (the first of those equal to rounding), and where each of them ended; an interrupted climb is the last one tried.
+    Of climbs that are ``sound`` and others, however high, it is the highest sound one.
 
     Each climb is called with the memory of its level. Those that a killed run had finished are not repeated.
     """
@@ -144,7 +147,8 @@ def best_of(
             trace = resumed_trace(found.trace.quantity, before["trace"])
             best = Ascent(like(found.theta, before["theta"]), like(found.statistics, before["statistics"]), trace)
         ends.append(found.bound)
-        if best is None or found.bound > best.bound + EQUAL * (1 + abs(best.bound)) or not np.isfinite(best.bound):
+        higher = best is None or found.bound > best.bound + EQUAL * (1 + abs(best.bound)) or not np.isfinite(best.bound)
+        if best is None or (higher and sound(found) >= sound(best)) or sound(found) > sound(best):
             best = found
         if found.trace.reason is StopReason.INTERRUPTED:
             best.trace.reason = StopReason.INTERRUPTED

@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from eckart.errors import FileError
+
 LABELS = ("rows", "columns")
 
 
@@ -23,6 +25,8 @@ class Stored:
     @classmethod
     def from_state(cls, arrays: dict[str, np.ndarray], values: dict[str, Any], rows: Any, columns: Any) -> Self:
         """The inverse of ``to_state``; what is missing, or does not fit, ends in an error here or in ``check``."""
+        if not isinstance(values, dict) or values.keys() != set(cls.VALUES):
+            raise FileError(f"factors hold the values {values!r}, wanted {', '.join(cls.VALUES) or 'none'}")  # a mean that is not there is not 0
         kept = {name: arrays[name] for name in _arrays(cls) if name in arrays}
         labels = {"rows": rows, "columns": columns}
         return cls(**{name: labels[name] for name in _names(cls) if name in LABELS}, **kept, **values)

@@ -197,7 +197,7 @@ class BayesianMF(Featured):
 
     def _at_cells(self, f: LowRank, i: np.ndarray, j: np.ndarray, of: str = "mean", bins: np.ndarray | None = None) -> np.ndarray:
         """Means over the draws of what the cells (i, j) of the factors (those of the model, or of new rows) are on the scale of the data."""
-        new, step, clip = f is not self._lowrank(), cells_at_once(f), self.fit_.plan.get("clip", (-np.inf, np.inf))
+        new, step, clip = f is not self._lowrank(), cells_at_once(f), self.fit_.plan.get("clip") or (-np.inf, np.inf)
         out = []
         for a in range(0, max(1, len(i)), step):
             part = slice(a, a + step)
@@ -318,7 +318,7 @@ class BayesianMF(Featured):
             return self.posterior_.interval(self._lowrank(), i, j, level, self._bins(time, len(i)))
         mean, spread, noise = self.posterior_.moments(self._lowrank(), i, j, self._bins(time, len(i)))
         reach = ndtri(0.5 + 0.5 * level) * np.sqrt(spread + noise)
-        low, high = self.fit_.plan.get("clip", (-np.inf, np.inf))
+        low, high = self.fit_.plan.get("clip") or (-np.inf, np.inf)
         return np.clip(mean - reach, low, high), np.clip(mean + reach, low, high)
 
     def _bins(self, time: Any, cells: int) -> np.ndarray | None:

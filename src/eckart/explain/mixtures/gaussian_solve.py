@@ -49,6 +49,7 @@ class Options:
     weights: np.ndarray | None = None
     means: np.ndarray | None = None
     spread: np.ndarray | None = None
+    bounded: bool = False  # prefer starts whose components have more rows than their covariances need
 
 
 def solve(
@@ -88,7 +89,8 @@ def solve(
             options.weights is not None and options.means is not None and options.spread is not None
         )
         starts = [from_start(i) for i in range(1 if given else options.n_init)]
-        best, ends = best_of(starts, memory.inner(lambda: [one.events for one in reviver]))
+        sound = lambda climb: not options.bounded or has_rows_enough(climb.theta, scale.weight)  # noqa: E731
+        best, ends = best_of(starts, memory.inner(lambda: [one.events for one in reviver]), sound)
         events = reviver[index_of(best, ends)].events
         notes = _notes(best, rules, scale, events)
         certificate = certify(
@@ -183,6 +185,13 @@ def from_factors(f: Components) -> Gaussians:
     p = f.parameters
     kind = f.family.removeprefix("gaussian ")
     return Gaussians(kind, f.weights, p["means"], p.get("spread", np.empty(0)), p.get("loadings"), p.get("origin"))
+
+
+def has_rows_enough(theta: Gaussians, weight: float) -> bool:
+    """Has every component more rows than those whose covariance is singular: as many as columns for a full one, one for variances alone, none for a shared?"""
+    factors = 0 if theta.loadings is None else theta.loadings.shape[2]
+    needed = {"full": theta.n, "factor": min(factors + 1, theta.n), "tied": 0, "unit": 0}.get(theta.kind, 1)
+    return theta.k == 1 or float(theta.weights.min()) * weight > needed + 0.5  # shares are not whole
 
 
 def certify(

@@ -5,7 +5,8 @@
 Every model starts from seeds in scaled and in whitened units; where the two would lead to different choices, a note says so.
 
 The likelihood of a component with a covariance of its own has no upper bound once it has no more rows than columns: its covariance is singular, and a
-criterion that weighs likelihood against parameters would end with a component for every few rows. Such a fit is in the table and is not chosen.
+criterion that weighs likelihood against parameters would end with a component for every few rows. Of the starts of a model such an end is taken only where
+all end so; it is in the table then and is not chosen.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from eckart.arguments import held
 from eckart.engines import engine_named
 from eckart.engines.protocol import Engine
 from eckart.errors import InputError, wrong
-from eckart.explain.mixtures.gaussian_solve import Options, checked_scale, from_factors, solve
+from eckart.explain.mixtures.gaussian_solve import Options, checked_scale, from_factors, has_rows_enough, solve
 from eckart.explain.mixtures.gaussian_steps import free_parameters, scale_of
 from eckart.explain.mixtures.verbs import readable_twice
 from eckart.factors import Components
@@ -127,7 +128,7 @@ def select_mixture(
             _add(table, fit, value)
         for k, kind in models[len(judged) :]:
             model = GaussianMixture(k, covariance_type=kind, n_threads=n_threads, **params)
-            options = model._options(matrix.shape[1])
+            options = replace(model._options(matrix.shape[1]), bounded=True)
             if len(fits) == len(judged):  # a killed run may have left the fit without its judgement
                 inner = memory.inner(lambda: {"fits": [kept_fit(fit) for fit in fits], "held out": judged})
                 fits.append(solve(matrix, options, weights, engine=chosen_engine, rng=rng, memory=inner))
@@ -164,7 +165,7 @@ def grow(
 ) -> Fit:
     """k = 1, 2, ... until the BIC has not improved for three of them: the fit of least BIC, with the table in its plan."""
     rows = checked_scale(engine.put(x, weights), replace(options, k=1), weights, engine).rows
-    options = replace(options, n_init=max(options.n_init, 2))
+    options = replace(options, n_init=max(options.n_init, 2), bounded=True)
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out"}
     fits = [resumed_fit(kept, Components, None, x.columns) for kept in memory.last() or ()]
     for fit in fits:
@@ -189,20 +190,8 @@ def grow(
 
 def _best(fits: list[Fit], criterion: Any) -> int:
     """Which fit has the least criterion, of those in which every component has more rows than its covariance needs; one component always counts."""
-    bounded = [fit.factors.k == 1 or _rows(fit) > _needed(fit) + 0.5 for fit in fits]  # shares are not whole
+    bounded = [has_rows_enough(from_factors(fit.factors), fit.plan["weight"]) for fit in fits]
     return int(np.argmin(np.where(bounded if any(bounded) else True, criterion, np.inf)))
-
-
-def _rows(fit: Fit) -> float:
-    """Of the smallest component."""
-    return float(from_factors(fit.factors).weights.min()) * fit.plan["weight"]
-
-
-def _needed(fit: Fit) -> int:
-    """Rows whose covariance is singular: as many as there are columns for a full one, one for variances alone; shared ones need none."""
-    theta = from_factors(fit.factors)
-    factors = 0 if theta.loadings is None else theta.loadings.shape[2]
-    return {"full": theta.n, "factor": min(factors + 1, theta.n), "tied": 0, "unit": 0}.get(theta.kind, 1)
 
 
 def _free(fit: Fit) -> int:

@@ -47,13 +47,15 @@ def check_header(header: dict[str, Any], f: Any) -> None:
     if isinstance(f, Embedding) and (f.columns is None or not _are_rules(plan["words"])):
         wrong.append("words")
     scale, clip, made = plan.get("singular values"), plan.get("clip"), plan.get("normaliser")
-    wrong += ["singular values"] if scale is not None and not (_are_numbers(scale) and len(scale) == f.k) else []
+    wrong += ["singular values"] if (scale is not None or header["class"] == "PMI") and not (_are_numbers(scale) and len(scale) == f.k) else []
     wrong += ["clip"] if clip is not None and not (_are_numbers(clip) and len(clip) == 2) else []
     if made is not None and not (
         isinstance(made, dict) and made["shape"] == list(f.shape) and isinstance(made.get("by"), (str, type(None)))
         and all(_is_number(made[name]) for name in ("mean", "l2"))
     ):  # fmt: skip
         wrong.append("normaliser")
+    if header["class"] == "LatentDirichletAllocation" and not (f.prior > 0).all():  # its bound has log Gamma of them
+        wrong.append("prior")
     draws = plan.get("posterior")
     if draws is not None and not (_are_numbers([draws["mean"], draws["scale"]]) and float(draws["scale"]) > 0):
         wrong.append("posterior")
@@ -72,7 +74,7 @@ def _are_rules(words: Any) -> bool:
     """Choices of a tokenizer, each of its kind."""
     kinds = {name: type(usual) for name, usual in vars(Tokenizer()).items()}
     fits = lambda name, came: type(came) is kinds.get(name) or (name == "tokenizer" and isinstance(came, str))  # noqa: E731
-    return isinstance(words, dict) and all(fits(name, came) for name, came in words.items())
+    return isinstance(words, dict) and all(fits(name, came) for name, came in words.items()) and 1 <= words.get("min_length", 1) < 2**31
 
 
 def _are_numbers(values: Any) -> bool:
@@ -88,13 +90,14 @@ NEEDED = {
 EXTRAS = {
     "encoder": "kn", "decoder": "nk", "posterior.alpha": "S", "posterior.rows.bias": "NS", "posterior.columns.bias": "nS",
     "posterior.rows.precisions": "NS", "posterior.columns.precisions": "nS", "mu": "Sd", "noise": "S2", "precision": "Sdd", "link": "S?d", "time": "STd",
+    "column_mean": "n", "column_variance": "1",
 }  # fmt: skip
 """Shapes of arrays that models keep beside their factors: N rows, n columns, k components; S draws of d numbers each. The last four are of both sides."""
 
 
 def check_extras(factors: Any, arrays: dict[str, np.ndarray]) -> None:
     """Refuse arrays beside the factors that are not finite or do not fit them: no kernel sees bounds that were not checked."""
-    sizes: dict[str, int] = {"n": factors.n, "k": factors.k, "2": 2}
+    sizes: dict[str, int] = {"n": factors.n, "k": factors.k, "1": 1, "2": 2}
     if isinstance(factors, LowRank):
         sizes["N"] = factors.shape[0]
     for name, array in arrays.items():
