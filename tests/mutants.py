@@ -62,7 +62,8 @@ ROOMS: dict[str, tuple[str, str]] = {
     "loaders": (
         "io/read.py io/tables/*.py io/text/*.py io/vectors/*.py io/models/*.py factors/*.py",
         """checkpoint_damage checkpoint matrix_market read triples long_tables text vector_files vectors save hostile_models entry_shards write labels
-        mixed_table errors factors loaders_edges featured resume every_door cli""",
+        mixed_table errors factors loaders_edges refusals_loaders featured resume every_door cli cli_embed cli_explain cli_mixed cli_newcomer sequences sql
+        series items trifles spec/6_7_mixed_tables""",
     ),
 }
 """For every room its modules, and the tests that may be asked (see ``file_of``)."""
@@ -85,6 +86,12 @@ KNOWN: dict[str, str] = {
     **{f"certify/spectral.py limit times 100: {factor}": FALLBACK for factor in ("1.001", "1.01", "1.1", "1.5", "3.0")},
     "certify/spectral.py limit times 100: 1e-13": "when a third pass of orthonormalising is left away: it changes rounding alone",
     "certify/spectral.py sign turned: n - k": "a start with more columns than the complement has: what is too much is dropped as rounding",
+    **{f"io/vectors/files.py {what}: need - have": "how much is read at once" for what in ("sign turned", "term dropped")},
+    "io/text/lexicon.py term dropped: 2 * size + 1": "room for an end more than there can be words: these are fewer than the hashes",
+    **{f"io/tables/matrix_market.py {what}: len(data) - 1": "an empty line after the last, which is passed over" for what in ("sign turned", "term dropped")},
+    "io/tables/entry_shards.py term dropped: len(cuts) - 1": "a range after the last, which gets nothing",
+    "io/tables/mixed.py comparison turned: cells.kind == 'number'": "a short way for the most usual column; the long one gives the same",
+    "factors/topics.py limit times 100: 1.0": "the divisor of an empty topic, whose counts are 0",
     "io/tables/csv_file.py sign turned: len(self._mark) - 1": "a whole mark cannot stand at the end: each was replaced",
     "factors/lowrank.py sign turned: self.k * self.left.itemsize": "the size of a step, which changes memory alone",
     "certify/topics.py limit times 100: 1.0": "the divisor of an empty topic, whose counts are 0",
