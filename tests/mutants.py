@@ -46,7 +46,7 @@ ROOMS: dict[str, tuple[str, str]] = {
     "certify": (
         "certify/*.py",
         """certificate als als_losses soft_impute soft_impute_losses svt svp recovery exact bayes gaps glove skipgram lda plsa items featured mixed_table nmf em
-        mixture solver_promises""",
+        mixture solver_promises certificates_bite_more""",
     ),
     "solvers": (
         """optim/*.py reduce/*.py complete/factors/*.py complete/nuclear/*.py complete/bayes/*.py complete/items/*.py explain/em.py explain/mixtures/*.py
@@ -85,6 +85,7 @@ FALLBACK = "a factor tried only where a smaller one failed by rounding: the boun
 KNOWN: dict[str, str] = {
     **{f"certify/spectral.py limit times 100: {factor}": FALLBACK for factor in ("1.001", "1.01", "1.1", "1.5", "3.0")},
     "certify/spectral.py limit times 100: 1e-13": "when a third pass of orthonormalising is left away: it changes rounding alone",
+    **{f"certify/spectral.py {what}: product(a) + v @ (turn.T @ a) + turn @ (v.T @ a)": "a is orthogonal to V" for what in ("sign turned", "term dropped")},
     "certify/spectral.py sign turned: n - k": "a start with more columns than the complement has: what is too much is dropped as rounding",
     **{f"io/vectors/files.py {what}: need - have": "how much is read at once" for what in ("sign turned", "term dropped")},
     "io/text/lexicon.py term dropped: 2 * size + 1": "room for an end more than there can be words: these are fewer than the hashes",

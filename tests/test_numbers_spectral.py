@@ -265,3 +265,16 @@ def test_chains_judge_the_cell_that_is_worse_than_most(rng):
     assert c["effective samples"] == pytest.approx(np.median(sizes))
     assert (c["chains"], c["samples"]) == (4, 800)
     assert c["effective samples of noise"] == pytest.approx(float(chains.ess(noise)))
+
+
+def test_the_slack_of_a_proof_is_that_of_the_remainder(rng):
+    """A remainder of 1e-9 of C is bounded as sharply as it is small, not to rounding of C itself."""
+    n, k = 60, 3
+    q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    v, rest = q[:, :k], 1e-9 * np.linspace(1.0, 0.1, n - k)
+    c = v @ v.T + (q[:, k:] * rest) @ q[:, k:].T
+    turn = -0.5 * v
+    xi, beta, words = spectral.proven_norm(lambda a: c @ a, ENGINE, c, v, turn, rng, 1.0)
+    assert "Cholesky" in words
+    assert xi == pytest.approx(1e-9, rel=1e-3)
+    assert 1e-9 <= beta < 1.002e-9
