@@ -47,6 +47,9 @@ def test_duality_gap(rng, ridge, tau):
     assert c["relative residual"] == pytest.approx(np.linalg.norm(t.rest) / np.linalg.norm(t.target))
     assert c["rank"] == K
     assert ("within tau" in c.notes[0]) == (norm <= tau * (1 + 1e-3))
+    for share, within in ((0.9, True), (1.1, True), (1.3, False)):  # of tau, to a tolerance of 0.2
+        near = nuclear.gap_certificate(t.x, t.f, norm / share, tol=0.2, rng=rng, engine=ENGINE, ridge=ridge)
+        assert ("within tau" in near.notes[0]) == within
 
 
 def test_svt_numbers(rng):
