@@ -62,7 +62,7 @@ ROOMS: dict[str, tuple[str, str]] = {
     "loaders": (
         "io/read.py io/tables/*.py io/text/*.py io/vectors/*.py io/models/*.py factors/*.py",
         """checkpoint_damage checkpoint matrix_market read triples long_tables text vector_files vectors save hostile_models entry_shards write labels
-        mixed_table errors factors loaders_edges refusals_loaders featured resume every_door cli cli_embed cli_explain cli_mixed cli_newcomer sequences sql
+        mixed_table errors factors loaders_edges refusals_loaders featured resume every_door cli cli_newcomer sequences
         series items trifles spec/6_7_mixed_tables""",
     ),
 }
@@ -93,6 +93,7 @@ KNOWN: dict[str, str] = {
     **{f"io/vectors/files.py {what}: need - have": "how much is read at once" for what in ("sign turned", "term dropped")},
     "io/text/lexicon.py term dropped: 2 * size + 1": "room for an end more than there can be words: these are fewer than the hashes",
     **{f"io/tables/matrix_market.py {what}: len(data) - 1": "an empty line after the last, which is passed over" for what in ("sign turned", "term dropped")},
+    "io/tables/matrix_market.py term dropped: at - 1": "the same place, counted from the end of the part",
     "io/tables/entry_shards.py term dropped: len(cuts) - 1": "a range after the last, which gets nothing",
     "io/tables/mixed.py comparison turned: cells.kind == 'number'": "a short way for the most usual column; the long one gives the same",
     "factors/topics.py limit times 100: 1.0": "the divisor of an empty topic, whose counts are 0",

@@ -338,3 +338,6 @@ def test_numbers_are_standardised_and_tiny_deviations_are_deviations():
     np.testing.assert_allclose(x.std(axis=0), 1)
     other = {"id": [4], "a": [30.0 + np.std(frame["a"])], "b": [None]}
     np.testing.assert_allclose(encoding.read(other, "row_features")[1], [[1.0, 0.0]])
+    flags, found = Encoding.of({"id": [1, 2, 3], "f": [0, 1, 1], "g": [True, False, False]}, "id", "row_features")
+    third = 1 / 3  # yes and no keep their size, about their mean
+    np.testing.assert_allclose(flags.encode(found, "row_features"), [[-2 * third, 2 * third], [third, -third], [third, -third]])
