@@ -91,6 +91,8 @@ KNOWN: dict[str, str] = {
     "certify/glove.py limit times 100: 1e-30": "keeps a quotient from being 0 / 0",
     "certify/spectral.py sign turned: n - k": "a start with more columns than the complement has: what is too much is dropped as rounding",
     **{f"io/vectors/files.py {what}: need - have": "how much is read at once" for what in ("sign turned", "term dropped")},
+    **{f"io/vectors/files.py {what}: len(buffer) - at": "at is 0 where no word was found in what was read" for what in ("sign turned", "term dropped")},
+    **{f"io/tables/csv_file.py {what}: len(text) + 1": "how much of a range is parsed at once" for what in ("sign turned", "term dropped")},
     "io/text/lexicon.py term dropped: 2 * size + 1": "room for an end more than there can be words: these are fewer than the hashes",
     **{f"io/tables/matrix_market.py {what}: len(data) - 1": "an empty line after the last, which is passed over" for what in ("sign turned", "term dropped")},
     "io/tables/matrix_market.py term dropped: at - 1": "the same place, counted from the end of the part",

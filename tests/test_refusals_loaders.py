@@ -26,10 +26,11 @@ from eckart.factors.network import _labels
 from eckart.io.models import save
 from eckart.io.models.checkpoint import Checkpoint
 from eckart.io.models.mapped import load_mapped
+from eckart.io.models.pack import resumed_trace
 from eckart.io.models.whole_files import check_place
-from eckart.io.tables import entry_shards, matrix_market
+from eckart.io.tables import entry_shards
 from eckart.io.tables.attributes import Encoding, attributes
-from eckart.io.tables.csv_file import LONG_MARK, _OneMark
+from eckart.io.tables.csv_file import LONG_MARK, Layout, _OneMark
 from eckart.io.tables.missing import Marks, unmark
 from eckart.io.tables.mixed import mixed_frame
 from eckart.io.tables.other_files import excel_table, read_images
@@ -116,6 +117,7 @@ FILES = {
     "header too long": ("m.safetensors", struct.pack("<Q", 100) + b"{}", eckart.load, "truncated or foreign: its header wants 100 bytes, 2 are there"),
     "second line": ("d.txt", b"good\nbad \xff\n", lambda file: list(documents(file)), "byte 0xff at offset 9 cannot be decoded"),
     "first byte of a table": ("d.csv", b"text\nbad \xff\n", lambda file: list(documents(file)), "byte 0xff at offset 9 cannot be decoded"),
+    "quotes": ("d.csv", b'text,b\n"open,1\n', lambda file: list(documents(file, text="text")), "say quotes=False if quotation marks are part of the text"),
     "no lines of JSON": ("x.jsonl", b"[1, 2]\n{\n", read, "cannot be read as lines of JSON: .*; wanted one object"),
     "no image": ("x.png", b"nothing", lambda file: read(file.parent), "x.png cannot be read as an image"),
 }  # fmt: skip
@@ -160,6 +162,12 @@ def test_a_mark_that_stands_for_the_delimiter_may_not_come_in_the_text(tmp_path)
     (tmp_path / "x").write_text("1::2" + LONG_MARK)
     with pytest.raises(FileError, match="holds the control character"):
         _OneMark(tmp_path / "x", b"::").read()
+
+
+def test_a_folder_that_cannot_be_written_to_is_named_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(FileError, match="cannot be written to; choose another folder"):
+        check_place(tmp_path / "m")
 
 
 def test_numbers_at_the_fit_stay_numbers():
@@ -262,26 +270,38 @@ def test_a_shard_that_was_changed_is_not_used(tmp_path, monkeypatch):
         parts.load(1)
 
 
-def test_a_line_of_a_matrix_that_never_ends_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(matrix_market, "CHUNK", 10)
-    file = tmp_path / "x.mtx"
-    file.write_text("%%MatrixMarket matrix array real general\n2 1\n1.5\n" + "2" * 60)
-    with pytest.raises(FileError, match="line 4: it is longer than 10 bytes, wanted one entry"):
-        read(file)
-    file.write_text("%%MatrixMarket matrix array real general\n2 1\n1.5\n" + "2.000000000001\n")
-    np.testing.assert_array_equal(read(file).array, [[1.5], [2.000000000001]])
-
-
-def test_an_embedding_has_all_arrays_of_its_kind(tmp_path):
-    path = tmp_path / "m.safetensors"
-    PMI(2, random_state=0, min_count=1).fit(["a b c d a b", "b c d a", "c a d b"]).save(path)
+def spoiled(path, change):
+    """A saved model whose arrays and header were changed, with a right checksum."""
     with safe_open(path, "np") as tensors:
-        held = {name: tensors.get_tensor(name) for name in tensors.keys() if name != "context"}  # noqa: SIM118
+        held = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
         header = json.loads(tensors.metadata()["eckart"])
     del header["checksum"]
+    change(held, header)
     save_file(held, path, metadata={"eckart": save.seal(held, json.dumps(header))})
+    return path
+
+
+def test_a_model_has_a_known_class_and_all_arrays_of_its_kind(tmp_path):
+    path = tmp_path / "m.safetensors"
+    PMI(2, random_state=0, min_count=1).fit(["a b c d a b", "b c d a", "c a d b"]).save(path)
     with pytest.raises(FileError, match="context is missing, wanted it in a PMI"):
-        eckart.load(path)
+        eckart.load(spoiled(path, lambda held, header: held.pop("context")))
+    for other in ("Other", 3):
+        with pytest.raises(FileError, match=f"class {other!r} came, wanted one of .*PCA"):
+            eckart.load(spoiled(path, lambda held, header, other=other: header.update({"class": other})))
+
+
+def test_the_clock_of_a_trace_goes_on_where_it_was():
+    trace = resumed_trace("value", ([3.0], [1000.0]))
+    trace.add(2.0)
+    assert trace.values == [3.0, 2.0]
+    assert 1000.0 <= trace.seconds[1] < 1100.0
+
+
+def test_lines_of_rows_are_counted_with_blank_ones(tmp_path):
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n\n3,4\n")
+    layout = Layout.of(tmp_path / "x.csv", ",", ".", None)
+    assert [layout.line(row) for row in (0, 1, 9)] == [2, 4, 11]  # of one that is not there: as if none were blank
 
 
 def test_a_mapped_model_that_cannot_be_opened_is_named(tmp_path):
@@ -290,17 +310,6 @@ def test_a_mapped_model_that_cannot_be_opened_is_named(tmp_path):
     (tmp_path / "m").write_bytes(json.dumps({}).encode())
     with pytest.raises(FileError, match=r"m is truncated: 2 bytes$"):
         load_mapped(tmp_path / "m")
-
-
-def test_more_entries_than_promised_are_named_by_their_line_in_any_chunk(tmp_path, monkeypatch):
-    lines = [f"{i} 1 {i}.5\n" for i in range(1, 10)]
-    for chunk in (10**6, 14, 25, 40):
-        monkeypatch.setattr(matrix_market, "CHUNK", chunk)
-        for promised in range(1, 9):
-            file = tmp_path / "x.mtx"
-            file.write_text(f"%%MatrixMarket matrix coordinate real general\n9 1 {promised}\n" + "".join(lines))
-            with pytest.raises(FileError, match=f"line {promised + 3}: {promised} entries are promised, and here is one more"):
-                read(file)
 
 
 def test_vectors_of_a_file_that_ends_between_two_are_counted(tmp_path):
