@@ -81,20 +81,21 @@ KEPT_EVERY = (
     ("complete/factors/als.py", "10.0"),
     ("complete/nuclear/spectral_completer.py", "10.0"),
 )
+BOTH = ("sign turned", "term dropped")
 FALLBACK = "a factor tried only where a smaller one failed by rounding: the bound stays one"
 KNOWN: dict[str, str] = {
     **{f"certify/spectral.py limit times 100: {factor}": FALLBACK for factor in ("1.001", "1.01", "1.1", "1.5", "3.0")},
     "certify/spectral.py limit times 100: 1e-13": "when a third pass of orthonormalising is left away: it changes rounding alone",
-    **{f"certify/spectral.py {what}: product(a) + v @ (turn.T @ a) + turn @ (v.T @ a)": "a is orthogonal to V" for what in ("sign turned", "term dropped")},
+    **{f"certify/spectral.py {what}: product(a) + v @ (turn.T @ a) + turn @ (v.T @ a)": "a is orthogonal to V" for what in BOTH},
     "certify/spectral.py comparison turned: np.abs(inside).max(initial=0.0) < CLEAR": "the same: the pass before it subtracts twice",
     "certify/chains.py limit times 100: 1.0": "the divisor of a quantity that never moves, whose size is replaced",
     "certify/glove.py limit times 100: 1e-30": "keeps a quotient from being 0 / 0",
-    "certify/spectral.py sign turned: n - k": "a start with more columns than the complement has: what is too much is dropped as rounding",
-    **{f"io/vectors/files.py {what}: need - have": "how much is read at once" for what in ("sign turned", "term dropped")},
-    **{f"io/vectors/files.py {what}: len(buffer) - at": "at is 0 where no word was found in what was read" for what in ("sign turned", "term dropped")},
-    **{f"io/tables/csv_file.py {what}: len(text) + 1": "how much of a range is parsed at once" for what in ("sign turned", "term dropped")},
+    **{f"certify/spectral.py {what}: n - k": "more columns than the complement has: what is too much is dropped as rounding" for what in BOTH},
+    **{f"io/vectors/files.py {what}: need - have": "how much is read at once" for what in BOTH},
+    **{f"io/vectors/files.py {what}: len(buffer) - at": "at is 0 where no word was found in what was read" for what in BOTH},
+    **{f"io/tables/csv_file.py {what}: len(text) + 1": "how much of a range is parsed at once" for what in BOTH},
     "io/text/lexicon.py term dropped: 2 * size + 1": "room for an end more than there can be words: these are fewer than the hashes",
-    **{f"io/tables/matrix_market.py {what}: len(data) - 1": "an empty line after the last, which is passed over" for what in ("sign turned", "term dropped")},
+    **{f"io/tables/matrix_market.py {what}: len(data) - 1": "an empty line after the last, which is passed over" for what in BOTH},
     "io/tables/matrix_market.py term dropped: at - 1": "the same place, counted from the end of the part",
     "io/tables/entry_shards.py term dropped: len(cuts) - 1": "a range after the last, which gets nothing",
     "io/tables/mixed.py comparison turned: cells.kind == 'number'": "a short way for the most usual column; the long one gives the same",
