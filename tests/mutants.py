@@ -103,7 +103,6 @@ KNOWN: dict[str, str] = {
     "io/tables/csv_file.py sign turned: len(self._mark) - 1": "a whole mark cannot stand at the end: each was replaced",
     "factors/lowrank.py sign turned: self.k * self.left.itemsize": "the size of a step, which changes memory alone",
     "certify/topics.py limit times 100: 1.0": "the divisor of an empty topic, whose counts are 0",
-    "certify/recovery.py comparison turned: found + slack >= 1": "whether a longer search is worth while; the answer is the same",
     **{f"{file} sign turned: {words}": SIGN for file, words in SIGNED},
     **{f"{file} limit times 100: {seconds}": "how often a checkpoint is written" for file, seconds in KEPT_EVERY},
     "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
