@@ -209,17 +209,19 @@ def test_recovery_numbers(rng, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "last"), [([(0.5, 2.0), (0.5, 0.9), (0.5, 0.8)], 1), ([(0.5, 0.9), (0.5, 0.8)], 0), ([(1.2, 2.0), (1.2, 1.3)], 0), ([(0.5, 2.0)] * 3, 2)]
-)
+    ("bounds", "last"), [([(0.4, 2.0), (0.4, 0.9), (0.4, 0.6), (0.4, 0.5)], 2), ([(0.4, 0.6), (0, 0.5)], 0), ([(0.8, 2.0), (0.8, 1.3)], 0), ([(0.5, 2.0)] * 2, 1)]
+)  # fmt: skip
 def test_a_bound_is_sought_until_it_decides(rng, monkeypatch, bounds, last):
-    """The next probe is tried where the norm that was found is below one and its bound is not."""
+    """The next probe is tried where what was found, with what the dual point misses (0.3 here), is below one and its bound is not."""
     t = Nuclear(rng)
     x = Observed.from_nan(np.where(t.seen, t.u @ t.v.T, np.nan))
     monkeypatch.setattr(recovery, "PROBES", range(len(bounds)))
+    monkeypatch.setattr(recovery, "smallest", lambda *_: (0.25, "told", True))
+    monkeypatch.setattr(recovery, "dual_point", lambda *_: (None, 0.15, None))
     monkeypatch.setattr(recovery.Measured, "outside", lambda self, y, rng, probe: (*bounds[probe], str(probe)))
     c = recovery.recovery_certificate(LowRank(t.u, t.v), x)
     assert c["how its bound is known"] == str(last)
-    assert c["dual certificate"] == pytest.approx(bounds[last][1], abs=1e-6)
+    assert c["dual certificate"] == pytest.approx(bounds[last][1] + 0.3)
 
 
 def _dense_top(apply, like, tangent):
