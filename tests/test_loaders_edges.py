@@ -16,15 +16,18 @@ from eckart import PCA, FileError, InputError, read, read_vectors
 from eckart.index.labels import Labels
 from eckart.io.models import checkpoint
 from eckart.io.models.memory_maps import load_mapped
-from eckart.io.tables import csv_file
+from eckart.io.tables import csv_file, entry_shards
 from eckart.io.tables.attributes import Encoding, joined
-from eckart.io.tables.columns import _counts
+from eckart.io.tables.columns import _counts, head_of
 from eckart.io.tables.csv_file import LONG_MARK, Layout, _OneMark
+from eckart.io.tables.memory import memory_of
 from eckart.io.tables.row_blocks import IteratorBlocks, npy_array
 from eckart.io.tables.write import write_long
+from eckart.io.text.records import record_mark
 from eckart.io.text.shards import shards, write_shards
 from eckart.io.text.tokens import ALONE, classes, token_batches
 from eckart.io.text.word_kernels import SINGLE
+from eckart.io.vectors import files, parts
 from eckart.io.vectors.text_format import _check_size, _size
 
 
@@ -275,3 +278,66 @@ def test_attributes_are_joined_by_ids():
         joined(ids[1:2], numbers[:1], labels, "row_features")
     with pytest.raises(InputError, match="no column that differs"):
         Encoding.of({"id": [1, 2], "x": [3.0, 3.0]}, "id", "row_features")
+
+
+def test_a_column_that_counts_rows_is_one_beside_others_only(tmp_path):
+    for columns, kinds in ((("n", "a"), ["row number", "number"]), (("n",), ["number"])):
+        file = tmp_path / "x.csv"
+        file.write_text(",".join(columns) + "\n" + "".join(",".join([str(i)] * len(columns)) + "\n" for i in range(12)))
+        assert [c.kind for c in head_of(str(file)).columns] == kinds
+
+
+def test_words_for_memory():
+    for word, wanted in {"3": 3.0, "2k": 2**11, "2KB": 2**11, "1.5MiB": 1.5 * 2**20, "4G": 2**32, "4 gb": 2**32}.items():
+        assert memory_of(word) == wanted
+
+
+def test_records_are_told_from_lines_by_the_share_of_their_tags():
+    record = ["<D>", "some words", "</D>"]
+    assert record_mark(record * 5) == "</D>"
+    assert record_mark(["<D>", "some words", "<N>", "more", "</N>", "</D>"] * 5) == "</D>"  # the outer one
+    assert record_mark(["some words", "</D>"]) is None  # one tag may be anything
+    assert record_mark([*record, *["a line"] * 500]) is None
+    assert record_mark(["<D>", "some words"] * 5) is None
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 30, 10**6])
+def test_binary_vectors_are_found_wherever_chunks_cut_them(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(files, "LONGEST_WORD", 40)
+    rng = np.random.default_rng(0)
+    words = [letter * size for letter, size in zip("abcdefghij", (1, 40, 3, 39, 20, 21, 35, 2, 30, 19))]
+    vectors = rng.standard_normal((10, 5)).astype(np.float32)
+    file = tmp_path / "v.bin"
+    file.write_bytes(b"10 5\n" + b"".join(w.encode() + b" " + v.tobytes() for w, v in zip(words, vectors)))
+    for module in (files, parts):
+        monkeypatch.setattr(module, "CHUNK", max(chunk, 5) if module is parts else chunk)
+    found = read_vectors(file, format="binary")
+    assert found.words.tolist() == words
+    np.testing.assert_array_equal(found.vectors, vectors)
+
+
+def test_indices_of_shards_have_the_type_of_their_range(tmp_path, monkeypatch):
+    """A range of few rows far down a table is written and read by the number of its own rows; here 2^31 is 20."""
+    monkeypatch.setattr(entry_shards, "index_dtype", lambda size: np.dtype(np.int32 if size < 20 else np.int64))
+    monkeypatch.setattr(entry_shards, "LEAST_SHARD", 256)
+    file, how = tmp_path / "r.csv", {"rows": "u", "columns": "i", "values": "r"}
+    file.write_text("u,i,r\n" + "".join(f"{a},{b},{a - b}.5\n" for a in range(60) for b in range(9)))
+    whole, shards = (read(file, **how, memory=memory) for memory in ("1GB", 1000))
+    assert max(shards.parts.lengths) < 20
+    assert len(shards.parts.lengths) > 5
+    for field in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(shards, field), getattr(whole, field), err_msg=field)
+
+
+def test_numbers_are_standardised_and_tiny_deviations_are_deviations():
+    frame = {"id": [1, 2, 3], "a": [10.0, 20.0, 60.0], "b": [0.0, 1e-11, 2e-11], "c": [1e6, 1e6, 1e6 + 1e-9]}
+    encoding, found = Encoding.of(frame, "id", "row_features")
+    assert encoding.names() == ["a", "b"]  # c differs by less than 1e-12 of its mean
+    x = encoding.encode(found, "row_features")
+    np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(x.std(axis=0), 1)
+    other = {"id": [4], "a": [30.0 + np.std(frame["a"])], "b": [None]}
+    np.testing.assert_allclose(encoding.read(other, "row_features")[1], [[1.0, 0.0]])
+    flags, found = Encoding.of({"id": [1, 2, 3], "f": [0, 1, 1], "g": [True, False, False]}, "id", "row_features")
+    third = 1 / 3  # yes and no keep their size, about their mean
+    np.testing.assert_allclose(flags.encode(found, "row_features"), [[-2 * third, 2 * third], [third, -third], [third, -third]])

@@ -67,7 +67,7 @@ def test_layouts_that_writers_use(tmp_path, monkeypatch):
         (HEAD + "-2 2 1\n1 1 1\n", "line 2: '-2 2 1' came"),
         (HEAD, "line 2: '' came"),
         ("%%MatrixMarket nonsense\n", "line 1"),
-        (HEAD.replace("real", "complex") + "1 1 1\n1 1 1 1\n", "complex"),
+        (HEAD.replace("real", "complex") + "1 1 1\n1 1 1 1\n", "holds complex numbers, wanted real ones"),
         (HEAD.replace("real", "odd") + "1 1 1\n1 1 1\n", "'coordinate odd general' came"),
         (HEAD.replace("general", "symmetric") + "2 3 1\n1 1 1\n", "wanted a square one"),
         (HEAD.replace("general", "symmetric") + "3 3 2\n2 1 1\n1 3 1\n", "line 4: an entry of the other triangle"),
@@ -120,3 +120,24 @@ def test_mutations_give_a_matrix_or_words(tmp_path):
         except EckartError:
             seen[False] += 1
     assert min(seen.values()) > 5  # both ends of the reader were met: some 25 of the 1000 are still a matrix, give or take 5
+
+
+def test_a_line_of_a_matrix_that_never_ends_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(matrix_market, "CHUNK", 10)
+    file = tmp_path / "x.mtx"
+    file.write_text("%%MatrixMarket matrix array real general\n2 1\n1.5\n" + "2" * 60)
+    with pytest.raises(FileError, match="line 4: it is longer than 10 bytes, wanted one entry"):
+        read(file)
+    file.write_text("%%MatrixMarket matrix array real general\n2 1\n1.5\n" + "2.000000000001\n")
+    np.testing.assert_array_equal(read(file).array, [[1.5], [2.000000000001]])
+
+
+def test_more_entries_than_promised_are_named_by_their_line_in_any_chunk(tmp_path, monkeypatch):
+    lines = [f"{i} 1 {i}.5\n" for i in range(1, 10)]
+    for chunk in (10**6, 14, 25, 40):
+        monkeypatch.setattr(matrix_market, "CHUNK", chunk)
+        for promised in range(1, 9):
+            file = tmp_path / "x.mtx"
+            file.write_text(f"%%MatrixMarket matrix coordinate real general\n9 1 {promised}\n" + "".join(lines))
+            with pytest.raises(FileError, match=f"line {promised + 3}: {promised} entries are promised, and here is one more"):
+                read(file)

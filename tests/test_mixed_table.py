@@ -208,6 +208,8 @@ def test_an_arrow_column_without_a_type_is_filled(model, gaps):
         at = one.column_names.index(name)
         found = model.impute(one.set_column(at, name, pa.nulls(5))).column(name)
         assert (found.type, found.null_count) == (kind, 0)
+        typed = model.impute(one.set_column(at, name, pa.nulls(5, one.column(at).type))).column(name)
+        assert found.to_pylist() == typed.cast(kind, safe=False).to_pylist()
 
 
 def test_fit_impute_is_fit_and_impute(gaps):

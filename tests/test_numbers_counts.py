@@ -272,3 +272,28 @@ def test_topics_facts(rng):
     assert topics.falls(traced(3.0, 2.0, 1.0), (1, 9)) == 1
     assert topics.falls(traced(-3000.0, -2000.0, -2000.0 - 0.9 * 2e-3)) == 0
     assert topics.falls(traced(-3000.0, -2000.0, -2000.0 - 1.1 * 2e-3)) == 1
+
+
+@pytest.mark.parametrize(("kind", "near"), [("variational", 1e-5), ("em", 2e-4)])
+def test_documents_stand_still_before_a_step_of_topics_is_measured(rng, kind, near):
+    """The gain at topics that are no answer is that of documents that stand still."""
+    from eckart.explain.topics.lda_em import TopicProblem
+    from eckart.explain.topics.lda_variational import Priors, VariationalProblem
+    from eckart.factors import Topics
+
+    x = Counts.from_scipy(sparse.csr_array(rng.poisson(0.6, (40, 25)).astype(np.float64)))
+    t = Topics(rng.gamma(0.3, 1.0, (4, 25)) * 30 + 0.01, np.full(4, 0.1), np.full(4, 0.25))
+
+    def problem():
+        docs = ENGINE.put(x)
+        if kind == "em":
+            return TopicProblem(docs, ENGINE, t.prior, 1.1)
+        return VariationalProblem(docs, Priors(t.prior, 0.1, None, False, False), ENGINE, 1, 0.0)
+
+    if kind == "em":
+        got = topics.certify_em(problem(), t, trace=traced(1.0), tol=0.0, name="LDA")
+    else:
+        got = topics.certify_variational(problem(), t, trace=traced(1.0), tol=0.0)
+    exact = topics.one_more_step(problem(), t, 1e-9).gain
+    assert got["gain of one more step"] == pytest.approx(exact, abs=near)
+    assert topics.one_more_step(problem(), t, 1e-1).gain != pytest.approx(exact, abs=near)

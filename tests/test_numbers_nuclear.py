@@ -47,6 +47,9 @@ def test_duality_gap(rng, ridge, tau):
     assert c["relative residual"] == pytest.approx(np.linalg.norm(t.rest) / np.linalg.norm(t.target))
     assert c["rank"] == K
     assert ("within tau" in c.notes[0]) == (norm <= tau * (1 + 1e-3))
+    for share, within in ((0.9, True), (1.1, True), (1.3, False)):  # of tau, to a tolerance of 0.2
+        near = nuclear.gap_certificate(t.x, t.f, norm / share, tol=0.2, rng=rng, engine=ENGINE, ridge=ridge)
+        assert ("within tau" in near.notes[0]) == within
 
 
 def test_svt_numbers(rng):
@@ -203,6 +206,22 @@ def test_recovery_numbers(rng, monkeypatch):
     shares = [1 - recovery._loss(len(basis), n, spectral.FAILURE / 2) for n in (30, 2000)]
     mu = min(1.0, top / shares[0])
     assert bound == pytest.approx(max(mu - (mu - low) / shares[1], 0.0), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "last"), [([(0.4, 2.0), (0.4, 0.9), (0.4, 0.6), (0.4, 0.5)], 2), ([(0.4, 0.6), (0, 0.5)], 0), ([(0.8, 2.0), (0.8, 1.3)], 0), ([(0.5, 2.0)] * 2, 1)]
+)  # fmt: skip
+def test_a_bound_is_sought_until_it_decides(rng, monkeypatch, bounds, last):
+    """The next probe is tried where what was found, with what the dual point misses (0.3 here), is below one and its bound is not."""
+    t = Nuclear(rng)
+    x = Observed.from_nan(np.where(t.seen, t.u @ t.v.T, np.nan))
+    monkeypatch.setattr(recovery, "PROBES", range(len(bounds)))
+    monkeypatch.setattr(recovery, "smallest", lambda *_: (0.25, "told", True))
+    monkeypatch.setattr(recovery, "dual_point", lambda *_: (None, 0.15, None))
+    monkeypatch.setattr(recovery.Measured, "outside", lambda self, y, rng, probe: (*bounds[probe], str(probe)))
+    c = recovery.recovery_certificate(LowRank(t.u, t.v), x)
+    assert c["how its bound is known"] == str(last)
+    assert c["dual certificate"] == pytest.approx(bounds[last][1] + 0.3)
 
 
 def _dense_top(apply, like, tangent):

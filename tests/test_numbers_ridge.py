@@ -12,7 +12,7 @@ import pytest
 
 from dense_points import ENGINE, K, M, N, Table, traced
 from eckart import ALS, Observed
-from eckart.certify import losses, mapped, stationary, tables
+from eckart.certify import losses, mapped, spectral, stationary, tables
 from eckart.engines.protocol import RidgeRule
 from eckart.terms import LOSSES
 from eckart.trace import StopReason
@@ -313,3 +313,17 @@ def test_als_says_how_far_the_best_can_be(rng):
     ]
     below = max(c["objective"] * (1 - c["duality gap"]) for c in fits)
     assert below <= min(c["objective"] for c in fits) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("l2", "steps"), [(1000.0, [4, 60]), (0.01, [4])])
+@pytest.mark.parametrize("module", [losses, stationary])
+def test_a_norm_is_looked_at_again_where_it_may_be_small_enough(rng, monkeypatch, module, l2, steps):
+    """Of many entries: twice where the first look leaves a small gap (a ridge so large that zero is nearly the best), once where it cannot be small."""
+    t, seen, norm = Table(rng), [], spectral.remainder_norm
+    monkeypatch.setattr(module, "SMALL", 0)
+    monkeypatch.setattr(module, "remainder_norm", lambda *told: (seen.append(told[5]), norm(*told))[1])
+    t.u, t.v = 1e-6 * t.u, 1e-6 * t.v
+    p = stationary.RidgeProblem.of(ENGINE, t.placed(), RidgeRule(l2))
+    certify = losses.certify_loss if module is losses else stationary.certify_factors
+    certify(p, t.point(False, LOSSES["huber"]() if module is losses else None), ENGINE, traced(1.0))
+    assert seen == steps

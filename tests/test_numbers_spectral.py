@@ -265,3 +265,28 @@ def test_chains_judge_the_cell_that_is_worse_than_most(rng):
     assert c["effective samples"] == pytest.approx(np.median(sizes))
     assert (c["chains"], c["samples"]) == (4, 800)
     assert c["effective samples of noise"] == pytest.approx(float(chains.ess(noise)))
+
+
+def test_the_slack_of_a_proof_is_that_of_the_remainder(rng):
+    """A remainder of 1e-9 of C is bounded as sharply as it is small, not to rounding of C itself."""
+    n, k = 60, 3
+    q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    v, rest = q[:, :k], 1e-9 * np.linspace(1.0, 0.1, n - k)
+    c = v @ v.T + (q[:, k:] * rest) @ q[:, k:].T
+    turn = -0.5 * v
+    xi, beta, words = spectral.proven_norm(lambda a: c @ a, ENGINE, c, v, turn, rng, 1.0)
+    assert "Cholesky" in words
+    assert xi == pytest.approx(1e-9, rel=1e-3)
+    assert 1e-9 <= beta < 1.002e-9
+
+
+def test_a_remainder_is_never_larger_than_what_is_left(rng):
+    """One step from one start proves nothing about 400 directions: the trace that is not captured bounds them."""
+    n, k = 400, 2
+    values = np.concatenate([[9.0, 7.0], np.full(n - k, 1e-3)])
+    v = np.eye(n)[:, :k]
+    got = spectral.certify_subspace(lambda a: values[:, None] * a, v.T, values[:k], values.sum(), rng=rng, tol=1e-8, probe=(1, 1))
+    left = 1e-3 * (n - k)
+    assert got["upper bound for any k directions"] == pytest.approx(16.0 + max(0.0, left - 7.0))
+    larger = spectral.certify_subspace(lambda a: values[:, None] * a, v.T[:1], values[:1], values.sum(), rng=rng, tol=1e-8, probe=(1, 1))
+    assert larger["upper bound for any k directions"] == pytest.approx(max(9.0, 7.0 + left))

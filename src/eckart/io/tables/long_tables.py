@@ -86,15 +86,15 @@ class Long:
             return observed_frame(source, self)
         path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
         blanks = tuple(NULLS) if path is not None and Path(path).suffix.lower() not in ARROW_FILES else None
-        if path is not None and (many := self._entries(path)) * ENTRY_BYTES > (room := memory_of(self.memory)):
+        if path is not None and self._entries(path) * ENTRY_BYTES > (room := memory_of(self.memory)):
             from eckart.io.tables.entry_shards import sharded
 
-            names, most = (_named(self.rows), _named(self.columns), _named(self.values)), min(room, many * ENTRY_BYTES)
+            names = _named(self.rows), _named(self.columns), _named(self.values)
             return sharded(
                 lambda: self._blocks(source),
                 names,
                 lambda part, at: numbers(part, self.values, at),
-                most,
+                room,
                 None,
                 self.duplicates,
                 blanks,

@@ -133,14 +133,14 @@ def _chunks(start: Start, line: int) -> Iterator[tuple[bytes, int]]:
 
 def _size(text: bytes) -> int:
     """Numbers in a vector, as most of the first lines have it; 0 where all of them are blank."""
-    lines = [line for line in text.split(b"\n", LOOKED_AT + 1)[:LOOKED_AT] if line.strip()]
+    lines = [line for line in text.split(b"\n", LOOKED_AT)[:LOOKED_AT] if line.strip()]
     counts = np.bincount([numbers_at_end(line, 0) for line in lines], minlength=1)
     return int(len(counts) - 1 - counts[::-1].argmax())
 
 
 def _check_size(start: Start, k: int) -> None:
     """Refuse a header of fewer numbers than the lines have: the rest of them would be taken for parts of words."""
-    lines = [line for line in start.rest.split(b"\n", LOOKED_AT + 1)[:LOOKED_AT] if line.strip()]
+    lines = [line for line in start.rest.split(b"\n", LOOKED_AT)[:LOOKED_AT] if line.strip()]
     seen = [numbers_at_end(line, 0) for line in lines[: max(len(lines) - 1, 1)]]
     if seen and min(seen) > k:
         raise FileError(f"{start.file}, line 1: {k} numbers a vector are promised, the lines below hold {min(seen)}")
