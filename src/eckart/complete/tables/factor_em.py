@@ -33,6 +33,9 @@ PRIOR_ROWS, PRIOR_NOISE = 2.0, 0.05
 """The noise of a score leans on a twentieth of its variance with the weight of two rows: a few rows fitted exactly are no certainty."""
 LEAST_NOISE = 1e-8
 """Of the variance of a column: below it the likelihood of an exact fit grows without end."""
+FAINT = 0.5
+"""Size, in noises, below which a gradient is no longer measured against its own parts: where columns have next to nothing in common the best W is 0 or
+close to it, and steps shrink toward it by the same share for ever. What such a W and a gradient of a fiftieth of this could gain is below 0.003 nats a row."""
 CHUNK = 2**21
 """Numbers in the largest array of a chunk of rows: 16 megabytes."""
 
@@ -121,7 +124,8 @@ def m_step(g: Gaussian, m: FilledMoments, rows: int, l2: float, engine: Any) -> 
 
 
 def factor_gradient(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> float:
-    """The gradient of F by W, relative to the two parts that cancel in it: psi_j dF/dw_j = w_j (E[z z^T] rows + l2) - E[(y - mu) z^T] rows."""
+    """The gradient of F by W, relative to the two parts that cancel in it, and to FAINT at least: psi_j dF/dw_j = w_j (E[z z^T] rows + l2) - E[(y - mu) z^T]
+    rows."""
     mu = m.first / rows
     cov = m.second / rows - np.outer(mu, g.mu) - np.outer(g.mu, mu) + np.outer(g.mu, g.mu)
     scaled = g.w / g.psi[:, None]
@@ -130,7 +134,7 @@ def factor_gradient(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> floa
     one = g.w @ (s @ scaled.T @ cb + s + (l2 / rows) * np.eye(g.k))
     scale = np.sqrt(g.psi)[:, None]
     size = float(np.linalg.norm(one / scale)) + float(np.linalg.norm(cb / scale))
-    return float(np.linalg.norm((one - cb) / scale)) / max(size, 1e-300)
+    return float(np.linalg.norm((one - cb) / scale)) / max(size, FAINT)
 
 
 def em_move(g: Gaussian, m: FilledMoments, rows: int, l2: float) -> float:

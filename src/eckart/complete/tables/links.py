@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from eckart.complete.tables.columns import Part
+from eckart.decompositions import eigh
 from eckart.terms import Loss, Ordered
 
 RIDGE = 1.0
@@ -31,6 +32,8 @@ PRODUCTS, LEFT = 100, 0.05
 """Products with the curvature for a step at the most, and the share of the gradient that a step may leave: the next one begins with another curvature."""
 STILL = 1e-5
 """Stop when the gradient is below this share of what adds up to it, a hundredth of what its certificate allows: a Newton step beyond it gains nothing."""
+AXES = 1e-14
+"""Share of the largest second moment of scores from which on an axis is more than rounding."""
 CELLS = 1000
 """Cells that a link is fitted to: its few numbers are known to a few per cent by then."""
 
@@ -42,11 +45,15 @@ class _Rates:
         self.part, self.loss, self.a, self.f, self.ridge, self.size = part, part.loss, a, f, ridge, np.abs(f)
 
     def begin(self) -> np.ndarray:
-        """Near the answer: by normal scores of equal spread for yes and no, by the scores' own logarithms for rates."""
+        """Near the answer: by normal scores of equal spread for yes and no, by the scores' own logarithms (or the mean alone) for rates."""
         if not self.part.discrete:
-            return np.array([self.part.offset, self.part.scale])
+            level = np.log(max(self.a.mean(), 0.5 / len(self.a)))
+            return self.nearer(np.array([self.part.offset, self.part.scale]), np.array([level, 0.0]))
         no, yes = _by_spreads(self.f, np.array([1 - self.a, self.a]))
         return yes - no
+
+    def nearer(self, *starts: np.ndarray) -> np.ndarray:
+        return min(starts, key=lambda theta: self.at(theta)[0])
 
     def at(self, theta: np.ndarray) -> tuple[float, Any]:
         """The sum, and what ``slope`` needs to know of it."""
@@ -75,8 +82,12 @@ class _Categories(_Rates):
         self.hot = (np.arange(part.loss.width)[:, None] == a).astype(np.float64)
 
     def begin(self) -> np.ndarray:
-        link = _by_spreads(self.f, self.hot)
-        return (link - link.mean(axis=0)).ravel()
+        """By normal scores of equal spread, or by the shares of the levels alone where these are nearer: of columns that repeat one another the spread is next
+        to none, and the first would begin with slopes of thousands."""
+        by_spreads = _by_spreads(self.f, self.hot)
+        by_shares = np.zeros_like(by_spreads)
+        by_shares[:, 0] = np.log(np.maximum(self.hot.sum(axis=1), 0.5))
+        return self.nearer(*((link - link.mean(axis=0)).ravel() for link in (by_spreads, by_shares)))
 
     def at(self, theta: np.ndarray) -> tuple[float, Any]:
         s = theta.reshape(len(self.hot), -1) @ self.f.T
@@ -192,8 +203,10 @@ def _by_spreads(f: np.ndarray, hot: np.ndarray) -> np.ndarray:
 
 
 def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
-    """The part with its link (and thresholds) fitted to codes ``a`` at left-out scores ``y``."""
-    f = np.column_stack([np.ones(len(y)), y])
+    """The part with its link (and thresholds) fitted to codes ``a`` at left-out scores ``y``; rates stay in the range of those at ``y``, beyond which the
+    exponential was fitted to nothing."""
+    axes = _axes(y)
+    f = np.column_stack([np.ones(len(y)), y @ axes.T])
     kind = _Grades if isinstance(part.loss, Ordered) else _Categories if part.loss.width > 1 else _Rates
     problem = kind(part, a, f, _ridge(f))
     theta = problem.begin()
@@ -212,7 +225,20 @@ def fit_link(part: Part, a: np.ndarray, y: np.ndarray) -> Part:
             break
         theta, state, now = trial, there, new
     loss, link = problem.made(theta)
-    return replace(part, loss=loss, link=link)
+    made = replace(part, loss=loss, link=np.column_stack([link[:, 0], link[:, 1:] @ axes]))
+    if part.discrete:
+        return made
+    rates = made.numbers(y)
+    return replace(made, low=float(rates.min()), high=float(rates.max()))
+
+
+def _axes(y: np.ndarray) -> np.ndarray:
+    """Orthonormal axes in which all scores lie (axes x scores): a category of 200 levels is told by as few numbers as the model has, and the best slopes lie
+    in the same axes, since the ridge would punish all else."""
+    if y.shape[1] < LEVELS:
+        return np.eye(y.shape[1])
+    values, vectors = eigh(y.T @ y)
+    return vectors[:, values > AXES * values[-1]].T
 
 
 def _ridge(f: np.ndarray) -> np.ndarray:

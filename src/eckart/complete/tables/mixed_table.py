@@ -71,7 +71,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
     n_components : k; None chooses among 1, 2, 4, 8 and 16 by cells that are hidden for it.
     losses : {"column": "name"} for columns that shall not have the usual loss of their type. Usual: "squared" for numbers and dates, "logistic" for
         booleans and for 0 and 1 alone, "multinomial" for texts and categories, "ordered" for ordered categories, "poisson" for counts and amounts (values
-        >= 0 with skewness above 2; their scores are those of log(1 + value), since a squared error would be that of the largest values alone). Others:
+        >= 0 with skewness above 2; their scores are those of log(1 + value / unit), since a squared error would be that of the largest values alone). Others:
         "huber" for numbers of which a few are wild; "ordered", "ordered_probit" and "multinomial" for numbers with few values. Whole numbers that count
         the rows, or are all different in a column named id (or user_id, PassengerId, key), are left aside unless a loss is named for them; plan["aside"] tells.
     l2 : the ridge, in rows; None chooses 1, 10 or 100 by hidden cells.
@@ -227,7 +227,7 @@ class MixedTable(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimator):
             base = float(level[best] - np.delete(level, best).mean()) if len(slopes) > 1 else float(level[0])
             value: Any = _levels(part)[best]
         elif part.linked:
-            direction, base, value = part.link[0, 1:], float(part.link[0, 0]), float(part.numbers(at)[0])
+            direction, base, value = part.link[0, 1:], float(part.link[0, 0] + np.log(part.unit)), float(part.numbers(at)[0])
         else:
             direction, base, value = np.array([part.scale]), part.offset, float(part.numbers(at)[0])
         base += float(direction @ g.mu[part.at])
