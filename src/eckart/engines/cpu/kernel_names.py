@@ -21,7 +21,7 @@ def spelled(kind: types.Type) -> Any:
     """
     if isinstance(kind, types.Array):
         return ["array", spelled(kind.dtype), kind.ndim, kind.layout, kind.mutable]
-    if isinstance(kind, types.NamedTuple):
+    if isinstance(kind, (types.NamedTuple, types.NamedUniTuple)):  # the second: fields of one type
         made = kind.instance_class
         return ["record", made.__module__, made.__qualname__, [spelled(t) for t in kind.types]]
     if isinstance(kind, (types.Tuple, types.UniTuple)):
@@ -41,7 +41,7 @@ def unspelled(words: Any) -> types.Type:
         return types.Array(unspelled(dtype), ndim, layout, readonly=not mutable)
     if head == "record":
         module, name, fields = rest
-        return types.NamedTuple(tuple(map(unspelled, fields)), getattr(import_module(module), name))
+        return types.BaseTuple.from_types(tuple(map(unspelled, fields)), getattr(import_module(module), name))
     return types.Tuple(tuple(map(unspelled, rest[0])))
 
 

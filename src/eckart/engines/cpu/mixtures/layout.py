@@ -154,8 +154,8 @@ class Layout:
         return out
 
     @cached_property
-    def stacks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Covariances, precisions and roots, k of each or one, for rows with gaps."""
-        roots = np.ascontiguousarray(np.atleast_3d(self.theta.roots.T).T)
-        spread = np.ascontiguousarray(self.theta.spread).reshape(roots.shape)
-        return spread, np.matmul(roots, roots.transpose(0, 2, 1)), roots
+    def gap_stack(self) -> Any:
+        """The components for rows with gaps."""
+        from eckart.engines.cpu.mixtures.missing_kernels import stacked
+
+        return stacked(self.theta)

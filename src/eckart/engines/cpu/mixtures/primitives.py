@@ -223,16 +223,27 @@ def _add_gaps(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums) -> None
             t.seen = np.repeat(t.counts[:, None], theta.n, axis=1)
         missing_entries.add_diagonal(block, q * w[:, None] if len(w) else q, theta, t)
     else:
-        loglik, _ = _gap_rows(layout, block, w, t.counts, t.shift, t.scatter)
+        loglik, _ = _gap_rows(layout, block, w, t)
     t.bound += float(np.where(w > 0, w * loglik, 0.0).sum()) if len(w) else float(loglik.sum())
 
 
-def _gap_rows(layout: Layout, block: np.ndarray, w: np.ndarray, *sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _gap_rows(layout: Layout, block: np.ndarray, w: np.ndarray, t: Sums | None = None) -> tuple[np.ndarray, np.ndarray]:
     """log p and shares of rows with missing entries, under full or tied covariances; the rows are added to the sums."""
-    loglik, q = np.empty(len(block)), np.empty((len(block), layout.theta.k))
-    stack = missing_kernels.Stack(layout.theta.means, *layout.stacks, layout.components.constants)
-    rows: Any = missing_kernels.gap_rows
-    rows(block, w, stack, loglik, q, *sums)
+    kernels, theta = missing_kernels, layout.theta
+    k, n = theta.k, theta.n
+    gone = np.packbits(np.isnan(block), axis=1)
+    order = np.lexsort(gone.T)  # rows with the same gaps side by side: they share their inverses
+    loglik, q, stack = np.empty(len(block)), np.empty((len(block), k)), layout.gap_stack
+    lanes = stack.constants.shape[1]
+    shift, scatter = (np.zeros((0 if t is None else len(like), lanes)) for like in (stack.means, stack.spread))
+    rows: Any = kernels.gap_rows
+    found = (np.empty_like(loglik), np.empty_like(q))
+    rows(block[order], w[order] if len(w) else w, stack, *found, NONE if t is None else t.counts, shift, scatter)
+    loglik[order], q[order] = found
+    if t is not None:
+        t.shift[:, :n] += np.moveaxis(shift.reshape(-1, n, lanes), 2, 1).reshape(-1, n)[:k]
+        sums = np.moveaxis(scatter.reshape(-1, n * n, lanes), 2, 1).reshape(-1, n, n)[:k]
+        t.scatter[:, :n, :n] += sums if theta.kind == "full" else sums.sum(axis=0)
     return loglik, q
 
 
@@ -250,7 +261,7 @@ def _log_probs(
     if theta.kind in DIAGONAL:
         out[gaps] = missing_entries.diagonal_log_probs(block[gaps], theta)
     else:
-        loglik, q = _gap_rows(layout, block[gaps], NONE, NONE, NO_ROWS, np.empty((1, 0, 0)))
+        loglik, q = _gap_rows(layout, block[gaps], NONE)
         with np.errstate(divide="ignore"):
             out[gaps] = loglik[:, None] + np.log(q)
     return out
