@@ -1,18 +1,25 @@
 """Kernels that other processes compile while a first fit is at its first ones: the list is true, and a fit never depends on it."""
 
+import importlib
 import inspect
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from numba.core import types
+from numba.core.dispatcher import Dispatcher
 
 import first_kernels
 from eckart.engines.cpu import ahead, kernel_names
 from eckart.engines.cpu.kernel_names import dispatcher_of, spelled, unspelled
 
+ENGINE = Path(ahead.__file__).parent
+COMPILED = sorted(
+    f"eckart.engines.cpu.{'.'.join(file.relative_to(ENGINE).with_suffix('').parts)}" for file in ENGINE.rglob("*.py") if "@njit" in file.read_text()
+)
 KERNELS = sorted({place for orders in ahead.recorded().values() for order in orders for place, _ in order})
 
 
@@ -29,6 +36,13 @@ def test_every_kernel_of_the_list_is_there_and_takes_such_arguments(place):
 def test_every_model_that_is_recorded_has_kernels():
     assert set(ahead.recorded()) == set(first_kernels.FITS)
     assert all(len(order) > 1 for orders in ahead.recorded().values() for order in orders)
+
+
+@pytest.mark.parametrize("module", COMPILED)
+def test_kernels_that_several_files_call_say_how_they_round(module):
+    """Else numba compiles them with the ``fastmath`` of whoever calls first, for all who call later."""
+    borrowed = [k for k in vars(importlib.import_module(module)).values() if isinstance(k, Dispatcher) and k.py_func.__module__ != module]
+    assert [k.__name__ for k in borrowed if "fastmath" not in k.targetoptions and "inline" not in k.targetoptions] == []
 
 
 def test_a_type_that_cannot_be_spelled_is_refused():

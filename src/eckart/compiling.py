@@ -102,4 +102,5 @@ OUTSIDE: dict[str, Any] = {"nogil": True, "cache": True, "no_cfunc_wrapper": Tru
 """For kernels that Python calls."""
 
 INSIDE: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": Light}
-"""For what only other kernels call. Python must not call it: there would be nothing to run."""
+"""For what only other kernels call. Python must not call it: there would be nothing to run. What several files call says its ``fastmath`` itself: numba would
+take that of the first caller, and the bits of all others would depend on which model a process had fitted first."""

@@ -85,8 +85,7 @@ def reduce(
         "verbose": shell.bars,
     }
     build = building.builder(method, METHODS, told, init="pca", **always)
-    if not pca:
-        k = _code_size(k, components)
+    k = k if pca else _code_size(k, components)
     reading = reading_of(table, cells, shell=shell)
     with shell.phase(f"reading {file}"):
         file = local(file)
@@ -95,8 +94,7 @@ def reduce(
     x, shape = data.matrix, shape or data.image
     building.check_image(shape, x.shape[1])
     refuse_rank(k, x)
-    if not pca:
-        shape = shape or _square(x.shape[1])
+    shape = shape or (None if pca else _square(x.shape[1]))
     unfitted = build(n_components=k, image=shape)
     if how.plan:
         from eckart.cli.estimate import tell_plan

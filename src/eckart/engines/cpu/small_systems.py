@@ -8,7 +8,7 @@ from numba import njit
 from eckart.compiling import INSIDE
 
 
-@njit(**INSIDE)
+@njit(**INSIDE, fastmath=False)
 def factor_in_place(m, size):
     """The lower triangle of a positive definite M (size x size) becomes that of L, M = L L^T; returns log |M|."""
     logs = 0.0
@@ -25,7 +25,7 @@ def factor_in_place(m, size):
     return logs
 
 
-@njit(**INSIDE)
+@njit(**INSIDE, fastmath=False)
 def solve(low, size, v):
     """v <- (L L^T)^-1 v; returns ||L^-1 v||^2."""
     square = 0.0

@@ -97,7 +97,7 @@ ALL = np.empty(0, np.int64)
 """No rows are chosen: all of a range are meant."""
 
 
-@njit(**INSIDE)
+@njit(**INSIDE, fastmath=False)
 def next_rows(indptr, chosen, first, last):
     """The end of the rows from ``first`` on (of chosen, or the rows themselves) that together have at most ROOM entries; one row at the least."""
     size, end = 0, first

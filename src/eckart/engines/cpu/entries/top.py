@@ -18,7 +18,7 @@ LEAST_ITEMS, ITEMS_OF_ONE = 16, 4
 """Pieces of work wanted, so that threads have some to share: of many rows, and of a single one, for which handing out a piece takes as long as its work."""
 
 
-@njit(**OUTSIDE)
+@njit(**OUTSIDE, fastmath=False)
 def _mask(indptr, indices, rows, first, last, begin, tile, ascend):
     """Excluded columns of the given rows become -inf in the tile of columns begin... The indices of a row may stand in any order; ``ascend`` says where they
     are known to ascend (1) or not (0): there all are looked through, and where nothing is known (-1) that is found out."""

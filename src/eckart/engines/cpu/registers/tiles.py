@@ -67,7 +67,7 @@ _add_1, _add_2, _add_3 = (_strip(wide, 1) for wide in (1, 2, 3))
 _take_1, _take_2, _take_3 = (_strip(wide, -1) for wide in (1, 2, 3))
 
 
-@njit(**INSIDE)
+@njit(**INSIDE, fastmath=False)
 def grow_gram(x, count, g, size):
     k = g.shape[0]
     for r in range(0, k, size * x.itemsize // 8):
@@ -85,7 +85,7 @@ def grow_gram(x, count, g, size):
                 c += 3 * size
 
 
-@njit(**INSIDE)
+@njit(**INSIDE, fastmath=False)
 def take_gram(x, count, first, last, g, size):
     k = g.shape[0]
     for r in range(first, last, size * x.itemsize // 8):

@@ -118,7 +118,7 @@ def normal_words(counts, prior, scale, lift, k, first, last, words):
     return value + (prior[0, 0] * math.log(product) if not many else 0.0)
 
 
-@njit(**OUTSIDE)
+@njit(**OUTSIDE, fastmath=False)
 def digamma(x):
     """psi(x) for x > 0: the recurrence up to 6, then the asymptotic series (error below 1e-11)."""
     y = 0.0
