@@ -27,7 +27,7 @@ from eckart.io.text.records import record_mark
 from eckart.io.text.shards import shards, write_shards
 from eckart.io.text.tokens import ALONE, classes, token_batches
 from eckart.io.text.word_kernels import SINGLE
-from eckart.io.vectors import files, parts
+from eckart.io.vectors import files, word_rows
 from eckart.io.vectors.text_format import _check_size, _size
 
 
@@ -309,8 +309,8 @@ def test_binary_vectors_are_found_wherever_chunks_cut_them(tmp_path, monkeypatch
     vectors = rng.standard_normal((10, 5)).astype(np.float32)
     file = tmp_path / "v.bin"
     file.write_bytes(b"10 5\n" + b"".join(w.encode() + b" " + v.tobytes() for w, v in zip(words, vectors)))
-    for module in (files, parts):
-        monkeypatch.setattr(module, "CHUNK", max(chunk, 5) if module is parts else chunk)
+    for module in (files, word_rows):
+        monkeypatch.setattr(module, "CHUNK", max(chunk, 5) if module is word_rows else chunk)
     found = read_vectors(file, format="binary")
     assert found.words.tolist() == words
     np.testing.assert_array_equal(found.vectors, vectors)

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from eckart.io.models.mapped import load_mapped
 from safetensors import safe_open
 from safetensors.numpy import save_file
 from scipy import sparse
@@ -26,6 +25,7 @@ from eckart.factors.mixed_columns import MixedColumns
 from eckart.factors.network import _labels
 from eckart.io.models import save
 from eckart.io.models.checkpoint import Checkpoint
+from eckart.io.models.memory_maps import load_mapped
 from eckart.io.models.pack import resumed_trace
 from eckart.io.models.whole_files import check_place
 from eckart.io.tables import entry_shards
