@@ -34,6 +34,7 @@ def data(tmp_path_factory):
         folder / "movies.csv", index=False
     )
     x = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 4)) + 0.1 * rng.standard_normal((40, 4))
+    x /= x.std(axis=0)  # columns of another size have a note of their own
     people = pd.DataFrame(x.round(3), columns=["height", "weight", "age", "income"])
     people.insert(0, "name", [f"p{i}" for i in range(40)])
     people["born"] = pd.date_range("1990-01-01", periods=40).strftime("%Y-%m-%d")

@@ -232,7 +232,7 @@ def test_item_response_covers_abilities_and_difficulties(run):
     assert found < 0.7 * plain
     assert "certificate holds: True" in out
     for name in ("ability", "difficulty"):
-        assert 75 <= numbers(rf"{name}: #% of the true values", out)[0] <= 100  # 20 questions: a deviation of 7 %
+        assert 62 <= numbers(rf"{name}: #% of the true values", out)[0] <= 100  # 20 questions: a deviation of 7 %, four of them from 90 %
     assert out.count("discrimination") == 5
 
 
