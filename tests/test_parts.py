@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import eckart
+from eckart.complete.normalise import normalise
+from eckart.engines import engine_named
 from eckart.engines.blocks.engine import BlocksEngine
 from eckart.engines.blocks.spreading import RULES
 from eckart.engines.protocol import Moments
@@ -74,6 +76,14 @@ def test_batches_are_those_of_the_rows_whatever_parts_they_come_in(rows):
     model.fit(in_parts(x, rows))
     assert model.n_steps_ == steps
     np.testing.assert_allclose(model.components_, one, rtol=1e-6)
+
+
+@pytest.mark.parametrize("by", ["column", "both", "bias"])
+@pytest.mark.parametrize("engine", ["auto", "cpu", "plain"])
+def test_means_of_parts_are_those_of_the_matrix_on_every_engine(by, engine):
+    one, _ = normalise(NUMBERS, by)
+    parts, _ = normalise(in_parts(NUMBERS), by, engine=engine_named(engine, 1))
+    np.testing.assert_allclose(parts.column_offset, one.column_offset, rtol=1e-6, atol=1e-8)
 
 
 def test_columns_of_parts_are_not_scaled_in_silence():

@@ -260,12 +260,12 @@ def _of_parts(observed: Any, by: str, engine: Any, l2: float, l2_by_count: bool,
         where = pattern.at(*ones)
         sums = BiasSums(
             lambda c: pattern.times(where, c[:, None])[:, 0], lambda b: pattern.times_t(where, b[:, None])[:, 0],
-            pattern.times(values, ones[1])[:, 0], pattern.times_t(values, ones[0])[:, 0],
+            pattern.times(values, ones[1])[:, 0], pattern.times_t(pattern.by_columns(values), ones[0])[:, 0],
         )  # fmt: skip
         b, c, residual = balanced(sums, ridged(counts, l2, l2_by_count), ridged(counts_t, l2, l2_by_count), iterations)
         fitted = replace(fitted, row_offset=b, column_offset=c, l2=l2, l2_by_count=bool(l2_by_count), residual=residual)
     if by in ("column", "both"):
-        fitted = replace(fitted, column_offset=pattern.times_t(values, ones[0])[:, 0] / np.maximum(counts_t, 1))
+        fitted = replace(fitted, column_offset=pattern.times_t(pattern.by_columns(values), ones[0])[:, 0] / np.maximum(counts_t, 1))
         values = values - pattern.at(ones[0], fitted.column_offset[:, None])  # type: ignore[index]
     if by in ("row", "both"):
         fitted = replace(fitted, row_offset=pattern.times(values, ones[1])[:, 0] / np.maximum(counts, 1))
