@@ -252,6 +252,7 @@ def test_gaps_start_solve_and_expected_codes(engine, dtype, weighted):
     for a, b in zip(engine.gap_solve(stats), PLAIN.gap_solve(stats)):
         assert_close(a, b, np.float64, 1e4)  # systems of condition 1e5: the mean is far from zero
     np.testing.assert_array_equal(np.isnan(engine.entries(got)), np.isnan(x))
+    assert engine.largest(got) == np.nanmax(np.abs(x.astype(dtype)))
 
 
 @cases

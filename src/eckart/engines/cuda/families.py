@@ -36,10 +36,15 @@ class DeviceFamilies:
     def check_family(self, x: Any, family: Any) -> None:
         """What is not as it should be is looked for by the CPU engine, whose words name it; a family that takes all finite numbers needs a look alone."""
         x = self.held(x)
-        if x.kind == "dense" and not hasattr(family, "check") and not getattr(family, "gaps", False):
-            for _ in x.blocks():
-                pass
-        elif not hasattr(family, "linear") or not self._sound(x, family):
+        if x.kind == "dense" and not hasattr(family, "check"):
+            try:
+                for _ in x.blocks():
+                    pass
+                return
+            except GapsFound:
+                if not getattr(family, "gaps", False):
+                    raise
+        if not hasattr(family, "linear") or not self._sound(x, family):
             self.on_cpu("check_family", x, family)
 
     def _sound(self, x: Held, family: Any) -> bool:

@@ -20,10 +20,11 @@ import torch
 from eckart.engines.cpu.dense.gaps import rows_by_gaps
 from eckart.engines.cuda.arrays import DeviceArray, all_fetched, torch_dtype
 from eckart.engines.cuda.held import Held
+from eckart.engines.cuda.known import row_sums
 from eckart.engines.cuda.stored import MOST_ROWS
 from eckart.engines.cuda.triangles import roots_of
 from eckart.engines.host import Host
-from eckart.engines.protocol import GapCodes, GapStatistics
+from eckart.engines.protocol import GapCodes, GapStatistics, SeenColumns
 
 FEW = 0.02
 """Share of seen entries below which masks do not pay: a product in float64 makes some fifty multiply-adds in the time in which a number is fetched."""
@@ -37,6 +38,22 @@ class DeviceGaps:
     on_cpu: Any
     held: Any
     twins: Any
+
+    def seen_columns(self, x: Any) -> SeenColumns:
+        x = self.held(x)
+        if x.kind != "observed":
+            return self.on_cpu("seen_columns", x)
+        e = x.T.entries
+        wide, count = e.data.double(), e.counts
+        mean = row_sums(e, wide) / count.clamp(min=1)
+        seen, mean, square = all_fetched(count, mean, row_sums(e, (wide - mean[e.row_of]) ** 2))
+        return SeenColumns(seen.astype(np.int64), mean, square)
+
+    def largest(self, x: Any) -> float:
+        x = self.held(x)
+        if x.kind == "dense":
+            return self.on_cpu("largest", x)
+        return float(x.entries.data.abs().amax()) if x.nnz else 0.0
 
     def gap_statistics(self, x: Any, w: np.ndarray, mean: np.ndarray, noise: float) -> GapStatistics:
         x = self.held(x)
