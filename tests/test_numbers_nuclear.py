@@ -209,7 +209,7 @@ def test_recovery_numbers(rng, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "last"), [([(0.4, 2.0), (0.4, 0.9), (0.4, 0.6), (0.4, 0.5)], 2), ([(0.4, 0.6), (0, 0.5)], 0), ([(0.8, 2.0), (0.8, 1.3)], 0), ([(0.5, 2.0)] * 2, 1)]
+    ("bounds", "last"), [([(0.4, 2.0), (0.4, 0.9), (0.4, 0.6), (0.4, 0.5)], 2), ([(0.4, 0.6), (0, 0)], 0), ([(0.8, 2.0), (0.8, 1.3)], 0), ([(0.5, 2.0)] * 2, 1)]
 )  # fmt: skip
 def test_a_bound_is_sought_until_it_decides(rng, monkeypatch, bounds, last):
     """The next probe is tried where what was found, with what the dual point misses (0.3 here), is below one and its bound is not."""
