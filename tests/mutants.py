@@ -109,6 +109,7 @@ KNOWN: dict[str, str] = {
     **{f"{file} sign turned: {words}": SIGN for file, words in SIGNED},
     **{f"{file} limit times 100: {seconds}": "how often a checkpoint is written" for file, seconds in KEPT_EVERY},
     "complete/items/spectral_filter.py sign turned: RANK[x.dtype] * squares.max(initial=0.0)": "the largest singular value of a normalised adjacency is one",
+    "explain/mixtures/families_discrete.py limit times 100: 1.0": "the divisor of what nobody saw, which is replaced",
     "complete/bayes/evidence.py sign turned: cells.var(axis=2) + 1e-300": "keeps a logarithm from being that of 0",
     "complete/bayes/bayesian_mf.py term dropped: self.n_components + 1": "how many threads a small matrix takes: the draws are the same",
     "complete/bayes/bayesian_mf.py comparison turned: x.nnz * (self.n_components + 1) ** 2 < SMALL": "the same",

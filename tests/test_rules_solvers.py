@@ -782,3 +782,11 @@ def test_sweeps_of_chains_are_paid_for_by_their_multiplications(monkeypatch):
     for work, sweeps in ((50.5, 50), (10, 20), (1e6, 20 * gibbs.LONGER)):
         monkeypatch.setattr(gibbs, "WORK", work * one)
         assert gibbs.budget_of(x, 2, 3, 20) == sweeps
+
+
+def test_a_column_that_nobody_of_a_component_saw_says_nothing_of_it():
+    from eckart.explain.mixtures.families_discrete import Bernoulli
+
+    family = Bernoulli()
+    found = family.weighted_fit(np.array([[1.0, np.nan], [0.0, np.nan], [1.0, np.nan], [1.0, np.nan]]), np.ones((4, 1)))
+    np.testing.assert_allclose(found["means"], [[0.75, 0.5]])
