@@ -790,3 +790,17 @@ def test_a_column_that_nobody_of_a_component_saw_says_nothing_of_it():
     family = Bernoulli()
     found = family.weighted_fit(np.array([[1.0, np.nan], [0.0, np.nan], [1.0, np.nan], [1.0, np.nan]]), np.ones((4, 1)))
     np.testing.assert_allclose(found["means"], [[0.75, 0.5]])
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_equations_of_features_are_solved_to_a_share_of_their_right_side(rng, size):
+    from scipy import sparse
+
+    from eckart.complete.bayes.features import TOLERANCE, Iterative
+
+    x = sparse.random_array((60, 20), density=0.3, rng=rng, format="csr")
+    link, right = Iterative(x, 2), size * rng.standard_normal((20, 2))
+    a = (x.T @ x).toarray() + np.eye(20)
+    wanted = np.linalg.solve(a, right)
+    found = link._solve(right)
+    assert 0 < np.linalg.norm(found - wanted) <= 20 * TOLERANCE * np.linalg.norm(wanted)
