@@ -227,6 +227,11 @@ def test_promises(coder, x, tmp_path):
         model.fit(bad)
     assert numbers(model) == numbers(back)
     assert np.allclose(model.inverse_transform(model.transform(x)), model.reconstruct(x), atol=1e-6)
+    codes = model.transform(x).astype(np.float64)
+    double, single = (model.inverse_transform(codes.astype(kind)) for kind in (np.float64, np.float32))
+    assert (double.dtype, single.dtype) == (np.float64, np.float32)
+    assert (model.inverse_transform(codes + 1e-9 * np.abs(codes).max()) != double).mean() > 0.9  # decoded in the precision of the codes
+    np.testing.assert_allclose(single, double, atol=1e-4)
     risk = 0.5 * np.mean(np.sum((x - model.reconstruct(x)) ** 2, axis=1))
     assert model.reconstruction_error(x) == pytest.approx(risk)
     for dtype in (np.float32, np.float64):

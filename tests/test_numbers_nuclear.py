@@ -209,8 +209,7 @@ def test_recovery_numbers(rng, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("bounds", "last"),
-    [([(0.4, 2.0), (0.4, 0.9), (0.4, 0.6), (0.4, 0.5)], 2), ([(0.4, 0.6), (0, 0.5)], 0), ([(0.8, 2.0), (0.8, 1.3)], 0), ([(0.5, 2.0)] * 2, 1)],
+    ("bounds", "last"), [([(0.4, 2.0), (0.4, 0.9), (0.4, 0.6), (0.4, 0.5)], 2), ([(0.4, 0.6), (0, 0)], 0), ([(0.8, 2.0), (0.8, 1.3)], 0), ([(0.5, 2.0)] * 2, 1)]
 )  # fmt: skip
 def test_a_bound_is_sought_until_it_decides(rng, monkeypatch, bounds, last):
     """The next probe is tried where what was found, with what the dual point misses (0.3 here), is below one and its bound is not."""
@@ -223,6 +222,41 @@ def test_a_bound_is_sought_until_it_decides(rng, monkeypatch, bounds, last):
     c = recovery.recovery_certificate(LowRank(t.u, t.v), x)
     assert c["how its bound is known"] == str(last)
     assert c["dual certificate"] == pytest.approx(bounds[last][1] + 0.3)
+
+
+@pytest.mark.parametrize(("norms", "last"), [([(1, 3), (1, 1), (1, 1)], 1), ([(3, 3), (1, 1)], 0), ([(1, 1), (1, 1)], 0)])
+@pytest.mark.parametrize("under_a_loss", [True, False])
+def test_a_gap_is_sought_until_it_decides(rng, monkeypatch, norms, last, under_a_loss):
+    """The next probe is tried where the gap at the norm that was found is small enough, and at its bound is not."""
+    t = Nuclear(rng)
+    tau = float(np.linalg.norm(t.rest, 2))
+
+    def gap(tol):
+        how = {"tol": tol, "rng": rng, "engine": ENGINE}
+        if under_a_loss:
+            return nuclear_losses.loss_gap_certificate(t.x, t.f, LOSSES["huber"](), tau, **how)["duality gap"]
+        return nuclear.gap_certificate(t.x, t.f, tau, **how)["duality gap"]
+
+    def told(norms):
+        module, seen = (nuclear_losses if under_a_loss else nuclear), []
+        monkeypatch.setattr(module, "PROBES", [(at, 1) for at in range(len(norms))])
+
+        def norm(self, rest, rng, probe):
+            seen.append(probe[0])
+            return (*(tau * n for n in norms[probe[0]]), "told")
+
+        monkeypatch.setattr(nuclear.Measured, "norm", norm)
+        monkeypatch.setattr(nuclear_losses, "remainder_norm", lambda *a: (*(n * n for n in norm(None, None, None, a[5:])[:2]), "told"))
+        return seen
+
+    told([(1, 1)])
+    small = gap(1.0)
+    told([(3, 3)])
+    large = gap(1.0)
+    assert small < 0.9 * large
+    seen = told(norms)
+    gap((small + large) / 2)
+    assert seen == list(range(last + 1))
 
 
 def _dense_top(apply, like, tangent):

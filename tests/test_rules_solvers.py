@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import eckart
-from eckart import ALS, LDA, PCA, SVP, Autoencoder, BayesianMF, GaussianMixture, SoftImpute
+from eckart import ALS, LDA, PCA, SVP, Autoencoder, BayesianMF, GaussianMixture, Observed, SoftImpute
 from eckart.complete.nuclear import svt
 from eckart.complete.nuclear.operators import Triples
 from eckart.engines import engine_named
@@ -771,3 +771,36 @@ def test_a_projected_step_must_lower_the_misfit_by_its_gain(monkeypatch):
     assert tried([1.05, 0.91, 0.89])[0].value == 0.89
     assert told == [8.0, 4.0, 2.0]
     assert tried([0.95] * svp.CUTS) is None
+
+
+def test_sweeps_of_chains_are_paid_for_by_their_multiplications(monkeypatch):
+    """n_chains (2 nnz (k + 1)^2 + (N + n) (k + 1)^3 / 3) in a sweep; never fewer than were asked for, never more than LONGER times these."""
+    from eckart.complete.bayes import gibbs
+
+    x = Observed.from_nan(np.where(np.eye(4, 3) > 0, np.nan, 1.0))
+    one = 3 * (2 * 9 * 3**2 + 7 * 3**3 / 3)
+    for work, sweeps in ((50.5, 50), (10, 20), (1e6, 20 * gibbs.LONGER)):
+        monkeypatch.setattr(gibbs, "WORK", work * one)
+        assert gibbs.budget_of(x, 2, 3, 20) == sweeps
+
+
+def test_a_column_that_nobody_of_a_component_saw_says_nothing_of_it():
+    from eckart.explain.mixtures.families_discrete import Bernoulli
+
+    family = Bernoulli()
+    found = family.weighted_fit(np.array([[1.0, np.nan], [0.0, np.nan], [1.0, np.nan], [1.0, np.nan]]), np.ones((4, 1)))
+    np.testing.assert_allclose(found["means"], [[0.75, 0.5]])
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_equations_of_features_are_solved_to_a_share_of_their_right_side(rng, size):
+    from scipy import sparse
+
+    from eckart.complete.bayes.features import TOLERANCE, Iterative
+
+    x = sparse.random_array((60, 20), density=0.3, rng=rng, format="csr")
+    link, right = Iterative(x, 2), size * rng.standard_normal((20, 2))
+    a = (x.T @ x).toarray() + np.eye(20)
+    wanted = np.linalg.solve(a, right)
+    found = link._solve(right)
+    assert 0 < np.linalg.norm(found - wanted) <= 20 * TOLERANCE * np.linalg.norm(wanted)

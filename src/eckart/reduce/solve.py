@@ -312,7 +312,7 @@ def _solve_gaps(task: _Task, x: Any) -> Fit:
         rough = how | {"tol": 100 * tol}  # where the spectrum falls shows long before its last digits
         g, _ = gaps.fit_gaussian(x, min(first, n - 1, most, 200), weight, **rough, memory=task.memory.inner(None))
         values = (
-            np.concatenate([svd(g.w, compute_uv=False) ** 2, np.zeros(max(n - g.w.shape[1], 0))])[:n] + g.s2
+            np.concatenate([svd(g.w, compute_uv=False) ** 2, np.zeros(n)])[:n] + g.s2
         )
         total = float(values.sum())
         k = (
