@@ -43,7 +43,7 @@ def doors(x, folder):
     }
 
 
-DOORS = ["array", "float order", "frame", "observed", "blocks", "npy", "mapped", "csv", "parquet"]
+DOORS = ["array", "float order", "np.matrix", "frame", "observed", "blocks", "npy", "mapped", "csv", "parquet"]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_pca_answers_the_same(opened, judged, table, door, verb):
     np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("door", ["array", "frame", "observed", "blocks", "npy", "csv"])
+@pytest.mark.parametrize("door", ["array", "np.matrix", "frame", "observed", "blocks", "npy", "csv"])
 def test_a_mixture_fits_the_same_model(opened, table, door):
     models = [
         GaussianMixture(2, covariance_type="diag", random_state=0, max_iter=5, tol=0.0).fit(x)
