@@ -32,6 +32,7 @@ def doors(x, folder):
     return {
         "array": lambda: x,
         "float order": lambda: np.asfortranarray(x),
+        "np.matrix": lambda: np.matrix(x),
         "frame": lambda: frame,
         "observed": lambda: Observed(indptr, columns, x[rows, columns], x.shape[1]),
         "blocks": lambda: [x[:1], x[1:40], x[40:]],
@@ -42,7 +43,7 @@ def doors(x, folder):
     }
 
 
-DOORS = ["array", "float order", "frame", "observed", "blocks", "npy", "mapped", "csv", "parquet"]
+DOORS = ["array", "float order", "np.matrix", "frame", "observed", "blocks", "npy", "mapped", "csv", "parquet"]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_pca_answers_the_same(opened, judged, table, door, verb):
     np.testing.assert_allclose(got, wanted, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("door", ["array", "frame", "observed", "blocks", "npy", "csv"])
+@pytest.mark.parametrize("door", ["array", "np.matrix", "frame", "observed", "blocks", "npy", "csv"])
 def test_a_mixture_fits_the_same_model(opened, table, door):
     models = [
         GaussianMixture(2, covariance_type="diag", random_state=0, max_iter=5, tol=0.0).fit(x)
@@ -114,3 +115,12 @@ def test_threads_do_not_change_a_bit_of_a_fit(kind, solver):
         model = PCA(4, svd_solver=solver, random_state=0, n_threads=threads, max_iter=20).fit(x)
         answers.add(model.components_.tobytes() + model.singular_values_.tobytes() + str(model.certificate_).encode())
     assert len(answers) == 1
+
+
+def test_a_frame_whose_names_repeat_is_compared_by_position():
+    """fit took such a frame, and transform of the same one ended with an error of another package."""
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    frame = pd.DataFrame(x, columns=["a", "a", "b"])
+    np.testing.assert_allclose(PCA(2).fit(frame).transform(frame), PCA(2).fit_transform(x))
+    with pytest.raises(InputError, match="column 2 of X is 'z', wanted 'b'"):
+        PCA(2).fit(frame).transform(frame.set_axis(["a", "a", "z"], axis=1))

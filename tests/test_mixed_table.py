@@ -508,3 +508,16 @@ def test_rates_stay_in_the_range_of_those_that_were_fitted(rng):
     assert m.losses_["count"] == "poisson"
     seen = frame.dropna()
     assert m.impute(frame)["count"][300] <= m.expect(seen, "count").max() < 5000
+
+
+def test_categories_that_are_no_texts_come_back_as_they_were(rng, tmp_path):
+    """Intervals of pd.cut, dates: the fit ended with an error about a file."""
+    x = rng.normal(size=(80, 2))
+    frame = pd.DataFrame({"x": x[:, 0], "y": x[:, 0] + 0.2 * x[:, 1], "part": pd.cut(x[:, 0], 4)})
+    gaps = frame.assign(part=frame["part"].mask(rng.random(80) < 0.2))
+    m = MixedTable(1, random_state=0).fit(gaps)
+    filled = m.impute(gaps)
+    assert filled["part"].dtype == frame["part"].dtype
+    assert (filled["part"] == frame["part"]).mean() > 0.85
+    m.save(tmp_path / "m.safetensors")
+    pd.testing.assert_frame_equal(eckart.load(tmp_path / "m.safetensors").impute(gaps), filled)

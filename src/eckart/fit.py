@@ -221,7 +221,8 @@ class Estimator(BaseEstimator):
             raise InputError(
                 f"X has {matrix.shape[1]} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
             )
-        if hasattr(x, "shape") and not isinstance(x, (Dense, Observed, Counts)):
+        repeats = matrix.columns is not None and len(set(matrix.columns)) < len(matrix.columns)  # scikit-learn's own comparison fails at them
+        if hasattr(x, "shape") and not isinstance(x, (Dense, Observed, Counts)) and not repeats:
             validate_data(self, x, reset=False, skip_check_array=True)
         else:
             same_names(matrix.columns, self.fit_.factors.columns)

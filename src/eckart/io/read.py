@@ -187,7 +187,7 @@ def _from_object(source: Any, absent: str) -> Matrix:
     if isinstance(source, np.ma.MaskedArray):
         return from_masked(source)
     if isinstance(source, np.ndarray):
-        return Dense(numeric(source))
+        return Dense(numeric(np.asarray(source)))  # np.matrix: its rows are matrices again, and so are its sums
     if holds_blocks(source):
         return _from_blocks(source)
     if isinstance(source, (list, tuple)) or hasattr(source, "__array__"):

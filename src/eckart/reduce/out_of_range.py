@@ -30,7 +30,7 @@ def power_of_two(x: Matrix, placed: Any, engine: Engine) -> float:
     largest = engine.largest(placed)
     if largest == 0.0 or not np.isfinite(largest) or 1e-10 <= largest <= 1e10:
         return 1.0
-    return float(2.0 ** -np.floor(np.log2(largest)))
+    return float(2.0 ** min(-np.floor(np.log2(largest)), 1023.0))  # the largest power of two: entries below the normal range ask for more
 
 
 def in_range(x: Matrix, placed: Any, b: Basis, engine: Engine) -> tuple[Any, Basis, tuple[str, ...]]:

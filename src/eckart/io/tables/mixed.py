@@ -195,7 +195,8 @@ def _from_pandas(column: Any, name: Any) -> Cells:
     if hasattr(kind, "categories"):
         codes = column.array.codes
         values = np.where(codes < 0, np.nan, codes)
-        return Cells(name, "ordered" if kind.ordered else "category", values, tuple(map(_plain, kind.categories)), told)
+        levels = [level if isinstance(level, (str, int, float)) else str(level) for level in map(_plain, kind.categories)]  # intervals, say: of pd.cut
+        return Cells(name, "ordered" if kind.ordered else "category", values, tuple(levels), told)
     letter = getattr(kind, "kind", "O")
     if letter == "c":
         raise InputError(f"Complex data not supported: column {name!r} holds complex numbers, wanted real ones")
