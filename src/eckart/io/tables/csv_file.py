@@ -248,7 +248,7 @@ class Layout:
 class _OneMark(io.RawIOBase):
     """A file in which a delimiter of several characters is replaced by one that no text holds, as it is read."""
 
-    def __init__(self, file: Path, mark: bytes, encoding: str):
+    def __init__(self, file: Path, mark: bytes, encoding: str = "utf-8"):
         self._raw, self._mark, self._rest, self._ready = file.open("rb"), mark, b"", b""
         self._decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)()
 
@@ -257,9 +257,11 @@ class _OneMark(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         while not self._ready:
-            chunk = self._raw.read(BLOCK_BYTES if size < 0 else max(size, 64))  # a character of any encoding at the least
-            if self._decoder is not None:
-                chunk = self._decoder.decode(chunk, final=not chunk).encode()
+            chunk = self._raw.read(BLOCK_BYTES if size < 0 else max(size, 1))
+            if self._decoder is not None and chunk:
+                chunk = self._decoder.decode(chunk).encode()
+                if not chunk:  # a part of a character
+                    continue
             if LONG_MARK.encode() in chunk:
                 raise FileError(
                     f"{self._raw.name} holds the control character {LONG_MARK!r}; it cannot be read with delimiter="
