@@ -7,6 +7,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -387,6 +388,17 @@ def test_a_start_without_an_upper_bound_does_not_hide_a_sound_one():
     assert model.n_components_ == 2
     assert sorted(np.bincount(model.predict(x))) == [18, 18]
     assert eckart.select_mixture(x, (1, 2, 3), ("full",), random_state=0).choices["bic"] == (2, "full")
+
+
+def test_long_tails_that_cost_components_are_told():
+    rng = np.random.default_rng(0)
+    amounts = pd.DataFrame({"income": np.exp(1.5 * rng.standard_normal(600)), "age": 40 + 9 * rng.standard_normal(600)})
+    told = GaussianMixture("auto", random_state=0).fit(amounts)
+    assert told.n_components_ > 1
+    assert any("column 'income' has a long tail" in note and "logarithm" in note for note in told.certificate_.notes)
+    quiet = GaussianMixture("auto", random_state=0).fit(amounts.assign(income=np.log(amounts.income)))
+    assert quiet.n_components_ == 1
+    assert not any("tail" in note for note in quiet.certificate_.notes)
 
 
 def test_number_of_components_by_itself(rng, tmp_path):

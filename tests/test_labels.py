@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eckart import InputError
-from eckart.index.labels import MOST_COMPARED, Labels
+from eckart.index.alike import MOST_COMPARED, alike
+from eckart.index.labels import Labels
 
 DAY = dt.date(2024, 2, 29)
 
@@ -108,14 +110,34 @@ def test_dates_in_any_type_and_unit():
     assert Labels([aware, aware + dt.timedelta(1)], 2).index_of(aware) == 0
 
 
+def test_names_that_are_alike_are_found_among_many_in_a_bounded_time():
+    """A hundred thousand names: one slip anywhere in the name is forgiven, and the work stays within what is said."""
+    rng = np.random.default_rng(0)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    names = ["".join(word) for word in letters[rng.integers(0, 26, (100_000, 9))]]
+    wanted = names[12_345]
+    for at in (0, 4, 8):
+        slip = wanted[:at] + "_" + wanted[at + 1 :]
+        begin = time.process_time()
+        assert alike(slip, names)[0] == wanted
+        assert time.process_time() - begin < 10  # a tenth of a second where this was measured
+    assert alike("", names) == []
+
+
 def test_an_unknown_id_is_refused_with_the_ids_near_to_it():
     with pytest.raises(InputError, match=r"row 'alica' came, wanted one of the 3 row labels; near ones are 'alice'$"):
         Labels(["alice", "bob", "carol"], 3).index_of("alica")
     with pytest.raises(InputError, match=r"row 40 came at position 1 \(1 more are unknown\).*near ones are 7, 42, 99"):
         Labels(np.array([99, 42, 7]), 3).indices_of([42, 40, 8])
     many = [f"user{i:06d}" for i in range(MOST_COMPARED + 1)]
-    with pytest.raises(InputError, match=r"near ones are 'user000012', 'user000013', 'user000014'"):
+    with pytest.raises(InputError, match=r"near ones are 'user000012'"):
         Labels(many, len(many)).index_of("user000012x")
+    with pytest.raises(InputError, match=r"near ones are 'user000012'"):  # its neighbours in order were 'user009998' to 'user010000'
+        Labels(many, len(many)).index_of("xuser000012")
+    with pytest.raises(InputError, match=r"near ones are 'bob'$"):
+        Labels(["alice", "bob", "carol"], 3).index_of("Bob ")
+    with pytest.raises(InputError, match=r"none is like it, the first are 'alice', 'bob', 'carol'$"):  # they were called near ones
+        Labels(["alice", "bob", "carol", "dora"], 4).index_of("12345")
     with pytest.raises(InputError, match="came"):
         Labels([1, "a"], 2).index_of((3, 4))
     assert Labels([1, "a"], 2).unknown([2.5, "a"]).tolist() == [True, False]

@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 import eckart.io.read as door
-from eckart import PCA, Counts, Dense, FileError, InputError, Observed, read
+from eckart import PCA, Counts, Dense, FileError, InputError, Observed, observed, read
 from eckart.errors import EckartError, MissingError
 
 NAMES = list("abcd")
@@ -261,13 +261,93 @@ def test_csv(file, text, columns, values):
         ("a,b\n0x10,2\n", "column 'a'.*0x10"),
         ("é,b\n1,2\n".encode("latin1"), "UTF-8"),
         ("a,b\n1,é\n".encode("latin1"), "UTF-8"),
-        ("a,b\n1,2\n".encode("utf-16"), "UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16-le"), "utf-16-le"),
         (b"\x00\x01\x02" * 99, "not text"),
     ],
 )
 def test_csv_that_is_refused_says_where(file, text, words):
     with pytest.raises((FileError, InputError), match=words):
         read(file("x.csv", text))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252", "latin-1", "utf-16-le"])
+@pytest.mark.parametrize("delimiter", [",", "::"])
+def test_encodings_of_tables(file, encoding, delimiter):
+    """UTF-8 and what a mark at the start tells are found; others are said. Ids of every kind of table have their letters."""
+    text = "größe,b,c\né,1,2\nœ,3,4\nñ,5,6\n".replace("œ", "oe" if encoding == "latin-1" else "œ").replace(",", delimiter)
+    path, said = file("x.csv", text.encode(encoding)), {} if encoding.endswith(("8", "sig", "16")) else {"encoding": encoding}
+    m = read(path, index="größe", delimiter=delimiter, **said)
+    assert list(m.rows) == ["é", "oe" if encoding == "latin-1" else "œ", "ñ"]
+    np.testing.assert_array_equal(m.values, [[1, 2], [3, 4], [5, 6]])
+    seen = read(path, rows="größe", columns="b", values="c", delimiter=delimiter, **said)
+    assert "é" in seen.rows
+    assert observed(path, rows="größe", columns="b", values="c", delimiter=delimiter, **said).nnz == 3
+
+
+def test_a_file_of_another_encoding_says_where_and_what_to_do(file):
+    late = "a,name\n" + "1,x\n" * 3000 + "2,né\n"
+    for text in ("a,né\n1,2\n2,3\n", late):
+        at = text.index("é")
+        with pytest.raises(FileError, match=rf"not UTF-8 text: byte 0xe9 at offset {at}, line {text[:at].count(chr(10)) + 1}.*'cp1252', 'latin-1' or 'utf-16'"):
+            read(file("x.csv", text.encode("latin-1")), index="name" if "name" in text else None)
+    with pytest.raises(InputError, match="encoding='klingon' came"):
+        read(file("x.csv", "a,b\n1,2\n"), encoding="klingon")
+    with pytest.raises(FileError, match="not ascii text"):
+        read(file("x.csv", "é,b\n1,2\n2,3\n"), encoding="ascii")
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "how"),
+    [
+        ('a,b\n"1,234",2.5\n56,3\n', [1234, 56], {}),  # decimals elsewhere have a point
+        ('a,b\n"1,234,567",2\n56,3\n', [1234567, 56], {}),
+        ('a,b\n"-1,234.5",2\n,3\nNA,4\n', [-1234.5, np.nan, np.nan], {}),
+        ('a,b\n"1,234",2\n56,3\n', [1234, 56], {"decimal": "."}),
+        ("a;b\n1.234,5;2\n56;3\n", [1234.5, 56], {}),
+        ("a;b\n1.234;2,5\n56;3\n", [1234, 56], {"decimal": ","}),
+        ("a;b\n1.234;7.890,5\n56;3\n", [1234, 56], {}),
+        ("a,b\n1 234,2\n7,3\n", [1234, 7], {}),
+        ("a,b\n1\u202f234.5,2\n7,3\n", [1234.5, 7], {}),
+        ("a,b\n1'234,2\n7,3\n", [1234, 7], {}),
+        ("a,b\n12 %,2\n7.5%,3\n", [12, 7.5], {}),
+        ("a;b\n12,5 %;2\n7,5%;3\n", [12.5, 7.5], {}),
+    ],
+)
+def test_numbers_that_are_written_for_people(file, text, column, how):
+    path = file("x.csv", text)
+    np.testing.assert_array_equal(read(path, **how).values[:, 0], column)
+    held = door.IN_MEMORY_BYTES
+    try:  # as blocks of a file that is not held in memory
+        door.IN_MEMORY_BYTES = 0
+        np.testing.assert_array_equal(np.concatenate(list(read(path, **how).stream.blocks(10)))[:, 0], column)
+    finally:
+        door.IN_MEMORY_BYTES = held
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('a,b\n"1,234",2\n56,3\n', "thousands apart: say decimal='.', or save"),
+        ("a;b\n1,234;2\n5,678;3\n", "thousands apart: say decimal='.', or decimal=','"),
+        ('a,b\n"1,234",2.5\n4567,3\n', "first text is '1,234'"),  # a number of four digits without the mark
+        ('a,b\n"0,234",2.5\n4,3\n', "first text is '0,234'"),  # no thousand begins with 0
+        ('a,b\n"1,234",1.500\n4,3.000\n', "thousands apart"),  # nor does 1.500 tell which mark is which
+        ("a,b\n12 %,2\n7.5,3\n", "first text is '12 %'"),
+        ('a,b\n"$1,234",2.5\n4,3\n', "first text is"),
+        ('a,b\n"1,234.5",2\n' + "7,3\n" * 2500 + "x,3\n", "has 'x' at line 2503, wanted numbers that are all written"),
+    ],
+)
+def test_numbers_that_could_mean_two_things_are_refused(file, text, words):
+    with pytest.raises((FileError, InputError), match=words):
+        read(file("x.csv", text))
+
+
+def test_values_of_long_tables_and_columns_of_mixed_ones_may_be_written_for_people(file):
+    path = file("x.csv", 'who,what,much\nann,a,"1,234.5"\nann,b,7\nbob,a,12\n')
+    assert read(path, rows="who", columns="what", values="much").data.max() == 1234.5
+    from eckart.io.tables.columns import head_of
+
+    assert [c.kind for c in head_of(str(path)).columns] == ["text", "text", "number"]
 
 
 def test_csv_options(file):

@@ -65,6 +65,22 @@ def assert_same(got, want, rtol=1e-9):
         )
 
 
+@pytest.mark.parametrize("k", [1, 3, 19])
+@pytest.mark.parametrize("kind", ["tied", "full"])
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9])
+def test_gaps_of_every_share_with_patterns_that_return(engine, kind, k, share):
+    """Both ways to complete a row (few entries are missing, few are there), fewer and more components than lanes of a register, rows that share a pattern."""
+    rng = np.random.default_rng(8)
+    x, theta = make(kind, k=k)
+    patterns = rng.random((6, x.shape[1])) < share
+    x[patterns[rng.integers(0, 6, len(x))]] = np.nan
+    weights = rng.random(len(x))
+    assert_same(engine.gaussian_statistics(engine.put(Dense(x), weights), theta), PLAIN.gaussian_statistics(PLAIN.put(Dense(x), weights), theta))
+    got, want = (e.gaussian_posteriors(e.put(Dense(x)), theta, shares=True) for e in (engine, PLAIN))
+    np.testing.assert_allclose(engine.get(got.loglik), want.loglik, rtol=1e-9, atol=1e-12)  # 0 where nothing is seen
+    np.testing.assert_allclose(engine.get(got.shares), want.shares, atol=1e-9)
+
+
 @kinds
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -102,7 +102,7 @@ def pairs_in(file: str, source: Reading) -> Iterator[tuple[np.ndarray, np.ndarra
     if not source.long:
         raise wrong("--pairs", file, "--rows and --columns beside it: the columns that hold the ids")
     blanks = tuple(NULLS) if Path(file).suffix.lower() not in ARROW_FILES else None
-    table = Long(source.rows, source.columns, None, "last", source.delimiter, ".", source.header)
+    table = Long(source.rows, source.columns, None, "last", source.delimiter, ".", source.header, encoding=source.of_tables)
     seen = 0
     for rows, columns, _, at in table._blocks(file):
         out = []

@@ -51,7 +51,7 @@ def times_in(source: Any, file: str, name: str, x: Any) -> Any:
     from eckart.io.tables.columns import head_of
     from eckart.io.tables.triples import observed
 
-    head = head_of(file, source.delimiter, source.header, source.missing, whole=True) if source.long else None
+    head = head_of(file, source.delimiter, source.header, source.missing, whole=True, encoding=source.of_tables) if source.long else None
     if head is None:
         raise InputError(
             f"--time {name} came, wanted a file of triples (--rows, --columns, --values) with a column of times"

@@ -88,7 +88,7 @@ def complete_mixed(
 
     marks = Marks.of(source.missing)
     with shell.phase(f"reading {file}"):
-        whole = mixed_frame(file, source.delimiter, source.header, marks.words, marks.numbers)
+        whole = mixed_frame(file, source.delimiter, source.header, marks.words, marks.numbers, source.of_tables)
     table = whole.source
     head = source.head(file)
     _tell_words(head, file, shell)

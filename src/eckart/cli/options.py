@@ -58,7 +58,7 @@ Titles = Annotated[
     option(metavar="FILE:ID:TITLE", help="A table of titles for the columns, such as movies.csv:movieId:title."),
 ]
 Count = Annotated[int, option("-n", help="How many for each.")]
-Encoding = Annotated[str | None, option(help="Of text files.  [default: utf-8]")]
+Encoding = Annotated[str | None, option(help="Of text files, such as cp1252, latin-1 or utf-16.  [default: utf-8]")]
 
 Engine = Annotated[
     str, option(
@@ -102,6 +102,7 @@ class CellOptions:
         list[str] | None,
         option(help="What stands for a missing entry, such as 0, -999 or '?'; several with commas, or said again."),
     ] = None
+    encoding: Encoding = None
 
 
 @dataclass

@@ -84,6 +84,11 @@ class Reading:
         return self.rows is not None
 
     @property
+    def of_tables(self) -> str | None:
+        """The encoding of tables, of which the first bytes may tell another than the usual one."""
+        return None if self.encoding == "utf-8" else self.encoding
+
+    @property
     def names(self) -> tuple[str, str, str]:
         """What rows, columns and values are called in tables that are written."""
         given = (self.rows if self.long else self.index, self.columns, self.values)
@@ -91,7 +96,7 @@ class Reading:
 
     def observed(self, file: str, shell: Any = None) -> Observed:
         """The observed entries of a file: triples, or a wide table with gaps."""
-        how: dict[str, Any] = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing}
+        how: dict[str, Any] = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing, "encoding": self.of_tables}
         if self.long:
             try:
                 return self._triples(file, shell)
@@ -104,7 +109,7 @@ class Reading:
         marks, gone = Marks.of(self.missing), dict[str, int]()
         found = Long(
             self.rows, self.columns, self.values, self.duplicates, self.delimiter, None, self.header, None, ("", *marks.words),
-            lambda count, first: gone.update({first: count}),  # by place: a file beyond memory is read twice
+            lambda count, first: gone.update({first: count}), self.of_tables,  # by place: a file beyond memory is read twice
         ).read(file)  # fmt: skip
         if gone and shell is not None:
             many = sum(gone.values())
@@ -128,7 +133,7 @@ class Reading:
             values, names, size = read_images(file, image)
             return Table(Dense(values, names), None, size)
         columns = self.wanted(file, shell)
-        how = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing}
+        how = {"delimiter": self.delimiter, "header": self.header, "missing": self.missing, "encoding": self.of_tables}
         matrix = read(file, columns=columns, index=self.index, **how)  # type: ignore[arg-type]
         if words is not None:
             if len(words) != matrix.shape[1]:
@@ -145,7 +150,7 @@ class Reading:
         """The columns to read: those of --only, or all that hold numbers but for --exclude, the index and the labels; None for all there are."""
         if self.only is not None:
             return [name for name in self.only if name not in self.exclude]
-        head = head_of(file, self.delimiter, self.header, Marks.of(self.missing).words)
+        head = head_of(file, self.delimiter, self.header, Marks.of(self.missing).words, encoding=self.of_tables)
         if head is None:
             if self.exclude:
                 raise InputError(
@@ -185,7 +190,7 @@ class Reading:
         return kept if len(kept) < len(names) - (names[0] == "") - (self.index is not None) else None
 
     def head(self, file: str) -> Head | None:
-        return head_of(file, self.delimiter, self.header, Marks.of(self.missing).words)
+        return head_of(file, self.delimiter, self.header, Marks.of(self.missing).words, encoding=self.of_tables)
 
     def of_text(self) -> dict[str, Any]:
         """The arguments of ``corpus`` and ``Documents``."""
@@ -224,7 +229,7 @@ def reading_of(*groups: Any, plan: dict[str, Any] | None = None, shell: Any = No
         told = vars(group)
         if isinstance(group, CellOptions):
             given["delimiter"] = {"tab": "\t", "\\t": "\t"}.get(group.delimiter or "", group.delimiter)
-            given["header"] = False if group.no_header else None
+            given["header"], given["encoding"] = (False if group.no_header else None), group.encoding
             given["missing"] = tuple(m.strip() for part in group.missing or () for m in part.split(",")) or None
         elif isinstance(group, TableOptions):
             if group.columns is not None and not long and shell is not None:

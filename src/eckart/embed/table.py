@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from eckart.errors import InputError, UnknownWord, wrong
+from eckart.index.alike import alike
 from eckart.index.labels import Labels, shown, tidy
 
 MISSING = ("error", "skip", "zeros")
-MOST_COMPARED = 5000
-"""Words that a mistaken one is compared with."""
 
 
 class VectorTable:
@@ -102,13 +100,7 @@ class VectorTable:
 
     def _near(self, word: Any) -> list[Any]:
         """Up to three words that the caller may have meant."""
-        if not isinstance(word, str) or self._labels.kind not in ("text", "ids") or not word:
-            return []
-        known = [w for w in self.words if isinstance(w, str)]
-        folded, start = word.casefold(), word[:1].casefold()
-        same = [w for w in known if w.casefold() == folded]
-        close = [w for w in known if w[:1].casefold() == start and abs(len(w) - len(word)) <= 3][:MOST_COMPARED]
-        return list(dict.fromkeys(same + difflib.get_close_matches(word, close, 3, 0.6)))[:3]
+        return alike(word, self.words) if isinstance(word, str) and self._labels.kind in ("text", "ids") else []
 
     @staticmethod
     def _rows(of: np.ndarray, at: np.ndarray) -> np.ndarray:

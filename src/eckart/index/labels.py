@@ -7,16 +7,13 @@ Ids of one kind are held as one native array (integers, dates), all else as obje
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from eckart.errors import InputError, written
-
-MOST_COMPARED = 10_000
-"""Above this many labels the near ones of an unknown id are its neighbours in order, not the most similar ones."""
+from eckart.index.alike import alike
 
 
 def tidy(ids: Any, hashed: bool = True) -> np.ndarray:
@@ -280,18 +277,17 @@ class Labels:
             return InputError(
                 f"{self.axis} {shown(ids[bad[0]])} came{at}{more}, wanted a position of 0 to {self.size - 1}"
             )
-        near = ", ".join(shown(x) for x in self._near(ids[bad[0]]))
+        near, first = (", ".join(shown(x) for x in some) for some in (self._near(ids[bad[0]]), self.labels[:3]))
         return InputError(
             f"{self.axis} {shown(ids[bad[0]])} came{at}{more}, wanted one of the {self.size} {self.axis} labels"
-            + (f"; near ones are {near}" if near else "")
+            + (f"; near ones are {near}" if near else f"; none is like it, the first are {first}")
         )
 
     def _near(self, label: Any) -> list[Any]:
-        """Up to three labels that the caller may have meant."""
+        """Up to three labels that the caller may have meant: texts that are alike, numbers and dates that are near."""
         assert self.labels is not None
-        if self.kind == "text" and self.size <= MOST_COMPARED:
-            close = difflib.get_close_matches(label, self.labels.tolist(), 3, 0.5)
-            return close or self.labels[:3].tolist()
+        if self.kind == "text" or isinstance(label, str):
+            return alike(str(label), self.labels)
         try:
             ordered = np.sort(self.labels)
             i = int(np.searchsorted(ordered, np.array([label], ordered.dtype))[0])

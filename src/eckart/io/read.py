@@ -62,6 +62,7 @@ class _Ask:
     header: bool | None = None
     held: int = 0
     words: tuple[str, ...] = ()
+    encoding: str | None = None
 
 
 @held
@@ -81,6 +82,7 @@ def read(
     duplicates: str = "error",
     missing: Any = (),
     memory: Any = None,
+    encoding: str | None = None,
 ) -> Matrix:
     """Turn a file, frame, array, sparse matrix, iterator of row blocks or answer of a database into a labelled matrix.
 
@@ -115,6 +117,13 @@ def read(
     memory : what a file in long form may take of it, such as ``"4GB"``; by default most of what is free. A larger one is sorted into shards on the disk
         (in the folder for temporary files), which a fit reads in every sweep.
 
+    encoding : of text files, such as ``"cp1252"``, ``"latin-1"`` or ``"utf-16"``; by default UTF-8, or what the first bytes of the file tell (UTF-16 as
+        spreadsheets write it).
+
+    Columns of CSV files with marks between thousands (``1,234.5``, ``1 234``) or per cent signs (``12 %``, read as 12) are numbers where all their cells are
+    so written and can mean one thing only; a comma or a point stands between thousands where two of them in a number, both marks in one, decimals elsewhere
+    in the file, or ``decimal=`` say so.
+
     Returns
     -------
     Dense, Observed or Counts
@@ -132,7 +141,7 @@ def read(
         source = Answer(source, sql)
     if rows is not None or values is not None:
         _check_long(rows, columns, values, {"index": index, "key": key, "absent": None if absent == "zero" else absent})
-        long = Long(rows, columns, values, duplicates, delimiter, decimal, header, memory, marks.words)
+        long = Long(rows, columns, values, duplicates, delimiter, decimal, header, memory, marks.words, encoding=encoding)
         seen = unmark(long.read(source), marks.numbers)
         return as_counts(seen) if absent == "zero" and isinstance(seen, Observed) else seen
     if duplicates != "error":
@@ -148,7 +157,7 @@ def read(
         return _not_empty(from_collection(source, columns, absent))
     if isinstance(source, Answer):
         return _not_empty(_read_answer(source, _Ask(columns, index, held=IN_MEMORY_BYTES)))
-    ask = _Ask(columns, index, key, absent, delimiter, decimal, header, IN_MEMORY_BYTES, marks.words)
+    ask = _Ask(columns, index, key, absent, delimiter, decimal, header, IN_MEMORY_BYTES, marks.words, encoding)
     return unmark(_read_source(source, ask), marks.numbers)
 
 
@@ -257,7 +266,7 @@ def _read_path(path: str, ask: _Ask) -> Matrix:
         if ending in ARROW_FILES:
             return _read_arrow(file, ask)
         if ending in TEXT_FILES or ask.delimiter is not None:
-            return read_csv(file, ask.columns, ask.index, ask.delimiter, ask.decimal, ask.header, ask.held, ask.words)
+            return read_csv(file, ask.columns, ask.index, ask.delimiter, ask.decimal, ask.header, ask.held, ask.words, ask.encoding)
         if ending in OTHER_TABLES:
             return from_arrow(OTHER_TABLES[ending](file), ask.columns, ask.index)
     except OSError as error:

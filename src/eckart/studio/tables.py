@@ -51,7 +51,7 @@ class Sheet:
         """Name, kind, gaps and extent of each column."""
         if self.rows is None:
             return []
-        head = head_of(str(self.path), self.reading.delimiter, self.reading.header) if self.kind == "table" else None
+        head = head_of(str(self.path), self.reading.delimiter, self.reading.header, encoding=self.reading.of_tables) if self.kind == "table" else None
         kinds = {c.name: c for c in head.columns} if head else {}
         return [
             _facts(self.rows.column(j), name, kinds.get(name))
@@ -131,7 +131,7 @@ def _opened(path: Path, reading: Reading) -> Sheet:
     if path.stat().st_size == 0:
         raise FileError(f"{path.name} is empty (0 bytes)")
     whole = path.stat().st_size <= LARGEST
-    head = head_of(str(path), reading.delimiter, reading.header, whole=whole)
+    head = head_of(str(path), reading.delimiter, reading.header, whole=whole, encoding=reading.of_tables)
     if head is not None and not (path.suffix.lower() == ".txt" and reading.delimiter is None and _is_prose(head)):
         return Sheet(path, reading, "table", head.rows, whole)
     if path.suffix.lower() in (".npy", ".npz", ".mtx") or path.name.lower().endswith(".mtx.gz"):

@@ -35,6 +35,10 @@ from eckart.trace import StopReason, Watcher, progress, silent
 CRITERIA = ("bic", "aic", "held_out")
 PATIENCE, MOST = 3, 32
 """Further k that are tried after the best, since the BIC is not convex in k; and the largest k."""
+SKEWED = 2.0
+"""Skewness of an exponential: amounts beyond it are closer to lognormal, whose tail a Gaussian does not follow."""
+TAIL_ROWS = 4096
+"""Rows in which long tails are looked for: the standard error of a skewness near two is about a tenth there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +168,8 @@ def grow(
     memory: Memory = NOTHING,
 ) -> Fit:
     """k = 1, 2, ... until the BIC has not improved for three of them: the fit of least BIC, with the table in its plan."""
-    rows = checked_scale(engine.put(x, weights), replace(options, k=1), weights, engine).rows
+    placed = engine.put(x, weights)
+    rows = checked_scale(placed, replace(options, k=1), weights, engine).rows
     options = replace(options, n_init=max(options.n_init, 2), bounded=True)
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS if name != "held out"}
     fits = [resumed_fit(kept, Components, None, x.columns) for kept in memory.last() or ()]
@@ -182,10 +187,33 @@ def grow(
     if fits[-1].trace.reason is StopReason.INTERRUPTED:
         best = replace(best, trace=replace(best.trace, reason=StopReason.INTERRUPTED))
     models = [(k, options.kind) for k in range(1, len(fits) + 1)]
-    notes = _disagreements(models, fits, table)
+    usable = np.arange(rows) if weights is None else np.flatnonzero(weights)
+    some = engine.rows_at(placed, usable[np.unique(np.linspace(0, rows - 1, min(rows, TAIL_ROWS)).astype(np.int64))])
+    notes = (*_disagreements(models, fits, table), *_tails(some, x.columns, best.factors.k))
     plan = best.plan | {"chosen by": f"BIC over k = 1 to {len(fits)}", "table": table}
     certificate = replace(best.certificate, notes=(*best.certificate.notes, *notes))
     return Fit(best.factors, certificate, best.trace, plan)
+
+
+def _tails(rows: np.ndarray, columns: np.ndarray | None, k: int) -> tuple[str, ...]:
+    """Columns of amounts whose long tail several components may serve: what to do about it."""
+    if k == 1:
+        return ()
+    seen = np.isfinite(rows)
+    count = np.maximum(seen.sum(axis=0), 1)
+    apart = np.where(seen, rows - np.where(seen, rows, 0.0).sum(axis=0) / count, 0.0)
+    variance = (apart**2).sum(axis=0) / count
+    skewness = (apart**3).sum(axis=0) / count / np.where(variance > 0, variance, 1.0) ** 1.5
+    amounts = np.where(seen, rows, 0.0).min(axis=0) >= 0
+    found = [j if columns is None else columns[j] for j in np.flatnonzero(amounts & (skewness > SKEWED))]
+    if not found:
+        return ()
+    shown = ", ".join(map(repr, found[:4])) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+    one = len(found) == 1
+    return (
+        f"column{'' if one else 's'} {shown} {'has' if one else 'have'} a long tail, which several components may share though it is one group: take "
+        f"{'its' if one else 'their'} logarithm{'' if one else 's'} (of 1 + x where there are zeros) and see whether fewer do",
+    )
 
 
 def _best(fits: list[Fit], criterion: Any) -> int:

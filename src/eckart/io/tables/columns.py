@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,14 +14,11 @@ from eckart.io.tables.csv_file import Layout
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head
 from eckart.io.tables.long_tables import TEXT_FILES
 from eckart.io.tables.other_files import OTHER_TABLES
+from eckart.io.tables.written_numbers import FOR_THE_EYE
 from eckart.loading import pa
 
 HEAD_ROWS = 2000
 """Rows from which the kinds are told: enough to meet a word among numbers and repeats among ids, in a few milliseconds."""
-
-
-FOR_THE_EYE = re.compile(r"[-+(]?\s?[$€£¥]?\s?[-+]?\d+(?:[,.'’\s]\d{3})*(?:[.,]\d+)?\s?(?:%|[$€£¥]|[A-Z]{3})?\)?")
-"""A number with marks between thousands, a currency or a per cent sign, as spreadsheets write it."""
 
 
 class Column(NamedTuple):
@@ -49,7 +45,12 @@ class Head(NamedTuple):
 
 
 def head_of(
-    file: str, delimiter: str | None = None, header: bool | None = None, words: Sequence[str] = (), whole: bool = False
+    file: str,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    words: Sequence[str] = (),
+    whole: bool = False,
+    encoding: str | None = None,
 ) -> Head | None:
     """None where a file has no columns of several kinds (arrays, sparse matrices, folders); ``whole`` gives all its rows."""
     path = Path(file if os.path.exists(file) else next(iter(sorted(glob.glob(file))), file))
@@ -61,7 +62,7 @@ def head_of(
     elif ending in OTHER_TABLES:
         rows, named = OTHER_TABLES[ending](path), True
     elif (ending in TEXT_FILES or delimiter is not None) and ending not in (".npy", ".npz", ".mtx"):
-        rows, named = _csv_rows(path, delimiter, header, words, whole)
+        rows, named = _csv_rows(path, delimiter, header, words, whole, encoding)
     else:
         return None
     rows = rows if whole else rows.slice(0, HEAD_ROWS)
@@ -80,9 +81,9 @@ def _arrow_rows(path: Path, whole: bool) -> Any:
 
 
 def _csv_rows(
-    path: Path, delimiter: str | None, header: bool | None, words: Sequence[str], whole: bool
+    path: Path, delimiter: str | None, header: bool | None, words: Sequence[str], whole: bool, encoding: str | None
 ) -> tuple[Any, bool]:
-    layout = Layout.of(path, delimiter, None, header)
+    layout = Layout.of(path, delimiter, None, header, encoding=encoding)
     layout.options["convert_options"].null_values = [*layout.options["convert_options"].null_values, *words]
     layout.options["parse_options"].newlines_in_values = whole
     schema = layout.schema()
@@ -93,8 +94,13 @@ def _csv_rows(
         told = "have no name" if twice == "" else f"are called {twice!r}"
         title = "; if the first line is a title, take it out" if twice == "" else "; rename one"
         raise FileError(f"columns {at[0]} and {at[1]} of {path} {told} (first line), wanted names that differ{title}")
+    ways, gaps = layout.ways(schema, names), layout.gaps
     batches = layout.batches(names, {}, names)
-    return pa.Table.from_batches(batches if whole else islice(batches, 1), schema), layout.headed
+    table = pa.Table.from_batches(batches if whole else islice(batches, 1), schema)
+    for name, way in ways.items():
+        if (found := way.plain(table.column(name), gaps)) is not None:
+            table = table.set_column(names.index(name), name, found)
+    return table, layout.headed
 
 
 def _counts(cells: Any) -> bool:

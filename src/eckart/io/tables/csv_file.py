@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import codecs
 import io
 import itertools
 import re
@@ -20,9 +20,12 @@ from eckart.io.tables.csv_marks import (
     is_number,
     likely_decimal,
     likely_mark,
+    points_are_decimal,
 )
+from eckart.io.tables.encodings import encoding_of, opened, undecodable
 from eckart.io.tables.frames import arrow_columns, arrow_dtype, hold, titles
 from eckart.io.tables.row_blocks import ArrowBlocks
+from eckart.io.tables.written_numbers import Written, plain_batches, written
 from eckart.loading import arrow_csv, pa
 from eckart.matrix import Dense
 from eckart.scheduler import in_order, resolve_threads
@@ -32,6 +35,9 @@ BLOCK_BYTES = 4 * 2**20
 
 RANGE_BYTES = 4 * 2**20
 """How much of a long file a thread parses at a time: some 20 ms, and little memory for 16 of them."""
+
+LOOKED_AT = 2000
+"""Cells of a column of text that tell whether they are numbers written for people."""
 
 LONG_MARK = "\x1f"
 """What a delimiter of several characters, such as ``::``, becomes on the way to pyarrow: the unit separator of ASCII."""
@@ -47,6 +53,8 @@ class Layout:
     options: dict[str, Any]
     only_line: str | None
     """The text of a file of one line, which pyarrow reads only when the line ends."""
+    encoding: str
+    decimal_said: bool
 
     @classmethod
     def of(
@@ -57,9 +65,10 @@ class Layout:
         header: bool | None,
         number: int | None = None,
         block: int = BLOCK_BYTES,
-        encoding: str = "utf-8",
+        encoding: str | None = None,
     ) -> Layout:
         """``number`` is the position of a column whose first cell tells names from numbers; ``block`` bytes are read at a time."""
+        encoding, decimal_said = encoding_of(file, encoding), decimal is not None
         lines = first_lines(file, encoding)
         tabs = file.name.lower().endswith((".tsv", ".tsv.gz"))
         mark = delimiter or ("\t" if tabs else likely_mark(lines, "." if decimal is None else decimal))
@@ -76,7 +85,9 @@ class Layout:
             "parse_options": arrow_csv.ParseOptions(delimiter=mark if len(mark) == 1 else LONG_MARK),
             "convert_options": arrow_csv.ConvertOptions(decimal_point=decimal, null_values=NULLS),
         }
-        return cls(file, mark, headed, options, lines[0] if len(lines) == 1 else None)
+        if len(lines) > 1 and len(mark) == 1:  # else the text is made UTF-8 on the way to pyarrow
+            options["read_options"].encoding = encoding
+        return cls(file, mark, headed, options, lines[0] if len(lines) == 1 else None, encoding, decimal_said)
 
     def schema(self) -> Any:
         """Names and types as the first block shows them."""
@@ -86,8 +97,37 @@ class Layout:
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise self._refused(error, []) from None
 
-    def batches(self, columns: list[str], kinds: dict[str, Any], names: list[str]) -> Iterator[Any]:
-        """Record batches of these columns, of these types where given; ``names`` are those of all columns."""
+    @property
+    def gaps(self) -> list[str]:
+        """Cells that stand for a missing entry."""
+        return list(self.options["convert_options"].null_values)
+
+    def ways(self, schema: Any, names: list[str], sure: bool | None = None) -> dict[str, Written]:
+        """Which of these columns are texts that are numbers written for people, and how, from their first cells; ``sure``: as if decimals were known."""
+        texts = [name for name in names if pa.types.is_string(schema.field(name).type)]
+        if not texts:
+            return {}
+        convert, gaps = self.options["convert_options"], set(self.gaps)
+        convert.include_columns, convert.column_types = texts, dict.fromkeys(texts, pa.string())
+        with arrow_csv.open_csv(self._source(), **self.options) as reader:
+            head = next(iter(reader)).slice(0, LOOKED_AT)
+        convert.include_columns, convert.column_types = [], {}
+        decimal, found = convert.decimal_point, dict[str, Written]()
+        for name in texts:
+            cells = [cell for cell in head.column(name).to_pylist() if cell.strip() not in gaps]
+            if (way := written(cells, decimal, True)) is None:
+                continue
+            sure = sure or self.decimal_said or decimal == "," or points_are_decimal(self.file, self.delimiter, self.encoding)
+            if sure or written(cells, decimal, False) is not None:
+                found[name] = way
+        return found
+
+    def batches(self, columns: list[str], kinds: dict[str, Any], names: list[str], ways: dict[str, Written] | None = None) -> Iterator[Any]:
+        """Record batches of these columns, of these types where given; ``names`` are those of all columns, ``ways`` tell how some are written."""
+        if ways:
+            kinds = kinds | dict.fromkeys(ways, pa.string())
+            yield from plain_batches(self.batches(columns, kinds, names), ways, self.gaps, self.line, self.file)
+            return
         self.options["convert_options"].include_columns = columns
         self.options["convert_options"].column_types = kinds
         try:
@@ -159,14 +199,14 @@ class Layout:
             )
         if len(self.delimiter) == 1:
             return self.file
-        return pa.PythonFile(_OneMark(self.file, self.delimiter.encode()), mode="r")
+        return pa.PythonFile(_OneMark(self.file, self.delimiter.encode(), self.encoding), mode="r")
 
     def line(self, row: int) -> int:
         """The line, counted from 1, on which a row of data stands."""
         left = row + self.headed
-        with self.file.open("rb") as raw:
+        with opened(self.file, "rt", encoding=self.encoding, errors="replace", newline="\n") as raw:
             for number, text in enumerate(raw, 1):
-                if text.strip(b"\r\n"):
+                if text.strip("\r\n"):
                     if left == 0:
                         return number
                     left -= 1
@@ -190,8 +230,8 @@ class Layout:
 
     def refuse_blank_lines(self) -> None:
         """A blank line between the rows of one column may be a missing value or nothing: say which."""
-        opened, blank = gzip.open if self.file.suffix.lower() == ".gz" else open, None
-        with opened(self.file, "rb") as raw:
+        blank = None
+        with opened(self.file, "rt", encoding=self.encoding, errors="replace", newline="\n") as raw:
             seen = False
             for number, text in enumerate(raw, 1):
                 if text.strip():
@@ -208,8 +248,9 @@ class Layout:
 class _OneMark(io.RawIOBase):
     """A file in which a delimiter of several characters is replaced by one that no text holds, as it is read."""
 
-    def __init__(self, file: Path, mark: bytes):
+    def __init__(self, file: Path, mark: bytes, encoding: str = "utf-8"):
         self._raw, self._mark, self._rest, self._ready = file.open("rb"), mark, b"", b""
+        self._decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)()
 
     def readable(self) -> bool:
         return True
@@ -217,6 +258,10 @@ class _OneMark(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         while not self._ready:
             chunk = self._raw.read(BLOCK_BYTES if size < 0 else max(size, 1))
+            if self._decoder is not None and chunk:
+                chunk = self._decoder.decode(chunk).encode()
+                if not chunk:  # a part of a character
+                    continue
             if LONG_MARK.encode() in chunk:
                 raise FileError(
                     f"{self._raw.name} holds the control character {LONG_MARK!r}; it cannot be read with delimiter="
@@ -244,9 +289,10 @@ def read_csv(
     header: bool | None,
     held: int,
     words: tuple[str, ...] = (),
+    encoding: str | None = None,
 ) -> Dense:
     """A CSV file of at most ``held`` bytes as an array, a larger one as row blocks; ``words`` are more cells that stand for a missing entry."""
-    layout = Layout.of(file, delimiter, decimal, header)
+    layout = Layout.of(file, delimiter, decimal, header, encoding=encoding)
     layout.options["convert_options"].null_values = [*NULLS, *words]
     schema = layout.schema()
     told = schema.names
@@ -261,21 +307,27 @@ def read_csv(
     ):
         columns = [name for name in told[:-1] if name != index]  # every row ends in a comma, the header too: no column
     names, index = arrow_columns(schema, columns, index, file)
+    ways = layout.ways(schema, names)
+    for name in ways:
+        schema = schema.set(schema.get_field_index(name), pa.field(name, pa.float64()))
     try:
         dtype = arrow_dtype(schema, names, file)
     except InputError as error:
-        raise InputError(f"{error}{layout.first_text(schema, names)}") from None
+        unsure = next(iter(layout.ways(schema, names, sure=True)), None)
+        other = "or save the file with another delimiter" if layout.delimiter == "," else "or decimal=','"
+        do = "" if unsure is None else f"; column {unsure!r} may have decimals there, or thousands apart: say decimal='.', {other}"
+        raise InputError(f"{error}{layout.first_text(schema, names)}{do}") from None
     if len(told) == 1:
         layout.refuse_blank_lines()
     if index is not None and pa.types.is_binary(schema.field(index).type):
-        raise FileError(f"column {index!r} of {file} is not UTF-8 text; save the file as UTF-8")
+        raise undecodable(file, layout.encoding)
     kinds = {n: schema.field(n).type if pa.types.is_boolean(schema.field(n).type) else pa.float64() for n in names}
     wanted = names + ([index] if index is not None else [])
     shown = titles(names) if layout.headed else None
     if file.stat().st_size > held:
-        blocks = ArrowBlocks(names, shown, dtype, None, lambda: layout.batches(wanted, kinds, told), [file])
+        blocks = ArrowBlocks(names, shown, dtype, None, lambda: layout.batches(wanted, kinds, told, ways), [file])
         return Dense(blocks, columns=shown)
-    values, labels = hold(layout.batches(wanted, kinds, told), names, index, dtype)
+    values, labels = hold(layout.batches(wanted, kinds, told, ways), names, index, dtype)
     return Dense(values, labels, shown)
 
 
@@ -293,6 +345,6 @@ def _bad_csv(layout: Layout, error: Exception, names: list[str]) -> FileError:
             found[3], f"{found[3]} as in the rows before it"
         )
         return FileError(f"column {names[int(found[1])]!r} of {file} has {found[4]}{at}, wanted {wanted}")
-    if isinstance(error, UnicodeDecodeError):
-        return FileError(f"{file} is not UTF-8 text ({error.reason}); save it as UTF-8")
+    if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in words:
+        return undecodable(file, layout.encoding)
     return FileError(f"{file} cannot be read as CSV: {words}; every row needs the same number of cells of one kind")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 from pathlib import Path
 
 from eckart.errors import FileError, wrong
+from eckart.io.tables.encodings import opened, undecodable
 
 NULLS = ["", "NA", "NaN", "nan", "null", "None", "N/A", "n/a", "NULL", "#N/A", "<NA>"]
 """Cells of a CSV file that stand for a missing entry: what R, pandas, databases and spreadsheets write."""
@@ -19,18 +19,17 @@ def first_lines(file: Path, encoding: str = "utf-8", most: int = 2) -> list[str]
     """The first lines that are not blank, as text."""
     lines: list[str] = []
     encoding = "utf-8-sig" if encoding.lower() in ("utf-8", "utf8") else encoding
-    opened = gzip.open if file.suffix.lower() == ".gz" else open
     try:
         with opened(file, "rt", encoding=encoding, newline="") as raw:
             while len(lines) < most and (line := raw.readline()):
                 if line.strip():
                     lines.append(line)
-    except UnicodeDecodeError as error:
-        raise FileError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); save it as UTF-8") from None
+    except UnicodeError:  # "utf-16" without its mark included
+        raise undecodable(file, encoding) from None
     if not lines:
         raise FileError(f"{file} is empty: it has no row")
     if "\0" in "".join(lines):
-        raise FileError(f"{file} is not text: it holds zero bytes; save it as UTF-8 text")
+        raise FileError(f"{file} is not text: it holds zero bytes; save it as UTF-8 text, or say its encoding ('utf-16-le' has such bytes)")
     return lines
 
 
@@ -79,10 +78,22 @@ def likely_decimal(file: Path, delimiter: str, encoding: str = "utf-8") -> str:
     """A comma where cells of the first lines hold numbers with one, none has a point, and they are not all groups of thousands (``1,234``); else a point."""
     if delimiter == ",":
         return "."
-    cells = {cell for line in first_lines(file, encoding, DECIMAL_LINES) for cell in _cells(line, delimiter)}
-    commas = [cell for cell in cells if re.fullmatch(r"[+-]?\d+,\d+([eE][+-]?\d+)?", cell)]
-    points = any(re.fullmatch(r"[+-]?\d*\.\d+([eE][+-]?\d+)?", cell) for cell in cells)
-    return "," if not points and any(not re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}", cell) for cell in commas) else "."
+    cells = _first_cells(file, delimiter, encoding)
+    if any(re.fullmatch(r"[+-]?\d{1,3}(\.\d{3})+,\d+(\s?%)?", cell) for cell in cells):  # 1.234,5
+        return "." if points_are_decimal(file, delimiter, encoding) else ","
+    commas = [cell for cell in cells if re.fullmatch(r"[+-]?\d+,\d+([eE][+-]?\d+|\s?%)?", cell)]
+    points = any(re.fullmatch(r"[+-]?\d*\.\d+([eE][+-]?\d+|\s?%)?", cell) for cell in cells)
+    return "," if not points and any(not re.fullmatch(r"[+-]?[1-9]\d{0,2},\d{3}(\s?%)?", cell) for cell in commas) else "."
+
+
+def points_are_decimal(file: Path, delimiter: str, encoding: str = "utf-8") -> bool:
+    """Whether a cell of the first lines has a point that cannot stand between thousands, as 1.234 might: 3.14, 0.125 or 1,234.5."""
+    sure = re.compile(r"[+-]?(\d{1,3}(,\d{3})+\.\d+|(?![1-9]\d{0,2}\.\d{3}(\s?%)?$)\d*\.\d+([eE][+-]?\d+)?)(\s?%)?")
+    return any(sure.fullmatch(cell) for cell in _first_cells(file, delimiter, encoding))
+
+
+def _first_cells(file: Path, delimiter: str, encoding: str) -> set[str]:
+    return {cell for line in first_lines(file, encoding, DECIMAL_LINES) for cell in _cells(line, delimiter)}
 
 
 def is_number(cell: str, decimal: str) -> bool:

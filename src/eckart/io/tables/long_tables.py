@@ -63,6 +63,7 @@ class Long:
     memory: float | None = None
     missing: tuple[str, ...] = ()
     left_out: Callable[[int, str], None] | None = None
+    encoding: str | None = None
 
     def picked(self, names: list[Any], where: Any) -> list[int]:
         """Positions of the three columns (two without values)."""
@@ -236,13 +237,14 @@ class Long:
         by_name = any(isinstance(name, str) for name in (self.rows, self.columns, self.values))
         number = self.values if isinstance(self.values, int) else None
         headed = True if by_name and self.header is None else self.header
-        layout = Layout.of(file, self.delimiter, self.decimal, headed, number, BATCH_BYTES)
+        layout = Layout.of(file, self.delimiter, self.decimal, headed, number, BATCH_BYTES, self.encoding)
         layout.options["convert_options"].null_values = [*NULLS, *self.missing]
-        names = layout.schema().names
+        schema = layout.schema()
+        names = schema.names
         kept = [names[j] for j in self.picked(names if layout.headed else list(range(len(names))), file)]
         kinds = dict(zip(kept, (*[pa.dictionary(pa.int32(), pa.string())] * 2, pa.float64())))
-        start = 0
-        for batch in layout.batches(kept, kinds, names):
+        start, ways = 0, layout.ways(schema, kept[2:])
+        for batch in layout.batches(kept, kinds, names, ways):
             parts = [batch.column(batch.schema.get_field_index(name)) for name in kept]
 
             def at(p: int, start: int = start) -> str:

@@ -84,11 +84,12 @@ def mixed_frame(
     header: bool | None = None,
     missing: tuple[str, ...] = (),
     marks: tuple[float, ...] = (),
+    encoding: str | None = None,
 ) -> MixedFrame:
     """The door: a pandas, polars or Arrow table, a file that holds one, or a 2-D array of numbers. The words ``missing`` and the numbers ``marks`` of a file
     stand for gaps, empty cells always, and in a text file the words for them that other programs write (``NULLS_IN_TEXT``)."""
     if isinstance(source, (str, os.PathLike)):
-        head = head_of(str(source), delimiter, header, missing, whole=True)
+        head = head_of(str(source), delimiter, header, missing, whole=True, encoding=encoding)
         if head is None:
             raise InputError(
                 f"{source} holds no table with columns, wanted a .csv, .tsv, .parquet, .arrow, .jsonl or .xlsx file that exists"

@@ -38,6 +38,7 @@ def observed(
     header: bool | None = None,
     missing: Any = (),
     memory: Any = None,
+    encoding: str | None = None,
 ) -> Observed:
     """The observed entries of a source, with its row and column labels.
 
@@ -47,7 +48,7 @@ def observed(
 
     Parameters
     ----------
-    source, sql, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing, memory : as in ``eckart.read``.
+    source, sql, rows, columns, values, duplicates, index, key, delimiter, decimal, header, missing, memory, encoding : as in ``eckart.read``.
 
     Returns
     -------
@@ -74,6 +75,7 @@ def observed(
             header=header,
             missing=missing,
             memory=memory,
+            encoding=encoding,
         )
         assert isinstance(matrix, Observed)
         return matrix
@@ -81,7 +83,7 @@ def observed(
     if sql is None and not is_collection(source) and holds_blocks(source):
         out = _joined(_each(source, names))
     else:
-        how = {"sql": sql, "key": key, "delimiter": delimiter, "decimal": decimal, "header": header, "missing": missing}
+        how = {"sql": sql, "key": key, "delimiter": delimiter, "decimal": decimal, "header": header, "missing": missing, "encoding": encoding}
         out = _one(source, {**names, **how})
     _check_finite(out)
     if parts_of(out) is None and out.nnz == 0:

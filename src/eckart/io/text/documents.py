@@ -30,6 +30,7 @@ from typing import Any
 
 from eckart.errors import FileError, InputError, InputTypeError, written, wrong
 from eckart.io.tables.csv_file import Layout
+from eckart.io.tables.encodings import first_undecodable
 from eckart.io.tables.frames import ARROW_FILES, arrow_batches, arrow_head, is_arrow, is_frame, record_batches
 from eckart.io.text.records import record_mark, records
 from eckart.loading import pa
@@ -233,7 +234,6 @@ class Documents:
             layout = Layout.of(file, self.delimiter, ".", self.header, encoding=self.encoding)
             layout.options["parse_options"].newlines_in_values = self.quotes
             layout.options["parse_options"].quote_char = '"' if self.quotes else False
-            layout.options["read_options"].encoding = self.encoding
             schema = layout.schema()
             column, index = self._columns(schema, file)
             wanted = [column] + ([index] if index is not None else [])
@@ -293,21 +293,6 @@ def documents(source: Any, **how: Any) -> Documents:
 def holds_text(path: str) -> bool:
     """Whether a path is a folder or a file of text by its ending, not a table."""
     return os.path.isdir(path) or _kind(Path(path)) in (*LINES, *JSON_LINES)
-
-
-def first_undecodable(file: Path, encoding: str) -> tuple[int, int] | None:
-    """Offset and value of the first byte of a file that does not decode."""
-    decoder = codecs.getincrementaldecoder(encoding)()
-    seen = 0
-    with (gzip.open if file.suffix.lower() == ".gz" else open)(file, "rb") as raw:
-        while block := raw.read(2**20):
-            held = len(decoder.getstate()[0])
-            try:
-                decoder.decode(block)
-            except UnicodeDecodeError as error:
-                return seen - held + error.start, error.object[error.start]
-            seen += len(block)
-    return None
 
 
 def _kind(file: Path) -> str:
