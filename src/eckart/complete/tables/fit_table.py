@@ -103,7 +103,7 @@ short near a saddle, too. Two tables of a few hundred cells held 0.04 nats a see
 times the steps in the mean."""
 AT_REST = 2.5e-2
 """Nor does a fit end while the next step would move a mean or a noise by more than half of what the certificate allows: one noise among hundreds of scores
-gains little for each of them, and 126 nats in all (families of Galton's children, six steps on)."""
+gains little for each of them, and 119 nats in all (families of Galton's children, six steps on)."""
 DEPTH = 2
 """Earlier steps that are looked back on beside the last: more gained nothing on any table tried."""
 
