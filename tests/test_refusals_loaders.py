@@ -111,7 +111,7 @@ def npy(shape):
 FILES = {
     "pickle": ("v.kv", b"\x80\x04rest", read_vectors, "is a pickle, as gensim's save writes it, and is not loaded"),
     "negative shape": ("x.npy", npy((-1, 2)), npy_array, r"cannot be read as .npy: its header names the shape \(-1, 2\)"),
-    "index of bytes": ("x.csv", b"id,a\n" + 9999 * b"good,1\n" + b"\xff,1\n", lambda file: read(file, index="id"), r"is not UTF-8 text: byte 0xff at offset 69998, line 10001"),
+    "index of bytes": ("x.csv", b"id,a\n" + 9999 * b"good,1\n" + b"\xff,1\n", lambda file: read(file, index="id"), "byte 0xff at offset 69998, line 10001"),
     "no names": ("x.csv", b",,a\n1,2,3\n", mixed_frame, r"columns 1 and 2 of .* have no name \(first line\), .*if the first line is a title, take it out$"),
     "twice a name": ("x.csv", b"b,a,b\n1,2,3\n", mixed_frame, r"columns 1 and 3 of .* are called 'b' \(first line\), .*; rename one$"),
     "header too long": ("m.safetensors", struct.pack("<Q", 100) + b"{}", eckart.load, "truncated or foreign: its header wants 100 bytes, 2 are there"),
