@@ -48,7 +48,9 @@ def test_a_mixed_table_is_filled_by_itself(eckart_):
     assert not filled.isna().any().any()
     for name in ("town", "smokes"):
         hidden = gaps[name].isna()
-        assert (filled[name][hidden].astype(str) == whole[name][hidden].astype(str)).mean() > 0.7
+        # the sign of z + 0.3 e is that of z, and of what sizes and weights say of it, with a chance of about 0.88; four deviations of so many cells
+        least = 0.88 - 4 * np.sqrt(0.88 * 0.12 / hidden.sum())
+        assert (filled[name][hidden].astype(str) == whole[name][hidden].astype(str)).mean() > least
         assert (filled[name][~hidden].astype(str) == whole[name][~hidden].astype(str)).all()
     assert eckart.load("m.safetensors").losses_["town"] == "multinomial"
     page = Path("r.html").read_text("utf-8")
