@@ -244,7 +244,9 @@ def test_json_is_one_object_of_every_verb(eckart_, done):
     assert told["certificate"]["holds"] is True
     assert told["written"] == {"model": "p.safetensors"}
     assert told["exit"] == 0
-    told = one_object(done("complete", "ratings.csv", *LONG, "-k", 2, "--model", "m.safetensors", "--json"))
+    code, out, _ = eckart_("complete", "ratings.csv", *LONG, "-k", 2, "--model", "m.safetensors", "--json")
+    told = one_object(out)
+    assert code == told["exit"] == int(not told["certificate"]["holds"])  # of few ratings chains may not agree within their budget
     assert set(told["held_out"]) == {"model", "biases only", "mean only"}
     assert told["parameters"]["n_components"] == 2
     told = one_object(done("recommend", "m.safetensors", "--row", 1, "-n", 2, "--json"))
