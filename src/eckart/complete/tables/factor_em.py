@@ -35,7 +35,8 @@ LEAST_NOISE = 1e-8
 """Of the variance of a column: below it the likelihood of an exact fit grows without end."""
 FAINT = 0.5
 """Size, in noises, below which a gradient is no longer measured against its own parts: where columns have next to nothing in common the best W is 0 or
-close to it, and steps shrink toward it by the same share for ever. What such a W and a gradient of a fiftieth of this could gain is below 0.003 nats a row, by an estimate."""
+close to it, and steps shrink toward it by the same share for ever. What such a W and a gradient of a fiftieth of this could gain is below 0.003 nats a row,
+by an estimate."""
 CHUNK = 2**21
 """Numbers in the largest array of a chunk of rows: 16 megabytes."""
 
